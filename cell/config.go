@@ -126,7 +126,7 @@ func LogStores() []LogStore {
 	return names
 }
 
-// DefaultElectionTimeout replaces a killed master within a second: three of the
+// DefaultElectionTimeout replaces a master that has fallen silent within a second: three of the
 // four other replicas of five must have missed it, which takes 2.2 times as long
 // on average, as Raft looks at the clock (e2e TestMasterKilled). It is twice the
 // longest wait of a machine of two cores under full load (make steady).

@@ -50,6 +50,7 @@ type Replica struct {
 	cancel      context.CancelCauseFunc // ends runEpochs
 	elections   chan bool               // Raft says here that it leads, or has stopped leading
 	epochsEnded chan struct{}           // closed when runEpochs has ended
+	lost        chan string             // replicas that have closed a stream of their Raft messages; see replaceDead
 	handing     chan struct{}           // full while the mastership is being handed over; see Transfer
 	work        sync.WaitGroup          // runEpochs and the servers
 	once        sync.Once               // the first of Stop and fail
@@ -77,6 +78,7 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 		cfg:     cfg,
 		clock:   cfg.Clock,
 		begun:   cfg.Clock(),
+		lost:    make(chan string, 1),
 		handing: make(chan struct{}, 1),
 		started: make(chan struct{}),
 		done:    make(chan struct{}),
@@ -136,6 +138,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		Listen:    r.cfg.RaftListener,
 		MemberAt:  r.memberAt,
 		Connect:   r.cfg.Dial,
+		Lost:      r.noteLost,
 		Logger:    r.log,
 	})
 	raftLog := peer.NewRaftLog(r.log, r.clock, r.memberAt)
@@ -182,6 +185,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		r.runEpochs(ctx, r.elections)
 	})
 	r.work.Go(func() { r.probeOthers(ctx) })
+	r.work.Go(func() { r.replaceDead(ctx) })
 	r.work.Go(func() { r.space.Watch(ctx) })
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -190,7 +191,13 @@ func (r *Replica) askToStand(target raft.Server) error {
 	request := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
 		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.cfg.ID), Addr: r.transport.EncodePeer(raft.ServerID(r.cfg.ID), r.transport.LocalAddr()),
 	}}
-	return r.transport.TimeoutNow(target.ID, target.Address, request, &raft.TimeoutNowResponse{})
+	var err error
+	for range peer.MaxIdleStreams + 1 { // those that are kept may be of an earlier process of the target
+		if err = r.transport.TimeoutNow(target.ID, target.Address, request, &raft.TimeoutNowResponse{}); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+	}
+	return err
 }
 
 // awaitDeposed waits until the target has been elected, for as long as an

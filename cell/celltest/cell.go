@@ -141,6 +141,14 @@ func (c *Cell) Reset(hosts ...string) {
 	}
 }
 
+// Sever breaks the connections of hosts, and refuses no new ones. Both ends notice at
+// once. It imitates a load balancer or a firewall that has been restarted.
+func (c *Cell) Sever(hosts ...string) {
+	for _, h := range hosts {
+		c.network.sever(h, false)
+	}
+}
+
 // Heal ends Cut and Reset.
 func (c *Cell) Heal(hosts ...string) {
 	for _, h := range hosts {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -34,7 +35,7 @@ func newNetwork() *network {
 }
 
 // errCut is the error of a connection with a host that refuses.
-var errCut = errors.New("celltest: the connection is refused, or was reset")
+var errCut = fmt.Errorf("celltest: the connection is refused, or was reset: %w", syscall.ECONNREFUSED)
 
 // listen opens an address.
 func (n *network) listen(address string) net.Listener {
@@ -84,7 +85,7 @@ func (n *network) dial(ctx context.Context, from, address string) (net.Conn, err
 	case down:
 		return nil, errCut
 	case !ok:
-		return nil, fmt.Errorf("celltest: dial %s: connection refused", address)
+		return nil, fmt.Errorf("celltest: dial %s: %w", address, syscall.ECONNREFUSED)
 	}
 	conn, err := l.dial(ctx, from)
 	if err != nil {
@@ -229,9 +230,18 @@ func (n *network) isolate(host string, isolated bool) { n.set(n.isolated, host, 
 func (n *network) set(marks map[string]bool, host string, marked, peersOnly bool) {
 	n.mu.Lock()
 	marks[host] = marked
+	n.mu.Unlock()
+	if marked {
+		n.sever(host, peersOnly)
+	}
+}
+
+// sever breaks the connections of a host.
+func (n *network) sever(host string, peersOnly bool) {
+	n.mu.Lock()
 	var broken []*link
 	for c := range n.conns {
-		if marked && (c.peers || !peersOnly) && (c.ends[0] == host || c.ends[1] == host) {
+		if (c.peers || !peersOnly) && (c.ends[0] == host || c.ends[1] == host) {
 			broken = append(broken, c)
 		}
 	}

@@ -3,10 +3,12 @@ package celltest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -52,7 +54,7 @@ func (l *listener) dial(ctx context.Context, from string) (*pipe, error) {
 	case l.conns <- there:
 		return here, nil
 	case <-l.closed:
-		return nil, errors.New("celltest: connection refused")
+		return nil, fmt.Errorf("celltest: dial %s: %w", l.address, syscall.ECONNREFUSED)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -58,6 +58,7 @@ func safeguards() []safeguard {
 		snapshotSafeguards(),
 		codecSafeguards(),
 		frameSafeguards(),
+		deadMasterSafeguards(),
 	)
 }
 

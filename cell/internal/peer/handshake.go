@@ -1,8 +1,10 @@
 package peer
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -16,6 +18,7 @@ func (p *Port) exchangeHellos(c *portConn) {
 		p.refuseConnection(c, err)
 		return
 	}
+	c.from = h.from
 	switch h.kind {
 	case probeStream:
 		p.serveProbe(c)
@@ -122,6 +125,20 @@ func (p *Port) dial(kind helloKind, id, address string, timeout time.Duration) (
 		return nil, fmt.Errorf("connect to replica %s at %s: %w", id, address, err)
 	}
 	return c, nil
+}
+
+// refusalTimeout bounds the question whether a replica's process has died. A kernel that
+// refuses does so within a round trip.
+const refusalTimeout = 200 * time.Millisecond
+
+// Refused reports whether a connection to a replica is refused by the kernel there: nobody
+// listens, and so its process has died.
+func (p *Port) Refused(id, address string) bool {
+	conn, err := p.dial(probeStream, id, address, refusalTimeout)
+	if err == nil {
+		_ = conn.Close() // nothing was asked on it
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // sendHello introduces this replica and checks who answers.

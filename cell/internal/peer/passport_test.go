@@ -31,6 +31,7 @@ func newTraveller(t *testing.T, wire *testbed.Network, me identity.Replica) *tra
 	p := NewPassport(func() identity.Replica { return v.me }, 0, func(err error) { v.lost = err }, testbed.Clock(), logger)
 	p.HoldsUpTo(func() uint64 { return v.held })
 	v.Port = OpenPort(PortConfig{
+		Lost:     func(string) {},
 		Passport: p, Bootstrap: func() BootstrapReport { return BootstrapReport{ID: me.ID} },
 		Cell: "foo", ID: me.ID, Client: me.ID + ".client", Address: me.ID, Listen: wire.Listen(me.ID), Connect: wire.Dialer(me.ID),
 		MemberAt: func(address string) (string, bool) { return address, true },

@@ -41,6 +41,9 @@ type PortConfig struct {
 	MemberAt func(address string) (id string, ok bool)
 	// Connect opens a connection; it returns within timeout.
 	Connect func(address string, timeout time.Duration) (net.Conn, error)
+	// Lost is called when a replica has closed a stream on which it sends Raft's messages,
+	// or has died. It must not wait.
+	Lost func(id string)
 
 	Logger *slog.Logger
 }
@@ -72,6 +75,7 @@ type Port struct {
 type portConn struct {
 	net.Conn
 	port *Port
+	from string // the replica that has dialled, once its hello was accepted; "" if it was this one
 }
 
 // OpenPort starts accepting. Probes are refused until AnswerProbes is called.

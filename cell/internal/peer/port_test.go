@@ -67,6 +67,7 @@ func TestHelloIsBounded(t *testing.T) {
 func newTestPort(wire *testbed.Network, cell, id string) (*Port, *testbed.Lines) {
 	log := &testbed.Lines{}
 	return OpenPort(PortConfig{
+		Lost:     func(string) {},
 		Passport: testPassport(cell, id), Cell: cell, ID: id, Client: id + ".client", Address: id, Listen: wire.Listen(id), Connect: wire.Dialer(id),
 		MemberAt: func(address string) (string, bool) { return address, address != "nobody" },
 		Logger:   slog.New(slog.NewTextHandler(log, nil)),

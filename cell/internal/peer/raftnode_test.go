@@ -56,6 +56,7 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 	t.Helper()
 	n := &raftNode{id: cfg.id, address: cfg.members[cfg.id], words: &testbed.Words{}}
 	n.port = OpenPort(PortConfig{
+		Lost:     func(string) {},
 		Passport: testPassport("test", cfg.id), Cell: "test", ID: cfg.id, Client: cfg.id + ".client", Address: n.address, Listen: cfg.listen, Connect: cfg.dial,
 		MemberAt: func(address string) (string, bool) {
 			for id, a := range cfg.members {

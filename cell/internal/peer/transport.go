@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"errors"
 	"net"
 	"sync/atomic"
 	"time"
@@ -15,9 +16,9 @@ import (
 // back may have to wait for as long before a new connection is made.
 const raftRPCTimeout = 5 * time.Second
 
-// maxIdleStreams is how many idle streams are kept for each peer: heartbeats and
+// MaxIdleStreams is how many idle streams are kept for each peer: heartbeats and
 // replication use one each, votes sometimes a third.
-const maxIdleStreams = 3
+const MaxIdleStreams = 3
 
 // Transport is Raft's network: hashicorp/raft's own transport over the streams of a
 // Port, with one change that safety depends on.
@@ -45,7 +46,7 @@ func NewTransport(port *Port, logger hclog.Logger) *Transport {
 		ready: ready,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream:                  raftStreams{port, ready},
-			MaxPool:                 maxIdleStreams,
+			MaxPool:                 MaxIdleStreams,
 			Timeout:                 raftRPCTimeout,
 			Logger:                  logger,
 			MsgpackUseNewTimeFormat: true,
@@ -152,6 +153,9 @@ func (s *inboundStream) Read(p []byte) (int, error) {
 	n, err := s.portConn.Read(p)
 	if n > 0 {
 		s.within.Store(true)
+	}
+	if err != nil && !errors.Is(err, net.ErrClosed) { // else it was closed here
+		s.port.Lost(s.from)
 	}
 	return n, err
 }

@@ -266,7 +266,7 @@ func TestMessageThatArrivesSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		theirs, ours := net.Pipe()
 		defer theirs.Close()
-		stream := &inboundStream{portConn: &portConn{Conn: ours, port: &Port{conns: map[*portConn]struct{}{}}}}
+		stream := &inboundStream{portConn: &portConn{Conn: ours, port: &Port{PortConfig: PortConfig{Lost: func(string) {}}, conns: map[*portConn]struct{}{}}}}
 		var sending sync.WaitGroup
 		defer sending.Wait()
 		sending.Go(func() {
