@@ -38,7 +38,11 @@ const (
 
 // Times of sessions and locks (Chubby §2.4, §2.8).
 const (
-	DefaultLease     = 12 * time.Second // Chubby §2.8
+	DefaultLease = 12 * time.Second // Chubby §2.8
+	// CacheLease is the longest that a change waits for a client that does not answer.
+	// Masters rely on that none before them has granted a longer one: it cannot grow
+	// within a major version.
+	CacheLease       = 2500 * time.Millisecond
 	MinLease         = 1 * time.Second  // below it, an ordinary pause of a process ends sessions
 	MaxLease         = 60 * time.Second // Chubby §2.8: under heavy load
 	DefaultGrace     = 45 * time.Second // Chubby §2.8: longer than an election takes

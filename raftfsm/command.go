@@ -114,6 +114,8 @@ type CreateSession struct {
 	PID       int           `cbor:"4,keyasint,omitempty"`
 	Lease     time.Duration `cbor:"5,keyasint"`
 	MayCache  bool          `cbor:"6,keyasint,omitempty"`
+
+	CacheLease bool `cbor:"7,keyasint,omitempty" since:"2"` // it uses what it has cached only under cache leases
 }
 
 // RaiseLease raises the longest lease a session may be granted. It commits

@@ -332,6 +332,9 @@ func (d *driver) create() raftfsm.Command {
 	if d.rarely(40) {
 		c.Nonce = nil
 	}
+	if d.rarely(2) { // below level 2 it is refused
+		c.MayCache, c.CacheLease = true, true
+	}
 	return raftfsm.Command{CreateSession: &c}
 }
 

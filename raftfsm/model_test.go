@@ -184,6 +184,7 @@ func (m *model) createSession(c *raftfsm.CreateSession, wall int64) raftfsm.Resu
 	m.clients[id] = &modelSession{
 		record: session.Session[raftfsm.Answer]{
 			ID: id, Nonce: c.Nonce, Principal: c.Principal, Host: c.Host, PID: c.PID, Lease: c.Lease, MayCache: c.MayCache, SinceUnix: wall, Asked: c.Lease,
+			CacheLease: c.CacheLease,
 		},
 		givenUp: map[api.RequestNumber]bool{}, answers: map[api.RequestNumber]modelAnswer{},
 	}

@@ -19,7 +19,7 @@ func (s *State) createSession(c *CreateSession, wall int64) Result {
 	id := api.SessionID(s.draw())
 	s.Sessions.Put(&session.Session[Answer]{
 		ID: id, Nonce: c.Nonce, Principal: c.Principal, Host: c.Host, PID: c.PID, Lease: c.Lease, MayCache: c.MayCache,
-		SinceUnix: wall, Asked: c.Lease,
+		SinceUnix: wall, Asked: c.Lease, CacheLease: c.CacheLease,
 	})
 	return Result{Session: id}
 }

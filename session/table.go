@@ -50,6 +50,8 @@ type Session[R any] struct {
 
 	Terminating *refusal.Intervention `cbor:"11,keyasint,omitempty"` // by whom and why the session is being terminated; nil if it is not
 	Asked       time.Duration         `cbor:"12,keyasint"`           // the lease that its client asked for
+
+	CacheLease bool `cbor:"13,keyasint,omitempty" since:"2"` // it uses what it has cached only under cache leases
 }
 
 // NewTable returns an empty table.
