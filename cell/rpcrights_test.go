@@ -41,6 +41,7 @@ func rpcRows() map[protoreflect.Name]rpcRow {
 			request: &pb.CheckSequencerRequest{Sequencer: "none"}, nobody: api.OK, stranger: api.OK,
 		},
 
+		"RenewCache":    {request: &pb.RenewCacheRequest{}, nobody: api.SessionExpired},
 		"KeepAlive":     {request: &pb.KeepAliveRequest{}, nobody: api.SessionExpired},
 		"EndSession":    {request: &pb.EndSessionRequest{Reason: "a"}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"Cancel":        {request: &pb.CancelRequest{}, nobody: api.SessionExpired},

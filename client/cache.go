@@ -7,13 +7,14 @@ import (
 	"sync"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
 )
 
 // cache keeps what the session has read (Chubby §2.7): contents and metadata of
 // nodes, their absence, listings, and idle handles. What it holds is true while the
-// lease runs, because the master makes no change before this client has dropped what
-// the change touches, or its lease has run out. So callers check the clock before
-// they use what they take out.
+// leases run, that of the session and the cache lease, because the master makes no
+// change before this client has dropped what the change touches, or one of them has run
+// out. So callers read the clock before they look into it.
 //
 // It keeps these rules:
 //
@@ -24,7 +25,9 @@ import (
 //   - What one master said does not hold under the next: everything is dropped when
 //     the epoch
 //
-// changes, and when the lease runs out.
+// changes, and when the lease of the session runs out. When a cache lease runs out
+// nothing is dropped: it may be used again under the next, which the master does not
+// grant before what has changed meanwhile was dropped.
 //   - A change by this client makes unusable what it touches, from before it is sent
 //     until it is
 //
@@ -37,6 +40,7 @@ type cache struct {
 
 	mu            sync.Mutex // guards what follows; no other mutex is taken while it is held
 	epoch         api.Epoch
+	lease         cacheLease
 	entries       map[api.Name]*entry
 	used          *list.List // of *entry, the most recently used first
 	bytes         int
@@ -85,6 +89,7 @@ const (
 func newCache(limit int, epoch api.Epoch) *cache {
 	return &cache{
 		limit:    limit,
+		lease:    cacheLease{wake: make(chan struct{}, 1)},
 		epoch:    epoch,
 		entries:  map[api.Name]*entry{},
 		used:     list.New(),
@@ -106,55 +111,53 @@ func (c *cache) lookup(name api.Name) *entry {
 	return e
 }
 
-// countHit counts a read that the entry has answered; mu is held.
-func (c *cache) countHit(e *entry) {
-	c.used.MoveToFront(e.element)
-	c.stats.Hits++
-}
-
 // statOf returns the metadata of an instance.
-func (c *cache) statOf(name api.Name, instance api.Generation) (api.Stat, bool) {
+func (c *cache) statOf(now session.Instant, name api.Name, instance api.Generation) (stat api.Stat, is found) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.lookup(name); e != nil && e.stat != nil && e.stat.Instance == instance {
-		c.countHit(e)
-		return *e.stat, true
+		if is = c.use(e, now); is == foundUsable {
+			stat = *e.stat
+		}
 	}
-	return api.Stat{}, false
+	return stat, is
 }
 
 // contentsOf returns the contents and metadata of an instance. The caller may change
 // the contents.
-func (c *cache) contentsOf(name api.Name, instance api.Generation) ([]byte, api.Stat, bool) {
+func (c *cache) contentsOf(now session.Instant, name api.Name, instance api.Generation) (contents []byte, stat api.Stat, is found) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.lookup(name); e != nil && e.hasContents && e.stat.Instance == instance {
-		c.countHit(e)
-		return bytes.Clone(e.contents), *e.stat, true
+		if is = c.use(e, now); is == foundUsable {
+			contents, stat = bytes.Clone(e.contents), *e.stat
+		}
 	}
-	return nil, api.Stat{}, false
+	return contents, stat, is
 }
 
 // childrenOf returns the listing of an instance of a directory.
-func (c *cache) childrenOf(name api.Name, instance api.Generation) ([]api.Stat, bool) {
+func (c *cache) childrenOf(now session.Instant, name api.Name, instance api.Generation) (children []api.Stat, is found) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.lookup(name); e != nil && e.listedInstance != 0 && e.listedInstance == instance {
-		c.countHit(e)
-		return slices.Clone(e.children), true
+		if is = c.use(e, now); is == foundUsable {
+			children = slices.Clone(e.children)
+		}
 	}
-	return nil, false
+	return children, is
 }
 
-// absentErrorOf returns the error for a name that is known to be absent, else nil.
-func (c *cache) absentErrorOf(name api.Name) *api.Error {
+// absentErrorOf returns the error for a name that is known to be absent.
+func (c *cache) absentErrorOf(now session.Instant, name api.Name) (absent *api.Error, is found) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.lookup(name); e != nil && e.absentError != nil {
-		c.countHit(e)
-		return e.absentError
+		if is = c.use(e, now); is == foundUsable {
+			absent = e.absentError
+		}
 	}
-	return nil
+	return absent, is
 }
 
 // store caches what a read brought, unless the read was spoiled or the master of

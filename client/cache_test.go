@@ -46,8 +46,8 @@ func TestKeep(t *testing.T) {
 			t.Errorf("%s: kept %v", test.name, kept)
 		}
 		c.endFetch(f)
-		if _, _, found := c.contentsOf(cachedName, 1); found != test.kept {
-			t.Errorf("%s: found %v", test.name, found)
+		if _, _, is := c.contentsOf(0, cachedName, 1); (is == foundUsable) != test.kept {
+			t.Errorf("%s: found %v", test.name, is)
 		}
 	}
 }
@@ -73,12 +73,12 @@ func TestSuspend(t *testing.T) {
 		keepText(c, f, 4, "a")
 		part := c.beginFetch(cachedName)
 		c.beginChange(names, part)
-		if _, _, ok := c.contentsOf(cachedName, 1); ok {
+		if _, _, is := c.contentsOf(0, cachedName, 1); is == foundUsable {
 			t.Error("found while a change is under way")
 		}
 		c.endChange(names, did)
-		if _, _, ok := c.contentsOf(cachedName, 1); ok != found {
-			t.Errorf("after effect %d: found %v", did, ok)
+		if _, _, is := c.contentsOf(0, cachedName, 1); (is == foundUsable) != found {
+			t.Errorf("after effect %d: found %v", did, is)
 		}
 		if kept := keepText(c, part, 4, "b"); kept != found {
 			t.Errorf("after effect %d: what the change itself has read is kept: %v", did, kept)
@@ -94,7 +94,7 @@ func TestCacheLimit(t *testing.T) {
 		f := c.beginFetch(name)
 		keepText(c, f, 4, string(make([]byte, 1000)))
 		c.endFetch(f)
-		if _, _, ok := c.contentsOf("/a", 1); !ok {
+		if _, _, is := c.contentsOf(0, "/a", 1); is != foundUsable {
 			t.Fatal("what is used all the time has gone")
 		}
 	}
@@ -133,7 +133,7 @@ func TestSpareHandles(t *testing.T) {
 			t.Fatal("not kept")
 		}
 		test.before(c)
-		if _, idle, _ := c.takeIdle(cachedName, test.key); (idle != nil) != test.taken {
+		if _, idle, _, _ := c.takeIdle(0, cachedName, test.key); (idle != nil) != test.taken {
 			t.Errorf("%s: taken %v", test.name, idle != nil)
 		}
 		if test.taken && c.idleCount != 0 {

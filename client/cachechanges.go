@@ -82,6 +82,9 @@ func (c *cache) flush(epoch api.Epoch) (closing []idleHandle) {
 	}
 	clear(c.entries)
 	c.used.Init()
+	if epoch > c.epoch {
+		c.lease.end = 0
+	}
 	c.epoch, c.bytes, c.idleCount = max(c.epoch, epoch), 0, 0
 	c.stats.Flushes++
 	return closing

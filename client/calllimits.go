@@ -25,6 +25,9 @@ const (
 	// classAudit is for the calls of audits. They go over the control connection, because
 	// the lease may not be extended before an audit has ended.
 	classAudit callClass = 4
+	// classRenewal is for the renewals of cache leases. They go over the control connection,
+	// because a session whose cache answers everything needs no other.
+	classRenewal callClass = 5
 )
 
 // How many calls of a class are in flight.
@@ -33,6 +36,7 @@ const (
 	maxChanges      = api.MaxOutstanding // more than one session can have
 	maxCleanupCalls = 128                // few compared with the KeepAlives on the same connection
 	maxAuditCalls   = 64                 // as above
+	maxRenewals     = 64                 // as above; each takes a round trip
 )
 
 // At most maxLargeChanges changes of more than largeRequest bytes are in flight: a
@@ -44,7 +48,7 @@ const (
 )
 
 // callLimits has one channel for each class, with one element for each call in flight.
-type callLimits struct{ reads, changes, large, cleanups, audits chan struct{} }
+type callLimits struct{ reads, changes, large, cleanups, audits, renewals chan struct{} }
 
 func newCallLimits() callLimits {
 	return callLimits{
@@ -53,6 +57,7 @@ func newCallLimits() callLimits {
 		large:    make(chan struct{}, maxLargeChanges),
 		cleanups: make(chan struct{}, maxCleanupCalls),
 		audits:   make(chan struct{}, maxAuditCalls),
+		renewals: make(chan struct{}, maxRenewals),
 	}
 }
 
@@ -68,6 +73,8 @@ func (r callLimits) slotsFor(k call) slots {
 		return slots{r.reads}
 	case k.class == classCleanup:
 		return slots{r.cleanups}
+	case k.class == classRenewal:
+		return slots{r.renewals}
 	case k.class == classAudit:
 		return slots{r.audits}
 	case k.class == classChange && k.size > largeRequest:

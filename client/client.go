@@ -28,7 +28,7 @@ type Client struct {
 	auditor  *auditor
 	keeper   *keeper
 
-	running      sync.WaitGroup // the five goroutines; see "Goroutines" in doc.go
+	running      sync.WaitGroup // the goroutines; see "Goroutines" in doc.go
 	stopNotifier chan struct{}  // closed by Close: ends the goroutine of the notifier
 	closeOnce    sync.Once
 	closeError   error // of the first Close; set before closeOnce is done
@@ -113,6 +113,9 @@ func (c *Client) startGoroutines(ctx context.Context) {
 		c.numbers.releasePlaces()
 	})
 	c.running.Go(func() { c.runAudits(c.session.ended) })
+	if c.cache.enabled() && c.cache.lease.required {
+		c.running.Go(c.cache.lease.renewer.renewCacheLeases)
+	}
 	c.running.Go(func() { c.notifier.deliverAll(c.stopNotifier) })
 }
 
@@ -130,6 +133,8 @@ func (c *Client) createSession(ctx context.Context) error {
 		Pid:      int64(os.Getpid()),
 		As:       c.cfg.As,
 		MayCache: !c.cfg.NoCache,
+
+		CacheLease: !c.cfg.NoCache,
 	}
 	rand.Read(request.Nonce)
 	_, err = c.cell.dispatcher.dispatch(ctx, call{op: "open a session", path: c.cell.rootPath(), class: classUnlimited,
@@ -139,6 +144,7 @@ func (c *Client) createSession(ctx context.Context) error {
 			reply, err := t.control().chubby.CreateSession(ctx, request)
 			if err == nil {
 				c.cache = newCache(c.cfg.cacheLimit(), api.Epoch(reply.GetEpoch()))
+				c.cache.lease.required, c.cache.lease.renewer = reply.GetCacheLease(), newCacheRenewer(c)
 				c.session = newSessionState(ctx, c.cfg, sent, reply, c.notifier, func() { c.closeIdleHandles(c.cache.flush(0)) })
 			}
 			return err
@@ -244,7 +250,7 @@ func (c *Client) Epoch() api.Epoch { return api.Epoch(c.session.wireCaller().Get
 func (c *Client) State() session.State {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
-	return c.session.refresh()
+	return c.session.refresh(c.session.clock())
 }
 
 // Left returns for how long the lease still runs by the local clock. It is negative

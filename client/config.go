@@ -34,8 +34,8 @@ type Config struct {
 
 	// NoCache makes every read ask the cell. Without it, what was read is cached as long
 	// as it is true (Chubby §2.7): others can change a node only when this client has
-	// dropped it, which takes a round trip, or its lease has run out. Processes that read
-	// little, or that are often suspended for long, should set it.
+	// dropped it, which takes a round trip, or its cache lease has run out (see "Cache" in
+	// the documentation of the package). Processes that read little should set it.
 	NoCache bool
 	// CacheSize bounds the cache, in bytes, counted roughly; 0 is 64 MiB.
 	CacheSize int

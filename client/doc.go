@@ -70,14 +70,21 @@
 // What was read is cached: contents, metadata, listings, the absence of nodes, and
 // idle handles, which were closed and wait for the next Open that asks for the
 // same. What is in the cache is true (Chubby §2.7): the cell changes a node only
-// when every client that may have cached it has dropped it, or the lease of that
-// client has run out. So a read that the cache answers checks the clock, and makes
-// no call. In jeopardy, and at a fail-over, everything is dropped.
+// when every client that may have cached it has dropped it, or may not use it any more. So
+// a read that the cache answers checks the clock, and makes no call. In jeopardy,
+// and at a fail-over, everything is dropped.
+//
+// The cache is used under a lease of its own, of api.CacheLease. The library asks for it
+// with a small message when the cache could answer a call, and renews it about every
+// 1.7 s while the cache is in use. When the cache is idle the lease lapses. Nothing is
+// dropped then: the next call that the cache could answer waits for a round trip. Without
+// a master, the cache answers for that long.
 //
 // The cost is paid by writers: a change waits for a round trip to every client
-// that caches what it touches; if one of them cannot be reached, for the rest of
-// its lease. Clients that read little, or are often suspended for long, should set
-// Config.NoCache: then nobody waits for them. The state of locks is not cached, and a
+// whose cache is in use and may have what it touches; if one of them cannot be reached, for the rest of
+// its cache lease. (With a cell of an older version, or in a session that was opened before the upgrade
+// of the cell was finished, there are no cache leases: a change waits for the lease of the session.)
+// Clients that read little should set Config.NoCache: then nobody waits for them. The state of locks is not cached, and a
 // change of a lock waits for no cache: so Stat does not show the generation of the lock
 // in a session that caches.
 //
@@ -100,7 +107,7 @@
 //
 // Each has an owner that waits for it.
 //
-// Client.Close waits for the five of a Client:
+// Client.Close waits for the five of a Client, or six if it caches:
 //
 //   - watchClock reads the clock when something is due, and ends locks in time;
 //   - keeper.keepAlive sends KeepAlives, and the last acknowledgement of a session
@@ -109,7 +116,8 @@
 //   - janitor.settleAll settles abandoned requests, and closes idle handles;
 //   - runAudits asks about held locks, and presents handles after a fail-over, with
 //     up to four more while it does so;
-//   - notifier.deliverAll calls OnState and writes the log.
+//   - notifier.deliverAll calls OnState and writes the log;
+//   - cacheRenewer.renewCacheLeases asks for cache leases.
 //
 // Cell.Close waits for those of a Cell, however many sessions it has:
 //
@@ -151,7 +159,7 @@
 //   - Lock.mu: whether a lock was taken away, given up or released;
 //   - sessionState.mu: the lease, the epoch, the state of the session, and the
 //     deadlines of its locks;
-//   - cache.mu: the cache; janitor.mu: the abandoned requests; notifier.mu: the calls
+//   - cache.mu: the cache and its lease; cacheRenewer.mu: who waits for a lease; janitor.mu: the abandoned requests; notifier.mu: the calls
 //     that notifier is to make; auditor.mu: the next audit;
 //   - handleTable.mu: which handles there are;
 //   - requestNumbers.mu: the outstanding request numbers of a session;

@@ -55,6 +55,8 @@ type fake struct {
 	reusable  bool            // what Open tells, of files that exist
 	lingers   bool            // does not end the stream of an Acquire after the grant
 	old       bool            // those that are served from now on know no frames
+
+	cacheLease *time.Duration // is granted; nil if sessions have no cache leases
 }
 
 type fakeSession struct {

@@ -23,7 +23,15 @@ func (f *fake) CreateSession(_ context.Context, r *chubbypb.CreateSessionRequest
 		}
 		f.sessions[string(r.GetNonce())] = s
 	}
-	return &chubbypb.CreateSessionReply{Session: r.GetNonce(), Id: s.id, Epoch: f.epoch, Grant: s.grant(0), CellId: testCellID}, nil
+	return &chubbypb.CreateSessionReply{Session: r.GetNonce(), Id: s.id, Epoch: f.epoch, Grant: s.grant(0), CellId: testCellID,
+		CacheLease: f.cacheLease != nil && r.GetCacheLease()}, nil
+}
+
+// RenewCache grants what the test says.
+func (f *fake) RenewCache(context.Context, *chubbypb.RenewCacheRequest) (*chubbypb.RenewCacheReply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &chubbypb.RenewCacheReply{LeaseNs: int64(*f.cacheLease)}, nil
 }
 
 func (s *fakeSession) grant(parked time.Duration) *chubbypb.Grant {

@@ -6,14 +6,15 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/session"
 )
 
-// How handles use the session's cache. They check the clock first: what is in the cache
-// at a moment at which the lease runs is true at that moment.
+// How handles use the session's cache.
 
-// canUseCache reports whether a call on the handle may be answered from the cache.
-func (h *Handle) canUseCache(ctx context.Context) bool {
-	return h.client.cache.enabled() && ctx.Err() == nil && h.isPlain() && h.client.session.isSafe()
+// fromCache calls look to answer a call on the handle from the cache, and reports whether
+// it did.
+func (h *Handle) fromCache(ctx context.Context, look func(now session.Instant) found) bool {
+	return h.isPlain() && fromCache(ctx, h.client, look)
 }
 
 // isPlain reports whether nothing but the node itself decides the result of a call.

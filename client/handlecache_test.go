@@ -128,10 +128,10 @@ func TestHandleTakesPlace(t *testing.T) {
 func TestListingOfAnotherInstance(t *testing.T) {
 	c := newCache(1<<20, 4)
 	c.store(c.beginFetch("/d"), 4, func(e *entry) { e.children, e.listedInstance = []api.Stat{{Instance: 9}}, 2 })
-	if _, ok := c.childrenOf("/d", 1); ok {
+	if _, is := c.childrenOf(0, "/d", 1); is != foundNothing {
 		t.Error("a handle on the directory that was deleted lists the one created since")
 	}
-	if _, ok := c.childrenOf("/d", 2); !ok {
+	if _, is := c.childrenOf(0, "/d", 2); is != foundUsable {
 		t.Error("not kept")
 	}
 }
@@ -141,7 +141,8 @@ func TestAbsentAfterAll(t *testing.T) {
 	c := &Client{cache: newCache(1<<20, 4)}
 	keepText(c.cache, c.cache.beginFetch(cachedName), 4, "a")
 	c.cacheAbsence(c.cache.beginFetch(cachedName), 4, &api.Error{Code: api.NotFound, Cacheable: true})
-	if _, _, ok := c.cache.contentsOf(cachedName, 1); ok || c.cache.absentErrorOf(cachedName) == nil {
+	_, _, contents := c.cache.contentsOf(0, cachedName, 1)
+	if _, absent := c.cache.absentErrorOf(0, cachedName); contents != foundNothing || absent != foundUsable {
 		t.Error("contents of a node that is absent")
 	}
 }
@@ -157,11 +158,11 @@ func TestIdleHandlesWhileRightsChange(t *testing.T) {
 	if !c.park(e, key, idleHandle{token: []byte("t"), rightsChanges: f.rightsChanges, epoch: 4}) {
 		t.Fatal("not kept")
 	}
-	if _, idle, _ := c.takeIdle(cachedName, key); idle != nil {
+	if _, idle, _, _ := c.takeIdle(0, cachedName, key); idle != nil {
 		t.Error("used during the change")
 	}
 	c.endChange(names, effectContents)
-	if _, idle, closing := c.takeIdle(cachedName, key); idle != nil || len(closing) != 1 {
+	if _, idle, closing, _ := c.takeIdle(0, cachedName, key); idle != nil || len(closing) != 1 {
 		t.Errorf("used after the change: %v, %d to be closed", idle != nil, len(closing))
 	}
 }

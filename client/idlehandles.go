@@ -5,6 +5,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/session"
 )
 
 // openKey is what two calls of Open must have in common to share a handle.
@@ -61,23 +62,26 @@ func (c *cache) park(e *entry, key openKey, one idleHandle) bool {
 // is none. While this client is changing an ACL itself there is none: the change may
 // have been made already, and the Open would be refused. closing are idle handles
 // that rights changes have made useless.
-func (c *cache) takeIdle(name api.Name, key openKey) (e *entry, idle *idleHandle, closing []idleHandle) {
+func (c *cache) takeIdle(now session.Instant, name api.Name, key openKey) (e *entry, idle *idleHandle, closing []idleHandle, is found) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e = c.lookup(name); e == nil || c.changing[api.ACLDir] > 0 {
-		return nil, nil, nil
+		return nil, nil, nil, foundNothing
 	}
 	for list := e.idle[key]; len(list) > 0; list = e.idle[key] {
 		one := list[len(list)-1]
+		good := one.rightsChanges == c.rightsChanges
+		if good && c.use(e, now) == foundLapsed {
+			return nil, nil, closing, foundLapsed
+		}
 		e.idle[key] = list[:len(list)-1]
 		c.idleCount--
-		if one.rightsChanges == c.rightsChanges {
-			c.countHit(e)
-			return e, &one, closing
+		if good {
+			return e, &one, closing, foundUsable
 		}
 		closing = append(closing, one)
 	}
-	return e, nil, closing
+	return nil, nil, closing, foundNothing
 }
 
 // closeIdleHandles has the janitor close idle handles at the cell. Those that the
@@ -118,23 +122,31 @@ func (o OpenOptions) openKey() (openKey, bool) {
 // openFromCache answers an Open from the cache: with an idle handle, or because the
 // node is known to be absent (Chubby §2.7). ok is false if the cell must be asked.
 func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions) (h *Handle, ok bool, err error) {
-	if usable := c.cache.enabled() && ctx.Err() == nil && c.session.isSafe(); !usable {
-		return nil, false, nil
-	}
-	if absent := c.cache.absentErrorOf(p.Name()); absent != nil && opts.Create == Existing {
-		if absent.Path != p.String() { // the absent node was opened by another name of the cell
-			absent = &api.Error{Code: absent.Code, Op: absent.Op, Path: p.String(), Replica: absent.Replica, Message: absent.Message}
-		}
-		return nil, true, absent
-	}
 	key, shared := opts.openKey()
-	if !shared {
+	var absent *api.Error
+	var from *entry
+	var idle *idleHandle
+	hit := fromCache(ctx, c, func(now session.Instant) (is found) {
+		if opts.Create == Existing {
+			if absent, is = c.cache.absentErrorOf(now, p.Name()); is != foundNothing {
+				return is
+			}
+		}
+		if !shared {
+			return foundNothing
+		}
+		var closing []idleHandle
+		from, idle, closing, is = c.cache.takeIdle(now, p.Name(), key)
+		c.closeIdleHandles(closing)
+		return is
+	})
+	switch {
+	case !hit:
 		return nil, false, nil
-	}
-	from, idle, closing := c.cache.takeIdle(p.Name(), key)
-	c.closeIdleHandles(closing)
-	if idle == nil {
-		return nil, false, nil
+	case absent != nil && absent.Path != p.String(): // the absent node was opened by another name of the cell
+		return nil, true, &api.Error{Code: absent.Code, Op: absent.Op, Path: p.String(), Replica: absent.Replica, Message: absent.Message}
+	case absent != nil:
+		return nil, true, absent
 	}
 	h = newHandle(c, p, opts)
 	h.id, h.token, h.instance = idle.id, idle.token, idle.instance
@@ -153,5 +165,5 @@ func (h *Handle) park() bool {
 	used := h.lockRequested || h.boundToken != nil || h.callsInFlight > 0
 	h.mu.Unlock()
 	one.epoch = h.client.Epoch()
-	return from != nil && !used && h.client.session.isSafe() && h.client.cache.park(from, h.openedFor, one)
+	return from != nil && !used && h.client.State() == session.Safe && h.client.cache.park(from, h.openedFor, one)
 }

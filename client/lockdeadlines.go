@@ -49,7 +49,7 @@ func (s *sessionState) endDueLocks(now session.Instant) {
 func (s *sessionState) trackLock(ctx context.Context, l *Lock) error {
 	for {
 		s.mu.Lock()
-		state, why, changed := s.refresh(), s.endError, s.changed
+		state, why, changed := s.refresh(s.clock()), s.endError, s.changed
 		if state == session.Safe && s.clock() < s.lockDeadline(l) {
 			s.locks.Put(l, session.Instant(l.handle.delay))
 			s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *sessionState) untrackLock(l *Lock) {
 func (s *sessionState) exclusiveFor(delay time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.refresh()
+	s.refresh(s.clock())
 	if s.endError != nil && s.endError.Err != GraceOver { //nolint:errorlint // setGone set it, unwrapped
 		return 0
 	}

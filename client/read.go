@@ -7,16 +7,19 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/session"
 )
 
 // Stat returns the node's metadata. In a session that caches, the generation of the
 // lock is not shown (0): caches are not told when it changes. A session with
 // Config.NoCache sees it.
 func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
-	if h.canUseCache(ctx) {
-		if stat, ok := h.client.cache.statOf(h.name, h.instance); ok {
-			return stat, nil
-		}
+	var kept api.Stat
+	if h.fromCache(ctx, func(now session.Instant) (is found) {
+		kept, is = h.client.cache.statOf(now, h.name, h.instance)
+		return is
+	}) {
+		return kept, nil
 	}
 	var stat api.Stat
 	err := h.readAndCache(ctx, "stat", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error) {
@@ -32,10 +35,13 @@ func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
 // Contents returns the whole of a file with its metadata (see Stat), atomically. The
 // contents of an empty file are empty, and not nil.
 func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
-	if h.reads && h.canUseCache(ctx) {
-		if contents, stat, ok := h.client.cache.contentsOf(h.name, h.instance); ok {
-			return contents, stat, nil
-		}
+	var kept []byte
+	var keptStat api.Stat
+	if h.reads && h.fromCache(ctx, func(now session.Instant) (is found) {
+		kept, keptStat, is = h.client.cache.contentsOf(now, h.name, h.instance)
+		return is
+	}) {
+		return kept, keptStat, nil
 	}
 	var stat api.Stat
 	var contents []byte
@@ -76,10 +82,12 @@ func (h *Handle) childAsShown(s *chubbypb.Stat) (api.Stat, error) {
 // changes; Stat of the child shows it. Large directories take several calls, between
 // which children may be added and removed.
 func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
-	if h.reads && h.canUseCache(ctx) {
-		if list, ok := h.client.cache.childrenOf(h.name, h.instance); ok {
-			return list, nil
-		}
+	var kept []api.Stat
+	if h.reads && h.fromCache(ctx, func(now session.Instant) (is found) {
+		kept, is = h.client.cache.childrenOf(now, h.name, h.instance)
+		return is
+	}) {
+		return kept, nil
 	}
 	var list []api.Stat
 	all := h.client.cache.beginFetch(h.name)

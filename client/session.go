@@ -83,12 +83,11 @@ func grantOf(epoch uint64, g *chubbypb.Grant) session.Grant {
 
 // refresh brings the state up to date with the clock, and returns it; mu is held.
 // Once it has found that the session is gone, the session stays gone, whatever
-// arrives later.
-func (s *sessionState) refresh() session.State {
+// arrives later. now was just read, with mu held.
+func (s *sessionState) refresh(now session.Instant) session.State {
 	if s.state == session.Gone {
 		return s.state
 	}
-	now := s.clock()
 	switch state := s.local.State(now, s.grace); {
 	case state == session.Gone:
 		s.setGone(GraceOver, fmt.Sprintf("the lease ran out, and %v of grace after it", s.grace))
@@ -157,7 +156,7 @@ func (s *sessionState) notifyChanged() {
 func (s *sessionState) endSession(cause Cause, explanation string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.refresh() == session.Gone {
+	if s.refresh(s.clock()) == session.Gone {
 		return false
 	}
 	s.setGone(cause, explanation)
@@ -168,7 +167,7 @@ func (s *sessionState) endSession(cause Cause, explanation string) bool {
 func (s *sessionState) errIfGone() *api.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.refresh()
+	s.refresh(s.clock())
 	return s.endError
 }
 
@@ -187,7 +186,7 @@ func (s *sessionState) withSession(ctx context.Context) (context.Context, contex
 func (s *sessionState) awaitSafe(ctx context.Context) (caller *chubbypb.Caller, waited bool, err error) {
 	for {
 		s.mu.Lock()
-		state, why, changed := s.refresh(), s.endError, s.changed
+		state, why, changed := s.refresh(s.clock()), s.endError, s.changed
 		caller = &chubbypb.Caller{Session: s.token, Epoch: uint64(s.epoch)}
 		s.mu.Unlock()
 		switch state {
@@ -205,11 +204,12 @@ func (s *sessionState) awaitSafe(ctx context.Context) (caller *chubbypb.Caller, 
 	}
 }
 
-// isSafe reports whether the lease has not run out by the clock.
-func (s *sessionState) isSafe() bool {
+// safeAt reads the clock, and reports whether the lease had not run out at that moment.
+func (s *sessionState) safeAt() (now session.Instant, safe bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.refresh() == session.Safe
+	now = s.clock()
+	return now, s.refresh(now) == session.Safe
 }
 
 // readClock reads the clock once, and says whether the session was safe at that
@@ -226,7 +226,7 @@ func (s *sessionState) readClock() (now session.Instant, epoch api.Epoch, safe b
 func (s *sessionState) callerIfSafe() *chubbypb.Caller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.refresh() != session.Safe {
+	if s.refresh(s.clock()) != session.Safe {
 		return nil
 	}
 	return &chubbypb.Caller{Session: s.token, Epoch: uint64(s.epoch)}
@@ -287,7 +287,7 @@ func (s *sessionState) applyGrant(sent session.Instant, g session.Grant) grantEf
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// A session that was gone before this reply was looked at stays gone.
-	if s.refresh() == session.Gone || g.Epoch < s.epoch {
+	if s.refresh(s.clock()) == session.Gone || g.Epoch < s.epoch {
 		return grantStale
 	}
 	effect := grantIgnored
@@ -299,7 +299,7 @@ func (s *sessionState) applyGrant(sent session.Instant, g session.Grant) grantEf
 	}
 	if effect != grantIgnored {
 		s.notifyChanged()
-		s.refresh()
+		s.refresh(s.clock())
 		s.rearm()
 	}
 	return effect
@@ -309,7 +309,7 @@ func (s *sessionState) applyGrant(sent session.Instant, g session.Grant) grantEf
 func (s *sessionState) describe() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return fmt.Sprintf("session %v: %v", s.id, s.refresh())
+	return fmt.Sprintf("session %v: %v", s.id, s.refresh(s.clock()))
 }
 
 // watchClock checks the clock whenever something is due, until the session is gone.
@@ -332,7 +332,7 @@ func (s *sessionState) checkClock() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	tick, until := maxTickIdle, s.local.End()
-	if s.refresh() == session.Jeopardy {
+	if s.refresh(s.clock()) == session.Jeopardy {
 		until = until.Add(s.grace)
 	}
 	if due, held := s.nextLockDeadline(); held {

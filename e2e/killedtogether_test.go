@@ -14,7 +14,7 @@ import (
 
 // Decision 12: when the master dies together with a quarter of the clients, which may all have had
 // something in their caches, locks and reads go on within two seconds. Only changes wait, until the
-// leases of the dead clients have run out.
+// cache leases of the dead clients have run out (decision 23).
 func TestMasterKilledWithCaches(t *testing.T) {
 	alive, dead, children, lease, times := 15, 5, 1, 4*time.Second, 1
 	if *full {
@@ -117,11 +117,9 @@ func (w *world) killTogether(ctx context.Context, s *shelf, survivors []*survivo
 	if locked.slowest() > 2*time.Second || read.slowest() > 2*time.Second {
 		t.Errorf("locks waited up to %v and reads up to %v, want at most 2 s", locked.slowest(), read.slowest())
 	}
-	// A client that keeps its session alive has at least five twelfths of its lease left. In that
-	// time nothing that it has cached may change.
-	// The new master, which knows nothing of that, waits for a whole lease from when it
+	// The new master knows nothing of what was cached, and waits for a whole cache lease from when it
 	// took over, about when it answered the first read.
-	least, most := k.Lease/4, read.fastest()+k.Lease+time.Second
+	least, most := api.CacheLease, read.fastest()+api.CacheLease+time.Second
 	if !*full {
 		most += time.Second // other tests may keep the machine busy while the master is elected
 	}

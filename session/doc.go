@@ -166,6 +166,38 @@
 // 1. A takeover before that changes nothing: in the tree the lock is still
 // held, and marked as revoked.
 //
+// # The cache lease
+//
+// What a client has cached it may use, if its session has cache leases, only while one of
+// these runs by its clock (C2, with [CacheLeaseEnd] of a reply's lease and the sent of
+// the request). The master has these duties:
+//
+// (K1) A reply with a lease L of at most api.CacheLease is sent only if a leadership proof
+// succeeds that began after the request arrived. At a moment g after the arrival the
+// master noted an end of at least M(g) + L for the session, and at g the session had
+// dropped everything that this master had told it to drop.
+//
+// (K2) It lets a change of what the session may have cached take effect only after
+// it has told the session to drop that, and then either the session has said that it
+// did, or its clock reads the noted end. From when it tells until the session has said so it
+// does not move that end.
+//
+// (K3) After a takeover it lets no change take effect before the session has said that it
+// has dropped everything, or its clock reads from + api.CacheLease, with from as in (M4).
+//
+// Let s be the moment at which sent was read, and x one at which a change takes effect that
+// touches what was cached and not dropped. To show: C(x) >= sent + L (1 - rho), so the client
+// does not use it at x or later. If the master M that granted L lets it take
+// effect, M(x) >= M(g) + L by (K2), and s is before g. If it is a later master N, let p be the
+// moment at which the proof began, and f that at which N read from: s is before p (A2, K1),
+// p before f (A3), and N(x) >= N(f) + api.CacheLease >= N(f) + L by (K3). Either way (A1)
+// gives C(x) - sent >= L (1 - rho).
+//
+// If the lease was granted after the change took effect, by the same master, then by (K1) the
+// session had dropped what was changed before g, and has nothing of it. If
+// by a later one, the client had dropped everything that it had from earlier epochs before it took
+// a lease of this one.
+//
 // # Rounding and absurd values
 //
 // Lengths are whole nanoseconds, and d (1 - rho) is rounded down, never up.

@@ -505,7 +505,9 @@ func (x *ACL) GetChange() string {
 // §2.7), except the lock generation and, in a listing, how many children a child has.
 // It may keep it until its lease runs out, its master changes, or an event
 // CACHE_INVALIDATION names the path. It reports that it has received that event when
-// it has dropped everything of that path.
+// it has dropped everything of that path. A session with cache_lease uses what it keeps
+// only while a cache lease runs, too. What it keeps outlasts that lease, and may be used
+// again under the next.
 type Stat struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Path              string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -872,7 +874,8 @@ type CreateSessionRequest struct {
 	Host          string                 `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
 	Pid           int64                  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`
 	MayCache      bool                   `protobuf:"varint,6,opt,name=may_cache,json=mayCache,proto3" json:"may_cache,omitempty"`
-	As            string                 `protobuf:"bytes,7,opt,name=as,proto3" json:"as,omitempty"` // a principal, where the cell does not authenticate clients
+	As            string                 `protobuf:"bytes,7,opt,name=as,proto3" json:"as,omitempty"`                                    // a principal, where the cell does not authenticate clients
+	CacheLease    bool                   `protobuf:"varint,8,opt,name=cache_lease,json=cacheLease,proto3" json:"cache_lease,omitempty"` // with may_cache: the client uses what it has cached only under cache leases, if the reply agrees
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -956,6 +959,13 @@ func (x *CreateSessionRequest) GetAs() string {
 	return ""
 }
 
+func (x *CreateSessionRequest) GetCacheLease() bool {
+	if x != nil {
+		return x.CacheLease
+	}
+	return false
+}
+
 type CreateSessionReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -963,6 +973,7 @@ type CreateSessionReply struct {
 	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Grant         *Grant                 `protobuf:"bytes,4,opt,name=grant,proto3" json:"grant,omitempty"`
 	CellId        string                 `protobuf:"bytes,5,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	CacheLease    bool                   `protobuf:"varint,6,opt,name=cache_lease,json=cacheLease,proto3" json:"cache_lease,omitempty"` // the session has to have a cache lease to use what it has cached, under every master
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1030,6 +1041,13 @@ func (x *CreateSessionReply) GetCellId() string {
 		return x.CellId
 	}
 	return ""
+}
+
+func (x *CreateSessionReply) GetCacheLease() bool {
+	if x != nil {
+		return x.CacheLease
+	}
+	return false
 }
 
 // Grant is a promise that the session lives for lease_ns from the moment the
@@ -1232,6 +1250,97 @@ func (x *KeepAliveReply) GetEvents() []*Event {
 	return nil
 }
 
+type RenewCacheRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewCacheRequest) Reset() {
+	*x = RenewCacheRequest{}
+	mi := &file_chubby_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewCacheRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewCacheRequest) ProtoMessage() {}
+
+func (x *RenewCacheRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewCacheRequest.ProtoReflect.Descriptor instead.
+func (*RenewCacheRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RenewCacheRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+type RenewCacheReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the cache lease, from when the request was received. The client counts from when
+	// it sent the request. 0 if none is granted: the session has yet to receive an
+	// invalidation.
+	LeaseNs       int64 `protobuf:"varint,1,opt,name=lease_ns,json=leaseNs,proto3" json:"lease_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewCacheReply) Reset() {
+	*x = RenewCacheReply{}
+	mi := &file_chubby_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewCacheReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewCacheReply) ProtoMessage() {}
+
+func (x *RenewCacheReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewCacheReply.ProtoReflect.Descriptor instead.
+func (*RenewCacheReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RenewCacheReply) GetLeaseNs() int64 {
+	if x != nil {
+		return x.LeaseNs
+	}
+	return 0
+}
+
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"` // counts up from 1 within a session and epoch
@@ -1248,7 +1357,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_chubby_proto_msgTypes[11]
+	mi := &file_chubby_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1369,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[11]
+	mi := &file_chubby_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1382,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{11}
+	return file_chubby_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Event) GetSequence() uint64 {
@@ -1344,7 +1453,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_chubby_proto_msgTypes[12]
+	mi := &file_chubby_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1465,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[12]
+	mi := &file_chubby_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1478,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{12}
+	return file_chubby_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EndSessionRequest) GetCaller() *Caller {
@@ -1408,7 +1517,7 @@ type EndSessionReply struct {
 
 func (x *EndSessionReply) Reset() {
 	*x = EndSessionReply{}
-	mi := &file_chubby_proto_msgTypes[13]
+	mi := &file_chubby_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1529,7 @@ func (x *EndSessionReply) String() string {
 func (*EndSessionReply) ProtoMessage() {}
 
 func (x *EndSessionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[13]
+	mi := &file_chubby_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1542,7 @@ func (x *EndSessionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionReply.ProtoReflect.Descriptor instead.
 func (*EndSessionReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{13}
+	return file_chubby_proto_rawDescGZIP(), []int{15}
 }
 
 type OpenRequest struct {
@@ -1462,7 +1571,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_chubby_proto_msgTypes[14]
+	mi := &file_chubby_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1474,7 +1583,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[14]
+	mi := &file_chubby_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1487,7 +1596,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{14}
+	return file_chubby_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *OpenRequest) GetCaller() *Caller {
@@ -1611,7 +1720,7 @@ type OpenReply struct {
 
 func (x *OpenReply) Reset() {
 	*x = OpenReply{}
-	mi := &file_chubby_proto_msgTypes[15]
+	mi := &file_chubby_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1732,7 @@ func (x *OpenReply) String() string {
 func (*OpenReply) ProtoMessage() {}
 
 func (x *OpenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[15]
+	mi := &file_chubby_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +1745,7 @@ func (x *OpenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenReply.ProtoReflect.Descriptor instead.
 func (*OpenReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{15}
+	return file_chubby_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *OpenReply) GetHandle() []byte {
@@ -1692,7 +1801,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_chubby_proto_msgTypes[16]
+	mi := &file_chubby_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1813,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[16]
+	mi := &file_chubby_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1826,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{16}
+	return file_chubby_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CloseRequest) GetCaller() *Caller {
@@ -1749,7 +1858,7 @@ type CloseReply struct {
 
 func (x *CloseReply) Reset() {
 	*x = CloseReply{}
-	mi := &file_chubby_proto_msgTypes[17]
+	mi := &file_chubby_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1870,7 @@ func (x *CloseReply) String() string {
 func (*CloseReply) ProtoMessage() {}
 
 func (x *CloseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[17]
+	mi := &file_chubby_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1883,7 @@ func (x *CloseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseReply.ProtoReflect.Descriptor instead.
 func (*CloseReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{17}
+	return file_chubby_proto_rawDescGZIP(), []int{19}
 }
 
 type GetContentsAndStatRequest struct {
@@ -1787,7 +1896,7 @@ type GetContentsAndStatRequest struct {
 
 func (x *GetContentsAndStatRequest) Reset() {
 	*x = GetContentsAndStatRequest{}
-	mi := &file_chubby_proto_msgTypes[18]
+	mi := &file_chubby_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1908,7 @@ func (x *GetContentsAndStatRequest) String() string {
 func (*GetContentsAndStatRequest) ProtoMessage() {}
 
 func (x *GetContentsAndStatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[18]
+	mi := &file_chubby_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1921,7 @@ func (x *GetContentsAndStatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContentsAndStatRequest.ProtoReflect.Descriptor instead.
 func (*GetContentsAndStatRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{18}
+	return file_chubby_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetContentsAndStatRequest) GetCaller() *Caller {
@@ -1840,7 +1949,7 @@ type GetContentsAndStatReply struct {
 
 func (x *GetContentsAndStatReply) Reset() {
 	*x = GetContentsAndStatReply{}
-	mi := &file_chubby_proto_msgTypes[19]
+	mi := &file_chubby_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1852,7 +1961,7 @@ func (x *GetContentsAndStatReply) String() string {
 func (*GetContentsAndStatReply) ProtoMessage() {}
 
 func (x *GetContentsAndStatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[19]
+	mi := &file_chubby_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1865,7 +1974,7 @@ func (x *GetContentsAndStatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContentsAndStatReply.ProtoReflect.Descriptor instead.
 func (*GetContentsAndStatReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{19}
+	return file_chubby_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetContentsAndStatReply) GetContents() []byte {
@@ -1899,7 +2008,7 @@ type GetStatRequest struct {
 
 func (x *GetStatRequest) Reset() {
 	*x = GetStatRequest{}
-	mi := &file_chubby_proto_msgTypes[20]
+	mi := &file_chubby_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +2020,7 @@ func (x *GetStatRequest) String() string {
 func (*GetStatRequest) ProtoMessage() {}
 
 func (x *GetStatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[20]
+	mi := &file_chubby_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +2033,7 @@ func (x *GetStatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatRequest.ProtoReflect.Descriptor instead.
 func (*GetStatRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{20}
+	return file_chubby_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetStatRequest) GetCaller() *Caller {
@@ -1951,7 +2060,7 @@ type GetStatReply struct {
 
 func (x *GetStatReply) Reset() {
 	*x = GetStatReply{}
-	mi := &file_chubby_proto_msgTypes[21]
+	mi := &file_chubby_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2072,7 @@ func (x *GetStatReply) String() string {
 func (*GetStatReply) ProtoMessage() {}
 
 func (x *GetStatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[21]
+	mi := &file_chubby_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2085,7 @@ func (x *GetStatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatReply.ProtoReflect.Descriptor instead.
 func (*GetStatReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{21}
+	return file_chubby_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetStatReply) GetStat() *Stat {
@@ -2004,7 +2113,7 @@ type ReadDirRequest struct {
 
 func (x *ReadDirRequest) Reset() {
 	*x = ReadDirRequest{}
-	mi := &file_chubby_proto_msgTypes[22]
+	mi := &file_chubby_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2125,7 @@ func (x *ReadDirRequest) String() string {
 func (*ReadDirRequest) ProtoMessage() {}
 
 func (x *ReadDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[22]
+	mi := &file_chubby_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2138,7 @@ func (x *ReadDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirRequest.ProtoReflect.Descriptor instead.
 func (*ReadDirRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{22}
+	return file_chubby_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReadDirRequest) GetCaller() *Caller {
@@ -2064,7 +2173,7 @@ type ReadDirReply struct {
 
 func (x *ReadDirReply) Reset() {
 	*x = ReadDirReply{}
-	mi := &file_chubby_proto_msgTypes[23]
+	mi := &file_chubby_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2185,7 @@ func (x *ReadDirReply) String() string {
 func (*ReadDirReply) ProtoMessage() {}
 
 func (x *ReadDirReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[23]
+	mi := &file_chubby_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2198,7 @@ func (x *ReadDirReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirReply.ProtoReflect.Descriptor instead.
 func (*ReadDirReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{23}
+	return file_chubby_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReadDirReply) GetChildren() []*Stat {
@@ -2127,7 +2236,7 @@ type SetContentsRequest struct {
 
 func (x *SetContentsRequest) Reset() {
 	*x = SetContentsRequest{}
-	mi := &file_chubby_proto_msgTypes[24]
+	mi := &file_chubby_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2139,7 +2248,7 @@ func (x *SetContentsRequest) String() string {
 func (*SetContentsRequest) ProtoMessage() {}
 
 func (x *SetContentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[24]
+	mi := &file_chubby_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2152,7 +2261,7 @@ func (x *SetContentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetContentsRequest.ProtoReflect.Descriptor instead.
 func (*SetContentsRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{24}
+	return file_chubby_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetContentsRequest) GetCaller() *Caller {
@@ -2206,7 +2315,7 @@ type SetContentsReply struct {
 
 func (x *SetContentsReply) Reset() {
 	*x = SetContentsReply{}
-	mi := &file_chubby_proto_msgTypes[25]
+	mi := &file_chubby_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2327,7 @@ func (x *SetContentsReply) String() string {
 func (*SetContentsReply) ProtoMessage() {}
 
 func (x *SetContentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[25]
+	mi := &file_chubby_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2340,7 @@ func (x *SetContentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetContentsReply.ProtoReflect.Descriptor instead.
 func (*SetContentsReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{25}
+	return file_chubby_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetContentsReply) GetStat() *Stat {
@@ -2255,7 +2364,7 @@ type SetACLRequest struct {
 
 func (x *SetACLRequest) Reset() {
 	*x = SetACLRequest{}
-	mi := &file_chubby_proto_msgTypes[26]
+	mi := &file_chubby_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2376,7 @@ func (x *SetACLRequest) String() string {
 func (*SetACLRequest) ProtoMessage() {}
 
 func (x *SetACLRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[26]
+	mi := &file_chubby_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2389,7 @@ func (x *SetACLRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetACLRequest.ProtoReflect.Descriptor instead.
 func (*SetACLRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{26}
+	return file_chubby_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetACLRequest) GetCaller() *Caller {
@@ -2334,7 +2443,7 @@ type SetACLReply struct {
 
 func (x *SetACLReply) Reset() {
 	*x = SetACLReply{}
-	mi := &file_chubby_proto_msgTypes[27]
+	mi := &file_chubby_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2455,7 @@ func (x *SetACLReply) String() string {
 func (*SetACLReply) ProtoMessage() {}
 
 func (x *SetACLReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[27]
+	mi := &file_chubby_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2468,7 @@ func (x *SetACLReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetACLReply.ProtoReflect.Descriptor instead.
 func (*SetACLReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{27}
+	return file_chubby_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetACLReply) GetStat() *Stat {
@@ -2381,7 +2490,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_chubby_proto_msgTypes[28]
+	mi := &file_chubby_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2393,7 +2502,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[28]
+	mi := &file_chubby_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2406,7 +2515,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{28}
+	return file_chubby_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteRequest) GetCaller() *Caller {
@@ -2445,7 +2554,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_chubby_proto_msgTypes[29]
+	mi := &file_chubby_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2566,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[29]
+	mi := &file_chubby_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2579,7 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{29}
+	return file_chubby_proto_rawDescGZIP(), []int{31}
 }
 
 type AcquireRequest struct {
@@ -2487,7 +2596,7 @@ type AcquireRequest struct {
 
 func (x *AcquireRequest) Reset() {
 	*x = AcquireRequest{}
-	mi := &file_chubby_proto_msgTypes[30]
+	mi := &file_chubby_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2608,7 @@ func (x *AcquireRequest) String() string {
 func (*AcquireRequest) ProtoMessage() {}
 
 func (x *AcquireRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[30]
+	mi := &file_chubby_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2621,7 @@ func (x *AcquireRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{30}
+	return file_chubby_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AcquireRequest) GetCaller() *Caller {
@@ -2570,7 +2679,7 @@ type AcquireReply struct {
 
 func (x *AcquireReply) Reset() {
 	*x = AcquireReply{}
-	mi := &file_chubby_proto_msgTypes[31]
+	mi := &file_chubby_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2691,7 @@ func (x *AcquireReply) String() string {
 func (*AcquireReply) ProtoMessage() {}
 
 func (x *AcquireReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[31]
+	mi := &file_chubby_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2704,7 @@ func (x *AcquireReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReply.ProtoReflect.Descriptor instead.
 func (*AcquireReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{31}
+	return file_chubby_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AcquireReply) GetAnswer() isAcquireReply_Answer {
@@ -2654,7 +2763,7 @@ type Queued struct {
 
 func (x *Queued) Reset() {
 	*x = Queued{}
-	mi := &file_chubby_proto_msgTypes[32]
+	mi := &file_chubby_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2775,7 @@ func (x *Queued) String() string {
 func (*Queued) ProtoMessage() {}
 
 func (x *Queued) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[32]
+	mi := &file_chubby_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2788,7 @@ func (x *Queued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queued.ProtoReflect.Descriptor instead.
 func (*Queued) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{32}
+	return file_chubby_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Queued) GetTicket() []byte {
@@ -2741,7 +2850,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_chubby_proto_msgTypes[33]
+	mi := &file_chubby_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2753,7 +2862,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[33]
+	mi := &file_chubby_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2766,7 +2875,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{33}
+	return file_chubby_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Granted) GetSequencer() string {
@@ -2796,7 +2905,7 @@ type TryAcquireRequest struct {
 
 func (x *TryAcquireRequest) Reset() {
 	*x = TryAcquireRequest{}
-	mi := &file_chubby_proto_msgTypes[34]
+	mi := &file_chubby_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2808,7 +2917,7 @@ func (x *TryAcquireRequest) String() string {
 func (*TryAcquireRequest) ProtoMessage() {}
 
 func (x *TryAcquireRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[34]
+	mi := &file_chubby_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2821,7 +2930,7 @@ func (x *TryAcquireRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TryAcquireRequest.ProtoReflect.Descriptor instead.
 func (*TryAcquireRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{34}
+	return file_chubby_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TryAcquireRequest) GetCaller() *Caller {
@@ -2868,7 +2977,7 @@ type TryAcquireReply struct {
 
 func (x *TryAcquireReply) Reset() {
 	*x = TryAcquireReply{}
-	mi := &file_chubby_proto_msgTypes[35]
+	mi := &file_chubby_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2880,7 +2989,7 @@ func (x *TryAcquireReply) String() string {
 func (*TryAcquireReply) ProtoMessage() {}
 
 func (x *TryAcquireReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[35]
+	mi := &file_chubby_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2893,7 +3002,7 @@ func (x *TryAcquireReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TryAcquireReply.ProtoReflect.Descriptor instead.
 func (*TryAcquireReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{35}
+	return file_chubby_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TryAcquireReply) GetGranted() *Granted {
@@ -2915,7 +3024,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_chubby_proto_msgTypes[36]
+	mi := &file_chubby_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3036,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[36]
+	mi := &file_chubby_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3049,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{36}
+	return file_chubby_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReleaseRequest) GetCaller() *Caller {
@@ -2979,7 +3088,7 @@ type ReleaseReply struct {
 
 func (x *ReleaseReply) Reset() {
 	*x = ReleaseReply{}
-	mi := &file_chubby_proto_msgTypes[37]
+	mi := &file_chubby_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2991,7 +3100,7 @@ func (x *ReleaseReply) String() string {
 func (*ReleaseReply) ProtoMessage() {}
 
 func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[37]
+	mi := &file_chubby_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3113,7 @@ func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseReply.ProtoReflect.Descriptor instead.
 func (*ReleaseReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{37}
+	return file_chubby_proto_rawDescGZIP(), []int{39}
 }
 
 type GetSequencerRequest struct {
@@ -3017,7 +3126,7 @@ type GetSequencerRequest struct {
 
 func (x *GetSequencerRequest) Reset() {
 	*x = GetSequencerRequest{}
-	mi := &file_chubby_proto_msgTypes[38]
+	mi := &file_chubby_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3029,7 +3138,7 @@ func (x *GetSequencerRequest) String() string {
 func (*GetSequencerRequest) ProtoMessage() {}
 
 func (x *GetSequencerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[38]
+	mi := &file_chubby_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3042,7 +3151,7 @@ func (x *GetSequencerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSequencerRequest.ProtoReflect.Descriptor instead.
 func (*GetSequencerRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{38}
+	return file_chubby_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetSequencerRequest) GetCaller() *Caller {
@@ -3068,7 +3177,7 @@ type GetSequencerReply struct {
 
 func (x *GetSequencerReply) Reset() {
 	*x = GetSequencerReply{}
-	mi := &file_chubby_proto_msgTypes[39]
+	mi := &file_chubby_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3080,7 +3189,7 @@ func (x *GetSequencerReply) String() string {
 func (*GetSequencerReply) ProtoMessage() {}
 
 func (x *GetSequencerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[39]
+	mi := &file_chubby_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3093,7 +3202,7 @@ func (x *GetSequencerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSequencerReply.ProtoReflect.Descriptor instead.
 func (*GetSequencerReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{39}
+	return file_chubby_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetSequencerReply) GetSequencer() string {
@@ -3114,7 +3223,7 @@ type SetSequencerRequest struct {
 
 func (x *SetSequencerRequest) Reset() {
 	*x = SetSequencerRequest{}
-	mi := &file_chubby_proto_msgTypes[40]
+	mi := &file_chubby_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3235,7 @@ func (x *SetSequencerRequest) String() string {
 func (*SetSequencerRequest) ProtoMessage() {}
 
 func (x *SetSequencerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[40]
+	mi := &file_chubby_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3248,7 @@ func (x *SetSequencerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSequencerRequest.ProtoReflect.Descriptor instead.
 func (*SetSequencerRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{40}
+	return file_chubby_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SetSequencerRequest) GetCaller() *Caller {
@@ -3174,7 +3283,7 @@ type SetSequencerReply struct {
 
 func (x *SetSequencerReply) Reset() {
 	*x = SetSequencerReply{}
-	mi := &file_chubby_proto_msgTypes[41]
+	mi := &file_chubby_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3186,7 +3295,7 @@ func (x *SetSequencerReply) String() string {
 func (*SetSequencerReply) ProtoMessage() {}
 
 func (x *SetSequencerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[41]
+	mi := &file_chubby_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3199,7 +3308,7 @@ func (x *SetSequencerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSequencerReply.ProtoReflect.Descriptor instead.
 func (*SetSequencerReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{41}
+	return file_chubby_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SetSequencerReply) GetHandle() []byte {
@@ -3219,7 +3328,7 @@ type CheckSequencerRequest struct {
 
 func (x *CheckSequencerRequest) Reset() {
 	*x = CheckSequencerRequest{}
-	mi := &file_chubby_proto_msgTypes[42]
+	mi := &file_chubby_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3231,7 +3340,7 @@ func (x *CheckSequencerRequest) String() string {
 func (*CheckSequencerRequest) ProtoMessage() {}
 
 func (x *CheckSequencerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[42]
+	mi := &file_chubby_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3244,7 +3353,7 @@ func (x *CheckSequencerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckSequencerRequest.ProtoReflect.Descriptor instead.
 func (*CheckSequencerRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{42}
+	return file_chubby_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CheckSequencerRequest) GetCell() string {
@@ -3271,7 +3380,7 @@ type CheckSequencerReply struct {
 
 func (x *CheckSequencerReply) Reset() {
 	*x = CheckSequencerReply{}
-	mi := &file_chubby_proto_msgTypes[43]
+	mi := &file_chubby_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3283,7 +3392,7 @@ func (x *CheckSequencerReply) String() string {
 func (*CheckSequencerReply) ProtoMessage() {}
 
 func (x *CheckSequencerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[43]
+	mi := &file_chubby_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3296,7 +3405,7 @@ func (x *CheckSequencerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckSequencerReply.ProtoReflect.Descriptor instead.
 func (*CheckSequencerReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{43}
+	return file_chubby_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CheckSequencerReply) GetValid() bool {
@@ -3323,7 +3432,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_chubby_proto_msgTypes[44]
+	mi := &file_chubby_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3444,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[44]
+	mi := &file_chubby_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3457,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{44}
+	return file_chubby_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CancelRequest) GetCaller() *Caller {
@@ -3375,7 +3484,7 @@ type CancelReply struct {
 
 func (x *CancelReply) Reset() {
 	*x = CancelReply{}
-	mi := &file_chubby_proto_msgTypes[45]
+	mi := &file_chubby_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3496,7 @@ func (x *CancelReply) String() string {
 func (*CancelReply) ProtoMessage() {}
 
 func (x *CancelReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[45]
+	mi := &file_chubby_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3509,7 @@ func (x *CancelReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelReply.ProtoReflect.Descriptor instead.
 func (*CancelReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{45}
+	return file_chubby_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CancelReply) GetCancelled() bool {
@@ -3430,7 +3539,7 @@ type BreakLockRequest struct {
 
 func (x *BreakLockRequest) Reset() {
 	*x = BreakLockRequest{}
-	mi := &file_chubby_proto_msgTypes[46]
+	mi := &file_chubby_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3442,7 +3551,7 @@ func (x *BreakLockRequest) String() string {
 func (*BreakLockRequest) ProtoMessage() {}
 
 func (x *BreakLockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[46]
+	mi := &file_chubby_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3455,7 +3564,7 @@ func (x *BreakLockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakLockRequest.ProtoReflect.Descriptor instead.
 func (*BreakLockRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{46}
+	return file_chubby_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BreakLockRequest) GetCaller() *Caller {
@@ -3501,7 +3610,7 @@ type BreakLockReply struct {
 
 func (x *BreakLockReply) Reset() {
 	*x = BreakLockReply{}
-	mi := &file_chubby_proto_msgTypes[47]
+	mi := &file_chubby_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3513,7 +3622,7 @@ func (x *BreakLockReply) String() string {
 func (*BreakLockReply) ProtoMessage() {}
 
 func (x *BreakLockReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[47]
+	mi := &file_chubby_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3526,7 +3635,7 @@ func (x *BreakLockReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakLockReply.ProtoReflect.Descriptor instead.
 func (*BreakLockReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{47}
+	return file_chubby_proto_rawDescGZIP(), []int{49}
 }
 
 type ListLocksRequest struct {
@@ -3541,7 +3650,7 @@ type ListLocksRequest struct {
 
 func (x *ListLocksRequest) Reset() {
 	*x = ListLocksRequest{}
-	mi := &file_chubby_proto_msgTypes[48]
+	mi := &file_chubby_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3553,7 +3662,7 @@ func (x *ListLocksRequest) String() string {
 func (*ListLocksRequest) ProtoMessage() {}
 
 func (x *ListLocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[48]
+	mi := &file_chubby_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3566,7 +3675,7 @@ func (x *ListLocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocksRequest.ProtoReflect.Descriptor instead.
 func (*ListLocksRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{48}
+	return file_chubby_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListLocksRequest) GetCell() string {
@@ -3608,7 +3717,7 @@ type ListLocksReply struct {
 
 func (x *ListLocksReply) Reset() {
 	*x = ListLocksReply{}
-	mi := &file_chubby_proto_msgTypes[49]
+	mi := &file_chubby_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3620,7 +3729,7 @@ func (x *ListLocksReply) String() string {
 func (*ListLocksReply) ProtoMessage() {}
 
 func (x *ListLocksReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[49]
+	mi := &file_chubby_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +3742,7 @@ func (x *ListLocksReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocksReply.ProtoReflect.Descriptor instead.
 func (*ListLocksReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{49}
+	return file_chubby_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListLocksReply) GetLocks() []*LockInfo {
@@ -3667,7 +3776,7 @@ type LockInfo struct {
 
 func (x *LockInfo) Reset() {
 	*x = LockInfo{}
-	mi := &file_chubby_proto_msgTypes[50]
+	mi := &file_chubby_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3679,7 +3788,7 @@ func (x *LockInfo) String() string {
 func (*LockInfo) ProtoMessage() {}
 
 func (x *LockInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[50]
+	mi := &file_chubby_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3692,7 +3801,7 @@ func (x *LockInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockInfo.ProtoReflect.Descriptor instead.
 func (*LockInfo) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{50}
+	return file_chubby_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LockInfo) GetPath() string {
@@ -3772,7 +3881,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_chubby_proto_msgTypes[51]
+	mi := &file_chubby_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3784,7 +3893,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[51]
+	mi := &file_chubby_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3797,7 +3906,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{51}
+	return file_chubby_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Waiter) GetParty() *Party {
@@ -3853,7 +3962,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_chubby_proto_msgTypes[52]
+	mi := &file_chubby_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3865,7 +3974,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[52]
+	mi := &file_chubby_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3878,7 +3987,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{52}
+	return file_chubby_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListSessionsRequest) GetCell() string {
@@ -3913,7 +4022,7 @@ type ListSessionsReply struct {
 
 func (x *ListSessionsReply) Reset() {
 	*x = ListSessionsReply{}
-	mi := &file_chubby_proto_msgTypes[53]
+	mi := &file_chubby_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3925,7 +4034,7 @@ func (x *ListSessionsReply) String() string {
 func (*ListSessionsReply) ProtoMessage() {}
 
 func (x *ListSessionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[53]
+	mi := &file_chubby_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3938,7 +4047,7 @@ func (x *ListSessionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsReply.ProtoReflect.Descriptor instead.
 func (*ListSessionsReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{53}
+	return file_chubby_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListSessionsReply) GetSessions() []*SessionInfo {
@@ -3970,7 +4079,7 @@ type SessionInfo struct {
 
 func (x *SessionInfo) Reset() {
 	*x = SessionInfo{}
-	mi := &file_chubby_proto_msgTypes[54]
+	mi := &file_chubby_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3982,7 +4091,7 @@ func (x *SessionInfo) String() string {
 func (*SessionInfo) ProtoMessage() {}
 
 func (x *SessionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[54]
+	mi := &file_chubby_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3995,7 +4104,7 @@ func (x *SessionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionInfo.ProtoReflect.Descriptor instead.
 func (*SessionInfo) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{54}
+	return file_chubby_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SessionInfo) GetParty() *Party {
@@ -4057,7 +4166,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_chubby_proto_msgTypes[55]
+	mi := &file_chubby_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +4178,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[55]
+	mi := &file_chubby_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +4191,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{55}
+	return file_chubby_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListQuotasRequest) GetCell() string {
@@ -4110,7 +4219,7 @@ type ListQuotasReply struct {
 
 func (x *ListQuotasReply) Reset() {
 	*x = ListQuotasReply{}
-	mi := &file_chubby_proto_msgTypes[56]
+	mi := &file_chubby_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4122,7 +4231,7 @@ func (x *ListQuotasReply) String() string {
 func (*ListQuotasReply) ProtoMessage() {}
 
 func (x *ListQuotasReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[56]
+	mi := &file_chubby_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4135,7 +4244,7 @@ func (x *ListQuotasReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasReply.ProtoReflect.Descriptor instead.
 func (*ListQuotasReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{56}
+	return file_chubby_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListQuotasReply) GetQuotas() []*QuotaInfo {
@@ -4166,7 +4275,7 @@ type QuotaInfo struct {
 
 func (x *QuotaInfo) Reset() {
 	*x = QuotaInfo{}
-	mi := &file_chubby_proto_msgTypes[57]
+	mi := &file_chubby_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4178,7 +4287,7 @@ func (x *QuotaInfo) String() string {
 func (*QuotaInfo) ProtoMessage() {}
 
 func (x *QuotaInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[57]
+	mi := &file_chubby_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4191,7 +4300,7 @@ func (x *QuotaInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaInfo.ProtoReflect.Descriptor instead.
 func (*QuotaInfo) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{57}
+	return file_chubby_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *QuotaInfo) GetPrincipal() string {
@@ -4235,7 +4344,7 @@ type QuotaAmounts struct {
 
 func (x *QuotaAmounts) Reset() {
 	*x = QuotaAmounts{}
-	mi := &file_chubby_proto_msgTypes[58]
+	mi := &file_chubby_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4247,7 +4356,7 @@ func (x *QuotaAmounts) String() string {
 func (*QuotaAmounts) ProtoMessage() {}
 
 func (x *QuotaAmounts) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[58]
+	mi := &file_chubby_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4260,7 +4369,7 @@ func (x *QuotaAmounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaAmounts.ProtoReflect.Descriptor instead.
 func (*QuotaAmounts) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{58}
+	return file_chubby_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *QuotaAmounts) GetNodes() int64 {
@@ -4313,7 +4422,7 @@ type SetQuotaRequest struct {
 
 func (x *SetQuotaRequest) Reset() {
 	*x = SetQuotaRequest{}
-	mi := &file_chubby_proto_msgTypes[59]
+	mi := &file_chubby_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4325,7 +4434,7 @@ func (x *SetQuotaRequest) String() string {
 func (*SetQuotaRequest) ProtoMessage() {}
 
 func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[59]
+	mi := &file_chubby_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4338,7 +4447,7 @@ func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{59}
+	return file_chubby_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SetQuotaRequest) GetCaller() *Caller {
@@ -4384,7 +4493,7 @@ type SetQuotaReply struct {
 
 func (x *SetQuotaReply) Reset() {
 	*x = SetQuotaReply{}
-	mi := &file_chubby_proto_msgTypes[60]
+	mi := &file_chubby_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4396,7 +4505,7 @@ func (x *SetQuotaReply) String() string {
 func (*SetQuotaReply) ProtoMessage() {}
 
 func (x *SetQuotaReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[60]
+	mi := &file_chubby_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4409,7 +4518,7 @@ func (x *SetQuotaReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaReply.ProtoReflect.Descriptor instead.
 func (*SetQuotaReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{60}
+	return file_chubby_proto_rawDescGZIP(), []int{62}
 }
 
 type ExplainRequest struct {
@@ -4422,7 +4531,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_chubby_proto_msgTypes[61]
+	mi := &file_chubby_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4434,7 +4543,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[61]
+	mi := &file_chubby_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4447,7 +4556,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{61}
+	return file_chubby_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ExplainRequest) GetCell() string {
@@ -4478,7 +4587,7 @@ type ExplainReply struct {
 
 func (x *ExplainReply) Reset() {
 	*x = ExplainReply{}
-	mi := &file_chubby_proto_msgTypes[62]
+	mi := &file_chubby_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4490,7 +4599,7 @@ func (x *ExplainReply) String() string {
 func (*ExplainReply) ProtoMessage() {}
 
 func (x *ExplainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[62]
+	mi := &file_chubby_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4503,7 +4612,7 @@ func (x *ExplainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReply.ProtoReflect.Descriptor instead.
 func (*ExplainReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{62}
+	return file_chubby_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ExplainReply) GetLock() *LockInfo {
@@ -4545,7 +4654,7 @@ type Cacher struct {
 
 func (x *Cacher) Reset() {
 	*x = Cacher{}
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4557,7 +4666,7 @@ func (x *Cacher) String() string {
 func (*Cacher) ProtoMessage() {}
 
 func (x *Cacher) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4570,7 +4679,7 @@ func (x *Cacher) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cacher.ProtoReflect.Descriptor instead.
 func (*Cacher) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{63}
+	return file_chubby_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Cacher) GetParty() *Party {
@@ -4606,7 +4715,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4618,7 +4727,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4631,7 +4740,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{64}
+	return file_chubby_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *TransferRequest) GetCaller() *Caller {
@@ -4657,7 +4766,7 @@ type TransferReply struct {
 
 func (x *TransferReply) Reset() {
 	*x = TransferReply{}
-	mi := &file_chubby_proto_msgTypes[65]
+	mi := &file_chubby_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4669,7 +4778,7 @@ func (x *TransferReply) String() string {
 func (*TransferReply) ProtoMessage() {}
 
 func (x *TransferReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[65]
+	mi := &file_chubby_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4682,7 +4791,7 @@ func (x *TransferReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferReply.ProtoReflect.Descriptor instead.
 func (*TransferReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{65}
+	return file_chubby_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *TransferReply) GetMaster() string {
@@ -4702,7 +4811,7 @@ type FinishUpgradeRequest struct {
 
 func (x *FinishUpgradeRequest) Reset() {
 	*x = FinishUpgradeRequest{}
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4714,7 +4823,7 @@ func (x *FinishUpgradeRequest) String() string {
 func (*FinishUpgradeRequest) ProtoMessage() {}
 
 func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4727,7 +4836,7 @@ func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{66}
+	return file_chubby_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *FinishUpgradeRequest) GetCaller() *Caller {
@@ -4757,7 +4866,7 @@ type FinishUpgradeReply struct {
 
 func (x *FinishUpgradeReply) Reset() {
 	*x = FinishUpgradeReply{}
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4769,7 +4878,7 @@ func (x *FinishUpgradeReply) String() string {
 func (*FinishUpgradeReply) ProtoMessage() {}
 
 func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4782,7 +4891,7 @@ func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeReply.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{67}
+	return file_chubby_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *FinishUpgradeReply) GetLevel() uint32 {
@@ -4816,7 +4925,7 @@ type MemberLevel struct {
 
 func (x *MemberLevel) Reset() {
 	*x = MemberLevel{}
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4828,7 +4937,7 @@ func (x *MemberLevel) String() string {
 func (*MemberLevel) ProtoMessage() {}
 
 func (x *MemberLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4841,7 +4950,7 @@ func (x *MemberLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLevel.ProtoReflect.Descriptor instead.
 func (*MemberLevel) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{68}
+	return file_chubby_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *MemberLevel) GetId() string {
@@ -4867,7 +4976,7 @@ type LocateRequest struct {
 
 func (x *LocateRequest) Reset() {
 	*x = LocateRequest{}
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4879,7 +4988,7 @@ func (x *LocateRequest) String() string {
 func (*LocateRequest) ProtoMessage() {}
 
 func (x *LocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4892,7 +5001,7 @@ func (x *LocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
 func (*LocateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{69}
+	return file_chubby_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *LocateRequest) GetCell() string {
@@ -4916,7 +5025,7 @@ type LocateReply struct {
 
 func (x *LocateReply) Reset() {
 	*x = LocateReply{}
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4928,7 +5037,7 @@ func (x *LocateReply) String() string {
 func (*LocateReply) ProtoMessage() {}
 
 func (x *LocateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4941,7 +5050,7 @@ func (x *LocateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
 func (*LocateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{70}
+	return file_chubby_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *LocateReply) GetCell() string {
@@ -4994,7 +5103,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5006,7 +5115,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5019,7 +5128,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{71}
+	return file_chubby_proto_rawDescGZIP(), []int{73}
 }
 
 type StatusReply struct {
@@ -5039,7 +5148,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5051,7 +5160,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5064,7 +5173,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{72}
+	return file_chubby_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -5150,7 +5259,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5162,7 +5271,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5175,7 +5284,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{73}
+	return file_chubby_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -5270,7 +5379,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5282,7 +5391,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5295,7 +5404,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{74}
+	return file_chubby_proto_rawDescGZIP(), []int{76}
 }
 
 type MembersReply struct {
@@ -5307,7 +5416,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5319,7 +5428,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5332,7 +5441,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{75}
+	return file_chubby_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -5355,7 +5464,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5367,7 +5476,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5380,7 +5489,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{76}
+	return file_chubby_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Member) GetId() string {
@@ -5470,7 +5579,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\acurrent\x18\n" +
 	" \x01(\x04R\acurrent\x12\x1c\n" +
 	"\tcacheable\x18\v \x01(\bR\tcacheable\x12\x14\n" +
-	"\x05final\x18\f \x01(\bR\x05final\"\xae\x01\n" +
+	"\x05final\x18\f \x01(\bR\x05final\"\xcf\x01\n" +
 	"\x14CreateSessionRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\fR\x05nonce\x12\x19\n" +
@@ -5478,13 +5587,17 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04host\x18\x04 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12\x1b\n" +
 	"\tmay_cache\x18\x06 \x01(\bR\bmayCache\x12\x0e\n" +
-	"\x02as\x18\a \x01(\tR\x02as\"\x95\x01\n" +
+	"\x02as\x18\a \x01(\tR\x02as\x12\x1f\n" +
+	"\vcache_lease\x18\b \x01(\bR\n" +
+	"cacheLease\"\xb6\x01\n" +
 	"\x12CreateSessionReply\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12&\n" +
 	"\x05grant\x18\x04 \x01(\v2\x10.chubby.v1.GrantR\x05grant\x12\x17\n" +
-	"\acell_id\x18\x05 \x01(\tR\x06cellId\"W\n" +
+	"\acell_id\x18\x05 \x01(\tR\x06cellId\x12\x1f\n" +
+	"\vcache_lease\x18\x06 \x01(\bR\n" +
+	"cacheLease\"W\n" +
 	"\x05Grant\x12\x19\n" +
 	"\blease_ns\x18\x01 \x01(\x03R\aleaseNs\x12\x1b\n" +
 	"\tparked_ns\x18\x02 \x01(\x03R\bparkedNs\x12\x16\n" +
@@ -5497,7 +5610,11 @@ const file_chubby_proto_rawDesc = "" +
 	"\x0eKeepAliveReply\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12&\n" +
 	"\x05grant\x18\x02 \x01(\v2\x10.chubby.v1.GrantR\x05grant\x12(\n" +
-	"\x06events\x18\x03 \x03(\v2\x10.chubby.v1.EventR\x06events\"\xff\x01\n" +
+	"\x06events\x18\x03 \x03(\v2\x10.chubby.v1.EventR\x06events\">\n" +
+	"\x11RenewCacheRequest\x12)\n" +
+	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\",\n" +
+	"\x0fRenewCacheReply\x12\x19\n" +
+	"\blease_ns\x18\x01 \x01(\x03R\aleaseNs\"\xff\x01\n" +
 	"\x05Event\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12(\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x14.chubby.v1.EventKindR\x04kind\x12\x16\n" +
@@ -5845,10 +5962,12 @@ const file_chubby_proto_rawDesc = "" +
 	"\x13END_REASON_OPERATOR\x10\x03\x12\x14\n" +
 	"\x10END_REASON_BREAK\x10\x04\x12\x17\n" +
 	"\x13END_REASON_DELETION\x10\x05\x12\x16\n" +
-	"\x12END_REASON_RESTORE\x10\x062\x9e\x0e\n" +
+	"\x12END_REASON_RESTORE\x10\x062\xe6\x0e\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
+	"\n" +
+	"RenewCache\x12\x1c.chubby.v1.RenewCacheRequest\x1a\x1a.chubby.v1.RenewCacheReply\x12F\n" +
 	"\n" +
 	"EndSession\x12\x1c.chubby.v1.EndSessionRequest\x1a\x1a.chubby.v1.EndSessionReply\x124\n" +
 	"\x04Open\x12\x16.chubby.v1.OpenRequest\x1a\x14.chubby.v1.OpenReply\x127\n" +
@@ -5894,7 +6013,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -5912,72 +6031,74 @@ var file_chubby_proto_goTypes = []any{
 	(*Grant)(nil),                     // 13: chubby.v1.Grant
 	(*KeepAliveRequest)(nil),          // 14: chubby.v1.KeepAliveRequest
 	(*KeepAliveReply)(nil),            // 15: chubby.v1.KeepAliveReply
-	(*Event)(nil),                     // 16: chubby.v1.Event
-	(*EndSessionRequest)(nil),         // 17: chubby.v1.EndSessionRequest
-	(*EndSessionReply)(nil),           // 18: chubby.v1.EndSessionReply
-	(*OpenRequest)(nil),               // 19: chubby.v1.OpenRequest
-	(*OpenReply)(nil),                 // 20: chubby.v1.OpenReply
-	(*CloseRequest)(nil),              // 21: chubby.v1.CloseRequest
-	(*CloseReply)(nil),                // 22: chubby.v1.CloseReply
-	(*GetContentsAndStatRequest)(nil), // 23: chubby.v1.GetContentsAndStatRequest
-	(*GetContentsAndStatReply)(nil),   // 24: chubby.v1.GetContentsAndStatReply
-	(*GetStatRequest)(nil),            // 25: chubby.v1.GetStatRequest
-	(*GetStatReply)(nil),              // 26: chubby.v1.GetStatReply
-	(*ReadDirRequest)(nil),            // 27: chubby.v1.ReadDirRequest
-	(*ReadDirReply)(nil),              // 28: chubby.v1.ReadDirReply
-	(*SetContentsRequest)(nil),        // 29: chubby.v1.SetContentsRequest
-	(*SetContentsReply)(nil),          // 30: chubby.v1.SetContentsReply
-	(*SetACLRequest)(nil),             // 31: chubby.v1.SetACLRequest
-	(*SetACLReply)(nil),               // 32: chubby.v1.SetACLReply
-	(*DeleteRequest)(nil),             // 33: chubby.v1.DeleteRequest
-	(*DeleteReply)(nil),               // 34: chubby.v1.DeleteReply
-	(*AcquireRequest)(nil),            // 35: chubby.v1.AcquireRequest
-	(*AcquireReply)(nil),              // 36: chubby.v1.AcquireReply
-	(*Queued)(nil),                    // 37: chubby.v1.Queued
-	(*Granted)(nil),                   // 38: chubby.v1.Granted
-	(*TryAcquireRequest)(nil),         // 39: chubby.v1.TryAcquireRequest
-	(*TryAcquireReply)(nil),           // 40: chubby.v1.TryAcquireReply
-	(*ReleaseRequest)(nil),            // 41: chubby.v1.ReleaseRequest
-	(*ReleaseReply)(nil),              // 42: chubby.v1.ReleaseReply
-	(*GetSequencerRequest)(nil),       // 43: chubby.v1.GetSequencerRequest
-	(*GetSequencerReply)(nil),         // 44: chubby.v1.GetSequencerReply
-	(*SetSequencerRequest)(nil),       // 45: chubby.v1.SetSequencerRequest
-	(*SetSequencerReply)(nil),         // 46: chubby.v1.SetSequencerReply
-	(*CheckSequencerRequest)(nil),     // 47: chubby.v1.CheckSequencerRequest
-	(*CheckSequencerReply)(nil),       // 48: chubby.v1.CheckSequencerReply
-	(*CancelRequest)(nil),             // 49: chubby.v1.CancelRequest
-	(*CancelReply)(nil),               // 50: chubby.v1.CancelReply
-	(*BreakLockRequest)(nil),          // 51: chubby.v1.BreakLockRequest
-	(*BreakLockReply)(nil),            // 52: chubby.v1.BreakLockReply
-	(*ListLocksRequest)(nil),          // 53: chubby.v1.ListLocksRequest
-	(*ListLocksReply)(nil),            // 54: chubby.v1.ListLocksReply
-	(*LockInfo)(nil),                  // 55: chubby.v1.LockInfo
-	(*Waiter)(nil),                    // 56: chubby.v1.Waiter
-	(*ListSessionsRequest)(nil),       // 57: chubby.v1.ListSessionsRequest
-	(*ListSessionsReply)(nil),         // 58: chubby.v1.ListSessionsReply
-	(*SessionInfo)(nil),               // 59: chubby.v1.SessionInfo
-	(*ListQuotasRequest)(nil),         // 60: chubby.v1.ListQuotasRequest
-	(*ListQuotasReply)(nil),           // 61: chubby.v1.ListQuotasReply
-	(*QuotaInfo)(nil),                 // 62: chubby.v1.QuotaInfo
-	(*QuotaAmounts)(nil),              // 63: chubby.v1.QuotaAmounts
-	(*SetQuotaRequest)(nil),           // 64: chubby.v1.SetQuotaRequest
-	(*SetQuotaReply)(nil),             // 65: chubby.v1.SetQuotaReply
-	(*ExplainRequest)(nil),            // 66: chubby.v1.ExplainRequest
-	(*ExplainReply)(nil),              // 67: chubby.v1.ExplainReply
-	(*Cacher)(nil),                    // 68: chubby.v1.Cacher
-	(*TransferRequest)(nil),           // 69: chubby.v1.TransferRequest
-	(*TransferReply)(nil),             // 70: chubby.v1.TransferReply
-	(*FinishUpgradeRequest)(nil),      // 71: chubby.v1.FinishUpgradeRequest
-	(*FinishUpgradeReply)(nil),        // 72: chubby.v1.FinishUpgradeReply
-	(*MemberLevel)(nil),               // 73: chubby.v1.MemberLevel
-	(*LocateRequest)(nil),             // 74: chubby.v1.LocateRequest
-	(*LocateReply)(nil),               // 75: chubby.v1.LocateReply
-	(*StatusRequest)(nil),             // 76: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 77: chubby.v1.StatusReply
-	(*ReplicaStatus)(nil),             // 78: chubby.v1.ReplicaStatus
-	(*MembersRequest)(nil),            // 79: chubby.v1.MembersRequest
-	(*MembersReply)(nil),              // 80: chubby.v1.MembersReply
-	(*Member)(nil),                    // 81: chubby.v1.Member
+	(*RenewCacheRequest)(nil),         // 16: chubby.v1.RenewCacheRequest
+	(*RenewCacheReply)(nil),           // 17: chubby.v1.RenewCacheReply
+	(*Event)(nil),                     // 18: chubby.v1.Event
+	(*EndSessionRequest)(nil),         // 19: chubby.v1.EndSessionRequest
+	(*EndSessionReply)(nil),           // 20: chubby.v1.EndSessionReply
+	(*OpenRequest)(nil),               // 21: chubby.v1.OpenRequest
+	(*OpenReply)(nil),                 // 22: chubby.v1.OpenReply
+	(*CloseRequest)(nil),              // 23: chubby.v1.CloseRequest
+	(*CloseReply)(nil),                // 24: chubby.v1.CloseReply
+	(*GetContentsAndStatRequest)(nil), // 25: chubby.v1.GetContentsAndStatRequest
+	(*GetContentsAndStatReply)(nil),   // 26: chubby.v1.GetContentsAndStatReply
+	(*GetStatRequest)(nil),            // 27: chubby.v1.GetStatRequest
+	(*GetStatReply)(nil),              // 28: chubby.v1.GetStatReply
+	(*ReadDirRequest)(nil),            // 29: chubby.v1.ReadDirRequest
+	(*ReadDirReply)(nil),              // 30: chubby.v1.ReadDirReply
+	(*SetContentsRequest)(nil),        // 31: chubby.v1.SetContentsRequest
+	(*SetContentsReply)(nil),          // 32: chubby.v1.SetContentsReply
+	(*SetACLRequest)(nil),             // 33: chubby.v1.SetACLRequest
+	(*SetACLReply)(nil),               // 34: chubby.v1.SetACLReply
+	(*DeleteRequest)(nil),             // 35: chubby.v1.DeleteRequest
+	(*DeleteReply)(nil),               // 36: chubby.v1.DeleteReply
+	(*AcquireRequest)(nil),            // 37: chubby.v1.AcquireRequest
+	(*AcquireReply)(nil),              // 38: chubby.v1.AcquireReply
+	(*Queued)(nil),                    // 39: chubby.v1.Queued
+	(*Granted)(nil),                   // 40: chubby.v1.Granted
+	(*TryAcquireRequest)(nil),         // 41: chubby.v1.TryAcquireRequest
+	(*TryAcquireReply)(nil),           // 42: chubby.v1.TryAcquireReply
+	(*ReleaseRequest)(nil),            // 43: chubby.v1.ReleaseRequest
+	(*ReleaseReply)(nil),              // 44: chubby.v1.ReleaseReply
+	(*GetSequencerRequest)(nil),       // 45: chubby.v1.GetSequencerRequest
+	(*GetSequencerReply)(nil),         // 46: chubby.v1.GetSequencerReply
+	(*SetSequencerRequest)(nil),       // 47: chubby.v1.SetSequencerRequest
+	(*SetSequencerReply)(nil),         // 48: chubby.v1.SetSequencerReply
+	(*CheckSequencerRequest)(nil),     // 49: chubby.v1.CheckSequencerRequest
+	(*CheckSequencerReply)(nil),       // 50: chubby.v1.CheckSequencerReply
+	(*CancelRequest)(nil),             // 51: chubby.v1.CancelRequest
+	(*CancelReply)(nil),               // 52: chubby.v1.CancelReply
+	(*BreakLockRequest)(nil),          // 53: chubby.v1.BreakLockRequest
+	(*BreakLockReply)(nil),            // 54: chubby.v1.BreakLockReply
+	(*ListLocksRequest)(nil),          // 55: chubby.v1.ListLocksRequest
+	(*ListLocksReply)(nil),            // 56: chubby.v1.ListLocksReply
+	(*LockInfo)(nil),                  // 57: chubby.v1.LockInfo
+	(*Waiter)(nil),                    // 58: chubby.v1.Waiter
+	(*ListSessionsRequest)(nil),       // 59: chubby.v1.ListSessionsRequest
+	(*ListSessionsReply)(nil),         // 60: chubby.v1.ListSessionsReply
+	(*SessionInfo)(nil),               // 61: chubby.v1.SessionInfo
+	(*ListQuotasRequest)(nil),         // 62: chubby.v1.ListQuotasRequest
+	(*ListQuotasReply)(nil),           // 63: chubby.v1.ListQuotasReply
+	(*QuotaInfo)(nil),                 // 64: chubby.v1.QuotaInfo
+	(*QuotaAmounts)(nil),              // 65: chubby.v1.QuotaAmounts
+	(*SetQuotaRequest)(nil),           // 66: chubby.v1.SetQuotaRequest
+	(*SetQuotaReply)(nil),             // 67: chubby.v1.SetQuotaReply
+	(*ExplainRequest)(nil),            // 68: chubby.v1.ExplainRequest
+	(*ExplainReply)(nil),              // 69: chubby.v1.ExplainReply
+	(*Cacher)(nil),                    // 70: chubby.v1.Cacher
+	(*TransferRequest)(nil),           // 71: chubby.v1.TransferRequest
+	(*TransferReply)(nil),             // 72: chubby.v1.TransferReply
+	(*FinishUpgradeRequest)(nil),      // 73: chubby.v1.FinishUpgradeRequest
+	(*FinishUpgradeReply)(nil),        // 74: chubby.v1.FinishUpgradeReply
+	(*MemberLevel)(nil),               // 75: chubby.v1.MemberLevel
+	(*LocateRequest)(nil),             // 76: chubby.v1.LocateRequest
+	(*LocateReply)(nil),               // 77: chubby.v1.LocateReply
+	(*StatusRequest)(nil),             // 78: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 79: chubby.v1.StatusReply
+	(*ReplicaStatus)(nil),             // 80: chubby.v1.ReplicaStatus
+	(*MembersRequest)(nil),            // 81: chubby.v1.MembersRequest
+	(*MembersReply)(nil),              // 82: chubby.v1.MembersReply
+	(*Member)(nil),                    // 83: chubby.v1.Member
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
@@ -5986,140 +6107,143 @@ var file_chubby_proto_depIdxs = []int32{
 	13,  // 3: chubby.v1.CreateSessionReply.grant:type_name -> chubby.v1.Grant
 	5,   // 4: chubby.v1.KeepAliveRequest.caller:type_name -> chubby.v1.Caller
 	13,  // 5: chubby.v1.KeepAliveReply.grant:type_name -> chubby.v1.Grant
-	16,  // 6: chubby.v1.KeepAliveReply.events:type_name -> chubby.v1.Event
-	3,   // 7: chubby.v1.Event.kind:type_name -> chubby.v1.EventKind
-	4,   // 8: chubby.v1.Event.reason:type_name -> chubby.v1.EndReason
-	5,   // 9: chubby.v1.EndSessionRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 10: chubby.v1.EndSessionRequest.mutation:type_name -> chubby.v1.Mutation
-	5,   // 11: chubby.v1.OpenRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 12: chubby.v1.OpenRequest.mutation:type_name -> chubby.v1.Mutation
-	3,   // 13: chubby.v1.OpenRequest.events:type_name -> chubby.v1.EventKind
-	2,   // 14: chubby.v1.OpenRequest.create:type_name -> chubby.v1.Create
-	1,   // 15: chubby.v1.OpenRequest.kind:type_name -> chubby.v1.Kind
-	7,   // 16: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
-	8,   // 17: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
-	5,   // 18: chubby.v1.CloseRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 19: chubby.v1.CloseRequest.mutation:type_name -> chubby.v1.Mutation
-	5,   // 20: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 21: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
-	5,   // 22: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 23: chubby.v1.GetStatReply.stat:type_name -> chubby.v1.Stat
-	5,   // 24: chubby.v1.ReadDirRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 25: chubby.v1.ReadDirReply.children:type_name -> chubby.v1.Stat
-	5,   // 26: chubby.v1.SetContentsRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 27: chubby.v1.SetContentsRequest.mutation:type_name -> chubby.v1.Mutation
-	8,   // 28: chubby.v1.SetContentsReply.stat:type_name -> chubby.v1.Stat
-	5,   // 29: chubby.v1.SetACLRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 30: chubby.v1.SetACLRequest.mutation:type_name -> chubby.v1.Mutation
-	7,   // 31: chubby.v1.SetACLRequest.acl:type_name -> chubby.v1.ACL
-	8,   // 32: chubby.v1.SetACLReply.stat:type_name -> chubby.v1.Stat
-	5,   // 33: chubby.v1.DeleteRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 34: chubby.v1.DeleteRequest.mutation:type_name -> chubby.v1.Mutation
-	5,   // 35: chubby.v1.AcquireRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 36: chubby.v1.AcquireRequest.mutation:type_name -> chubby.v1.Mutation
-	0,   // 37: chubby.v1.AcquireRequest.mode:type_name -> chubby.v1.LockMode
-	37,  // 38: chubby.v1.AcquireReply.queued:type_name -> chubby.v1.Queued
-	38,  // 39: chubby.v1.AcquireReply.granted:type_name -> chubby.v1.Granted
-	9,   // 40: chubby.v1.Queued.holders:type_name -> chubby.v1.Party
-	5,   // 41: chubby.v1.TryAcquireRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 42: chubby.v1.TryAcquireRequest.mutation:type_name -> chubby.v1.Mutation
-	0,   // 43: chubby.v1.TryAcquireRequest.mode:type_name -> chubby.v1.LockMode
-	38,  // 44: chubby.v1.TryAcquireReply.granted:type_name -> chubby.v1.Granted
-	5,   // 45: chubby.v1.ReleaseRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 46: chubby.v1.ReleaseRequest.mutation:type_name -> chubby.v1.Mutation
-	5,   // 47: chubby.v1.GetSequencerRequest.caller:type_name -> chubby.v1.Caller
-	5,   // 48: chubby.v1.SetSequencerRequest.caller:type_name -> chubby.v1.Caller
-	5,   // 49: chubby.v1.CancelRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 50: chubby.v1.CancelRequest.mutation:type_name -> chubby.v1.Mutation
-	38,  // 51: chubby.v1.CancelReply.granted:type_name -> chubby.v1.Granted
-	5,   // 52: chubby.v1.BreakLockRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 53: chubby.v1.BreakLockRequest.mutation:type_name -> chubby.v1.Mutation
-	55,  // 54: chubby.v1.ListLocksReply.locks:type_name -> chubby.v1.LockInfo
-	0,   // 55: chubby.v1.LockInfo.mode:type_name -> chubby.v1.LockMode
-	9,   // 56: chubby.v1.LockInfo.holders:type_name -> chubby.v1.Party
-	56,  // 57: chubby.v1.LockInfo.waiters:type_name -> chubby.v1.Waiter
-	9,   // 58: chubby.v1.Waiter.party:type_name -> chubby.v1.Party
-	0,   // 59: chubby.v1.Waiter.mode:type_name -> chubby.v1.LockMode
-	59,  // 60: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
-	9,   // 61: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
-	62,  // 62: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
-	63,  // 63: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
-	63,  // 64: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
-	5,   // 65: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 66: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
-	63,  // 67: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
-	55,  // 68: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
-	68,  // 69: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
-	9,   // 70: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
-	5,   // 71: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
-	5,   // 72: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 73: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
-	73,  // 74: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
-	78,  // 75: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	81,  // 76: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	11,  // 77: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	14,  // 78: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	17,  // 79: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	19,  // 80: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	21,  // 81: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	23,  // 82: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	25,  // 83: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	27,  // 84: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	29,  // 85: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	31,  // 86: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	33,  // 87: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	35,  // 88: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	39,  // 89: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	41,  // 90: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	43,  // 91: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	45,  // 92: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	47,  // 93: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	49,  // 94: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	51,  // 95: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	53,  // 96: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	57,  // 97: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	60,  // 98: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	64,  // 99: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	66,  // 100: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	69,  // 101: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	71,  // 102: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	74,  // 103: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	76,  // 104: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	79,  // 105: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	12,  // 106: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	15,  // 107: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	18,  // 108: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	20,  // 109: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	22,  // 110: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	24,  // 111: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	26,  // 112: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	28,  // 113: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	30,  // 114: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	32,  // 115: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	34,  // 116: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	36,  // 117: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	40,  // 118: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	42,  // 119: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	44,  // 120: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	46,  // 121: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	48,  // 122: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	50,  // 123: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	52,  // 124: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	54,  // 125: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	58,  // 126: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	61,  // 127: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	65,  // 128: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	67,  // 129: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	70,  // 130: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	72,  // 131: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	75,  // 132: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	77,  // 133: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	80,  // 134: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	106, // [106:135] is the sub-list for method output_type
-	77,  // [77:106] is the sub-list for method input_type
-	77,  // [77:77] is the sub-list for extension type_name
-	77,  // [77:77] is the sub-list for extension extendee
-	0,   // [0:77] is the sub-list for field type_name
+	18,  // 6: chubby.v1.KeepAliveReply.events:type_name -> chubby.v1.Event
+	5,   // 7: chubby.v1.RenewCacheRequest.caller:type_name -> chubby.v1.Caller
+	3,   // 8: chubby.v1.Event.kind:type_name -> chubby.v1.EventKind
+	4,   // 9: chubby.v1.Event.reason:type_name -> chubby.v1.EndReason
+	5,   // 10: chubby.v1.EndSessionRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 11: chubby.v1.EndSessionRequest.mutation:type_name -> chubby.v1.Mutation
+	5,   // 12: chubby.v1.OpenRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 13: chubby.v1.OpenRequest.mutation:type_name -> chubby.v1.Mutation
+	3,   // 14: chubby.v1.OpenRequest.events:type_name -> chubby.v1.EventKind
+	2,   // 15: chubby.v1.OpenRequest.create:type_name -> chubby.v1.Create
+	1,   // 16: chubby.v1.OpenRequest.kind:type_name -> chubby.v1.Kind
+	7,   // 17: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
+	8,   // 18: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
+	5,   // 19: chubby.v1.CloseRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 20: chubby.v1.CloseRequest.mutation:type_name -> chubby.v1.Mutation
+	5,   // 21: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 22: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
+	5,   // 23: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 24: chubby.v1.GetStatReply.stat:type_name -> chubby.v1.Stat
+	5,   // 25: chubby.v1.ReadDirRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 26: chubby.v1.ReadDirReply.children:type_name -> chubby.v1.Stat
+	5,   // 27: chubby.v1.SetContentsRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 28: chubby.v1.SetContentsRequest.mutation:type_name -> chubby.v1.Mutation
+	8,   // 29: chubby.v1.SetContentsReply.stat:type_name -> chubby.v1.Stat
+	5,   // 30: chubby.v1.SetACLRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 31: chubby.v1.SetACLRequest.mutation:type_name -> chubby.v1.Mutation
+	7,   // 32: chubby.v1.SetACLRequest.acl:type_name -> chubby.v1.ACL
+	8,   // 33: chubby.v1.SetACLReply.stat:type_name -> chubby.v1.Stat
+	5,   // 34: chubby.v1.DeleteRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 35: chubby.v1.DeleteRequest.mutation:type_name -> chubby.v1.Mutation
+	5,   // 36: chubby.v1.AcquireRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 37: chubby.v1.AcquireRequest.mutation:type_name -> chubby.v1.Mutation
+	0,   // 38: chubby.v1.AcquireRequest.mode:type_name -> chubby.v1.LockMode
+	39,  // 39: chubby.v1.AcquireReply.queued:type_name -> chubby.v1.Queued
+	40,  // 40: chubby.v1.AcquireReply.granted:type_name -> chubby.v1.Granted
+	9,   // 41: chubby.v1.Queued.holders:type_name -> chubby.v1.Party
+	5,   // 42: chubby.v1.TryAcquireRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 43: chubby.v1.TryAcquireRequest.mutation:type_name -> chubby.v1.Mutation
+	0,   // 44: chubby.v1.TryAcquireRequest.mode:type_name -> chubby.v1.LockMode
+	40,  // 45: chubby.v1.TryAcquireReply.granted:type_name -> chubby.v1.Granted
+	5,   // 46: chubby.v1.ReleaseRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 47: chubby.v1.ReleaseRequest.mutation:type_name -> chubby.v1.Mutation
+	5,   // 48: chubby.v1.GetSequencerRequest.caller:type_name -> chubby.v1.Caller
+	5,   // 49: chubby.v1.SetSequencerRequest.caller:type_name -> chubby.v1.Caller
+	5,   // 50: chubby.v1.CancelRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 51: chubby.v1.CancelRequest.mutation:type_name -> chubby.v1.Mutation
+	40,  // 52: chubby.v1.CancelReply.granted:type_name -> chubby.v1.Granted
+	5,   // 53: chubby.v1.BreakLockRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 54: chubby.v1.BreakLockRequest.mutation:type_name -> chubby.v1.Mutation
+	57,  // 55: chubby.v1.ListLocksReply.locks:type_name -> chubby.v1.LockInfo
+	0,   // 56: chubby.v1.LockInfo.mode:type_name -> chubby.v1.LockMode
+	9,   // 57: chubby.v1.LockInfo.holders:type_name -> chubby.v1.Party
+	58,  // 58: chubby.v1.LockInfo.waiters:type_name -> chubby.v1.Waiter
+	9,   // 59: chubby.v1.Waiter.party:type_name -> chubby.v1.Party
+	0,   // 60: chubby.v1.Waiter.mode:type_name -> chubby.v1.LockMode
+	61,  // 61: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
+	9,   // 62: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
+	64,  // 63: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
+	65,  // 64: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
+	65,  // 65: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
+	5,   // 66: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 67: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
+	65,  // 68: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
+	57,  // 69: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
+	70,  // 70: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
+	9,   // 71: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
+	5,   // 72: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
+	5,   // 73: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 74: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
+	75,  // 75: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
+	80,  // 76: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	83,  // 77: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	11,  // 78: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	14,  // 79: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	16,  // 80: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
+	19,  // 81: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	21,  // 82: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	23,  // 83: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	25,  // 84: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	27,  // 85: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	29,  // 86: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	31,  // 87: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	33,  // 88: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	35,  // 89: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	37,  // 90: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	41,  // 91: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	43,  // 92: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	45,  // 93: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	47,  // 94: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	49,  // 95: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	51,  // 96: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	53,  // 97: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	55,  // 98: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	59,  // 99: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	62,  // 100: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	66,  // 101: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	68,  // 102: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	71,  // 103: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	73,  // 104: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	76,  // 105: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	78,  // 106: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	81,  // 107: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	12,  // 108: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	15,  // 109: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	17,  // 110: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	20,  // 111: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	22,  // 112: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	24,  // 113: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	26,  // 114: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	28,  // 115: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	30,  // 116: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	32,  // 117: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	34,  // 118: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	36,  // 119: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	38,  // 120: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	42,  // 121: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	44,  // 122: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	46,  // 123: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	48,  // 124: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	50,  // 125: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	52,  // 126: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	54,  // 127: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	56,  // 128: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	60,  // 129: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	63,  // 130: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	67,  // 131: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	69,  // 132: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	72,  // 133: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	74,  // 134: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	77,  // 135: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	79,  // 136: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	82,  // 137: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	108, // [108:138] is the sub-list for method output_type
+	78,  // [78:108] is the sub-list for method input_type
+	78,  // [78:78] is the sub-list for extension type_name
+	78,  // [78:78] is the sub-list for extension extendee
+	0,   // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -6127,9 +6251,9 @@ func file_chubby_proto_init() {
 	if File_chubby_proto != nil {
 		return
 	}
-	file_chubby_proto_msgTypes[24].OneofWrappers = []any{}
 	file_chubby_proto_msgTypes[26].OneofWrappers = []any{}
-	file_chubby_proto_msgTypes[31].OneofWrappers = []any{
+	file_chubby_proto_msgTypes[28].OneofWrappers = []any{}
+	file_chubby_proto_msgTypes[33].OneofWrappers = []any{
 		(*AcquireReply_Queued)(nil),
 		(*AcquireReply_Granted)(nil),
 	}
@@ -6139,7 +6263,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   77,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -28,6 +28,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Chubby_CreateSession_FullMethodName      = "/chubby.v1.Chubby/CreateSession"
 	Chubby_KeepAlive_FullMethodName          = "/chubby.v1.Chubby/KeepAlive"
+	Chubby_RenewCache_FullMethodName         = "/chubby.v1.Chubby/RenewCache"
 	Chubby_EndSession_FullMethodName         = "/chubby.v1.Chubby/EndSession"
 	Chubby_Open_FullMethodName               = "/chubby.v1.Chubby/Open"
 	Chubby_Close_FullMethodName              = "/chubby.v1.Chubby/Close"
@@ -67,6 +68,9 @@ type ChubbyClient interface {
 	// KeepAlive blocks until the lease is due to be extended, or there is an event to
 	// deliver (Chubby §2.8). A client keeps exactly one in flight.
 	KeepAlive(ctx context.Context, in *KeepAliveRequest, opts ...grpc.CallOption) (*KeepAliveReply, error)
+	// RenewCache renews the cache lease of a session (see Stat). A client calls it only
+	// while it uses what it has cached.
+	RenewCache(ctx context.Context, in *RenewCacheRequest, opts ...grpc.CallOption) (*RenewCacheReply, error)
 	// EndSession ends the caller's session at once and frees what it holds; or, for an
 	// operator, terminates the session of another client.
 	EndSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*EndSessionReply, error)
@@ -136,6 +140,16 @@ func (c *chubbyClient) KeepAlive(ctx context.Context, in *KeepAliveRequest, opts
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(KeepAliveReply)
 	err := c.cc.Invoke(ctx, Chubby_KeepAlive_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *chubbyClient) RenewCache(ctx context.Context, in *RenewCacheRequest, opts ...grpc.CallOption) (*RenewCacheReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RenewCacheReply)
+	err := c.cc.Invoke(ctx, Chubby_RenewCache_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -404,6 +418,9 @@ type ChubbyServer interface {
 	// KeepAlive blocks until the lease is due to be extended, or there is an event to
 	// deliver (Chubby §2.8). A client keeps exactly one in flight.
 	KeepAlive(context.Context, *KeepAliveRequest) (*KeepAliveReply, error)
+	// RenewCache renews the cache lease of a session (see Stat). A client calls it only
+	// while it uses what it has cached.
+	RenewCache(context.Context, *RenewCacheRequest) (*RenewCacheReply, error)
 	// EndSession ends the caller's session at once and frees what it holds; or, for an
 	// operator, terminates the session of another client.
 	EndSession(context.Context, *EndSessionRequest) (*EndSessionReply, error)
@@ -464,6 +481,9 @@ func (UnimplementedChubbyServer) CreateSession(context.Context, *CreateSessionRe
 }
 func (UnimplementedChubbyServer) KeepAlive(context.Context, *KeepAliveRequest) (*KeepAliveReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method KeepAlive not implemented")
+}
+func (UnimplementedChubbyServer) RenewCache(context.Context, *RenewCacheRequest) (*RenewCacheReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method RenewCache not implemented")
 }
 func (UnimplementedChubbyServer) EndSession(context.Context, *EndSessionRequest) (*EndSessionReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndSession not implemented")
@@ -590,6 +610,24 @@ func _Chubby_KeepAlive_Handler(srv interface{}, ctx context.Context, dec func(in
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ChubbyServer).KeepAlive(ctx, req.(*KeepAliveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Chubby_RenewCache_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenewCacheRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChubbyServer).RenewCache(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Chubby_RenewCache_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChubbyServer).RenewCache(ctx, req.(*RenewCacheRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1033,6 +1071,10 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "KeepAlive",
 			Handler:    _Chubby_KeepAlive_Handler,
+		},
+		{
+			MethodName: "RenewCache",
+			Handler:    _Chubby_RenewCache_Handler,
 		},
 		{
 			MethodName: "EndSession",

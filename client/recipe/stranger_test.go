@@ -190,7 +190,10 @@ func TestFollowTheDying(t *testing.T) {
 		owner, reader, cacher := w.dial("owner"), w.dial("reader"), w.dial("cacher")
 		_, err := owner.Open(w.ctx, svc, client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true, Contents: []byte("a:80")})
 		w.ok(err)
-		w.cat(cacher, svc)
+		for range 3 { // and so the cache is in use, under a lease that the removal waits for
+			w.cat(cacher, svc)
+			synctest.Wait()
+		}
 		list := w.read(cacher, path.Dir(svc))
 		_, err = list.ReadDir(w.ctx)
 		w.ok(err)

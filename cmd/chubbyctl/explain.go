@@ -32,7 +32,8 @@ func newExplainCommand(g *globals) *cobra.Command {
 		Short: "Say what an operation on a node would wait for, and until when",
 		Long: `explain says who holds the lock of a node and who waits for it, and whose caches a
 change of the node would wait for: a change is made when every client that may
-have the node in its cache has dropped it, which takes a round trip, or has ended.
+have the node in its cache has dropped it, which takes a round trip, or its
+cache lease is over.
 
 A path without a node is explained too: what creates the node may have to wait.
 

@@ -132,7 +132,7 @@ log-store: wal
 election-timeout: 300ms
 
 # A change of a file waits until clients that have it in their caches have
-# dropped it, or their leases are over. A client that holds up a change for
+# dropped it, or their cache leases are over. A client that holds up a change for
 # longer than this is ended with the lease it has. 1s to 1m; 0: no such bound.
 slow-client: 0
 

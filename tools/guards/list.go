@@ -11,6 +11,7 @@ func safeguards() []safeguard {
 		masterSafeguards(),
 		promiseSafeguards(),
 		cacheSafeguards(),
+		cacheLeaseSafeguards(),
 		leaseSafeguards(),
 		recipeSafeguards(),
 		librarySafeguards(),

@@ -12,7 +12,7 @@ import (
 // clearing is that everybody drops what they have of a name in their caches. All changes
 // of the name wait for it together, so that what a change costs does not grow with how
 // many have the name: nobody is added while it goes on, for the name is uncacheable, and
-// each is told once. It has ended when no session but by has the name.
+// each is told once. It has ended when no session but by may use what it has of the name.
 //
 // That of no name is what every change waits for after a takeover.
 type clearing struct {
@@ -61,6 +61,7 @@ func (c *copyset) cachedBeside(by api.SessionID, name api.Name) bool {
 // finish ends a clearing.
 func (c *copyset) finish(cl *clearing) {
 	close(cl.done)
+	c.lapses.Drop(cl)
 	if len(cl.removals) > 0 {
 		c.cleared(cl.removals)
 		cl.removals = nil
@@ -187,8 +188,10 @@ func (co *coherence) dropCopy(cl *clearing, one *cachedCopy) {
 		co.copyset.forget(one)
 		return
 	}
-	co.invalidate(box, one, co.epoch.clock())
+	now := co.epoch.clock()
+	co.invalidate(box, one, now)
 	cl.since = min(cl.since, one.posted)
+	co.copyset.awaitLapse(cl, one, now)
 }
 
 // mustWait reports whether a change of names will have to wait for anybody but the
@@ -214,6 +217,7 @@ func (co *coherence) endChange(ch *change) {
 	for _, cl := range ch.clearings {
 		if cl.changes--; cl.changes == 0 && co.copyset.clearings[cl.name] == cl {
 			delete(co.copyset.clearings, cl.name)
+			co.copyset.lapses.Drop(cl)
 		}
 	}
 	for _, name := range ch.names {
@@ -225,8 +229,9 @@ func (co *coherence) endChange(ch *change) {
 
 // beginFlush begins with what an earlier master knew and this one does not: every
 // session that may cache may have anything in its cache, until it has
-// acknowledged the fail-over or has ended (Chubby §2.9, step 6). Only changes
-// wait for that (decision 12). epoch.mu is held.
+// acknowledged the fail-over or has ended (Chubby §2.9, step 6), or until the longest
+// cache lease is over that an earlier master may have granted. Only changes wait for
+// that (decision 12). epoch.mu is held.
 func (co *coherence) beginFlush() {
 	flush := &clearing{since: co.epoch.clock(), left: map[api.SessionID]bool{}, done: make(chan struct{})}
 	for s := range co.epoch.state().Sessions.All() {
@@ -236,6 +241,7 @@ func (co *coherence) beginFlush() {
 	}
 	if len(flush.left) > 0 {
 		co.copyset.flush = flush
+		co.copyset.lapses.Put(flush, flush.since.Add(api.CacheLease))
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 // invalidation.
 //
 // The rule it upholds: while a session may have something of a name, and its
-// lease runs, no change of that name takes effect. A copy is entered before it is
+// lease runs, no change of that name takes effect. The lease is the cache lease
+// (cacheleases.go), or, of sessions that have none, that of the session. A copy is entered before it is
 // read (register), and none is entered while a change is under way (a node is
 // uncacheable meanwhile, so that readers never wait and one round of
 // acknowledgements is enough).
@@ -29,6 +30,8 @@ type copyset struct {
 	used     map[string]int                             // the same, by principal
 	changing map[api.Name]int                           // how many changes of a name are under way
 	flush    *clearing                                  // what every change waits for after a takeover; nil if there is nothing
+	until    map[api.SessionID]session.Instant          // the ends of cache leases, of sessions that had any
+	lapses   session.Timetable[*clearing]               // when the cache leases end of those whom clearings wait for
 
 	clearings map[api.Name]*clearing // those that changes wait for
 	cleared   func([]*removal)       // is called with the removals that waited for a clearing that has ended
@@ -39,6 +42,7 @@ type cachedCopy struct {
 	name      api.Name
 	session   api.SessionID
 	principal string
+	leased    bool            // it is used only under cache leases
 	place     *list.Element   // in order
 	sequence  uint64          // of the event that invalidates it; 0 if none was posted
 	posted    session.Instant // that event
@@ -49,7 +53,7 @@ func newCopyset() *copyset {
 		copies: map[api.Name]map[api.SessionID]*cachedCopy{}, names: map[api.SessionID]map[api.Name]*cachedCopy{},
 		told: map[api.SessionID][]*cachedCopy{}, changing: map[api.Name]int{},
 		order: map[api.SessionID]*list.List{}, bytes: map[api.SessionID]int{}, used: map[string]int{},
-		clearings: map[api.Name]*clearing{},
+		clearings: map[api.Name]*clearing{}, until: map[api.SessionID]session.Instant{},
 	}
 }
 
@@ -71,8 +75,8 @@ const (
 func (one *cachedCopy) size() int { return copyBytes + len(one.name) }
 
 // register takes note that a session is about to read something of a name, and
-// reports whether it may keep it.
-func (c *copyset) register(id api.SessionID, principal string, name api.Name) bool {
+// reports whether it may keep it; leased says that it uses that only under cache leases.
+func (c *copyset) register(id api.SessionID, principal string, name api.Name, leased bool) bool {
 	if c.changing[name] > 0 {
 		return false
 	}
@@ -91,7 +95,7 @@ func (c *copyset) register(id api.SessionID, principal string, name api.Name) bo
 	if c.copies[name] == nil {
 		c.copies[name] = map[api.SessionID]*cachedCopy{}
 	}
-	one := &cachedCopy{name: name, session: id, principal: principal}
+	one := &cachedCopy{name: name, session: id, principal: principal, leased: leased}
 	one.place = c.order[id].PushBack(one)
 	c.names[id][name], c.copies[name][id] = one, one
 	c.bytes[id] += one.size()
@@ -123,8 +127,7 @@ func (c *copyset) forgetOwn(id api.SessionID, name api.Name) {
 	}
 }
 
-// forget drops what a session has of a name, and lets go the changes that waited for
-// nobody else.
+// forget drops what a session has of a name.
 func (c *copyset) forget(one *cachedCopy) {
 	if c.names[one.session][one.name] != one {
 		return
@@ -139,6 +142,14 @@ func (c *copyset) forget(one *cachedCopy) {
 	}
 	if c.used[one.principal] -= one.size(); c.used[one.principal] == 0 {
 		delete(c.used, one.principal)
+	}
+	c.release(one)
+}
+
+// release lets go the changes that waited for nobody else than for a copy.
+func (c *copyset) release(one *cachedCopy) {
+	if c.copies[one.name][one.session] != one {
+		return
 	}
 	delete(c.copies[one.name], one.session)
 	if len(c.copies[one.name]) == 0 {
@@ -184,6 +195,7 @@ func (c *copyset) drop(id api.SessionID, most int) (done bool) {
 		c.forget(one)
 	}
 	delete(c.told, id)
+	delete(c.until, id)
 	c.flushed(id)
 	return true
 }
@@ -221,7 +233,7 @@ func (co *coherence) registerReader(id api.SessionID, names ...api.Name) bool {
 		}
 	}
 	for _, name := range names {
-		all = co.copyset.register(id, s.Principal, name) && all
+		all = co.copyset.register(id, s.Principal, name, s.CacheLease) && all
 	}
 	return all
 }

@@ -141,6 +141,29 @@ func (w *crowd) checkCaches() {
 	}
 }
 
+// checkUsable checks at a moment at which a change has taken effect that no client may
+// use anything that it has made untrue.
+func (w *crowd) checkUsable() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.members {
+		c.checkUsable()
+	}
+}
+
+// checkUsable checks that what a client may use of its cache is true.
+func (c *member) checkUsable() {
+	now, tree := time.Now(), c.w.state.Load().Tree
+	if c.dead || c.ended || !now.Before(c.lease) || c.leased && !now.Before(c.cached) {
+		return
+	}
+	for name, have := range c.cache {
+		if node, there := tree.Get(name); c.changing[name] == 0 && (!there || seenOf(node) != have) {
+			c.w.t.Errorf("session %v may use %+v of %s in its cache, under a lease %v (until %v); there is %+v", c.id, have, name, c.leased, c.cached.Sub(now), node)
+		}
+	}
+}
+
 // checkAnswers checks that every call has returned, and that every holder of a
 // lock knows that it holds it.
 func (w *crowd) checkAnswers() {
@@ -212,7 +235,7 @@ func (m *Master) remembered() map[string]int {
 		"principals with waiters": len(m.tables.queues.used), "locks to be offered again": len(m.tables.outbox.locks), "closes on their way": len(m.tables.queues.closing),
 		"lost locks": len(m.revocations.locks), "locks to be taken again": len(m.tables.outbox.evictions), "ending sessions": len(m.revocations.ends), "last leases": m.revocations.lastLeases.Len(),
 		"delays": len(m.tables.delays.ids), "timed delays": m.tables.delays.ends.Len(),
-		"copies": len(c.copies), "names in caches": len(c.names), "invalidations": len(c.told), "order of copies": len(c.order),
+		"copies": len(c.copies), "names in caches": len(c.names), "invalidations": len(c.told), "cache leases": len(c.until), "lapses": c.lapses.Len(), "order of copies": len(c.order),
 		"bytes of copies": len(c.bytes), "principals with copies": len(c.used), "names that change": len(c.changing), "clearings": len(c.clearings), "flush": flush,
 		"dying nodes": len(r.dying), "removals": len(r.waiting), "removals to look at": len(r.again), "removals to be done": len(r.ready),
 		"proposals": pending, "bytes of proposals": bytes, "shares of proposals": shares,

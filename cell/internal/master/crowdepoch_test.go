@@ -30,6 +30,7 @@ func (l *crowdEpoch) Append(data []byte) ([]raftfsm.Result, error) {
 	if l.w.percent(int(l.w.refusals.Load())) {
 		return nil, notAppended
 	}
+	defer l.w.checkUsable() // before the master learns of it
 	l.apply.Lock()
 	defer l.apply.Unlock()
 	if l.deposed {

@@ -90,14 +90,14 @@ func (in *Inspector) cachers(state *raftfsm.State, name api.Name) (list []Cacher
 
 // waitedFor returns sessions that may have something of a name in their caches,
 // each with how long a change has waited for it, and how many there are. It looks at
-// maxVisited at most of them.
+// maxVisited at most of them, and leaves out those whose cache leases are over.
 func (in *Inspector) waitedFor(name api.Name) (list []Cacher, total int) {
 	in.epoch.mu.Lock()
 	defer in.epoch.mu.Unlock()
 	now := in.epoch.clock()
-	add := func(id api.SessionID, since time.Duration) {
+	add := func(id api.SessionID, since, most time.Duration) {
 		end, _ := in.leases.End(id)
-		list = append(list, Cacher{Session: api.Holder{Session: id}, Waiting: since, AtMost: max(end.Sub(now), 0) + expirySlack})
+		list = append(list, Cacher{Session: api.Holder{Session: id}, Waiting: since, AtMost: min(max(end.Sub(now), 0), most) + expirySlack})
 		in.epoch.mu.pause(1)
 	}
 	flush, copies := in.copyset.flush, in.copyset.copies[name]
@@ -108,20 +108,31 @@ func (in *Inspector) waitedFor(name api.Name) (list []Cacher, total int) {
 			if len(list) == maxVisited {
 				break
 			}
-			add(id, now.Sub(flush.since))
+			most := api.MaxLease
+			if s, ok := in.epoch.state().Sessions.Get(id); ok && s.CacheLease {
+				most = max(flush.since.Add(api.CacheLease).Sub(now), 0)
+			}
+			add(id, now.Sub(flush.since), most)
 		}
 	}
+	visited := len(list)
 	for id, one := range copies {
-		if len(list) == maxVisited {
+		if visited++; visited > maxVisited {
 			break
+		}
+		most := api.MaxLease
+		if one.leased {
+			most = in.copyset.left(id, now)
 		}
 		switch {
 		case flush != nil && flush.left[id]:
 			total-- // it was counted
+		case one.leased && most == 0:
+			total-- // it is told of a change, and not waited for
 		case one.sequence != 0:
-			add(id, now.Sub(one.posted))
+			add(id, now.Sub(one.posted), most)
 		default:
-			add(id, 0)
+			add(id, 0, most)
 		}
 	}
 	return list, total
@@ -140,11 +151,11 @@ func (in *Inspector) explainChange(cachers []Cacher, more int) []string {
 			late = &cachers[i]
 		}
 	}
-	list := []string{fmt.Sprintf("%s may have it in a cache: a change waits until each has dropped it, which takes a round trip, or has ended, within %v",
+	list := []string{fmt.Sprintf("%s may have it in a cache: a change waits until each has dropped it, which takes a round trip, or its lease is over, within %v",
 		count(len(cachers)+more, "session"), longest.Round(100*time.Millisecond))}
 	if late != nil {
 		p := late.Session
-		list = append(list, fmt.Sprintf("a change has waited for session %v of %s (host %s, pid %d) for %v: it does not answer; it is ended in %v, or by chubbyctl session end",
+		list = append(list, fmt.Sprintf("a change has waited for session %v of %s (host %s, pid %d) for %v: it does not answer; that ends in %v, or with chubbyctl session end",
 			p.Session, p.Principal, p.Host, p.PID,
 			late.Waiting.Round(100*time.Millisecond), late.AtMost.Round(100*time.Millisecond)))
 	}

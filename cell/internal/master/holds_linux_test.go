@@ -133,14 +133,14 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 		one := s.tables.handles.enter(Handle{Owner: owner, Rights: namespace.ToRead, Events: EventSet(0).With(api.EventContentsModified)}, fmt.Sprintf("p%d", i%manyReaders))
 		s.tables.handles.bind(one, node.Ref())
 		for n := range 3 {
-			s.tables.copyset.register(owner.Session, one.principal, cached(n))
+			s.tables.copyset.register(owner.Session, one.principal, cached(n), false)
 		}
 		s.epoch.mu.pause(1)
 	}
 	for i := range manyRemovals {
 		name := api.Name(fmt.Sprint("/removed-", i))
 		for _, id := range clients[i : i+5] {
-			s.tables.copyset.register(id, "p", name)
+			s.tables.copyset.register(id, "p", name, false)
 		}
 		one := &removal{late: true, ch: s.coherence.beginChange(0, []api.Name{name})}
 		one.ch.since = one.ch.since.Add(-time.Minute)
@@ -154,7 +154,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 		for n := range api.MaxHandles {
 			owner := namespace.Owner{Session: clients[manyClients-1-i], Handle: api.HandleID(n + 2)}
 			s.tables.handles.bind(s.tables.handles.enter(Handle{Owner: owner}, "p"), node.Ref())
-			s.tables.copyset.register(owner.Session, "p", api.Name(fmt.Sprint("/cached-", n)))
+			s.tables.copyset.register(owner.Session, "p", api.Name(fmt.Sprint("/cached-", n)), false)
 			s.epoch.mu.pause(1)
 		}
 	}

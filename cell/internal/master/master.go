@@ -109,7 +109,7 @@ func New(ctx context.Context, cfg Config) *Master {
 		coherence:   coherent,
 		revocations: lost,
 		remover:     gone,
-		timekeeper:  &timekeeper{epoch: e, tables: t, offers: out, revocations: lost, sessions: sessions},
+		timekeeper:  &timekeeper{epoch: e, tables: t, offers: out, revocations: lost, sessions: sessions, coherence: coherent},
 	}
 }
 

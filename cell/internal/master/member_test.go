@@ -42,6 +42,8 @@ type member struct {
 	lost     map[api.HandleID]api.Generation
 	vacated  map[[2]uint64]bool    // by handle and token: locks of which it got an event that they are vacant
 	tainted  map[api.HandleID]bool // handles of which it does not know whether they hold locks
+	leased   bool                  // it uses its cache only under cache leases
+	cached   time.Time             // the end of the cache lease by its own count
 	cache    map[api.Name]seen
 	dropped  map[api.Name]int // how often it was told to drop a name
 	flushed  int              // how often it was told to drop all
@@ -94,7 +96,7 @@ func (w *crowd) join() {
 	m := w.current.Master
 	w.mu.Unlock()
 	sent := time.Now()
-	create := raftfsm.CreateSession{Nonce: nonce, Principal: w.principal(), Lease: time.Duration(1+w.below(12)) * time.Second, MayCache: w.percent(70)}
+	create := raftfsm.CreateSession{Nonce: nonce, Principal: w.principal(), Lease: time.Duration(1+w.below(12)) * time.Second, MayCache: w.percent(70), CacheLease: w.percent(70)}
 	id, grant, err := m.Sessions.Create(w.ctx, create)
 	if err != nil {
 		return // it tries again later
@@ -103,8 +105,8 @@ func (w *crowd) join() {
 	defer w.mu.Unlock()
 	c := &member{
 		w: w, id: id, epoch: m.epoch.number, grant: grant.Number,
-		lease: sent.Add(grant.Lease),
-		open:  map[api.RequestNumber]*crowdRequest{}, holds: map[api.HandleID]held{}, lost: map[api.HandleID]api.Generation{}, vacated: map[[2]uint64]bool{},
+		lease: sent.Add(grant.Lease), leased: m.Sessions.NeedsCacheLease(id),
+		open: map[api.RequestNumber]*crowdRequest{}, holds: map[api.HandleID]held{}, lost: map[api.HandleID]api.Generation{}, vacated: map[[2]uint64]bool{},
 		tainted: map[api.HandleID]bool{}, cache: map[api.Name]seen{}, dropped: map[api.Name]int{}, changing: map[api.Name]int{},
 	}
 	w.members = append(w.members, c)
@@ -279,6 +281,9 @@ func (c *member) got(h Handle, a raftfsm.Answer) {
 func (c *member) keep() {
 	for c.w.ctx.Err() == nil {
 		c.w.mu.Lock()
+		if c.leased && c.w.percent(30) {
+			c.renewCache() // also while it is silent
+		}
 		m, dead, silent := c.master(), c.dead, c.silent
 		who, says := Caller{Session: c.id, Epoch: c.epoch}, Receipt{Received: c.received, Acknowledged: c.acked, Grant: c.grant}
 		c.w.mu.Unlock()
@@ -317,7 +322,7 @@ func (c *member) keep() {
 // told handles the reply to a KeepAlive.
 func (c *member) told(e api.Epoch, reply Extension, sent time.Time) {
 	if e != c.epoch {
-		c.epoch, c.received, c.acked, c.grant = e, 0, 0, 0
+		c.epoch, c.received, c.acked, c.grant, c.cached = e, 0, 0, 0, time.Time{}
 		for id, h := range c.holds {
 			h.leaving = 0
 			c.holds[id] = h

@@ -266,6 +266,25 @@ func (c *member) readSome() {
 	})
 }
 
+// renewCache asks for a cache lease.
+func (c *member) renewCache() {
+	m, sent := c.master(), time.Now()
+	who := Caller{Session: c.id, Epoch: c.epoch}
+	c.w.work.Go(func() {
+		if m.Sessions.Admit(who) != nil {
+			return
+		}
+		lease, err := m.Files.RenewCache(c.w.ctx, who.Session)
+		c.w.upTo(time.Second)
+		c.w.mu.Lock()
+		defer c.w.mu.Unlock()
+		if end := sent.Add(lease); err == nil && lease > 0 && who.Epoch == c.epoch && end.After(c.cached) {
+			c.cached = end
+			c.checkUsable()
+		}
+	})
+}
+
 func (c *member) breakStream() {
 	if r, ok := pick(c.w, c.outstanding()); ok {
 		r.stop[c.w.below(len(r.stop))]()

@@ -35,6 +35,7 @@ type Sessions struct {
 // which acknowledge what was told, extend a lease.
 func (s *Sessions) Create(ctx context.Context, c raftfsm.CreateSession) (api.SessionID, Grant, error) {
 	receipt := s.epoch.clock()
+	c.CacheLease = c.CacheLease && c.MayCache && s.epoch.state().Level >= raftfsm.CacheLeaseLevel
 	result, err := s.epoch.propose(ctx, raftfsm.Command{CreateSession: &c})
 	if err != nil {
 		return 0, Grant{}, err

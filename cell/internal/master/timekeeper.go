@@ -16,10 +16,12 @@ type timekeeper struct {
 	offers      *offers
 	revocations *revocations
 	sessions    *Sessions
+	coherence   *coherence
 }
 
 // clockLoop is the only place where a master acts because time has passed: it
-// ends sessions whose leases ran out and lock-delays that are over, forgets
+// ends sessions whose leases ran out and lock-delays that are over, lets go changes
+// that wait for cache leases which are over, forgets
 // waiters that stayed away, and offers again what could not be proposed. It
 // wakes for the next of these, and in any case often enough for Leases to
 // notice that the process was stopped. It is Leases that is told how long each sleep
@@ -95,6 +97,7 @@ func (t *timekeeper) tick(now session.Instant, slept time.Duration) time.Duratio
 		t.offers.endDelay(over)
 		t.epoch.mu.pause(t.tables.queues.stepsOf(over.name))
 	}
+	more = t.coherence.endLapsed(now, maxLapses) || more
 	more = t.tables.queues.dropAbsent(now, maxForgotten) || more
 	requests, left := t.tables.outbox.takeRequests()
 	more = more || left
@@ -116,7 +119,7 @@ func (t *timekeeper) tick(now session.Instant, slept time.Duration) time.Duratio
 		return time.Millisecond
 	}
 	next := now.Add(session.MaxTick / 2)
-	for _, at := range []func() (session.Instant, bool){t.tables.leases.Next, t.tables.delays.next, t.revocations.nextDue} {
+	for _, at := range []func() (session.Instant, bool){t.tables.leases.Next, t.tables.delays.next, t.revocations.nextDue, t.coherence.nextLapse} {
 		if due, ok := at(); ok {
 			next = min(next, due)
 		}

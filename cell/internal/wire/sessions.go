@@ -31,6 +31,8 @@ func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest)
 			Epoch:   uint64(m.Epoch()),
 			CellId:  string(m.CellID()),
 			Grant:   leaseOf(grant),
+
+			CacheLease: m.Sessions.NeedsCacheLease(id),
 		}, nil
 	})
 }
@@ -48,6 +50,7 @@ func (s *service) sessionOf(q *pb.CreateSessionRequest) (raftfsm.CreateSession, 
 	}
 	c := raftfsm.CreateSession{
 		Nonce: q.GetNonce(), Host: q.GetHost(), PID: int(q.GetPid()), Lease: lease, MayCache: q.GetMayCache(), Principal: anonymous,
+		CacheLease: q.GetCacheLease(),
 	}
 	if s.cfg.InsecurePrincipals && q.GetAs() != "" {
 		c.Principal = q.GetAs()
@@ -110,6 +113,14 @@ func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.Ke
 			reply.Events = append(reply.Events, eventOf(e))
 		}
 		return reply, nil
+	})
+}
+
+// RenewCache is answered by what the master knows, like a read, and writes nothing.
+func (s *service) RenewCache(ctx context.Context, q *pb.RenewCacheRequest) (*pb.RenewCacheReply, error) {
+	return inSession(s, "renew cache", &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.RenewCacheReply, error) {
+		lease, err := m.Files.RenewCache(ctx, who.Session)
+		return &pb.RenewCacheReply{LeaseNs: int64(lease)}, err
 	})
 }
 

@@ -1,0 +1,225 @@
+package master
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// leasedSession makes a session that uses its cache only under cache leases.
+func leasedSession(nonce byte) raftfsm.Command {
+	c := cachingSession(nonce)
+	c.CreateSession.CacheLease = true
+	return c
+}
+
+// leasedClient is client, of a session that has cache leases.
+func (s *soloMaster) leasedClient(t *testing.T, nonce byte) *soloClient {
+	t.Helper()
+	id, grant, err := s.Sessions.Create(t.Context(), *leasedSession(nonce).CreateSession)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
+}
+
+// patientClient is client, of a session that caches nothing and lasts for as long as a session may
+// without a KeepAlive.
+func (s *soloMaster) patientClient(t *testing.T) *soloClient {
+	t.Helper()
+	c := *cachingSession(100).CreateSession
+	c.Lease, c.MayCache = api.MaxLease, false
+	id, grant, err := s.Sessions.Create(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &soloClient{m: s, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
+}
+
+// renew asks for a cache lease.
+func (c *soloClient) renew(t *testing.T) time.Duration {
+	t.Helper()
+	lease, err := c.m.Files.RenewCache(t.Context(), c.who.Session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// took returns how long a change takes, by the clock of the master, and fails the test if that
+// fails.
+func took(t *testing.T, done <-chan error) time.Duration {
+	t.Helper()
+	began := time.Now()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	return time.Since(began)
+}
+
+// Decision 23: a change waits for a client that does not answer as long as its cache lease runs,
+// and not at all if none does. A client that has none is waited for until its session has ended.
+func TestChangeWaitsForCacheLease(t *testing.T) {
+	for name, test := range map[string]struct {
+		leased bool
+		before []time.Duration // how long before the change the client has renewed its cache lease
+		want   time.Duration
+	}{
+		"just renewed":        {leased: true, before: []time.Duration{0}, want: api.CacheLease},
+		"renewed a while ago": {leased: true, before: []time.Duration{2 * time.Second, time.Second}, want: api.CacheLease - time.Second},
+		"over":                {leased: true, before: []time.Duration{api.CacheLease}},
+		"never renewed":       {leased: true},
+		"of the session":      {before: []time.Duration{0}, want: api.DefaultLease},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+				author := m.patientClient(t)
+				f := author.open(t, "/ls/local/f", api.MayCreate).Handle
+				reader := m.client(t, 2)
+				if test.leased {
+					reader = m.leasedClient(t, 3)
+				}
+				reader.open(t, "/ls/local/f", api.MustExist)
+				for i, before := range test.before {
+					if lease := reader.renew(t); (lease == api.CacheLease) != test.leased {
+						t.Errorf("granted %v", lease)
+					}
+					after := time.Duration(0)
+					if i+1 < len(test.before) {
+						after = test.before[i+1]
+					}
+					time.Sleep(before - after)
+				}
+				if got := took(t, author.write(t.Context(), f)); got < test.want || got > test.want && (test.want == 0 || got > test.want+200*time.Millisecond) {
+					t.Errorf("it waited %v, want %v", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// A client that was told to drop something, and has not said that it has, gets no cache lease, also
+// when nobody waits for it any more; nor may it keep what it reads of that name. So it uses
+// nothing that is not true, whenever it comes back.
+func TestNoCacheLeaseBeforeDropped(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author, reader := m.client(t, 1), m.leasedClient(t, 2)
+		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
+		h := reader.open(t, "/ls/local/f", api.MustExist).Handle
+		reader.renew(t)
+		done := author.write(t.Context(), f)
+		for range 4 {
+			synctest.Wait()
+			if lease := reader.renew(t); lease != 0 {
+				t.Fatalf("granted %v before it has dropped what it was told to", lease)
+			}
+			time.Sleep(time.Second)
+		}
+		if stillWaits(done) {
+			t.Fatal("the change waits for a cache lease that was over 1.5 s ago")
+		}
+		if _, cacheable, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); err != nil || cacheable {
+			t.Errorf("cacheable %v, %v", cacheable, err)
+		}
+		if got := took(t, author.write(t.Context(), f)); got > 0 {
+			t.Errorf("the next write waited %v", got)
+		}
+		reader.acknowledge(t, reader.hear(t))
+		if lease := reader.renew(t); lease != api.CacheLease {
+			t.Errorf("granted %v when it has dropped everything", lease)
+		}
+		if _, cacheable, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); err != nil || !cacheable {
+			t.Errorf("cacheable %v, %v", cacheable, err)
+		}
+		if got := took(t, author.write(t.Context(), f)); got < api.CacheLease {
+			t.Errorf("it waited %v for who has read it anew", got)
+		}
+	})
+}
+
+// The author of a change is not told of it, and stays entered: the next change of another has to tell
+// it, also if its cache lease was over while its own waited.
+func TestAuthorIsToldOfTheNextChange(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author, reader := m.leasedClient(t, 1), m.leasedClient(t, 2)
+		f := author.open(t, "/ls/local/f", api.MayCreate).Handle
+		for _, c := range []*soloClient{author, reader} {
+			c.open(t, "/ls/local/f", api.MustExist)
+			c.renew(t)
+		}
+		own := reader.open(t, "/ls/local/f", api.MustExist).Handle
+		if got := took(t, author.write(t.Context(), f)); got < api.CacheLease {
+			t.Fatalf("it waited %v", got)
+		}
+		if lease := author.renew(t); lease != api.CacheLease {
+			t.Fatalf("the author was granted %v", lease)
+		}
+		done := reader.write(t.Context(), own)
+		if !stillWaits(done) {
+			t.Fatal("a change did not wait for the author of the one before")
+		}
+		if events := author.hear(t); len(events) != 1 || events[0].Path != "/ls/local/f" {
+			t.Errorf("told %v", events)
+		}
+		<-done
+	})
+}
+
+// The removal of an ephemeral node waits for a cache lease as a write does.
+func TestRemovalWaitsForCacheLease(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		owner, reader := m.leasedClient(t, 1), m.leasedClient(t, 2)
+		h := owner.openEphemeral(t, "/ls/local/e")
+		reader.renew(t)
+		m.coherence.registerReader(reader.who.Session, "/e", "")
+		if err := m.Files.Close(t.Context(), owner.mutation(), h); err != nil {
+			t.Fatal(err)
+		}
+		there := func() bool { _, there := m.epoch.state().Tree.Get("/e"); return there }
+		time.Sleep(api.CacheLease - time.Millisecond)
+		if !there() {
+			t.Error("it was removed while a cache lease ran")
+		}
+		time.Sleep(200 * time.Millisecond)
+		if there() {
+			t.Error("it is still there")
+		}
+	})
+}
+
+// After a fail-over changes wait for a session with cache leases no longer than for the longest of
+// these, and for another until it has ended (decision 12).
+func TestTakeoverWaitsForCacheLease(t *testing.T) {
+	for _, test := range []struct {
+		before raftfsm.Command
+		want   time.Duration
+	}{
+		{leasedSession(9), api.CacheLease},
+		{cachingSession(9), api.DefaultLease},
+	} {
+		inSolo(t, func(s *raftfsm.State) { with(t, s, test.before) }, func(t *testing.T, m *soloMaster) {
+			author := m.patientClient(t)
+			began := time.Now()
+			author.open(t, "/ls/local/f", api.MayCreate)
+			if got := time.Since(began); got < test.want || got > test.want+200*time.Millisecond {
+				t.Errorf("a creation waited %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// Below the level at which sessions are known by it, none has cache leases: a replica of an older
+// version may be the next master, and would not wait for them.
+func TestNoCacheLeasesBelowTheirLevel(t *testing.T) {
+	lower := func(s *raftfsm.State) { s.Level = raftfsm.CacheLeaseLevel - 1 }
+	inSolo(t, lower, func(t *testing.T, m *soloMaster) {
+		c := m.leasedClient(t, 1)
+		if m.Sessions.NeedsCacheLease(c.who.Session) || c.renew(t) != 0 {
+			t.Error("a session of a cell below the level has cache leases")
+		}
+	})
+}
