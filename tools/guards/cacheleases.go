@@ -7,7 +7,7 @@ func cacheLeaseSafeguards() []safeguard {
 		{
 			name: "a change waits for a cache lease that runs", file: leases,
 			old: "	if left == 0 {\n", new: "	if left >= 0 {\n",
-			pkg: master, test: "TestCrowd",
+			pkg: master, test: "TestChangeWaitsForCacheLease",
 		},
 		{
 			name: "a change waits for no cache lease that is over", file: leases,
