@@ -22,6 +22,12 @@ func TestCallIsNotSentToASupersededMaster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		f.script(func(s seen) verb {
+			if s.address == "b:1" {
+				return after(time.Minute) // or a KeepAlive would be led back by it
+			}
+			return nil
+		})
 		if !c.cell.locator.redirect(before, "b:1") {
 			t.Fatal("nobody followed")
 		}
