@@ -221,6 +221,7 @@ func (p *pausedClient) nothingWorks(cause client.Cause) {
 // when another master took over meanwhile. The child is in jeopardy, then safe, and still has its
 // lock, because of the lock-delay.
 func (p *pausedClient) savedInTime(time.Duration) {
+	time.Sleep(time.Second) // so much longer lasts the lease that the next master grants
 	p.w.kill9(p.w.replicas()[p.w.master()].PID)
 	acknowledged := make(chan int64, 1)
 	at := p.leaseEnd + int64(200*time.Millisecond)
