@@ -19,24 +19,8 @@ func TestWaitingForACache(t *testing.T) {
 		c := celltest.Start(t, 1)
 		s := &stage{t: t, cell: c, ctx: t.Context()}
 		s.run("put /ls/local/config old")
-		reader, err := client.New(t.Context(), client.Config{Servers: c.Servers(), Dialer: c.DialFrom("web9"), Clock: c.ClockOf("web9")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			_ = reader.Close(ctx) // its session is gone
-		}()
-		h, err := reader.Open(t.Context(), "/ls/local/config", client.OpenOptions{Read: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := h.Contents(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		c.Cut("web9")
-		short := s.run("put /ls/local/config new --timeout 5s")
+		leaveWithCopy(t, c, "web8")
+		short := s.run("put /ls/local/config new --timeout 2300ms")
 		for _, want := range []string{"waiting for ", " to drop /ls/local/config from the cache", "at most another ", "--timeout gives up in ", "it waited for ", "[exit 69]"} {
 			if !strings.Contains(short, want) {
 				t.Errorf("no %q in\n%s", want, short)
@@ -45,6 +29,7 @@ func TestWaitingForACache(t *testing.T) {
 		if strings.Count(short, "chubbyctl: waiting") != 1 {
 			t.Errorf("told more than once:\n%s", short)
 		}
+		leaveWithCopy(t, c, "web9")
 		if long := s.run("put /ls/local/config newer -o json --timeout 60s"); !strings.Contains(long, `{"notice":"waiting for `) || !strings.Contains(long, `"size":5`) {
 			t.Errorf("as JSON:\n%s", long)
 		}
@@ -52,6 +37,30 @@ func TestWaitingForACache(t *testing.T) {
 			t.Errorf("the file is %q", at)
 		}
 	})
+}
+
+// leaveWithCopy has a client of that host use its cached copy of the file, and cuts it off.
+func leaveWithCopy(t *testing.T, c *celltest.Cell, host string) {
+	t.Helper()
+	reader, err := client.New(t.Context(), client.Config{Servers: c.Servers(), Dialer: c.DialFrom(host), Clock: c.ClockOf(host)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = reader.Close(ctx) // its session is gone
+	})
+	h, err := reader.Open(t.Context(), "/ls/local/config", client.OpenOptions{Read: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the first fills the cache, the second asks for the lease to use it
+		if _, _, err := h.Contents(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Cut(host)
 }
 
 // Without a master the report says how many replicas answer and how many are needed, and again when that changes.
