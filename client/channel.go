@@ -88,10 +88,15 @@ func (c *channel) set(state connectivity.State, l link, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != connectivity.Shutdown {
-		c.state, c.link, c.err = state, l, err
-		close(c.changed)
-		c.changed = make(chan struct{})
+		c.become(state, l, err)
 	}
+}
+
+// become changes the state, and wakes whoever waits for that; mu is held.
+func (c *channel) become(state connectivity.State, l link, err error) {
+	c.state, c.link, c.err = state, l, err
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 // Invoke implements grpc.ClientConnInterface. A call that was not sent because its link
@@ -217,7 +222,7 @@ func (c *channel) isUsed() bool {
 	if c.how.clock().Sub(c.used) < idleTimeout || c.state == connectivity.Shutdown {
 		return true
 	}
-	c.state, c.err = connectivity.Idle, nil
+	c.become(connectivity.Idle, nil, nil)
 	return false
 }
 
