@@ -140,7 +140,7 @@ func TestStoppedForLess(t *testing.T) {
 		c.Pause("sleeper")
 		c.FailOver()
 		var writing sync.WaitGroup
-		writing.Go(func() { put(t, other, "new") }) // waits for the cache of the sleeper
+		writing.Go(func() { put(t, other, "new") }) // waits for the cache of the sleeper, and not for its session
 		time.Sleep(8 * time.Second)
 		if _, err := other.TryAcquire(t.Context(), api.Exclusive); !errors.Is(err, api.LockHeld) {
 			t.Errorf("the lock of the session: %v", err)
@@ -157,6 +157,7 @@ func TestStoppedForLess(t *testing.T) {
 		if err := s.CheckSequencer(t.Context(), s.lock.Sequencer().String()); err != nil || s.lock.Err() != nil {
 			t.Errorf("its lock: %v, %v", err, s.lock.Err())
 		}
+		synctest.Wait() // calls go on as soon as it is safe, and it is told of that beside them
 		if states, want := s.seen(), []session.State{session.Jeopardy, session.Safe}; !slices.Equal(states, want) {
 			t.Errorf("it was %v, want %v", states, want)
 		}
