@@ -41,16 +41,19 @@ func TestManySessions(t *testing.T) {
 		cells[i] = cell
 	}
 	time.Sleep(settle / 5) // the connections are there, and the master has settled
-	resident, live := rss(t, master), liveMemory(t, replica)
+	resident, live, goroutines := rss(t, master), liveMemory(t, replica), metric(t, replica, "go_goroutines")
 	without := load(t, master, idle/4)
 	sessions := openMany(t, ctx, cells, number)
 	time.Sleep(settle) // every session has a KeepAlive parked
 	resident, live = (rss(t, master)-resident)/int64(number), (liveMemory(t, replica)-live)/int64(number)
 	share := load(t, master, idle) - without
+	if more := metric(t, replica, "go_goroutines") - goroutines; more > int64(number/2) {
+		t.Errorf("the master has %d goroutines more for %d sessions that wait", more, number)
+	}
 	t.Logf("%d sessions over %d connections, each: %d bytes of the master's memory (%d resident, until the garbage is collected); all: %.3f of a core at leases of %v, besides the %.3f that it takes without sessions",
 		number, connections, live, resident, share, sessions[0].Lease(), without)
-	if *full && (live > 16<<10 || share > 0.125) {
-		t.Errorf("the budget is 16 KB and 0.125 of a core")
+	if *full && (live > 4<<10 || share > 0.125) {
+		t.Errorf("the budget is 4 KB and 0.125 of a core")
 	}
 
 	killed := time.Now()
@@ -111,6 +114,14 @@ func openMany(t *testing.T, ctx context.Context, cells []*client.Cell, number in
 // part of its heap that is not garbage, as the collector has last found.
 func liveMemory(t *testing.T, r replica) int64 {
 	t.Helper()
+	// The collector begins anew when what it has left, and the stacks, have doubled.
+	stacks := metric(t, r, "go_memstats_stack_inuse_bytes")
+	return stacks + (metric(t, r, "go_memstats_next_gc_bytes")-stacks)/2
+}
+
+// metric returns the value of a replica's metric that has no labels.
+func metric(t *testing.T, r replica, name string) int64 {
+	t.Helper()
 	resp, err := http.Get("http://" + r.HTTP + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -120,22 +131,17 @@ func liveMemory(t *testing.T, r replica) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	value := func(name string) int64 {
-		for line := range strings.Lines(string(text)) {
-			if number, ok := strings.CutPrefix(line, name+" "); ok {
-				v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return int64(v)
+	for line := range strings.Lines(string(text)) {
+		if number, ok := strings.CutPrefix(line, name+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+			if err != nil {
+				t.Fatal(err)
 			}
+			return int64(v)
 		}
-		t.Fatalf("there is no metric %s", name)
-		return 0
 	}
-	// The collector begins anew when what it has left, and the stacks, have doubled.
-	stacks := value("go_memstats_stack_inuse_bytes")
-	return stacks + (value("go_memstats_next_gc_bytes")-stacks)/2
+	t.Fatalf("there is no metric %s", name)
+	return 0
 }
 
 // rss returns the resident memory of a process, in bytes.

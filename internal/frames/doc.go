@@ -65,5 +65,6 @@
 //	serverConn.mu > outlet.mu
 //
 // Others (Server.mu, workers.mu, pulse.mu) are held alone, and none while something is
-// read, written or called back.
+// read, written or called back. What Park returns takes workers.mu, and may be called with
+// any other mutex held.
 package frames

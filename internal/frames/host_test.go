@@ -3,6 +3,7 @@ package frames
 import (
 	"context"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,9 @@ type host struct {
 	server  *Server
 	entered chan struct{} // gets an element for each call that waits
 	leave   chan struct{} // calls wait for it
+	parked  chan func()   // gets what resumes each call that is parked
+	early   bool          // calls that are parked are resumed before their handlers have returned
+	ended   atomic.Int64  // calls that were parked and are over
 }
 
 // clock counts from the beginning of a test.
@@ -39,7 +43,7 @@ func hostTimes() Times {
 
 // newHost serves until the test ends.
 func newHost(t testing.TB) *host {
-	h := &host{entered: make(chan struct{}, 1000), leave: make(chan struct{})}
+	h := &host{entered: make(chan struct{}, 1000), leave: make(chan struct{}), parked: make(chan func(), 1000)}
 	h.server = NewServer(ServerConfig{Times: hostTimes(), Clock: clock(), MaxCalls: hostCalls, MaxRequest: hostRequest})
 	pb.RegisterTestServiceServer(h.server, h)
 	t.Cleanup(h.server.Stop)
@@ -93,8 +97,11 @@ func linked(t testing.TB, conn net.Conn) (*Link, pb.TestServiceClient) {
 }
 
 // UnaryCall answers with so many bytes as are asked for, or with the status. It waits if the
-// request has a user's name.
+// request has a user's name, and is parked if it has a scope.
 func (h *host) UnaryCall(ctx context.Context, q *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+	if q.GetFillOauthScope() {
+		return nil, h.park(ctx, q)
+	}
 	if q.GetFillUsername() {
 		h.entered <- struct{}{}
 		select {
@@ -108,6 +115,27 @@ func (h *host) UnaryCall(ctx context.Context, q *pb.SimpleRequest) (*pb.SimpleRe
 		return nil, status.Error(codes.Code(s.GetCode()), s.GetMessage())
 	}
 	return &pb.SimpleResponse{Payload: &pb.Payload{Body: make([]byte, q.GetResponseSize())}}, nil
+}
+
+// park parks a call, which is answered by what UnaryCall would answer.
+func (h *host) park(ctx context.Context, q *pb.SimpleRequest) error {
+	q.FillOauthScope = false
+	resume := Park(ctx, func() (any, error) {
+		defer h.ended.Add(1)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return h.UnaryCall(ctx, q)
+	})
+	if resume == nil {
+		return status.Error(codes.FailedPrecondition, "it cannot be parked")
+	}
+	context.AfterFunc(ctx, resume)
+	if h.early {
+		resume()
+	}
+	h.parked <- resume
+	return ErrParked
 }
 
 // StreamingOutputCall answers with messages of the sizes that are asked for.

@@ -2,6 +2,7 @@ package frames
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -22,9 +23,37 @@ type serverCall struct {
 	left    time.Duration
 	ctx     context.Context //nolint:containedctx // of the call
 	cancel  context.CancelCauseFunc
+	parking *parking // nil unless its handler has called Park
 }
 
-var _ grpc.ServerStream = (*serverCall)(nil)
+var (
+	_ grpc.ServerStream = (*serverCall)(nil)
+	_ context.Context   = callContext{}
+)
+
+// callKey finds a call in the context of its handler.
+type callKey struct{}
+
+// callContext is the context of a call with one reply. Another one of package context would
+// take memory of its own.
+type callContext struct{ *serverCall }
+
+// Deadline implements context.Context.
+func (c callContext) Deadline() (time.Time, bool) { return c.ctx.Deadline() }
+
+// Done implements context.Context.
+func (c callContext) Done() <-chan struct{} { return c.ctx.Done() }
+
+// Err implements context.Context.
+func (c callContext) Err() error { return c.ctx.Err() }
+
+// Value implements context.Context.
+func (c callContext) Value(key any) any {
+	if key == (callKey{}) {
+		return c.serverCall
+	}
+	return c.ctx.Value(key)
+}
 
 // parse reads the frame of a request.
 func (k *serverCall) parse(payload *buffer) error {
@@ -62,10 +91,19 @@ func (k *serverCall) serve() {
 	var reply any
 	var err error
 	if k.method.unary != nil {
-		reply, err = k.method.unary(k.method.impl, k.ctx, k.RecvMsg, k.conn.server.cfg.Unary)
+		reply, err = k.method.unary(k.method.impl, callContext{k}, k.RecvMsg, k.conn.server.cfg.Unary)
 	} else {
 		err = k.stream()
 	}
+	if errors.Is(err, ErrParked) && k.parking != nil {
+		k.parking.advance()
+		return
+	}
+	k.answer(reply, err)
+}
+
+// answer ends a call whose handler has done.
+func (k *serverCall) answer(reply any, err error) {
 	k.cancel(errUnread)
 	k.drop()
 	if k.finish(reply, err) {

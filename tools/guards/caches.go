@@ -103,8 +103,8 @@ func leaseSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestLongerLeaseIsInTheLogFirst",
 		},
 		{
-			name: "a lease counts from the start of its proof", file: "cell/internal/master/keepalive.go",
-			old: "	return s.extendLease(c, p, receipt, t0, client.isFresh(t0))\n", new: "	t0 = s.epoch.clock()\n	return s.extendLease(c, p, receipt, t0, client.isFresh(t0))\n",
+			name: "a lease counts from the start of its proof", file: "cell/internal/master/parked.go",
+			old: "	return s.extendLease(k, t0)\n", new: "	return s.extendLease(k, s.epoch.clock())\n",
 			pkg: "./cell/internal/master", test: "TestLeaseCountsFromTheProof",
 		},
 		{

@@ -80,7 +80,7 @@ func keptSafeguards() []safeguard {
 		},
 		{
 			name: "a TryAcquire of a used lock is refused soon", file: "cell/internal/master/keepalive.go",
-			old: "		s.epoch.mu.pause(s.recalls.acknowledge(c.Session, box.acked))\n", new: "",
+			old: "	s.epoch.mu.pause(s.recalls.acknowledge(c.Session, box.acked))\n", new: "",
 			pkg: "./client", test: "TestTryAcquireOfAKeptLockIsRefusedSoon",
 		},
 		{

@@ -59,6 +59,7 @@ func safeguards() []safeguard {
 		snapshotSafeguards(),
 		codecSafeguards(),
 		frameSafeguards(),
+		parkedSafeguards(),
 		deadMasterSafeguards(),
 	)
 }

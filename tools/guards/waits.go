@@ -49,7 +49,7 @@ func waitSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestCallOfAnotherEpochIsRefused",
 		},
 		{
-			name: "a lease is granted after a proof", file: "cell/internal/master/keepalive.go",
+			name: "a lease is granted after a proof", file: "cell/internal/master/parked.go",
 			old: "t0, err := s.epoch.fence.Prove(ctx)", new: "t0, err := s.epoch.clock(), error(nil)",
 			pkg: "./cell", test: "TestDeposedMaster",
 		},

@@ -29,55 +29,26 @@ type Extension struct {
 	Events []*Event
 }
 
-// KeepAlive parks the call until the lease is due to be extended or something
-// is to be told (Chubby §2.8); then it proves that this is still the master,
-// and promises the session its lease from the start of that proof.
-func (s *Sessions) KeepAlive(ctx context.Context, c Caller, h Receipt, conn Connection) (Extension, error) {
-	receipt := s.epoch.clock()
-	client := signsOfLife{receipt: receipt, conn: conn}
-	p, due, err := s.parkCall(c, h)
-	if err != nil {
-		return Extension{}, err
-	}
-	if p != nil {
-		if err := s.waitUntil(ctx, p, due.Sub(receipt)); err != nil {
-			return Extension{}, err
-		}
-		if silent, err := s.awaitSignOfLife(ctx, c, p, client); silent || err != nil {
-			return Extension{}, err
-		}
-	}
-	t0, err := s.epoch.fence.Prove(ctx)
-	if err != nil {
-		return Extension{}, err
-	}
-	return s.extendLease(c, p, receipt, t0, client.isFresh(t0))
-}
-
-// parkCall returns a place to wait, or nil if the reply is due at once: because the
-// client has not yet heard what it was told or granted, does not know this epoch,
-// or gives a sign of life that it was asked for. A reply that was lost must not cost the client the time until the next
-// one is due: its own lease may end before.
-func (s *Sessions) parkCall(c Caller, h Receipt) (*parked, session.Instant, error) {
+// Park takes note of what a client has heard, and parks its KeepAlive (Chubby §2.8), in the
+// place of the one before.
+//
+// The answer is due at once if the client has not yet heard what it was told or granted,
+// does not know this epoch, or gives a sign of life that it was asked for. A reply that was
+// lost must not cost the client the time until the next one is due: its own lease may end
+// before.
+func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error) {
+	k := &KeepAlive{sessions: s, caller: c, client: signsOfLife{receipt: s.epoch.clock(), conn: conn}}
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	box, ok := s.boxes.byID[c.Session]
-	if !ok || !s.leases.Alive(c.Session) && s.revocations.ends[c.Session] == nil {
-		return nil, 0, s.epoch.sessionEnded(c.Session)
+	box, err := s.hear(c, h)
+	if err == nil && s.epoch.ctx.Err() != nil { // endCalls may have passed
+		err = context.Cause(s.epoch.ctx)
 	}
-	if c.Epoch == s.epoch.number {
-		box.acknowledge(h.Received, h.Acknowledged)
-		for !s.copyset.acknowledge(c.Session, box.received, maxSteps) {
-			s.epoch.mu.pause(maxSteps)
-		}
-		s.epoch.mu.pause(s.recalls.acknowledge(c.Session, box.acked))
-		s.revocations.actOnAcknowledgement(c.Session)
-		if s.boxes.byID[c.Session] != box {
-			return nil, 0, s.epoch.sessionEnded(c.Session) // in between
-		}
+	if err != nil {
+		return nil, err
 	}
 	if c.Epoch != s.epoch.number || h.Grant < box.grant || len(box.events) > 0 || box.asked && box.isAcknowledged() {
-		return nil, 0, nil
+		return k, nil
 	}
 	lease := s.leaseOf(c.Session)
 	due := s.epoch.clock().Add(session.Due(lease))
@@ -87,7 +58,30 @@ func (s *Sessions) parkCall(c Caller, h Receipt) (*parked, session.Instant, erro
 		end, _ := s.leases.End(c.Session)
 		due = min(due, end.Add(session.Due(lease)-lease))
 	}
-	return box.park(), alignDue(due, lease), nil
+	k.place, k.patience = box.park(), alignDue(due, lease).Sub(k.client.receipt)
+	return k, nil
+}
+
+// hear takes note of what a client has heard, and returns its mailbox. epoch.mu is held, and
+// released in between.
+func (s *Sessions) hear(c Caller, h Receipt) (*mailbox, error) {
+	box, ok := s.boxes.byID[c.Session]
+	switch {
+	case !ok || !s.leases.Alive(c.Session) && s.revocations.ends[c.Session] == nil:
+		return nil, s.epoch.sessionEnded(c.Session)
+	case c.Epoch != s.epoch.number:
+		return box, nil
+	}
+	box.acknowledge(h.Received, h.Acknowledged)
+	for !s.copyset.acknowledge(c.Session, box.received, maxSteps) {
+		s.epoch.mu.pause(maxSteps)
+	}
+	s.epoch.mu.pause(s.recalls.acknowledge(c.Session, box.acked))
+	s.revocations.actOnAcknowledgement(c.Session)
+	if s.boxes.byID[c.Session] != box {
+		return nil, s.epoch.sessionEnded(c.Session) // in between
+	}
+	return box, nil
 }
 
 // replyTogether is the part of a lease by which a reply may be early or late so as
@@ -128,49 +122,33 @@ func (s *Sessions) raiseLease(id api.SessionID) {
 	}
 }
 
-// waitUntil returns when the parked call is to be answered.
-func (s *Sessions) waitUntil(ctx context.Context, p *parked, due time.Duration) error {
-	timer := time.NewTimer(due)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-p.wake:
-		if p.over {
-			return api.Errorf(api.Cancelled, "a newer KeepAlive of the session has taken the place of this one")
-		}
-		return nil
-	case <-ctx.Done():
-		return &api.Error{Code: api.Cancelled, Message: "the call ended while it was parked", Err: context.Cause(ctx)}
-	case <-s.epoch.ctx.Done():
-		return context.Cause(s.epoch.ctx)
-	}
-}
-
 // extendLease grants the lease from t0, unless the client has not acknowledged what
-// it was told, has shown no sign of life lately (fresh), or the session is ending,
-// and takes the events along.
-func (s *Sessions) extendLease(c Caller, p *parked, receipt, t0 session.Instant, fresh bool) (Extension, error) {
-	lease := s.leaseOf(c.Session)
+// it was told, has shown no sign of life lately, or the session is ending, and takes the
+// events along.
+func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, error) {
+	id := k.caller.Session
+	lease := s.leaseOf(id)
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	box, ok := s.boxes.byID[c.Session]
+	box, ok := s.boxes.byID[id]
 	if !ok {
-		return Extension{}, s.epoch.sessionEnded(c.Session)
+		return Extension{}, s.epoch.sessionEnded(id)
 	}
-	box.unpark(p)
+	box.unpark(k.place)
 	var reply Extension
-	if ending := s.revocations.ends[c.Session]; ending != nil && box.acked >= ending.sequence {
-		return Extension{}, s.epoch.sessionEnded(c.Session)
-	} else if ending == nil && box.isAcknowledged() && fresh {
-		number, ok := s.leases.Grant(c.Session, lease, t0)
+	ending := s.revocations.ends[id]
+	switch {
+	case ending != nil && box.acked >= ending.sequence:
+		return Extension{}, s.epoch.sessionEnded(id)
+	case ending == nil && box.isAcknowledged() && k.client.isFresh(t0):
+		number, ok := s.leases.Grant(id, lease, t0)
 		if !ok {
-			return Extension{}, s.epoch.sessionEnded(c.Session)
+			return Extension{}, s.epoch.sessionEnded(id)
 		}
 		box.grant, box.asked = number, false
-		reply.Grant = &Grant{Lease: lease, Parked: t0.Sub(receipt), Number: number}
+		reply.Grant = &Grant{Lease: lease, Parked: t0.Sub(k.client.receipt), Number: number}
 		s.epoch.metrics.LeaseExtended()
-		s.raiseLease(c.Session)
+		s.raiseLease(id)
 	}
 	reply.Events = box.takeEvents()
 	return reply, nil

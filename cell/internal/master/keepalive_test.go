@@ -1,6 +1,9 @@
 package master
 
 import (
+	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,6 +86,75 @@ func TestLeaseCountsFromTheProof(t *testing.T) {
 		defer m.epoch.mu.Unlock()
 		if end, _ := m.tables.leases.End(c.who.Session); end > began.Add(g.Lease) {
 			t.Errorf("the lease ends %v after the proof began", end.Sub(began))
+		}
+	})
+}
+
+// A KeepAlive that waits without a goroutine is resumed when there is something to tell, when its
+// lease is due to be extended, when its call has ended, when a newer one has taken its place, and
+// when the epoch has ended.
+func TestParkedKeepAliveIsResumed(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		waits := func() (k *KeepAlive, ctx context.Context, end func(), resumed *atomic.Bool) {
+			k, err := m.Sessions.Park(c.who, c.heard(), nil)
+			if err != nil || !k.Waits() {
+				t.Fatal(k, err)
+			}
+			ctx, end = context.WithCancel(t.Context())
+			resumed = &atomic.Bool{}
+			k.Notify(ctx, func() { resumed.Store(true) })
+			if synctest.Wait(); resumed.Load() {
+				t.Fatal("resumed at once")
+			}
+			return k, ctx, end, resumed
+		}
+		finish := func(k *KeepAlive, ctx context.Context, resumed *atomic.Bool) error {
+			if synctest.Wait(); !resumed.Load() {
+				t.Error("not resumed")
+			}
+			x, err := k.Finish(ctx)
+			if x.Grant != nil {
+				c.grant = x.Grant.Number
+			}
+			for _, e := range x.Events {
+				c.acked = e.Sequence
+			}
+			return err
+		}
+		k, ctx, end, resumed := waits()
+		defer end()
+		m.epoch.mu.Lock()
+		m.tables.boxes.byID[c.who.Session].post(&Event{Kind: api.EventContentsModified})
+		m.epoch.mu.Unlock()
+		if err := finish(k, ctx, resumed); err != nil || c.acked == 0 {
+			t.Error("told of something:", err)
+		}
+		k, ctx, end, resumed = waits()
+		defer end()
+		time.Sleep(session.Due(api.DefaultLease))
+		if err := finish(k, ctx, resumed); err != nil {
+			t.Error("due:", err)
+		}
+		c.hear(t) // the sign of life
+		k, ctx, end, resumed = waits()
+		end()
+		if err := finish(k, ctx, resumed); !errors.Is(err, api.Cancelled) {
+			t.Error("given up:", err)
+		}
+		k, ctx, end, resumed = waits()
+		defer end()
+		newer, newerCtx, endNewer, resumedNewer := waits()
+		defer endNewer()
+		if err := finish(k, ctx, resumed); !errors.Is(err, api.Cancelled) {
+			t.Error("replaced:", err)
+		}
+		m.end(api.Errorf(api.NotMaster, "another is"))
+		if err := finish(newer, newerCtx, resumedNewer); !errors.Is(err, api.NotMaster) {
+			t.Error("at the end of the epoch:", err)
+		}
+		if _, err := m.Sessions.Park(c.who, c.heard(), nil); !errors.Is(err, api.NotMaster) {
+			t.Error("parked after the epoch:", err)
 		}
 	})
 }

@@ -52,7 +52,8 @@ func (s *Sessions) awaitSignOfLife(ctx context.Context, c Caller, p *parked, cli
 	}
 	wait := s.leaseOf(c.Session) / replyTogether
 	if client.conn != nil && !client.conn.AskForLife(now, now.Add(-wait)) {
-		if err := s.waitUntil(ctx, p, wait); err != nil {
+		p.await(ctx, wait)
+		if err := s.check(ctx, p); err != nil {
 			return false, err
 		}
 		if client.isFresh(s.epoch.clock()) || s.hasNews(c) {

@@ -42,13 +42,6 @@ type progress struct {
 	owedAtDelivery uint64 // what essential was when the latest reply was made
 }
 
-// parked is a KeepAlive that waits. Its wake is closed when there is something
-// to tell; over says that a newer KeepAlive has taken its place.
-type parked struct {
-	wake chan struct{}
-	over bool
-}
-
 func newMailbox(l *mail, principal string) *mailbox { return &mailbox{mail: l, principal: principal} }
 
 // discard drops everything, of a session that has ended.
@@ -183,17 +176,16 @@ func (b *mailbox) takeEvents() []*Event {
 // park takes the place of the KeepAlive that was parked before.
 func (b *mailbox) park() *parked {
 	if b.parked != nil {
-		b.parked.over = true
-		b.wakeCall()
+		b.parked.replace()
 	}
-	b.parked = &parked{wake: make(chan struct{})}
+	b.parked = &parked{}
 	return b.parked
 }
 
 // wakeCall answers the parked KeepAlive now.
 func (b *mailbox) wakeCall() {
 	if b.parked != nil {
-		close(b.parked.wake)
+		b.parked.wake()
 		b.parked = nil
 	}
 }

@@ -139,7 +139,10 @@ func (m *Master) Start() {
 	m.coherence.beginFlush()
 	m.revocations.resumeRevocations(state)
 	m.work.Go(func() { m.epoch.proposer.runProposer(m.epoch.ctx) })
-	m.work.Go(func() { m.timekeeper.clockLoop(m.epoch.ctx) })
+	m.work.Go(func() {
+		m.timekeeper.clockLoop(m.epoch.ctx)
+		m.Sessions.endCalls()
+	})
 	m.work.Go(m.remover.runRemover)
 }
 

@@ -204,3 +204,13 @@ func stillWaits(done <-chan error) bool {
 		return true
 	}
 }
+
+// KeepAlive serves a KeepAlive as over gRPC.
+func (s *Sessions) KeepAlive(ctx context.Context, c Caller, h Receipt, conn Connection) (Extension, error) {
+	k, err := s.Park(c, h, conn)
+	if err != nil {
+		return Extension{}, err
+	}
+	k.Wait(ctx)
+	return k.Finish(ctx)
+}

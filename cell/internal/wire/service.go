@@ -9,6 +9,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/internal/frames"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
@@ -72,14 +73,38 @@ func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServer
 	if err := call.serve(request); err != nil {
 		return nil, status(s.fail("call", err))
 	}
-	defer call.served()
-	if reply, err = next(ctx, request); err != nil {
+	defer func() {
+		if !errors.Is(err, frames.ErrParked) { // else park does what follows
+			call.served()
+		}
+	}()
+	if reply, err = next(ctx, request); errors.Is(err, frames.ErrParked) {
+		return nil, err
+	}
+	return s.answered(call, reply, err)
+}
+
+// answered returns what a call is answered with.
+func (s *service) answered(call *call, reply any, err error) (any, error) {
+	if err != nil {
 		return nil, status(err)
 	}
 	if err := call.answer(reply); err != nil {
 		return nil, status(s.fail("answer", err))
 	}
 	return reply, nil
+}
+
+// park has a call wait without a goroutine: see frames.Park. rest is served as the beginning
+// of the call was.
+func (s *service) park(ctx context.Context, method string, rest func() (any, error)) (resume func()) {
+	return frames.Park(ctx, func() (reply any, err error) {
+		defer s.recovered(method, &err)
+		call := callOf(ctx)
+		defer call.served()
+		reply, err = rest()
+		return s.answered(call, reply, err)
+	})
 }
 
 func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/internal/frames"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
@@ -92,8 +93,17 @@ func checkPrincipal(name string) error {
 // anonymous is the principal of a client that has no identity.
 const anonymous = "anonymous"
 
+const opKeepAlive = "keep alive"
+
+// keepAlive is a KeepAlive that a master serves.
+type keepAlive struct {
+	master *master.Master
+	call   *master.KeepAlive
+}
+
+// KeepAlive waits without a goroutine, if its client speaks in frames.
 func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.KeepAliveReply, error) {
-	return onMaster(s, "keep alive", "", func(m *master.Master) (*pb.KeepAliveReply, error) {
+	k, err := onMaster(s, opKeepAlive, "", func(m *master.Master) (*keepAlive, error) {
 		who, err := s.callerOf(m, q.GetCaller())
 		if err == nil {
 			err = m.Sessions.CheckEpoch(who)
@@ -101,19 +111,37 @@ func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.Ke
 		if err != nil {
 			return nil, err
 		}
-		x, err := m.Sessions.KeepAlive(ctx, who, master.Receipt{Received: q.GetReceived(), Acknowledged: q.GetAcknowledged(), Grant: q.GetGrant()}, connectionOf(ctx))
-		if err != nil {
-			return nil, err
-		}
-		reply := &pb.KeepAliveReply{Epoch: uint64(m.Epoch())}
-		if x.Grant != nil {
-			reply.Grant = leaseOf(*x.Grant)
-		}
-		for _, e := range x.Events {
-			reply.Events = append(reply.Events, eventOf(e))
-		}
-		return reply, nil
+		call, err := m.Sessions.Park(who, master.Receipt{Received: q.GetReceived(), Acknowledged: q.GetAcknowledged(), Grant: q.GetGrant()}, connectionOf(ctx))
+		return &keepAlive{master: m, call: call}, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	if k.call.Waits() {
+		resume := s.park(ctx, pb.Chubby_KeepAlive_FullMethodName, func() (any, error) { return s.finish(ctx, k) })
+		if resume != nil {
+			k.call.Notify(ctx, resume)
+			return nil, frames.ErrParked
+		}
+		k.call.Wait(ctx)
+	}
+	return s.finish(ctx, k)
+}
+
+// finish answers a KeepAlive.
+func (s *service) finish(ctx context.Context, k *keepAlive) (*pb.KeepAliveReply, error) {
+	x, err := k.call.Finish(ctx)
+	if err != nil {
+		return nil, s.complete(k.master, opKeepAlive, &subject{}, err)
+	}
+	reply := &pb.KeepAliveReply{Epoch: uint64(k.master.Epoch())}
+	if x.Grant != nil {
+		reply.Grant = leaseOf(*x.Grant)
+	}
+	for _, e := range x.Events {
+		reply.Events = append(reply.Events, eventOf(e))
+	}
+	return reply, nil
 }
 
 // RenewCache is answered by what the master knows, like a read, and writes nothing.

@@ -1,0 +1,142 @@
+package master
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// parked is a KeepAlive that waits.
+type parked struct {
+	mu     sync.Mutex // guards what follows; epoch.mu may be held, and no other is taken
+	woken  bool       // there is something to tell, or nothing to wait for
+	over   bool       // a newer KeepAlive has taken its place
+	resume func()     // nil if nobody waits yet
+}
+
+// wake has the call answered now.
+func (p *parked) wake() {
+	p.mu.Lock()
+	p.woken = true
+	resume := p.resume
+	p.mu.Unlock()
+	if resume != nil {
+		resume()
+	}
+}
+
+// replace has the call answered by its having been replaced.
+func (p *parked) replace() {
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
+	p.wake()
+}
+
+// isReplaced reports whether a newer KeepAlive has taken its place.
+func (p *parked) isReplaced() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over
+}
+
+// notify has resume called when the call is woken, or at once if it was.
+func (p *parked) notify(resume func()) {
+	p.mu.Lock()
+	p.resume = resume
+	woken := p.woken
+	p.mu.Unlock()
+	if woken {
+		resume()
+	}
+}
+
+// KeepAlive is a KeepAlive that is being served. It is used by one goroutine after the other.
+type KeepAlive struct {
+	sessions *Sessions
+	caller   Caller
+	client   signsOfLife
+	place    *parked       // nil if the answer is due at once
+	patience time.Duration // from its receipt, after which the answer is due
+	timer    *time.Timer   // for that
+	unbind   func() bool
+}
+
+// Waits reports whether the answer is not due yet.
+func (k *KeepAlive) Waits() bool { return k.place != nil }
+
+// Notify has resume called when the answer is due, or ctx has ended, or the epoch has. It
+// may be called more often than once, also with locks held: it never blocks.
+func (k *KeepAlive) Notify(ctx context.Context, resume func()) {
+	k.timer = time.AfterFunc(k.patience, resume)
+	k.unbind = context.AfterFunc(ctx, resume)
+	k.place.notify(resume)
+}
+
+// Wait returns when Notify would call.
+func (k *KeepAlive) Wait(ctx context.Context) {
+	if k.Waits() {
+		k.place.await(ctx, k.patience)
+	}
+}
+
+// await returns when the call is woken, after that time, or when ctx has ended.
+func (p *parked) await(ctx context.Context, longest time.Duration) {
+	woken := make(chan struct{})
+	p.notify(sync.OnceFunc(func() { close(woken) }))
+	timer := time.NewTimer(longest)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-woken:
+	case <-ctx.Done():
+	}
+}
+
+// check returns why a call that was parked gets no answer; nil if it gets one.
+func (s *Sessions) check(ctx context.Context, p *parked) error {
+	switch {
+	case p.isReplaced():
+		return api.Errorf(api.Cancelled, "a newer KeepAlive of the session has taken the place of this one")
+	case s.epoch.ctx.Err() != nil:
+		return context.Cause(s.epoch.ctx)
+	case ctx.Err() != nil:
+		return &api.Error{Code: api.Cancelled, Message: "the call ended while it was parked", Err: context.Cause(ctx)}
+	}
+	return nil
+}
+
+// Finish answers the call: it proves that this is still the master, and promises the
+// session its lease from the start of that proof.
+func (k *KeepAlive) Finish(ctx context.Context) (Extension, error) {
+	if k.timer != nil {
+		k.timer.Stop()
+		k.unbind()
+	}
+	s := k.sessions
+	if k.Waits() {
+		if err := s.check(ctx, k.place); err != nil {
+			return Extension{}, err
+		}
+		if silent, err := s.awaitSignOfLife(ctx, k.caller, k.place, k.client); silent || err != nil {
+			return Extension{}, err
+		}
+	}
+	t0, err := s.epoch.fence.Prove(ctx)
+	if err != nil {
+		return Extension{}, err
+	}
+	return s.extendLease(k, t0)
+}
+
+// endCalls has every parked call answered, at the end of the epoch.
+func (s *Sessions) endCalls() {
+	s.epoch.mu.LockPatient()
+	defer s.epoch.mu.Unlock()
+	for _, box := range s.boxes.byID {
+		box.wakeCall()
+		s.epoch.mu.pause(1)
+	}
+}

@@ -1,0 +1,120 @@
+package frames
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/status"
+)
+
+func parks(size int32) *pb.SimpleRequest {
+	return &pb.SimpleRequest{FillOauthScope: true, ResponseSize: size}
+}
+
+// Calls that are parked have no goroutines, and each is answered once, with what the rest of its
+// handler returns, however often it is resumed.
+func TestParked(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *host, _ *Link, stub pb.TestServiceClient) {
+		var waiting sync.WaitGroup
+		for i := range hostCalls / 2 {
+			waiting.Go(func() {
+				reply, err := stub.UnaryCall(t.Context(), parks(int32(i)))
+				if err != nil || len(reply.GetPayload().GetBody()) != i {
+					t.Errorf("a reply of %d bytes has %d: %v", i, len(reply.GetPayload().GetBody()), err)
+				}
+			})
+			synctest.Wait()
+		}
+		if n := len(h.server.workers.resting); n != 1 {
+			t.Errorf("of the goroutines that have served calls one after the other %d have nothing to do", n)
+		}
+		for range hostCalls / 2 {
+			resume := <-h.parked
+			resume()
+			resume()
+		}
+		waiting.Wait()
+		h.early = true
+		if reply, err := stub.UnaryCall(t.Context(), parks(10)); err != nil || len(reply.GetPayload().GetBody()) != 10 {
+			t.Errorf("resumed before its handler had returned: %v", err)
+		}
+		if _, err := stub.UnaryCall(t.Context(), &pb.SimpleRequest{FillOauthScope: true, ResponseStatus: &pb.EchoStatus{Code: int32(codes.NotFound)}}); status.Code(err) != codes.NotFound {
+			t.Errorf("a status of a call that was parked: %v", err)
+		}
+		if n := h.ended.Load(); n != hostCalls/2+2 {
+			t.Errorf("%d calls have ended", n)
+		}
+	})
+}
+
+// A call that is parked ends when nobody waits for it any more: its client has given it up, its
+// time is over, its connection has ended, or the server stops.
+func TestParkedForNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *host, l *Link, stub pb.TestServiceClient) {
+		for range 2 * hostCalls { // none keeps its place among the calls of the connection
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := stub.UnaryCall(ctx, parks(1)); status.Code(err) != codes.DeadlineExceeded {
+				t.Fatal(err)
+			}
+			cancel()
+			synctest.Wait()
+		}
+		if n := h.ended.Load(); n != 2*hostCalls {
+			t.Errorf("%d calls have ended", n)
+		}
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			if _, err := stub.UnaryCall(t.Context(), parks(1)); status.Code(err) != codes.Unavailable {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		l.Close()
+		waiting.Wait()
+		synctest.Wait()
+		if n := h.ended.Load(); n != 2*hostCalls+1 {
+			t.Errorf("%d calls have ended", n)
+		}
+		h.server.Stop() // which waits for calls that are parked
+	})
+}
+
+// A server that stops gracefully waits for a call that is parked.
+func TestGracefulStopOfParked(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *host, _ *Link, stub pb.TestServiceClient) {
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			if _, err := stub.UnaryCall(t.Context(), parks(1)); err != nil {
+				t.Error(err)
+			}
+		})
+		resume := <-h.parked
+		stopped := make(chan struct{})
+		go func() {
+			h.server.GracefulStop()
+			close(stopped)
+		}()
+		synctest.Wait()
+		select {
+		case <-stopped:
+			t.Error("stopped before the call was answered")
+		default:
+		}
+		resume()
+		<-stopped
+		waiting.Wait()
+	})
+}
+
+// Over gRPC a call cannot be parked: its handler has to wait.
+func TestParkOverGRPC(t *testing.T) {
+	address := newHost(t).listen(t)
+	if _, err := pb.NewTestServiceClient(overGRPC(t, address)).UnaryCall(t.Context(), parks(1)); status.Code(err) != codes.FailedPrecondition {
+		t.Error(err)
+	}
+}
