@@ -140,7 +140,10 @@ func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, err
 	switch {
 	case ending != nil && box.acked >= ending.sequence:
 		return Extension{}, s.epoch.sessionEnded(id)
-	case ending == nil && box.isAcknowledged() && k.client.isFresh(t0):
+	case ending != nil || !box.isAcknowledged():
+	case !k.client.isFresh(t0): // the answer has taken long: a crowd comes at once after a fail-over
+		box.asked = true
+	default:
 		number, ok := s.leases.Grant(id, lease, t0)
 		if !ok {
 			return Extension{}, s.epoch.sessionEnded(id)

@@ -159,6 +159,34 @@ func TestParkedKeepAliveIsResumed(t *testing.T) {
 	})
 }
 
+// A KeepAlive whose answer takes so long that it is no sign of life any more is answered
+// without a grant; the next one has it at once, and not when the lease is due to be extended.
+func TestGrantAfterALateAnswer(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		for _, late := range []time.Duration{0, 2 * maxSilence, 0} {
+			k, err := m.Sessions.Park(c.who, Receipt{}, nil) // as if the previous reply had been lost
+			if err != nil || k.Waits() {
+				t.Fatal(k, err)
+			}
+			time.Sleep(late)
+			reply, err := k.Finish(t.Context())
+			if err != nil || (reply.Grant != nil) != (late == 0) {
+				t.Fatalf("after %v: %v, %v", late, reply.Grant, err)
+			}
+			if reply.Grant != nil {
+				c.grant = reply.Grant.Number
+			}
+			if late > 0 {
+				began := time.Now()
+				if c.hear(t); time.Since(began) > 0 {
+					t.Errorf("granted %v later", time.Since(began))
+				}
+			}
+		}
+	})
+}
+
 // Replies that are due at about the same time are sent together, never late. So
 // very many sessions cost a master less.
 func TestRepliesDueTogether(t *testing.T) {
