@@ -149,6 +149,10 @@ bench-peers: ## measure the cell, etcd, ZooKeeper and Redis, by turns, half an h
 bench-page: ## write docs/performance.md and its plots again from the results of the last make bench-peers
 	go -C bench run . -from ../docs/performance/results.json -docs ../docs/performance.md
 
+.PHONY: bench-crowd
+bench-crowd: ## measure what 10,000 and 100,000 sessions cost, and etcd beside the first, twenty minutes (writes docs/crowd.md)
+	go -C bench run . -systems chubby,etcd -etcd-all -crowd 10000,100000 -docs ../docs/crowd.md $(BENCHFLAGS)
+
 .PHONY: bench-growth
 bench-growth: ## measure the cell as its nodes, sessions, replicas and contenders become more, half an hour (writes docs/growth.md)
 	go -C bench run . -systems chubby -growth -docs ../docs/growth.md $(BENCHFLAGS)

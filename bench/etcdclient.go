@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -130,4 +132,62 @@ func (e *etcd) OpenSession(context.Context) (closer, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	return func(context.Context) error { return errors.Join(session.Close(), c.Close()) }, nil
+}
+
+// etcdCrowd is very many leases that are kept alive.
+type etcdCrowd struct {
+	stop    context.CancelFunc
+	wait    sync.WaitGroup
+	replies atomic.Int64
+	lost    atomic.Int64
+}
+
+// OpenCrowd implements crowdKeeper.
+func (e *etcd) OpenCrowd(ctx context.Context, sessions int) (crowd, error) {
+	alive, stop := context.WithCancel(context.WithoutCancel(ctx))
+	k := &etcdCrowd{stop: stop}
+	clients := make([]*clientv3.Client, connectionsOf(sessions))
+	for i := range clients {
+		c, err := e.dial(e.clientEndpoints()...)
+		if err != nil {
+			return k, err
+		}
+		clients[i] = c
+		k.wait.Go(func() {
+			<-alive.Done()
+			_ = c.Close() // the leases run out
+		})
+	}
+	return k, inParallel(4*openAtOnce, 0, sessions, func(i int) error {
+		c := clients[i%len(clients)]
+		lease, err := c.Grant(ctx, 12)
+		if err != nil {
+			return err
+		}
+		replies, err := c.KeepAlive(alive, lease.ID)
+		if err != nil {
+			return err
+		}
+		k.wait.Go(func() {
+			for range replies {
+				k.replies.Add(1)
+			}
+			if alive.Err() == nil {
+				k.lost.Add(1)
+			}
+		})
+		return nil
+	})
+}
+
+// Replies implements crowd.
+func (k *etcdCrowd) Replies() int64 { return k.replies.Load() }
+
+// Lost implements crowd.
+func (k *etcdCrowd) Lost() int { return int(k.lost.Load()) }
+
+// Close implements crowd.
+func (k *etcdCrowd) Close() {
+	k.stop()
+	k.wait.Wait()
 }

@@ -21,6 +21,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -40,6 +41,9 @@ type options struct {
 	from    string        // a results file to report instead of measuring
 	steady  time.Duration // run the steady check for this long instead
 	growth  bool          // measure how a cell's figures change with its size instead
+
+	crowds    []int         // measure crowds of so many sessions instead
+	crowdTime time.Duration // for how long the largest is watched
 
 	mostNodes, mostSessions int    // of the growth
 	allEtcd                 bool   // etcd's clients connect to every member
@@ -89,6 +93,9 @@ func run(args []string, out io.Writer) error {
 	if o.growth {
 		return runGrowth(ctx, o, out)
 	}
+	if len(o.crowds) > 0 {
+		return runCrowd(ctx, o, out)
+	}
 	return runRounds(ctx, o, out)
 }
 
@@ -108,6 +115,11 @@ func parseOptions(args []string) (options, error) {
 	flags.StringVar(&o.from, "from", "", "measure nothing, and report what is in this results.json")
 	flags.DurationVar(&o.steady, "steady", 0, "instead keep the first system under load beside two busy loops for so long; fail if its term changes")
 	flags.BoolVar(&o.growth, "growth", false, "instead measure a cell as its nodes, sessions, replicas and contenders become more; with -docs, write that page")
+	flags.Func("crowd", "instead measure what so many idle sessions cost, over few connections; numbers with commas between them; with -docs, write that page", func(text string) (err error) {
+		o.crowds, err = parseNumbers(text)
+		return err
+	})
+	flags.DurationVar(&o.crowdTime, "crowd-time", 10*time.Minute, "for how long the last crowd is watched; the others for a minute at most")
 	flags.IntVar(&o.mostNodes, "most-nodes", 1_000_000, "the most nodes that -growth makes")
 	flags.IntVar(&o.mostSessions, "most-sessions", 100_000, "the most idle sessions that -growth opens")
 	flags.BoolVar(&o.allEtcd, "etcd-all", false, "give etcd's clients every member, not the leader alone")
@@ -141,4 +153,17 @@ func parseOptions(args []string) (options, error) {
 		}
 	}
 	return o, refuseMemoryDisk(o.dir)
+}
+
+// parseNumbers reads positive numbers with commas between them.
+func parseNumbers(text string) ([]int, error) {
+	var numbers []int
+	for field := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(field)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q: want whole numbers from 1, with commas between them", text)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
 }
