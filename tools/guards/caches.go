@@ -104,7 +104,7 @@ func leaseSafeguards() []safeguard {
 		},
 		{
 			name: "a lease counts from the start of its proof", file: "cell/internal/master/parked.go",
-			old: "	return s.extendLease(k, t0)\n", new: "	return s.extendLease(k, s.epoch.clock())\n",
+			old: "	return s.extendLease(k, t0)\n", new: "	t0 = s.epoch.clock()\n	return s.extendLease(k, t0)\n",
 			pkg: "./cell/internal/master", test: "TestLeaseCountsFromTheProof",
 		},
 		{
