@@ -121,8 +121,9 @@ func (c clinging) wait(limit time.Duration) {
 func (c clinging) goneBy(instant int64) {
 	c.t.Helper()
 	for pid, last := range c.stamps() {
-		if lives(pid) {
-			c.t.Errorf("process %d of the command lives although another has the lock", pid)
+		if state, lives := stateOf(pid); lives {
+			c.t.Errorf("process %d of the command lives although another has the lock; it was there %v before; its state, parent, group and session are %s",
+				pid, time.Duration(instant-last), state)
 		}
 		if last >= instant {
 			c.t.Errorf("process %d of the command was there %v after another had the lock", pid, time.Duration(last-instant))
@@ -130,12 +131,22 @@ func (c clinging) goneBy(instant int64) {
 	}
 }
 
-// lives reports whether a process has not ended. A process that has ended is listed until its
-// parent waits for it.
+// lives reports whether a process has not ended.
 func lives(pid int) bool {
+	_, lives := stateOf(pid)
+	return lives
+}
+
+// stateOf returns the state, the parent, the group and the session of a process, and whether it
+// has not ended. A process that has ended is listed until its parent waits for it.
+func stateOf(pid int) (state string, lives bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return err == nil && !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
+	if err != nil {
+		return "", false
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	state = strings.Join(strings.Fields(after)[:4], " ")
+	return state, !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
 }
 
 // last is when the last of them was there last.
