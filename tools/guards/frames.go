@@ -74,6 +74,12 @@ func frameSafeguards() []safeguard {
 			old: "		if free >= p.times.Idle {\n", new: "		if false {\n",
 			pkg: frames, test: "TestIdle",
 		},
+	}
+}
+
+// channelSafeguards cover what the client and the port for clients make of frames.
+func channelSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "a replica without frames is spoken to over gRPC", file: "client/channel.go",
 			old: "	if errors.Is(err, frames.ErrOtherProtocol) {\n", new: "	if false {\n",

@@ -60,6 +60,7 @@ func safeguards() []safeguard {
 		codecSafeguards(),
 		frameSafeguards(),
 		parkedSafeguards(),
+		channelSafeguards(),
 		deadMasterSafeguards(),
 	)
 }
