@@ -22,8 +22,8 @@ type ServerConfig struct {
 	// panics into errors.
 	Unary  grpc.UnaryServerInterceptor
 	Stream grpc.StreamServerInterceptor
-	// Tap is called for each call, after its request was read and before more is read from
-	// its connection, and returns the context of the call; nil leaves it as it is. The
+	// Tap is called for each call that is served, after its request was read and before more
+	// is read from its connection, and returns the context of the call; nil leaves it as it is. The
 	// peer of the context has the connection's RemoteAddr.
 	Tap func(ctx context.Context) context.Context
 }

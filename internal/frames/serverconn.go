@@ -194,17 +194,16 @@ func (c *serverConn) request(h Header) error {
 	} else {
 		err = status.Errorf(codes.ResourceExhausted, "a request of %d bytes; at most %d are allowed", h.Length, c.server.cfg.MaxRequest)
 	}
-	call.begin()
-	switch {
-	case !c.enter(call):
-		call.cancel(errUnread)
+	if !c.enter(call) {
 		return nil
-	case err != nil:
+	}
+	if err != nil { // there is no context that would have to end
 		if call.finish(nil, err) {
 			c.out.write()
 		}
 		return nil
 	}
+	call.begin()
 	c.running <- struct{}{} // a handler whose client has given it up may still run
 	c.handlers.Add(1)
 	c.server.workers.run(call.serve)

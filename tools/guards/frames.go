@@ -35,6 +35,11 @@ func frameSafeguards() []safeguard {
 			pkg: frames, test: "TestStubbornHandlers",
 		},
 		{
+			name: "nothing is kept of a request that is refused", file: "internal/frames/serverconn.go",
+			old: "	if err != nil { // there is no context that would have to end\n", new: "	if call.begin(); err != nil {\n",
+			pkg: frames, test: "TestNothingIsKeptOfRefusedRequests",
+		},
+		{
 			name: "a number begins one call", file: "internal/frames/serverconn.go",
 			old: "	if begun {\n", new: "	if false && begun {\n",
 			pkg: frames, test: "TestViolations",
