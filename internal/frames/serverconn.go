@@ -134,13 +134,12 @@ func (c *serverConn) read() error {
 	}
 }
 
-// take reads a frame that begins no call.
+// take reads a frame that begins no call. None of them has a payload that is of use, and
+// nobody counts the memory of one.
 func (c *serverConn) take(h Header) error {
-	payload, err := readPayload(c.conn, h, c.server.cfg.MaxRequest, &c.server.pool)
-	if err != nil {
+	if err := skipPayload(c.conn, h, c.server.cfg.MaxRequest); err != nil {
 		return err
 	}
-	c.server.pool.put(payload)
 	switch h.Kind {
 	case KindPing:
 		if c.pongs() {

@@ -40,13 +40,18 @@ func frameSafeguards() []safeguard {
 			pkg: frames, test: "TestNothingIsKeptOfRefusedRequests",
 		},
 		{
+			name: "a frame that begins no call takes no memory", file: "internal/frames/serverconn.go",
+			old: "	if err := skipPayload(c.conn, h, c.server.cfg.MaxRequest); err != nil {\n", new: "	if _, err := readPayload(c.conn, h, c.server.cfg.MaxRequest, &c.server.pool); err != nil {\n",
+			pkg: "./cell/internal/wire", test: "TestFramesThatBeginNoCallTakeNoMemory",
+		},
+		{
 			name: "a number begins one call", file: "internal/frames/serverconn.go",
 			old: "	if begun {\n", new: "	if false && begun {\n",
 			pkg: frames, test: "TestViolations",
 		},
 		{
 			name: "a frame of no sensible length ends the connection", file: "internal/frames/frame.go",
-			old: "		if h.Length > skippable*most {\n", new: "		if false {\n",
+			old: "	if h.Length > most {\n		return errViolation\n", new: "	if false {\n		return errViolation\n",
 			pkg: frames, test: "TestViolations",
 		},
 		{

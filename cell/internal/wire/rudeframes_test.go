@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
@@ -109,6 +110,33 @@ func TestHalfSentFramesAreCounted(t *testing.T) {
 	testbed.Await(t, "the request to be counted", func() bool { return conns.bytes.Load() >= 200<<10 })
 	_ = r.conn.Close()
 	testbed.Await(t, "nothing to be counted", func() bool { return conns.bytes.Load() == 0 })
+}
+
+// What comes with a frame that begins no call is thrown away as it arrives, so that it need not be
+// counted: neither cancels nor pings have anything to say.
+func TestFramesThatBeginNoCallTakeNoMemory(t *testing.T) {
+	for _, kind := range []frames.Kind{frames.KindCancel, frames.KindPing, 77} {
+		l := bufconn.Listen(4 << 10)
+		(&host{}).serve(t, l, wide())
+		const conns, size = 50, 300 << 10
+		var before, after runtime.MemStats
+		all := make([]*framed, conns)
+		for i := range all {
+			all[i] = newFramed(t, l)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for _, r := range all {
+			if _, err := r.conn.Write(append(frames.Header{Kind: kind, Length: size}.Append(nil), make([]byte, size-1)...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > conns*size/4 {
+			t.Errorf("%d unfinished frames of kind %d take %d bytes", conns, kind, grown)
+		}
+	}
 }
 
 // Of the long replies that a client does not read, only so many are kept as it may hold; its other
