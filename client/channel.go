@@ -191,13 +191,7 @@ func (c *channel) connect() {
 		l, err := c.how.connect(c.life)
 		if err == nil {
 			c.set(connectivity.Ready, l, nil)
-			select {
-			case <-l.Left():
-			case <-c.life.Done():
-				l.Close()
-			}
-			c.set(connectivity.Idle, nil, nil)
-			l.Wait()
+			c.stay(l)
 			return
 		}
 		c.set(connectivity.TransientFailure, nil, status.Errorf(codes.Unavailable, "connect to %s: %v", c.how.address, err))
@@ -211,6 +205,22 @@ func (c *channel) connect() {
 		if !c.isUsed() {
 			return
 		}
+	}
+}
+
+// stay returns when a link has ended. Close breaks it, also while the calls that it has left are
+// answered.
+func (c *channel) stay(l link) {
+	closed := make(chan struct{})
+	stop := context.AfterFunc(c.life, func() {
+		defer close(closed)
+		l.Close()
+	})
+	<-l.Left()
+	c.set(connectivity.Idle, nil, nil)
+	l.Wait()
+	if !stop() {
+		<-closed
 	}
 }
 

@@ -183,3 +183,50 @@ func TestChannelSendsAgain(t *testing.T) {
 		}
 	})
 }
+
+// A channel that is closed does not wait for the calls of a replica that takes no more of them,
+// and answers none: they fail.
+func TestChannelIsClosedWhileAReplicaLeaves(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var dials atomic.Int64
+		how := dead(f, &dials)
+		ours, theirs := net.Pipe()
+		how.dial = func(context.Context, string) (net.Conn, error) { return ours, nil }
+		go func() { // says hello, takes a call, leaves, and answers nothing but pings
+			hello := make([]byte, frames.HelloSize)
+			_, _ = io.ReadFull(theirs, hello)
+			binary.BigEndian.PutUint32(hello[16:], 10)
+			binary.BigEndian.PutUint32(hello[20:], 1<<20)
+			_, _ = theirs.Write(hello)
+			var head [frames.HeaderSize]byte
+			for {
+				if _, err := io.ReadFull(theirs, head[:]); err != nil {
+					return
+				}
+				h := frames.ParseHeader(&head)
+				_, _ = io.CopyN(io.Discard, theirs, int64(h.Length))
+				if h.Kind == frames.KindRequest {
+					_, _ = theirs.Write(frames.Header{Kind: frames.KindLeave, Call: h.Call}.Append(nil))
+				} else {
+					_, _ = theirs.Write(frames.Header{Kind: frames.KindPong, Call: h.Call}.Append(nil))
+				}
+			}
+		}()
+		c := newChannel(t.Context(), how, func() {})
+		done := make(chan error, 1)
+		go func() {
+			_, err := chubbypb.NewCellClient(c).Locate(t.Context(), &chubbypb.LocateRequest{})
+			done <- err
+		}()
+		synctest.Wait()
+		defer time.AfterFunc(time.Hour, func() { _ = theirs.Close() }).Stop()
+		began := time.Now()
+		c.Close()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the channel was closed after %v", took)
+		}
+		if err := <-done; status.Code(err) != codes.Unavailable {
+			t.Errorf("the call ended with %v", err)
+		}
+	})
+}

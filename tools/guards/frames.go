@@ -101,6 +101,11 @@ func channelSafeguards() []safeguard {
 			pkg: "./client", test: "TestReplicasWithoutFrames",
 		},
 		{
+			name: "a channel that is closed waits for no replica that leaves", file: "client/channel.go",
+			old: "	l.Wait()\n	if !stop() {\n", new: "	if stop() {\n		l.Wait()\n		return\n	}\n	l.Wait()\n	if !stop() {\n",
+			pkg: "./client", test: "TestChannelIsClosedWhileAReplicaLeaves",
+		},
+		{
 			name: "a call that was not sent goes to the next connection", file: "client/channel.go",
 			old: "errors.As(err, &unsent) && attempt < maxAttempts {", new: "errors.As(err, &unsent) && attempt < 0 {",
 			pkg: "./client", test: "TestChannelSendsAgain",
