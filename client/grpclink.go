@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,11 +37,14 @@ func (h linking) connectGRPC(ctx context.Context) (link, error) {
 		if state == connectivity.TransientFailure || !l.WaitForStateChange(ctx, state) {
 			l.Close()
 			l.Wait()
-			return nil, fmt.Errorf("the replica speaks neither in frames nor gRPC: %w", errors.Join(context.Cause(ctx)))
+			return nil, fmt.Errorf("the replica speaks neither in frames nor gRPC: %w", cmp.Or(context.Cause(ctx), errHungUp))
 		}
 	}
 	return l, nil
 }
+
+// errHungUp is why there is no link to a server whose time had not passed.
+var errHungUp = errors.New("it closed the connection")
 
 // Left implements link.
 func (l grpcLink) Left() <-chan struct{} { return l.conn.left }

@@ -1,0 +1,38 @@
+package client
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// What speaks neither in frames nor gRPC is called so, in whole words.
+func TestReplicaThatSpeaksNeither(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var dials atomic.Int64
+		how := dead(f, &dials)
+		how.grpc = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+		how.dial = func(context.Context, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go func() {
+				_, _ = io.ReadFull(theirs, make([]byte, 24))
+				_ = theirs.Close()
+			}()
+			return ours, nil
+		}
+		c := newChannel(t.Context(), how, func() {})
+		defer c.Close()
+		err := c.Invoke(t.Context(), "/x/y", nil, nil)
+		if status.Code(err) != codes.Unavailable || !strings.HasSuffix(err.Error(), "neither in frames nor gRPC: it closed the connection") {
+			t.Error(err)
+		}
+	})
+}
