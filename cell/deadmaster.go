@@ -11,10 +11,11 @@ import (
 )
 
 // A master whose process has died is replaced at once, and not after the election timeout.
-// The kernel of such a process closes its connections and refuses new ones, which no
-// failed network, hung process or machine without power does. So a replica that loses a
-// stream of the master's, and is refused when it connects anew, asks the replica with the
-// longest log to stand for election, as a hand-over does (adr 21).
+// The kernel of such a process closes its connections and refuses new ones, as it does for
+// one that has failed and ends (Replica.fail), and which no failed network, hung process or
+// machine without power does. So a replica that loses a stream of the master's, and is refused
+// when it connects anew, asks the replica with the longest log to stand for election, as a
+// hand-over does (adr 21).
 //
 // Nothing of safety rests on it: the election is one like any other. If the refusal was
 // wrong, of a firewall for instance, the cell has changed its master for nothing, once.
@@ -72,7 +73,7 @@ func (r *Replica) replaceIfDead(ctx context.Context, term uint64, id string) (de
 		return true
 	}
 	successor, ok := longest(r.raft.LastIndex(), r.survey(ctx, term, others))
-	if !ok || !unreplaced() { // if not ok, another asks this one, in its turn
+	if !ok || !unreplaced() { // if this log is the longest, another asks this replica, in its turn
 		return true
 	}
 	r.log.Info("the master's process has died: another replica is asked to stand for election", "master", id, "term", term, "asked", successor.ID)
@@ -152,8 +153,10 @@ func (r *Replica) survey(ctx context.Context, term uint64, replicas []raft.Serve
 }
 
 // longest returns the replica whose log is the longest: if enough have answered for an
-// election, every entry that has committed is in it. ok is false if the log that goes to
-// own is longer, so that the successor would lack that vote.
+// election, every entry that has committed is in it, as a rule. (A log may be long with what
+// an earlier master alone has had in it. Then the successor is not elected, and the election
+// timeout decides.) ok is false if the log that goes to own is longer, so that the successor
+// would lack that vote.
 func longest(own uint64, ends []logEnd) (successor raft.Server, ok bool) {
 	for _, e := range ends {
 		if e.last >= own {

@@ -19,19 +19,13 @@ import (
 // It keeps these rules:
 //
 //   - What the master invalidates is dropped, and a read of it that is in flight is
-//     not cached
-//
-// (fetch), before the next KeepAlive acknowledges the invalidation.
+//     not cached (fetch), before the next KeepAlive acknowledges the invalidation.
 //   - What one master said does not hold under the next: everything is dropped when
-//     the epoch
-//
-// changes, and when the lease of the session runs out. When a cache lease runs out
-// nothing is dropped: it may be used again under the next, which the master does not
-// grant before what has changed meanwhile was dropped.
+//     the epoch changes, and when the lease of the session runs out. When a cache lease
+//     runs out nothing is dropped: it may be used again under the next, which the master
+//     does not grant before what has changed meanwhile was dropped.
 //   - A change by this client makes unusable what it touches, from before it is sent
-//     until it is
-//
-// answered; the master does not send an invalidation for it.
+//     until it is answered; the master does not send an invalidation for it.
 //
 // The size stays below limit: entries that were used least recently go first. The
 // master is not told of that, and may invalidate what is not here any more.

@@ -65,7 +65,7 @@ func TestCacheLeaseIsAskedForWhenOfUse(t *testing.T) {
 	})
 }
 
-// A cache in constant use has its lease renewed before that ends, about every 1.7 s, and no read
+// A cache in constant use has its lease renewed before that ends, about every 1.6 s, and no read
 // waits for that.
 func TestCacheLeaseIsRenewedInUse(t *testing.T) {
 	inCachingReader(t, func(r *cachingReader) {

@@ -76,7 +76,7 @@
 //
 // The cache is used under a lease of its own, of api.CacheLease. The library asks for it
 // with a small message when the cache could answer a call, and renews it about every
-// 1.7 s while the cache is in use. When the cache is idle the lease lapses. Nothing is
+// 1.6 s while the cache is in use. When the cache is idle the lease lapses. Nothing is
 // dropped then: the next call that the cache could answer waits for a round trip. Without
 // a master, the cache answers for that long.
 //

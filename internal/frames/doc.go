@@ -58,7 +58,7 @@
 // Link and Server are safe for concurrent use. A connection has one goroutine that reads
 // it, at both ends. Frames are written by a goroutine that lives while there are any, or by
 // a handler that has just ended; what others put meanwhile goes into its next write.
-// Link.Close and Server.Stop wait for the goroutines of their connections, and Stop for the
+// Link.Wait and Server.Stop wait for the goroutines of their connections, and Stop for the
 // handlers, too. The order of the mutexes is
 //
 //	Link.mu > outlet.mu

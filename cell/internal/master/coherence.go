@@ -36,7 +36,7 @@ func (co *coherence) applyChange(ctx context.Context, by session.Mutation, c raf
 	return co.applyChangeThen(ctx, by, c, func() {}, names...)
 }
 
-// applyChangeThen is mutate. It calls after when the change has been observed, or never will
+// applyChangeThen is applyChange. It calls after when the change has been observed, or never will
 // be.
 func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names ...api.Name) (raftfsm.Result, error) {
 	if co.epoch.isAnswered(by) {

@@ -25,7 +25,7 @@ type copyset struct {
 	copies   map[api.Name]map[api.SessionID]*cachedCopy
 	names    map[api.SessionID]map[api.Name]*cachedCopy // the same, by session
 	told     map[api.SessionID][]*cachedCopy            // invalidations posted and not acknowledged, in their order
-	order    map[api.SessionID]*list.List               // of *copied, those not told, by when they were last asked for
+	order    map[api.SessionID]*list.List               // of *cachedCopy, those not told, by when they were last asked for
 	bytes    map[api.SessionID]int                      // that its copies take here
 	used     map[string]int                             // the same, by principal
 	changing map[api.Name]int                           // how many changes of a name are under way

@@ -132,7 +132,7 @@ func (p *Port) dial(kind helloKind, id, address string, timeout time.Duration) (
 const refusalTimeout = 200 * time.Millisecond
 
 // Refused reports whether a connection to a replica is refused by the kernel there: nobody
-// listens, and so its process has died.
+// listens, because its process has died, or has fallen silent and ends.
 func (p *Port) Refused(id, address string) bool {
 	conn, err := p.dial(probeStream, id, address, refusalTimeout)
 	if err == nil {
