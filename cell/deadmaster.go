@@ -38,15 +38,15 @@ func (r *Replica) noteLost(id string) {
 	}
 }
 
-// replaceDead looks after lost streams until ctx ends. A master has several, and is found
-// dead once in its term.
+// replaceDead looks after lost streams until ctx ends. A master has several, and is replaced
+// once in its term.
 func (r *Replica) replaceDead(ctx context.Context) {
-	found := uint64(0) // the latest term whose master was found dead
+	replaced := uint64(0) // the latest term for whose master a successor was asked
 	for {
 		select {
 		case id := <-r.lost:
-			if term := r.raft.CurrentTerm(); term > found && r.replaceIfDead(ctx, term, id) {
-				found = term
+			if term := r.raft.CurrentTerm(); term > replaced && r.replaceIfDead(ctx, term, id) {
+				replaced = term
 			}
 		case <-ctx.Done():
 			return
@@ -55,8 +55,9 @@ func (r *Replica) replaceDead(ctx context.Context) {
 }
 
 // replaceIfDead has a successor stand for election if that replica is the master of the
-// term, as far as is known here, and its process has died, which it reports.
-func (r *Replica) replaceIfDead(ctx context.Context, term uint64, id string) (dead bool) {
+// term, as far as is known here, and its process has died. It reports whether it asked one:
+// a replica that was cut off itself, and so reached nobody, may have been mistaken.
+func (r *Replica) replaceIfDead(ctx context.Context, term uint64, id string) (asked bool) {
 	unreplaced := func() bool { // no other replica leads, or stands for election
 		_, leader := r.raft.LeaderWithID()
 		return string(leader) == id && r.raft.CurrentTerm() == term && ctx.Err() == nil
@@ -70,11 +71,11 @@ func (r *Replica) replaceIfDead(ctx context.Context, term uint64, id string) (de
 	}
 	pause(ctx, time.Duration(turn)*standTurn)
 	if !unreplaced() {
-		return true
+		return false
 	}
 	successor, ok := longest(r.raft.LastIndex(), r.survey(ctx, term, others))
 	if !ok || !unreplaced() { // if this log is the longest, another asks this replica, in its turn
-		return true
+		return false
 	}
 	r.log.Info("the master's process has died: another replica is asked to stand for election", "master", id, "term", term, "asked", successor.ID)
 	if err := r.askToStand(successor); err != nil {

@@ -38,6 +38,33 @@ func TestDeadMasterIsReplacedAtOnce(t *testing.T) {
 	}
 }
 
+// Replicas that were refused by a master that lived, and could ask nobody to replace it, do so when
+// it has died.
+func TestDeadMasterIsReplacedByWhoWasRefusedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := celltest.Start(t, 3)
+		master := cl.Master()
+		epoch := cl.Replica(master).Health().Epoch
+		for _, id := range []string{"r1", "r2", "r3"} {
+			if id != master {
+				cl.Isolate(id)
+				time.Sleep(2 * time.Second)
+				cl.Rejoin(id)
+				time.Sleep(10 * time.Second)
+			}
+		}
+		if now := cl.Master(); now != master || cl.Replica(now).Health().Epoch != epoch {
+			t.Fatalf("%s is the master, not %s", now, master)
+		}
+		killed := time.Now()
+		cl.Kill(master)
+		next := cl.Master()
+		if took := time.Since(killed); took >= cell.DefaultElectionTimeout {
+			t.Errorf("%s was replaced by %s after %v", master, next, took)
+		}
+	})
+}
+
 // However many notice that the master is dead, there is one election.
 func TestDeadMasterIsReplacedByOneElection(t *testing.T) {
 	for range 10 {

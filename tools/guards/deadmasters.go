@@ -20,6 +20,11 @@ func deadMasterSafeguards() []safeguard {
 			pkg: celltest, test: "TestDeadMasterIsReplacedByOneElection",
 		},
 		{
+			name: "who could ask nobody asks when the master has died", file: "cell/deadmaster.go",
+			old: "another asks this replica, in its turn\n		return false\n", new: "another asks this replica, in its turn\n		return true\n",
+			pkg: celltest, test: "TestDeadMasterIsReplacedByWhoWasRefusedBefore",
+		},
+		{
 			name: "a successor's log is the longest", file: "cell/deadmaster.go",
 			old: "		if e.last >= own {\n", new: "		if e.last >= 0 {\n",
 			pkg: "./cell", test: "TestLongestLogSucceeds",
