@@ -131,12 +131,6 @@ func (c clinging) goneBy(instant int64) {
 	}
 }
 
-// lives reports whether a process has not ended.
-func lives(pid int) bool {
-	_, lives := stateOf(pid)
-	return lives
-}
-
 // stateOf returns the state, the parent, the group and the session of a process, and whether it
 // has not ended. A process that has ended is listed until its parent waits for it.
 func stateOf(pid int) (state string, lives bool) {
