@@ -149,6 +149,13 @@ func (l *Link) next(ctx context.Context, x *exchange) (*buffer, error) {
 	}
 }
 
+// hasEnded reports whether no more replies to a call come.
+func (l *Link) hasEnded(x *exchange) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return x.ended
+}
+
 // decode reads a message, and gives its buffer back.
 func (l *Link) decode(b *buffer, reply any) error {
 	message, ok := reply.(proto.Message)
@@ -232,8 +239,10 @@ func (s *replies) RecvMsg(reply any) error {
 		return status.Error(codes.Internal, "the request was not sent")
 	}
 	b, err := s.link.next(s.ctx, s.x)
-	if err != nil {
+	if err != nil || s.link.hasEnded(s.x) { // many take the last reply, and not the end after it
 		s.stop()
+	}
+	if err != nil {
 		return err
 	}
 	return s.link.decode(b, reply)

@@ -138,8 +138,12 @@ func (h *host) park(ctx context.Context, q *pb.SimpleRequest) error {
 	return ErrParked
 }
 
-// StreamingOutputCall answers with messages of the sizes that are asked for.
-func (*host) StreamingOutputCall(q *pb.StreamingOutputCallRequest, s grpc.ServerStreamingServer[pb.StreamingOutputCallResponse]) error {
+// StreamingOutputCall answers with messages of the sizes that are asked for. It is parked
+// before each of them if the request has a payload.
+func (h *host) StreamingOutputCall(q *pb.StreamingOutputCallRequest, s grpc.ServerStreamingServer[pb.StreamingOutputCallResponse]) error {
+	if q.GetPayload() != nil {
+		return h.parkEach(q, s)
+	}
 	for _, one := range q.GetResponseParameters() {
 		if err := s.Send(&pb.StreamingOutputCallResponse{Payload: &pb.Payload{Body: make([]byte, one.GetSize())}}); err != nil {
 			return err
@@ -149,6 +153,24 @@ func (*host) StreamingOutputCall(q *pb.StreamingOutputCallRequest, s grpc.Server
 		return status.Error(codes.Code(e.GetCode()), e.GetMessage())
 	}
 	return nil
+}
+
+func (h *host) parkEach(q *pb.StreamingOutputCallRequest, s grpc.ServerStreamingServer[pb.StreamingOutputCallResponse]) error {
+	sizes := q.GetResponseParameters()
+	resume := Park(s.Context(), func() (any, error) {
+		reply := &pb.StreamingOutputCallResponse{Payload: &pb.Payload{Body: make([]byte, sizes[0].GetSize())}}
+		if len(sizes) == 1 {
+			h.ended.Add(1)
+			return reply, nil
+		}
+		if err := s.Send(reply); err != nil {
+			return nil, err
+		}
+		q.ResponseParameters = sizes[1:]
+		return nil, h.parkEach(q, s)
+	})
+	h.parked <- resume
+	return ErrParked
 }
 
 func waits() *pb.SimpleRequest { return &pb.SimpleRequest{FillUsername: true} }

@@ -9,16 +9,18 @@ import (
 // ErrParked is what a handler returns whose call was parked: see Park.
 var ErrParked = errors.New("the call is parked")
 
-// Park lets the handler of a call with one reply return before that is known, so that a call
+// Park lets the handler of a call return before its last reply is known, so that a call
 // that waits for long needs no goroutine. ctx is the handler's, or was made of it; the handler
 // then returns ErrParked. Once it has, and resume was called, rest is run, and the call is
-// answered with what that returns. resume is called in any case, also when ctx has ended. It
-// may be called from anywhere, more often than once, and never blocks.
+// answered with what that returns; of a call with several replies, that is the last one, and
+// rest may send others before. Or rest parks the call again, as the handler has. resume is
+// called in any case, also when ctx has ended. It may be called from anywhere, more often than
+// once, and never blocks.
 //
 // Park returns nil if the call has come over another protocol. Its handler has to wait.
 func Park(ctx context.Context, rest func() (reply any, err error)) (resume func()) {
 	k, _ := ctx.Value(callKey{}).(*serverCall)
-	if k == nil || k.method.unary == nil {
+	if k == nil {
 		return nil
 	}
 	k.parking = &parking{call: k, rest: rest}
@@ -43,6 +45,6 @@ func (p *parking) resume() {
 // advance says that one of both has happened.
 func (p *parking) advance() {
 	if p.missing.Add(-1) == 0 {
-		p.call.conn.server.workers.run(func() { p.call.answer(p.rest()) })
+		p.call.conn.server.workers.run(func() { p.call.returned(p.rest()) })
 	}
 }

@@ -2,6 +2,8 @@ package frames
 
 import (
 	"context"
+	"errors"
+	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -48,6 +50,34 @@ func TestParked(t *testing.T) {
 		}
 		if n := h.ended.Load(); n != hostCalls/2+2 {
 			t.Errorf("%d calls have ended", n)
+		}
+	})
+}
+
+// A call with several replies is parked before each of them.
+func TestParkedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *host, _ *Link, stub pb.TestServiceClient) {
+		const replies = 3
+		q := &pb.StreamingOutputCallRequest{Payload: &pb.Payload{}}
+		for i := range int32(replies) {
+			q.ResponseParameters = append(q.ResponseParameters, &pb.ResponseParameters{Size: i})
+		}
+		stream, err := stub.StreamingOutputCall(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range replies {
+			synctest.Wait()
+			if n := len(h.server.workers.resting); n != 1 {
+				t.Errorf("before reply %d, %d goroutines have nothing to do", i, n)
+			}
+			(<-h.parked)()
+			if reply, err := stream.Recv(); err != nil || len(reply.GetPayload().GetBody()) != i {
+				t.Errorf("reply %d has %d bytes: %v", i, len(reply.GetPayload().GetBody()), err)
+			}
+		}
+		if _, err := stream.Recv(); !errors.Is(err, io.EOF) || h.ended.Load() != 1 {
+			t.Errorf("after the last reply: %v; %d calls have ended", err, h.ended.Load())
 		}
 	})
 }

@@ -34,8 +34,8 @@ var (
 // callKey finds a call in the context of its handler.
 type callKey struct{}
 
-// callContext is the context of a call with one reply. Another one of package context would
-// take memory of its own.
+// callContext is the context of a call. Another one of package context would take memory of
+// its own.
 type callContext struct{ *serverCall }
 
 // Deadline implements context.Context.
@@ -95,6 +95,11 @@ func (k *serverCall) serve() {
 	} else {
 		err = k.stream()
 	}
+	k.returned(reply, err)
+}
+
+// returned takes what the handler has returned, or the rest of it.
+func (k *serverCall) returned(reply any, err error) {
 	if errors.Is(err, ErrParked) && k.parking != nil {
 		k.parking.advance()
 		return
@@ -219,7 +224,7 @@ func (k *serverCall) SendMsg(reply any) error {
 }
 
 // Context implements grpc.ServerStream.
-func (k *serverCall) Context() context.Context { return k.ctx }
+func (k *serverCall) Context() context.Context { return callContext{k} }
 
 // SetHeader implements grpc.ServerStream. There are no headers.
 func (*serverCall) SetHeader(metadata.MD) error { return nil }
