@@ -43,6 +43,7 @@ func rpcRows() map[protoreflect.Name]rpcRow {
 
 		"RenewCache":    {request: &pb.RenewCacheRequest{}, nobody: api.SessionExpired},
 		"KeepAlive":     {request: &pb.KeepAliveRequest{}, nobody: api.SessionExpired},
+		"KeepAlives":    {request: &pb.KeepAliveRequest{}, nobody: api.SessionExpired},
 		"EndSession":    {request: &pb.EndSessionRequest{Reason: "a"}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"Cancel":        {request: &pb.CancelRequest{}, nobody: api.SessionExpired},
 		"Open":          {request: &pb.OpenRequest{Path: "/ls/local/new", Write: true, Create: pb.Create_CREATE_MUST}, nobody: api.SessionExpired, stranger: api.PermissionDenied},

@@ -129,8 +129,8 @@ func TestFailOverIsToldFirst(t *testing.T) {
 		}
 		f.tell(f.only(), uint64(h.id), modified(7))
 		time.Sleep(500 * time.Millisecond)
-		if got := h.waiting(); len(got) != 0 || f.state().acked != 2 {
-			t.Errorf("%v was told before the fail-over; acknowledged %d", got, f.state().acked)
+		if got := h.waiting(); len(got) != 0 || f.state().told != 2 {
+			t.Errorf("%v was told before the fail-over; %d were", got, f.state().told)
 		}
 		time.Sleep(time.Second)
 		f.tell(f.only(), uint64(h.id), modified(8))

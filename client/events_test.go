@@ -43,45 +43,60 @@ func (h *Handle) waiting() []api.EventKind {
 }
 
 // Chubby §2.5: events come in order, to the handle that asked for them, and are
-// acknowledged although nobody has read them.
+// acknowledged although nobody has read them: at the latest when the lease is due to be
+// extended, if the KeepAlive has waited on while it told of them.
 func TestEvents(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		c := f.client(f.config())
-		h, other := watching(t, c), lockable(t, c, 0)
-		sent := f.heard("Open")[0].request.(*chubbypb.OpenRequest).GetEvents()
-		if !slices.Equal(sent, []chubbypb.EventKind{chubbypb.EventKind_EVENT_KIND_CONTENTS_MODIFIED, chubbypb.EventKind_EVENT_KIND_CONFLICTING_LOCK}) {
-			t.Errorf("asked for %v", sent)
-		}
-		s := f.only()
-		for i := range uint64(3) {
-			f.tell(s, uint64(h.id), modified(i+1))
-			f.tell(s, uint64(other.id), modified(i+1))
-		}
-		f.tell(s, uint64(h.id), &chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_CHILD_ADDED, Child: "kid"})
-		time.Sleep(time.Second)
-		if acked := f.state().acked; acked != 7 {
-			t.Errorf("acknowledged %d", acked)
-		}
-		for i := range 3 {
-			e, err := h.Next(t.Context())
-			if err != nil || e.Kind != api.EventContentsModified || e.Generation != api.Generation(i+1) || e.Path != "/ls/foo/x" {
-				t.Errorf("%+v, %v", e, err)
+	for _, old := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			f.single.Store(old)
+			testEvents(t, f)
+			if asked := len(f.heard("KeepAlive")); asked != map[bool]int{false: 2, true: 6}[old] {
+				t.Errorf("of an old master %v: %d KeepAlives", old, asked)
 			}
+		})
+	}
+}
+
+func testEvents(t *testing.T, f *fake) {
+	c := f.client(f.config())
+	h, other := watching(t, c), lockable(t, c, 0)
+	sent := f.heard("Open")[0].request.(*chubbypb.OpenRequest).GetEvents()
+	if !slices.Equal(sent, []chubbypb.EventKind{chubbypb.EventKind_EVENT_KIND_CONTENTS_MODIFIED, chubbypb.EventKind_EVENT_KIND_CONFLICTING_LOCK}) {
+		t.Errorf("asked for %v", sent)
+	}
+	s := f.only()
+	for i := range uint64(3) {
+		f.tell(s, uint64(h.id), modified(i+1))
+		f.tell(s, uint64(other.id), modified(i+1))
+		time.Sleep(time.Second)
+		if n := len(h.waiting()); n != int(i+1) {
+			t.Errorf("%d events wait after %d", n, i+1)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		var got []string
-		for e, err := range h.Events(ctx) {
-			got = append(got, fmt.Sprint(e.Kind, e.Child, errors.Is(err, api.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded)))
+	}
+	f.tell(s, uint64(h.id), &chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_CHILD_ADDED, Child: "kid"})
+	time.Sleep(session.Due(c.Lease()))
+	if acked := f.state().acked; acked != 7 {
+		t.Errorf("acknowledged %d", acked)
+	}
+	for i := range 3 {
+		e, err := h.Next(t.Context())
+		if err != nil || e.Kind != api.EventContentsModified || e.Generation != api.Generation(i+1) || e.Path != "/ls/foo/x" {
+			t.Errorf("%+v, %v", e, err)
 		}
-		if want := []string{"child-addedkidfalse false", "event 0true true"}; !slices.Equal(got, want) {
-			t.Errorf("%q", got)
-		}
-		if _, err := other.Next(t.Context()); !errors.Is(err, api.InvalidArgument) || len(other.events) != 0 {
-			t.Errorf("a handle without events: %v, %d queued", err, len(other.events))
-		}
-		closeClient(t, c)
-	})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var got []string
+	for e, err := range h.Events(ctx) {
+		got = append(got, fmt.Sprint(e.Kind, e.Child, errors.Is(err, api.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded)))
+	}
+	if want := []string{"child-addedkidfalse false", "event 0true true"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if _, err := other.Next(t.Context()); !errors.Is(err, api.InvalidArgument) || len(other.events) != 0 {
+		t.Errorf("a handle without events: %v, %d queued", err, len(other.events))
+	}
+	closeClient(t, c)
 }
 
 func TestEventsAskedFor(t *testing.T) {
@@ -115,6 +130,7 @@ func TestEventsSlowApplication(t *testing.T) {
 			synctest.Wait()
 		}
 		tell(api.MaxEventQueue + 700)
+		time.Sleep(session.Due(c.Lease()))
 		if kinds := h.waiting(); len(kinds) != api.MaxEventQueue+1 || slices.Index(kinds, api.EventLost) != api.MaxEventQueue {
 			t.Fatalf("%d wait, the marker is number %d", len(kinds), slices.Index(kinds, api.EventLost))
 		}
@@ -208,6 +224,7 @@ func TestEventsEnd(t *testing.T) {
 // again is not told again; one of an earlier epoch is not told at all.
 func TestEventSequences(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
+		f.single.Store(true) // what the script changes is the last reply
 		c := f.client(f.config())
 		one, two, deaf := watching(t, c), watching(t, c), lockable(t, c, 0)
 		s := f.only()

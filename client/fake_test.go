@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,7 @@ type fake struct {
 	t       *testing.T
 	began   time.Time
 	servers []interface{ Stop() }
+	single  atomic.Bool // its masters give one reply to each KeepAlive
 
 	mu        sync.Mutex // guards what follows
 	pipes     map[string]*bufconn.Listener
@@ -69,6 +71,7 @@ type fakeSession struct {
 	sequence uint64
 	acked    uint64
 	told     uint64 // sequence of the newest event that a reply has carried
+	owed     uint64 // sequence of the newest event when a call was last answered
 	received uint64
 	news     chan struct{} // capacity 1
 	parked   int
@@ -243,7 +246,7 @@ func (f *fake) elect(address string) {
 	defer f.mu.Unlock()
 	f.master, f.epoch = address, f.epoch+1
 	for _, s := range f.sessions {
-		s.events, s.sequence, s.acked, s.received, s.told, s.number = nil, 0, 0, 0, 0, 0
+		s.events, s.sequence, s.acked, s.received, s.told, s.owed, s.number = nil, 0, 0, 0, 0, 0, 0
 		s.end = time.Now().Add(s.lease)
 		clear(s.known)
 		s.queue(&chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_MASTER_FAILED_OVER})
@@ -285,6 +288,9 @@ func (f *fake) unary(address string) grpc.UnaryServerInterceptor {
 
 func (f *fake) stream(address string) grpc.StreamServerInterceptor {
 	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		if info.FullMethod == chubbypb.Chubby_KeepAlives_FullMethodName {
+			return f.serveKeepAlives(address, s)
+		}
 		req := &chubbypb.AcquireRequest{}
 		if err := s.RecvMsg(req); err != nil {
 			return err
@@ -345,7 +351,7 @@ func (f *fake) office(address, method string, req any) error {
 		if !keepAlive && k.GetCaller().GetEpoch() != f.epoch {
 			return api.Errorf(api.StaleEpoch, "epoch %d, not %d", f.epoch, k.GetCaller().GetEpoch())
 		}
-		if s.told > s.acked && time.Now().After(s.end) { // nothing is extended while something is not acknowledged
+		if s.owed > s.acked && time.Now().After(s.end) { // nothing is extended while something is not acknowledged
 			f.end(s)
 			return api.Errorf(api.SessionExpired, "its lease ran out")
 		}
@@ -364,29 +370,6 @@ func (f *fake) office(address, method string, req any) error {
 		}
 	}
 	return nil
-}
-
-// state is what tests look at.
-type state struct {
-	writes   int
-	contents string
-	held     uint64 // generation of the lock; 0 when it is free
-	handles  int    // of the only session
-	acked    uint64
-}
-
-func (f *fake) state() state {
-	only := f.only()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s := state{writes: f.writes, contents: string(f.contents)}
-	if f.holder != nil {
-		s.held = f.holder.gen
-	}
-	if only != nil {
-		s.handles, s.acked = len(only.handles), only.acked
-	}
-	return s
 }
 
 // only returns the only session.

@@ -38,3 +38,27 @@ func (f fakeCell) Members(context.Context, *chubbypb.MembersRequest) (*chubbypb.
 	}
 	return &chubbypb.MembersReply{Members: list}, nil
 }
+
+// state is what tests look at.
+type state struct {
+	writes   int
+	contents string
+	held     uint64 // generation of the lock; 0 when it is free
+	handles  int    // of the only session
+	acked    uint64
+	told     uint64
+}
+
+func (f *fake) state() state {
+	only := f.only()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := state{writes: f.writes, contents: string(f.contents)}
+	if f.holder != nil {
+		s.held = f.holder.gen
+	}
+	if only != nil {
+		s.handles, s.acked, s.told = len(only.handles), only.acked, only.told
+	}
+	return s
+}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
-	"github.com/chubbylock/chubby/session"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -108,58 +107,6 @@ func (f *fake) end(s *fakeSession) {
 		f.holder = nil
 		f.evicted = append(f.evicted, time.Since(f.began))
 	}
-}
-
-func (f *fake) KeepAlive(ctx context.Context, r *chubbypb.KeepAliveRequest) (*chubbypb.KeepAliveReply, error) {
-	f.mu.Lock()
-	s := f.sessions[string(r.GetCaller().GetSession())]
-	begun, turn, epoch := time.Now(), f.turn, f.epoch
-	if s.parked++; s.parked > 1 {
-		f.t.Errorf("%v: two KeepAlives in flight", time.Since(f.began))
-	}
-	ready := r.GetCaller().GetEpoch() != f.epoch
-	if !ready { // what was heard in another epoch says nothing
-		f.acknowledge(s, r.GetAcknowledged(), r.GetReceived())
-		ready = len(s.events) > 0 || s.ended || r.GetGrant() < s.number // the newest was lost
-	}
-	wait := session.Due(s.lease) - time.Since(s.granted)
-	if s.told > s.acked {
-		wait = min(session.Due(s.lease), time.Until(s.end))
-	}
-	f.mu.Unlock()
-	defer func() {
-		f.mu.Lock()
-		s.parked--
-		f.mu.Unlock()
-	}()
-	for !ready {
-		select {
-		case <-time.After(wait):
-			ready = true
-		case <-s.news:
-			f.mu.Lock()
-			ready = len(s.events) > 0
-			f.mu.Unlock()
-		case <-turn:
-			return nil, chubbypb.Status(&api.Error{Code: api.NotMaster, Message: "deposed"})
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if s.ended {
-		return nil, chubbypb.Status(api.Errorf(api.SessionExpired, "ended"))
-	}
-	if f.epoch != epoch {
-		return nil, chubbypb.Status(&api.Error{Code: api.NotMaster, Message: "deposed"})
-	}
-	reply := &chubbypb.KeepAliveReply{Epoch: f.epoch, Events: slices.Clone(s.events)}
-	if s.told == s.acked && s.doomed == 0 {
-		reply.Grant = s.grant(time.Since(begun))
-	}
-	s.told = s.sequence
-	return reply, nil
 }
 
 func (f *fake) EndSession(_ context.Context, r *chubbypb.EndSessionRequest) (*chubbypb.EndSessionReply, error) {

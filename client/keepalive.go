@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/session"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // keepAliveTimeout returns how long to wait for the answer to a KeepAlive: as long as
@@ -44,8 +47,9 @@ type keeper struct {
 	inbox        inbox     // of that epoch
 	endSequence  uint64    // of the EventSessionEnded of this epoch; 0 if there was none
 	pause        retryPause
-	lastWasEmpty bool // the newest reply brought nothing
-	finished     bool // no KeepAlive is of use any more: the master does not know the session
+	lastWasEmpty bool        // the newest reply brought nothing
+	single       *connection // to a master that gives one reply to each KeepAlive
+	finished     bool        // no KeepAlive is of use any more: the master does not know the session
 }
 
 func newKeeper(ctx context.Context, c *Client) *keeper {
@@ -139,7 +143,7 @@ func (k *keeper) sendKeepAlive(t *target, newest uint64, timeout time.Duration) 
 	lateTimer := time.AfterFunc(timeout-late, func() { k.pool.checkConnection(t, conn, late) })
 	defer lateTimer.Stop()
 	e, _ = k.dispatcher.attemptOnce(ctx, call{noTimeout: true, class: classUnlimited, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
-		reply, err = conn.chubby.KeepAlive(ctx, &chubbypb.KeepAliveRequest{
+		reply, err = k.awaitReply(ctx, t, conn, &chubbypb.KeepAliveRequest{
 			Caller:       &chubbypb.Caller{Session: k.session.token, Epoch: uint64(k.epoch)},
 			Acknowledged: acknowledged, Received: received, Grant: newest,
 		})
@@ -155,6 +159,33 @@ func (k *keeper) sendKeepAlive(t *target, newest uint64, timeout time.Duration) 
 	default:
 		return nil, e, false
 	}
+}
+
+// awaitReply sends a KeepAlive, handles the events that the master tells of while it waits
+// on, and returns the last reply. A master of a release before those replies has only one.
+func (k *keeper) awaitReply(ctx context.Context, t *target, conn *connection, request *chubbypb.KeepAliveRequest) (*chubbypb.KeepAliveReply, error) {
+	if k.single == conn {
+		return conn.chubby.KeepAlive(ctx, request)
+	}
+	replies, err := conn.chubby.KeepAlives(ctx, request)
+	for err == nil {
+		var reply *chubbypb.KeepAliveReply
+		switch reply, err = replies.Recv(); {
+		case err != nil:
+		case !reply.GetMore():
+			return reply, nil
+		case k.handleReply(t, reply):
+			k.lastWasEmpty = false
+		}
+	}
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		k.single = conn
+		return conn.chubby.KeepAlive(ctx, request)
+	case errors.Is(err, io.EOF):
+		return nil, status.Error(codes.Unavailable, "the master ended a KeepAlive without an answer")
+	}
+	return nil, err
 }
 
 // handleFailure handles a KeepAlive that was refused or not answered. Only the

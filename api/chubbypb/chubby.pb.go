@@ -1194,7 +1194,10 @@ type KeepAliveReply struct {
 	Grant *Grant                 `protobuf:"bytes,2,opt,name=grant,proto3" json:"grant,omitempty"`
 	// Those after received, ascending in sequence and without gaps, as many as one
 	// message holds.
-	Events        []*Event `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
+	Events []*Event `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
+	// Another reply to this call follows. There is no grant, and events need not be
+	// acknowledged before the next call.
+	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1248,6 +1251,13 @@ func (x *KeepAliveReply) GetEvents() []*Event {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *KeepAliveReply) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 type RenewCacheRequest struct {
@@ -5606,11 +5616,12 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\"\n" +
 	"\facknowledged\x18\x02 \x01(\x04R\facknowledged\x12\x14\n" +
 	"\x05grant\x18\x03 \x01(\x04R\x05grant\x12\x1a\n" +
-	"\breceived\x18\x04 \x01(\x04R\breceived\"x\n" +
+	"\breceived\x18\x04 \x01(\x04R\breceived\"\x8c\x01\n" +
 	"\x0eKeepAliveReply\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12&\n" +
 	"\x05grant\x18\x02 \x01(\v2\x10.chubby.v1.GrantR\x05grant\x12(\n" +
-	"\x06events\x18\x03 \x03(\v2\x10.chubby.v1.EventR\x06events\">\n" +
+	"\x06events\x18\x03 \x03(\v2\x10.chubby.v1.EventR\x06events\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\">\n" +
 	"\x11RenewCacheRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\",\n" +
 	"\x0fRenewCacheReply\x12\x19\n" +
@@ -5962,10 +5973,12 @@ const file_chubby_proto_rawDesc = "" +
 	"\x13END_REASON_OPERATOR\x10\x03\x12\x14\n" +
 	"\x10END_REASON_BREAK\x10\x04\x12\x17\n" +
 	"\x13END_REASON_DELETION\x10\x05\x12\x16\n" +
-	"\x12END_REASON_RESTORE\x10\x062\xe6\x0e\n" +
+	"\x12END_REASON_RESTORE\x10\x062\xae\x0f\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
+	"\n" +
+	"KeepAlives\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply0\x01\x12F\n" +
 	"\n" +
 	"RenewCache\x12\x1c.chubby.v1.RenewCacheRequest\x1a\x1a.chubby.v1.RenewCacheReply\x12F\n" +
 	"\n" +
@@ -6181,66 +6194,68 @@ var file_chubby_proto_depIdxs = []int32{
 	83,  // 77: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
 	11,  // 78: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
 	14,  // 79: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	16,  // 80: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
-	19,  // 81: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	21,  // 82: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	23,  // 83: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	25,  // 84: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	27,  // 85: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	29,  // 86: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	31,  // 87: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	33,  // 88: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	35,  // 89: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	37,  // 90: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	41,  // 91: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	43,  // 92: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	45,  // 93: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	47,  // 94: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	49,  // 95: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	51,  // 96: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	53,  // 97: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	55,  // 98: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	59,  // 99: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	62,  // 100: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	66,  // 101: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	68,  // 102: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	71,  // 103: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	73,  // 104: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	76,  // 105: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	78,  // 106: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	81,  // 107: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	12,  // 108: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	15,  // 109: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	17,  // 110: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	20,  // 111: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	22,  // 112: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	24,  // 113: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	26,  // 114: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	28,  // 115: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	30,  // 116: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	32,  // 117: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	34,  // 118: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	36,  // 119: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	38,  // 120: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	42,  // 121: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	44,  // 122: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	46,  // 123: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	48,  // 124: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	50,  // 125: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	52,  // 126: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	54,  // 127: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	56,  // 128: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	60,  // 129: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	63,  // 130: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	67,  // 131: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	69,  // 132: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	72,  // 133: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	74,  // 134: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	77,  // 135: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	79,  // 136: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	82,  // 137: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	108, // [108:138] is the sub-list for method output_type
-	78,  // [78:108] is the sub-list for method input_type
+	14,  // 80: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
+	16,  // 81: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
+	19,  // 82: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	21,  // 83: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	23,  // 84: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	25,  // 85: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	27,  // 86: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	29,  // 87: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	31,  // 88: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	33,  // 89: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	35,  // 90: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	37,  // 91: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	41,  // 92: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	43,  // 93: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	45,  // 94: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	47,  // 95: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	49,  // 96: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	51,  // 97: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	53,  // 98: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	55,  // 99: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	59,  // 100: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	62,  // 101: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	66,  // 102: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	68,  // 103: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	71,  // 104: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	73,  // 105: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	76,  // 106: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	78,  // 107: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	81,  // 108: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	12,  // 109: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	15,  // 110: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	15,  // 111: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	17,  // 112: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	20,  // 113: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	22,  // 114: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	24,  // 115: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	26,  // 116: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	28,  // 117: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	30,  // 118: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	32,  // 119: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	34,  // 120: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	36,  // 121: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	38,  // 122: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	42,  // 123: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	44,  // 124: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	46,  // 125: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	48,  // 126: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	50,  // 127: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	52,  // 128: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	54,  // 129: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	56,  // 130: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	60,  // 131: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	63,  // 132: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	67,  // 133: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	69,  // 134: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	72,  // 135: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	74,  // 136: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	77,  // 137: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	79,  // 138: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	82,  // 139: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	109, // [109:140] is the sub-list for method output_type
+	78,  // [78:109] is the sub-list for method input_type
 	78,  // [78:78] is the sub-list for extension type_name
 	78,  // [78:78] is the sub-list for extension extendee
 	0,   // [0:78] is the sub-list for field type_name

@@ -28,6 +28,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Chubby_CreateSession_FullMethodName      = "/chubby.v1.Chubby/CreateSession"
 	Chubby_KeepAlive_FullMethodName          = "/chubby.v1.Chubby/KeepAlive"
+	Chubby_KeepAlives_FullMethodName         = "/chubby.v1.Chubby/KeepAlives"
 	Chubby_RenewCache_FullMethodName         = "/chubby.v1.Chubby/RenewCache"
 	Chubby_EndSession_FullMethodName         = "/chubby.v1.Chubby/EndSession"
 	Chubby_Open_FullMethodName               = "/chubby.v1.Chubby/Open"
@@ -68,6 +69,9 @@ type ChubbyClient interface {
 	// KeepAlive blocks until the lease is due to be extended, or there is an event to
 	// deliver (Chubby §2.8). A client keeps exactly one in flight.
 	KeepAlive(ctx context.Context, in *KeepAliveRequest, opts ...grpc.CallOption) (*KeepAliveReply, error)
+	// KeepAlives is KeepAlive with several replies: it also tells of events while it
+	// blocks on, so that they cost no call each. The last reply is the one without more.
+	KeepAlives(ctx context.Context, in *KeepAliveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[KeepAliveReply], error)
 	// RenewCache renews the cache lease of a session (see Stat). A client calls it only
 	// while it uses what it has cached.
 	RenewCache(ctx context.Context, in *RenewCacheRequest, opts ...grpc.CallOption) (*RenewCacheReply, error)
@@ -145,6 +149,25 @@ func (c *chubbyClient) KeepAlive(ctx context.Context, in *KeepAliveRequest, opts
 	}
 	return out, nil
 }
+
+func (c *chubbyClient) KeepAlives(ctx context.Context, in *KeepAliveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[KeepAliveReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Chubby_ServiceDesc.Streams[0], Chubby_KeepAlives_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[KeepAliveRequest, KeepAliveReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Chubby_KeepAlivesClient = grpc.ServerStreamingClient[KeepAliveReply]
 
 func (c *chubbyClient) RenewCache(ctx context.Context, in *RenewCacheRequest, opts ...grpc.CallOption) (*RenewCacheReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -248,7 +271,7 @@ func (c *chubbyClient) Delete(ctx context.Context, in *DeleteRequest, opts ...gr
 
 func (c *chubbyClient) Acquire(ctx context.Context, in *AcquireRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AcquireReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Chubby_ServiceDesc.Streams[0], Chubby_Acquire_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Chubby_ServiceDesc.Streams[1], Chubby_Acquire_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -418,6 +441,9 @@ type ChubbyServer interface {
 	// KeepAlive blocks until the lease is due to be extended, or there is an event to
 	// deliver (Chubby §2.8). A client keeps exactly one in flight.
 	KeepAlive(context.Context, *KeepAliveRequest) (*KeepAliveReply, error)
+	// KeepAlives is KeepAlive with several replies: it also tells of events while it
+	// blocks on, so that they cost no call each. The last reply is the one without more.
+	KeepAlives(*KeepAliveRequest, grpc.ServerStreamingServer[KeepAliveReply]) error
 	// RenewCache renews the cache lease of a session (see Stat). A client calls it only
 	// while it uses what it has cached.
 	RenewCache(context.Context, *RenewCacheRequest) (*RenewCacheReply, error)
@@ -481,6 +507,9 @@ func (UnimplementedChubbyServer) CreateSession(context.Context, *CreateSessionRe
 }
 func (UnimplementedChubbyServer) KeepAlive(context.Context, *KeepAliveRequest) (*KeepAliveReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method KeepAlive not implemented")
+}
+func (UnimplementedChubbyServer) KeepAlives(*KeepAliveRequest, grpc.ServerStreamingServer[KeepAliveReply]) error {
+	return status.Error(codes.Unimplemented, "method KeepAlives not implemented")
 }
 func (UnimplementedChubbyServer) RenewCache(context.Context, *RenewCacheRequest) (*RenewCacheReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method RenewCache not implemented")
@@ -613,6 +642,17 @@ func _Chubby_KeepAlive_Handler(srv interface{}, ctx context.Context, dec func(in
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _Chubby_KeepAlives_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(KeepAliveRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ChubbyServer).KeepAlives(m, &grpc.GenericServerStream[KeepAliveRequest, KeepAliveReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Chubby_KeepAlivesServer = grpc.ServerStreamingServer[KeepAliveReply]
 
 func _Chubby_RenewCache_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RenewCacheRequest)
@@ -1170,6 +1210,11 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "KeepAlives",
+			Handler:       _Chubby_KeepAlives_Handler,
+			ServerStreams: true,
+		},
 		{
 			StreamName:    "Acquire",
 			Handler:       _Chubby_Acquire_Handler,

@@ -33,7 +33,7 @@
 // epoch.mu guards all tables. It is never held while anything is waited for, and for
 // maxSteps steps at most: longer work calls pause, after which the tables may be
 // different. Under it the proposer's mutex may be taken (to hand a command over), or that
-// of a parked KeepAlive (to wake it); nothing is called back that could take it again: what
+// of a parked KeepAlive (to wake it, or to have it wait on); nothing is called back that could take it again: what
 // KeepAlive.Notify is given only has another goroutine go on. A call that has
 // paused may hold the line of epoch.mu (pausingMutex.line, in pause.go) while it waits
 // for epoch.mu; nobody takes the line who holds epoch.mu. So the order is

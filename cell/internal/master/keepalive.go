@@ -47,6 +47,8 @@ func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error
 	if err != nil {
 		return nil, err
 	}
+	box.calls++
+	k.number, k.told = box.calls, box.received
 	if c.Epoch != s.epoch.number || h.Grant < box.grant || len(box.events) > 0 || box.asked && box.isAcknowledged() {
 		return k, nil
 	}
@@ -153,6 +155,6 @@ func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, err
 		s.epoch.metrics.LeaseExtended()
 		s.raiseLease(id)
 	}
-	reply.Events = box.takeEvents()
+	reply.Events = box.takeEvents(k.told)
 	return reply, nil
 }

@@ -45,34 +45,34 @@ func (s signsOfLife) isFresh(now session.Instant) bool {
 // answered without a grant, because its client has shown no sign of life lately: it
 // comes back at once, if it is there, and has the grant then. Of sessions that
 // share a connection one is asked so; the others wait for what that brings.
-func (s *Sessions) awaitSignOfLife(ctx context.Context, c Caller, p *parked, client signsOfLife) (bool, error) {
+func (s *Sessions) awaitSignOfLife(ctx context.Context, k *KeepAlive) (bool, error) {
 	now := s.epoch.clock()
-	if client.isFresh(now) || s.hasNews(c) {
+	if k.client.isFresh(now) || s.hasNews(k) {
 		return false, nil
 	}
-	wait := s.leaseOf(c.Session) / replyTogether
-	if client.conn != nil && !client.conn.AskForLife(now, now.Add(-wait)) {
-		p.await(ctx, wait)
-		if err := s.check(ctx, p); err != nil {
+	wait := s.leaseOf(k.caller.Session) / replyTogether
+	if k.client.conn != nil && !k.client.conn.AskForLife(now, now.Add(-wait)) {
+		k.place.await(ctx, wait)
+		if err := s.check(ctx, k.place); err != nil {
 			return false, err
 		}
-		if client.isFresh(s.epoch.clock()) || s.hasNews(c) {
+		if k.client.isFresh(s.epoch.clock()) || s.hasNews(k) {
 			return false, nil
 		}
 	}
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	if box := s.boxes.byID[c.Session]; box != nil {
-		box.unpark(p)
+	if box := s.boxes.byID[k.caller.Session]; box != nil {
+		box.unpark(k.place)
 		box.asked = true
 	}
 	return true, nil
 }
 
-// hasNews reports whether there is something to tell a session.
-func (s *Sessions) hasNews(c Caller) bool {
+// hasNews reports whether there is something that a call has yet to tell.
+func (s *Sessions) hasNews(k *KeepAlive) bool {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
-	box := s.boxes.byID[c.Session]
-	return box == nil || len(box.events) > 0
+	box := s.boxes.byID[k.caller.Session]
+	return box == nil || len(box.after(k.told)) > 0
 }

@@ -40,6 +40,10 @@ func (l *mail) hasRoom(principal string, e *Event) bool {
 	return l.used[principal]+eventSize(e) <= most
 }
 
+// isCrowded reports whether a principal has so much mail that its clients have to say soon
+// what they have received.
+func (l *mail) isCrowded(principal string) bool { return l.used[principal] > l.limit/8 }
+
 // isOver reports whether a principal has more mail than even invalidations of
 // everything that it may have in its caches explain. A session that loses a lock then
 // is not extended any more: with each loss it would take more.

@@ -60,7 +60,7 @@ func TestMailIsCounted(t *testing.T) {
 			case p < 80:
 				postCounted(t, l, boxes, b, random)
 			case p < 90:
-				b.takeEvents()
+				b.takeEvents(b.received)
 			case p < 99:
 				b.acknowledge(b.delivered-min(b.delivered, uint64(random.IntN(3))), 0)
 			case len(boxes) > 3:
@@ -79,7 +79,7 @@ func TestMailIsCounted(t *testing.T) {
 				delete(boxes, id)
 			}
 			for len(b.events) > 0 {
-				b.takeEvents()
+				b.takeEvents(b.received)
 				b.acknowledge(b.delivered, b.delivered)
 			}
 			checkMail(t, l, boxes)

@@ -27,6 +27,7 @@ type mailbox struct {
 	marker uint64 // of the marker among events; 0 if there is none
 	missed bool   // an event was dropped after the marker was told
 
+	calls  uint64 // KeepAlives of this epoch
 	grant  uint64 // number of the newest grant made to the session
 	asked  bool   // it was asked for a sign of life, and is granted its lease when it gives it
 	parked *parked
@@ -36,6 +37,7 @@ type mailbox struct {
 type progress struct {
 	last           uint64 // the newest event
 	delivered      uint64 // the newest event that a reply has carried
+	owed           uint64 // what delivered was when a call was answered: the client acknowledges it with the next
 	received       uint64
 	acked          uint64
 	essential      uint64 // the newest essential event
@@ -153,24 +155,57 @@ func (b *mailbox) removeFirst() {
 	}
 }
 
-// isAcknowledged reports whether the client has acknowledged everything that it was told,
-// and everything essential that was waiting when it was last told something. Until
+// isAcknowledged reports whether the client has acknowledged everything that calls were
+// answered with, and everything essential that was waiting when one last was. Until
 // then a KeepAlive extends nothing (decision 6).
-func (b *mailbox) isAcknowledged() bool { return b.acked >= max(b.delivered, b.owedAtDelivery) }
+func (b *mailbox) isAcknowledged() bool { return b.acked >= max(b.owed, b.owedAtDelivery) }
 
-// takeEvents returns what is to be delivered now, in a list of the caller's own: as many
-// events as one reply holds.
-func (b *mailbox) takeEvents() []*Event {
+// after returns the events after one.
+func (b *mailbox) after(sequence uint64) []*Event {
+	if len(b.events) == 0 || sequence < b.events[0].Sequence {
+		return b.events
+	}
+	return b.events[min(sequence-b.events[0].Sequence+1, uint64(len(b.events))):] // they have no gaps
+}
+
+// takeEvents returns what a call is answered with that has told of events up to that one, in
+// a list of the caller's own: as many events as one reply holds.
+func (b *mailbox) takeEvents(told uint64) []*Event {
+	events := b.after(told)
 	n, bytes := 0, 0
-	for n < len(b.events) {
-		if bytes += b.events[n].WireSize(); n > 0 && bytes > maxTold {
+	for n < len(events) {
+		if bytes += events[n].WireSize(); n > 0 && bytes > maxTold {
 			break
 		}
-		b.delivered = max(b.delivered, b.events[n].Sequence)
+		b.delivered = max(b.delivered, events[n].Sequence)
 		n++
 	}
-	b.owedAtDelivery = b.essential
-	return slices.Clone(b.events[:n])
+	b.owed, b.owedAtDelivery = b.delivered, b.essential
+	return slices.Clone(events[:n])
+}
+
+// takeAside returns the events after one that is told, in a list of the caller's own, if a
+// call may tell of all of them and wait on.
+func (b *mailbox) takeAside(told uint64) []*Event {
+	if len(b.events) > maxToldAside || b.mail.isCrowded(b.principal) {
+		return nil
+	}
+	bytes := 0
+	for _, e := range b.events {
+		if bytes += e.WireSize(); bytes > maxToldAsideBytes || e.Sequence > told && !e.canBeToldAside() {
+			return nil
+		}
+	}
+	events := slices.Clone(b.after(told))
+	if len(events) > 0 {
+		b.delivered = max(b.delivered, events[len(events)-1].Sequence)
+	}
+	return events
+}
+
+// canBeToldAside reports whether nobody waits for the acknowledgement of an event.
+func (e *Event) canBeToldAside() bool {
+	return e.Kind.Subscribable() && e.Kind != api.EventConflictingLock // by which a lock that is kept is recalled
 }
 
 // park takes the place of the KeepAlive that was parked before.

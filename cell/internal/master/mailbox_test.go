@@ -52,7 +52,7 @@ func TestMailboxLosesNothingInSilence(t *testing.T) {
 		var acked uint64
 		keepAlive := func(lost bool) {
 			b.acknowledge(seen, acked)
-			if told := b.takeEvents(); !lost {
+			if told := b.takeEvents(b.received); !lost {
 				deliver(told)
 			}
 		}
@@ -113,7 +113,7 @@ func TestEndsOfHandlesAreBounded(t *testing.T) {
 			t.Fatalf("round %d: %d events wait, %d of them ends", round, n, b.ends)
 		}
 		for len(b.events) > 0 {
-			b.takeEvents()
+			b.takeEvents(b.received)
 			b.acknowledge(b.delivered, b.delivered)
 		}
 		if b.ends != 0 {
@@ -136,7 +136,7 @@ func TestNothingIsGrantedBeforeAllIsHeard(t *testing.T) {
 	replies := 0
 	for {
 		replies++
-		told := b.takeEvents()
+		told := b.takeEvents(b.received)
 		last := told[len(told)-1].Sequence
 		if b.post(&Event{Kind: api.EventContentsModified}); b.isAcknowledged() {
 			t.Fatal("it counts as acknowledged too early")
@@ -156,7 +156,7 @@ func TestReceivedIsNotAcknowledged(t *testing.T) {
 	b := newTestMailbox()
 	b.post(&Event{Kind: api.EventLockLost})
 	b.post(&Event{Kind: api.EventCacheInvalidation})
-	b.takeEvents()
+	b.takeEvents(b.received)
 	b.acknowledge(2, 0)
 	if len(b.events) != 0 || b.received != 2 || b.acked != 0 || b.isAcknowledged() {
 		t.Errorf("%d events wait, received %d, acknowledged %d, heard %v", len(b.events), b.received, b.acked, b.isAcknowledged())

@@ -12,6 +12,7 @@ import (
 type parked struct {
 	mu     sync.Mutex // guards what follows; epoch.mu may be held, and no other is taken
 	woken  bool       // there is something to tell, or nothing to wait for
+	due    bool       // the answer is, or nobody waits for it any more
 	over   bool       // a newer KeepAlive has taken its place
 	resume func()     // nil if nobody waits yet
 }
@@ -25,6 +26,31 @@ func (p *parked) wake() {
 	if resume != nil {
 		resume()
 	}
+}
+
+// hurry has the call answered now, whatever there is to tell.
+func (p *parked) hurry() {
+	p.mu.Lock()
+	p.due = true
+	resume := p.resume
+	p.mu.Unlock()
+	if resume != nil {
+		resume()
+	}
+}
+
+// isDue reports whether the call is answered now in any case.
+func (p *parked) isDue() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.due || p.over
+}
+
+// rest has a call that was woken wait on.
+func (p *parked) rest() {
+	p.mu.Lock()
+	p.woken, p.resume = false, nil
+	p.mu.Unlock()
 }
 
 // replace has the call answered by its having been replaced.
@@ -58,28 +84,72 @@ type KeepAlive struct {
 	sessions *Sessions
 	caller   Caller
 	client   signsOfLife
+	number   uint64        // of the session's calls
+	told     uint64        // the newest event that the client has, or this call has told
 	place    *parked       // nil if the answer is due at once
 	patience time.Duration // from its receipt, after which the answer is due
-	timer    *time.Timer   // for that
+	timer    *time.Timer   // for that; nil until somebody waits
 	unbind   func() bool
 }
 
 // Waits reports whether the answer is not due yet.
 func (k *KeepAlive) Waits() bool { return k.place != nil }
 
-// Notify has resume called when the answer is due, or ctx has ended, or the epoch has. It
-// may be called more often than once, also with locks held: it never blocks.
+// Notify has resume called when there is something to tell, the answer is due, or ctx has
+// ended, or the epoch has: at once if the call does not wait. It may be called more often than
+// once, also with locks held: it never blocks. ctx is the call's, the same each time.
 func (k *KeepAlive) Notify(ctx context.Context, resume func()) {
-	k.timer = time.AfterFunc(k.patience, resume)
-	k.unbind = context.AfterFunc(ctx, resume)
+	if !k.Waits() {
+		resume()
+		return
+	}
+	if k.timer == nil {
+		k.timer = time.AfterFunc(k.patience, k.place.hurry)
+		k.unbind = context.AfterFunc(ctx, k.place.hurry)
+	}
 	k.place.notify(resume)
+	if k.place.isDue() { // since before resume was known
+		resume()
+	}
 }
 
 // Wait returns when Notify would call.
 func (k *KeepAlive) Wait(ctx context.Context) {
-	if k.Waits() {
-		k.place.await(ctx, k.patience)
+	resumed := make(chan struct{})
+	k.Notify(ctx, sync.OnceFunc(func() { close(resumed) }))
+	<-resumed
+}
+
+// Bounds of what a call tells before it is answered. The events wait in the mailbox until
+// they are acknowledged, by the next call.
+const (
+	maxToldAside      = 32
+	maxToldAsideBytes = 16 << 10
+)
+
+// Tell returns events that the client is told of while its call waits on; none if the call
+// is to be finished now. Those are events that take nothing away: nobody waits for their
+// acknowledgement, and they extend no lease, so they need no proof that this is still the
+// master.
+func (k *KeepAlive) Tell() []*Event {
+	s := k.sessions
+	if !k.Waits() {
+		return nil
 	}
+	s.epoch.mu.Lock()
+	defer s.epoch.mu.Unlock()
+	box, ok := s.boxes.byID[k.caller.Session]
+	if !ok || box.calls != k.number || s.epoch.ctx.Err() != nil || k.place.isDue() {
+		return nil
+	}
+	events := box.takeAside(k.told)
+	if len(events) == 0 {
+		return nil
+	}
+	k.told = events[len(events)-1].Sequence
+	k.place.rest()
+	box.parked = k.place
+	return events
 }
 
 // await returns when the call is woken, after that time, or when ctx has ended.
@@ -111,16 +181,13 @@ func (s *Sessions) check(ctx context.Context, p *parked) error {
 // Finish answers the call: it proves that this is still the master, and promises the
 // session its lease from the start of that proof.
 func (k *KeepAlive) Finish(ctx context.Context) (Extension, error) {
-	if k.timer != nil {
-		k.timer.Stop()
-		k.unbind()
-	}
+	k.Abandon()
 	s := k.sessions
 	if k.Waits() {
 		if err := s.check(ctx, k.place); err != nil {
 			return Extension{}, err
 		}
-		if silent, err := s.awaitSignOfLife(ctx, k.caller, k.place, k.client); silent || err != nil {
+		if silent, err := s.awaitSignOfLife(ctx, k); silent || err != nil {
 			return Extension{}, err
 		}
 	}
@@ -129,6 +196,14 @@ func (k *KeepAlive) Finish(ctx context.Context) (Extension, error) {
 		return Extension{}, err
 	}
 	return s.extendLease(k, t0)
+}
+
+// Abandon has nothing come of the call any more.
+func (k *KeepAlive) Abandon() {
+	if k.timer != nil {
+		k.timer.Stop()
+		k.unbind()
+	}
 }
 
 // endCalls has every parked call answered, at the end of the epoch.

@@ -277,9 +277,8 @@ func callOf(ctx context.Context) *call {
 // serve begins to serve a call whose request has arrived, or refuses it. served is to
 // be called when that has ended, unless it was refused.
 func (c *call) serve(request any) error {
-	alive, _ := request.(*pb.KeepAliveRequest)
-	if size := proto.Size(alive); size > maxKeepAlive {
-		return api.Errorf(api.InvalidArgument, "a KeepAlive of %d bytes; it has at most %d", size, maxKeepAlive)
+	if err := checkSize(request); err != nil {
+		return err
 	}
 	if c == nil {
 		return nil
@@ -296,6 +295,15 @@ func (c *call) serve(request any) error {
 		}
 	}
 	c.serving = true
+	return nil
+}
+
+// checkSize refuses a KeepAlive that is longer than any: it is served whatever is held.
+func checkSize(request any) error {
+	alive, _ := request.(*pb.KeepAliveRequest)
+	if size := proto.Size(alive); size > maxKeepAlive {
+		return api.Errorf(api.InvalidArgument, "a KeepAlive of %d bytes; it has at most %d", size, maxKeepAlive)
+	}
 	return nil
 }
 

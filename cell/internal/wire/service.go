@@ -101,8 +101,14 @@ func (s *service) park(ctx context.Context, method string, rest func() (any, err
 	return frames.Park(ctx, func() (reply any, err error) {
 		defer s.recovered(method, &err)
 		call := callOf(ctx)
-		defer call.served()
-		reply, err = rest()
+		defer func() {
+			if !errors.Is(err, frames.ErrParked) { // again
+				call.served()
+			}
+		}()
+		if reply, err = rest(); errors.Is(err, frames.ErrParked) {
+			return nil, err
+		}
 		return s.answered(call, reply, err)
 	})
 }
@@ -113,10 +119,18 @@ func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 		return s.refused(conn)
 	}
 	call := callOf(stream.Context())
-	if err := call.serve(nil); err != nil {
+	var request any
+	if info.FullMethod == pb.Chubby_KeepAlives_FullMethodName {
+		request = (*pb.KeepAliveRequest)(nil) // RecvMsg sees how long it is
+	}
+	if err := call.serve(request); err != nil {
 		return status(s.fail("call", err))
 	}
-	defer call.served()
+	defer func() {
+		if !errors.Is(err, frames.ErrParked) { // else park does what follows
+			call.served()
+		}
+	}()
 	return status(next(srv, answers{ServerStream: stream, call: call}))
 }
 
@@ -124,6 +138,14 @@ func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 type answers struct {
 	grpc.ServerStream
 	call *call
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (a answers) RecvMsg(m any) error {
+	if err := a.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return checkSize(m)
 }
 
 // SendMsg implements grpc.ServerStream. What the call asks for may have been done when

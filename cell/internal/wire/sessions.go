@@ -13,6 +13,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/internal/frames"
 	"github.com/chubbylock/chubby/raftfsm"
+	"google.golang.org/grpc"
 )
 
 func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest) (*pb.CreateSessionReply, error) {
@@ -103,17 +104,7 @@ type keepAlive struct {
 
 // KeepAlive waits without a goroutine, if its client speaks in frames.
 func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.KeepAliveReply, error) {
-	k, err := onMaster(s, opKeepAlive, "", func(m *master.Master) (*keepAlive, error) {
-		who, err := s.callerOf(m, q.GetCaller())
-		if err == nil {
-			err = m.Sessions.CheckEpoch(who)
-		}
-		if err != nil {
-			return nil, err
-		}
-		call, err := m.Sessions.Park(who, master.Receipt{Received: q.GetReceived(), Acknowledged: q.GetAcknowledged(), Grant: q.GetGrant()}, connectionOf(ctx))
-		return &keepAlive{master: m, call: call}, err
-	})
+	k, err := s.receive(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +117,74 @@ func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.Ke
 		k.call.Wait(ctx)
 	}
 	return s.finish(ctx, k)
+}
+
+// KeepAlives waits as KeepAlive does.
+func (s *service) KeepAlives(q *pb.KeepAliveRequest, stream grpc.ServerStreamingServer[pb.KeepAliveReply]) error {
+	ctx := stream.Context()
+	k, err := s.receive(ctx, q)
+	if err != nil {
+		return err
+	}
+	var rest func() (any, error)
+	rest = func() (any, error) {
+		switch told, err := s.tell(k, stream); {
+		case err != nil:
+			return nil, err
+		case told:
+			k.call.Notify(ctx, s.park(ctx, pb.Chubby_KeepAlives_FullMethodName, rest))
+			return nil, frames.ErrParked
+		}
+		return s.finish(ctx, k)
+	}
+	if resume := s.park(ctx, pb.Chubby_KeepAlives_FullMethodName, rest); resume != nil {
+		k.call.Notify(ctx, resume)
+		return frames.ErrParked
+	}
+	for told := true; told; {
+		k.call.Wait(ctx)
+		if told, err = s.tell(k, stream); err != nil {
+			return err
+		}
+	}
+	reply, err := s.finish(ctx, k)
+	if err != nil {
+		return err
+	}
+	return stream.Send(reply)
+}
+
+// tell tells a client what it can be told while its KeepAlive waits on, or reports that it
+// is to be finished.
+func (s *service) tell(k *keepAlive, stream grpc.ServerStreamingServer[pb.KeepAliveReply]) (told bool, err error) {
+	events := k.call.Tell()
+	if len(events) == 0 {
+		return false, nil
+	}
+	reply := &pb.KeepAliveReply{Epoch: uint64(k.master.Epoch()), More: true}
+	for _, e := range events {
+		reply.Events = append(reply.Events, eventOf(e))
+	}
+	if err := stream.Send(reply); err != nil {
+		k.call.Abandon()
+		return false, err
+	}
+	return true, nil
+}
+
+// receive has the master take note of what a KeepAlive says.
+func (s *service) receive(ctx context.Context, q *pb.KeepAliveRequest) (*keepAlive, error) {
+	return onMaster(s, opKeepAlive, "", func(m *master.Master) (*keepAlive, error) {
+		who, err := s.callerOf(m, q.GetCaller())
+		if err == nil {
+			err = m.Sessions.CheckEpoch(who)
+		}
+		if err != nil {
+			return nil, err
+		}
+		call, err := m.Sessions.Park(who, master.Receipt{Received: q.GetReceived(), Acknowledged: q.GetAcknowledged(), Grant: q.GetGrant()}, connectionOf(ctx))
+		return &keepAlive{master: m, call: call}, err
+	})
 }
 
 // finish answers a KeepAlive.
