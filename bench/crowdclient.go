@@ -16,7 +16,6 @@ import (
 	"github.com/chubbylock/chubby/internal/bootclock"
 	"github.com/chubbylock/chubby/internal/frames"
 	"github.com/chubbylock/chubby/session"
-	"google.golang.org/grpc"
 )
 
 // The client library keeps far more for a session than a KeepAlive needs. So that one machine has
@@ -212,17 +211,16 @@ func isPassing(err error) bool {
 
 // keepAlive sends one KeepAlive after the other, until ctx ends or the cell has ended the session.
 func (s *crowdSession) keepAlive(ctx context.Context) {
-	request, reply := &pb.KeepAliveRequest{Caller: &pb.Caller{Session: s.token}}, &pb.KeepAliveReply{}
+	request := &pb.KeepAliveRequest{Caller: &pb.Caller{Session: s.token}}
 	for {
 		l, err := s.conn.await(ctx)
 		if err != nil {
 			return
 		}
 		request.Caller.Epoch, request.Acknowledged, request.Received, request.Grant = s.epoch, s.seen, s.seen, s.grant
-		err = l.Invoke(ctx, pb.Chubby_KeepAlive_FullMethodName, request, reply, grpc.EmptyCallOption{})
+		err = s.ask(ctx, l, request)
 		switch {
 		case err == nil:
-			s.hear(reply)
 		case ctx.Err() != nil:
 			return
 		case errors.Is(pb.Error(err), api.SessionExpired):
@@ -237,6 +235,21 @@ func (s *crowdSession) keepAlive(ctx context.Context) {
 			_ = sleep(ctx, 50*time.Millisecond)
 		}
 	}
+}
+
+// ask sends one KeepAlive, and takes note of its replies.
+func (s *crowdSession) ask(ctx context.Context, l *frames.Link, request *pb.KeepAliveRequest) error {
+	replies, err := pb.NewChubbyClient(l).KeepAlives(ctx, request)
+	for err == nil {
+		var reply *pb.KeepAliveReply
+		if reply, err = replies.Recv(); err == nil {
+			s.hear(reply)
+			if !reply.GetMore() {
+				return nil
+			}
+		}
+	}
+	return err
 }
 
 // hear takes note of a reply.
