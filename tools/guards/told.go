@@ -25,7 +25,7 @@ func toldSafeguards() []safeguard {
 		},
 		{
 			name: "nothing is granted before what did not fit is heard", file: "cell/internal/master/mailbox.go",
-			old: "b.acked >= max(b.delivered, b.owedAtDelivery)", new: "b.acked >= b.delivered",
+			old: "b.acked >= max(b.owed, b.owedAtDelivery)", new: "b.acked >= b.owed",
 			pkg: "./cell/internal/master", test: "TestNothingIsGrantedBeforeAllIsHeard",
 		},
 		{
@@ -66,7 +66,7 @@ func toldSafeguards() []safeguard {
 		},
 		{
 			name: "one session of a connection is asked for a sign of life", file: "cell/internal/master/life.go",
-			old: "	if client.conn != nil && !client.conn.AskForLife(now, now.Add(-wait)) {", new: "	if client.conn != nil && !client.conn.AskForLife(now, now.Add(-wait)) && false {",
+			old: "	if k.client.conn != nil && !k.client.conn.AskForLife(now, now.Add(-wait)) {", new: "	if k.client.conn != nil && !k.client.conn.AskForLife(now, now.Add(-wait)) && false {",
 			pkg: "./cell", test: "TestSignsOfLife",
 		},
 		{
