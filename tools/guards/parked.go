@@ -5,7 +5,7 @@ func parkedSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "a KeepAlive that waits has no goroutine", file: "cell/internal/wire/sessions.go",
-			old: "		if resume != nil {\n", new: "		if resume != nil && false {\n",
+			old: "_KeepAlives_FullMethodName, rest); resume != nil {\n", new: "_KeepAlives_FullMethodName, rest); resume != nil && false {\n",
 			pkg: "./e2e", test: "TestManySessions",
 		},
 		{
