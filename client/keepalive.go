@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/session"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // keepAliveTimeout returns how long to wait for the answer to a KeepAlive: as long as
@@ -38,7 +35,6 @@ type keeper struct {
 	session    *sessionState
 	locator    *locator
 	dispatcher *dispatcher
-	pool       *pool
 	life       context.Context //nolint:containedctx // of the goroutine: ended by Close, once that has waited long enough
 	stop       context.CancelFunc
 	done       chan struct{} // closed when the goroutine has ended
@@ -47,9 +43,9 @@ type keeper struct {
 	inbox        inbox     // of that epoch
 	endSequence  uint64    // of the EventSessionEnded of this epoch; 0 if there was none
 	pause        retryPause
-	lastWasEmpty bool        // the newest reply brought nothing
-	single       *connection // to a master that gives one reply to each KeepAlive
-	finished     bool        // no KeepAlive is of use any more: the master does not know the session
+	lastWasEmpty bool // the newest reply brought nothing
+	calls        keepAliveCalls
+	finished     bool // no KeepAlive is of use any more: the master does not know the session
 }
 
 func newKeeper(ctx context.Context, c *Client) *keeper {
@@ -59,7 +55,6 @@ func newKeeper(ctx context.Context, c *Client) *keeper {
 		session:    c.session,
 		locator:    c.cell.locator,
 		dispatcher: c.cell.dispatcher,
-		pool:       c.cell.pool,
 		epoch:      c.Epoch(),
 		done:       make(chan struct{}),
 	}
@@ -140,12 +135,16 @@ func (k *keeper) sendKeepAlive(t *target, newest uint64, timeout time.Duration) 
 	}
 	k.session.counters.keepAlives.Add(1)
 	conn, late := t.control(), k.client.Lease()/12
-	lateTimer := time.AfterFunc(timeout-late, func() { k.pool.checkConnection(t, conn, late) })
+	lateTimer := time.AfterFunc(timeout-late, func() { k.client.cell.pool.checkConnection(t, conn, late) })
 	defer lateTimer.Stop()
 	e, _ = k.dispatcher.attemptOnce(ctx, call{noTimeout: true, class: classUnlimited, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) (err error) {
-		reply, err = k.awaitReply(ctx, t, conn, &chubbypb.KeepAliveRequest{
+		reply, err = k.calls.send(ctx, conn, &chubbypb.KeepAliveRequest{
 			Caller:       &chubbypb.Caller{Session: k.session.token, Epoch: uint64(k.epoch)},
 			Acknowledged: acknowledged, Received: received, Grant: newest,
+		}, func(aside *chubbypb.KeepAliveReply) {
+			if k.handleReply(t, aside) {
+				k.lastWasEmpty = false
+			}
 		})
 		return err
 	}}, t, nil)
@@ -159,33 +158,6 @@ func (k *keeper) sendKeepAlive(t *target, newest uint64, timeout time.Duration) 
 	default:
 		return nil, e, false
 	}
-}
-
-// awaitReply sends a KeepAlive, handles the events that the master tells of while it waits
-// on, and returns the last reply. A master of a release before those replies has only one.
-func (k *keeper) awaitReply(ctx context.Context, t *target, conn *connection, request *chubbypb.KeepAliveRequest) (*chubbypb.KeepAliveReply, error) {
-	if k.single == conn {
-		return conn.chubby.KeepAlive(ctx, request)
-	}
-	replies, err := conn.chubby.KeepAlives(ctx, request)
-	for err == nil {
-		var reply *chubbypb.KeepAliveReply
-		switch reply, err = replies.Recv(); {
-		case err != nil:
-		case !reply.GetMore():
-			return reply, nil
-		case k.handleReply(t, reply):
-			k.lastWasEmpty = false
-		}
-	}
-	switch {
-	case status.Code(err) == codes.Unimplemented:
-		k.single = conn
-		return conn.chubby.KeepAlive(ctx, request)
-	case errors.Is(err, io.EOF):
-		return nil, status.Error(codes.Unavailable, "the master ended a KeepAlive without an answer")
-	}
-	return nil, err
 }
 
 // handleFailure handles a KeepAlive that was refused or not answered. Only the

@@ -5,7 +5,7 @@ func lineSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "a silent connection of the sessions is replaced", file: "client/keepalive.go",
-			old: "k.pool.checkConnection(t, conn, late)", new: "",
+			old: "k.client.cell.pool.checkConnection(t, conn, late)", new: "",
 			pkg: "./client", test: "TestSilentConnection",
 		},
 		{

@@ -64,7 +64,7 @@ func parkedSafeguards() []safeguard {
 			pkg: "./internal/frames", test: "TestParkedAgain",
 		},
 		{
-			name: "a client keeps its session with a master of before", file: "client/keepalive.go",
+			name: "a client keeps its session with a master of before", file: "client/keepalivecalls.go",
 			old: "	case status.Code(err) == codes.Unimplemented:\n", new: "	case false:\n",
 			pkg: "./client", test: "TestEvents",
 		},
