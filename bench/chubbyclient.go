@@ -77,6 +77,21 @@ func (w *chubbyWorker) Write(ctx context.Context) error {
 
 func (w *chubbyWorker) Read(ctx context.Context) error { return readAll(ctx, w.fresh) }
 
+// Stat implements mixer.
+func (w *chubbyWorker) Stat(ctx context.Context) error {
+	_, err := w.fresh.Stat(ctx)
+	return err
+}
+
+// Reopen implements mixer.
+func (w *chubbyWorker) Reopen(ctx context.Context) error {
+	h, err := w.uncached.Open(ctx, w.fresh.Path(), client.OpenOptions{Read: true})
+	if err != nil {
+		return err
+	}
+	return h.Close(ctx)
+}
+
 func readAll(ctx context.Context, h *client.Handle) error {
 	text, _, err := h.Contents(ctx)
 	if err == nil && len(text) != contents {

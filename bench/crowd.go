@@ -50,6 +50,7 @@ type crowdResult struct {
 	Killed      bool          `json:"killed"` // what follows was measured
 	Safe        time.Duration `json:"safe_ns"`
 	Elected     time.Duration `json:"elected_ns"`
+	Mixed       mixedResult   `json:"mixed"`
 }
 
 // crowdRecord is what the results file of crowds has.
@@ -98,11 +99,14 @@ func runCrowd(ctx context.Context, o options, out io.Writer) (err error) {
 		}
 	}
 	found.Systems = results.Systems
-	if err := found.table().writeText(out); err != nil || o.page == "" {
+	if err := errors.Join(found.table().writeText(out), found.mixed().writeText(out)); err != nil || o.page == "" {
 		return err
 	}
 	return found.writePage(o.page)
 }
+
+// maxMixed bounds how long other calls are made beside a crowd.
+const maxMixed = 30 * time.Second
 
 // crowdPatience bounds the opening of a crowd.
 const crowdPatience = 10 * time.Minute
@@ -140,7 +144,13 @@ func measureCrowd(ctx context.Context, s crowdKeeper, parent string, sessions in
 	cost := used().since(before)
 	r.Cores, r.Generator = float64(cost.servers)/float64(r.Watched), float64(cost.generator)/float64(r.Watched)
 	r.Replies = float64(c.Replies()-replies) / r.Watched.Seconds()
-	r.Memory, r.Lost = residentMemory(s.Processes()), c.Lost()
+	r.Memory = residentMemory(s.Processes())
+	if keeper, ok := s.(sessionKeeper); ok {
+		if r.Mixed, err = measureMixed(ctx, keeper, r.Replies, min(watch, maxMixed)); err != nil {
+			return r, err
+		}
+	}
+	r.Lost = c.Lost()
 	cell, mortal := s.(*chubby)
 	sessionsOf, counts := c.(*chubbyCrowd)
 	if mortal && counts {
@@ -184,6 +194,18 @@ func (r *crowdResult) measureKill(ctx context.Context, cell *chubby, c *chubbyCr
 	return nil
 }
 
+// mixed is the table of the calls that were made beside crowds.
+func (r *crowdRecord) mixed() table {
+	t := table{head: []string{"system", "sessions", "KeepAlives /s", "other calls /s", "p50", "p99", "cores, all servers"}}
+	for _, one := range r.Results {
+		m := one.Mixed
+		t.rows = append(t.rows, []string{
+			one.System, fmt.Sprint(one.Sessions), fmt.Sprintf("%.0f", one.Replies), fmt.Sprintf("%.1f", m.Rate), readable(m.P50), readable(m.P99), fmt.Sprintf("%.3f", m.Cores),
+		})
+	}
+	return t
+}
+
 func (r *crowdRecord) table() table {
 	t := table{head: []string{"system", "sessions", "connections", "opened in", "watched for", "replies /s", "cores, all servers", "memory, all servers", "a session", "lost", "kill of the master: first safe", "all safe"}}
 	for _, one := range r.Results {
@@ -218,7 +240,7 @@ func (r *crowdRecord) writePage(file string) error {
 		return err
 	}
 	var written strings.Builder
-	if err := page.Execute(&written, map[string]any{"Record": r, "Results": filepath.Base(results), "Table": r.table().markdown()}); err != nil {
+	if err := page.Execute(&written, map[string]any{"Record": r, "Results": filepath.Base(results), "Table": r.table().markdown(), "Mixed": r.mixed().markdown()}); err != nil {
 		return err
 	}
 	return os.WriteFile(file, []byte(written.String()), 0o644)

@@ -72,6 +72,18 @@ func (w *etcdWorker) Read(ctx context.Context) error {
 	return nil
 }
 
+// Stat implements mixer.
+func (w *etcdWorker) Stat(ctx context.Context) error {
+	reply, err := w.client.Get(ctx, w.key, clientv3.WithKeysOnly())
+	if err == nil && len(reply.Kvs) != 1 {
+		err = fmt.Errorf("etcd returned %d keys for %s", len(reply.Kvs), w.key)
+	}
+	return err
+}
+
+// Reopen implements mixer.
+func (w *etcdWorker) Reopen(ctx context.Context) error { return w.Stat(ctx) }
+
 func (w *etcdWorker) Close(context.Context) error {
 	return errors.Join(w.session.Close(), w.client.Close())
 }
