@@ -3,7 +3,8 @@
 // holders left behind, and the handles that have ephemeral nodes open (Chubby
 // §2.3, §2.4).
 //
-// A Tree is a value. Copying one takes a snapshot in constant time, every
+// A Tree is a value. Copying one takes a snapshot in constant time (Snapshot
+// does that while it is changed in place, see Edit), every
 // operation is a deterministic function of the tree and its arguments, and an
 // operation that returns an error has changed nothing. The package uses no
 // clock, no goroutine, no lock, no randomness and no map order. It knows

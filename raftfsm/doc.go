@@ -14,10 +14,11 @@
 // announced itself with NewEpoch: late decisions of a deposed master change
 // nothing.
 //
-// A State is a value that is copied in constant time: a replica publishes a
-// copy after each batch of entries, so readers and snapshots and the writer
-// never wait for each other. The package does not use Raft; cell/internal/fsm
-// connects a State to it.
+// A State is a value: State.Snapshot takes a snapshot of it in constant time,
+// which any number of goroutines may read while entries are applied. Between
+// two snapshots it is changed in place. The package does not use Raft;
+// cell/internal/fsm connects a State to it, and takes the snapshots that are
+// read.
 //
 // This package decides by the ACLs, as they are when the command is applied,
 // who may create something, take something away or set a limit. The master

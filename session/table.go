@@ -129,7 +129,7 @@ func (t Table[R]) ByNonce(nonce []byte) (*Session[R], bool) {
 }
 
 // All returns every session by id, as of the call: later changes of the table
-// are not seen.
+// are not seen, unless Edit was called; then there must be none before the loop ends.
 func (t Table[R]) All() iter.Seq[*Session[R]] { return t.From(0) }
 
 // From returns the sessions with ids from first on, as All does.
