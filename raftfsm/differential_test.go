@@ -173,15 +173,20 @@ func (p *pair) compare() error {
 	return nil
 }
 
-// replay applies the whole log again to a new state, in place, and takes snapshots, which stay as
-// they are.
+// replay applies the whole log again to a new state, in place, and takes snapshots and, between two
+// times of changes in place, copies. They stay as they are, with their indexes.
 func (p *pair) replay() error {
 	s := raftfsm.NewState()
 	s.Edit()
 	snapshots, hashes := []raftfsm.State{}, []string{}
 	for i, data := range p.log {
-		if i%100 == 0 {
+		if i%50 == 0 {
 			snapshot := s.Snapshot()
+			if i%100 == 50 {
+				s.Settle()
+				snapshot = s
+				s.Edit()
+			}
 			hash, err := snapshot.Hash()
 			if err != nil {
 				return err
@@ -203,7 +208,10 @@ func (p *pair) replay() error {
 	}
 	for i, snapshot := range snapshots {
 		if got, err := snapshot.Hash(); err != nil || got != hashes[i] {
-			return fmt.Errorf("the snapshot before entry %d changed (%w)", 100*i, err)
+			return fmt.Errorf("the snapshot before entry %d changed (%w)", 50*i, err)
+		}
+		if err := snapshot.Check(); err != nil {
+			return fmt.Errorf("an index of the snapshot before entry %d changed: %w", 50*i, err)
 		}
 	}
 	return nil

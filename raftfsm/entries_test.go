@@ -1,6 +1,7 @@
 package raftfsm_test
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -45,5 +46,32 @@ func TestEntriesOfManyCommands(t *testing.T) {
 	b, berr := alone.Hash()
 	if a != b || aerr != nil || berr != nil {
 		t.Errorf("the states differ: %v, %v", aerr, berr)
+	}
+}
+
+// Neither the state nor a result has memory of the entry: Raft may use that again, and a node would
+// keep the whole entry in memory.
+func TestNothingKeepsTheMemoryOfAnEntry(t *testing.T) {
+	p := populated(t, rand.Uint64(), 1_000)
+	kept, replica := raftfsm.NewState(), raftfsm.NewState()
+	for i, data := range p.log {
+		want, err := kept.ApplyData(uint64(i+1), p.terms[i], data, maxTestLevel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := bytes.Clone(data)
+		got, err := replica.ApplyData(uint64(i+1), p.terms[i], used, maxTestLevel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := range used {
+			used[at] = '?'
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("entry %d: its results changed with its memory\n  from %s\n  to   %s", i, showResult(want[0]), showResult(got[0]))
+		}
+	}
+	if hash(t, replica) != hash(t, kept) {
+		t.Error("the state changed with the memory of entries")
 	}
 }

@@ -78,6 +78,27 @@ func TestTableAgreesWithItsNaiveTwin(t *testing.T) {
 	})
 }
 
+// When changes in place have ended, a copy is a snapshot again: it has no record that later requests
+// change.
+func TestCopyAfterChangesInPlace(t *testing.T) {
+	table := session.NewTable[string]()
+	table.Put(&session.Session[string]{ID: 1, Nonce: []byte("n"), Lease: api.DefaultLease})
+	table.Edit()
+	request := session.Mutation{Session: 1, Number: 1, HighestIssued: 1, Outstanding: []api.RequestNumber{1}}
+	if got := play(&table, request, "first"); got != "do" {
+		t.Fatalf("the first request: %s", got)
+	}
+	table.Settle()
+	copied, shown := table, dump(table)
+	request.Number, request.HighestIssued, request.Outstanding = 2, 2, []api.RequestNumber{2}
+	if got := play(&table, request, "second"); got != "do" {
+		t.Fatalf("the second request: %s", got)
+	}
+	if !reflect.DeepEqual(shown, dump(copied)) {
+		t.Errorf("a copy of the table was %+v and is now %+v", shown, dump(copied))
+	}
+}
+
 // anyMutation draws a mutation that is mostly within the limits, with few
 // different numbers, so that they collide.
 func anyMutation(t *rapid.T) session.Mutation {

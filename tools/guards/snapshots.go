@@ -19,6 +19,26 @@ func snapshotSafeguards() []safeguard {
 			pkg: "./session", test: "TestTableAgreesWithItsNaiveTwin",
 		},
 		{
+			name: "a copy between two times of changes in place has its records for itself", file: "session/table.go",
+			old: "	t.numbers.Settle()\n	t.editor = nil\n", new: "	t.numbers.Settle()\n",
+			pkg: "./session", test: "TestCopyAfterChangesInPlace",
+		},
+		{
+			name: "the indexes of a snapshot stay as they are", file: "namespace/edit.go",
+			old: "usage: t.usage.Snapshot()", new: "usage: t.usage",
+			pkg: "./raftfsm", test: "TestStateAgainstModel",
+		},
+		{
+			name: "the indexes of a copy stay as they are", file: "namespace/edit.go",
+			old: "	t.owned.Settle()\n", new: "",
+			pkg: "./raftfsm", test: "TestMillion|TestStateAgainstModel",
+		},
+		{
+			name: "contents are no part of a log entry's memory", file: "raftfsm/fastdecode.go",
+			old: "append([]byte(nil), d.take(d.head(cborBytes))...)", new: "d.take(d.head(cborBytes))",
+			pkg: "./raftfsm", test: "TestNothingKeepsTheMemoryOfAnEntry",
+		},
+		{
 			name: "what a request declares holds while it is done", file: "session/mutation.go",
 			old: "	t.declare(s, m)\n", new: "",
 			pkg: "./raftfsm", test: "TestDeclarationPrecedesTheHandOver",
