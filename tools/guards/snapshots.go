@@ -54,6 +54,16 @@ func snapshotSafeguards() []safeguard {
 			pkg: "./cell/internal/fsm", test: "TestPublishedStateStays",
 		},
 		{
+			name: "a state that was restored is read", file: "cell/internal/fsm/fsm.go",
+			old: "	f.published.Store(nil)\n	return nil\n", new: "	return nil\n",
+			pkg: "./cell/internal/fsm", test: "TestRestoredStateIsRead",
+		},
+		{
+			name: "a reader waits for the batch that is being applied", file: "cell/internal/fsm/fsm.go",
+			old: "	f.mu.Lock()\n	defer f.mu.Unlock()\n	return f.publish()\n", new: "	return f.publish()\n",
+			pkg: "./cell/internal/fsm", test: "TestReadersWhileEntriesAreApplied",
+		},
+		{
 			name: "a state that nobody reads is not copied", file: "cell/internal/fsm/fsm.go",
 			old: "	if f.wanted.Swap(false) {\n", new: "	if f.wanted.Load() || f.broken == nil {\n",
 			pkg: "./cell/internal/fsm", test: "TestUnreadStateIsNotCopied",

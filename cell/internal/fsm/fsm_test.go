@@ -141,6 +141,26 @@ func TestPublishedStateStays(t *testing.T) {
 	}
 }
 
+// After a snapshot was restored, readers and later snapshots have what was in it, although somebody
+// had read the state before, and no entry followed.
+func TestRestoredStateIsRead(t *testing.T) {
+	log := logEntries(t)
+	whole, behind := newMachine(t), newMachine(t)
+	whole.ApplyBatch(log)
+	behind.ApplyBatch(log[:3])
+	before := behind.State()
+	restored := snapshotOf(t, whole)
+	if err := behind.Restore(io.NopCloser(bytes.NewReader(restored))); err != nil {
+		t.Fatal(err)
+	}
+	if n := behind.State().Sessions.Len(); n != 3 || before.Sessions.Len() != 1 {
+		t.Errorf("%d sessions are read, and %d were before; want 3 and 1", n, before.Sessions.Len())
+	}
+	if !bytes.Equal(snapshotOf(t, behind), restored) {
+		t.Error("the next snapshot is of another state than the one that was restored")
+	}
+}
+
 // A replica whose state nobody reads changes it in place; one whose state is read copies what
 // changes.
 func TestUnreadStateIsNotCopied(t *testing.T) {
