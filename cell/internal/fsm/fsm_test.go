@@ -161,13 +161,18 @@ func TestRestoredStateIsRead(t *testing.T) {
 	}
 }
 
-// A replica whose state nobody reads changes it in place; one whose state is read copies what
-// changes.
+// A replica whose state nobody reads changes it in place, also after a snapshot was restored; one
+// whose state is read copies what changes.
 func TestUnreadStateIsNotCopied(t *testing.T) {
-	allocations := func(read bool) float64 {
+	allocations := func(read, restored bool) float64 {
 		f := newMachine(t)
 		index := uint64(1)
 		f.Apply(logEntry(t, index, newEpoch()))
+		if restored {
+			if err := f.Restore(io.NopCloser(bytes.NewReader(snapshotOf(t, f)))); err != nil {
+				t.Fatal(err)
+			}
+		}
 		return testing.AllocsPerRun(100, func() {
 			index++
 			f.Apply(logEntry(t, index, createSession(fmt.Sprint(index))))
@@ -176,8 +181,11 @@ func TestUnreadStateIsNotCopied(t *testing.T) {
 			}
 		})
 	}
-	if unread, read := allocations(false), allocations(true); unread > read-20 {
-		t.Errorf("an entry takes %v allocations, and %v if the state is read", unread, read)
+	read := allocations(true, false)
+	for _, restored := range []bool{false, true} {
+		if unread := allocations(false, restored); unread > read-20 {
+			t.Errorf("an entry takes %v allocations (restored: %v), and %v if the state is read", unread, restored, read)
+		}
 	}
 }
 
