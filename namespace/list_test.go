@@ -2,6 +2,7 @@ package namespace_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -88,4 +89,30 @@ func BenchmarkAdmitsLongLists(b *testing.B) {
 			b.Fatal("admitted")
 		}
 	}
+}
+
+// A list keeps nothing of its comments in memory, beside the contents of the file: not even a list of
+// one member.
+func TestListKeepsNoComments(t *testing.T) {
+	c := newCell(t)
+	c.create(api.ACLDir, namespace.Spec{Kind: api.Directory})
+	contents := []byte("# " + strings.Repeat("x", api.MaxContents-20) + "\nalice\n") // which all lists share
+	inUse := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	const lists = 32
+	before := inUse()
+	for i := range lists {
+		c.create(namespace.ACLFile(fmt.Sprint("l", i)), namespace.Spec{Contents: contents})
+	}
+	if kept := inUse() - before; kept > lists*api.MaxContents/2 {
+		t.Errorf("%d lists of one member keep %d bytes", lists, kept)
+	}
+	if !c.tree.Admits("l0", "alice") {
+		t.Error("the list does not admit its member")
+	}
+	runtime.KeepAlive(contents)
 }

@@ -39,6 +39,11 @@ func snapshotSafeguards() []safeguard {
 			pkg: "./raftfsm", test: "TestNothingKeepsTheMemoryOfAnEntry",
 		},
 		{
+			name: "an access control list keeps no comments in memory", file: "namespace/list.go",
+			old: "strings.Clone(strings.Join(members, \"\"))", new: "strings.Join(members, \"\")",
+			pkg: "./namespace", test: "TestListKeepsNoComments",
+		},
+		{
 			name: "what a request declares holds while it is done", file: "session/mutation.go",
 			old: "	t.declare(s, m)\n", new: "",
 			pkg: "./raftfsm", test: "TestDeclarationPrecedesTheHandOver",
