@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -195,6 +196,28 @@ func TestReplacedTellsNothing(t *testing.T) {
 		}
 		if got := older.call.Tell(); got != nil {
 			t.Errorf("tells of %v", kindsOf(got))
+		}
+	})
+}
+
+// A call that is finished only after a newer one has told of more takes no part in what the newer one
+// owes, or that would extend nothing.
+func TestLateAnswerOwesNothing(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		older, err := m.Sessions.Park(c.who, Receipt{}, nil) // as if the reply before had been lost
+		if err != nil || older.Waits() {
+			t.Fatal(older, err)
+		}
+		newer := c.waitAside(t)
+		c.post(api.EventContentsModified)
+		newer.told()
+		if x, err := older.Finish(t.Context()); !errors.Is(err, api.Cancelled) {
+			t.Errorf("the older is answered with %v, %v", x, err)
+		}
+		time.Sleep(session.Due(api.DefaultLease))
+		if x := newer.answer(); x.Grant == nil {
+			t.Error("the newer extends nothing")
 		}
 	})
 }

@@ -137,6 +137,9 @@ func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, err
 		return Extension{}, s.epoch.sessionEnded(id)
 	}
 	box.unpark(k.place)
+	if box.calls != k.number { // what it told would be owed, and the newer call would extend nothing
+		return Extension{}, errReplaced
+	}
 	var reply Extension
 	ending := s.revocations.ends[id]
 	switch {

@@ -165,11 +165,13 @@ func (p *parked) await(ctx context.Context, longest time.Duration) {
 	}
 }
 
+var errReplaced = api.Errorf(api.Cancelled, "a newer KeepAlive of the session has taken the place of this one")
+
 // check returns why a call that was parked gets no answer; nil if it gets one.
 func (s *Sessions) check(ctx context.Context, p *parked) error {
 	switch {
 	case p.isReplaced():
-		return api.Errorf(api.Cancelled, "a newer KeepAlive of the session has taken the place of this one")
+		return errReplaced
 	case s.epoch.ctx.Err() != nil:
 		return context.Cause(s.epoch.ctx)
 	case ctx.Err() != nil:
