@@ -22,6 +22,10 @@ import (
 // room for a crowd beside the cell, its sessions speak the library's protocol, and no more: each
 // goes on sending KeepAlives, acknowledges what it is told, and follows the master.
 
+// sessionsOfAddress is how many sessions of a crowd come from one address of this machine: a replica bounds the
+// connections of each.
+const sessionsOfAddress = 10_000
+
 // chubbyCrowd is very many sessions.
 type chubbyCrowd struct {
 	servers []string

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -32,6 +32,9 @@ func growNodes(ctx context.Context, c *chubby, from, to int) (_ closer, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, cl.Close(context.WithoutCancel(ctx))) }()
+	if err := cl.SetPrincipalQuota(ctx, config.As, api.Quota{Nodes: 2 * max(to, nodesOfDirectory)}); err != nil {
+		return nil, err
+	}
 	create := func(name string, kind client.Creation) error {
 		h, err := cl.Open(ctx, path(name), client.OpenOptions{Write: true, Create: kind})
 		if err != nil {
@@ -50,51 +53,21 @@ func growNodes(ctx context.Context, c *chubby, from, to int) (_ closer, err erro
 	})
 }
 
-// sessionsOfCell is how many sessions growSessions opens over the connections of one client.Cell, and
-// sessionsOfAddress over those of one address of this machine: a replica bounds both.
-const (
-	sessionsOfCell    = 1_000
-	sessionsOfAddress = 10_000
-)
-
-// growSessions opens sessions that do nothing but stay, and returns what ends them.
+// growSessions opens sessions that do nothing but stay, and returns what breaks their connections.
 func growSessions(ctx context.Context, c *chubby, from, to int) (closer, error) {
+	if from == to {
+		return nil, nil
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, growthPatience, fmt.Errorf("not all sessions were open within %v", growthPatience))
 	defer cancel()
-	var cells []*client.Cell
-	var sessions []closer
-	closeAll := func(ctx context.Context) error {
-		err := closeEach(ctx, sessions)
-		for _, cell := range cells {
-			err = errors.Join(err, cell.Close())
+	k, err := c.OpenCrowd(ctx, to-from)
+	return func(context.Context) error {
+		defer k.Close()
+		if n := k.Lost(); n > 0 {
+			return fmt.Errorf("%d sessions were lost", n)
 		}
-		return err
-	}
-	for ; from < to; from += sessionsOfCell {
-		config := c.config()
-		local := &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+from/sessionsOfAddress))}
-		config.Dialer = func(ctx context.Context, address string) (net.Conn, error) {
-			return (&net.Dialer{LocalAddr: local}).DialContext(ctx, "tcp", address)
-		}
-		cell, err := client.Dial(ctx, config)
-		if err != nil {
-			return closeAll, err
-		}
-		cells = append(cells, cell)
-		opened := make([]closer, min(sessionsOfCell, to-from))
-		err = inParallel(openAtOnce, 0, len(opened), func(i int) error {
-			cl, err := cell.NewSession(ctx, client.SessionConfig{})
-			if err == nil {
-				opened[i] = cl.Close
-			}
-			return err
-		})
-		sessions = append(sessions, opened...)
-		if err != nil {
-			return closeAll, err
-		}
-	}
-	return closeAll, nil
+		return nil
+	}, err
 }
 
 // inParallel calls do for each number, a few at a time, and stops at the first error.

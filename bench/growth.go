@@ -99,12 +99,12 @@ func (a axis) measureCell(ctx context.Context, o options, parent string, sizes [
 	for _, size := range sizes {
 		fmt.Fprintf(os.Stderr, "%s: %d\n", a.name, size)
 		if a.grow != nil {
-			shrink, err := a.grow(ctx, c, was, size)
+			shrink, failed := a.grow(ctx, c, was, size)
 			if shrink != nil {
 				defer func() { err = errors.Join(err, shrink(context.WithoutCancel(ctx))) }()
 			}
-			if err != nil {
-				return err
+			if failed != nil {
+				return failed
 			}
 			was = size
 		}
