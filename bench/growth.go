@@ -107,6 +107,9 @@ func (a axis) measureCell(ctx context.Context, o options, parent string, sizes [
 				return failed
 			}
 			was = size
+			if err := sleep(ctx, o.settle); err != nil {
+				return err
+			}
 		}
 		if err := a.measureSize(ctx, o, c, size, workers, results); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"text/template"
+	"time"
 )
 
 //go:embed growth.md.tmpl
@@ -19,14 +20,20 @@ func growthRow(axis string, size int, row string) string {
 
 // growthTable has a line for each size and row.
 func (r *record) growthTable() table {
-	t := table{head: []string{"at", "clients", "acquire p50", "acquire p99", "operations /s", "processor time of all replicas", "memory of all replicas"}}
+	t := table{head: []string{"at", "clients", "acquire p50", "× first", "acquire p99", "operations /s", "processor time of all replicas", "memory of all replicas"}}
+	first := map[string]time.Duration{} // middle acquires, by axis, row and clients
 	for _, k := range r.keys() {
 		m, ok := r.median(k, "chubby")
 		if !ok {
 			continue
 		}
+		_, of, _ := strings.Cut(k.Row, " ")
+		of = fmt.Sprint(of, k.Clients)
+		if first[of] == 0 {
+			first[of] = m.WaitP50
+		}
 		t.rows = append(t.rows, []string{
-			k.Row, fmt.Sprint(k.Clients), readable(m.WaitP50), readable(m.WaitP99), fmt.Sprintf("%.0f", m.Rate), readable(m.ServerCPU),
+			k.Row, fmt.Sprint(k.Clients), readable(m.WaitP50), fmt.Sprintf("%.2f", float64(m.WaitP50)/float64(first[of])), readable(m.WaitP99), fmt.Sprintf("%.0f", m.Rate), readable(m.ServerCPU),
 			fmt.Sprintf("%d MB", m.Memory>>20),
 		})
 	}

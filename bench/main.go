@@ -45,9 +45,10 @@ type options struct {
 	crowds    []int         // measure crowds of so many sessions instead
 	crowdTime time.Duration // for how long the largest is watched
 
-	mostNodes, mostSessions int    // of the growth
-	allEtcd                 bool   // etcd's clients connect to every member
-	logStore                string // chubbyd's
+	mostNodes, mostSessions int           // of the growth
+	settle                  time.Duration // after a growth, before it is measured
+	allEtcd                 bool          // etcd's clients connect to every member
+	logStore                string        // chubbyd's
 
 	acquisitions int64         // of the row of that name; 0 leaves it out
 	watchers     int           // 0 leaves the row out
@@ -122,6 +123,7 @@ func parseOptions(args []string) (options, error) {
 	flags.DurationVar(&o.crowdTime, "crowd-time", 10*time.Minute, "for how long the last crowd is watched; the others for a minute at most")
 	flags.IntVar(&o.mostNodes, "most-nodes", 1_000_000, "the most nodes that -growth makes")
 	flags.IntVar(&o.mostSessions, "most-sessions", 100_000, "the most idle sessions that -growth opens")
+	flags.DurationVar(&o.settle, "settle", 15*time.Second, "how long -growth leaves a cell alone after it has grown")
 	flags.BoolVar(&o.allEtcd, "etcd-all", false, "give etcd's clients every member, not the leader alone")
 	flags.StringVar(&o.logStore, "log-store", "", "chubbyd's --log-store; empty is its default")
 	flags.Int64Var(&o.acquisitions, "acquisitions", 5000, "acquisitions of the rows that count them, which end after 30 s at the latest; 0 leaves them out")

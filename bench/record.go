@@ -17,6 +17,7 @@ type record struct {
 	Rounds       int           `json:"rounds"`
 	Warm         time.Duration `json:"warm_ns"`
 	Measure      time.Duration `json:"measure_ns"`
+	Settle       time.Duration `json:"settle_ns,omitempty"` // of the growth
 	AllEtcd      bool          `json:"etcd_all"`
 	Acquisitions int64         `json:"acquisitions"`
 	Systems      []measured    `json:"systems"` // in the order of turns
@@ -52,6 +53,7 @@ func newRecord(about machine, o options) *record {
 		Rounds:       o.rounds,
 		Warm:         o.warm,
 		Measure:      o.measure,
+		Settle:       o.settle,
 		AllEtcd:      o.allEtcd,
 		Acquisitions: o.acquisitions,
 	}
