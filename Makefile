@@ -155,7 +155,7 @@ bench-crowd: ## measure what 10,000 and 100,000 sessions cost, and etcd beside t
 
 .PHONY: bench-growth
 bench-growth: ## measure the cell as its nodes, sessions, replicas and contenders become more, half an hour (writes docs/growth.md)
-	go -C bench run . -systems chubby -growth -docs ../docs/growth.md $(BENCHFLAGS)
+	go -C bench run . -systems chubby -growth -measure 15s -docs ../docs/growth.md $(BENCHFLAGS)
 
 .PHONY: steady
 steady: ## keep a cell under load beside two busy loops for STEADY (10m); its master must not change
