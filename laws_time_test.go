@@ -15,6 +15,7 @@ func lawClocks(t *testing.T, files []source) {
 	readers := []exempt{
 		{"internal/bootclock", "", "the clock of replicas, clients and guardians"},
 		{"cell/clock*.go", "", "the wall clock, for display"},
+		{"internal/certs/clock.go", "Now", "certificates begin and end by the wall clock, everywhere; nothing else that is promised rests on it"},
 		{"internal/frames/exchange.go", "Until", "what crosses the wire is the time that is left until the end of a context, which has no other clock"},
 		{"cell/celltest", "", "it runs in synctest bubbles, where Go's own clock is the virtual one"},
 		{"cell/internal/testbed", "", "as celltest does"},
