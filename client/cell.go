@@ -24,7 +24,12 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	encrypted, err := newEncryption(cfg)
+	if err != nil {
+		return nil, err
+	}
 	p := newPool(ctx, cfg)
+	p.encryption = encrypted
 	resolve := func(ctx context.Context) ([]string, error) { return Servers(ctx, cfg.Cell) }
 	if len(cfg.Servers) > 0 {
 		servers, err := withPorts(cfg.Servers)

@@ -24,6 +24,11 @@ type Config struct {
 	// As is the principal to act as, where the servers believe what a client says of
 	// itself; else empty.
 	As string
+	// TLS names the files of certificates. If it is zero, they are those of the variables CHUBBY_CACERT,
+	// CHUBBY_CERT and CHUBBY_KEY, or of the cell's entry in the file of cells (see the function Servers). If
+	// there are none either, connections are not encrypted, and only cells take them that are configured to
+	// be insecure. A server's certificate has to be for the host of its address.
+	TLS TLSFiles
 
 	// Lease is the lease to ask for, from api.MinLease to api.MaxLease; 0 is
 	// api.DefaultLease. The master may grant a longer one.

@@ -35,6 +35,9 @@ func (t *target) explainError(err error) error {
 	if refused == nil {
 		return err
 	}
+	if errors.As(refused, &e) && e.Code == api.Unauthenticated {
+		return e
+	}
 	own := *e
 	own.Message, own.Err = systemText(refused), refused
 	return &own

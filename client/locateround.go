@@ -32,7 +32,20 @@ func (l *locator) runRound(ctx context.Context, q *inquiry) (*target, error) {
 	r.toAsk, r.firstContact = l.askingOrder(servers)
 	found, err := r.findMaster(ctx)
 	l.noteAnswers(r.answers)
+	if found == nil && err == nil && r.firstContact {
+		err = r.unknownToAll()
+	}
 	return found, err
+}
+
+// unknownToAll returns the error of one of the servers if none of them takes the client for whom it says
+// that it is, or the client none of them.
+func (r *round) unknownToAll() error {
+	known := func(a locateAnswer) bool { return api.CodeOf(a.err) != api.Unauthenticated }
+	if len(r.answers) == 0 || len(r.toAsk) > 0 || slices.ContainsFunc(r.answers, known) {
+		return nil
+	}
+	return r.answers[0].err
 }
 
 // noteAnswers keeps the answers of a round for diagnosis.

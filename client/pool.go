@@ -27,7 +27,9 @@ const (
 
 // pool holds the connections to each replica that was called.
 type pool struct {
-	cfg    Config
+	cfg        Config
+	encryption *encryption // not changed after the first call
+
 	values context.Context //nolint:containedctx // the values of the context that New or Dial was given; it never ends
 
 	running sync.WaitGroup  // goroutines that try or close a connection; Add only under mu, and not after closed
@@ -112,6 +114,9 @@ func (p *pool) linking(t *target, connected func()) linking {
 		address: t.address, timeout: p.cfg.DialTimeout, clock: p.cfg.Clock,
 		dial: func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := p.cfg.Dialer(ctx, address)
+			if err == nil {
+				conn, err = p.encryption.secure(ctx, conn, address)
+			}
 			if t.noteDial(err); err == nil {
 				connected()
 			}

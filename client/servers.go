@@ -35,19 +35,24 @@ import (
 //  4. for a cell that none of them names, the ports 7421 to 7425 of this host,
 //     where "chubbyd dev" serves.
 //
+// An entry of the file may name certificates too (cacert, cert and key, relative to the file); see Config.TLS.
+//
 // A missing port is 7421. The error is InvalidArgument for a source that is malformed,
 // or a file that cannot be read, and Unavailable if the name service does not answer.
 func Servers(ctx context.Context, cell string) ([]string, error) {
-	return sources{
-		getenv: os.Getenv, readFile: os.ReadFile, configDir: userConfigDir, lookupSRV: net.DefaultResolver.LookupSRV,
-	}.servers(ctx, cell)
+	return processSources().servers(ctx, cell)
+}
+
+// processSources are those of this process.
+func processSources() sources {
+	return sources{getenv: os.Getenv, readFile: os.ReadFile, configDir: userConfigDir, lookupSRV: net.DefaultResolver.LookupSRV}
 }
 
 // ConfiguredCells returns the names of the cells that CHUBBY_CELLS and the file of
 // cells configure, sorted. A source that cannot be read counts as empty; Servers says
 // what is wrong with it.
 func ConfiguredCells() []string {
-	return sources{getenv: os.Getenv, readFile: os.ReadFile, configDir: userConfigDir}.configuredCells()
+	return processSources().configuredCells()
 }
 
 // devReplicas is how many ports of this host are tried for a cell without
@@ -150,6 +155,9 @@ func parseCells(value, cell string) ([]string, error) {
 // cellEntry is an entry of the file of cells.
 type cellEntry struct {
 	Servers []string `yaml:"servers"`
+	CA      string   `yaml:"cacert"`
+	Cert    string   `yaml:"cert"`
+	Key     string   `yaml:"key"`
 }
 
 func (s sources) fromFile(cell string) ([]string, error) {
@@ -162,16 +170,11 @@ func (s sources) fromFile(cell string) ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		message := fmt.Sprintf("the file of cells %s cannot be read", path)
-		if named {
-			message += "; CHUBBY_CONFIG names it"
-		}
-		return nil, &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path, Message: message, Err: err}
+		return nil, unreadableCells(path, named, err)
 	}
 	entry, ok, err := parseFile(text, cell)
 	if err != nil {
-		return nil, &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path,
-			Message: `the file of cells is malformed; want "foo: {servers: [h1:7421, h2:7421]}"`, Err: err}
+		return nil, malformedCells(path, err)
 	}
 	if ok && len(entry.Servers) == 0 {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path,
@@ -197,8 +200,24 @@ func parseFile(text []byte, cell string) (cellEntry, bool, error) {
 		}
 	}
 	entry, ok := cells[cell]
-	servers, err := withPorts(entry.Servers)
-	return cellEntry{Servers: servers}, ok, err
+	err := entry.checkComplete(cell)
+	if err == nil {
+		entry.Servers, err = withPorts(entry.Servers)
+	}
+	return entry, ok, err
+}
+
+func unreadableCells(path string, named bool, err error) error {
+	message := fmt.Sprintf("the file of cells %s cannot be read", path)
+	if named {
+		message += "; CHUBBY_CONFIG names it"
+	}
+	return &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path, Message: message, Err: err}
+}
+
+func malformedCells(path string, err error) error {
+	return &api.Error{Code: api.InvalidArgument, Op: "read cells", Path: path,
+		Message: `the file of cells is malformed; want "foo: {servers: [h1:7421, h2:7421]}"`, Err: err}
 }
 
 func (s sources) fromDNS(ctx context.Context, cell string) ([]string, error) {

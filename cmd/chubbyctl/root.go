@@ -18,6 +18,7 @@ type globals struct {
 	timeout time.Duration
 	servers []string
 	as      string
+	tls     client.TLSFiles
 	verbose bool
 
 	stop   func()               // stops catching interrupts; nil if they are not caught
@@ -62,6 +63,9 @@ Environment:
 	flags.DurationVar(&g.timeout, "timeout", 15*time.Second, "how long an operation on the cell may take")
 	flags.StringSliceVar(&g.servers, "servers", nil, "the cell's replicas, host:port,...")
 	flags.StringVar(&g.as, "as", "", "the principal to act as, where the cell takes a client's word for it")
+	flags.StringVar(&g.tls.CA, "cacert", "", "who signs the certificates of the servers, a file in PEM")
+	flags.StringVar(&g.tls.Cert, "cert", "", "the certificate that says who you are, a file in PEM")
+	flags.StringVar(&g.tls.Key, "key", "", "the key of --cert, a file in PEM")
 	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say more, on standard error")
 	root.AddCommand(
 		newAcquireCommand(g), newElectCommand(g), newGuardianCommand(),
@@ -80,6 +84,8 @@ func (g *globals) validate() error {
 	switch {
 	case !g.output.IsValid():
 		return usagef("-o %q: want text, wide or json", g.output)
+	case (g.tls.Cert == "") != (g.tls.Key == ""):
+		return usagef("--cert and --key are needed together")
 	case g.timeout <= 0:
 		return usagef("--timeout %v: want a positive duration, as in 15s", g.timeout)
 	}

@@ -27,6 +27,7 @@ func (g *globals) config(cell string) client.Config {
 		Cell:       cell,
 		Servers:    g.servers,
 		As:         g.as,
+		TLS:        g.tlsFiles(cell),
 		RefusedFor: refusedFor,
 		NoCache:    true, // it reads little, and changes of others would wait for its cache
 	}
