@@ -71,6 +71,12 @@ type Config struct {
 	// DefaultMaxConnectionsPerAddress.
 	MaxConnections, MaxConnectionsPerAddress int
 
+	// ClientTLS and PeerTLS name the certificates of the client port and of the Raft port. Of each, Cert, Key
+	// and CA are needed, and those of the two ports are to be signed by different authorities. The certificate of
+	// the Raft port is that of this replica: its URI is chubby://CELL/replica/ID. If both are zero, nothing
+	// is encrypted, everybody is taken for a client, and every hello is believed.
+	ClientTLS, PeerTLS TLSFiles
+
 	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development
 
 	// Listen says where this replica listens, each of the three that is set: with a
@@ -199,6 +205,7 @@ func (cfg Config) complete() (Config, error) {
 	if !(cfg.KeepAlives > 0) { // nor is it one that is not a number
 		fault("keepalives: %v a second; want a positive number", cfg.KeepAlives)
 	}
+	cfg.checkTLS(fault)
 	if cfg.MaxConnections < 0 || cfg.MaxConnectionsPerAddress < 0 {
 		fault("max-connections, max-connections-per-address: %d and %d; want positive numbers", cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/fsm"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
+	"github.com/chubbylock/chubby/internal/certs"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
@@ -44,6 +45,8 @@ type Replica struct {
 	conns      *wire.Connections
 	clients    *wire.Server
 	http       *http.Server
+
+	clientCerts, peerCerts *certs.Store // nil if nothing is encrypted
 
 	master atomic.Pointer[master.Master] // nil unless this replica is the master
 
@@ -98,6 +101,9 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 // release takes down.
 func (r *Replica) start(ctx context.Context) error {
 	r.log.Info("starting", "version", Version(), "cell", r.cfg.Cell, "data", r.cfg.Data)
+	if err := r.openCertificates(); err != nil {
+		return err
+	}
 	if err := r.listen(ctx); err != nil {
 		return err
 	}
@@ -140,6 +146,8 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		Connect:   r.cfg.Dial,
 		Lost:      r.noteLost,
 		Logger:    r.log,
+
+		Certificates: r.peerCerts,
 	})
 	raftLog := peer.NewRaftLog(r.log, r.clock, r.memberAt)
 	r.transport = peer.NewTransport(r.port, raftLog)
@@ -187,6 +195,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	r.work.Go(func() { r.probeOthers(ctx) })
 	r.work.Go(func() { r.replaceDead(ctx) })
 	r.work.Go(func() { r.space.Watch(ctx) })
+	r.work.Go(func() { r.watchCertificates(ctx) })
 	return nil
 }
 
@@ -215,7 +224,7 @@ func (r *Replica) serve() {
 		InsecurePrincipals: r.cfg.InsecurePrincipals,
 	})
 	r.work.Go(func() {
-		if err := r.clients.Serve(wire.Listener{Listener: r.cfg.ClientListener, Clock: r.cfg.Clock, Connections: r.conns}); err != nil {
+		if err := r.clients.Serve(r.listener()); err != nil {
 			r.log.Error("the client port is closed", "error", err)
 		}
 	})

@@ -53,6 +53,15 @@ func (s *Sessions) Create(ctx context.Context, c raftfsm.CreateSession) (api.Ses
 	return result.Session, Grant{Lease: left, Number: number}, nil
 }
 
+// Principal returns whose session it is, which does not change.
+func (s *Sessions) Principal(id api.SessionID) (string, error) {
+	record, ok := s.epoch.state().Sessions.Get(id)
+	if !ok {
+		return "", s.epoch.sessionEnded(id)
+	}
+	return record.Principal, nil
+}
+
 // End ends a session at its client's wish. What it holds is free in the
 // same entry, and those who wait have it.
 func (s *Sessions) End(ctx context.Context, id api.SessionID) error {

@@ -40,8 +40,11 @@ func (p *Port) answerHello(c *portConn) (hello, error) {
 	late := time.AfterFunc(helloTimeout, c.abort)
 	defer late.Stop()
 	h, err := readHello(c)
+	if err == nil {
+		err = p.checkCertificate(c, h)
+	}
 	if err != nil {
-		return hello{}, err
+		return hello{}, err // and no answer: it would tell a stranger of this replica
 	}
 	verdict, err := p.checkCaller(h)
 	answer := p.Passport.complete(hello{
@@ -110,7 +113,7 @@ func (p *Port) dial(kind helloKind, id, address string, timeout time.Duration) (
 			Err:     err,
 		}
 	}
-	c, err := p.register(conn)
+	c, err := p.register(p.encryptOutbound(conn, id))
 	if err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err

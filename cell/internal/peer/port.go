@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/loglimit"
+	"github.com/chubbylock/chubby/internal/certs"
 )
 
 // Bounds of a Raft port. A replica has a handful of peers, each with half a
@@ -32,6 +34,8 @@ type PortConfig struct {
 	Address string       // this replica's Raft address, as the Raft configuration has it
 	Listen  net.Listener // the port closes it
 
+	// Certificates are what replicas know each other by; nil if they believe what a hello says.
+	Certificates *certs.Store
 	// Passport is what this replica shows of itself, and knows of the others.
 	Passport *Passport
 	// Bootstrap answers a replica that bootstraps.
@@ -155,7 +159,7 @@ func (p *Port) accept() {
 				return
 			}
 		}
-		c, err := p.register(conn)
+		c, err := p.register(p.encryptInbound(conn))
 		if err != nil {
 			p.refuseConnection(conn, err)
 			continue
@@ -241,8 +245,8 @@ func (c *portConn) Close() error {
 func (c *portConn) abort() {
 	c.port.unregister(c)
 	conn := c.Conn
-	if tls, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = tls.NetConn()
+	if encrypted, ok := conn.(*tls.Conn); ok {
+		conn = encrypted.NetConn()
 	}
 	if tcp, ok := conn.(interface{ SetLinger(int) error }); ok {
 		_ = tcp.SetLinger(0) // fails only on a closed socket

@@ -64,14 +64,18 @@ func TestHelloIsBounded(t *testing.T) {
 }
 
 // newTestPort opens replica id of a cell at a host of the same name.
-func newTestPort(wire *testbed.Network, cell, id string) (*Port, *testbed.Lines) {
+func newTestPort(wire *testbed.Network, cell, id string, edits ...func(*PortConfig)) (*Port, *testbed.Lines) {
 	log := &testbed.Lines{}
-	return OpenPort(PortConfig{
+	cfg := PortConfig{
 		Lost:     func(string) {},
 		Passport: testPassport(cell, id), Cell: cell, ID: id, Client: id + ".client", Address: id, Listen: wire.Listen(id), Connect: wire.Dialer(id),
 		MemberAt: func(address string) (string, bool) { return address, address != "nobody" },
 		Logger:   slog.New(slog.NewTextHandler(log, nil)),
-	}), log
+	}
+	for _, edit := range edits {
+		edit(&cfg)
+	}
+	return OpenPort(cfg), log
 }
 
 // TestPortRefusesStrangers: every caller that is not a peer of this cell is

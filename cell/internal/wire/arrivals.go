@@ -17,6 +17,8 @@ type Listener struct {
 	net.Listener
 	Clock       session.Clock
 	Connections *Connections
+
+	Certificates Certificates // nil if connections are not encrypted, and nobody is asked who he is
 }
 
 // Accept implements net.Listener.
@@ -27,7 +29,7 @@ func (l Listener) Accept() (net.Conn, error) {
 			l.Connections.stumble(err)
 			return nil, AcceptError{Err: err}
 		}
-		if one := hear(conn, l.Clock); l.Connections.admit(one) {
+		if one := hear(conn, l.Clock, l.Certificates); l.Connections.admit(one) {
 			return one, nil
 		}
 	}
@@ -43,6 +45,10 @@ type heardConn struct {
 	last   atomic.Int64 // a session.Instant; 0 before anything arrived
 	asked  atomic.Int64 // when a sign of life was last asked for; 0 if it never was
 
+	certificates Certificates             // nil if connections are not encrypted
+	stream       net.Conn                 // what is said over Conn; nil before something arrived
+	identity     atomic.Pointer[identity] // nil before that, too, and if nothing is encrypted
+
 	// Set by connections.
 	refusal error       // what calls over it are answered; nil if it is not refused
 	expiry  *time.Timer // of one that is refused
@@ -54,8 +60,11 @@ type heardConn struct {
 // readBuffer is how much is read from a connection at a time.
 const readBuffer = 8 << 10
 
-func hear(conn net.Conn, clock session.Clock) *heardConn {
-	c := &heardConn{Conn: conn, clock: clock}
+func hear(conn net.Conn, clock session.Clock, certificates Certificates) *heardConn {
+	c := &heardConn{Conn: conn, clock: clock, certificates: certificates}
+	if certificates == nil {
+		c.stream = conn
+	}
 	c.buffer = bufio.NewReaderSize(arrivals{c}, readBuffer)
 	return c
 }
@@ -65,7 +74,12 @@ type arrivals struct{ conn *heardConn }
 
 // Read implements io.Reader.
 func (a arrivals) Read(p []byte) (int, error) {
-	n, err := a.conn.Conn.Read(p)
+	if a.conn.stream == nil {
+		if err := a.conn.begin(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := a.conn.stream.Read(p)
 	if n > 0 {
 		a.conn.last.Store(int64(a.conn.clock()))
 	}
@@ -96,7 +110,7 @@ func (c *heardConn) Peek(n int) ([]byte, error) { return c.buffer.Peek(n) }
 // Write implements net.Conn.
 func (c *heardConn) Write(p []byte) (int, error) {
 	c.account.sending()
-	n, err := c.Conn.Write(p)
+	n, err := c.stream.Write(p) // what is written answers something that has arrived
 	c.account.sent(p[:n])
 	return n, err
 }

@@ -26,6 +26,7 @@ type service struct {
 	pb.UnsafeCellServer
 	cfg      Config
 	sessions verified[api.SessionID]
+	owners   verified[string] // of sessions
 	handles  verified[master.Handle]
 }
 
@@ -61,8 +62,8 @@ const maxStreams = 2_000
 
 func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
 	defer s.recovered(info.FullMethod, &err)
-	if conn := connOf(ctx); conn != nil && conn.refusal != nil {
-		return nil, s.refused(conn)
+	if err := s.checkConnection(ctx); err != nil {
+		return nil, err
 	}
 	if info.FullMethod != pb.Chubby_KeepAlive_FullMethodName {
 		var cancel context.CancelFunc
@@ -78,6 +79,9 @@ func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServer
 			call.served()
 		}
 	}()
+	if err := s.checkOwner(ctx, request); err != nil {
+		return nil, err
+	}
 	if reply, err = next(ctx, request); errors.Is(err, frames.ErrParked) {
 		return nil, err
 	}
@@ -115,8 +119,8 @@ func (s *service) park(ctx context.Context, method string, rest func() (any, err
 
 func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	defer s.recovered(info.FullMethod, &err)
-	if conn := connOf(stream.Context()); conn != nil && conn.refusal != nil {
-		return s.refused(conn)
+	if err := s.checkConnection(stream.Context()); err != nil {
+		return err
 	}
 	call := callOf(stream.Context())
 	var request any
@@ -131,13 +135,14 @@ func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 			call.served()
 		}
 	}()
-	return status(next(srv, answers{ServerStream: stream, call: call}))
+	return status(next(srv, answers{ServerStream: stream, call: call, service: s}))
 }
 
 // answers is a stream whose replies are counted.
 type answers struct {
 	grpc.ServerStream
-	call *call
+	call    *call
+	service *service
 }
 
 // RecvMsg implements grpc.ServerStream.
@@ -145,7 +150,10 @@ func (a answers) RecvMsg(m any) error {
 	if err := a.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return checkSize(m)
+	if err := checkSize(m); err != nil {
+		return err
+	}
+	return a.service.checkOwner(a.Context(), m)
 }
 
 // SendMsg implements grpc.ServerStream. What the call asks for may have been done when
@@ -172,9 +180,14 @@ func (c exactCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(data)}, err
 }
 
-// refused is the answer to a call over a connection that is refused.
-func (s *service) refused(conn *heardConn) error {
-	return status(s.fail("connect", conn.refusal))
+// checkConnection returns what a call over a connection that is refused is answered.
+func (s *service) checkConnection(ctx context.Context) error {
+	if conn := connOf(ctx); conn != nil {
+		if err := conn.refused(); err != nil {
+			return status(s.fail("connect", err))
+		}
+	}
+	return nil
 }
 
 // status encodes an error; what gRPC itself made (Unimplemented) stays as it is.

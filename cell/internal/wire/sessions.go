@@ -18,7 +18,7 @@ import (
 
 func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest) (*pb.CreateSessionReply, error) {
 	const op = "create session"
-	c, err := s.sessionOf(q)
+	c, err := s.sessionOf(ctx, q)
 	if err != nil {
 		return nil, s.fail(op, err)
 	}
@@ -45,7 +45,7 @@ func leaseOf(g master.Grant) *pb.Grant {
 }
 
 // sessionOf checks what a client says of the session it wants.
-func (s *service) sessionOf(q *pb.CreateSessionRequest) (raftfsm.CreateSession, error) {
+func (s *service) sessionOf(ctx context.Context, q *pb.CreateSessionRequest) (raftfsm.CreateSession, error) {
 	lease := time.Duration(q.GetLeaseNs())
 	if lease == 0 {
 		lease = api.DefaultLease
@@ -54,7 +54,11 @@ func (s *service) sessionOf(q *pb.CreateSessionRequest) (raftfsm.CreateSession, 
 		Nonce: q.GetNonce(), Host: q.GetHost(), PID: int(q.GetPid()), Lease: lease, MayCache: q.GetMayCache(), Principal: anonymous,
 		CacheLease: q.GetCacheLease(),
 	}
-	if s.cfg.InsecurePrincipals && q.GetAs() != "" {
+	known := principalOf(ctx)
+	switch {
+	case known != "":
+		c.Principal = known
+	case s.cfg.InsecurePrincipals && q.GetAs() != "":
 		c.Principal = q.GetAs()
 	}
 	switch {
@@ -64,7 +68,9 @@ func (s *service) sessionOf(q *pb.CreateSessionRequest) (raftfsm.CreateSession, 
 		return c, api.Errorf(api.InvalidArgument, "a lease of %v; it must be between %v and %v", lease, api.MinLease, api.MaxLease)
 	case len(c.Host) > api.MaxComponent || !utf8.ValidString(c.Host):
 		return c, api.Errorf(api.InvalidArgument, "the host's name must be UTF-8 of at most %d bytes", api.MaxComponent)
-	case q.GetAs() != "" && !s.cfg.InsecurePrincipals:
+	case known != "" && q.GetAs() != "" && q.GetAs() != known:
+		return c, api.Errorf(api.Unauthenticated, "the client says that it is %.40q (--as), and its certificate says %q", q.GetAs(), known)
+	case known == "" && q.GetAs() != "" && !s.cfg.InsecurePrincipals:
 		return c, api.Errorf(api.Unauthenticated, "this cell does not take a client's word for its principal (--as): its replicas would have to run with --insecure-principals")
 	}
 	if err := checkPrincipal(c.Principal); err != nil {

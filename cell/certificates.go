@@ -1,0 +1,104 @@
+package cell
+
+import (
+	"context"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/wire"
+	"github.com/chubbylock/chubby/internal/certs"
+)
+
+// TLSFiles are the files, in PEM, by which one port of a replica and its callers know each other.
+// They are read again when they have changed, within seconds.
+type TLSFiles = certs.Files
+
+// certificatesEvery is how often the files of certificates are looked at.
+const certificatesEvery = 5 * time.Second
+
+// checkTLS finds files of certificates that are missing.
+func (cfg Config) checkTLS(fault func(string, ...any)) {
+	if cfg.ClientTLS == (TLSFiles{}) && cfg.PeerTLS == (TLSFiles{}) {
+		return
+	}
+	for _, port := range []struct {
+		what  string
+		files TLSFiles
+	}{{"tls", cfg.ClientTLS}, {"peer-tls", cfg.PeerTLS}} {
+		for _, file := range []struct{ what, name string }{{"cert", port.files.Cert}, {"key", port.files.Key}, {"ca", port.files.CA}} {
+			if file.name == "" {
+				fault("%s-%s: no file is named, and others of TLS are: both ports need a certificate, its key and an authority", port.what, file.what)
+			}
+		}
+	}
+	if cfg.InsecurePrincipals {
+		fault("insecure-principals: with TLS, a client's certificate says who it is")
+	}
+}
+
+// openCertificates reads the certificates of both ports, and checks that this replica could be called with them.
+func (r *Replica) openCertificates() error {
+	if r.cfg.ClientTLS == (TLSFiles{}) {
+		return nil
+	}
+	var err error
+	if r.clientCerts, err = certs.Open(r.cfg.ClientTLS); err == nil {
+		r.peerCerts, err = certs.Open(r.cfg.PeerTLS)
+	}
+	if err != nil {
+		return &api.Error{Code: api.InvalidArgument, Op: "read the certificates", Message: err.Error(), Err: err}
+	}
+	own, want := r.peerCerts.Own(), certs.Replica{Cell: r.cfg.Cell, ID: r.cfg.ID}
+	if is, err := certs.ReplicaOf(own); err != nil || is != want {
+		return &api.Error{Code: api.InvalidArgument, Op: "read the certificates", Err: err,
+			Message: "the certificate in " + r.cfg.PeerTLS.Cert + " does not name this replica: want the URI " + want.URI().String() + " in it"}
+	}
+	return nil
+}
+
+// listener is the client port.
+func (r *Replica) listener() wire.Listener {
+	l := wire.Listener{Listener: r.cfg.ClientListener, Clock: r.cfg.Clock, Connections: r.conns}
+	if r.clientCerts != nil {
+		l.Certificates = r.clientCerts
+	}
+	return l
+}
+
+// watchCertificates reads certificates again when their files change, and closes connections that
+// would not be accepted any more, until ctx ends.
+func (r *Replica) watchCertificates(ctx context.Context) {
+	if r.clientCerts == nil {
+		return
+	}
+	every := time.NewTicker(certificatesEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return
+		}
+		changed := r.refresh("tls", r.clientCerts)
+		if n := r.conns.Recheck(changed); n > 0 {
+			r.log.Warn("closed connections of clients whose certificates do not count any more", "connections", n)
+		}
+		if r.refresh("peer-tls", r.peerCerts) {
+			if n := r.port.Recheck(); n > 0 {
+				r.log.Warn("closed connections of replicas whose certificates do not count any more", "connections", n)
+			}
+		}
+	}
+}
+
+// refresh reads the files of one port again, if they have changed.
+func (r *Replica) refresh(port string, store *certs.Store) (changed bool) {
+	changed, err := store.Refresh()
+	switch {
+	case err != nil:
+		r.log.Error("the files of certificates cannot be read again; what was read before stays in use", "port", port, "error", err)
+	case changed:
+		r.log.Info("read the files of certificates again", "port", port)
+	}
+	return changed
+}

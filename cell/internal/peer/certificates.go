@@ -1,0 +1,77 @@
+package peer
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/certs"
+)
+
+// encryptInbound has an inbound connection encrypted, if there are certificates. The handshake is part
+// of reading the hello.
+func (p *Port) encryptInbound(conn net.Conn) net.Conn {
+	if p.Certificates == nil {
+		return conn
+	}
+	return tls.Server(conn, p.Certificates.Server())
+}
+
+// encryptOutbound has a connection to a replica encrypted, if there are certificates. The handshake is
+// part of writing the hello, and fails if another answers than that replica.
+func (p *Port) encryptOutbound(conn net.Conn, id string) net.Conn {
+	if p.Certificates == nil {
+		return conn
+	}
+	return tls.Client(conn, p.Certificates.Client("", func(c *x509.Certificate) error {
+		return isReplica(c, certs.Replica{Cell: p.Cell, ID: id})
+	}))
+}
+
+// checkCertificate returns an error if a caller's certificate does not count, or is that of another replica
+// than its hello says.
+func (p *Port) checkCertificate(c *portConn, h hello) error {
+	encrypted, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	chain := encrypted.ConnectionState().PeerCertificates
+	if err := p.Certificates.Check(chain, x509.ExtKeyUsageClientAuth); err != nil {
+		return err
+	}
+	return isReplica(chain[0], certs.Replica{Cell: h.cell, ID: h.from})
+}
+
+func isReplica(cert *x509.Certificate, want certs.Replica) error {
+	is, err := certs.ReplicaOf(cert)
+	if err == nil && is != want {
+		err = api.Errorf(api.Unauthenticated, "the certificate is that of %v, not of %v: see which files the replica has", is.URI(), want.URI())
+	}
+	return err
+}
+
+// Recheck closes the connections of replicas whose certificates do not count any more, and returns how
+// many those are. It is called when other certificates count than before. It may wait for handshakes
+// that are under way, which helloTimeout bounds. Who expires is not cut off: a cell whose certificates
+// all end in one night goes on until connections are made anew.
+func (p *Port) Recheck() int {
+	p.mu.Lock()
+	conns := make([]*portConn, 0, len(p.conns))
+	for c := range p.conns {
+		conns = append(conns, c)
+	}
+	p.mu.Unlock()
+	closed := 0
+	for _, c := range conns {
+		encrypted, ok := c.Conn.(*tls.Conn)
+		if !ok {
+			continue
+		}
+		if state := encrypted.ConnectionState(); state.HandshakeComplete && !p.Certificates.Counts(state.PeerCertificates) {
+			c.abort()
+			closed++
+		}
+	}
+	return closed
+}

@@ -1,0 +1,278 @@
+package cell_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/certs"
+	"github.com/chubbylock/chubby/internal/frames"
+)
+
+// authority signs certificates, and writes them into a directory.
+type authority struct {
+	certs.Pair
+	t    testing.TB
+	file string // where its certificate is
+}
+
+func newAuthority(t testing.TB) authority {
+	t.Helper()
+	made, err := certs.NewAuthority("test", 24*time.Hour)
+	a := authority{Pair: made, t: t, file: filepath.Join(t.TempDir(), "ca.crt")}
+	a.check(err)
+	a.check(a.Write(a.file, strings.TrimSuffix(a.file, "crt")+"key"))
+	return a
+}
+
+func (a authority) check(err error) {
+	a.t.Helper()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// put writes a certificate. The other side's certificates are signed by another authority, if that is not nil.
+func (a authority) put(made certs.Pair, err error) certs.Files {
+	a.t.Helper()
+	a.check(err)
+	dir := a.t.TempDir()
+	f := certs.Files{Cert: filepath.Join(dir, "own.crt"), Key: filepath.Join(dir, "own.key"), CA: a.file}
+	a.check(made.Write(f.Cert, f.Key))
+	return f
+}
+
+func (a authority) client(principal string) certs.Files {
+	a.t.Helper()
+	return a.put(a.IssueClient(principal, time.Hour))
+}
+
+// revoke writes a revocation list.
+func (a authority) revoke(file string, revoked ...string) {
+	a.t.Helper()
+	var list []*x509.Certificate
+	for _, name := range revoked {
+		text, err := os.ReadFile(name)
+		a.check(err)
+		block, _ := pem.Decode(text)
+		cert, err := x509.ParseCertificate(block.Bytes)
+		a.check(err)
+		list = append(list, cert)
+	}
+	der, err := a.Revoke(nil, list...)
+	a.check(err)
+	a.check(os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}), 0o600))
+}
+
+// tlsCell is a cell with certificates.
+type tlsCell struct {
+	*celltest.Cell
+	clients, replicas authority
+	crl               string // of clients
+}
+
+// inTLSCell runs a test in a bubble, with a cell of three replicas with certificates.
+func inTLSCell(t *testing.T, test func(t *testing.T, ctx context.Context, c tlsCell), edits ...func(*cell.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer cancel()
+		c := tlsCell{clients: newAuthority(t), replicas: newAuthority(t), crl: filepath.Join(t.TempDir(), "ca.crl")}
+		c.clients.revoke(c.crl)
+		c.Cell = celltest.Start(t, 3, append([]func(*cell.Config){func(cfg *cell.Config) {
+			cfg.InsecurePrincipals = false
+			cfg.ClientTLS = c.clients.put(c.clients.IssueServer([]string{cfg.ID}, time.Hour))
+			cfg.ClientTLS.CRL = c.crl
+			cfg.PeerTLS = c.replicas.put(c.replicas.IssueReplica(certs.Replica{Cell: cfg.Cell, ID: cfg.ID}, time.Hour))
+		}}, edits...)...)
+		test(t, ctx, c)
+	})
+}
+
+// A client is who its certificate says, before and after the death of a master.
+func TestTLS(t *testing.T) {
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		cl := dial(t, ctx, c.Cell, "alice", client.Config{TLS: c.clients.client("spiffe://test/alice")})
+		acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", 0))
+		c.FailOver()
+		sessions, err := cl.Cell().Sessions(ctx)
+		if err != nil || len(sessions) != 1 || sessions[0].Principal != "spiffe://test/alice" {
+			t.Errorf("the sessions are %+v, %v", sessions, err)
+		}
+		other := dial(t, ctx, c.Cell, "bob", client.Config{TLS: c.clients.client("bob")})
+		if _, err := open(t, ctx, other, "/ls/local/lock", 0).TryAcquire(ctx, api.Exclusive); !errors.Is(err, api.LockHeld) {
+			t.Errorf("the lock: %v", err)
+		}
+	})
+}
+
+// Whoever has no certificate that counts is refused, with a reason, and learns nothing else.
+func TestTLSRefusesStrangers(t *testing.T) {
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		other := newAuthority(t)
+		with := func(f certs.Files) certs.Files {
+			f.CA = c.clients.file // so that the client believes the servers
+			return f
+		}
+		revoked := c.clients.client("revoked")
+		c.clients.revoke(c.crl, revoked.Cert)
+		time.Sleep(6 * time.Second)
+		asReplica := c.clients.put(c.clients.IssueReplica(certs.Replica{Cell: "local", ID: "r1"}, time.Hour))
+		for name, one := range map[string]struct {
+			files certs.Files
+			as    string
+			want  string
+		}{
+			"no TLS":                              {want: "not encrypted"},
+			"no certificate":                      {files: certs.Files{CA: c.clients.file}, want: "no certificate was shown"},
+			"of another authority":                {files: with(other.client("alice")), want: "does not count"},
+			"of the replicas' authority":          {files: with(c.replicas.client("alice")), want: "does not count"},
+			"a replica's":                         {files: with(c.replicas.put(c.replicas.IssueReplica(certs.Replica{Cell: "local", ID: "r1"}, time.Hour))), want: "does not count"},
+			"a replica's, of clients' authority":  {files: asReplica, want: "that of a replica"},
+			"a server's":                          {files: c.clients.put(c.clients.IssueServer([]string{"r1"}, time.Hour)), want: "does not count"},
+			"expired":                             {files: c.clients.put(c.clients.IssueClient("alice", -time.Minute)), want: "expired"},
+			"revoked":                             {files: revoked, want: "revoked"},
+			"a name that lists of rights reserve": {files: c.clients.client("*"), want: "cannot be a principal"},
+			"another name":                        {files: c.clients.client("alice"), as: "bob", want: `its certificate says "alice"`},
+			"servers of another authority":        {files: other.client("alice"), want: "not who it should be"},
+		} {
+			began := time.Now()
+			_, err := client.New(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("stranger"), Clock: celltest.Clock, TLS: one.files, As: one.as})
+			if !errors.Is(err, api.Unauthenticated) || !strings.Contains(err.Error(), one.want) {
+				t.Errorf("%s: got %v, want %q", name, err, one.want)
+			}
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("%s: after %v", name, took)
+			}
+		}
+	})
+}
+
+// Those who are connected are cut off when their certificates are revoked, or expire.
+func TestTLSCutsOff(t *testing.T) {
+	for name, end := range map[string]func(c tlsCell, files certs.Files){
+		"revoked": func(c tlsCell, files certs.Files) { c.clients.revoke(c.crl, files.Cert) },
+		"expired": func(tlsCell, certs.Files) { time.Sleep(time.Hour) },
+		"another authority": func(c tlsCell, _ certs.Files) {
+			text, err := os.ReadFile(newAuthority(c.clients.t).file)
+			c.clients.check(err)
+			c.clients.check(os.WriteFile(c.clients.file, text, 0o600))
+			c.clients.check(os.WriteFile(c.crl, nil, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+				files := c.clients.client("alice")
+				cl := dial(t, ctx, c.Cell, "alice", client.Config{TLS: files})
+				h := open(t, ctx, cl, "/ls/local/file", 0)
+				end(c, files)
+				time.Sleep(6 * time.Second)
+				limit, cancel := context.WithTimeout(ctx, 5*time.Second)
+				defer cancel()
+				if _, err := h.SetContents(limit, []byte("x")); err == nil {
+					t.Error("it may write")
+				}
+			}, func(cfg *cell.Config) {
+				if name == "another authority" {
+					cfg.ClientTLS.CRL = "" // its lists are of the authority that goes
+				}
+			})
+		})
+	}
+}
+
+// link connects with the master as a program would that has its certificate and no library.
+func (c tlsCell) link(t *testing.T, ctx context.Context, files certs.Files) *frames.Link {
+	t.Helper()
+	store, err := certs.Open(files)
+	c.clients.check(err)
+	conn, err := c.Dial(ctx, c.Master()+":7421")
+	c.clients.check(err)
+	encrypted := tls.Client(conn, store.Client(c.Master(), nil))
+	l, err := frames.Open(ctx, encrypted, frames.LinkConfig{Times: frames.Times{Ping: time.Minute, Timeout: time.Minute}, Clock: celltest.Clock, MaxReply: 2 * api.MaxMessage})
+	c.clients.check(err)
+	t.Cleanup(func() { l.Close(); l.Wait() })
+	return l
+}
+
+// A connection in use is cut off when its certificate expires, within seconds.
+func TestTLSCutsOffTheExpired(t *testing.T) {
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		short, long := c.link(t, ctx, c.clients.put(c.clients.IssueClient("alice", 20*time.Second))), c.link(t, ctx, c.clients.client("alice"))
+		for began := time.Now(); time.Since(began) < 19*time.Second; time.Sleep(time.Second) {
+			for _, l := range []*frames.Link{short, long} {
+				if _, err := pb.NewCellClient(l).Locate(ctx, &pb.LocateRequest{Cell: "local"}); err != nil {
+					t.Fatal(time.Since(began), err)
+				}
+			}
+		}
+		time.Sleep(7 * time.Second)
+		if _, err := pb.NewCellClient(short).Locate(ctx, &pb.LocateRequest{Cell: "local"}); err == nil {
+			t.Error("it is served after its certificate has expired")
+		}
+		if _, err := pb.NewCellClient(long).Locate(ctx, &pb.LocateRequest{Cell: "local"}); err != nil {
+			t.Error("another is cut off, too:", err)
+		}
+	})
+}
+
+// A session's token is of no use over a connection of another principal.
+func TestTLSBindsSessions(t *testing.T) {
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		alice, again, bob := c.link(t, ctx, c.clients.client("alice")), c.link(t, ctx, c.clients.client("alice")), c.link(t, ctx, c.clients.client("bob"))
+		session, err := pb.NewChubbyClient(alice).CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
+		for name, one := range map[string]struct {
+			over *frames.Link
+			want error
+		}{"her own": {alice, nil}, "another of hers": {again, nil}, "bob's": {bob, api.SessionExpired}} {
+			for method, call := range map[string]func(pb.ChubbyClient) error{
+				"KeepAlive": func(cl pb.ChubbyClient) error {
+					_, err := cl.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller})
+					return err
+				},
+				"KeepAlives": func(cl pb.ChubbyClient) error {
+					replies, err := cl.KeepAlives(ctx, &pb.KeepAliveRequest{Caller: caller})
+					if err == nil {
+						_, err = replies.Recv()
+					}
+					return err
+				},
+				"Open": func(cl pb.ChubbyClient) error {
+					_, err := cl.Open(ctx, &pb.OpenRequest{Caller: caller, Path: "/ls/local"})
+					return err
+				},
+			} {
+				err := pb.Error(call(pb.NewChubbyClient(one.over)))
+				if method == "Open" && one.want == nil {
+					if errors.Is(err, api.SessionExpired) {
+						t.Errorf("%s over a connection that is %s: %v", method, name, err)
+					}
+					continue
+				}
+				if !errors.Is(err, one.want) {
+					t.Errorf("%s over a connection that is %s: got %v, want %v", method, name, err, one.want)
+				}
+			}
+		}
+		if _, err := pb.NewChubbyClient(bob).EndSession(ctx, &pb.EndSessionRequest{Caller: caller}); !errors.Is(pb.Error(err), api.SessionExpired) {
+			t.Errorf("bob ends alice's session: %v", err)
+		}
+	})
+}
