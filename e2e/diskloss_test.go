@@ -33,7 +33,7 @@ func (s *servers3) run(id string) *process {
 	for i := range 3 {
 		members = append(members, fmt.Sprintf("r%d=127.0.0.1:%d,127.0.0.1:%d", i+1, s.base+i, s.base+10+i))
 	}
-	s.procs[id] = spawn(s.t, nil, bin("chubbyd"), "serve", "--bootstrap", "--cell", "local", "--id", id,
+	s.procs[id] = spawn(s.t, nil, bin("chubbyd"), "serve", "--bootstrap", "--insecure", "--cell", "local", "--id", id,
 		"--members", strings.Join(members, ";"), "--data", s.data(id))
 	return s.procs[id]
 }
@@ -110,7 +110,7 @@ func TestServeNeedsBootstrap(t *testing.T) {
 	besideOthers(t)
 	dir, base := t.TempDir(), freePorts(t)
 	args := []string{
-		"serve", "--cell", "c", "--id", "r1", "--data", filepath.Join(dir, "r1"),
+		"serve", "--insecure", "--cell", "c", "--id", "r1", "--data", filepath.Join(dir, "r1"),
 		"--members", fmt.Sprintf("r1=127.0.0.1:%d,127.0.0.1:%d;r2=127.0.0.1:%d,127.0.0.1:%d", base, base+1, base+2, base+3),
 	}
 	p := spawn(t, nil, bin("chubbyd"), args...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -90,8 +91,10 @@ func (r *rollingCell) serveBy(id string, version release) *process {
 		store = "boltdb"
 	}
 	r.has[id] = version
-	r.procs[id] = spawn(r.t, nil, version.bin("chubbyd"), "serve", "--bootstrap", "--insecure-principals", "--cell", "local", "--id", id,
+	cmd := command(version.bin("chubbyd"), "serve", "--bootstrap", "--insecure-principals", "--cell", "local", "--id", id,
 		"--members", strings.Join(members, ";"), "--data", filepath.Join(r.dir, id), "--log-store", store)
+	cmd.Env = append(cmd.Env, "CHUBBYD_INSECURE=true") // a flag that v0.1.0 does not know
+	r.procs[id] = launch(r.t, cmd, (*exec.Cmd).Start)
 	return r.procs[id]
 }
 

@@ -15,7 +15,7 @@ done
 work=$(mktemp -d)
 cd "$work" || exit 1
 export HOME=$work NO_COLOR=1
-unset CHUBBY_CELLS CHUBBY_CONFIG CHUBBY_DOMAIN
+unset CHUBBY_CELLS CHUBBY_CONFIG CHUBBY_DOMAIN CHUBBY_CACERT CHUBBY_CERT CHUBBY_KEY
 
 dev=
 checks=0
@@ -142,11 +142,11 @@ printf 'cell: "a b"\nnonsense: 1\nid: ""\n' >faulty.yaml
 err 'faulty.yaml:1'; err 'faulty.yaml:2'
 "$bin/chubbyd" serve --help >out 2>&1; for key in config id data members; do out "--$key "; done
 out '--bootstrap'
-"$bin/chubbyd" serve --cell c --id r1 --data empty --members 'r1=127.0.0.1:9521,127.0.0.1:9531' >out 2>err
+"$bin/chubbyd" serve --insecure --cell c --id r1 --data empty --members 'r1=127.0.0.1:9521,127.0.0.1:9531' >out 2>err
 got=$?
 if [ $got = 78 ]; then ok "chubbyd serve refuses an empty directory -> 78"; else bad "chubbyd serve refuses an empty directory -> $got, want 78"; fi
 err 'bootstrap: true'
-"$bin/chubbyd" dev --help >out 2>&1; for key in cell replicas data base-port no-restart; do out "--$key"; done
+"$bin/chubbyd" dev --help >out 2>&1; for key in cell replicas data base-port tls no-restart; do out "--$key"; done
 
 "$bin/chubbyd" dev >dev.out 2>dev.err &
 dev=$!
@@ -405,6 +405,39 @@ ctl 0 help acquire; ctl 2 help nosuch
 nothing=$SECONDS
 ctl 69 --servers 127.0.0.1:1 ls; err 'refused'
 [ $((SECONDS - nothing)) -le 4 ] && ok "  at once" || bad "  at once"
+
+echo "== certificates"
+mkdir safe && cd safe
+"$bin/chubbyd" dev --tls --cell safe --replicas 1 --base-port 9421 >dev.out 2>dev.err &
+safe=$!
+if until_true 30 grep -q '^ready: cell safe' dev.out; then ok "chubbyd dev --tls: $(grep ^ready dev.out)"; else cp dev.out out; cp dev.err err; bad "chubbyd dev --tls is ready"; fi
+at=(--servers 127.0.0.1:9421); tls=.chubby/safe/tls
+cp .chubby/safe/dev.json out; fields out tls.cacert tls.cert tls.key
+ctl 0 "${at[@]}" put /ls/safe/x hello; ctl 0 "${at[@]}" cell status safe
+ctl 0 "${at[@]}" --cacert $tls/ca.crt --cert $tls/client-dev.crt --key $tls/client-dev.key acquire /ls/safe/lock -- true
+ctl 77 "${at[@]}" --as bob cat /ls/safe/x; err 'certificate says "dev"'
+ctl 77 "${at[@]}" --cacert $tls/ca.crt cat /ls/safe/x; err 'no certificate'
+ctl 77 "${at[@]}" --cacert $tls/replica-ca.crt cat /ls/safe/x; err 'not who it should be'
+ctl 2 "${at[@]}" --cert $tls/client-dev.crt cat /ls/safe/x; err '\-\-key'
+"$bin/chubbyd" certs client billing --dir $tls >out 2>err && ok "chubbyd certs client" || bad "chubbyd certs client"
+mv .chubby/safe/dev.json .
+ctl 77 "${at[@]}" cat /ls/safe/x; err 'not encrypted.*--cacert'
+CHUBBY_CACERT=$tls/ca.crt CHUBBY_CERT=$tls/client-billing.crt CHUBBY_KEY=$tls/client-billing.key ctl 0 "${at[@]}" cat /ls/safe/x; out hello
+printf 'safe: {servers: ["127.0.0.1:9421"], cacert: ca.crt, cert: client-billing.crt, key: client-billing.key}\n' >$tls/cells.yaml
+CHUBBY_CONFIG=$tls/cells.yaml ctl 0 cat /ls/safe/x; out hello
+"$bin/chubbyd" certs revoke $tls/client-billing.crt --dir $tls >out 2>err && ok "chubbyd certs revoke" || bad "chubbyd certs revoke"
+out 'ca.crl'
+mv dev.json .chubby/safe/
+"$bin/chubbyd" certs init --dir own >out 2>err && ok "chubbyd certs init" || bad "chubbyd certs init"
+"$bin/chubbyd" certs server r1 --cell main --host h1 --host 10.0.0.1 --dir own >out 2>err && ok "chubbyd certs server" || bad "chubbyd certs server"
+for key in tls-cert tls-key tls-ca peer-tls-cert peer-tls-key peer-tls-ca; do out "  $key: own/"; done
+"$bin/chubbyd" certs init --dir own >out 2>err && bad "chubbyd certs init replaces nothing" || ok "chubbyd certs init replaces nothing"
+"$bin/chubbyd" serve --cell c --id r1 --data empty --members 'r1=127.0.0.1:9521,127.0.0.1:9531' >out 2>err
+got=$?
+if [ $got = 1 ]; then ok "chubbyd serve needs certificates, or --insecure -> 1"; else bad "chubbyd serve needs certificates, or --insecure -> $got, want 1"; fi
+err 'tls-cert is missing'; err 'insecure: true'
+kill -TERM "$safe"; ends "$safe" 0 "SIGTERM ends dev --tls"
+cd ..
 
 echo "== every verb and flag was tried"
 while read -r command; do

@@ -146,7 +146,29 @@ keepalives: 2000
 max-connections: 40000
 max-connections-per-address: 4000
 
-# Take a client's word for who it is (chubbyctl --as). For development only.
+# Certificates of the client port: what clients are shown, its key, and who signs
+# those of clients. All files are in PEM, and read again when they change.
+# 'chubbyd certs' makes a set.
+tls-cert: /etc/chubby/server-r1.crt
+tls-key: /etc/chubby/server-r1.key
+tls-ca: /etc/chubby/ca.crt
+
+# Which certificates of clients were revoked; may be left out.
+tls-crl: /etc/chubby/ca.crl
+
+# The same of the Raft port. The certificate is that of this replica: its URI is
+# chubby://main/replica/r1. Another authority than that of clients signs for it.
+peer-tls-cert: /etc/chubby/replica-r1.crt
+peer-tls-key: /etc/chubby/replica-r1.key
+peer-tls-ca: /etc/chubby/replica-ca.crt
+peer-tls-crl: /etc/chubby/replica-ca.crl
+
+# Run without certificates. Then whoever reaches this replica may do anything, and
+# read what is on the network.
+insecure: false
+
+# Take a client's word for who it is (chubbyctl --as). For development only, and
+# only if insecure.
 insecure-principals: false
 
 # The least level that is logged, to standard error: debug, info, warn, error.

@@ -79,6 +79,7 @@ func TestCheckReportsEveryFaultWithItsLine(t *testing.T) {
 		{":20: ", "1ms is outside 1s to 10m0s"},
 		{":21: ", "log-level is set twice, first in line 6"},
 		{"faulty.yaml: ", "data is missing"},
+		{"faulty.yaml: ", "tls-cert is missing"},
 	}
 	lines := strings.Split(strings.TrimSpace(complaints), "\n")
 	for _, w := range want {
@@ -121,7 +122,7 @@ func TestCheckOfWhatIsNoConfiguration(t *testing.T) {
 
 func TestFlagBeatsVariableBeatsFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "c.yaml")
-	text := "cell: fromfile\nid: r1\ndata: fromfile\nlog-level: debug\nmembers: r1=h1:1,h1:2\n"
+	text := "cell: fromfile\nid: r1\ndata: fromfile\nlog-level: debug\nmembers: r1=h1:1,h1:2\ninsecure: true\n"
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +266,7 @@ func TestCheckRefusesWhatServeRefuses(t *testing.T) {
 		"two hosts, one port":   {"listen", "127.0.0.1:7421,127.0.0.2:7421", ""},
 	} {
 		name := filepath.Join(t.TempDir(), "chubbyd.yaml")
-		values := map[string]string{"cell": "main", "id": "r1", "data": "/d", "members": member("r1", "127.0.0.1:1", "127.0.0.1:2"), test.key: test.text}
+		values := map[string]string{"cell": "main", "id": "r1", "data": "/d", "insecure": "true", "members": member("r1", "127.0.0.1:1", "127.0.0.1:2"), test.key: test.text}
 		var text strings.Builder
 		for key, value := range values {
 			text.WriteString(key + ": '" + value + "'\n")

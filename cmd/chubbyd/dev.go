@@ -22,6 +22,7 @@ type devOptions struct {
 	data      string
 	basePort  int
 	noRestart bool
+	tls       bool
 }
 
 const (
@@ -44,10 +45,14 @@ dev with the same directory finds everything again. In it, dev.json names the
 processes, and <id>/log holds everything a replica logs; only warnings and errors
 are shown here.
 
+Nothing is encrypted, and anybody on this machine may act as anybody, unless --tls
+is given: then the replicas have certificates, and a client needs one, too.
+
 SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal) stop every replica. They
 stop too if dev itself is killed.`,
 		Example: `  chubbyd dev
   chubbyd dev --replicas 3 --no-restart
+  chubbyd dev --tls
   chubbyd dev --cell other --base-port 8421`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,6 +67,7 @@ stop too if dev itself is killed.`,
 	flags.IntVar(&o.replicas, "replicas", 5, "how many replicas, 1 to 10; an odd number makes sense")
 	flags.StringVar(&o.data, "data", "", "the directory to keep everything in (default ./.chubby/<cell>)")
 	flags.IntVar(&o.basePort, "base-port", api.DefaultClientPort, "the client port of the first replica")
+	flags.BoolVar(&o.tls, "tls", false, "encrypt everything, with certificates that are made in the data directory")
 	flags.BoolVar(&o.noRestart, "no-restart", false, "leave a dead replica dead")
 	return cmd
 }
@@ -87,12 +93,14 @@ func (o *devOptions) runDev(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("find this program, to start it once per replica: %w", err)
 	}
 	cell := newDevCell(o.cell, o.data, o.replicas, o.basePort)
+	cell.tls = o.tls
+	cell.TLS = cell.forClients()
 	unlock, err := cell.lockDir()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := cell.writeConfigs(); err != nil {
+	if err := errors.Join(cell.makeCertificates(), cell.writeConfigs()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -151,7 +159,7 @@ func (d *dev) reportStarts(ctx context.Context, masters <-chan readiness) error 
 			d.out.printf("%-3s pid %-7d client %s  raft %s  http %s  log %s", r.ID, r.PID, r.Client, r.Raft, r.HTTP, r.logFile())
 			if announced++; announced == len(d.cell.Replicas) {
 				news = masters
-				d.out.printf("no client is asked to prove who it is here: anybody on this machine may act as anybody (insecure-principals)")
+				d.out.printf("%s", d.cell.whoIsAsked())
 			}
 		case m := <-news:
 			if ready {

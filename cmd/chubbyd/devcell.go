@@ -27,8 +27,10 @@ const portsApart = api.DefaultRaftPort - api.DefaultClientPort
 type devCell struct {
 	Cell     string       `json:"cell"`
 	Replicas []devReplica `json:"replicas"`
+	TLS      *devTLS      `json:"tls,omitempty"` // files for clients, if it was started with --tls
 
 	dir string
+	tls bool // there are certificates
 }
 
 type devReplica struct {
@@ -135,7 +137,10 @@ type devConfig struct {
 	Members            []devMember `yaml:"members"`
 	Data               string      `yaml:"data"`
 	Bootstrap          bool        `yaml:"bootstrap"`
+	Insecure           bool        `yaml:"insecure"`
 	InsecurePrincipals bool        `yaml:"insecure-principals"`
+
+	devCertificates `yaml:",inline"`
 }
 
 type devMember struct {
@@ -151,7 +156,11 @@ func (c *devCell) config(r *devReplica) devConfig {
 		ID:                 r.ID,
 		Data:               r.dataDir(),
 		Bootstrap:          true,
-		InsecurePrincipals: true,
+		Insecure:           !c.tls,
+		InsecurePrincipals: !c.tls,
+	}
+	if c.tls {
+		f.devCertificates = c.certificatesOf(r.ID)
 	}
 	for _, m := range c.Replicas {
 		f.Members = append(f.Members, devMember(cell.Member{ID: m.ID, Client: m.Client, Raft: m.Raft, HTTP: m.HTTP}))
@@ -238,7 +247,7 @@ func replaceFile(name string, contents []byte) error {
 func (c *devCell) firstSteps() string {
 	ctl := chubbyctl()
 	path := "/" + api.Root + "/" + c.Cell
-	servers, argument := "", ""
+	servers, argument := c.clientFlags(), ""
 	if c.Cell != api.LocalCell {
 		argument = " " + c.Cell
 	}
@@ -247,7 +256,7 @@ func (c *devCell) firstSteps() string {
 		for _, r := range c.Replicas {
 			clients = append(clients, r.Client)
 		}
-		servers = " --servers " + strings.Join(clients, ",")
+		servers += " --servers " + strings.Join(clients, ",")
 	}
 	return "Try, in a second terminal:\n" +
 		"  " + ctl + servers + " cell status" + argument + "\n" +

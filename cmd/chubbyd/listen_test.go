@@ -38,6 +38,7 @@ func TestListenAndAdvertise(t *testing.T) {
 		}
 		set("cell", "c")
 		set("data", "d")
+		set("insecure", "true")
 		set("id", "r1")
 		set("members", "r1=h1:7421,h1:7431")
 		err := errorOf(d.validate())

@@ -16,7 +16,8 @@ file system, after Burrows (OSDI 2006).
 
   chubbyd dev                      a whole cell on this machine, for trying
   chubbyd serve --config FILE      one replica of a cell
-  chubbyd config example           a configuration file to begin with`,
+  chubbyd config example           a configuration file to begin with
+  chubbyd certs init               certificates, if there is no authority yet`,
 		Args:                       cobra.ArbitraryArgs,
 		RunE:                       needsVerb,
 		SilenceErrors:              true,
@@ -28,7 +29,7 @@ file system, after Burrows (OSDI 2006).
 	})
 	root.Version = builtFrom().Version // for --version, which prints what version does
 	root.SetVersionTemplate(builtFrom().String())
-	root.AddCommand(newDevCommand(), newServeCommand(), newConfigCommand(), newVersionCommand())
+	root.AddCommand(newDevCommand(), newServeCommand(), newConfigCommand(), newCertsCommand(), newVersionCommand())
 	return root
 }
 

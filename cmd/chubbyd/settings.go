@@ -20,6 +20,7 @@ type settings struct {
 	replica   cell.Config
 	logLevel  slog.Level
 	logFormat string        // text or json
+	insecure  bool          // no certificates are wanted
 	stop      time.Duration // how long a stop may take before the process ends regardless
 
 	listenHost string // the host to listen on, with the ports of this replica's member; empty if none was set
@@ -51,6 +52,15 @@ func keys() []key {
 		{"keepalives", "how many KeepAlives a second a master wants at most: leases are lengthened", number(1, 1e6, func(s *settings) *float64 { return &s.replica.KeepAlives })},
 		{"max-connections", "how many connections of clients this replica accepts", count(1, 1_000_000, func(s *settings) *int { return &s.replica.MaxConnections })},
 		{"max-connections-per-address", "how many of those from one IP address", count(1, 1_000_000, func(s *settings) *int { return &s.replica.MaxConnectionsPerAddress })},
+		{"tls-cert", "the certificate that clients are shown, in PEM", file(func(s *settings) *string { return &s.replica.ClientTLS.Cert })},
+		{"tls-key", "its key", file(func(s *settings) *string { return &s.replica.ClientTLS.Key })},
+		{"tls-ca", "the authorities of clients' certificates", file(func(s *settings) *string { return &s.replica.ClientTLS.CA })},
+		{"tls-crl", "revocation lists of these authorities", file(func(s *settings) *string { return &s.replica.ClientTLS.CRL })},
+		{"peer-tls-cert", "the certificate that the other replicas are shown; its URI is chubby://CELL/replica/ID", file(func(s *settings) *string { return &s.replica.PeerTLS.Cert })},
+		{"peer-tls-key", "its key", file(func(s *settings) *string { return &s.replica.PeerTLS.Key })},
+		{"peer-tls-ca", "the authorities of replicas' certificates; not those of clients", file(func(s *settings) *string { return &s.replica.PeerTLS.CA })},
+		{"peer-tls-crl", "revocation lists of these authorities", file(func(s *settings) *string { return &s.replica.PeerTLS.CRL })},
+		{"insecure", "run without certificates: whoever reaches this replica may do anything, and read what is on the network", switched(func(s *settings) *bool { return &s.insecure })},
 		{"insecure-principals", "believe clients who they are; for development only", switched(func(s *settings) *bool { return &s.replica.InsecurePrincipals })},
 		{"log-level", "the least level that is logged: debug, info, warn or error", logLevels()},
 		{"log-format", "how log lines are written: text or json", oneOf("format", func(s *settings) *string { return &s.logFormat }, "text", "json")},
@@ -225,6 +235,7 @@ func (d *draft) validate() []problem {
 		}
 	}
 	d.validateMembers()
+	d.validateCertificates()
 	d.placeListen()
 	if len(d.problems) == 0 { // the cell checks more when the replica starts
 		var e *api.Error
@@ -236,6 +247,18 @@ func (d *draft) validate() []problem {
 		return cmp.Or(cmp.Compare(a.at.source, b.at.source), cmp.Compare(a.at.line, b.at.line))
 	})
 	return d.problems
+}
+
+// validateCertificates wants certificates, or to be told that there are none.
+func (d *draft) validateCertificates() {
+	named := d.replica.ClientTLS != (cell.TLSFiles{}) || d.replica.PeerTLS != (cell.TLSFiles{})
+	switch {
+	case !named && !d.insecure:
+		d.addProblem(d.main, "tls-cert is missing, and all other certificates: 'chubbyd certs --help' says how to make them. "+
+			"Or say insecure: true; then whoever reaches this replica may do anything")
+	case named && d.insecure:
+		d.addProblem(d.at["insecure"], "insecure: certificates are named, too; leave out one or the other")
+	}
 }
 
 func (d *draft) validateMembers() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,6 +25,23 @@ func special(takes, initial string, set func(*settings, string) error, words ...
 		v.initial = func(settings) string { return initial }
 	}
 	return v
+}
+
+// none is the value of a file that is not there.
+const none = "none"
+
+// file is the name of a file, which is looked for when the replica starts.
+func file(at func(*settings) *string) value {
+	return special("none, or a file", none, func(s *settings, text string) error {
+		switch text {
+		case "":
+			return errors.New("is empty; name a file, or say none")
+		case none:
+			text = ""
+		}
+		*at(s) = text
+		return nil
+	}, none)
 }
 
 // switched is a setting that is true or false.

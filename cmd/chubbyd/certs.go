@@ -1,0 +1,317 @@
+package main
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/certs"
+)
+
+// The files of two authorities, in the directory of the certificates.
+const (
+	clientAuthority  = "ca"
+	replicaAuthority = "replica-ca"
+)
+
+// How long certificates count, in days.
+const (
+	authorityDays = 3650
+	leafDays      = 365
+)
+
+const day = 24 * time.Hour
+
+// certsOptions are those of all commands that make certificates.
+type certsOptions struct {
+	dir  string
+	days int
+}
+
+func newCertsCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "certs",
+		Short: "Make the certificates of a cell and its clients",
+		Long: `certs makes a working set of certificates, for cells without an authority of
+their own. There are two authorities: ca signs for the client port, both the
+servers' certificates and the clients', and replica-ca for the Raft port. Keep
+their keys off the replicas.
+
+With an authority of your own: a client's certificate names its principal by a
+SPIFFE ID (the URI spiffe://...) or, without one, by its one DNS name; a replica's
+has the URI chubby://CELL/replica/ID, for use as a server and as a client; a
+server's is for the host that clients dial.`,
+		Example: `  chubbyd certs init
+  chubbyd certs server r1 --cell main --host chubby1.example.org
+  chubbyd certs client billing`,
+		Args: cobra.ArbitraryArgs,
+		RunE: needsVerb,
+
+		SuggestionsMinimumDistance: 2,
+	}
+	group.AddCommand(newCertsInitCommand(), newCertsServerCommand(), newCertsClientCommand(), newCertsRevokeCommand())
+	return group
+}
+
+func (o *certsOptions) addFlags(cmd *cobra.Command, days int) {
+	cmd.Flags().StringVar(&o.dir, "dir", "certs", "the directory of the certificates")
+	if days > 0 {
+		cmd.Flags().IntVar(&o.days, "days", days, "how long they count, in days; not longer than their authority")
+	}
+}
+
+func (o *certsOptions) validate() error {
+	if o.days < 1 || o.days > 36500 {
+		return usagef("--days %d: 1 to 36500 are possible", o.days)
+	}
+	return nil
+}
+
+func (o *certsOptions) lifetime() time.Duration { return time.Duration(o.days) * day }
+
+func (o *certsOptions) file(name, kind string) string { return filepath.Join(o.dir, name+"."+kind) }
+
+// authority reads an authority that init has made.
+func (o *certsOptions) authority(name string) (certs.Pair, error) {
+	a, err := certs.ReadPair(o.file(name, "crt"), o.file(name, "key"))
+	if err != nil {
+		return a, fmt.Errorf("read the authority: %w; 'chubbyd certs init' makes one, and --dir says where it is", err)
+	}
+	return a, nil
+}
+
+// write writes a certificate and its key, and tells where.
+func (o *certsOptions) write(out io.Writer, name, what string, p certs.Pair) error {
+	cert, key := o.file(name, "crt"), o.file(name, "key")
+	if err := p.Write(cert, key); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("%w: nothing is replaced; move it away first, or choose another --dir", err)
+		}
+		return fmt.Errorf("write a certificate: %w", err)
+	}
+	_, err := fmt.Fprintf(out, "%s, %s: %s, until %s\n", cert, key, what, p.Cert.NotAfter.UTC().Format(time.DateOnly))
+	return err
+}
+
+func newCertsInitCommand() *cobra.Command {
+	var o certsOptions
+	cmd := &cobra.Command{
+		Use:     "init",
+		Short:   "Make the two authorities",
+		Example: "  chubbyd certs init --dir /root/chubby-certs",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.makeAuthorities(cmd.OutOrStdout())
+		},
+	}
+	o.addFlags(cmd, authorityDays)
+	return cmd
+}
+
+// makeAuthorities makes the directory, and the two authorities in it.
+func (o *certsOptions) makeAuthorities(out io.Writer) error {
+	if err := os.MkdirAll(o.dir, 0o700); err != nil {
+		return fmt.Errorf("create the directory of the certificates: %w; choose another with --dir", err)
+	}
+	for _, a := range []struct{ name, what string }{{clientAuthority, "authority of servers and clients"}, {replicaAuthority, "authority of replicas"}} {
+		made, err := certs.NewAuthority("Chubby "+a.what, o.lifetime())
+		if err != nil {
+			return fmt.Errorf("make the %s: %w", a.what, err)
+		}
+		if err := o.write(out, a.name, "the "+a.what, made); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newCertsServerCommand() *cobra.Command {
+	var o certsOptions
+	var cell string
+	var hosts []string
+	cmd := &cobra.Command{
+		Use:   "server ID --cell CELL --host HOST...",
+		Short: "Make the certificates of one replica, for its two ports",
+		Long: `server makes two certificates: server-ID for clients, who dial the replica by one
+of the hosts (names or IP addresses), and replica-ID for the other replicas. It
+prints the lines of the configuration.`,
+		Example: `  chubbyd certs server r1 --cell main --host chubby1.example.org --host 10.0.0.5`,
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := args[0]
+			switch {
+			case !api.ValidCell(id):
+				return usagef("%q cannot be a replica's name: use letters, digits, '-', '_' and '.', as in r1", id)
+			case !api.ValidCell(cell):
+				return usagef("--cell %q cannot be a cell's name: use letters, digits, '-', '_' and '.'", cell)
+			case len(hosts) == 0:
+				return usagef("--host is missing: by which names or addresses do clients dial replica %s?", id)
+			}
+			return o.makeServer(cmd.OutOrStdout(), certs.Replica{Cell: cell, ID: id}, hosts)
+		},
+	}
+	cmd.Flags().StringVar(&cell, "cell", api.LocalCell, "the cell's name")
+	cmd.Flags().StringSliceVar(&hosts, "host", nil, "a name or an IP address by which clients dial the replica; more than one with commas, or again")
+	o.addFlags(cmd, leafDays)
+	return cmd
+}
+
+// makeServer makes the two certificates of a replica.
+func (o *certsOptions) makeServer(out io.Writer, r certs.Replica, hosts []string) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	forClients, err := o.authority(clientAuthority)
+	if err != nil {
+		return err
+	}
+	forReplicas, err := o.authority(replicaAuthority)
+	if err != nil {
+		return err
+	}
+	server, err := forClients.IssueServer(hosts, o.lifetime())
+	if err != nil {
+		return fmt.Errorf("make the certificate for clients: %w", err)
+	}
+	replica, err := forReplicas.IssueReplica(r, o.lifetime())
+	if err != nil {
+		return fmt.Errorf("make the certificate for replicas: %w", err)
+	}
+	if err := errors.Join(
+		o.write(out, "server-"+r.ID, "for clients that dial "+strings.Join(hosts, ", "), server),
+		o.write(out, "replica-"+r.ID, "for the other replicas", replica),
+	); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "In the configuration of %s:\n\n  tls-cert: %s\n  tls-key: %s\n  tls-ca: %s\n  peer-tls-cert: %s\n  peer-tls-key: %s\n  peer-tls-ca: %s\n",
+		r.ID, o.file("server-"+r.ID, "crt"), o.file("server-"+r.ID, "key"), o.file(clientAuthority, "crt"),
+		o.file("replica-"+r.ID, "crt"), o.file("replica-"+r.ID, "key"), o.file(replicaAuthority, "crt"))
+	return err
+}
+
+func newCertsClientCommand() *cobra.Command {
+	var o certsOptions
+	cmd := &cobra.Command{
+		Use:   "client PRINCIPAL",
+		Short: "Make the certificate of a client",
+		Long: `client makes the certificate of a principal: a name like that of a host, or a
+SPIFFE ID (spiffe://...). Access control lists name it so. The files are named
+after the last part of it.`,
+		Example: "  chubbyd certs client billing\n  chubbyd certs client spiffe://example.org/billing",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.makeClient(cmd.OutOrStdout(), args[0])
+		},
+	}
+	o.addFlags(cmd, leafDays)
+	return cmd
+}
+
+// makeClient makes the certificate of a principal.
+func (o *certsOptions) makeClient(out io.Writer, principal string) error {
+	a, err := o.authority(clientAuthority)
+	if err != nil {
+		return err
+	}
+	made, err := a.IssueClient(principal, o.lifetime())
+	if err != nil {
+		return fmt.Errorf("make the certificate of %s: %w", principal, err)
+	}
+	return o.write(out, "client-"+filepath.Base(principal), "of "+principal, made)
+}
+
+func newCertsRevokeCommand() *cobra.Command {
+	var o certsOptions
+	cmd := &cobra.Command{
+		Use:   "revoke CERT...",
+		Short: "Revoke certificates of clients, servers or replicas",
+		Long: `revoke adds certificates to the revocation list of their authority, ca.crl or
+replica-ca.crl. Replicas that have the file (tls-crl, peer-tls-crl) read it again
+within seconds, and close the connections of those certificates.`,
+		Example: "  chubbyd certs revoke certs/client-billing.crt",
+		Args:    arguments(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range args {
+				if err := o.revoke(cmd.OutOrStdout(), name); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	o.addFlags(cmd, 0)
+	return cmd
+}
+
+// revoke adds a certificate to the list of the authority that has signed it.
+func (o *certsOptions) revoke(out io.Writer, name string) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("read the certificate: %w", err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return fmt.Errorf("%s does not begin with a certificate in PEM", name)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, authority := range []string{clientAuthority, replicaAuthority} {
+		a, err := o.authority(authority)
+		if err != nil {
+			return err
+		}
+		if cert.CheckSignatureFrom(a.Cert) != nil {
+			continue
+		}
+		list := o.file(authority, "crl")
+		der, err := o.extendList(a, list, cert)
+		if err == nil {
+			err = replaceFile(list, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
+		}
+		if err != nil {
+			return fmt.Errorf("extend the revocation list: %w", err)
+		}
+		_, err = fmt.Fprintf(out, "%s: revoked in %s\n", name, list)
+		return err
+	}
+	return fmt.Errorf("%s was signed by none of the authorities in %s; --dir says where they are", name, o.dir)
+}
+
+// extendList returns the list in a file, with one more certificate; of a file that is not there, a list
+// with that one.
+func (o *certsOptions) extendList(a certs.Pair, file string, cert *x509.Certificate) ([]byte, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return a.Revoke(nil, cert)
+	}
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("%s has no PEM", file)
+	}
+	list, err := x509.ParseRevocationList(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return a.Revoke(list.RevokedCertificateEntries, cert)
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/internal/certs"
+)
+
+// certsIn makes a working set of certificates for one replica and one client.
+func certsIn(t *testing.T) (dir, configuration string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "certs")
+	for _, args := range [][]string{{"init"}, {"server", "r1", "--cell", "main", "--host", "h1,10.0.0.5"}, {"client", "spiffe://example.org/billing"}} {
+		out, _, err := output(t, append(append([]string{"certs"}, args...), "--dir", dir)...)
+		if err != nil {
+			t.Fatal(args, err)
+		}
+		if _, lines, found := strings.Cut(out, "\n\n"); found {
+			configuration = lines
+		}
+	}
+	return dir, configuration
+}
+
+// What certs makes is what a replica and a client need, and the lines that it prints are a configuration.
+func TestCertsMakesAWorkingSet(t *testing.T) {
+	dir, configuration := certsIn(t)
+	file := filepath.Join(t.TempDir(), "chubbyd.yaml")
+	if err := os.WriteFile(file, []byte("cell: main\nid: r1\ndata: d\nmembers: r1=h1:7421,h1:7431\n"+strings.ReplaceAll(configuration, "  ", "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, complaints, err := output(t, "config", "check", file); err != nil {
+		t.Errorf("the configuration that is printed: %v\n%s", err, complaints)
+	}
+	server, err := certs.Open(certs.Files{Cert: filepath.Join(dir, "server-r1.crt"), Key: filepath.Join(dir, "server-r1.key"), CA: filepath.Join(dir, "ca.crt")})
+	if err != nil || server.Own().VerifyHostname("h1") != nil || server.Own().VerifyHostname("10.0.0.5") != nil {
+		t.Errorf("the server's: %v", err)
+	}
+	client, err := certs.ReadPair(filepath.Join(dir, "client-billing.crt"), filepath.Join(dir, "client-billing.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name, err := certs.PrincipalOf(client.Cert); err != nil || name != "spiffe://example.org/billing" {
+		t.Errorf("the client's is of %q, %v", name, err)
+	}
+	replica, err := certs.ReadPair(filepath.Join(dir, "replica-r1.crt"), filepath.Join(dir, "replica-r1.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is, err := certs.ReplicaOf(replica.Cert); err != nil || is != (certs.Replica{Cell: "main", ID: "r1"}) {
+		t.Errorf("the replica's is of %v, %v", is, err)
+	}
+	if keys, err := filepath.Glob(filepath.Join(dir, "*.key")); err != nil || len(keys) != 5 {
+		t.Errorf("keys: %v, %v", keys, err)
+	} else {
+		for _, key := range keys {
+			if about, err := os.Stat(key); err != nil || about.Mode().Perm() != 0o600 {
+				t.Errorf("%s: %v, %v", key, about.Mode(), err)
+			}
+		}
+	}
+}
+
+// Nothing that is there is replaced, and what is wrong is said.
+func TestCertsFaults(t *testing.T) {
+	dir, _ := certsIn(t)
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"a second init":        {[]string{"init"}, 1, "nothing is replaced"},
+		"a second server":      {[]string{"server", "r1", "--host", "h1"}, 1, "nothing is replaced"},
+		"no host":              {[]string{"server", "r2"}, 2, "--host is missing"},
+		"no name of a replica": {[]string{"server", "r 2", "--host", "h"}, 2, "cannot be a replica's name"},
+		"no principal":         {[]string{"client"}, 2, "accepts 1 arg"},
+		"no SPIFFE ID":         {[]string{"client", "spiffe://a b"}, 1, "make the certificate"},
+		"no time":              {[]string{"client", "x", "--days", "0"}, 2, "1 to 36500"},
+		"no authority":         {[]string{"client", "x", "--dir", t.TempDir()}, 1, "certs init"},
+		"revoke no file":       {[]string{"revoke", "none.crt"}, 1, "none.crt"},
+		"revoke a key":         {[]string{"revoke", filepath.Join(dir, "ca.key")}, 1, "does not begin with a certificate"},
+		"revoke a stranger's":  {[]string{"revoke", "--dir", dir, strangersCertificate(t)}, 1, "none of the authorities"},
+	} {
+		args := append([]string{"certs"}, c.args...)
+		if !strings.Contains(strings.Join(c.args, " "), "--dir") {
+			args = append(args, "--dir", dir)
+		}
+		if _, _, err := output(t, args...); exitCode(err) != c.code || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: exit code %d, %v; want %d and %q", name, exitCode(err), err, c.code, c.want)
+		}
+	}
+}
+
+func strangersCertificate(t *testing.T) string {
+	dir, _ := certsIn(t)
+	return filepath.Join(dir, "client-billing.crt")
+}
+
+// What is revoked is in the list of its authority, with what was revoked before.
+func TestCertsRevoke(t *testing.T) {
+	dir, _ := certsIn(t)
+	if _, _, err := output(t, "certs", "client", "second", "--dir", dir); err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(dir, "ca.crl")
+	counts := func(name string) bool {
+		t.Helper()
+		s, err := certs.Open(certs.Files{CA: filepath.Join(dir, "ca.crt"), CRL: list})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair, err := certs.ReadPair(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Counts(append([]*x509.Certificate{}, pair.Cert))
+	}
+	for i, name := range []string{"client-billing", "client-second"} {
+		if _, err := os.Stat(list); (err == nil) != (i > 0) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if i > 0 && !counts(name) {
+			t.Errorf("%s counts before it is revoked: no", name)
+		}
+		if out, _, err := output(t, "certs", "revoke", filepath.Join(dir, name+".crt"), "--dir", dir); err != nil || !strings.Contains(out, list) {
+			t.Fatal(out, err)
+		}
+		if counts(name) {
+			t.Errorf("%s counts", name)
+		}
+	}
+	if counts("client-billing") {
+		t.Error("the first counts again")
+	}
+	if _, _, err := output(t, "certs", "revoke", filepath.Join(dir, "replica-r1.crt"), "--dir", dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "replica-ca.crl")); err != nil {
+		t.Error(err)
+	}
+}
+
+// serve wants certificates, or to be told that there are none; not both.
+func TestServeNeedsCertificatesOrInsecure(t *testing.T) {
+	for name, c := range map[string]struct {
+		lines string
+		want  string
+	}{
+		"neither":       {"", "tls-cert is missing"},
+		"both":          {"insecure: true\ntls-cert: x\n", "certificates are named, too"},
+		"some":          {"tls-cert: x\ntls-key: x\ntls-ca: x\npeer-tls-cert: x\n", "peer-tls-key: no file is named"},
+		"by their word": {"tls-cert: x\ntls-key: x\ntls-ca: x\npeer-tls-cert: x\npeer-tls-key: x\npeer-tls-ca: x\ninsecure-principals: true\n", "says who it is"},
+		"insecure":      {"insecure: true\n", ""},
+		"none named":    {"insecure: true\ntls-crl: none\n", ""},
+		"all":           {"tls-cert: x\ntls-key: x\ntls-ca: x\npeer-tls-cert: x\npeer-tls-key: x\npeer-tls-ca: x\n", ""},
+	} {
+		file := filepath.Join(t.TempDir(), "chubbyd.yaml")
+		if err := os.WriteFile(file, []byte("cell: main\nid: r1\ndata: d\nmembers: r1=h1:7421,h1:7431\n"+c.lines), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, complaints, err := output(t, "config", "check", file); (err == nil) != (c.want == "") || !strings.Contains(complaints, c.want) {
+			t.Errorf("%s: %v, %q; want %q", name, err, complaints, c.want)
+		}
+	}
+}

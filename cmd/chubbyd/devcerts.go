@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/chubbylock/chubby/internal/certs"
+)
+
+// devPrincipal is whose certificate dev makes, for whoever tries the cell.
+const devPrincipal = "dev"
+
+// devCertificates is what the configuration file of a replica says of its certificates.
+type devCertificates struct {
+	Cert     string `yaml:"tls-cert,omitempty"`
+	Key      string `yaml:"tls-key,omitempty"`
+	CA       string `yaml:"tls-ca,omitempty"`
+	PeerCert string `yaml:"peer-tls-cert,omitempty"`
+	PeerKey  string `yaml:"peer-tls-key,omitempty"`
+	PeerCA   string `yaml:"peer-tls-ca,omitempty"`
+}
+
+// certificates is where the certificates of the cell are.
+func (c *devCell) certificates() *certsOptions {
+	return &certsOptions{dir: filepath.Join(c.dir, "tls"), days: leafDays}
+}
+
+func (c *devCell) certificatesOf(id string) devCertificates {
+	o := c.certificates()
+	return devCertificates{
+		Cert: o.file("server-"+id, "crt"), Key: o.file("server-"+id, "key"), CA: o.file(clientAuthority, "crt"),
+		PeerCert: o.file("replica-"+id, "crt"), PeerKey: o.file("replica-"+id, "key"), PeerCA: o.file(replicaAuthority, "crt"),
+	}
+}
+
+// makeCertificates makes the certificates that are not there, of a cell that has some.
+func (c *devCell) makeCertificates() error {
+	if !c.tls {
+		return nil
+	}
+	o := c.certificates()
+	if err := o.unlessThere(clientAuthority, func() error { return (&certsOptions{dir: o.dir, days: authorityDays}).makeAuthorities(io.Discard) }); err != nil {
+		return err
+	}
+	for _, r := range c.Replicas {
+		of := certs.Replica{Cell: c.Cell, ID: r.ID}
+		if err := o.unlessThere("server-"+r.ID, func() error { return o.makeServer(io.Discard, of, []string{"127.0.0.1", "localhost"}) }); err != nil {
+			return err
+		}
+	}
+	return o.unlessThere("client-"+devPrincipal, func() error { return o.makeClient(io.Discard, devPrincipal) })
+}
+
+// unlessThere makes a certificate that is not there yet.
+func (o *certsOptions) unlessThere(name string, create func() error) error {
+	_, err := os.Stat(o.file(name, "crt"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return create()
+	}
+	return err
+}
+
+// devTLS is what dev.json says of the certificates for clients; chubbyctl reads it.
+type devTLS struct {
+	CA   string `json:"cacert"`
+	Cert string `json:"cert"`
+	Key  string `json:"key"`
+}
+
+// forClients returns the certificates for whoever tries the cell; nil if there are none.
+func (c *devCell) forClients() *devTLS {
+	if !c.tls {
+		return nil
+	}
+	o := c.certificates()
+	return &devTLS{CA: o.file(clientAuthority, "crt"), Cert: o.file("client-"+devPrincipal, "crt"), Key: o.file("client-"+devPrincipal, "key")}
+}
+
+// clientFlags are the flags of chubbyctl for the certificates, if it does not find them by itself.
+func (c *devCell) clientFlags() string {
+	files := c.forClients()
+	if files == nil || filepath.Clean(c.dir) == filepath.Join(".chubby", c.Cell) {
+		return ""
+	}
+	return fmt.Sprintf(" --cacert %s --cert %s --key %s", files.CA, files.Cert, files.Key)
+}
+
+// whoIsAsked says whether clients have to prove who they are.
+func (c *devCell) whoIsAsked() string {
+	if c.tls {
+		return "clients have to prove who they are; certificates are in " + c.certificates().dir + ", that of " + devPrincipal + " among them"
+	}
+	return "no client is asked to prove who it is here: anybody on this machine may act as anybody (insecure-principals)"
+}
