@@ -60,6 +60,8 @@ func safeguards() []safeguard {
 		codecSafeguards(),
 		frameSafeguards(),
 		parkedSafeguards(),
+		certificateSafeguards(),
+		certifiedSafeguards(),
 		channelSafeguards(),
 		deadMasterSafeguards(),
 	)
