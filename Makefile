@@ -153,6 +153,10 @@ bench-page: ## write docs/performance.md and its plots again from the results of
 bench-crowd: ## measure what 10,000 and 100,000 sessions cost, and etcd beside the first, twenty minutes (writes docs/crowd.md)
 	go -C bench run . -systems chubby,etcd -etcd-all -crowd 10000,100000 -docs ../docs/crowd.md $(BENCHFLAGS)
 
+.PHONY: bench-tls
+bench-tls: ## measure a cell with certificates beside one without, by turns, five minutes
+	go -C bench run . -systems chubby,chubby-tls -acquisitions 0 -watchers 0 -sessions 0 -kills 0 $(BENCHFLAGS)
+
 .PHONY: bench-growth
 bench-growth: ## measure the cell as its nodes, sessions, replicas and contenders become more, half an hour (writes docs/growth.md)
 	go -C bench run . -systems chubby -growth -measure 15s -docs ../docs/growth.md $(BENCHFLAGS)

@@ -26,6 +26,7 @@ type chubby struct {
 	repo     string // the source to build from
 	logStore string // empty for the default
 	members  int    // how many replicas; 0 is as many as every system has
+	tls      bool   // with certificates
 
 	dev     *child
 	file    string   // dev.json, which names the processes
@@ -38,6 +39,9 @@ func (c *chubby) Version() string {
 	version := "Chubby " + commit(c.repo)
 	if c.logStore != "" {
 		version += " --log-store " + c.logStore
+	}
+	if c.tls {
+		version += " --tls"
 	}
 	return version
 }
@@ -58,7 +62,7 @@ func (c *chubby) Start(ctx context.Context, dir string) error {
 		env = append(env, "CHUBBYD_LOG_STORE="+c.logStore)
 	}
 	c.dev, err = startChild(dir, "chubbyd", env, keepCommand, c.program, "dev", "--cell", benchCell,
-		"--replicas", strconv.Itoa(cmp.Or(c.members, members)), "--data", data, "--base-port", strconv.Itoa(port), "--no-restart")
+		"--replicas", strconv.Itoa(cmp.Or(c.members, members)), "--data", data, "--base-port", strconv.Itoa(port), "--no-restart", "--tls="+strconv.FormatBool(c.tls))
 	if err != nil {
 		return err
 	}
@@ -137,7 +141,14 @@ func free(base int) bool {
 }
 
 func (c *chubby) config() client.Config {
-	return client.Config{Cell: benchCell, Servers: c.servers, As: "bench"}
+	cfg := client.Config{Cell: benchCell, Servers: c.servers}
+	if !c.tls {
+		cfg.As = "bench"
+		return cfg
+	}
+	in := func(name string) string { return filepath.Join(filepath.Dir(c.file), "tls", name) }
+	cfg.TLS = client.TLSFiles{CA: in("ca.crt"), Cert: in("client-dev.crt"), Key: in("client-dev.key")}
+	return cfg
 }
 
 // path returns the name of a file in the bench's directory.
