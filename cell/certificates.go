@@ -56,6 +56,26 @@ func (r *Replica) openCertificates() error {
 	return nil
 }
 
+// warning is what an operator should see to soon: of the disk, else of the certificates.
+func (r *Replica) warning() string {
+	note := r.space.Note()
+	for _, store := range []*certs.Store{r.clientCerts, r.peerCerts} {
+		if store != nil && note == "" {
+			_, note = store.Ends()
+		}
+	}
+	return note
+}
+
+// endOf returns when a port's own certificate ends, in seconds since 1970; 0 if it has none.
+func endOf(store *certs.Store) float64 {
+	if store == nil {
+		return 0
+	}
+	end, _ := store.Ends()
+	return float64(end.Unix())
+}
+
 // listener is the client port.
 func (r *Replica) listener() wire.Listener {
 	l := wire.Listener{Listener: r.cfg.ClientListener, Clock: r.cfg.Clock, Connections: r.conns}

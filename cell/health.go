@@ -76,7 +76,7 @@ func answerJSON(w http.ResponseWriter, code int, v any) {
 // serves only when its epoch has begun, and this replica knows that by the entry
 // that began it.
 func (r *Replica) Health() Health {
-	h := Health{Cell: r.cfg.Cell, Replica: r.cfg.ID, Role: r.role(), Epoch: uint64(r.fsm.State().Epoch), Warning: r.space.Note()}
+	h := Health{Cell: r.cfg.Cell, Replica: r.cfg.ID, Role: r.role(), Epoch: uint64(r.fsm.State().Epoch), Warning: r.warning()}
 	_, id := r.raft.LeaderWithID()
 	h.Master, h.Address = string(id), r.clientAddress(string(id))
 	h.Ready = r.master.Load() != nil || h.Master != "" && h.Master != r.cfg.ID && h.Epoch == r.raft.CurrentTerm()

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -161,11 +162,10 @@ func TestTLSRefusesStrangers(t *testing.T) {
 	})
 }
 
-// Those who are connected are cut off when their certificates are revoked, or expire.
+// Those who are connected are cut off when their certificates are revoked.
 func TestTLSCutsOff(t *testing.T) {
 	for name, end := range map[string]func(c tlsCell, files certs.Files){
 		"revoked": func(c tlsCell, files certs.Files) { c.clients.revoke(c.crl, files.Cert) },
-		"expired": func(tlsCell, certs.Files) { time.Sleep(time.Hour) },
 		"another authority": func(c tlsCell, _ certs.Files) {
 			text, err := os.ReadFile(newAuthority(c.clients.t).file)
 			c.clients.check(err)
@@ -206,6 +206,66 @@ func (c tlsCell) link(t *testing.T, ctx context.Context, files certs.Files) *fra
 	c.clients.check(err)
 	t.Cleanup(func() { l.Close(); l.Wait() })
 	return l
+}
+
+// Certificates of clients and of replicas are replaced while a lock is held, and nothing is lost.
+func TestTLSRotation(t *testing.T) {
+	var serving, calling [3]certs.Files // of r1, r2 and r3
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		again := func(f certs.Files, made certs.Pair, err error) {
+			t.Helper()
+			c.clients.check(errors.Join(err, os.Remove(f.Cert), os.Remove(f.Key)))
+			c.clients.check(made.Write(f.Cert, f.Key))
+		}
+		const lifetime = time.Minute
+		files := c.clients.put(c.clients.IssueClient("alice", lifetime))
+		cl := dial(t, ctx, c.Cell, "alice", client.Config{TLS: files})
+		lock := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", 0))
+		for range 2 {
+			time.Sleep(lifetime / 2)
+			made, err := c.clients.IssueClient("alice", lifetime)
+			again(files, made, err)
+			for i, id := range []string{"r1", "r2", "r3"} {
+				made, err := c.clients.IssueServer([]string{id}, time.Hour)
+				again(serving[i], made, err)
+				made, err = c.replicas.IssueReplica(certs.Replica{Cell: "local", ID: id}, time.Hour)
+				again(calling[i], made, err)
+			}
+			if err := lock.Context().Err(); err != nil {
+				t.Fatal("the lock is lost:", context.Cause(lock.Context()))
+			}
+			time.Sleep(6 * time.Second)
+			c.Restart(c.FailOver()) // connections are made anew
+		}
+		if err := lock.Release(ctx); err != nil {
+			t.Error(err)
+		}
+	}, func(cfg *cell.Config) {
+		i := int(cfg.ID[1] - '1')
+		if serving[i] == (certs.Files{}) { // else it is started again
+			serving[i], calling[i] = cfg.ClientTLS, cfg.PeerTLS
+		}
+		cfg.ClientTLS, cfg.PeerTLS = serving[i], calling[i]
+	})
+}
+
+// A stranger who begins a handshake, and says no more, does not stay.
+func TestTLSHalfAHandshake(t *testing.T) {
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		for name, first := range map[string][]byte{"nothing": nil, "a byte": {22}, "half a record": {22, 3, 1, 2, 0, 1}} {
+			conn, err := c.DialFrom("stranger")(ctx, c.Master()+":7421")
+			c.clients.check(err)
+			if _, err := conn.Write(first); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			_, _ = io.ReadAll(conn) // ends when the replica closes it
+			if took := time.Since(began); took > 6*time.Second {
+				t.Errorf("%s: it stays for %v", name, took)
+			}
+			_ = conn.Close()
+		}
+	})
 }
 
 // A connection in use is cut off when its certificate expires, within seconds.

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -26,6 +27,8 @@ func must[T any](value T, err error) func(testing.TB) T {
 		return value
 	}
 }
+
+const day = 24 * time.Hour
 
 // kit is an authority and its files.
 type kit struct {
@@ -269,6 +272,29 @@ func TestWrite(t *testing.T) {
 		if _, err := k.IssueClient(name, time.Hour); err == nil && !strings.HasPrefix(name, "chubby") {
 			t.Errorf("%s: a certificate is made", name)
 		}
+	}
+}
+
+// A certificate that ends soon is warned of, and so is one that has ended.
+func TestEnds(t *testing.T) {
+	k := newKit(t)
+	k.Cert.NotAfter = k.Cert.NotAfter.AddDate(10, 0, 0)
+	for _, c := range []struct {
+		lasts, before time.Duration
+		want          string
+	}{
+		{365 * day, 15 * day, ""}, {365 * day, 13 * day, "expires on"}, {365 * day, -time.Second, "has expired"},
+		{time.Hour, 25 * time.Minute, ""}, {time.Hour, 15 * time.Minute, "expires on"},
+	} {
+		s := must(Open(k.put(t, fmt.Sprint("c", c.lasts, c.before), must(k.IssueClient("c", c.lasts))(t))))(t)
+		s.now = func() time.Time { return s.Own().NotAfter.Add(-c.before) }
+		end, warning := s.Ends()
+		if !end.Equal(s.Own().NotAfter) || (warning == "") != (c.want == "") || !strings.Contains(warning, c.want) {
+			t.Errorf("%+v: %v, %q", c, end, warning)
+		}
+	}
+	if end, warning := must(Open(Files{CA: k.file("ca.crt")}))(t).Ends(); !end.IsZero() || warning != "" {
+		t.Errorf("without a certificate: %v, %q", end, warning)
 	}
 }
 

@@ -88,6 +88,26 @@ func (s *Store) Own() *x509.Certificate {
 	return nil
 }
 
+// Ends returns when the own certificate ends, and a sentence about that if it is soon. Both are zero if there is
+// no certificate.
+func (s *Store) Ends() (end time.Time, warning string) {
+	own := s.Own()
+	if own == nil {
+		return end, ""
+	}
+	end = own.NotAfter
+	switch left := end.Sub(s.now()); {
+	case left <= 0:
+		warning = fmt.Sprintf("the certificate in %s has expired, on %s: put a new one in its place", s.files.Cert, end.UTC().Format(time.DateOnly))
+	case left < min(soon, end.Sub(own.NotBefore)/3):
+		warning = fmt.Sprintf("the certificate in %s expires on %s: put a new one in its place", s.files.Cert, end.UTC().Format(time.DateOnly))
+	}
+	return end, warning
+}
+
+// soon is how long before its end Ends warns of a certificate; of one that lasts days or hours, in the last third.
+const soon = 14 * 24 * time.Hour
+
 // Counts reports whether a chain that was accepted when its connection was made counts still, but for its
 // time, which may be over.
 func (s *Store) Counts(chain []*x509.Certificate) bool {
