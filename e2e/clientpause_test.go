@@ -31,21 +31,35 @@ type pausedClient struct {
 // (Chubby §2.4, §2.7, §2.8).
 func TestClientPaused(t *testing.T) {
 	w := start(t)
+	// These measure how long a change takes, so no master dies meanwhile.
+	t.Run("same-master", func(t *testing.T) {
+		w.pauseClients(t, map[string]clientPause{
+			"past-cache-lease": {lease: api.MaxLease, watch: "read", stop: (*pausedClient).stopSoon, trial: (*pausedClient).pastCacheLease},
+			"killed":           {lease: api.MaxLease, watch: "read", stop: (*pausedClient).stopSoon, trial: (*pausedClient).killed},
+		})
+	})
+	w.pauseClients(t, map[string]clientPause{
+		"within-the-lease-of-a-new-master": {lease: 4 * time.Second, delay: api.DefaultLockDelay, watch: "read", stop: (*pausedClient).stopWell, trial: (*pausedClient).savedInTime},
+		"past-lease":                       {lease: 2 * time.Second, delay: time.Second, watch: "read", stop: (*pausedClient).stopWell, trial: (*pausedClient).pastLease},
+		"past-grace":                       {lease: 2 * time.Second, grace: time.Second, watch: "lock", stop: (*pausedClient).stopWell, trial: (*pausedClient).pastGrace},
+	})
+}
+
+// clientPause is one trial with a client that is stopped.
+type clientPause struct {
+	lease, grace, delay time.Duration
+	watch               string
+	stop                func(*pausedClient)
+	trial               func(*pausedClient, time.Duration)
+}
+
+// pauseClients makes trials at the same time.
+func (w *world) pauseClients(t *testing.T, trials map[string]clientPause) {
 	times := 1
 	if *full {
 		times = *rounds
 	}
-	for name, c := range map[string]struct {
-		lease, grace, delay time.Duration
-		watch               string
-		trial               func(*pausedClient, time.Duration)
-	}{
-		"within-the-lease-of-a-new-master": {lease: 4 * time.Second, delay: api.DefaultLockDelay, watch: "read", trial: (*pausedClient).savedInTime},
-		"past-lease":                       {lease: 2 * time.Second, delay: time.Second, watch: "read", trial: (*pausedClient).pastLease},
-		"past-cache-lease":                 {lease: api.MaxLease, watch: "read", trial: (*pausedClient).pastCacheLease},
-		"killed":                           {lease: api.MaxLease, watch: "read", trial: (*pausedClient).killed},
-		"past-grace":                       {lease: 2 * time.Second, grace: time.Second, watch: "lock", trial: (*pausedClient).pastGrace},
-	} {
+	for name, c := range trials {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for round := range times {
@@ -59,7 +73,7 @@ func TestClientPaused(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.child = w.child(t, k)
-				p.stopWell()
+				c.stop(p)
 				c.trial(p, c.grace)
 				cancel()
 			}
@@ -84,6 +98,17 @@ func (p *pausedClient) stopWell() {
 			p.leaseEnd = n.Began + int64(n.Left)
 		}
 	}
+}
+
+// stopSoon stops the child while it looks, and so has used its cache lately.
+func (p *pausedClient) stopSoon() {
+	p.Helper()
+	p.waitNote("ready", 0, 30*time.Second)
+	p.signal(syscall.SIGUSR1)
+	time.Sleep(20 * time.Millisecond) // by now it looks without pauses
+	p.signal(syscall.SIGSTOP)
+	time.Sleep(50 * time.Millisecond) // for what it has printed to arrive
+	p.before = len(p.notes())
 }
 
 // resume continues the child, at that instant at the earliest.
