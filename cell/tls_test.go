@@ -21,6 +21,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/certs"
 	"github.com/chubbylock/chubby/internal/frames"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 )
 
 // authority signs certificates, and writes them into a directory.
@@ -333,6 +335,35 @@ func TestTLSBindsSessions(t *testing.T) {
 		}
 		if _, err := pb.NewChubbyClient(bob).EndSession(ctx, &pb.EndSessionRequest{Caller: caller}); !errors.Is(pb.Error(err), api.SessionExpired) {
 			t.Errorf("bob ends alice's session: %v", err)
+		}
+	})
+}
+
+// A program in another language, which speaks gRPC and has no library, is known by its certificate, too.
+func TestTLSOverGRPC(t *testing.T) {
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		over := func(files certs.Files) pb.ChubbyClient {
+			t.Helper()
+			store, err := certs.Open(files)
+			c.clients.check(err)
+			config := store.Client(c.Master(), nil)
+			config.NextProtos = []string{"h2"}
+			conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithContextDialer(c.Dial))
+			c.clients.check(err)
+			t.Cleanup(func() { _ = conn.Close() })
+			return pb.NewChubbyClient(conn)
+		}
+		alice, bob := over(c.clients.client("alice")), over(c.clients.client("bob"))
+		session, err := alice.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
+		if _, err := bob.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller}); !errors.Is(pb.Error(err), api.SessionExpired) {
+			t.Errorf("bob keeps alice's session alive: %v", err)
+		}
+		if _, err := alice.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: caller}); err != nil {
+			t.Errorf("alice keeps hers alive: %v", err)
 		}
 	})
 }
