@@ -38,6 +38,7 @@ const (
 	bufconn = "google.golang.org/grpc/test/bufconn"
 	proto   = "google.golang.org/protobuf"
 	cobra   = "github.com/spf13/cobra"
+	jose    = "github.com/go-jose/go-jose/v4"
 	rapid   = "pgregory.net/rapid"
 	goleak  = "go.uber.org/goleak"
 )
@@ -67,6 +68,7 @@ func rooms() []room {
 		{"internal/durable", nil, nil, "what must survive a crash of the machine is written in one way"},
 		{"internal/flock", nil, nil, "files are locked against other processes in one way, or not at all where the system cannot"},
 		{"internal/certs", nil, nil, "certificates are read, checked and made in one place, by the standard library"},
+		{"internal/tokens", nil, []string{jose}, "bearer tokens are checked in one place: no other room knows what a JWT is"},
 		{"sequencer", []string{"api", "internal/durable", "internal/flock"}, nil, "a server that checks a sequencer must not have to link the client, or gRPC"},
 		{"sequencer/seqgrpc", []string{"sequencer", "api"}, []string{grpc}, "the check as a gRPC interceptor"},
 		{"sequencer/seqhttp", []string{"sequencer", "api"}, nil, "the check as net/http middleware"},
@@ -105,16 +107,16 @@ func rooms() []room {
 			"the services for clients, and what bounds them: every call is one of the master's",
 		},
 		{
-			"cell", []string{"api", "session", "raftfsm", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/wire", "internal/bootclock", "internal/certs"},
+			"cell", []string{"api", "session", "raftfsm", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/wire", "internal/bootclock", "internal/certs", "internal/tokens"},
 			[]string{raft, grpc}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "api", "session", "internal/frames"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
 		{
-			"client", []string{"api", "api/chubbypb", "sequencer", "session", "internal/bootclock", "internal/certs", "internal/frames"}, []string{grpc},
+			"client", []string{"api", "api/chubbypb", "sequencer", "session", "internal/bootclock", "internal/certs", "internal/frames", "internal/tokens"}, []string{grpc},
 			"what applications link: never raft, never the server",
 		},
 		{"client/recipe", []string{"client", "api", "sequencer"}, nil, "recipes use what users can use: the exported client only"},
-		{"cmd/chubbyd", []string{"cell", "api", "internal/certs", "internal/flock"}, []string{cobra}, "the daemon wires a replica and does nothing itself"},
+		{"cmd/chubbyd", []string{"cell", "api", "internal/certs", "internal/flock", "internal/tokens"}, []string{cobra}, "the daemon wires a replica and does nothing itself"},
 		{
 			"client/recipe/resolver", []string{"client", "client/recipe", "api"}, []string{grpc},
 			"names of services for gRPC: only who uses them for that links this",

@@ -16,6 +16,7 @@ func lawClocks(t *testing.T, files []source) {
 		{"internal/bootclock", "", "the clock of replicas, clients and guardians"},
 		{"cell/clock*.go", "", "the wall clock, for display"},
 		{"internal/certs/clock.go", "Now", "certificates begin and end by the wall clock, everywhere; nothing else that is promised rests on it"},
+		{"internal/tokens/clock.go", "Now", "as certificates do, tokens end by the wall clock"},
 		{"internal/frames/exchange.go", "Until", "what crosses the wire is the time that is left until the end of a context, which has no other clock"},
 		{"cell/celltest", "", "it runs in synctest bubbles, where Go's own clock is the virtual one"},
 		{"cell/internal/testbed", "", "as celltest does"},
@@ -87,7 +88,7 @@ func mentionsSince(e ast.Expr) bool {
 // lawSleep: a test that sleeps is slow on a good day and wrong on a bad one. In
 // a synctest bubble sleeping costs nothing and is exact; and an end-to-end test
 // of real processes has no other clock. A file whose tests run in bubbles imports
-// synctest, or calls the function inBubble or inCell of its package.
+// synctest, or calls the function inBubble, inCell or inTLSCell of its package.
 func lawSleep(t *testing.T, files []source) {
 	endToEnd := []exempt{{"e2e", "", "real processes"}}
 	for _, f := range files {
@@ -105,7 +106,7 @@ func lawSleep(t *testing.T, files []source) {
 func callsInBubble(f source) bool {
 	found := false
 	ast.Inspect(f.ast, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && (callee(call) == "inBubble" || callee(call) == "inCell") {
+		if call, ok := n.(*ast.CallExpr); ok && slices.Contains([]string{"inBubble", "inCell", "inTLSCell"}, callee(call)) {
 			found = true
 		}
 		return !found

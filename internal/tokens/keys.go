@@ -1,0 +1,172 @@
+package tokens
+
+import (
+	"context"
+	"crypto"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// Bounds of a key set.
+const (
+	maxKeys    = 100
+	maxKeySet  = 1 << 20 // bytes
+	minRSABits = 2048
+)
+
+// How often a key set is asked for.
+const (
+	everyFetch   = 5 * time.Minute  // of a URL, when all is well
+	betweenReads = 10 * time.Second // at least, whoever wants it
+	fetchTimeout = 10 * time.Second
+)
+
+// keySet is the keys of an issuer. It is not changed any more.
+type keySet struct {
+	keys   []jose.JSONWebKey
+	prints []string // of each: the hash that tells a key from others
+}
+
+// parseKeySet reads a JSON Web Key Set (RFC 7517). Keys that are not for signatures are left
+// out; one that is secret is a mistake, and so is one that is too weak.
+func parseKeySet(text []byte) (*keySet, error) {
+	var raw struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return nil, fmt.Errorf("this is no JSON Web Key Set: %w", err)
+	}
+	if len(raw.Keys) > maxKeys {
+		return nil, fmt.Errorf("there are %d keys, and at most %d are allowed", len(raw.Keys), maxKeys)
+	}
+	set := &keySet{}
+	for i, one := range raw.Keys {
+		var kind struct {
+			Type string `json:"kty"`
+			Use  string `json:"use"`
+		}
+		if err := json.Unmarshal(one, &kind); err != nil {
+			return nil, fmt.Errorf("key %d: %w", i+1, err)
+		}
+		if kind.Use == "enc" {
+			continue
+		}
+		if !slices.Contains([]string{"RSA", "EC", "OKP", "oct"}, kind.Type) {
+			continue // "Implementations SHOULD ignore JWKs … that use kty values that are not understood" (RFC 7517 §5)
+		}
+		var key jose.JSONWebKey
+		if err := key.UnmarshalJSON(one); err != nil {
+			return nil, fmt.Errorf("key %d: %w", i+1, err)
+		}
+		if !key.IsPublic() {
+			return nil, fmt.Errorf("key %d (kid %q) is secret: tokens are checked by public keys, and whoever has this one can make tokens", i+1, key.KeyID)
+		}
+		if r, ok := key.Key.(*rsa.PublicKey); ok && r.N.BitLen() < minRSABits {
+			return nil, fmt.Errorf("key %d (kid %q) has %d bits, and an RSA key needs %d", i+1, key.KeyID, r.N.BitLen(), minRSABits)
+		}
+		sum, err := key.Thumbprint(crypto.SHA256)
+		if err != nil {
+			return nil, fmt.Errorf("key %d: %w", i+1, err)
+		}
+		set.keys, set.prints = append(set.keys, key), append(set.prints, string(sum))
+	}
+	if len(set.keys) == 0 {
+		return nil, errors.New("there is no key in it by which signatures are checked")
+	}
+	return set, nil
+}
+
+// matching returns the places of the keys that may have signed what has that header.
+func (k *keySet) matching(h jose.Header) []int {
+	var places []int
+	for i, key := range k.keys {
+		if (h.KeyID == "" || h.KeyID == key.KeyID) && (key.Algorithm == "" || key.Algorithm == h.Algorithm) {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
+// source is where a key set is.
+type source struct {
+	place, ca, token string // Config.Keys, KeysCA and KeysToken
+}
+
+func (s source) isURL() bool { return strings.Contains(s.place, "://") }
+
+// read reads the key set.
+func (s source) read(ctx context.Context) ([]byte, error) {
+	if s.isURL() {
+		return s.fetch(ctx)
+	}
+	return readBounded(s.place, maxKeySet)
+}
+
+// fetch asks a server for the key set. The server has to answer itself: a redirection could lead
+// anywhere, and would be given the token.
+func (s source) fetch(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, fmt.Errorf("no answer within %v", fetchTimeout))
+	defer cancel()
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.ca != "" {
+		text, err := readBounded(s.ca, maxKeySet)
+		if err != nil {
+			return nil, err
+		}
+		if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s has no certificate in PEM", s.ca)
+		}
+	}
+	transport := &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true}
+	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.place, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/jwk-set+json, application/json")
+	if s.token != "" {
+		token, err := ReadFile(s.token)
+		if err != nil {
+			return nil, err
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", s.place, answer.Status)
+	}
+	return bounded(answer.Body, s.place, maxKeySet)
+}
+
+func readBounded(name string, most int) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // it was only read
+	return bounded(file, name, most)
+}
+
+func bounded(r io.Reader, name string, most int) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
+	if err == nil && len(text) > most {
+		err = fmt.Errorf("%s is longer than %d bytes", name, most)
+	}
+	return text, err
+}
