@@ -26,7 +26,7 @@ func (cfg Config) checkTLS(fault func(string, ...any)) {
 		files TLSFiles
 	}{{"tls", cfg.ClientTLS}, {"peer-tls", cfg.PeerTLS}} {
 		for _, file := range []struct{ what, name string }{{"cert", port.files.Cert}, {"key", port.files.Key}, {"ca", port.files.CA}} {
-			if file.name == "" {
+			if file.name == "" && !(port.what == "tls" && file.what == "ca" && cfg.Tokens != (TokenConfig{})) {
 				fault("%s-%s: no file is named, and others of TLS are: both ports need a certificate, its key and an authority", port.what, file.what)
 			}
 		}
@@ -56,12 +56,17 @@ func (r *Replica) openCertificates() error {
 	return nil
 }
 
-// warning is what an operator should see to soon: of the disk, else of the certificates.
+// warning is what an operator should see to soon: of the disk, else of the certificates, else of the keys of tokens.
 func (r *Replica) warning() string {
 	note := r.space.Note()
 	for _, store := range []*certs.Store{r.clientCerts, r.peerCerts} {
 		if store != nil && note == "" {
 			_, note = store.Ends()
+		}
+	}
+	if r.tokens != nil && note == "" {
+		if err := r.tokens.Err(); err != nil {
+			note = err.Error()
 		}
 	}
 	return note
@@ -82,6 +87,9 @@ func (r *Replica) listener() wire.Listener {
 	if r.clientCerts != nil {
 		l.Certificates = r.clientCerts
 	}
+	if r.tokens != nil {
+		l.Tokens = clientTokens{r.tokens}
+	}
 	return l
 }
 
@@ -101,7 +109,7 @@ func (r *Replica) watchCertificates(ctx context.Context) {
 		}
 		changed := r.refresh("tls", r.clientCerts)
 		if n := r.conns.Recheck(changed); n > 0 {
-			r.log.Warn("closed connections of clients whose certificates do not count any more", "connections", n)
+			r.log.Warn("closed connections of clients whose certificates or tokens do not count any more", "connections", n)
 		}
 		if r.refresh("peer-tls", r.peerCerts) {
 			if n := r.port.Recheck(); n > 0 {

@@ -77,6 +77,10 @@ type Config struct {
 	// is encrypted, everybody is taken for a client, and every hello is believed.
 	ClientTLS, PeerTLS TLSFiles
 
+	// Tokens says which bearer tokens name clients that show no certificate; zero: none. They need TLS. Clients' certificates need
+	// not count then: ClientTLS.CA may be left out.
+	Tokens TokenConfig
+
 	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development
 
 	// Listen says where this replica listens, each of the three that is set: with a
@@ -206,6 +210,7 @@ func (cfg Config) complete() (Config, error) {
 		fault("keepalives: %v a second; want a positive number", cfg.KeepAlives)
 	}
 	cfg.checkTLS(fault)
+	cfg.checkTokens(fault)
 	if cfg.MaxConnections < 0 || cfg.MaxConnectionsPerAddress < 0 {
 		fault("max-connections, max-connections-per-address: %d and %d; want positive numbers", cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
 	}

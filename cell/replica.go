@@ -18,6 +18,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/internal/certs"
+	"github.com/chubbylock/chubby/internal/tokens"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
@@ -46,7 +47,8 @@ type Replica struct {
 	clients    *wire.Server
 	http       *http.Server
 
-	clientCerts, peerCerts *certs.Store // nil if nothing is encrypted
+	clientCerts, peerCerts *certs.Store  // nil if nothing is encrypted
+	tokens                 *tokens.Store // nil if none count
 
 	master atomic.Pointer[master.Master] // nil unless this replica is the master
 
@@ -102,6 +104,9 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 func (r *Replica) start(ctx context.Context) error {
 	r.log.Info("starting", "version", Version(), "cell", r.cfg.Cell, "data", r.cfg.Data)
 	if err := r.openCertificates(); err != nil {
+		return err
+	}
+	if err := r.openTokens(ctx); err != nil {
 		return err
 	}
 	if err := r.listen(ctx); err != nil {
@@ -196,6 +201,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	r.work.Go(func() { r.replaceDead(ctx) })
 	r.work.Go(func() { r.space.Watch(ctx) })
 	r.work.Go(func() { r.watchCertificates(ctx) })
+	r.work.Go(func() { r.watchTokens(ctx) })
 	return nil
 }
 

@@ -24,7 +24,7 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	encrypted, err := newEncryption(cfg)
+	encrypted, err := newEncryption(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

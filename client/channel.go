@@ -54,10 +54,12 @@ type link interface {
 type linking struct {
 	address string
 	dial    func(ctx context.Context, address string) (net.Conn, error)
-	timeout time.Duration // of one attempt
-	clock   session.Clock
-	frames  frames.LinkConfig
-	grpc    []grpc.DialOption
+	// introduce says over a new link who the client is.
+	introduce func(ctx context.Context, l link) error
+	timeout   time.Duration // of one attempt
+	clock     session.Clock
+	frames    frames.LinkConfig
+	grpc      []grpc.DialOption
 }
 
 func newChannel(ctx context.Context, how linking, heard func()) *channel {
@@ -240,6 +242,20 @@ func (c *channel) isUsed() bool {
 func (h linking) connect(ctx context.Context) (link, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.timeout, fmt.Errorf("no connection within %v", h.timeout))
 	defer cancel()
+	l, err := h.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.introduce(ctx, l); err != nil {
+		l.Close()
+		l.Wait()
+		return nil, err
+	}
+	return l, nil
+}
+
+// open makes a link to whoever is there.
+func (h linking) open(ctx context.Context) (link, error) {
 	conn, err := h.dial(ctx, h.address)
 	if err != nil {
 		return nil, err

@@ -24,11 +24,14 @@ type Config struct {
 	// As is the principal to act as, where the servers believe what a client says of
 	// itself; else empty.
 	As string
-	// TLS names the files of certificates. If it is zero, they are those of the variables CHUBBY_CACERT,
-	// CHUBBY_CERT and CHUBBY_KEY, or of the cell's entry in the file of cells (see the function Servers). If
-	// there are none either, connections are not encrypted, and only cells take them that are configured to
+	// TLS names the files of certificates. What it does not name is that of the variables CHUBBY_CACERT,
+	// CHUBBY_CERT and CHUBBY_KEY, or else of the cell's entry in the file of cells (see the function Servers). If
+	// there are none at all, connections are not encrypted, and only cells take them that are configured to
 	// be insecure. A server's certificate has to be for the host of its address.
 	TLS TLSFiles
+	// Credentials say who the client is, in place of the certificate TLS.Cert. If both are missing, the variable
+	// CHUBBY_TOKEN_FILE or token-file in the file of cells may name a file with a token.
+	Credentials Credentials
 
 	// Lease is the lease to ask for, from api.MinLease to api.MaxLease; 0 is
 	// api.DefaultLease. The master may grant a longer one.

@@ -122,7 +122,8 @@ func (p *pool) linking(t *target, connected func()) linking {
 			}
 			return conn, err
 		},
-		frames: frames.LinkConfig{Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, Clock: p.cfg.Clock, MaxReply: 2 * api.MaxMessage},
+		introduce: p.encryption.introduce,
+		frames:    frames.LinkConfig{Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, Clock: p.cfg.Clock, MaxReply: 2 * api.MaxMessage},
 		grpc: []grpc.DialOption{
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithReadBufferSize(bufferSize),

@@ -158,6 +158,7 @@ type cellEntry struct {
 	CA      string   `yaml:"cacert"`
 	Cert    string   `yaml:"cert"`
 	Key     string   `yaml:"key"`
+	Token   string   `yaml:"token-file"`
 }
 
 func (s sources) fromFile(cell string) ([]string, error) {

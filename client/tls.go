@@ -21,26 +21,38 @@ type TLSFiles = certs.Files
 // encryption encrypts the connections of a Cell; nil if they are not.
 type encryption struct {
 	certificates *certs.Store
+	credentials  Credentials // nil if the certificate says who the client is
 	logger       *slog.Logger
 }
 
 // newEncryption reads the certificates that a configuration names, or that the variables or the file of cells do.
-func newEncryption(cfg Config) (*encryption, error) {
-	files := cfg.TLS
-	if files == (TLSFiles{}) {
-		var err error
-		if files, err = processSources().tlsFiles(cfg.Cell); err != nil || files == (TLSFiles{}) {
+func newEncryption(ctx context.Context, cfg Config) (*encryption, error) {
+	own := identity{TLSFiles: cfg.TLS}
+	if cfg.Credentials != nil {
+		own.token = "Config.Credentials"
+	}
+	var err error
+	if own.CA == "" || own.Cert == "" && own.token == "" {
+		found, err := processSources().identity(cfg.Cell)
+		if err != nil {
 			return nil, err
 		}
+		own = own.or(found)
 	}
-	if files.CA == "" {
-		return nil, api.Errorf(api.InvalidArgument, "the certificates name no CA: who has signed those of the servers? (Config.TLS.CA, --cacert, CHUBBY_CACERT)")
+	if own == (identity{}) {
+		return nil, nil //nolint:nilnil // there is no encryption, and that is no error
 	}
-	store, err := certs.Open(files)
-	if err != nil {
+	if err := own.check(); err != nil {
+		return nil, err
+	}
+	e := &encryption{credentials: cfg.Credentials, logger: cfg.Logger}
+	if e.credentials == nil && own.token != "" {
+		e.credentials = TokenFile(own.token)
+	}
+	if e.certificates, err = certs.Open(own.TLSFiles); err != nil {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "read certificates", Message: err.Error(), Err: err}
 	}
-	return &encryption{certificates: store, logger: cfg.Logger}, nil
+	return e, checkCredentials(ctx, e.credentials)
 }
 
 // secure encrypts a connection to a replica, and closes it if the replica's certificate is not one for the host

@@ -15,7 +15,7 @@ done
 work=$(mktemp -d)
 cd "$work" || exit 1
 export HOME=$work NO_COLOR=1
-unset CHUBBY_CELLS CHUBBY_CONFIG CHUBBY_DOMAIN CHUBBY_CACERT CHUBBY_CERT CHUBBY_KEY
+unset CHUBBY_CELLS CHUBBY_CONFIG CHUBBY_DOMAIN CHUBBY_CACERT CHUBBY_CERT CHUBBY_KEY CHUBBY_TOKEN_FILE
 
 dev=
 checks=0
@@ -416,7 +416,7 @@ cp .chubby/safe/dev.json out; fields out tls.cacert tls.cert tls.key
 ctl 0 "${at[@]}" put /ls/safe/x hello; ctl 0 "${at[@]}" cell status safe
 ctl 0 "${at[@]}" --cacert $tls/ca.crt --cert $tls/client-dev.crt --key $tls/client-dev.key acquire /ls/safe/lock -- true
 ctl 77 "${at[@]}" --as bob cat /ls/safe/x; err 'certificate says "dev"'
-ctl 77 "${at[@]}" --cacert $tls/ca.crt cat /ls/safe/x; err 'no certificate'
+ctl 77 "${at[@]}" --cacert $tls/ca.crt cat /ls/safe/x; err 'neither a certificate nor a token'
 ctl 77 "${at[@]}" --cacert $tls/replica-ca.crt cat /ls/safe/x; err 'not who it should be'
 ctl 2 "${at[@]}" --cert $tls/client-dev.crt cat /ls/safe/x; err '\-\-key'
 "$bin/chubbyd" certs client billing --dir $tls >out 2>err && ok "chubbyd certs client" || bad "chubbyd certs client"
@@ -424,6 +424,19 @@ mv .chubby/safe/dev.json .
 ctl 77 "${at[@]}" cat /ls/safe/x; err 'not encrypted.*--cacert'
 CHUBBY_CACERT=$tls/ca.crt CHUBBY_CERT=$tls/client-billing.crt CHUBBY_KEY=$tls/client-billing.key ctl 0 "${at[@]}" cat /ls/safe/x; out hello
 printf 'safe: {servers: ["127.0.0.1:9421"], cacert: ca.crt, cert: client-billing.crt, key: client-billing.key}\n' >$tls/cells.yaml
+CHUBBY_CONFIG=$tls/cells.yaml ctl 0 cat /ls/safe/x; out hello
+"$bin/chubbyd" certs token system:serviceaccount:shop:cart --dir $tls --for 1h >out 2>err && ok "chubbyd certs token" || bad "chubbyd certs token"
+for key in token-keys token-issuer token-audience; do out "  $key: "; done
+token=$tls/system:serviceaccount:shop:cart.token
+ctl 0 "${at[@]}" --cacert $tls/ca.crt --token-file $token cat /ls/safe/x; out hello
+CHUBBY_CACERT=$tls/ca.crt CHUBBY_TOKEN_FILE=$token ctl 0 "${at[@]}" acquire /ls/safe/lock -- \
+    "$bin/chubbyctl" "${at[@]}" session ls safe; out 'system:serviceaccount:shop:cart'
+ctl 2 "${at[@]}" --cacert $tls/ca.crt --token-file $token --cert $tls/client-dev.crt --key $tls/client-dev.key cat /ls/safe/x; err 'either'
+ctl 2 "${at[@]}" --cacert $tls/ca.crt --token-file nosuch cat /ls/safe/x; err 'no such file'
+ctl 2 "${at[@]}" --token-file $token cat /ls/safe/x; err '\-\-cacert'
+sed 's/^......../xxxxxxxx/' $token >bad.token
+ctl 77 "${at[@]}" --cacert $tls/ca.crt --token-file bad.token cat /ls/safe/x; err 'no JWT'
+printf 'safe: {servers: ["127.0.0.1:9421"], cacert: ca.crt, token-file: "system:serviceaccount:shop:cart.token"}\n' >$tls/cells.yaml
 CHUBBY_CONFIG=$tls/cells.yaml ctl 0 cat /ls/safe/x; out hello
 "$bin/chubbyd" certs revoke $tls/client-billing.crt --dir $tls >out 2>err && ok "chubbyd certs revoke" || bad "chubbyd certs revoke"
 out 'ca.crl'

@@ -5105,6 +5105,94 @@ func (x *LocateReply) GetEpoch() uint64 {
 	return 0
 }
 
+type AuthenticateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // empty: only say who the client is
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthenticateRequest) Reset() {
+	*x = AuthenticateRequest{}
+	mi := &file_chubby_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthenticateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthenticateRequest) ProtoMessage() {}
+
+func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
+func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *AuthenticateRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+type AuthenticateReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"` // empty where nobody is asked who he is
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthenticateReply) Reset() {
+	*x = AuthenticateReply{}
+	mi := &file_chubby_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthenticateReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthenticateReply) ProtoMessage() {}
+
+func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthenticateReply.ProtoReflect.Descriptor instead.
+func (*AuthenticateReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *AuthenticateReply) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5113,7 +5201,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5125,7 +5213,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5138,7 +5226,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{73}
+	return file_chubby_proto_rawDescGZIP(), []int{75}
 }
 
 type StatusReply struct {
@@ -5158,7 +5246,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5170,7 +5258,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5183,7 +5271,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{74}
+	return file_chubby_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -5269,7 +5357,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5281,7 +5369,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5294,7 +5382,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{75}
+	return file_chubby_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -5389,7 +5477,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5401,7 +5489,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5414,7 +5502,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{76}
+	return file_chubby_proto_rawDescGZIP(), []int{78}
 }
 
 type MembersReply struct {
@@ -5426,7 +5514,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5438,7 +5526,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5451,7 +5539,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{77}
+	return file_chubby_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -5474,7 +5562,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5486,7 +5574,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5499,7 +5587,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{78}
+	return file_chubby_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Member) GetId() string {
@@ -5901,7 +5989,11 @@ const file_chubby_proto_rawDesc = "" +
 	"\areplica\x18\x03 \x01(\tR\areplica\x12\x16\n" +
 	"\x06master\x18\x04 \x01(\tR\x06master\x12%\n" +
 	"\x0emaster_address\x18\x05 \x01(\tR\rmasterAddress\x12\x14\n" +
-	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\"\x0f\n" +
+	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\"+\n" +
+	"\x13AuthenticateRequest\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\"1\n" +
+	"\x11AuthenticateReply\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\"\x0f\n" +
 	"\rStatusRequest\"\xfa\x01\n" +
 	"\vStatusReply\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x17\n" +
@@ -6007,11 +6099,12 @@ const file_chubby_proto_rawDesc = "" +
 	"\bSetQuota\x12\x1a.chubby.v1.SetQuotaRequest\x1a\x18.chubby.v1.SetQuotaReply\x12=\n" +
 	"\aExplain\x12\x19.chubby.v1.ExplainRequest\x1a\x17.chubby.v1.ExplainReply\x12@\n" +
 	"\bTransfer\x12\x1a.chubby.v1.TransferRequest\x1a\x18.chubby.v1.TransferReply\x12O\n" +
-	"\rFinishUpgrade\x12\x1f.chubby.v1.FinishUpgradeRequest\x1a\x1d.chubby.v1.FinishUpgradeReply2\xbd\x01\n" +
+	"\rFinishUpgrade\x12\x1f.chubby.v1.FinishUpgradeRequest\x1a\x1d.chubby.v1.FinishUpgradeReply2\x8b\x02\n" +
 	"\x04Cell\x12:\n" +
 	"\x06Locate\x12\x18.chubby.v1.LocateRequest\x1a\x16.chubby.v1.LocateReply\x12:\n" +
 	"\x06Status\x12\x18.chubby.v1.StatusRequest\x1a\x16.chubby.v1.StatusReply\x12=\n" +
-	"\aMembers\x12\x19.chubby.v1.MembersRequest\x1a\x17.chubby.v1.MembersReplyB+Z)github.com/chubbylock/chubby/api/chubbypbb\x06proto3"
+	"\aMembers\x12\x19.chubby.v1.MembersRequest\x1a\x17.chubby.v1.MembersReply\x12L\n" +
+	"\fAuthenticate\x12\x1e.chubby.v1.AuthenticateRequest\x1a\x1c.chubby.v1.AuthenticateReplyB+Z)github.com/chubbylock/chubby/api/chubbypbb\x06proto3"
 
 var (
 	file_chubby_proto_rawDescOnce sync.Once
@@ -6026,7 +6119,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -6106,12 +6199,14 @@ var file_chubby_proto_goTypes = []any{
 	(*MemberLevel)(nil),               // 75: chubby.v1.MemberLevel
 	(*LocateRequest)(nil),             // 76: chubby.v1.LocateRequest
 	(*LocateReply)(nil),               // 77: chubby.v1.LocateReply
-	(*StatusRequest)(nil),             // 78: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 79: chubby.v1.StatusReply
-	(*ReplicaStatus)(nil),             // 80: chubby.v1.ReplicaStatus
-	(*MembersRequest)(nil),            // 81: chubby.v1.MembersRequest
-	(*MembersReply)(nil),              // 82: chubby.v1.MembersReply
-	(*Member)(nil),                    // 83: chubby.v1.Member
+	(*AuthenticateRequest)(nil),       // 78: chubby.v1.AuthenticateRequest
+	(*AuthenticateReply)(nil),         // 79: chubby.v1.AuthenticateReply
+	(*StatusRequest)(nil),             // 80: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 81: chubby.v1.StatusReply
+	(*ReplicaStatus)(nil),             // 82: chubby.v1.ReplicaStatus
+	(*MembersRequest)(nil),            // 83: chubby.v1.MembersRequest
+	(*MembersReply)(nil),              // 84: chubby.v1.MembersReply
+	(*Member)(nil),                    // 85: chubby.v1.Member
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
@@ -6190,8 +6285,8 @@ var file_chubby_proto_depIdxs = []int32{
 	5,   // 73: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
 	6,   // 74: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
 	75,  // 75: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
-	80,  // 76: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	83,  // 77: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	82,  // 76: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	85,  // 77: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
 	11,  // 78: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
 	14,  // 79: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
 	14,  // 80: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
@@ -6221,41 +6316,43 @@ var file_chubby_proto_depIdxs = []int32{
 	71,  // 104: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
 	73,  // 105: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
 	76,  // 106: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	78,  // 107: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	81,  // 108: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	12,  // 109: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	15,  // 110: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	15,  // 111: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	17,  // 112: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	20,  // 113: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	22,  // 114: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	24,  // 115: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	26,  // 116: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	28,  // 117: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	30,  // 118: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	32,  // 119: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	34,  // 120: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	36,  // 121: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	38,  // 122: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	42,  // 123: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	44,  // 124: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	46,  // 125: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	48,  // 126: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	50,  // 127: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	52,  // 128: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	54,  // 129: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	56,  // 130: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	60,  // 131: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	63,  // 132: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	67,  // 133: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	69,  // 134: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	72,  // 135: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	74,  // 136: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	77,  // 137: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	79,  // 138: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	82,  // 139: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	109, // [109:140] is the sub-list for method output_type
-	78,  // [78:109] is the sub-list for method input_type
+	80,  // 107: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	83,  // 108: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	78,  // 109: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	12,  // 110: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	15,  // 111: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	15,  // 112: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	17,  // 113: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	20,  // 114: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	22,  // 115: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	24,  // 116: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	26,  // 117: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	28,  // 118: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	30,  // 119: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	32,  // 120: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	34,  // 121: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	36,  // 122: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	38,  // 123: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	42,  // 124: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	44,  // 125: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	46,  // 126: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	48,  // 127: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	50,  // 128: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	52,  // 129: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	54,  // 130: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	56,  // 131: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	60,  // 132: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	63,  // 133: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	67,  // 134: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	69,  // 135: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	72,  // 136: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	74,  // 137: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	77,  // 138: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	81,  // 139: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	84,  // 140: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	79,  // 141: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	110, // [110:142] is the sub-list for method output_type
+	78,  // [78:110] is the sub-list for method input_type
 	78,  // [78:78] is the sub-list for extension type_name
 	78,  // [78:78] is the sub-list for extension extendee
 	0,   // [0:78] is the sub-list for field type_name
@@ -6278,7 +6375,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   79,
+			NumMessages:   81,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1225,9 +1225,10 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Cell_Locate_FullMethodName  = "/chubby.v1.Cell/Locate"
-	Cell_Status_FullMethodName  = "/chubby.v1.Cell/Status"
-	Cell_Members_FullMethodName = "/chubby.v1.Cell/Members"
+	Cell_Locate_FullMethodName       = "/chubby.v1.Cell/Locate"
+	Cell_Status_FullMethodName       = "/chubby.v1.Cell/Status"
+	Cell_Members_FullMethodName      = "/chubby.v1.Cell/Members"
+	Cell_Authenticate_FullMethodName = "/chubby.v1.Cell/Authenticate"
 )
 
 // CellClient is the client API for Cell service.
@@ -1243,6 +1244,11 @@ type CellClient interface {
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error)
 	// Members lists the replicas of the cell.
 	Members(ctx context.Context, in *MembersRequest, opts ...grpc.CallOption) (*MembersReply, error)
+	// Authenticate says who the client of this connection is, by a bearer token, before any other
+	// call. A connection whose client has shown a certificate has a name already, and
+	// takes no token. Calls of gRPC may carry the token instead, in their metadata
+	// (authorization: Bearer TOKEN).
+	Authenticate(ctx context.Context, in *AuthenticateRequest, opts ...grpc.CallOption) (*AuthenticateReply, error)
 }
 
 type cellClient struct {
@@ -1283,6 +1289,16 @@ func (c *cellClient) Members(ctx context.Context, in *MembersRequest, opts ...gr
 	return out, nil
 }
 
+func (c *cellClient) Authenticate(ctx context.Context, in *AuthenticateRequest, opts ...grpc.CallOption) (*AuthenticateReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AuthenticateReply)
+	err := c.cc.Invoke(ctx, Cell_Authenticate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CellServer is the server API for Cell service.
 // All implementations must embed UnimplementedCellServer
 // for forward compatibility.
@@ -1296,6 +1312,11 @@ type CellServer interface {
 	Status(context.Context, *StatusRequest) (*StatusReply, error)
 	// Members lists the replicas of the cell.
 	Members(context.Context, *MembersRequest) (*MembersReply, error)
+	// Authenticate says who the client of this connection is, by a bearer token, before any other
+	// call. A connection whose client has shown a certificate has a name already, and
+	// takes no token. Calls of gRPC may carry the token instead, in their metadata
+	// (authorization: Bearer TOKEN).
+	Authenticate(context.Context, *AuthenticateRequest) (*AuthenticateReply, error)
 	mustEmbedUnimplementedCellServer()
 }
 
@@ -1314,6 +1335,9 @@ func (UnimplementedCellServer) Status(context.Context, *StatusRequest) (*StatusR
 }
 func (UnimplementedCellServer) Members(context.Context, *MembersRequest) (*MembersReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Members not implemented")
+}
+func (UnimplementedCellServer) Authenticate(context.Context, *AuthenticateRequest) (*AuthenticateReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Authenticate not implemented")
 }
 func (UnimplementedCellServer) mustEmbedUnimplementedCellServer() {}
 func (UnimplementedCellServer) testEmbeddedByValue()              {}
@@ -1390,6 +1414,24 @@ func _Cell_Members_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cell_Authenticate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AuthenticateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellServer).Authenticate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cell_Authenticate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellServer).Authenticate(ctx, req.(*AuthenticateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Cell_ServiceDesc is the grpc.ServiceDesc for Cell service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1408,6 +1450,10 @@ var Cell_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Members",
 			Handler:    _Cell_Members_Handler,
+		},
+		{
+			MethodName: "Authenticate",
+			Handler:    _Cell_Authenticate_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -10,16 +9,13 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// tlsFiles returns the certificates for a cell: those that the flags name, and the variables for the rest; or, of a
-// cell that is configured nowhere, those that 'chubbyd dev --tls' has made in this directory. If there are
-// none, the client looks for them, by the variables and the file of cells.
+// tlsFiles returns the certificates for a cell: those that the flags name; or, of a cell that is configured nowhere, those
+// that 'chubbyd dev --tls' has made in this directory. The client looks for what is not named, by the
+// variables and the file of cells.
 func (g *globals) tlsFiles(cell string) client.TLSFiles {
-	named := client.TLSFiles{CA: os.Getenv("CHUBBY_CACERT"), Cert: os.Getenv("CHUBBY_CERT"), Key: os.Getenv("CHUBBY_KEY")}
-	switch {
-	case g.tls != client.TLSFiles{}:
-		return client.TLSFiles{CA: cmp.Or(g.tls.CA, named.CA), Cert: cmp.Or(g.tls.Cert, named.Cert), Key: cmp.Or(g.tls.Key, named.Key)}
-	case named != client.TLSFiles{}, slices.Contains(client.ConfiguredCells(), cell):
-		return client.TLSFiles{}
+	variables := os.Getenv("CHUBBY_CACERT") + os.Getenv("CHUBBY_CERT") + os.Getenv("CHUBBY_TOKEN_FILE")
+	if g.tls != (client.TLSFiles{}) || g.tokenFile != "" || variables != "" || slices.Contains(client.ConfiguredCells(), cell) {
+		return g.tls
 	}
 	return devTLS(filepath.Join(".chubby", cell))
 }

@@ -36,6 +36,7 @@ func environment() []entry {
 		{"CHUBBY_CELLS", `where cells are: "foo=h1:7421,h2:7421;bar=h3:7421"`},
 		{"CHUBBY_CONFIG", "the file that says where cells are, instead of ~/.config/chubby/cells.yaml"},
 		{"CHUBBY_CACERT, CHUBBY_CERT, CHUBBY_KEY", "files of certificates, as --cacert, --cert and --key; cells.yaml may name them for each cell, too"},
+		{"CHUBBY_TOKEN_FILE", "a file with a token, as --token-file; cells.yaml may name it, too"},
 		{"CHUBBY_DOMAIN", "the domain in whose DNS cells are looked up, as _chubby._tcp.<cell>.<domain>"},
 		{"NO_COLOR", "no colours if it is not empty; there are none in a pipe, nor with TERM=dumb"},
 		{"CHUBBY_LOCK, CHUBBY_SEQUENCER, CHUBBY_TOKEN, CHUBBY_SESSION", "what a command that runs under a lock is told of it; see acquire"},

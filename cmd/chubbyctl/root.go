@@ -14,12 +14,13 @@ import (
 
 // globals are the flags that every command has.
 type globals struct {
-	output  term.Format
-	timeout time.Duration
-	servers []string
-	as      string
-	tls     client.TLSFiles
-	verbose bool
+	output    term.Format
+	timeout   time.Duration
+	servers   []string
+	as        string
+	tls       client.TLSFiles
+	tokenFile string
+	verbose   bool
 
 	stop   func()               // stops catching interrupts; nil if they are not caught
 	asked  func()               // is called when a signal has asked for the end; set with stop
@@ -66,6 +67,7 @@ Environment:
 	flags.StringVar(&g.tls.CA, "cacert", "", "who signs the certificates of the servers, a file in PEM")
 	flags.StringVar(&g.tls.Cert, "cert", "", "the certificate that says who you are, a file in PEM")
 	flags.StringVar(&g.tls.Key, "key", "", "the key of --cert, a file in PEM")
+	flags.StringVar(&g.tokenFile, "token-file", "", "a file with the token that says who you are, instead of --cert")
 	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say more, on standard error")
 	root.AddCommand(
 		newAcquireCommand(g), newElectCommand(g), newGuardianCommand(),

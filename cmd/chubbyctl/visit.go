@@ -31,6 +31,9 @@ func (g *globals) config(cell string) client.Config {
 		RefusedFor: refusedFor,
 		NoCache:    true, // it reads little, and changes of others would wait for its cache
 	}
+	if g.tokenFile != "" {
+		cfg.Credentials = client.TokenFile(g.tokenFile)
+	}
 	if g.adapt != nil {
 		g.adapt(&cfg)
 	}

@@ -53,13 +53,14 @@ has the URI chubby://CELL/replica/ID, for use as a server and as a client; a
 server's is for the host that clients dial.`,
 		Example: `  chubbyd certs init
   chubbyd certs server r1 --cell main --host chubby1.example.org
-  chubbyd certs client billing`,
+  chubbyd certs client billing
+  chubbyd certs token billing`,
 		Args: cobra.ArbitraryArgs,
 		RunE: needsVerb,
 
 		SuggestionsMinimumDistance: 2,
 	}
-	group.AddCommand(newCertsInitCommand(), newCertsServerCommand(), newCertsClientCommand(), newCertsRevokeCommand())
+	group.AddCommand(newCertsInitCommand(), newCertsServerCommand(), newCertsClientCommand(), newCertsRevokeCommand(), newCertsTokenCommand())
 	return group
 }
 

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/chubbylock/chubby/internal/certs"
+	"github.com/chubbylock/chubby/internal/tokens"
 )
 
 // certsIn makes a working set of certificates for one replica and one client.
@@ -167,5 +170,41 @@ func TestServeNeedsCertificatesOrInsecure(t *testing.T) {
 		if _, complaints, err := output(t, "config", "check", file); (err == nil) != (c.want == "") || !strings.Contains(complaints, c.want) {
 			t.Errorf("%s: %v, %q; want %q", name, err, complaints, c.want)
 		}
+	}
+}
+
+// A token that certs makes counts by the keys that it made, and by the lines that it prints.
+func TestCertsMakesTokens(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "certs")
+	for _, principal := range []string{"billing", "spiffe://example.org/cart"} {
+		out, _, err := output(t, "certs", "token", principal, "--dir", dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, lines, _ := strings.Cut(out, "\n\n")
+		var printed map[string]string
+		if err := yaml.Unmarshal([]byte(lines), &printed); err != nil {
+			t.Fatal(err)
+		}
+		store, err := tokens.Open(t.Context(), tokens.Config{Keys: printed["token-keys"], Issuer: printed["token-issuer"], Audience: printed["token-audience"]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(dir, filepath.Base(principal)+".token")
+		raw, err := tokens.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token, err := store.Verify(t.Context(), raw); err != nil || token.Principal != principal {
+			t.Errorf("%s: %+v, %v", principal, token, err)
+		}
+		for _, secret := range []string{name, filepath.Join(dir, tokenKey)} {
+			if about, err := os.Stat(secret); err != nil || about.Mode().Perm() != 0o600 {
+				t.Errorf("%s: %v, %v", secret, about.Mode(), err)
+			}
+		}
+	}
+	if _, _, err := output(t, "certs", "token", "billing", "--dir", dir, "--for", "1s"); err == nil {
+		t.Error("a token for a second")
 	}
 }

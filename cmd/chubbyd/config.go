@@ -163,6 +163,17 @@ peer-tls-key: /etc/chubby/replica-r1.key
 peer-tls-ca: /etc/chubby/replica-ca.crt
 peer-tls-crl: /etc/chubby/replica-ca.crl
 
+# Tokens (JWT) that clients may show in place of a certificate: the keys by which
+# they are checked, a file or a URL with a JSON Web Key Set, whose tokens they are,
+# and for whom. All six may be left out. For a URL: who signs the certificate of its
+# server, and a token for that server. The principal is the claim sub.
+token-keys: https://issuer.example.org/keys
+token-keys-ca: none
+token-keys-token: none
+token-issuer: https://issuer.example.org
+token-audience: chubby
+token-claim: none
+
 # Run without certificates. Then whoever reaches this replica may do anything, and
 # read what is on the network.
 insecure: false

@@ -231,9 +231,17 @@ func (c *devCell) removeJSON() error {
 }
 
 // replaceFile gives a file new contents. A reader finds the old ones or the new ones.
-func replaceFile(name string, contents []byte) error {
+func replaceFile(name string, contents []byte) error { return replaceWith(name, contents, 0o644) }
+
+// replaceSecret is replaceFile for what only its owner may read.
+func replaceSecret(name string, contents []byte) error { return replaceWith(name, contents, 0o600) }
+
+func replaceWith(name string, contents []byte, mode os.FileMode) error {
 	next := name + ".new"
-	err := os.WriteFile(next, contents, 0o644)
+	err := os.WriteFile(next, contents, mode)
+	if err == nil {
+		err = os.Chmod(next, mode) // it may have been there
+	}
 	if err == nil {
 		err = os.Rename(next, name)
 	}

@@ -22,6 +22,9 @@ type devCertificates struct {
 	PeerCert string `yaml:"peer-tls-cert,omitempty"`
 	PeerKey  string `yaml:"peer-tls-key,omitempty"`
 	PeerCA   string `yaml:"peer-tls-ca,omitempty"`
+	Keys     string `yaml:"token-keys,omitempty"`
+	Issuer   string `yaml:"token-issuer,omitempty"`
+	Audience string `yaml:"token-audience,omitempty"`
 }
 
 // certificates is where the certificates of the cell are.
@@ -34,6 +37,7 @@ func (c *devCell) certificatesOf(id string) devCertificates {
 	return devCertificates{
 		Cert: o.file("server-"+id, "crt"), Key: o.file("server-"+id, "key"), CA: o.file(clientAuthority, "crt"),
 		PeerCert: o.file("replica-"+id, "crt"), PeerKey: o.file("replica-"+id, "key"), PeerCA: o.file(replicaAuthority, "crt"),
+		Keys: filepath.Join(o.dir, tokenKeys), Issuer: tokenIssuer, Audience: tokenAudience,
 	}
 }
 
@@ -51,6 +55,9 @@ func (c *devCell) makeCertificates() error {
 		if err := o.unlessThere("server-"+r.ID, func() error { return o.makeServer(io.Discard, of, []string{"127.0.0.1", "localhost"}) }); err != nil {
 			return err
 		}
+	}
+	if _, err := o.issuer(); err != nil {
+		return fmt.Errorf("make the issuer of tokens: %w", err)
 	}
 	return o.unlessThere("client-"+devPrincipal, func() error { return o.makeClient(io.Discard, devPrincipal) })
 }

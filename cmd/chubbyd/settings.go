@@ -60,6 +60,12 @@ func keys() []key {
 		{"peer-tls-key", "its key", file(func(s *settings) *string { return &s.replica.PeerTLS.Key })},
 		{"peer-tls-ca", "the authorities of replicas' certificates; not those of clients", file(func(s *settings) *string { return &s.replica.PeerTLS.CA })},
 		{"peer-tls-crl", "revocation lists of these authorities", file(func(s *settings) *string { return &s.replica.PeerTLS.CRL })},
+		{"token-keys", "the keys of an issuer whose tokens name clients, a JSON Web Key Set", special("none, a file, or a URL of https", none, setTokenKeys, none)},
+		{"token-keys-ca", "the authorities of that URL's server; none: those of the system", file(func(s *settings) *string { return &s.replica.Tokens.KeysCA })},
+		{"token-keys-token", "a token for that server, as Kubernetes wants one", file(func(s *settings) *string { return &s.replica.Tokens.KeysToken })},
+		{"token-issuer", "the issuer, as tokens name it (iss)", text(func(s *settings) *string { return &s.replica.Tokens.Issuer })},
+		{"token-audience", "the audience that tokens must be for (aud)", text(func(s *settings) *string { return &s.replica.Tokens.Audience })},
+		{"token-claim", "the claim of a token that names its principal; none: sub", text(func(s *settings) *string { return &s.replica.Tokens.Claim })},
 		{"insecure", "run without certificates: whoever reaches this replica may do anything, and read what is on the network", switched(func(s *settings) *bool { return &s.insecure })},
 		{"insecure-principals", "believe clients who they are; for development only", switched(func(s *settings) *bool { return &s.replica.InsecurePrincipals })},
 		{"log-level", "the least level that is logged: debug, info, warn or error", logLevels()},
@@ -124,6 +130,17 @@ func setData(s *settings, text string) error {
 		return errors.New("is empty; name a directory")
 	}
 	s.replica.Data = text
+	return nil
+}
+
+func setTokenKeys(s *settings, text string) error {
+	switch text {
+	case "":
+		return errors.New("is empty; name a file or a URL, or say none")
+	case none:
+		text = ""
+	}
+	s.replica.Tokens.Keys = text
 	return nil
 }
 

@@ -44,6 +44,20 @@ func file(at func(*settings) *string) value {
 	}, none)
 }
 
+// text is any text, or none.
+func text(at func(*settings) *string) value {
+	return special("none, or a text", none, func(s *settings, text string) error {
+		switch text {
+		case "":
+			return errors.New("is empty; say none if there is none")
+		case none:
+			text = ""
+		}
+		*at(s) = text
+		return nil
+	}, none)
+}
+
 // switched is a setting that is true or false.
 func switched(at func(*settings) *bool) value {
 	return value{

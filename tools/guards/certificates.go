@@ -10,7 +10,7 @@ func certificateSafeguards() []safeguard {
 		},
 		{
 			name: "a client that does not speak TLS is refused", file: "cell/internal/wire/identity.go",
-			old: "	return &api.Error{Code: api.Unauthenticated, Message: \"the connection is not encrypted\" + howToBeKnown}\n", new: "	return nil\n",
+			old: "	return unauthenticated(\"the connection is not encrypted\", c.tokens)\n", new: "	return nil\n",
 			pkg: "./cell", test: "TestTLSRefusesStrangers",
 		},
 		{
@@ -35,13 +35,114 @@ func certificateSafeguards() []safeguard {
 		},
 		{
 			name: "clients are cut off when other certificates count", file: "cell/internal/wire/identity.go",
-			old: "		case changed && conn.certificates.Check", new: "		case changed || conn.certificates.Check",
+			old: "(!changed || c.certificates.Check(chain, x509.ExtKeyUsageClientAuth) == nil)\n", new: "true\n",
 			pkg: "./cell", test: "TestTLSCutsOff",
 		},
 		{
 			name: "clients are cut off when their certificates expire", file: "cell/internal/wire/identity.go",
-			old: "!changed && !conn.certificates.Expired(who.chain):", new: "!changed:",
+			old: "		return !c.certificates.Expired(chain) && (", new: "		return (",
 			pkg: "./cell", test: "TestTLSCutsOffTheExpired",
+		},
+	}
+}
+
+// tokenSafeguards are those of tokens.
+func tokenSafeguards() []safeguard {
+	return []safeguard{
+		{
+			name: "a token is checked", file: "cell/internal/wire/authenticate.go",
+			old: "	case err != nil && who.pending:\n", new: "	case false:\n",
+			pkg: "./cell", test: "TestTokensRefused",
+		},
+		{
+			name: "a principal by token can stand in an access control list", file: "cell/internal/wire/authenticate.go",
+			old: "		err = checkPrincipal(next.principal)\n", new: "		err = nil\n",
+			pkg: "./cell", test: "TestTokensRefused",
+		},
+		{
+			name: "a connection has one name", file: "cell/internal/wire/authenticate.go",
+			old: "	case !who.pending && who.principal != next.principal:\n", new: "	case false:\n",
+			pkg: "./cell", test: "TestTokensOverGRPC",
+		},
+		{
+			name: "a connection with a certificate takes no token", file: "cell/internal/wire/authenticate.go",
+			old: "	if c.tokens == nil || !who.pending && who.token == nil {\n", new: "	if c.tokens == nil {\n",
+			pkg: "./cell", test: "TestTokensOverGRPC",
+		},
+		{
+			name: "a bad token is the last of its connection", file: "cell/internal/wire/authenticate.go",
+			old: "		c.identity.Store(next)\n		return next.refusal\n", new: "		return next.refusal\n",
+			pkg: "./cell", test: "TestTokensOverGRPC",
+		},
+		{
+			name: "who shows nothing is served one call alone", file: "cell/internal/wire/service.go",
+			old: "	return s.checkKnown(ctx)\n}\n", new: "	return nil\n}\n",
+			pkg: "./cell", test: "TestTokensOverGRPC",
+		},
+		{
+			name: "and not for long", file: "cell/internal/wire/identity.go",
+			old: "unauthenticated(\"neither a certificate nor a token was shown\", c.tokens), expiry: c.expire()", new: "unauthenticated(\"neither a certificate nor a token was shown\", c.tokens), expiry: time.NewTimer(time.Hour)",
+			pkg: "./cell", test: "TestTokensNeverShown",
+		},
+		{
+			name: "a connection ends with its token, and with the key of that", file: "cell/tokens.go",
+			old: "return t.Counts(token, changed) }", new: "return true }",
+			pkg: "./cell", test: "TestTokensEnd",
+		},
+		{
+			name: "keys are read again", file: "cell/tokens.go",
+			old: "			if n := r.conns.Recheck(true); n > 0 {\n", new: "			if n := 0; n > 0 {\n",
+			pkg: "./cell", test: "TestTokensEnd",
+		},
+		{
+			name: "tokens need TLS", file: "cell/tokens.go",
+			old: "	if cfg.ClientTLS == (TLSFiles{}) {\n", new: "	if false {\n",
+			pkg: "./cell", test: "TestTokensNeedTLS",
+		},
+		{
+			name: "a token is for this service", file: "internal/tokens/tokens.go",
+			old: "Issuer: s.cfg.Issuer, AnyAudience: jwt.Audience{s.cfg.Audience}, Time", new: "Issuer: s.cfg.Issuer, Time",
+			pkg: "./internal/tokens", test: "TestVerify",
+		},
+		{
+			name: "a token is of this issuer", file: "internal/tokens/tokens.go",
+			old: "Issuer: s.cfg.Issuer, AnyAudience", new: "AnyAudience",
+			pkg: "./internal/tokens", test: "TestVerify",
+		},
+		{
+			name: "a token has an end", file: "internal/tokens/tokens.go",
+			old: "	if claims.Expiry == nil {\n", new: "	if false {\n",
+			pkg: "./internal/tokens", test: "TestVerify",
+		},
+		{
+			name: "an address that is not verified names nobody", file: "internal/tokens/tokens.go",
+			old: "there && verified != true {\n", new: "there && false {\n",
+			pkg: "./internal/tokens", test: "TestClaim",
+		},
+		{
+			name: "keys of tokens are public", file: "internal/tokens/keys.go",
+			old: "		if !key.IsPublic() {\n", new: "		if false {\n",
+			pkg: "./internal/tokens", test: "TestParseKeySet",
+		},
+		{
+			name: "keys of tokens are strong", file: "internal/tokens/keys.go",
+			old: "r.N.BitLen() < minRSABits {\n", new: "r.N.BitLen() < 1 {\n",
+			pkg: "./internal/tokens", test: "TestParseKeySet",
+		},
+		{
+			name: "keys that cannot be read leave those that were read", file: "internal/tokens/tokens.go",
+			old: "	if set != nil {\n		s.held.Store(set)\n	}\n", new: "	s.held.Store(set)\n",
+			pkg: "./internal/tokens", test: "TestKeysChange",
+		},
+		{
+			name: "a server of keys answers itself", file: "internal/tokens/keys.go",
+			old: ", CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }", new: "",
+			pkg: "./internal/tokens", test: "TestKeysFromAServer",
+		},
+		{
+			name: "strangers do not have the keys read at each token", file: "internal/tokens/tokens.go",
+			old: "now.Sub(s.last) < betweenReads {\n", new: "now.Sub(s.last) < 0 {\n",
+			pkg: "./internal/tokens", test: "TestUnknownKeysAreLookedFor",
 		},
 	}
 }

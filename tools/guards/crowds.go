@@ -50,7 +50,7 @@ func crowdSafeguards() []safeguard {
 		},
 		{
 			name: "calls over a refused connection say why", file: "cell/internal/wire/service.go",
-			old: "	if err := s.checkConnection(ctx); err != nil {\n		return nil, err\n	}\n", new: "",
+			old: "	if err := s.checkConnection(ctx, info.FullMethod); err != nil {\n		return nil, err\n	}\n", new: "",
 			pkg: "./cell", test: "TestTooManyConnections",
 		},
 		{

@@ -61,6 +61,7 @@ func safeguards() []safeguard {
 		frameSafeguards(),
 		parkedSafeguards(),
 		certificateSafeguards(),
+		tokenSafeguards(),
 		certifiedSafeguards(),
 		channelSafeguards(),
 		deadMasterSafeguards(),

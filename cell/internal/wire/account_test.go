@@ -254,7 +254,7 @@ func TestLongRepliesTakeTheirSize(t *testing.T) {
 func TestHeldIsWhatIsOpen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newHeld(heldLimits{conn: 1 << 40, address: 1 << 40, all: 1 << 40})
-		conn := hear(&fromConn{from: "10.0.0.1:1"}, testbed.Clock(), nil)
+		conn := hear(&fromConn{from: "10.0.0.1:1"}, Listener{Clock: testbed.Clock()})
 		if !c.admit(conn) {
 			t.Fatal("refused")
 		}

@@ -19,6 +19,7 @@ type Listener struct {
 	Connections *Connections
 
 	Certificates Certificates // nil if connections are not encrypted, and nobody is asked who he is
+	Tokens       Tokens       // nil if certificates alone count
 }
 
 // Accept implements net.Listener.
@@ -29,7 +30,7 @@ func (l Listener) Accept() (net.Conn, error) {
 			l.Connections.stumble(err)
 			return nil, AcceptError{Err: err}
 		}
-		if one := hear(conn, l.Clock, l.Certificates); l.Connections.admit(one) {
+		if one := hear(conn, l); l.Connections.admit(one) {
 			return one, nil
 		}
 	}
@@ -46,6 +47,8 @@ type heardConn struct {
 	asked  atomic.Int64 // when a sign of life was last asked for; 0 if it never was
 
 	certificates Certificates             // nil if connections are not encrypted
+	tokens       Tokens                   // nil if none count
+	asking       chan struct{}            // has an element while a token is looked at; nil if none count
 	stream       net.Conn                 // what is said over Conn; nil before something arrived
 	identity     atomic.Pointer[identity] // nil before that, too, and if nothing is encrypted
 
@@ -60,10 +63,13 @@ type heardConn struct {
 // readBuffer is how much is read from a connection at a time.
 const readBuffer = 8 << 10
 
-func hear(conn net.Conn, clock session.Clock, certificates Certificates) *heardConn {
-	c := &heardConn{Conn: conn, clock: clock, certificates: certificates}
-	if certificates == nil {
+func hear(conn net.Conn, l Listener) *heardConn {
+	c := &heardConn{Conn: conn, clock: l.Clock, certificates: l.Certificates, tokens: l.Tokens}
+	if l.Certificates == nil {
 		c.stream = conn
+	}
+	if l.Tokens != nil {
+		c.asking = make(chan struct{}, 1)
 	}
 	c.buffer = bufio.NewReaderSize(arrivals{c}, readBuffer)
 	return c

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"io"
@@ -26,11 +27,22 @@ type Certificates interface {
 	Principal(chain []*x509.Certificate) (string, error)
 }
 
-// identity is who is at the other end of an encrypted connection. It does not change.
+// Tokens say who is at the other end of a connection that has shown no certificate.
+type Tokens interface {
+	// Verify returns whom a token names, and a function that reports whether it counts still; after
+	// other keys count than before if changed is set.
+	Verify(ctx context.Context, token string) (principal string, counts func(changed bool) bool, err error)
+}
+
+// identity is who is at the other end of an encrypted connection. It does not change: another
+// takes its place.
 type identity struct {
-	chain     []*x509.Certificate // as it was shown
-	principal string              // if refusal is nil
-	refusal   error               // why the chain does not count
+	principal string                  // if refusal is nil
+	refusal   error                   // why what was shown does not count
+	counts    func(changed bool) bool // whether it counts still, if refusal is nil
+	expiry    *time.Timer             // closes the connection, if refusal is set
+	pending   bool                    // nothing was shown yet, and a token may be
+	token     *[sha256.Size]byte      // the hash of the one that was shown; nil without one
 }
 
 // handshakeByte is the first byte of every connection of TLS, and neither of frames nor of HTTP/2.
@@ -77,7 +89,13 @@ func (b *begun) Read(p []byte) (int, error) {
 // identify finds out whom a chain of certificates names. A connection whose chain does not count is
 // served for a while, to answer its calls with the reason.
 func (c *heardConn) identify(chain []*x509.Certificate) {
-	who := &identity{chain: chain}
+	if len(chain) == 0 && c.tokens != nil {
+		c.identity.Store(&identity{pending: true, refusal: unauthenticated("neither a certificate nor a token was shown", c.tokens), expiry: c.expire()})
+		return
+	}
+	who := &identity{counts: func(changed bool) bool {
+		return !c.certificates.Expired(chain) && (!changed || c.certificates.Check(chain, x509.ExtKeyUsageClientAuth) == nil)
+	}}
 	err := c.certificates.Check(chain, x509.ExtKeyUsageClientAuth)
 	if err == nil {
 		who.principal, err = c.certificates.Principal(chain)
@@ -86,19 +104,24 @@ func (c *heardConn) identify(chain []*x509.Certificate) {
 		err = checkPrincipal(who.principal)
 	}
 	if err != nil {
-		who.refusal = &api.Error{Code: api.Unauthenticated, Message: err.Error() + howToBeKnown}
-		c.expire()
+		who.refusal, who.expiry = unauthenticated(err.Error(), c.tokens), c.expire()
 	}
 	c.identity.Store(who)
 }
 
 // expire has the connection closed soon. Its server notices, and closes it, too.
-func (c *heardConn) expire() {
-	time.AfterFunc(RefusedFor, func() { _ = c.Conn.Close() })
+func (c *heardConn) expire() *time.Timer {
+	return time.AfterFunc(RefusedFor, func() { _ = c.Conn.Close() })
 }
 
-// howToBeKnown is what a client can do that is refused.
-const howToBeKnown = "; this cell knows clients by certificates (Config.TLS; chubbyctl --cacert, --cert and --key)"
+// unauthenticated says why a client is refused, and what it can do.
+func unauthenticated(why string, tokens Tokens) error {
+	why += "; this cell knows clients by certificates (Config.TLS; chubbyctl --cacert, --cert and --key)"
+	if tokens != nil {
+		why += " and by tokens (Config.Credentials; chubbyctl --token-file)"
+	}
+	return &api.Error{Code: api.Unauthenticated, Message: why}
+}
 
 // refused returns what calls over the connection are answered; nil if they are served.
 func (c *heardConn) refused() error {
@@ -111,11 +134,11 @@ func (c *heardConn) refused() error {
 	if who := c.identity.Load(); who != nil {
 		return who.refusal
 	}
-	return &api.Error{Code: api.Unauthenticated, Message: "the connection is not encrypted" + howToBeKnown}
+	return unauthenticated("the connection is not encrypted", c.tokens)
 }
 
-// Recheck closes the connections whose certificates do not count any more, and returns how many
-// those are: all of them, if changed says that other certificates count than before; else those that
+// Recheck closes the connections whose certificates or tokens do not count any more, and returns how many
+// those are: all of them, if changed says that others count than before; else those that
 // have expired.
 func (c *Connections) Recheck(changed bool) int {
 	var open []*heardConn
@@ -128,15 +151,10 @@ func (c *Connections) Recheck(changed bool) int {
 	c.mu.Unlock()
 	closed := 0
 	for _, conn := range open {
-		who := conn.identity.Load()
-		switch {
-		case who == nil, who.refusal != nil, !changed && !conn.certificates.Expired(who.chain):
-			continue
-		case changed && conn.certificates.Check(who.chain, x509.ExtKeyUsageClientAuth) == nil:
-			continue
+		if who := conn.identity.Load(); who != nil && who.refusal == nil && !who.counts(changed) {
+			closed++
+			_ = conn.Conn.Close() // its server notices, and closes it
 		}
-		closed++
-		_ = conn.Conn.Close() // its server notices, and closes it
 	}
 	return closed
 }

@@ -33,7 +33,7 @@ func half(t interface{ Fatal(...any) }, n int) []byte {
 func hoarding(t *testing.T, c *Connections, from string, n int) (*heardConn, *fromConn) {
 	t.Helper()
 	wire := &fromConn{from: from}
-	conn := hear(wire, testbed.Clock(), nil)
+	conn := hear(wire, Listener{Clock: testbed.Clock()})
 	if !c.admit(conn) || conn.refusal != nil {
 		t.Fatal("refused")
 	}

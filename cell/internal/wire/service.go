@@ -62,7 +62,7 @@ const maxStreams = 2_000
 
 func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
 	defer s.recovered(info.FullMethod, &err)
-	if err := s.checkConnection(ctx); err != nil {
+	if err := s.checkConnection(ctx, info.FullMethod); err != nil {
 		return nil, err
 	}
 	if info.FullMethod != pb.Chubby_KeepAlive_FullMethodName {
@@ -119,7 +119,7 @@ func (s *service) park(ctx context.Context, method string, rest func() (any, err
 
 func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	defer s.recovered(info.FullMethod, &err)
-	if err := s.checkConnection(stream.Context()); err != nil {
+	if err := s.checkConnection(stream.Context(), info.FullMethod); err != nil {
 		return err
 	}
 	call := callOf(stream.Context())
@@ -180,8 +180,24 @@ func (c exactCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(data)}, err
 }
 
-// checkConnection returns what a call over a connection that is refused is answered.
-func (s *service) checkConnection(ctx context.Context) error {
+// checkConnection returns what a call is answered, before anything else is looked at, if its
+// connection is refused or its client is not known.
+func (s *service) checkConnection(ctx context.Context, method string) error {
+	conn := connOf(ctx)
+	if conn == nil {
+		return nil
+	}
+	if err := checkMetadata(ctx, conn); err != nil {
+		return status(s.fail("authenticate", err))
+	}
+	if method == pb.Cell_Authenticate_FullMethodName {
+		return nil
+	}
+	return s.checkKnown(ctx)
+}
+
+// checkKnown returns what a call over a connection that is refused is answered.
+func (s *service) checkKnown(ctx context.Context) error {
 	if conn := connOf(ctx); conn != nil {
 		if err := conn.refused(); err != nil {
 			return status(s.fail("connect", err))

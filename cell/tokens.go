@@ -1,0 +1,74 @@
+package cell
+
+import (
+	"context"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/tokens"
+)
+
+// TokenConfig says which bearer tokens name clients, besides certificates.
+type TokenConfig = tokens.Config
+
+// checkTokens finds what is wrong with the settings of tokens.
+func (cfg Config) checkTokens(fault func(string, ...any)) {
+	if cfg.Tokens == (TokenConfig{}) {
+		return
+	}
+	cfg.Tokens.Check(func(key, text string) { fault("%s: %s", key, text) })
+	if cfg.ClientTLS == (TLSFiles{}) {
+		fault("token-keys: tokens need TLS: whoever reads one on the network could use it")
+	}
+}
+
+// openTokens reads the keys by which tokens are checked.
+func (r *Replica) openTokens(ctx context.Context) error {
+	if r.cfg.Tokens == (TokenConfig{}) {
+		return nil
+	}
+	var err error
+	if r.tokens, err = tokens.Open(ctx, r.cfg.Tokens); err != nil {
+		return &api.Error{Code: api.InvalidArgument, Op: "start", Message: err.Error(), Err: err}
+	}
+	return nil
+}
+
+// clientTokens are the tokens of clients, for the client port.
+type clientTokens struct{ *tokens.Store }
+
+// Verify implements wire.Tokens.
+func (t clientTokens) Verify(ctx context.Context, raw string) (string, func(changed bool) bool, error) {
+	token, err := t.Store.Verify(ctx, raw)
+	return token.Principal, func(changed bool) bool { return t.Counts(token, changed) }, err
+}
+
+// watchTokens reads the keys again from time to time, and when a token names one that is not known, until ctx ends. When
+// they have changed, it closes the connections of those whose tokens do not count any more.
+func (r *Replica) watchTokens(ctx context.Context) {
+	if r.tokens == nil {
+		return
+	}
+	every := time.NewTicker(certificatesEvery)
+	defer every.Stop()
+	for failed := false; ctx.Err() == nil; {
+		changed, err := r.tokens.Refresh(ctx)
+		switch {
+		case err != nil && !failed:
+			r.log.Error("the keys of tokens cannot be read; those that were read before stay in use, and it is tried again", "error", err)
+		case changed:
+			r.log.Info("read the keys of tokens", "from", r.cfg.Tokens.Keys)
+		}
+		failed = err != nil
+		if changed {
+			if n := r.conns.Recheck(true); n > 0 {
+				r.log.Warn("closed connections of clients whose tokens do not count any more", "connections", n)
+			}
+		}
+		select {
+		case <-every.C:
+		case <-r.tokens.Wanted():
+		case <-ctx.Done():
+		}
+	}
+}

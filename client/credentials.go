@@ -1,0 +1,62 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/internal/tokens"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Credentials say who a client is, where a certificate does not. Their methods may be called from several
+// goroutines.
+type Credentials interface {
+	// Token returns a bearer token. It is asked for one for each connection that is made, so a
+	// token that lasts for minutes will do. A connection ends when its token expires, and another is
+	// made; sessions and locks stay.
+	Token(ctx context.Context) (string, error)
+}
+
+// TokenFile returns the credentials in a file, which is read for each connection: what renews
+// the token replaces the file. It is how Kubernetes hands tokens to programs.
+func TokenFile(name string) Credentials { return tokenFile(name) }
+
+type tokenFile string
+
+// Token implements Credentials.
+func (f tokenFile) Token(context.Context) (string, error) { return tokens.ReadFile(string(f)) }
+
+// introduce says who the client is over a new connection, before anything else is said. That a replica
+// does not believe it is no error here: it answers the calls over the connection so.
+func (e *encryption) introduce(ctx context.Context, l link) error {
+	if e == nil || e.credentials == nil {
+		return nil
+	}
+	token, err := e.credentials.Token(ctx)
+	if err != nil {
+		return fmt.Errorf("read the token: %w", err)
+	}
+	over := connection{cell: chubbypb.NewCellClient(l)}
+	_, err = over.cell.Authenticate(ctx, &chubbypb.AuthenticateRequest{Token: token})
+	switch {
+	case err == nil, isAnswer(err):
+		return nil
+	case status.Code(err) == codes.Unimplemented:
+		return nil // a replica of an earlier version, which takes no tokens, and says so of each call
+	}
+	return err
+}
+
+// checkCredentials returns why no token can be had.
+func checkCredentials(ctx context.Context, c Credentials) error {
+	if c == nil {
+		return nil
+	}
+	if _, err := c.Token(ctx); err != nil {
+		return &api.Error{Code: api.InvalidArgument, Op: "read the token", Message: err.Error(), Err: err}
+	}
+	return nil
+}

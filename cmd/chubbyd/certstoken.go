@@ -1,0 +1,118 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/internal/tokens"
+)
+
+// The issuer of tokens that certs makes: its key, and the set of keys by which replicas check tokens.
+const (
+	tokenIssuer   = "chubbyd-certs"
+	tokenAudience = "chubby"
+	tokenKey      = "token-issuer.key"
+	tokenKeys     = "token-keys.json"
+)
+
+func newCertsTokenCommand() *cobra.Command {
+	var o certsOptions
+	var lifetime time.Duration
+	cmd := &cobra.Command{
+		Use:   "token PRINCIPAL",
+		Short: "Make a token of a client, where nobody else issues tokens",
+		Long: `token makes a bearer token (a JWT) of a principal, and prints the lines of the
+configuration by which replicas take it. It is for cells without an issuer of their
+own; tokens of Kubernetes and of providers of OpenID Connect count as they are
+(token-keys, token-issuer and token-audience in docs/chubbyd.md).
+
+Whoever has a token is its principal until it expires: nothing takes back a single
+one. To take back all of them, delete ` + tokenKey + ` and ` + tokenKeys + `, and
+make new ones.`,
+		Example: "  chubbyd certs token billing --for 12h\n  chubbyctl --cacert certs/ca.crt --token-file certs/billing.token ls",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if lifetime < time.Minute || lifetime > leafDays*day {
+				return usagef("--for %v: 1m to %v are possible", lifetime, leafDays*day)
+			}
+			return o.makeToken(cmd.OutOrStdout(), args[0], lifetime)
+		},
+	}
+	cmd.Flags().DurationVar(&lifetime, "for", day, "how long it counts")
+	o.addFlags(cmd, 0)
+	return cmd
+}
+
+// makeToken writes a token of a principal, in place of one that it had.
+func (o *certsOptions) makeToken(out io.Writer, principal string, lifetime time.Duration) error {
+	issuer, err := o.issuer()
+	if err != nil {
+		return fmt.Errorf("read the issuer of tokens: %w; --dir says where it is", err)
+	}
+	token, err := issuer.Issue(principal, tokenAudience, lifetime)
+	if err != nil {
+		return fmt.Errorf("make the token of %s: %w", principal, err)
+	}
+	name := o.file(filepath.Base(principal), "token")
+	if err := replaceSecret(name, []byte(token+"\n")); err != nil {
+		return fmt.Errorf("write the token: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "%s: of %s, for %v\nIn the configuration of each replica:\n\n  token-keys: %s\n  token-issuer: %s\n  token-audience: %s\n",
+		name, principal, lifetime, filepath.Join(o.dir, tokenKeys), tokenIssuer, tokenAudience)
+	return err
+}
+
+// issuer returns the issuer of tokens, which it makes if there is none.
+func (o *certsOptions) issuer() (tokens.Issuer, error) {
+	text, err := os.ReadFile(filepath.Join(o.dir, tokenKey))
+	if errors.Is(err, fs.ErrNotExist) {
+		return o.makeIssuer()
+	}
+	if err != nil {
+		return tokens.Issuer{}, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return tokens.Issuer{}, fmt.Errorf("%s has no PEM", tokenKey)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return tokens.Issuer{}, fmt.Errorf("%s: %w", tokenKey, err)
+	}
+	signer, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return tokens.Issuer{}, fmt.Errorf("%s has another kind of key", tokenKey)
+	}
+	return tokens.NewIssuer(tokenIssuer, signer)
+}
+
+func (o *certsOptions) makeIssuer() (tokens.Issuer, error) {
+	issuer, err := tokens.NewIssuer(tokenIssuer, nil)
+	if err != nil {
+		return issuer, err
+	}
+	keys, err := tokens.KeySet(issuer)
+	if err != nil {
+		return issuer, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(issuer.Key)
+	if err != nil {
+		return issuer, err
+	}
+	// The key last: without it, all is made anew.
+	return issuer, errors.Join(
+		os.MkdirAll(o.dir, 0o700),
+		replaceFile(filepath.Join(o.dir, tokenKeys), append(keys, '\n')),
+		replaceSecret(filepath.Join(o.dir, tokenKey), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+	)
+}
