@@ -48,6 +48,9 @@ func (r *Replica) openCertificates() error {
 	if err != nil {
 		return &api.Error{Code: api.InvalidArgument, Op: "read the certificates", Message: err.Error(), Err: err}
 	}
+	if r.clientCerts.Shares(r.peerCerts) {
+		return api.Errorf(api.InvalidArgument, "the files %s (tls-ca) and %s (peer-tls-ca) have an authority in common: whoever is given a certificate as a client by it could be a replica", r.cfg.ClientTLS.CA, r.cfg.PeerTLS.CA)
+	}
 	own, want := r.peerCerts.Own(), certs.Replica{Cell: r.cfg.Cell, ID: r.cfg.ID}
 	if is, err := certs.ReplicaOf(own); err != nil || is != want {
 		return &api.Error{Code: api.InvalidArgument, Op: "read the certificates", Err: err,
@@ -61,7 +64,7 @@ func (r *Replica) warning() string {
 	note := r.space.Note()
 	for _, store := range []*certs.Store{r.clientCerts, r.peerCerts} {
 		if store != nil && note == "" {
-			_, note = store.Ends()
+			note = store.Warning()
 		}
 	}
 	if r.tokens != nil && note == "" {
@@ -77,8 +80,7 @@ func endOf(store *certs.Store) float64 {
 	if store == nil {
 		return 0
 	}
-	end, _ := store.Ends()
-	return float64(end.Unix())
+	return float64(store.End().Unix())
 }
 
 // listener is the client port.
@@ -94,7 +96,7 @@ func (r *Replica) listener() wire.Listener {
 }
 
 // watchCertificates reads certificates again when their files change, and closes connections that
-// would not be accepted any more, until ctx ends.
+// would not be accepted any more, of clients whose tokens do not count any more, too, until ctx ends.
 func (r *Replica) watchCertificates(ctx context.Context) {
 	if r.clientCerts == nil {
 		return
@@ -107,20 +109,19 @@ func (r *Replica) watchCertificates(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		changed := r.refresh("tls", r.clientCerts)
-		if n := r.conns.Recheck(changed); n > 0 {
+		r.refresh("tls", r.clientCerts)
+		if n := r.conns.Recheck(); n > 0 {
 			r.log.Warn("closed connections of clients whose certificates or tokens do not count any more", "connections", n)
 		}
-		if r.refresh("peer-tls", r.peerCerts) {
-			if n := r.port.Recheck(); n > 0 {
-				r.log.Warn("closed connections of replicas whose certificates do not count any more", "connections", n)
-			}
+		r.refresh("peer-tls", r.peerCerts)
+		if n := r.port.Recheck(); n > 0 {
+			r.log.Warn("closed connections of replicas whose certificates do not count any more", "connections", n)
 		}
 	}
 }
 
 // refresh reads the files of one port again, if they have changed.
-func (r *Replica) refresh(port string, store *certs.Store) (changed bool) {
+func (r *Replica) refresh(port string, store *certs.Store) {
 	changed, err := store.Refresh()
 	switch {
 	case err != nil:
@@ -128,5 +129,4 @@ func (r *Replica) refresh(port string, store *certs.Store) (changed bool) {
 	case changed:
 		r.log.Info("read the files of certificates again", "port", port)
 	}
-	return changed
 }

@@ -223,8 +223,12 @@ func (cfg Config) complete() (Config, error) {
 		{"listen: the client address", cfg.Listen.Client}, {"listen: the raft address", cfg.Listen.Raft},
 		{"listen: the http address", cfg.Listen.HTTP}, {"advertise: the client address", cfg.Advertise},
 	} {
-		if _, _, err := net.SplitHostPort(a.address); a.address != "" && err != nil {
+		host, _, err := net.SplitHostPort(a.address)
+		if a.address != "" && err != nil {
 			fault("%s, %q, is not host:port", a.what, a.address)
+		}
+		if a.address != "" && a.address == cfg.Advertise && host == "" && err == nil {
+			fault("%s, %q, names no host", a.what, a.address)
 		}
 		if len(a.address) > peer.MaxText {
 			fault("%s has %d bytes, and at most %d can be told to others", a.what, len(a.address), peer.MaxText)
@@ -259,7 +263,7 @@ func (cfg Config) checkMembers(fault func(string, ...any)) {
 			if address == "" && what == "http address" {
 				continue
 			}
-			if _, _, err := net.SplitHostPort(address); err != nil {
+			if host, _, err := net.SplitHostPort(address); err != nil || host == "" {
 				fault("members: the %s of %s, %q, is not host:port", what, m.ID, address)
 				continue
 			}

@@ -139,18 +139,18 @@ func TestTLSRefusesStrangers(t *testing.T) {
 			as    string
 			want  string
 		}{
-			"no TLS":                              {want: "not encrypted"},
-			"no certificate":                      {files: certs.Files{CA: c.clients.file}, want: "no certificate was shown"},
-			"of another authority":                {files: with(other.client("alice")), want: "does not count"},
-			"of the replicas' authority":          {files: with(c.replicas.client("alice")), want: "does not count"},
-			"a replica's":                         {files: with(c.replicas.put(c.replicas.IssueReplica(certs.Replica{Cell: "local", ID: "r1"}, time.Hour))), want: "does not count"},
-			"a replica's, of clients' authority":  {files: asReplica, want: "that of a replica"},
-			"a server's":                          {files: c.clients.put(c.clients.IssueServer([]string{"r1"}, time.Hour)), want: "does not count"},
-			"expired":                             {files: c.clients.put(c.clients.IssueClient("alice", -time.Minute)), want: "expired"},
-			"revoked":                             {files: revoked, want: "revoked"},
-			"a name that lists of rights reserve": {files: c.clients.client("*"), want: "cannot be a principal"},
-			"another name":                        {files: c.clients.client("alice"), as: "bob", want: `its certificate says "alice"`},
-			"servers of another authority":        {files: other.client("alice"), want: "not who it should be"},
+			"no TLS":                             {want: "not encrypted"},
+			"no certificate":                     {files: certs.Files{CA: c.clients.file}, want: "no certificate was shown"},
+			"of another authority":               {files: with(other.client("alice")), want: "does not count"},
+			"of the replicas' authority":         {files: with(c.replicas.client("alice")), want: "does not count"},
+			"a replica's":                        {files: with(c.replicas.put(c.replicas.IssueReplica(certs.Replica{Cell: "local", ID: "r1"}, time.Hour))), want: "does not count"},
+			"a replica's, of clients' authority": {files: asReplica, want: "that of a replica"},
+			"a server's":                         {files: c.clients.put(c.clients.IssueServer([]string{"r1"}, time.Hour)), want: "does not count"},
+			"expired":                            {files: c.clients.put(c.clients.IssueClient("alice", -time.Minute)), want: "expired"},
+			"revoked":                            {files: revoked, want: "revoked"},
+			"a name that is too long":            {files: c.clients.client("spiffe://test/" + strings.Repeat("x", api.MaxPrincipal)), want: "cannot be a principal"},
+			"another name":                       {files: c.clients.client("alice"), as: "bob", want: `its certificate says "alice"`},
+			"servers of another authority":       {files: other.client("alice"), want: "not who it should be"},
 		} {
 			began := time.Now()
 			_, err := client.New(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("stranger"), Clock: celltest.Clock, TLS: one.files, As: one.as})

@@ -38,13 +38,12 @@ func (r *Replica) openTokens(ctx context.Context) error {
 type clientTokens struct{ *tokens.Store }
 
 // Verify implements wire.Tokens.
-func (t clientTokens) Verify(ctx context.Context, raw string) (string, func(changed bool) bool, error) {
+func (t clientTokens) Verify(ctx context.Context, raw string) (string, func() bool, error) {
 	token, err := t.Store.Verify(ctx, raw)
-	return token.Principal, func(changed bool) bool { return t.Counts(token, changed) }, err
+	return token.Principal, func() bool { return t.Counts(token) }, err
 }
 
-// watchTokens reads the keys again from time to time, and when a token names one that is not known, until ctx ends. When
-// they have changed, it closes the connections of those whose tokens do not count any more.
+// watchTokens reads the keys again from time to time, and when a token names one that is not known, until ctx ends.
 func (r *Replica) watchTokens(ctx context.Context) {
 	if r.tokens == nil {
 		return
@@ -60,11 +59,6 @@ func (r *Replica) watchTokens(ctx context.Context) {
 			r.log.Info("read the keys of tokens", "from", r.cfg.Tokens.Keys)
 		}
 		failed = err != nil
-		if changed {
-			if n := r.conns.Recheck(true); n > 0 {
-				r.log.Warn("closed connections of clients whose tokens do not count any more", "connections", n)
-			}
-		}
 		select {
 		case <-every.C:
 		case <-r.tokens.Wanted():

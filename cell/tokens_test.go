@@ -158,7 +158,7 @@ func TestTokensEnd(t *testing.T) {
 		"expired": func(*tokenCell) { time.Sleep(time.Minute + 36*time.Second) }, // with what clocks may differ, and how often it is looked
 		"the key is gone": func(c *tokenCell) {
 			c.writeKeys(newTokenIssuer(c.clients.t, c.clients))
-			time.Sleep(6 * time.Second)
+			time.Sleep(11 * time.Second) // the keys are looked at every five, and so are those who are connected
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

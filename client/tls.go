@@ -68,6 +68,9 @@ func (e *encryption) secure(ctx context.Context, conn net.Conn, address string) 
 	if err != nil {
 		host = address
 	}
+	if host == "" {
+		return nil, errors.Join(api.Errorf(api.Unauthenticated, "the address %q names no host, so nothing says whose certificate the server there has to have", address), conn.Close())
+	}
 	encrypted := tls.Client(conn, e.certificates.Client(host, nil))
 	if err := encrypted.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(explainHandshake(address, err), conn.Close())

@@ -274,45 +274,57 @@ func (o *certsOptions) revoke(out io.Writer, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	var missing error
 	for _, authority := range []string{clientAuthority, replicaAuthority} {
 		a, err := o.authority(authority)
 		if err != nil {
-			return err
+			missing = errors.Join(missing, err)
+			continue
 		}
 		if cert.CheckSignatureFrom(a.Cert) != nil {
 			continue
 		}
 		list := o.file(authority, "crl")
-		der, err := o.extendList(a, list, cert)
-		if err == nil {
-			err = replaceFile(list, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
-		}
-		if err != nil {
+		if err := extendList(a, list, cert); err != nil {
 			return fmt.Errorf("extend the revocation list: %w", err)
 		}
 		_, err = fmt.Fprintf(out, "%s: revoked in %s\n", name, list)
 		return err
 	}
+	if missing != nil {
+		return missing
+	}
 	return fmt.Errorf("%s was signed by none of the authorities in %s; --dir says where they are", name, o.dir)
 }
 
-// extendList returns the list in a file, with one more certificate; of a file that is not there, a list
-// with that one.
-func (o *certsOptions) extendList(a certs.Pair, file string, cert *x509.Certificate) ([]byte, error) {
+// extendList adds a certificate to the lists in a file, which may be missing. Those of this authority become one;
+// those of others stay as they are.
+func extendList(a certs.Pair, file string, cert *x509.Certificate) error {
 	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return a.Revoke(nil, cert)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
+	var before []x509.RevocationListEntry
+	var others []byte
+	found := len(text) == 0
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		list, err := x509.ParseRevocationList(block.Bytes)
+		found = true
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", file, err)
+		case list.CheckSignatureFrom(a.Cert) == nil:
+			before = append(before, list.RevokedCertificateEntries...)
+		default:
+			others = append(others, pem.EncodeToMemory(block)...)
+		}
+	}
+	if !found {
+		return fmt.Errorf("%s has no revocation list in PEM", file)
+	}
+	der, err := a.Revoke(before, cert)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil, fmt.Errorf("%s has no PEM", file)
-	}
-	list, err := x509.ParseRevocationList(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return a.Revoke(list.RevokedCertificateEntries, cert)
+	return replaceFile(file, append(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}), others...))
 }

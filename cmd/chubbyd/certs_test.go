@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"io/fs"
 	"os"
@@ -122,7 +123,8 @@ func TestCertsRevoke(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.Counts(append([]*x509.Certificate{}, pair.Cert))
+		_, err = s.Check([]*x509.Certificate{pair.Cert}, x509.ExtKeyUsageAny)
+		return err == nil
 	}
 	for i, name := range []string{"client-billing", "client-second"} {
 		if _, err := os.Stat(list); (err == nil) != (i > 0) || err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -206,5 +208,54 @@ func TestCertsMakesTokens(t *testing.T) {
 	}
 	if _, _, err := output(t, "certs", "token", "billing", "--dir", dir, "--for", "1s"); err == nil {
 		t.Error("a token for a second")
+	}
+}
+
+// What was revoked in any list of the file stays so when one more certificate is revoked.
+func TestCertsRevokeKeepsOtherLists(t *testing.T) {
+	dir, _ := certsIn(t)
+	file := func(n string) string { return filepath.Join(dir, n) }
+	ca, err := certs.ReadPair(file("ca.crt"), file("ca.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	revoked := func(p certs.Pair) bool {
+		s, err := certs.Open(certs.Files{CA: file("ca.crt"), CRL: file("ca.crl")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Check([]*x509.Certificate{p.Cert}, x509.ExtKeyUsageClientAuth)
+		return err != nil
+	}
+	var text []byte
+	var pairs []certs.Pair
+	for _, name := range []string{"alice", "mallory"} {
+		if _, _, err := output(t, "certs", "client", name, "--dir", dir); err != nil {
+			t.Fatal(err)
+		}
+		p, err := certs.ReadPair(file("client-"+name+".crt"), file("client-"+name+".key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := ca.Revoke(nil, p.Cert)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pairs = append(pairs, p)
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})...)
+	}
+	if err := os.WriteFile(file("ca.crl"), text, 0o600); err != nil { // "one list or more"
+		t.Fatal(err)
+	}
+	if !revoked(pairs[0]) || !revoked(pairs[1]) {
+		t.Fatal("not revoked")
+	}
+	if _, _, err := output(t, "certs", "revoke", file("client-billing.crt"), "--dir", dir); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"alice", "mallory"} {
+		if !revoked(pairs[i]) {
+			t.Errorf("to revoke billing has taken back the revocation of %s", name)
+		}
 	}
 }

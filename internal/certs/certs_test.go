@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -86,7 +85,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.now = func() time.Time { return time.Now().Add(c.after) }
-			err := s.Check(c.chain, x509.ExtKeyUsageClientAuth)
+			_, err := s.Check(c.chain, x509.ExtKeyUsageClientAuth)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -102,7 +101,7 @@ func TestRefresh(t *testing.T) {
 	s := must(Open(Files{CA: k.file("ca.crt"), CRL: k.file("ca.crl")}))(t)
 	check := func(want string) {
 		t.Helper()
-		err := s.Check([]*x509.Certificate{c.Cert}, x509.ExtKeyUsageClientAuth)
+		_, err := s.Check([]*x509.Certificate{c.Cert}, x509.ExtKeyUsageClientAuth)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -157,24 +156,37 @@ func TestOpenFaults(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	urls := func(texts ...string) (list []*url.URL) {
-		for _, text := range texts {
-			list = append(list, must(url.Parse(text))(t))
-		}
-		return list
-	}
+	k := newKit(t)
 	for _, c := range []struct {
 		uris, dns []string
 		principal string
 		replica   Replica
 	}{
 		{uris: []string{"spiffe://acme/billing"}, principal: "spiffe://acme/billing"},
+		{uris: []string{"spiffe://acme/ns/shop/sa/cart_1"}, principal: "spiffe://acme/ns/shop/sa/cart_1"},
 		{uris: []string{"spiffe://acme/billing", "https://acme"}, dns: []string{"a", "b"}, principal: "spiffe://acme/billing"},
 		{uris: []string{"spiffe://acme/a", "spiffe://acme/b"}, dns: []string{"a"}},
+		// What would be read as another, or as one of another kind.
+		{uris: []string{"spiffe://acme/billing#"}, dns: []string{"a"}},
+		{uris: []string{"spiffe://acme/billing?"}},
+		{uris: []string{"SPIFFE://acme/billing"}},
+		{uris: []string{"spiffe://ACME/billing"}},
+		{uris: []string{"spiffe://acme/a%20b"}},
+		{uris: []string{"spiffe://acme/a b"}},
+		{uris: []string{"spiffe://u@acme/a"}},
+		{uris: []string{"spiffe://acme:1/a"}},
+		{uris: []string{"spiffe://acme"}},
+		{uris: []string{"spiffe:///acme"}},
+		{uris: []string{"spiffe:acme"}},
 		{dns: []string{"billing.acme"}, principal: "billing.acme"},
 		{dns: []string{"a", "b"}},
+		{dns: []string{"spiffe://acme/admin"}},
+		{dns: []string{"*"}},
+		{dns: []string{"*.acme"}},
+		{dns: []string{"a..b"}},
 		{},
 		{uris: []string{"chubby://main/replica/r1"}, dns: []string{"r1"}, replica: Replica{"main", "r1"}},
+		{uris: []string{"CHUBBY://main/replica/r1"}, dns: []string{"r1"}},
 		{uris: []string{"chubby://main/replica/r1", "chubby://main/replica/r2"}},
 		{uris: []string{"chubby://main/replica/r1?x=y"}},
 		{uris: []string{"chubby://u@main/replica/r1"}},
@@ -182,12 +194,16 @@ func TestNames(t *testing.T) {
 		{uris: []string{"chubby://main/client/r1"}},
 		{uris: []string{"http://main/replica/r1"}},
 	} {
-		cert := &x509.Certificate{URIs: urls(c.uris...), DNSNames: c.dns}
+		template := &x509.Certificate{DNSNames: c.dns}
+		for _, text := range c.uris {
+			template.URIs = append(template.URIs, &url.URL{Opaque: text}) // written as it stands
+		}
+		cert := must(k.sign(template, time.Hour))(t).Cert
 		if got, err := PrincipalOf(cert); got != c.principal || (err == nil) != (got != "") {
-			t.Errorf("%v: principal %q, %v", c, got, err)
+			t.Errorf("%+v: principal %q, %v", c, got, err)
 		}
 		if got, err := ReplicaOf(cert); got != c.replica || (err == nil) != (got != Replica{}) {
-			t.Errorf("%v: replica %v, %v", c, got, err)
+			t.Errorf("%+v: replica %v, %v", c, got, err)
 		}
 	}
 }
@@ -199,12 +215,12 @@ func TestHandshake(t *testing.T) {
 	server := k.put(t, "server", must(k.IssueServer([]string{"h1", "127.0.0.1"}, time.Hour))(t))
 	client := k.put(t, "client", k.client(t, "c"))
 	serving, calling := must(Open(server))(t), must(Open(client))(t)
-	connect := func(host string, accept func(*x509.Certificate) error) (principal string, err error) {
+	connect := func(host string, accept func(*x509.Certificate, Proof) error) (principal string, err error) {
 		l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer l.Close()
 		a := must(net.Dial("tcp", l.Addr().String()))(t)
 		defer a.Close()
-		called := tls.Server(must(l.Accept())(t), serving.Server())
+		called := serving.Accept(must(l.Accept())(t))
 		done := make(chan error, 1)
 		go func() {
 			defer called.Close()
@@ -231,7 +247,7 @@ func TestHandshake(t *testing.T) {
 		t.Errorf("another host: %v", err)
 	}
 	refusal := errors.New("not that one")
-	if _, err := connect("h1", func(*x509.Certificate) error { return refusal }); !errors.Is(err, refusal) {
+	if _, err := connect("h1", func(*x509.Certificate, Proof) error { return refusal }); !errors.Is(err, refusal) {
 		t.Errorf("refused by the caller: %v", err)
 	}
 	must(0, errors.Join(os.Remove(server.Cert), os.Remove(server.Key)))(t)
@@ -272,29 +288,6 @@ func TestWrite(t *testing.T) {
 		if _, err := k.IssueClient(name, time.Hour); err == nil && !strings.HasPrefix(name, "chubby") {
 			t.Errorf("%s: a certificate is made", name)
 		}
-	}
-}
-
-// A certificate that ends soon is warned of, and so is one that has ended.
-func TestEnds(t *testing.T) {
-	k := newKit(t)
-	k.Cert.NotAfter = k.Cert.NotAfter.AddDate(10, 0, 0)
-	for _, c := range []struct {
-		lasts, before time.Duration
-		want          string
-	}{
-		{365 * day, 15 * day, ""}, {365 * day, 13 * day, "expires on"}, {365 * day, -time.Second, "has expired"},
-		{time.Hour, 25 * time.Minute, ""}, {time.Hour, 15 * time.Minute, "expires on"},
-	} {
-		s := must(Open(k.put(t, fmt.Sprint("c", c.lasts, c.before), must(k.IssueClient("c", c.lasts))(t))))(t)
-		s.now = func() time.Time { return s.Own().NotAfter.Add(-c.before) }
-		end, warning := s.Ends()
-		if !end.Equal(s.Own().NotAfter) || (warning == "") != (c.want == "") || !strings.Contains(warning, c.want) {
-			t.Errorf("%+v: %v, %q", c, end, warning)
-		}
-	}
-	if end, warning := must(Open(Files{CA: k.file("ca.crt")}))(t).Ends(); !end.IsZero() || warning != "" {
-		t.Errorf("without a certificate: %v, %q", end, warning)
 	}
 }
 

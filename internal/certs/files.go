@@ -30,8 +30,8 @@ type Store struct {
 
 	held atomic.Pointer[material]
 
-	mu   sync.Mutex // guards what follows; held while files are read, so that of two that read the later one stays
-	read stamp      // of the files, when they were last read
+	mu         sync.Mutex // guards what follows; held while files are read, so that of two that read the later one stays
+	own, trust reading
 }
 
 // material is what was read, and is not changed any more.
@@ -40,44 +40,79 @@ type material struct {
 	trust
 }
 
-// stamp tells whether files are others than they were.
-type stamp [4]fileStamp
-
-type fileStamp struct {
-	size     int64
-	modified time.Time
+// reading is what is known of files that are read together.
+type reading struct {
+	names []string
+	about []os.FileInfo // of each, when they were last read; nil before that
+	err   error         // what was wrong then
 }
 
 // Open reads the files.
 func Open(files Files) (*Store, error) {
-	s := &Store{files: files, now: wallNow}
+	s := &Store{files: files, now: wallNow, own: reading{names: []string{files.Cert, files.Key}}, trust: reading{names: []string{files.CA, files.CRL}}}
+	s.held.Store(&material{})
 	_, err := s.Refresh()
 	return s, err
 }
 
-// Refresh reads the files again if one of them has changed, and reports whether anything
-// did. If they cannot be read, or do not belong together, what was read before stays in
-// use.
+// Refresh reads the files again that have changed, and reports whether anything
+// did. The own certificate with its key, and the authorities with their lists, are read apart: if one cannot be read, or
+// its two files do not belong together, what was read before stays in use, and the other is read.
 func (s *Store) Refresh() (changed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, err := s.files.stamp()
-	if err != nil || now == s.read {
-		return false, err
+	next := *s.held.Load()
+	own, ownErr := s.own.again(func() (err error) { next.own, err = s.files.loadOwn(next.own); return err })
+	others, otherErr := s.trust.again(func() (err error) { next.trust, err = s.files.loadTrust(next.trust); return err })
+	if own || others {
+		s.held.Store(&next)
 	}
-	m, err := s.files.load()
-	if err != nil {
-		return false, err
-	}
-	s.read = now
-	s.held.Store(&m)
-	return true, nil
+	return own || others, errors.Join(ownErr, otherErr)
 }
 
-// Check returns why a chain of certificates does not count any more for that use: as after a
-// file was read again, or when one has expired.
-func (s *Store) Check(chain []*x509.Certificate, use x509.ExtKeyUsage) error {
+// again reads the files if one of them is another than it was, and reports whether it could.
+func (r *reading) again(load func() error) (changed bool, err error) {
+	about := make([]os.FileInfo, len(r.names))
+	for i, name := range r.names {
+		if name == "" {
+			continue
+		}
+		if about[i], err = os.Stat(name); err != nil {
+			return false, err
+		}
+	}
+	if r.about != nil && slices.EqualFunc(about, r.about, isSame) {
+		return false, r.err
+	}
+	r.about, r.err = about, load()
+	return r.err == nil, r.err
+}
+
+// isSame reports whether a file seems to be what it was.
+func isSame(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// Check returns why a chain of certificates counts for a use, or the error that says why it does not.
+func (s *Store) Check(chain []*x509.Certificate, use x509.ExtKeyUsage) (Proof, error) {
 	return s.held.Load().verify(chain, use, "", s.now())
+}
+
+// Counts reports whether a certificate that counted once does so still, but for its time, which may be over.
+func (s *Store) Counts(p Proof) bool { return s.held.Load().counts(p) }
+
+// Identify returns the principal that the certificate of a client names, and whether it counts still, when that is
+// asked; or why it does not count.
+func (s *Store) Identify(chain []*x509.Certificate) (principal string, counts func() bool, err error) {
+	proof, err := s.Check(chain, x509.ExtKeyUsageClientAuth)
+	if err != nil {
+		return "", nil, err
+	}
+	principal, err = PrincipalOf(chain[0])
+	return principal, func() bool { return s.Counts(proof) && !s.now().After(proof.Ends()) }, err
 }
 
 // Own returns the own certificate; nil if there is none.
@@ -88,80 +123,51 @@ func (s *Store) Own() *x509.Certificate {
 	return nil
 }
 
-// Ends returns when the own certificate ends, and a sentence about that if it is soon. Both are zero if there is
-// no certificate.
-func (s *Store) Ends() (end time.Time, warning string) {
-	own := s.Own()
-	if own == nil {
-		return end, ""
-	}
-	end = own.NotAfter
-	switch left := end.Sub(s.now()); {
-	case left <= 0:
-		warning = fmt.Sprintf("the certificate in %s has expired, on %s: put a new one in its place", s.files.Cert, end.UTC().Format(time.DateOnly))
-	case left < min(soon, end.Sub(own.NotBefore)/3):
-		warning = fmt.Sprintf("the certificate in %s expires on %s: put a new one in its place", s.files.Cert, end.UTC().Format(time.DateOnly))
-	}
-	return end, warning
-}
-
-// soon is how long before its end Ends warns of a certificate; of one that lasts days or hours, in the last third.
-const soon = 14 * 24 * time.Hour
-
-// Counts reports whether a chain that was accepted when its connection was made counts still, but for its
-// time, which may be over.
-func (s *Store) Counts(chain []*x509.Certificate) bool {
-	if len(chain) == 0 {
-		return false
-	}
-	when := s.now()
-	if end := chain[0].NotAfter; when.After(end) {
-		when = end
-	}
-	return s.held.Load().verify(chain, x509.ExtKeyUsageAny, "", when) == nil
-}
-
-// Expired reports whether the time of the first certificate of a chain is over, which costs less to find
-// out than Check does.
-func (s *Store) Expired(chain []*x509.Certificate) bool {
-	return len(chain) > 0 && s.now().After(chain[0].NotAfter)
-}
-
-// Principal returns the principal that the first certificate of a chain names.
-func (s *Store) Principal(chain []*x509.Certificate) (string, error) {
-	if len(chain) == 0 {
-		return "", errNoCertificate
-	}
-	return PrincipalOf(chain[0])
-}
-
-func (f Files) list() []string { return []string{f.Cert, f.Key, f.CA, f.CRL} }
-
-func (f Files) stamp() (s stamp, err error) {
-	for i, name := range f.list() {
-		if name == "" {
-			continue
+// Shares reports whether an authority is one of another store's, too.
+func (s *Store) Shares(other *Store) bool {
+	theirs := other.held.Load().counting
+	for raw := range s.held.Load().counting {
+		if _, ok := theirs[raw]; ok {
+			return true
 		}
-		about, err := os.Stat(name)
-		if err != nil {
-			return s, err
-		}
-		s[i] = fileStamp{size: about.Size(), modified: about.ModTime()}
 	}
-	return s, nil
+	return false
 }
 
-// load reads the files. The error names the one that is wrong.
-func (f Files) load() (material, error) {
-	m := material{trust: trust{roots: x509.NewCertPool(), revoked: map[revocation]struct{}{}}}
+// End returns when the own certificate ends; zero if there is none.
+func (s *Store) End() time.Time {
+	if own := s.Own(); own != nil {
+		return own.NotAfter
+	}
+	return time.Time{}
+}
+
+// Warning is a sentence about what somebody should see to soon; "" if there is nothing.
+func (s *Store) Warning() string {
+	if own := s.Own(); own != nil {
+		if text := endWarning("the certificate", s.files.Cert, own, s.now()); text != "" {
+			return text
+		}
+	}
+	return s.held.Load().warning(s.files, s.now())
+}
+
+// loadOwn reads the own certificate and its key; in an error, it returns what was there.
+func (f Files) loadOwn(was *tls.Certificate) (*tls.Certificate, error) {
+	if f.Cert == "" && f.Key == "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	own, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		return was, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
+	}
+	return &own, nil
+}
+
+// loadTrust reads the authorities, and what they have revoked; in an error, which names the file that is wrong, it returns what was there.
+func (f Files) loadTrust(was trust) (trust, error) {
+	t := trust{roots: x509.NewCertPool(), counting: map[string]struct{}{}, revoked: map[revocation]struct{}{}}
 	var faults []error
-	if f.Cert != "" || f.Key != "" {
-		own, err := tls.LoadX509KeyPair(f.Cert, f.Key)
-		if err != nil {
-			faults = append(faults, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err))
-		}
-		m.own = &own
-	}
 	if f.CA != "" {
 		faults = append(faults, eachBlock(f.CA, "CERTIFICATE", func(der []byte) error {
 			c, err := x509.ParseCertificate(der)
@@ -169,16 +175,19 @@ func (f Files) load() (material, error) {
 				err = fmt.Errorf("the certificate of %s is not that of an authority", subject(c))
 			}
 			if err == nil {
-				m.roots.AddCert(c)
-				m.authorities = append(m.authorities, c)
+				t.authorities = append(t.authorities, c)
 			}
 			return err
 		}))
 	}
 	if f.CRL != "" {
-		faults = append(faults, eachBlock(f.CRL, "X509 CRL", m.addList))
+		faults = append(faults, eachBlock(f.CRL, "X509 CRL", t.addList))
 	}
-	return m, errors.Join(faults...)
+	if err := errors.Join(faults...); err != nil {
+		return was, err
+	}
+	t.settle()
+	return t, nil
 }
 
 // maxFile bounds the files, in bytes: a revocation list of a large authority has some.
@@ -212,43 +221,4 @@ func eachBlock(name, kind string, add func(der []byte) error) error {
 		return fmt.Errorf("%s has no block %q of PEM", name, kind)
 	}
 	return nil
-}
-
-// protocols are offered and taken (ALPN). What is spoken, the first bytes say; "h2" is for
-// clients of gRPC, which insist.
-func protocols() []string { return []string{"h2"} }
-
-// Server returns the configuration of the end that was dialled. It asks for a certificate and
-// takes any, and none: who calls is found by Check.
-func (s *Store) Server() *tls.Config {
-	return &tls.Config{
-		MinVersion: tls.VersionTLS13, NextProtos: protocols(), ClientAuth: tls.RequestClientCert,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.held.Load().own, nil },
-		// A session that is resumed would be one of the past: what it was verified by may have been taken back.
-		SessionTicketsDisabled: true,
-	}
-}
-
-// Client returns the configuration of the end that dials. The certificate of the other end must
-// be for that host, or, if host is empty, only be one of a server. accept says what else is
-// wrong with it; it may be nil.
-func (s *Store) Client(host string, accept func(*x509.Certificate) error) *tls.Config {
-	return &tls.Config{
-		MinVersion: tls.VersionTLS13, NextProtos: protocols(), ServerName: host,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			if own := s.held.Load().own; own != nil {
-				return own, nil
-			}
-			return &tls.Certificate{}, nil
-		},
-		// The files may have changed since: VerifyConnection verifies, by those that were read last.
-		InsecureSkipVerify: true, //nolint:gosec // see there
-		VerifyConnection: func(state tls.ConnectionState) error {
-			chain := slices.Clone(state.PeerCertificates)
-			if err := s.held.Load().verify(chain, x509.ExtKeyUsageServerAuth, host, s.now()); err != nil || accept == nil {
-				return err
-			}
-			return accept(chain[0])
-		},
-	}
 }

@@ -2,18 +2,29 @@ package certs
 
 import (
 	"bytes"
+	"crypto/rsa"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"time"
 )
 
+// Bounds of what the other end of a connection may show: to look at it takes time, which a
+// stranger must not have much of.
+const (
+	maxChain       = 6    // certificates
+	maxRSABits     = 4096 // of their keys
+	maxRSAExponent = 1<<16 + 1
+)
+
 // trust is whose certificates count: those that an authority has signed, and nobody has
 // revoked.
 type trust struct {
 	roots       *x509.CertPool
-	authorities []*x509.Certificate // those in roots
+	authorities []*x509.Certificate // those of the file
+	counting    map[string]struct{} // those of them that nobody has revoked, which are in roots; by their DER
 	revoked     map[revocation]struct{}
+	overdue     *x509.RevocationList // the list that is to be replaced first; nil without lists
 }
 
 // revocation is one certificate that was revoked.
@@ -22,14 +33,33 @@ type revocation struct {
 	serial string
 }
 
+// Proof is why a certificate counts: the path from it to an authority.
+type Proof struct {
+	path []*x509.Certificate // the certificate first, the authority last
+}
+
+// Ends returns when the first certificate of the path ends.
+func (p Proof) Ends() time.Time {
+	end := p.path[0].NotAfter
+	for _, c := range p.path[1:] {
+		if c.NotAfter.Before(end) {
+			end = c.NotAfter
+		}
+	}
+	return end
+}
+
 // errNoCertificate says that the other end has shown nothing.
 var errNoCertificate = errors.New("no certificate was shown")
 
-// verify checks a chain, the other end's own certificate first, for a use at a time. host is
+// verify looks for a path from a chain, the other end's own certificate first, to an authority, for a use at a time. host is
 // the name that the certificate must be for, if it is not empty.
-func (t trust) verify(chain []*x509.Certificate, use x509.ExtKeyUsage, host string, now time.Time) error {
-	if len(chain) == 0 {
-		return errNoCertificate
+func (t trust) verify(chain []*x509.Certificate, use x509.ExtKeyUsage, host string, now time.Time) (Proof, error) {
+	if err := checkEffort(chain); err != nil {
+		return Proof{}, err
+	}
+	if t.roots == nil { // package x509 would take those of the system
+		return Proof{}, errors.New("there are no authorities")
 	}
 	between := x509.NewCertPool()
 	for _, c := range chain[1:] {
@@ -39,24 +69,52 @@ func (t trust) verify(chain []*x509.Certificate, use x509.ExtKeyUsage, host stri
 		Roots: t.roots, Intermediates: between, DNSName: host, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{use},
 	})
 	if err != nil {
-		return fmt.Errorf("the certificate of %s does not count: %w", subject(chain[0]), err)
+		return Proof{}, fmt.Errorf("the certificate of %s does not count: %w", subject(chain[0]), clipped{err})
 	}
 	for _, path := range paths {
 		if err = t.checkRevoked(path); err == nil {
-			return nil
+			return Proof{path: path}, nil
 		}
 	}
-	return err
+	return Proof{}, err
 }
 
-// checkRevoked returns why a path from a certificate to a root does not count any more.
+// checkEffort refuses a chain that would take long to look at.
+func checkEffort(chain []*x509.Certificate) error {
+	switch {
+	case len(chain) == 0:
+		return errNoCertificate
+	case len(chain) > maxChain:
+		return fmt.Errorf("%d certificates were shown, and at most %d are allowed", len(chain), maxChain)
+	}
+	for _, c := range chain {
+		if key, ok := c.PublicKey.(*rsa.PublicKey); ok && (key.N.BitLen() > maxRSABits || key.E > maxRSAExponent) {
+			return fmt.Errorf("the certificate of %s has an RSA key of %d bits with the exponent %d: at most %d and %d are allowed", subject(c), key.N.BitLen(), key.E, maxRSABits, maxRSAExponent)
+		}
+	}
+	return nil
+}
+
+// checkRevoked returns why a path from a certificate to an authority does not count any more.
 func (t trust) checkRevoked(path []*x509.Certificate) error {
-	for i, c := range path[:len(path)-1] { // a root is taken back by taking it out of its file
-		if _, ok := t.revoked[revocation{string(path[i+1].RawSubject), c.SerialNumber.String()}]; ok {
+	for _, c := range path[:len(path)-1] {
+		if t.isRevoked(c) {
 			return fmt.Errorf("the certificate of %s was revoked", subject(c))
 		}
 	}
 	return nil
+}
+
+func (t trust) isRevoked(c *x509.Certificate) bool {
+	_, revoked := t.revoked[revocation{string(c.RawIssuer), c.SerialNumber.String()}]
+	return revoked
+}
+
+// counts reports whether a path leads to an authority still, and nobody on it was revoked. It checks no
+// signature again, as these do not change.
+func (t trust) counts(p Proof) bool {
+	_, counting := t.counting[string(p.path[len(p.path)-1].Raw)]
+	return counting && t.checkRevoked(p.path) == nil
 }
 
 // addList adds the certificates of a revocation list, which one of the authorities must have signed.
@@ -69,10 +127,73 @@ func (t *trust) addList(der []byte) error {
 		if !bytes.Equal(a.RawSubject, list.RawIssuer) || list.CheckSignatureFrom(a) != nil {
 			continue
 		}
+		issuer := string(list.RawIssuer)
 		for _, e := range list.RevokedCertificateEntries {
-			t.revoked[revocation{string(list.RawIssuer), e.SerialNumber.String()}] = struct{}{}
+			t.revoked[revocation{issuer, e.SerialNumber.String()}] = struct{}{}
+		}
+		if !list.NextUpdate.IsZero() && (t.overdue == nil || list.NextUpdate.Before(t.overdue.NextUpdate)) {
+			t.overdue = list
 		}
 		return nil
 	}
 	return fmt.Errorf("the list of %q is signed by none of the certificate authorities", list.Issuer)
+}
+
+// settle leaves those authorities in place that nobody has revoked, when all lists have been read. One that has signed itself
+// is taken back by taking it out of its file.
+func (t *trust) settle() {
+	for _, a := range t.authorities {
+		if bytes.Equal(a.RawSubject, a.RawIssuer) || !t.isRevoked(a) {
+			t.roots.AddCert(a)
+			t.counting[string(a.Raw)] = struct{}{}
+		}
+	}
+}
+
+// warning is what somebody should see to soon; "" if there is nothing.
+func (t trust) warning(files Files, now time.Time) string {
+	if t.overdue != nil && now.After(t.overdue.NextUpdate) {
+		return fmt.Sprintf("a revocation list in %s was to be replaced by %s: who was revoked since is let in", files.CRL, t.overdue.NextUpdate.UTC().Format(time.DateOnly))
+	}
+	var last *x509.Certificate
+	for _, a := range t.authorities {
+		if last == nil || a.NotAfter.After(last.NotAfter) {
+			last = a
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	return endWarning("the authority", files.CA, last, now)
+}
+
+// soon is how long before its end a certificate is warned of; one that lasts days or hours, in the last third.
+const soon = 14 * 24 * time.Hour
+
+func endWarning(what, file string, c *x509.Certificate, now time.Time) string {
+	on := c.NotAfter.UTC().Format(time.DateOnly)
+	switch left := c.NotAfter.Sub(now); {
+	case left <= 0:
+		return fmt.Sprintf("%s in %s has expired, on %s: put a new one in its place", what, file, on)
+	case left < min(soon, c.NotAfter.Sub(c.NotBefore)/3):
+		return fmt.Sprintf("%s in %s expires on %s: put a new one in its place", what, file, on)
+	}
+	return ""
+}
+
+// maxText bounds what is said of a certificate, in bytes: the other end chooses what is in it.
+const maxText = 200
+
+// clipped is an error whose text is not longer than that.
+type clipped struct{ error }
+
+func (c clipped) Error() string { return clip(c.error.Error()) }
+
+func (c clipped) Unwrap() error { return c.error }
+
+func clip(text string) string {
+	if len(text) > maxText {
+		return text[:maxText] + "…"
+	}
+	return text
 }

@@ -14,8 +14,8 @@
 // be that it takes. The client speaks first, and sends no call before it has the hello of
 // the server. So a connection to something else costs no call: a server that speaks HTTP/2
 // alone waits for exactly so many bytes, sees that they are not its own preface, and closes
-// the connection. Over TLS the protocol will be agreed on before (ALPN), by the name in
-// the magic.
+// the connection. Over TLS it is the same, within: the protocol that TLS agrees on (ALPN) is always
+// that of gRPC, whose clients insist on it.
 //
 // Then there are frames. Each has a header of 16 bytes, numbers being big-endian:
 //

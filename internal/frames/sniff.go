@@ -10,8 +10,8 @@ import (
 
 // Credentials let a grpc.Server have one port with this one: its first bytes tell a
 // connection of frames, which is taken away from gRPC and served here. gRPC bounds the time
-// for that (grpc.ConnectionTimeout), and has all other connections to itself. The connections
-// are not encrypted.
+// for that (grpc.ConnectionTimeout), and has all other connections to itself. Encryption is not its
+// business: the connections of the listener may be encrypted.
 //
 // A connection with a method Peek, as bufio.Reader has it, is not read before it is known
 // whose it is.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -237,21 +238,10 @@ func (s *Store) check(claims jwt.Claims, all map[string]any) (string, error) {
 	return principal, nil
 }
 
-// Counts reports whether a token that was verified counts still. That the key has been taken back is looked for
-// only if the keys have changed.
-func (s *Store) Counts(t Token, changed bool) bool {
-	if !s.now().Before(t.Expires) {
-		return false
-	}
-	if !changed {
-		return true
-	}
-	for _, one := range s.held.Load().prints {
-		if one == t.key {
-			return true
-		}
-	}
-	return false
+// Counts reports whether a token that was verified counts still: its time is not over, and its key not taken
+// back.
+func (s *Store) Counts(t Token) bool {
+	return s.now().Before(t.Expires) && slices.Contains(s.held.Load().prints, t.key)
 }
 
 // ReadFile reads a token from a file. Space around it does not count.

@@ -221,7 +221,7 @@ func TestKeysChange(t *testing.T) {
 	if changed, err := f.Refresh(t.Context()); changed || err != nil {
 		t.Fatal("nothing has changed:", changed, err)
 	}
-	if !f.Counts(token, true) {
+	if !f.Counts(token) {
 		t.Error("its key is there, and it does not count")
 	}
 	if err := os.WriteFile(f.file, []byte("{"), 0o600); err != nil {
@@ -230,17 +230,17 @@ func TestKeysChange(t *testing.T) {
 	if _, err := f.Refresh(t.Context()); err == nil || f.Err() == nil {
 		t.Error("half a file is no error")
 	}
-	if !f.Counts(token, true) {
+	if !f.Counts(token) {
 		t.Error("half a file takes a key back")
 	}
 	writeKeys(t, f.file, next)
 	if changed, err := f.Refresh(t.Context()); !changed || err != nil || f.Err() != nil {
 		t.Fatal(changed, err)
 	}
-	if f.Counts(token, true) {
+	if f.Counts(token) {
 		t.Error("its key is gone, and it counts")
 	}
-	if f.time = f.time.Add(time.Hour + leeway); f.Counts(token, false) {
+	if f.time = f.time.Add(time.Hour + leeway); f.Counts(token) {
 		t.Error("it has expired, and it counts")
 	}
 }

@@ -62,6 +62,7 @@ func safeguards() []safeguard {
 		parkedSafeguards(),
 		certificateSafeguards(),
 		tokenSafeguards(),
+		shownSafeguards(),
 		certifiedSafeguards(),
 		channelSafeguards(),
 		deadMasterSafeguards(),

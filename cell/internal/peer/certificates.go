@@ -3,7 +3,6 @@ package peer
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"net"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/internal/certs"
@@ -11,21 +10,21 @@ import (
 
 // encryptInbound has an inbound connection encrypted, if there are certificates. The handshake is part
 // of reading the hello.
-func (p *Port) encryptInbound(conn net.Conn) net.Conn {
-	if p.Certificates == nil {
-		return conn
+func (p *Port) encryptInbound(c *portConn) {
+	if p.Certificates != nil {
+		c.Conn = p.Certificates.Accept(c.Conn)
 	}
-	return tls.Server(conn, p.Certificates.Server())
 }
 
 // encryptOutbound has a connection to a replica encrypted, if there are certificates. The handshake is
 // part of writing the hello, and fails if another answers than that replica.
-func (p *Port) encryptOutbound(conn net.Conn, id string) net.Conn {
+func (p *Port) encryptOutbound(c *portConn, id string) {
 	if p.Certificates == nil {
-		return conn
+		return
 	}
-	return tls.Client(conn, p.Certificates.Client("", func(c *x509.Certificate) error {
-		return isReplica(c, certs.Replica{Cell: p.Cell, ID: id})
+	c.Conn = tls.Client(c.Conn, p.Certificates.Client("", func(theirs *x509.Certificate, proof certs.Proof) error {
+		c.proof.Store(&proof)
+		return isReplica(theirs, certs.Replica{Cell: p.Cell, ID: id})
 	}))
 }
 
@@ -37,9 +36,11 @@ func (p *Port) checkCertificate(c *portConn, h hello) error {
 		return nil
 	}
 	chain := encrypted.ConnectionState().PeerCertificates
-	if err := p.Certificates.Check(chain, x509.ExtKeyUsageClientAuth); err != nil {
+	proof, err := p.Certificates.Check(chain, x509.ExtKeyUsageClientAuth)
+	if err != nil {
 		return err
 	}
+	c.proof.Store(&proof)
 	return isReplica(chain[0], certs.Replica{Cell: h.cell, ID: h.from})
 }
 
@@ -52,8 +53,7 @@ func isReplica(cert *x509.Certificate, want certs.Replica) error {
 }
 
 // Recheck closes the connections of replicas whose certificates do not count any more, and returns how
-// many those are. It is called when other certificates count than before. It may wait for handshakes
-// that are under way, which helloTimeout bounds. Who expires is not cut off: a cell whose certificates
+// many those are. It is called every few seconds. Who expires is not cut off: a cell whose certificates
 // all end in one night goes on until connections are made anew.
 func (p *Port) Recheck() int {
 	p.mu.Lock()
@@ -64,11 +64,7 @@ func (p *Port) Recheck() int {
 	p.mu.Unlock()
 	closed := 0
 	for _, c := range conns {
-		encrypted, ok := c.Conn.(*tls.Conn)
-		if !ok {
-			continue
-		}
-		if state := encrypted.ConnectionState(); state.HandshakeComplete && !p.Certificates.Counts(state.PeerCertificates) {
+		if proof := c.proof.Load(); proof != nil && !p.Certificates.Counts(*proof) {
 			c.abort()
 			closed++
 		}

@@ -113,8 +113,9 @@ func (p *Port) dial(kind helloKind, id, address string, timeout time.Duration) (
 			Err:     err,
 		}
 	}
-	c, err := p.register(p.encryptOutbound(conn, id))
-	if err != nil {
+	c := &portConn{Conn: conn, port: p}
+	p.encryptOutbound(c, id)
+	if err := p.register(c); err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -78,8 +80,10 @@ type Port struct {
 // portConn is a connection that is registered at the port until it is closed.
 type portConn struct {
 	net.Conn
-	port *Port
-	from string // the replica that has dialled, once its hello was accepted; "" if it was this one
+	port   *Port
+	from   string                      // the replica that has dialled, once its hello was accepted; "" if it was this one
+	origin string                      // the host that has dialled; "" if it was this one
+	proof  atomic.Pointer[certs.Proof] // why the other end's certificate counts; nil before that is known
 }
 
 // OpenPort starts accepting. Probes are refused until AnswerProbes is called.
@@ -159,8 +163,9 @@ func (p *Port) accept() {
 				return
 			}
 		}
-		c, err := p.register(p.encryptInbound(conn))
-		if err != nil {
+		c := &portConn{Conn: conn, port: p, origin: hostOf(conn)}
+		p.encryptInbound(c)
+		if err := p.register(c); err != nil {
 			p.refuseConnection(conn, err)
 			continue
 		}
@@ -175,31 +180,39 @@ func (p *Port) isSilent() bool {
 	return p.silent
 }
 
-// register makes conn a connection of the port.
-func (p *Port) register(conn net.Conn) (*portConn, error) {
-	c := &portConn{Conn: conn, port: p}
+// register makes c a connection of the port.
+func (p *Port) register(c *portConn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.silent {
-		return nil, errSilenced
+		return errSilenced
 	}
 	if len(p.conns) >= maxPortConns {
-		return nil, api.Errorf(api.QuotaExceeded, "%d connections are open, the most this port takes", len(p.conns))
+		return api.Errorf(api.QuotaExceeded, "%d connections are open, the most this port takes", len(p.conns))
 	}
 	p.conns[c] = struct{}{}
-	return c, nil
+	return nil
 }
 
-// expectHello counts c as half open. If there are too many, the oldest is closed: the
-// hello of a replica arrives within a round trip, so the connection that has waited
-// longest is least likely to be one of a replica.
+// expectHello counts c as half open. If there are too many, the oldest of the address that has most of
+// them is closed: a replica has a few, for as long as a handshake takes.
 func (p *Port) expectHello(c *portConn) {
 	p.mu.Lock()
 	p.half = append(p.half, c)
 	var oldest *portConn
 	if len(p.half) > maxHalfOpen {
-		oldest = p.half[0]
-		p.half = p.half[1:]
+		count := map[string]int{}
+		for _, h := range p.half {
+			count[h.origin]++
+		}
+		at := 0
+		for i, h := range p.half {
+			if count[h.origin] > count[p.half[at].origin] {
+				at = i
+			}
+		}
+		oldest = p.half[at]
+		p.half = slices.Delete(p.half, at, at+1)
 	}
 	p.mu.Unlock()
 	if oldest != nil {
@@ -234,9 +247,10 @@ func (p *Port) refuseConnection(conn net.Conn, cause error) {
 	}
 }
 
-// Close closes the connection and removes it from the port.
+// Close closes the connection and removes it from the port. In this order, so that abort can end what TLS
+// has to say at the end.
 func (c *portConn) Close() error {
-	c.port.unregister(c)
+	defer c.port.unregister(c)
 	return c.Conn.Close()
 }
 
@@ -252,6 +266,15 @@ func (c *portConn) abort() {
 		_ = tcp.SetLinger(0) // fails only on a closed socket
 	}
 	_ = conn.Close() // the connection is not used any more
+}
+
+// hostOf returns the host at the other end of a connection.
+func hostOf(conn net.Conn) string {
+	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+	if err != nil {
+		return conn.RemoteAddr().String()
+	}
+	return host
 }
 
 func (p *Port) unregister(c *portConn) {

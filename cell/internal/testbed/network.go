@@ -158,6 +158,21 @@ func (w *wire) readName() {
 	w.to = string(name)
 }
 
+// RemoteAddr implements net.Conn: the other end's host, and a port.
+func (w *wire) RemoteAddr() net.Addr {
+	w.named.Do(w.readName)
+	return address(w.to + ":1")
+}
+
+// address is that of a host of the network.
+type address string
+
+// Network implements net.Addr.
+func (address) Network() string { return "memory" }
+
+// String implements net.Addr.
+func (a address) String() string { return string(a) }
+
 // Write implements net.Conn.
 func (w *wire) Write(p []byte) (int, error) {
 	w.net.mu.Lock()

@@ -99,6 +99,9 @@ func (c *heardConn) Close() error {
 		if c.expiry != nil {
 			c.expiry.Stop()
 		}
+		if who := c.identity.Load(); who != nil && who.expiry != nil {
+			who.expiry.Stop()
+		}
 	}
 	return c.Conn.Close()
 }

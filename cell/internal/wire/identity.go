@@ -16,33 +16,29 @@ import (
 
 // Certificates say who is at the other end of a connection; *certs.Store implements it.
 type Certificates interface {
-	// Server returns how connections are encrypted. It takes whatever certificate the other
-	// end shows.
-	Server() *tls.Config
-	// Check returns why a chain does not count, or does not count any more.
-	Check(chain []*x509.Certificate, use x509.ExtKeyUsage) error
-	// Expired reports whether the time of the first certificate of a chain is over.
-	Expired(chain []*x509.Certificate) bool
-	// Principal returns whom the first of a chain names.
-	Principal(chain []*x509.Certificate) (string, error)
+	// Accept has a connection encrypted. It takes whatever certificate the other end shows, but not many bytes
+	// of it.
+	Accept(conn net.Conn) *tls.Conn
+	// Identify returns whom the first of a chain names, and a function that reports, without much
+	// effort, whether it counts still; or why it does not count.
+	Identify(chain []*x509.Certificate) (principal string, counts func() bool, err error)
 }
 
 // Tokens say who is at the other end of a connection that has shown no certificate.
 type Tokens interface {
-	// Verify returns whom a token names, and a function that reports whether it counts still; after
-	// other keys count than before if changed is set.
-	Verify(ctx context.Context, token string) (principal string, counts func(changed bool) bool, err error)
+	// Verify returns whom a token names, and a function that reports whether it counts still; or why it does not count.
+	Verify(ctx context.Context, token string) (principal string, counts func() bool, err error)
 }
 
 // identity is who is at the other end of an encrypted connection. It does not change: another
 // takes its place.
 type identity struct {
-	principal string                  // if refusal is nil
-	refusal   error                   // why what was shown does not count
-	counts    func(changed bool) bool // whether it counts still, if refusal is nil
-	expiry    *time.Timer             // closes the connection, if refusal is set
-	pending   bool                    // nothing was shown yet, and a token may be
-	token     *[sha256.Size]byte      // the hash of the one that was shown; nil without one
+	principal string             // if refusal is nil
+	refusal   error              // why what was shown does not count
+	counts    func() bool        // whether it counts still, if refusal is nil
+	expiry    *time.Timer        // closes the connection, if refusal is set
+	pending   bool               // nothing was shown yet, and a token may be
+	token     *[sha256.Size]byte // the hash of the one that was shown; nil without one
 }
 
 // handshakeByte is the first byte of every connection of TLS, and neither of frames nor of HTTP/2.
@@ -58,10 +54,10 @@ func (c *heardConn) begin() error {
 	}
 	from := &begun{Conn: c.Conn, first: first[:]}
 	if c.stream = from; first[0] != handshakeByte {
-		c.expire()
+		c.refuse(&identity{refusal: unauthenticated("the connection is not encrypted", c.tokens)})
 		return nil
 	}
-	encrypted := tls.Server(from, c.certificates.Server())
+	encrypted := c.certificates.Accept(from)
 	c.stream = encrypted
 	if err := encrypted.Handshake(); err != nil { //nolint:noctx // the server has set a deadline
 		return err
@@ -90,28 +86,27 @@ func (b *begun) Read(p []byte) (int, error) {
 // served for a while, to answer its calls with the reason.
 func (c *heardConn) identify(chain []*x509.Certificate) {
 	if len(chain) == 0 && c.tokens != nil {
-		c.identity.Store(&identity{pending: true, refusal: unauthenticated("neither a certificate nor a token was shown", c.tokens), expiry: c.expire()})
+		c.refuse(&identity{pending: true, refusal: unauthenticated("neither a certificate nor a token was shown", c.tokens)})
 		return
 	}
-	who := &identity{counts: func(changed bool) bool {
-		return !c.certificates.Expired(chain) && (!changed || c.certificates.Check(chain, x509.ExtKeyUsageClientAuth) == nil)
-	}}
-	err := c.certificates.Check(chain, x509.ExtKeyUsageClientAuth)
+	principal, counts, err := c.certificates.Identify(chain)
 	if err == nil {
-		who.principal, err = c.certificates.Principal(chain)
-	}
-	if err == nil {
-		err = checkPrincipal(who.principal)
+		err = checkPrincipal(principal)
 	}
 	if err != nil {
-		who.refusal, who.expiry = unauthenticated(err.Error(), c.tokens), c.expire()
+		c.refuse(&identity{refusal: unauthenticated(err.Error(), c.tokens)})
+		return
 	}
-	c.identity.Store(who)
+	c.identity.Store(&identity{principal: principal, counts: counts})
 }
 
-// expire has the connection closed soon. Its server notices, and closes it, too.
-func (c *heardConn) expire() *time.Timer {
-	return time.AfterFunc(RefusedFor, func() { _ = c.Conn.Close() })
+// refuse has the connection answer calls with why it is refused, and closed soon. Its server notices, and
+// closes it, too.
+func (c *heardConn) refuse(who *identity) {
+	who.expiry = time.AfterFunc(RefusedFor, func() { _ = c.Conn.Close() })
+	if c.identity.Store(who); c.closed.Load() { // Close may have missed it
+		who.expiry.Stop()
+	}
 }
 
 // unauthenticated says why a client is refused, and what it can do.
@@ -125,22 +120,19 @@ func unauthenticated(why string, tokens Tokens) error {
 
 // refused returns what calls over the connection are answered; nil if they are served.
 func (c *heardConn) refused() error {
-	switch {
-	case c.refusal != nil:
+	if c.refusal != nil {
 		return c.refusal
-	case c.certificates == nil:
-		return nil
 	}
 	if who := c.identity.Load(); who != nil {
 		return who.refusal
 	}
-	return unauthenticated("the connection is not encrypted", c.tokens)
+	return nil // nothing is encrypted
 }
 
 // Recheck closes the connections whose certificates or tokens do not count any more, and returns how many
-// those are: all of them, if changed says that others count than before; else those that
-// have expired.
-func (c *Connections) Recheck(changed bool) int {
+// those are. It is called every few seconds, so that one which was being identified while what counts changed
+// is found by the next call.
+func (c *Connections) Recheck() int {
 	var open []*heardConn
 	c.mu.Lock()
 	for _, o := range c.from {
@@ -151,8 +143,10 @@ func (c *Connections) Recheck(changed bool) int {
 	c.mu.Unlock()
 	closed := 0
 	for _, conn := range open {
-		if who := conn.identity.Load(); who != nil && who.refusal == nil && !who.counts(changed) {
+		if who := conn.identity.Load(); who != nil && who.refusal == nil && !who.counts() {
 			closed++
+			// Calls that have arrived are not served any more.
+			conn.identity.Store(&identity{refusal: unauthenticated("what was shown does not count any more", conn.tokens)})
 			_ = conn.Conn.Close() // its server notices, and closes it
 		}
 	}
@@ -177,14 +171,16 @@ func (s *service) checkOwner(ctx context.Context, request any) error {
 	if !ok || caller == "" {
 		return nil
 	}
-	if m, err := s.cfg.Replica.Master(); err == nil { // else the call is not served either
-		owner, err := s.ownerOf(m, q.GetCaller().GetSession())
+	m, err := s.cfg.Replica.Master()
+	if err == nil {
+		var owner string
+		owner, err = s.ownerOf(m, q.GetCaller().GetSession())
 		if err == nil && owner != caller {
 			err = api.Errorf(api.SessionExpired, "this is no session of %q; open a new one", caller)
 		}
-		if err != nil {
-			return status(s.fail("call", err))
-		}
+	}
+	if err != nil {
+		return status(s.fail("call", err))
 	}
 	return nil
 }

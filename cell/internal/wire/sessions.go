@@ -27,6 +27,14 @@ func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest)
 		if err != nil {
 			return nil, err
 		}
+		// Under a nonce that was used before, Create finds that session, whosever it is.
+		owner, err := m.Sessions.Principal(id)
+		if err == nil && owner != c.Principal {
+			err = api.Errorf(api.InvalidArgument, "the nonce was used before, by another principal: take a random one")
+		}
+		if err != nil {
+			return nil, err
+		}
 		return &pb.CreateSessionReply{
 			Session: signerOf(m).session(id),
 			Id:      uint64(id),
