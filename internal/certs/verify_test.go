@@ -65,7 +65,10 @@ func TestHandshakeIsBounded(t *testing.T) {
 		for size := 0; size < length; size += len(k.Cert.Raw) {
 			shown.Certificate = append(shown.Certificate, k.Cert.Raw)
 		}
-		a, b := net.Pipe()
+		l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+		a := must(net.Dial("tcp", l.Addr().String()))(t)
+		b := must(l.Accept())(t)
+		_ = l.Close()
 		done := make(chan error, 1)
 		go func() {
 			conn := tls.Client(a, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{shown}})
