@@ -240,11 +240,16 @@ func TestTokensOverGRPC(t *testing.T) {
 		expect("a bad one", "", err, "")
 		_, err = whoami(conn, ctx, issue("bob"))
 		expect("a good one after a bad one", "", err, "")
+		conn = connect(certs.Files{CA: c.clients.file})
+		_, err = whoami(conn, ctx, issue("@operators"))
+		expect("a name with another sense", "", err, "")
 		conn = connect(c.clients.client("carol"))
 		who, err = whoami(conn, ctx, "")
 		expect("by a certificate", who, err, "carol")
 		_, err = whoami(conn, with("Bearer "+alice), "")
 		expect("a token over a connection with a certificate", "", err, "")
+		_, err = whoami(conn, ctx, issue("carol"))
+		expect("a token of the same name there", "", err, "")
 	})
 }
 

@@ -77,7 +77,7 @@ func tokenSafeguards() []safeguard {
 		{
 			name: "a principal by token can stand in an access control list", file: "cell/internal/wire/authenticate.go",
 			old: "		err = checkPrincipal(next.principal)\n", new: "		err = nil\n",
-			pkg: "./cell", test: "TestTokensRefused",
+			pkg: "./cell", test: "TestTokensOverGRPC",
 		},
 		{
 			name: "a connection has one name", file: "cell/internal/wire/authenticate.go",
