@@ -95,7 +95,7 @@ func set(request *dynamicpb.Message, name protoreflect.Name, value proto.Message
 }
 
 // invoke makes one call and takes its first answer.
-func invoke(ctx context.Context, conn *grpc.ClientConn, method protoreflect.MethodDescriptor, request proto.Message) error {
+func invoke(ctx context.Context, conn grpc.ClientConnInterface, method protoreflect.MethodDescriptor, request proto.Message) error {
 	name := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, name)
 	if err != nil {

@@ -74,7 +74,12 @@ func TestCertificatesOfReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, other := newCertified(t), newCertified(t)
 		wire := testbed.NewNetwork()
-		called, log := newTestPort(wire, "foo", "r1", having(c.replica("foo", "r1")))
+		revoked, ours := c.replica("foo", "r2"), c.replica("foo", "r1")
+		c.revoke(revoked.Own())
+		if _, err := ours.Refresh(); err != nil {
+			t.Fatal(err)
+		}
+		called, log := newTestPort(wire, "foo", "r1", having(ours), func(cfg *PortConfig) { cfg.Bootstrap = func() BootstrapReport { return BootstrapReport{} } })
 		defer called.close()
 		for name, caller := range map[string]struct {
 			certificates *certs.Store
@@ -86,24 +91,28 @@ func TestCertificatesOfReplicas(t *testing.T) {
 			"another cell's":              {certificates: c.replica("bar", "r2"), call: "r1", caller: "hello", log: "is that of chubby://bar/replica/r2"},
 			"a client's":                  {certificates: c.store(c.IssueClient("r2", time.Hour)), call: "r1", caller: "hello", log: "names 0 replicas"},
 			"of another authority":        {certificates: other.replica("foo", "r2"), call: "r1", caller: "does not count"},
+			"expired":                     {certificates: c.store(c.IssueReplica(certs.Replica{Cell: "foo", ID: "r2"}, -time.Minute)), call: "r1", caller: "hello", log: "expired"},
+			"revoked":                     {certificates: revoked, call: "r1", caller: "hello", log: "revoked"},
 			"none":                        {call: "r1", caller: "hello", log: "first record does not look like a TLS handshake"},
 			"of one who calls by its own": {certificates: c.replica("foo", "r2"), call: "r4", caller: "is that of chubby://foo/replica/r1"},
 		} {
-			testbed.Pass(2 * loglimit.Every)
-			log.Take()
-			port, _ := newTestPort(wire, "foo", "r2", having(caller.certificates))
-			conn, err := port.dial(probeStream, caller.call, "r1", time.Second)
-			if caller.caller == "" && err != nil || caller.caller != "" && (err == nil || !strings.Contains(err.Error(), caller.caller)) {
-				t.Errorf("%s: the caller is told %v, want %q", name, err, caller.caller)
+			for _, kind := range []helloKind{raftStream, probeStream, bootstrapStream} {
+				testbed.Pass(2 * loglimit.Every)
+				log.Take()
+				port, _ := newTestPort(wire, "foo", "r2", having(caller.certificates))
+				conn, err := port.dial(kind, caller.call, "r1", time.Second)
+				if caller.caller == "" && err != nil || caller.caller != "" && (err == nil || !strings.Contains(err.Error(), caller.caller)) {
+					t.Errorf("%s, %d: the caller is told %v, want %q", name, kind, err, caller.caller)
+				}
+				if err == nil {
+					_ = conn.Close()
+				}
+				synctest.Wait()
+				if text := strings.Join(log.Take(), ""); caller.log != "" && !strings.Contains(text, caller.log) {
+					t.Errorf("%s, %d: it is logged %q, want %q", name, kind, text, caller.log)
+				}
+				port.close()
 			}
-			if err == nil {
-				_ = conn.Close()
-			}
-			synctest.Wait()
-			if text := strings.Join(log.Take(), ""); caller.log != "" && !strings.Contains(text, caller.log) {
-				t.Errorf("%s: it is logged %q, want %q", name, text, caller.log)
-			}
-			port.close()
 		}
 	})
 }

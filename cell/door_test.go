@@ -1,0 +1,154 @@
+package cell_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/certs"
+	"github.com/chubbylock/chubby/internal/frames"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+)
+
+// stranger is somebody who comes to the client port and should not be let in.
+type stranger struct {
+	files certs.Files // of the certificate that is shown, if there is one
+	token string
+	plain bool // nothing is encrypted
+}
+
+// strangers returns all kinds of them.
+func (c *tokenCell) strangers() map[string]stranger {
+	must := func(token string, err error) stranger {
+		c.clients.check(err)
+		return stranger{token: token}
+	}
+	showing := func(f certs.Files) stranger { return stranger{files: f} }
+	other := newAuthority(c.clients.t)
+	revoked := c.clients.client("alice")
+	c.clients.revoke(c.crl, revoked.Cert)
+	time.Sleep(6 * time.Second)
+	forger := newTokenIssuer(c.clients.t, c.clients)
+	return map[string]stranger{
+		"no TLS":                                       {plain: true},
+		"no certificate":                               {},
+		"a certificate of another authority":           showing(other.client("alice")),
+		"an expired certificate":                       showing(c.clients.put(c.clients.IssueClient("alice", -time.Minute))),
+		"a revoked certificate":                        showing(revoked),
+		"a server's certificate":                       showing(c.clients.put(c.clients.IssueServer([]string{"r1"}, time.Hour))),
+		"a replica's certificate":                      showing(c.replicas.put(c.replicas.IssueReplica(certs.Replica{Cell: "local", ID: "r1"}, time.Hour))),
+		"a replica's certificate, by the clients' one": showing(c.clients.put(c.clients.IssueReplica(certs.Replica{Cell: "local", ID: "r1"}, time.Hour))),
+		"no token, but words":                          {token: "alice"},
+		"a token with another key":                     must(forger.Issue("alice", tokenAudience, time.Hour)),
+		"a token for somebody else":                    must(c.issuer.Issue("alice", "payments", time.Hour)),
+		"an expired token":                             must(c.issuer.Issue("alice", tokenAudience, -time.Minute)),
+		"a token of nobody":                            must(c.issuer.Issue("", tokenAudience, time.Hour)),
+	}
+}
+
+// encryption returns how a stranger encrypts, and what comes to be said over the connection.
+func (c *tokenCell) encrypt(s stranger) *tls.Config {
+	config := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}
+	if s.files.Cert != "" {
+		own, err := tls.LoadX509KeyPair(s.files.Cert, s.files.Key)
+		c.clients.check(err)
+		config.Certificates = []tls.Certificate{own}
+	}
+	return config
+}
+
+// overGRPC connects as a program in another language would.
+func (c *tokenCell) overGRPC(t *testing.T, s stranger) grpc.ClientConnInterface {
+	secure := credentials.NewTLS(c.encrypt(s))
+	if s.plain {
+		secure = insecure.NewCredentials()
+	}
+	conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(secure), grpc.WithContextDialer(c.Dial))
+	c.clients.check(err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// overFrames connects as the library does.
+func (c *tokenCell) overFrames(t *testing.T, ctx context.Context, s stranger) grpc.ClientConnInterface {
+	var conn net.Conn
+	conn, err := c.Dial(ctx, c.Master()+":7421")
+	c.clients.check(err)
+	if !s.plain {
+		conn = tls.Client(conn, c.encrypt(s))
+	}
+	l, err := frames.Open(ctx, conn, frames.LinkConfig{Times: frames.Times{Ping: time.Minute, Timeout: time.Minute}, Clock: celltest.Clock, MaxReply: 2 * api.MaxMessage})
+	c.clients.check(err)
+	t.Cleanup(func() { l.Close(); l.Wait() })
+	return l
+}
+
+// Whoever has not said who he is, or cannot, is refused by every call of the protocol, with the same code and without a
+// word about what there is, also if he knows somebody's session and handle.
+func TestDoor(t *testing.T) {
+	inTokenCell(t, func(t *testing.T, ctx context.Context, c *tokenCell) {
+		// What a stranger may have heard of, and must not find.
+		cl := dial(t, ctx, c.Cell, "alice", client.Config{TLS: c.clients.client("alice")})
+		acquire(t, ctx, open(t, ctx, cl, "/ls/local/treasure", 0))
+		alice := pb.NewChubbyClient(c.link(t, ctx, c.clients.client("alice")))
+		session, err := alice.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16), LeaseNs: int64(api.MaxLease)})
+		c.clients.check(err)
+		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
+		handle, err := alice.Open(ctx, &pb.OpenRequest{Caller: caller, Mutation: &pb.Mutation{Number: 1, HighestIssued: 1, Outstanding: []uint64{1}}, Path: "/ls/local/treasure", Read: true})
+		c.clients.check(err)
+		ask := func(conn grpc.ClientConnInterface, method protoreflect.MethodDescriptor, s stranger, what string) {
+			request := dynamicpb.NewMessage(method.Input())
+			set(request, "caller", caller)
+			set(request, "mutation", &pb.Mutation{Number: 2, HighestIssued: 2, Outstanding: []uint64{2}})
+			for name, value := range map[protoreflect.Name]protoreflect.Value{
+				"cell": protoreflect.ValueOfString("local"), "path": protoreflect.ValueOfString("/ls/local/treasure"),
+				"handle": protoreflect.ValueOfBytes(handle.GetHandle()), "nonce": protoreflect.ValueOfBytes(make([]byte, 16)), "as": protoreflect.ValueOfString("alice"),
+			} {
+				if field := request.Descriptor().Fields().ByName(name); field != nil {
+					request.Set(field, value)
+				}
+			}
+			ctx := ctx
+			if s.token != "" {
+				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+s.token)
+			}
+			if err := pb.Error(invoke(ctx, conn, method, proto.Message(request))); !errors.Is(err, api.Unauthenticated) || strings.Contains(err.Error(), "treasure") {
+				t.Errorf("%s with %s: %v", method.FullName(), what, err)
+			}
+		}
+		for what, s := range c.strangers() {
+			direct, native := c.overGRPC(t, s), c.overFrames(t, ctx, s)
+			if s.token != "" {
+				if _, err := pb.NewCellClient(native).Authenticate(ctx, &pb.AuthenticateRequest{Token: s.token}); !errors.Is(pb.Error(err), api.Unauthenticated) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			for _, method := range calls() {
+				ask(direct, method, s, what+", over gRPC")
+				ask(native, method, s, what+", in frames")
+			}
+		}
+		// The door is open for whom it should be.
+		if _, err := pb.NewCellClient(c.overFrames(t, ctx, stranger{files: c.clients.client("bob")})).Status(ctx, &pb.StatusRequest{}); err != nil {
+			t.Error("a client:", err)
+		}
+		if _, err := client.New(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("x"), Clock: celltest.Clock, TLS: certs.Files{CA: c.clients.file}, Credentials: client.TokenFile(filepath.Join(t.TempDir(), "none"))}); err == nil {
+			t.Error("a token that is not there")
+		}
+	})
+}
