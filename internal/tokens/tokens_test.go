@@ -255,8 +255,15 @@ func TestUnknownKeysAreLookedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Verify(t.Context(), token); !errors.Is(err, errUnknownKey) {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := f.Verify(ctx, token); !errors.Is(err, errUnknownKey) {
 		t.Errorf("the keys were read just now: %v", err)
+	}
+	select {
+	case <-f.Wanted():
+		t.Error("it wants them to be read again")
+	default:
 	}
 	f.time = f.time.Add(betweenReads)
 	read := make(chan error)
@@ -272,7 +279,7 @@ func TestUnknownKeysAreLookedFor(t *testing.T) {
 		t.Error(err)
 	}
 	f.time = f.time.Add(betweenReads)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
 	if _, err := f.Verify(ctx, f.sign(t, f.claims())); !errors.Is(err, errUnknownKey) {
 		t.Errorf("nobody reads the keys, and the call has ended: %v", err)
