@@ -54,7 +54,7 @@ type link interface {
 type linking struct {
 	address string
 	dial    func(ctx context.Context, address string) (net.Conn, error)
-	// introduce says over a new link who the client is.
+	// introduce says over a new link who the client is; nil if that is not asked.
 	introduce func(ctx context.Context, l link) error
 	timeout   time.Duration // of one attempt
 	clock     session.Clock
@@ -243,8 +243,8 @@ func (h linking) connect(ctx context.Context) (link, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.timeout, fmt.Errorf("no connection within %v", h.timeout))
 	defer cancel()
 	l, err := h.open(ctx)
-	if err != nil {
-		return nil, err
+	if err != nil || h.introduce == nil {
+		return l, err
 	}
 	if err := h.introduce(ctx, l); err != nil {
 		l.Close()
