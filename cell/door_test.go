@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,91 @@ func TestDoor(t *testing.T) {
 		}
 		if _, err := client.New(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("x"), Clock: celltest.Clock, TLS: certs.Files{CA: c.clients.file}, Credentials: client.TokenFile(filepath.Join(t.TempDir(), "none"))}); err == nil {
 			t.Error("a token that is not there")
+		}
+	})
+}
+
+// Those who are let in see what is theirs and what they may read; who may change the ACL of the root sees everything.
+func TestLookingTakesRights(t *testing.T) {
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		as := func(who string) *client.Client {
+			return dial(t, ctx, c.Cell, who, client.Config{TLS: c.clients.client(who)})
+		}
+		root, alice, bob := as("root"), as("alice"), as("bob")
+		for _, who := range []string{"root", "alice"} {
+			list, err := root.Open(ctx, "/ls/local/acl/"+who, client.OpenOptions{Write: true, Create: client.File, Contents: []byte("root\n" + who + "\n")})
+			c.clients.check(err)
+			c.clients.check(list.Close(ctx))
+		}
+		setACL := func(cl *client.Client, path string, acl api.ACL) {
+			h, err := cl.Open(ctx, path, client.OpenOptions{ChangeACL: true})
+			c.clients.check(err)
+			_, err = h.SetACL(ctx, acl)
+			c.clients.check(errors.Join(err, h.Close(ctx)))
+		}
+		paths := map[string]string{"open": "/ls/local/open", "private": "/ls/local/private"}
+		for _, path := range paths {
+			h := open(t, ctx, alice, path, 0)
+			if path == paths["private"] {
+				setACL(alice, path, api.ACL{Read: "alice", Write: "alice", Change: "alice"})
+			}
+			acquire(t, ctx, h)
+		}
+		setACL(root, "/ls/local", api.ACL{Read: "everyone", Write: "everyone", Change: "root"})
+		for who, sees := range map[*client.Client]struct {
+			name     string
+			locks    []string
+			sessions []string
+			private  bool
+		}{
+			root:  {"root", []string{"open", "private"}, []string{"alice", "bob", "root"}, true},
+			alice: {"alice", []string{"open", "private"}, []string{"alice"}, true},
+			bob:   {"bob", []string{"open"}, []string{"bob"}, false},
+		} {
+			looking := who.Cell()
+			locks, err := looking.Locks(ctx, "/ls/local")
+			c.clients.check(err)
+			var names, principals []string
+			for _, l := range locks {
+				names = append(names, api.MustParsePath(l.Path).Name().Base())
+			}
+			if !slices.Equal(names, sees.locks) {
+				t.Errorf("%s sees the locks %q, want %q", sees.name, names, sees.locks)
+			}
+			sessions, err := looking.Sessions(ctx)
+			c.clients.check(err)
+			for _, s := range sessions {
+				principals = append(principals, s.Principal)
+			}
+			if slices.Sort(principals); !slices.Equal(principals, sees.sessions) {
+				t.Errorf("%s sees the sessions of %q, want %q", sees.name, principals, sees.sessions)
+			}
+			quotas, err := looking.Quotas(ctx)
+			c.clients.check(err)
+			principals = nil
+			for _, q := range quotas {
+				principals = append(principals, q.Principal)
+			}
+			if slices.Sort(principals); !slices.Equal(principals, sees.sessions) {
+				t.Errorf("%s sees the quotas of %q, want %q", sees.name, principals, sees.sessions)
+			}
+			for name, may := range map[string]bool{"private": sees.private, "private/child": sees.private, "open": true, "absent": true} {
+				_, err := looking.Explain(ctx, "/ls/local/"+name)
+				if may && err != nil || !may && !errors.Is(err, api.PermissionDenied) {
+					t.Errorf("%s has %s explained: %v", sees.name, name, err)
+				}
+			}
+		}
+		// That another's session is there is no secret: recipes have to know whether it has ended.
+		info, found, err := bob.Cell().FindSession(ctx, alice.Session())
+		if !found || err != nil || info.Principal != "" || info.Host != "" || info.PID != 0 || info.Locks != 0 {
+			t.Errorf("bob finds alice's session: %+v, %v, %v", info, found, err)
+		}
+		// What one may not see is refused in the same words, whether it is there or not.
+		_, there := bob.Cell().Explain(ctx, "/ls/local/private")
+		_, absent := bob.Cell().Explain(ctx, "/ls/local/private/child")
+		if strings.ReplaceAll(absent.Error(), "private/child", "private") != there.Error() {
+			t.Errorf("%q and %q", there, absent)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -15,7 +16,9 @@ import (
 func TestEncryptionNeedsAHost(t *testing.T) {
 	a, b := net.Pipe()
 	defer b.Close()
-	_, err := newTestEncryption(t).secure(t.Context(), a, ":7421")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := newTestEncryption(t).secure(ctx, a, ":7421")
 	if !errors.Is(err, api.Unauthenticated) {
 		t.Error(err)
 	}

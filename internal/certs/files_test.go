@@ -91,6 +91,9 @@ func TestRevokedWhileTheOwnKeyIsBroken(t *testing.T) {
 	if _, bad := s.Check([]*x509.Certificate{bad.Cert}, x509.ExtKeyUsageClientAuth); bad == nil {
 		t.Errorf("a revoked certificate counts for as long as the own key cannot be read: %v", err)
 	}
+	if s.Own() == nil {
+		t.Error("the own certificate that was read before is gone")
+	}
 }
 
 // Who counted once does so when a certificate of the path has ended, the authority's first, too.

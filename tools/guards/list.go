@@ -63,6 +63,7 @@ func safeguards() []safeguard {
 		certificateSafeguards(),
 		tokenSafeguards(),
 		shownSafeguards(),
+		sightSafeguards(),
 		certifiedSafeguards(),
 		channelSafeguards(),
 		deadMasterSafeguards(),

@@ -39,6 +39,9 @@ func (in *Inspector) Explain(ctx context.Context, name api.Name) (e Explanation,
 	}
 	defer done()
 	state := in.epoch.state()
+	if sight := in.sightOf(state); !sight.reads(name) {
+		return e, sight.refuse(in.epoch.path(name))
+	}
 	e.Lock = in.lockInfo(state, name)
 	node, there := state.Tree.Get(name)
 	switch {

@@ -21,6 +21,8 @@ type Inspector struct {
 	sessions *Sessions
 	locks    *Locks
 
+	viewer string // whom it tells; "" if everything may be told
+
 	pages chan struct{} // full when maxPages are being made; see page
 }
 

@@ -72,7 +72,8 @@ func (s *SessionInfo) WireSize() int { return maxEncoded + holderBytes(s.Session
 
 // ListSessions lists a page of the sessions with both bounds of what is left of
 // their leases: none ends earlier than the one, nor, unless it is extended, lives
-// longer than the other.
+// longer than the other. Of sessions that may not be seen it has nothing; of one that
+// is asked for by its number, that it is there.
 func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after []byte) (p Page[*SessionInfo], err error) {
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return p, err
@@ -83,6 +84,7 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 	}
 	defer done()
 	state := in.epoch.state()
+	sight := in.sightOf(state)
 	first := only
 	if first == 0 && len(after) == 8 {
 		first = api.SessionID(binary.BigEndian.Uint64(after)) + 1
@@ -96,17 +98,25 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 			p.Next = binary.BigEndian.AppendUint64(nil, uint64(last))
 			break
 		}
+		if last = s.ID; !sight.sees(s.Principal) {
+			if only != 0 { // that it is there is no secret: recipes have to know whether it has ended
+				p.add(&SessionInfo{Session: api.Holder{Session: s.ID}}, maxEncoded)
+			}
+			continue
+		}
 		info := &SessionInfo{
 			Session: api.Holder{Session: s.ID, Principal: s.Principal, Host: s.Host, PID: s.PID, SinceUnix: s.SinceUnix},
 			Lease:   in.sessions.leaseOf(s.ID), MayCache: s.MayCache, Locks: locksOf(state, s.ID, &p.visited),
 		}
 		p.add(info, info.WireSize())
-		last = s.ID
 	}
 	in.epoch.mu.Lock()
 	defer in.epoch.mu.Unlock()
 	now := in.epoch.clock()
 	for _, info := range p.List {
+		if info.Lease == 0 {
+			continue // it is only said to be there
+		}
 		id := info.Session.Session
 		info.Handles = in.handles.count(id)
 		if end, ok := in.leases.End(id); ok {
@@ -219,30 +229,39 @@ func (in *Inspector) listNodes(p *Page[*LockInfo], prefix api.Name, behind names
 	return next
 }
 
-// lockedNodes says of which nodes the locks are held, waited for or delayed.
+// lockedNodes says of which nodes the locks are held, waited for or delayed, and may be seen.
 func (in *Inspector) lockedNodes(state *raftfsm.State, nodes []*namespace.Node) []bool {
 	asked := make([]bool, len(nodes))
 	for i, node := range nodes {
 		_, delayed := state.Tree.Delay(node.Name)
 		asked[i] = delayed || len(node.Holders) > 0
 	}
+	in.addQueues(asked, nodes)
+	sight := in.sightOf(state)
+	for i, node := range nodes {
+		asked[i] = asked[i] && sight.reads(node.Name)
+	}
+	return asked
+}
+
+// addQueues notes the nodes whose locks are waited for.
+func (in *Inspector) addQueues(asked []bool, nodes []*namespace.Node) {
 	in.epoch.mu.Lock()
 	defer in.epoch.mu.Unlock()
 	if len(in.queues.byName) == 0 {
-		return asked
+		return
 	}
 	for i, node := range nodes {
 		asked[i] = asked[i] || len(in.queues.byName[node.Name]) > 0
 		in.epoch.mu.pause(1)
 	}
-	return asked
 }
 
 // listDelays lists the delays on names without a node, and returns where the next
 // page begins.
 func (in *Inspector) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte) (next []byte) {
 	state := in.epoch.state()
-	first := prefix
+	first, sight := prefix, in.sightOf(state)
 	if len(from) > 0 {
 		first = api.Name(from)
 	}
@@ -253,7 +272,7 @@ func (in *Inspector) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte
 		if p.full() {
 			return append([]byte{ofDelays}, name...)
 		}
-		if _, there := state.Tree.Get(name); !there && within(name, prefix) {
+		if _, there := state.Tree.Get(name); !there && within(name, prefix) && sight.reads(name) {
 			in.addLock(p, state, name)
 		}
 	}
@@ -263,6 +282,7 @@ func (in *Inspector) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte
 // listLocksOf lists the locks that one session holds.
 func (in *Inspector) listLocksOf(prefix api.Name, id api.SessionID, after []byte) (p Page[*LockInfo]) {
 	state := in.epoch.state()
+	sight := in.sightOf(state)
 	var last api.Name
 	for node := range state.Tree.OwnedBy(id) {
 		if node.Name <= api.Name(after) && len(after) > 0 {
@@ -273,7 +293,7 @@ func (in *Inspector) listLocksOf(prefix api.Name, id api.SessionID, after []byte
 			break
 		}
 		last = node.Name
-		if within(node.Name, prefix) && slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == id }) {
+		if within(node.Name, prefix) && sight.reads(node.Name) && slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == id }) {
 			in.addLock(&p, state, node.Name)
 		}
 	}

@@ -64,11 +64,14 @@ func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, af
 		}
 	}
 	slices.Sort(names)
-	last := ""
+	last, sight := "", in.sightOf(state)
 	for _, name := range slices.Compact(names) {
 		if p.full() {
 			next = append([]byte{ofPrincipals}, last...)
 			break
+		}
+		if last = name; !sight.sees(name) {
+			continue
 		}
 		used := state.Tree.Usage(name)
 		info := &QuotaUse{
@@ -76,7 +79,6 @@ func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, af
 			Used: api.Quota{Nodes: used.Nodes, Bytes: used.Bytes, Sessions: state.Sessions.Of(name)},
 		}
 		p.add(info, info.WireSize())
-		last = name
 	}
 	in.epoch.mu.Lock()
 	defer in.epoch.mu.Unlock()
@@ -104,11 +106,12 @@ func (in *Inspector) listDirectories(p *Page[*QuotaUse], state *raftfsm.State, b
 	if state.Tree.Counts().Limited == 0 {
 		return nil
 	}
+	sight := in.sightOf(state)
 	for mark, node := range state.Tree.Below("", behind) {
 		if p.full() {
 			return append([]byte{ofDirectories}, behind...)
 		}
-		if behind = mark; node.Quota != nil {
+		if behind = mark; node.Quota != nil && sight.reads(node.Name) {
 			info := &QuotaUse{
 				Directory: in.epoch.path(node.Name),
 				Used:      api.Quota{Nodes: node.Quota.Used.Nodes, Bytes: node.Quota.Used.Bytes},

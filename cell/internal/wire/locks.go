@@ -210,7 +210,7 @@ func (s *service) ListLocks(ctx context.Context, q *pb.ListLocksRequest) (*pb.Li
 			}
 			prefix = path.Name()
 		}
-		page, err := m.Inspector.ListLocks(ctx, prefix, api.SessionID(q.GetSession()), q.GetAfter())
+		page, err := m.Inspector.For(principalOf(ctx)).ListLocks(ctx, prefix, api.SessionID(q.GetSession()), q.GetAfter())
 		reply := &pb.ListLocksReply{Next: page.Next}
 		for _, info := range page.List {
 			reply.Locks = append(reply.Locks, lockInfo(info))
@@ -251,7 +251,7 @@ func (s *service) Explain(ctx context.Context, q *pb.ExplainRequest) (*pb.Explai
 		if err != nil {
 			return nil, err
 		}
-		e, err := m.Inspector.Explain(ctx, path.Name())
+		e, err := m.Inspector.For(principalOf(ctx)).Explain(ctx, path.Name())
 		if err != nil {
 			return nil, err
 		}

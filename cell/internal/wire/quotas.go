@@ -14,7 +14,7 @@ func (s *service) ListQuotas(ctx context.Context, q *pb.ListQuotasRequest) (*pb.
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
-		page, err := m.Inspector.ListQuotas(ctx, q.GetAfter())
+		page, err := m.Inspector.For(principalOf(ctx)).ListQuotas(ctx, q.GetAfter())
 		reply := &pb.ListQuotasReply{Next: page.Next}
 		for _, use := range page.List {
 			reply.Quotas = append(reply.Quotas, quotaInfo(use))
