@@ -76,6 +76,7 @@ func rooms() []room {
 		{"namespace", []string{"api", "refusal", "internal/cowmap"}, nil, "pure: the tree and its locks, tested without a cell"},
 		{"session", []string{"api", "refusal", "internal/cowmap"}, nil, "pure: sessions and the arithmetic of leases, shared by master and client"},
 		{"raftfsm", []string{"api", "refusal", "namespace", "session", "internal/cowmap"}, nil, "what is replicated: no wire, no clock and no Raft, so every replica computes the same"},
+		{"internal/backup", []string{"api", "raftfsm"}, nil, "the format of backups: masters write it, and whoever has the file reads it"},
 		{
 			"cell/internal/identity", []string{"api"}, nil,
 			"what its data directory and the other replicas both say of a replica: values, for the two rooms that do not know each other",
@@ -99,7 +100,7 @@ func rooms() []room {
 			"what tests of a replica and of its rooms share: no room imports it but their tests",
 		},
 		{
-			"cell/internal/master", []string{"api", "refusal", "namespace", "session", "raftfsm", "sequencer"}, nil,
+			"cell/internal/master", []string{"api", "refusal", "namespace", "session", "raftfsm", "sequencer", "internal/backup"}, nil,
 			"one epoch of a master: neither the wire nor Raft; of its tests only one has a log store, to see that large entries fit",
 		},
 		{
@@ -122,7 +123,7 @@ func rooms() []room {
 			"names of services for gRPC: only who uses them for that links this",
 		},
 		{
-			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock"}, []string{cobra},
+			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock", "internal/backup", "internal/durable"}, []string{cobra},
 			"whatever the command line can do, a program can do over the exported client",
 		},
 		{"cmd/chubbyctl/internal/supervise", []string{"internal/bootclock"}, nil, "what ends a command in time depends on nothing that can block"},

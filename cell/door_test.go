@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"path/filepath"
 	"slices"
@@ -229,6 +230,12 @@ func TestLookingTakesRights(t *testing.T) {
 		info, found, err := bob.Cell().FindSession(ctx, alice.Session())
 		if !found || err != nil || info.Principal != "" || info.Host != "" || info.PID != 0 || info.Locks != 0 {
 			t.Errorf("bob finds alice's session: %+v, %v, %v", info, found, err)
+		}
+		if err := bob.Cell().Backup(ctx, io.Discard); !errors.Is(err, api.PermissionDenied) {
+			t.Error("bob takes a backup:", err)
+		}
+		if err := root.Cell().Backup(ctx, io.Discard); err != nil {
+			t.Error("root takes a backup:", err)
 		}
 		// What one may not see is refused in the same words, whether it is there or not.
 		_, there := bob.Cell().Explain(ctx, "/ls/local/private")

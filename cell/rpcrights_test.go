@@ -31,6 +31,7 @@ func rpcRows() map[protoreflect.Name]rpcRow {
 	return map[protoreflect.Name]rpcRow{
 		"Locate":        {request: &pb.LocateRequest{}},
 		"Status":        {request: &pb.StatusRequest{}},
+		"Backup":        {request: &pb.BackupRequest{Part: 1}},
 		"Authenticate":  {request: &pb.AuthenticateRequest{}},
 		"Members":       {request: &pb.MembersRequest{}},
 		"CreateSession": {request: &pb.CreateSessionRequest{Nonce: make([]byte, 16)}},

@@ -59,7 +59,7 @@ func Renew(ctx context.Context, cfg Config, register ...func(ctx context.Context
 			lost = cell.cfg.Clock()
 		case ctx.Err() != nil && refused != nil:
 			return fmt.Errorf("%w; the last answer was: %w", err, refused)
-		case ctx.Err() != nil || !cell.isTemporaryRefusal(err, lost):
+		case ctx.Err() != nil || !isTemporaryRefusal(err, lost, cell.cfg.Clock):
 			return err
 		default:
 			refused = err
@@ -77,12 +77,12 @@ const maxQuotaWait = 2 * api.MaxLease
 // isTemporaryRefusal reports whether a session that was refused with err may be had
 // later: the new session had ended before its creation was answered, or the previous
 // one, which was lost at that time, still counts against the quota.
-func (c *Cell) isTemporaryRefusal(err error, lost session.Instant) bool {
+func isTemporaryRefusal(err error, lost session.Instant, clock session.Clock) bool {
 	switch api.CodeOf(err) {
 	case api.SessionExpired:
 		return true
 	case api.QuotaExceeded:
-		return lost != 0 && c.cfg.Clock().Sub(lost) < maxQuotaWait
+		return lost != 0 && clock().Sub(lost) < maxQuotaWait
 	}
 	return false
 }

@@ -406,6 +406,26 @@ nothing=$SECONDS
 ctl 69 --servers 127.0.0.1:1 ls; err 'refused'
 [ $((SECONDS - nothing)) -le 4 ] && ok "  at once" || bad "  at once"
 
+echo "== backups"
+ctl 0 put /ls/local/saved "what was"
+ctl 0 cell backup whole.backup; out 'whole.backup: cell local'; out 'sha256'
+ctl 0 put /ls/local/saved "what is"
+ctl 2 cell backup whole.backup; err 'nothing is replaced'
+ctl 0 cell backup verify whole.backup; out 'nodes'
+ctl 0 -o json cell backup verify whole.backup; fields out cell cell_id index nodes bytes checksum
+ctl 0 cell backup show whole.backup; out '/ls/local/saved'
+ctl 0 -o json cell backup show whole.backup /ls/local/acl; fields out path kind size lock holders
+ctl 0 cell backup show whole.backup /ls/local/saved; out 'what was'
+ctl 1 cell backup show whole.backup /ls/local/nosuch; err 'not in this backup'
+ctl 0 -o json cell backup another.backup local; fields out cell cell_id index nodes bytes checksum
+"$bin/chubbyctl" cell backup - >piped.backup 2>err && cmp -s <(tail -c +1 piped.backup | head -c 16) <(printf 'chubby backup 1\n') && ok "cell backup -" || bad "cell backup -"
+err 'sha256'
+ctl 0 cell backup verify piped.backup
+head -c 300 whole.backup >part.backup; ctl 1 cell backup verify part.backup; err 'no whole backup'
+ctl 1 cell backup verify nosuch.backup; err 'no such file'
+ctl 69 --servers 127.0.0.1:1 cell backup none.backup; err 'refused'
+[ -e none.backup ] || ls .none.backup.* >/dev/null 2>&1 && bad "a backup that failed leaves nothing" || ok "a backup that failed leaves nothing"
+
 echo "== certificates"
 mkdir safe && cd safe
 "$bin/chubbyd" dev --tls --cell safe --replicas 1 --base-port 9421 >dev.out 2>dev.err &

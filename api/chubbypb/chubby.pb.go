@@ -5105,6 +5105,126 @@ func (x *LocateReply) GetEpoch() uint64 {
 	return 0
 }
 
+type BackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	Backup        uint64                 `protobuf:"varint,2,opt,name=backup,proto3" json:"backup,omitempty"` // which one; 0 begins a new one, with part 1
+	Part          uint64                 `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"`     // from 1: the next one, or the one before it again
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_chubby_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *BackupRequest) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *BackupRequest) GetBackup() uint64 {
+	if x != nil {
+		return x.Backup
+	}
+	return 0
+}
+
+func (x *BackupRequest) GetPart() uint64 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+type BackupReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Backup        uint64                 `protobuf:"varint,1,opt,name=backup,proto3" json:"backup,omitempty"`
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"` // empty only if it is the last
+	Last          bool                   `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupReply) Reset() {
+	*x = BackupReply{}
+	mi := &file_chubby_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupReply) ProtoMessage() {}
+
+func (x *BackupReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
+func (*BackupReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *BackupReply) GetBackup() uint64 {
+	if x != nil {
+		return x.Backup
+	}
+	return 0
+}
+
+func (x *BackupReply) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *BackupReply) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
 type AuthenticateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // empty: only say who the client is
@@ -5114,7 +5234,7 @@ type AuthenticateRequest struct {
 
 func (x *AuthenticateRequest) Reset() {
 	*x = AuthenticateRequest{}
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5126,7 +5246,7 @@ func (x *AuthenticateRequest) String() string {
 func (*AuthenticateRequest) ProtoMessage() {}
 
 func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5139,7 +5259,7 @@ func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
 func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{73}
+	return file_chubby_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AuthenticateRequest) GetToken() string {
@@ -5158,7 +5278,7 @@ type AuthenticateReply struct {
 
 func (x *AuthenticateReply) Reset() {
 	*x = AuthenticateReply{}
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5170,7 +5290,7 @@ func (x *AuthenticateReply) String() string {
 func (*AuthenticateReply) ProtoMessage() {}
 
 func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5183,7 +5303,7 @@ func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateReply.ProtoReflect.Descriptor instead.
 func (*AuthenticateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{74}
+	return file_chubby_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *AuthenticateReply) GetPrincipal() string {
@@ -5201,7 +5321,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5213,7 +5333,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5226,7 +5346,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{75}
+	return file_chubby_proto_rawDescGZIP(), []int{77}
 }
 
 type StatusReply struct {
@@ -5246,7 +5366,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5258,7 +5378,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5271,7 +5391,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{76}
+	return file_chubby_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -5357,7 +5477,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5369,7 +5489,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5382,7 +5502,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{77}
+	return file_chubby_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -5477,7 +5597,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5489,7 +5609,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5502,7 +5622,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{78}
+	return file_chubby_proto_rawDescGZIP(), []int{80}
 }
 
 type MembersReply struct {
@@ -5514,7 +5634,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5526,7 +5646,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5539,7 +5659,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{79}
+	return file_chubby_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -5562,7 +5682,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5574,7 +5694,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5587,7 +5707,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{80}
+	return file_chubby_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Member) GetId() string {
@@ -5989,7 +6109,15 @@ const file_chubby_proto_rawDesc = "" +
 	"\areplica\x18\x03 \x01(\tR\areplica\x12\x16\n" +
 	"\x06master\x18\x04 \x01(\tR\x06master\x12%\n" +
 	"\x0emaster_address\x18\x05 \x01(\tR\rmasterAddress\x12\x14\n" +
-	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\"+\n" +
+	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\"O\n" +
+	"\rBackupRequest\x12\x12\n" +
+	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x16\n" +
+	"\x06backup\x18\x02 \x01(\x04R\x06backup\x12\x12\n" +
+	"\x04part\x18\x03 \x01(\x04R\x04part\"M\n" +
+	"\vBackupReply\x12\x16\n" +
+	"\x06backup\x18\x01 \x01(\x04R\x06backup\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
+	"\x04last\x18\x03 \x01(\bR\x04last\"+\n" +
 	"\x13AuthenticateRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\"1\n" +
 	"\x11AuthenticateReply\x12\x1c\n" +
@@ -6065,7 +6193,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x13END_REASON_OPERATOR\x10\x03\x12\x14\n" +
 	"\x10END_REASON_BREAK\x10\x04\x12\x17\n" +
 	"\x13END_REASON_DELETION\x10\x05\x12\x16\n" +
-	"\x12END_REASON_RESTORE\x10\x062\xae\x0f\n" +
+	"\x12END_REASON_RESTORE\x10\x062\xea\x0f\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
@@ -6099,7 +6227,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\bSetQuota\x12\x1a.chubby.v1.SetQuotaRequest\x1a\x18.chubby.v1.SetQuotaReply\x12=\n" +
 	"\aExplain\x12\x19.chubby.v1.ExplainRequest\x1a\x17.chubby.v1.ExplainReply\x12@\n" +
 	"\bTransfer\x12\x1a.chubby.v1.TransferRequest\x1a\x18.chubby.v1.TransferReply\x12O\n" +
-	"\rFinishUpgrade\x12\x1f.chubby.v1.FinishUpgradeRequest\x1a\x1d.chubby.v1.FinishUpgradeReply2\x8b\x02\n" +
+	"\rFinishUpgrade\x12\x1f.chubby.v1.FinishUpgradeRequest\x1a\x1d.chubby.v1.FinishUpgradeReply\x12:\n" +
+	"\x06Backup\x12\x18.chubby.v1.BackupRequest\x1a\x16.chubby.v1.BackupReply2\x8b\x02\n" +
 	"\x04Cell\x12:\n" +
 	"\x06Locate\x12\x18.chubby.v1.LocateRequest\x1a\x16.chubby.v1.LocateReply\x12:\n" +
 	"\x06Status\x12\x18.chubby.v1.StatusRequest\x1a\x16.chubby.v1.StatusReply\x12=\n" +
@@ -6119,7 +6248,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -6199,14 +6328,16 @@ var file_chubby_proto_goTypes = []any{
 	(*MemberLevel)(nil),               // 75: chubby.v1.MemberLevel
 	(*LocateRequest)(nil),             // 76: chubby.v1.LocateRequest
 	(*LocateReply)(nil),               // 77: chubby.v1.LocateReply
-	(*AuthenticateRequest)(nil),       // 78: chubby.v1.AuthenticateRequest
-	(*AuthenticateReply)(nil),         // 79: chubby.v1.AuthenticateReply
-	(*StatusRequest)(nil),             // 80: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 81: chubby.v1.StatusReply
-	(*ReplicaStatus)(nil),             // 82: chubby.v1.ReplicaStatus
-	(*MembersRequest)(nil),            // 83: chubby.v1.MembersRequest
-	(*MembersReply)(nil),              // 84: chubby.v1.MembersReply
-	(*Member)(nil),                    // 85: chubby.v1.Member
+	(*BackupRequest)(nil),             // 78: chubby.v1.BackupRequest
+	(*BackupReply)(nil),               // 79: chubby.v1.BackupReply
+	(*AuthenticateRequest)(nil),       // 80: chubby.v1.AuthenticateRequest
+	(*AuthenticateReply)(nil),         // 81: chubby.v1.AuthenticateReply
+	(*StatusRequest)(nil),             // 82: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 83: chubby.v1.StatusReply
+	(*ReplicaStatus)(nil),             // 84: chubby.v1.ReplicaStatus
+	(*MembersRequest)(nil),            // 85: chubby.v1.MembersRequest
+	(*MembersReply)(nil),              // 86: chubby.v1.MembersReply
+	(*Member)(nil),                    // 87: chubby.v1.Member
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
@@ -6285,8 +6416,8 @@ var file_chubby_proto_depIdxs = []int32{
 	5,   // 73: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
 	6,   // 74: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
 	75,  // 75: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
-	82,  // 76: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	85,  // 77: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	84,  // 76: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	87,  // 77: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
 	11,  // 78: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
 	14,  // 79: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
 	14,  // 80: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
@@ -6315,44 +6446,46 @@ var file_chubby_proto_depIdxs = []int32{
 	68,  // 103: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
 	71,  // 104: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
 	73,  // 105: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	76,  // 106: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	80,  // 107: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	83,  // 108: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	78,  // 109: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
-	12,  // 110: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	15,  // 111: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	15,  // 112: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	17,  // 113: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	20,  // 114: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	22,  // 115: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	24,  // 116: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	26,  // 117: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	28,  // 118: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	30,  // 119: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	32,  // 120: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	34,  // 121: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	36,  // 122: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	38,  // 123: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	42,  // 124: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	44,  // 125: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	46,  // 126: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	48,  // 127: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	50,  // 128: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	52,  // 129: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	54,  // 130: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	56,  // 131: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	60,  // 132: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	63,  // 133: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	67,  // 134: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	69,  // 135: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	72,  // 136: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	74,  // 137: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	77,  // 138: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	81,  // 139: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	84,  // 140: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	79,  // 141: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
-	110, // [110:142] is the sub-list for method output_type
-	78,  // [78:110] is the sub-list for method input_type
+	78,  // 106: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
+	76,  // 107: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	82,  // 108: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	85,  // 109: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	80,  // 110: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	12,  // 111: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	15,  // 112: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	15,  // 113: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	17,  // 114: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	20,  // 115: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	22,  // 116: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	24,  // 117: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	26,  // 118: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	28,  // 119: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	30,  // 120: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	32,  // 121: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	34,  // 122: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	36,  // 123: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	38,  // 124: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	42,  // 125: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	44,  // 126: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	46,  // 127: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	48,  // 128: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	50,  // 129: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	52,  // 130: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	54,  // 131: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	56,  // 132: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	60,  // 133: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	63,  // 134: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	67,  // 135: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	69,  // 136: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	72,  // 137: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	74,  // 138: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	79,  // 139: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
+	77,  // 140: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	83,  // 141: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	86,  // 142: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	81,  // 143: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	111, // [111:144] is the sub-list for method output_type
+	78,  // [78:111] is the sub-list for method input_type
 	78,  // [78:78] is the sub-list for extension type_name
 	78,  // [78:78] is the sub-list for extension extendee
 	0,   // [0:78] is the sub-list for field type_name
@@ -6375,7 +6508,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   81,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

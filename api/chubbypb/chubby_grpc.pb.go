@@ -54,6 +54,7 @@ const (
 	Chubby_Explain_FullMethodName            = "/chubby.v1.Chubby/Explain"
 	Chubby_Transfer_FullMethodName           = "/chubby.v1.Chubby/Transfer"
 	Chubby_FinishUpgrade_FullMethodName      = "/chubby.v1.Chubby/FinishUpgrade"
+	Chubby_Backup_FullMethodName             = "/chubby.v1.Chubby/Backup"
 )
 
 // ChubbyClient is the client API for Chubby service.
@@ -120,6 +121,10 @@ type ChubbyClient interface {
 	// FinishUpgrade raises the cell's feature level to the newest that its replicas know, if
 	// all of them answer and know it.
 	FinishUpgrade(ctx context.Context, in *FinishUpgradeRequest, opts ...grpc.CallOption) (*FinishUpgradeReply, error)
+	// Backup returns a part of a backup of everything that is replicated, at the moment of its
+	// beginning. The parts together, in their order, are the backup. Where clients have to say who
+	// they are, it takes the right to change the ACL of the root.
+	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (*BackupReply, error)
 }
 
 type chubbyClient struct {
@@ -428,6 +433,16 @@ func (c *chubbyClient) FinishUpgrade(ctx context.Context, in *FinishUpgradeReque
 	return out, nil
 }
 
+func (c *chubbyClient) Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (*BackupReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BackupReply)
+	err := c.cc.Invoke(ctx, Chubby_Backup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ChubbyServer is the server API for Chubby service.
 // All implementations must embed UnimplementedChubbyServer
 // for forward compatibility.
@@ -492,6 +507,10 @@ type ChubbyServer interface {
 	// FinishUpgrade raises the cell's feature level to the newest that its replicas know, if
 	// all of them answer and know it.
 	FinishUpgrade(context.Context, *FinishUpgradeRequest) (*FinishUpgradeReply, error)
+	// Backup returns a part of a backup of everything that is replicated, at the moment of its
+	// beginning. The parts together, in their order, are the backup. Where clients have to say who
+	// they are, it takes the right to change the ACL of the root.
+	Backup(context.Context, *BackupRequest) (*BackupReply, error)
 	mustEmbedUnimplementedChubbyServer()
 }
 
@@ -585,6 +604,9 @@ func (UnimplementedChubbyServer) Transfer(context.Context, *TransferRequest) (*T
 }
 func (UnimplementedChubbyServer) FinishUpgrade(context.Context, *FinishUpgradeRequest) (*FinishUpgradeReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method FinishUpgrade not implemented")
+}
+func (UnimplementedChubbyServer) Backup(context.Context, *BackupRequest) (*BackupReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Backup not implemented")
 }
 func (UnimplementedChubbyServer) mustEmbedUnimplementedChubbyServer() {}
 func (UnimplementedChubbyServer) testEmbeddedByValue()                {}
@@ -1097,6 +1119,24 @@ func _Chubby_FinishUpgrade_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Chubby_Backup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BackupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChubbyServer).Backup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Chubby_Backup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChubbyServer).Backup(ctx, req.(*BackupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Chubby_ServiceDesc is the grpc.ServiceDesc for Chubby service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1207,6 +1247,10 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FinishUpgrade",
 			Handler:    _Chubby_FinishUpgrade_Handler,
+		},
+		{
+			MethodName: "Backup",
+			Handler:    _Chubby_Backup_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -64,6 +64,7 @@ func safeguards() []safeguard {
 		tokenSafeguards(),
 		shownSafeguards(),
 		sightSafeguards(),
+		backupSafeguards(),
 		certifiedSafeguards(),
 		channelSafeguards(),
 		deadMasterSafeguards(),

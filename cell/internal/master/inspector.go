@@ -12,6 +12,8 @@ import (
 
 // Inspector tells operators what the master knows, and changes nothing.
 type Inspector struct {
+	Backups *Backups
+
 	epoch    *epoch
 	handles  *handles
 	queues   *queues

@@ -92,6 +92,7 @@ func New(ctx context.Context, cfg Config) *Master {
 	inspector := &Inspector{
 		epoch: e, handles: t.handles, queues: t.queues, delays: t.delays, leases: t.leases, copyset: t.copyset,
 		sessions: sessions, locks: locks, pages: make(chan struct{}, maxPages),
+		Backups: &Backups{epoch: e, wall: cfg.Wall, open: map[uint64]*takenBackup{}, last: uint64(cfg.Epoch) << 32},
 	}
 	observed := &observer{
 		epoch: e, tables: t, events: events, offers: out, revocations: lost, remover: gone, sessions: sessions, files: files, locks: locks,
@@ -150,6 +151,7 @@ func (m *Master) Start() {
 // goroutines have ended; its context must have ended before.
 func (m *Master) Wait() {
 	m.epoch.fence.Close(context.Cause(m.epoch.ctx))
+	m.Inspector.Backups.close()
 	m.work.Wait()
 }
 

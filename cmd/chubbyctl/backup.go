@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/backup"
+	"github.com/chubbylock/chubby/internal/durable"
+)
+
+// backupFields describe a backup.
+type backupFields struct {
+	backup.About
+	Bytes    int64  `json:"bytes"`
+	Checksum string `json:"checksum"`
+}
+
+func newBackupCommand(g *globals) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "backup FILE [CELL]",
+		Short: "Take a backup of a cell",
+		Long: `backup writes everything that a cell replicates into a new file, or to standard
+output if FILE is -, as it is at the beginning: files with their contents, access
+control lists, locks, sessions and quotas. The cell goes on meanwhile. The file
+appears when it is whole, and nothing is replaced.
+
+It has the contents of all files: keep it as secret as they are. The key by which
+the cell signs what clients carry is not in it.
+
+It is for those who may change the ACL of the cell's root. --timeout bounds the wait
+for each part.`,
+		Example: "  chubbyctl cell backup /var/backups/chubby-$(date +%F)\n  chubbyctl cell backup - foo | gzip >foo.backup.gz\n  chubbyctl cell backup verify foo.backup",
+		Args:    arguments(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cell, err := cellOf(args[1:])
+			if err != nil {
+				return err
+			}
+			return g.takeBackup(cmd, args[0], cell)
+		},
+	}
+	cmd.AddCommand(newBackupVerifyCommand(g), newBackupShowCommand(g))
+	return cmd
+}
+
+// takeBackup takes a backup into a file, or to standard output.
+func (g *globals) takeBackup(cmd *cobra.Command, name, cell string) error {
+	if name == "-" {
+		f, err := g.writeBackup(cmd.Context(), cell, cmd.OutOrStdout())
+		if err == nil {
+			term.Remark(g.stderr, "%s", describeBackup(f))
+		}
+		return err
+	}
+	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		if err == nil {
+			err = usagef("%s is there already: nothing is replaced", name)
+		}
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return fmt.Errorf("create the backup: %w", err)
+	}
+	f, err := g.writeBackup(cmd.Context(), cell, file)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Link(file.Name(), name) // unlike a rename, it replaces nothing
+	}
+	if err = errors.Join(err, os.Remove(file.Name())); err == nil {
+		err = durable.SyncDir(filepath.Dir(name))
+	}
+	if err != nil {
+		return err
+	}
+	return g.printBackup(cmd.OutOrStdout(), name, f)
+}
+
+// writeBackup takes a backup, each part within --timeout, and checks its sum.
+func (g *globals) writeBackup(ctx context.Context, cell string, w io.Writer) (f backupFields, err error) {
+	follower := backup.NewFollower()
+	c, err := client.Dial(ctx, g.config(cell))
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	late := time.AfterFunc(g.timeout, func() { stop(outOfTime{g.timeout}) })
+	defer late.Stop()
+	show := term.NewProgress(func(n int64) string { return fmt.Sprint(n >> 24) }, func(n int64) { term.Remark(g.stderr, "%s so far", term.RoughSize(n)) })
+	defer show.Stop()
+	var n int64
+	err = c.Backup(ctx, writerFunc(func(p []byte) (int, error) {
+		late.Reset(g.timeout)
+		n += int64(len(p))
+		show.Update(n)
+		_, _ = follower.Write(p) // it never fails
+		return w.Write(p)
+	}))
+	if err != nil {
+		return f, err
+	}
+	f.About, f.Bytes, f.Checksum, err = follower.Finish()
+	return f, err
+}
+
+// writerFunc is a function as an io.Writer.
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func (g *globals) printBackup(out io.Writer, name string, f backupFields) error {
+	if g.json() {
+		return term.PrintJSON(out, f)
+	}
+	_, err := fmt.Fprintf(out, "%s: %s\n", name, describeBackup(f))
+	return err
+}
+
+// describeBackup says in one line what is in a backup.
+func describeBackup(f backupFields) string {
+	return fmt.Sprintf("cell %s (%.12s) at entry %d, of %s: %d nodes with %s, %d sessions, %d locks held; %s, sha256 %s",
+		f.Cell, f.CellID, f.Index, time.Unix(f.TakenUnix, 0).UTC().Format(time.DateTime), f.Nodes, term.RoughSize(f.Contents), f.Sessions, f.Locks, term.RoughSize(f.Bytes), f.Checksum)
+}
+
+// readBackup reads a backup, whole.
+func readBackup(name string) (*backup.Backup, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // it was only read
+	b, err := backup.Read(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return b, nil
+}
+
+func newBackupVerifyCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify FILE",
+		Short: "Check a backup, without a cell",
+		Long: `verify reads a backup and checks its sum and everything in it: that a cell could go
+on from there. It exits with 1 if it is damaged.`,
+		Example: "  chubbyctl cell backup verify foo.backup",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := readBackup(args[0])
+			if err != nil {
+				return err
+			}
+			return g.printBackup(cmd.OutOrStdout(), args[0], backupFields{b.About, b.Bytes, b.Checksum})
+		},
+	}
+}
+
+// backupNode is a node of a backup.
+type backupNode struct {
+	Path    string   `json:"path"`
+	Kind    string   `json:"kind"`
+	Size    int      `json:"size"`
+	Lock    string   `json:"lock"` // "" if nobody holds it
+	Holders []string `json:"holders"`
+}
+
+func newBackupShowCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show FILE [PATH]",
+		Short: "List what is in a backup, or print one of its files, without a cell",
+		Long: `show lists the nodes of a backup: their paths, the bytes of their contents, and who
+held their locks. With the path of a file it prints the contents of that, and with
+that of a directory it lists what is below it.`,
+		Example: "  chubbyctl cell backup show foo.backup\n  chubbyctl cell backup show foo.backup /ls/foo/svc/config",
+		Args:    arguments(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := readBackup(args[0])
+			if err != nil {
+				return err
+			}
+			var below api.Name
+			if len(args) == 2 {
+				p, err := api.ParsePath(args[1])
+				if err != nil {
+					return err
+				}
+				below = p.Name()
+				node, ok := b.State.Tree.Get(below)
+				switch {
+				case !ok || p.Cell() != b.Cell:
+					return &api.Error{Code: api.NotFound, Op: "show", Path: args[1], Message: "it is not in this backup, which is one of cell " + b.Cell}
+				case node.Kind == api.File:
+					_, err := cmd.OutOrStdout().Write(node.Contents)
+					return err
+				}
+			}
+			return g.printBackupNodes(cmd.OutOrStdout(), b, below)
+		},
+	}
+}
+
+// printBackupNodes lists the nodes at and below a name.
+func (g *globals) printBackupNodes(out io.Writer, b *backup.Backup, below api.Name) error {
+	table := g.output.NewTable(out, "PATH", "KIND", "BYTES", "LOCK", "HOLDERS")
+	for _, node := range b.State.Tree.Below(below, nil) {
+		path, err := node.Name.In(b.Cell)
+		if err != nil {
+			return err
+		}
+		kind := "file"
+		if node.Kind == api.Directory {
+			kind = "directory"
+		}
+		one := backupNode{Path: path.String(), Kind: kind, Size: len(node.Contents), Holders: []string{}}
+		if len(node.Holders) > 0 {
+			one.Lock = node.Mode.String()
+		}
+		for _, h := range node.Holders {
+			if s, ok := b.State.Sessions.Get(h.Session); ok {
+				one.Holders = append(one.Holders, s.Principal)
+			}
+		}
+		if g.json() {
+			if err := term.PrintJSON(out, one); err != nil {
+				return err
+			}
+			continue
+		}
+		table.Add(one.Path, one.Kind, one.Size, one.Lock, strings.Join(one.Holders, " "))
+	}
+	if g.json() {
+		return nil
+	}
+	return table.Flush()
+}
