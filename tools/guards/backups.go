@@ -10,12 +10,12 @@ func backupSafeguards() []safeguard {
 		},
 		{
 			name: "a backup has a sum", file: "internal/backup/backup.go",
-			old: "	if !bytes.Equal(sum, want) {\n", new: "	if false {\n",
+			old: "	if !bytes.Equal(sum, want) {\n", new: "	if bytes.Equal(sum, nil) {\n",
 			pkg: "./internal/backup", test: "TestDamagedBackups",
 		},
 		{
 			name: "a backup that arrives is followed to its sum", file: "internal/backup/follower.go",
-			old: "	if !bytes.Equal(sum, f.last) {\n", new: "	if false {\n",
+			old: "	if !bytes.Equal(sum, f.last) {\n", new: "	if bytes.Equal(sum, nil) {\n",
 			pkg: "./internal/backup", test: "TestDamagedBackups",
 		},
 		{
