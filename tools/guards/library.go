@@ -36,7 +36,7 @@ func librarySafeguards() []safeguard {
 		},
 		{
 			name: "a quota is waited for after a loss only", file: "client/renew.go",
-			old: "return lost != 0 && c.cfg", new: "return true || c.cfg",
+			old: "return lost != 0 && clock", new: "return true || clock",
 			pkg: "./client", test: "TestRenewRefused",
 		},
 		{
