@@ -139,7 +139,9 @@ echo "== chubbyd"
 "$bin/chubbyd" config check example.yaml >out 2>err && ok "chubbyd config check takes the example" || bad "chubbyd config check takes the example"
 printf 'cell: "a b"\nnonsense: 1\nid: ""\n' >faulty.yaml
 "$bin/chubbyd" config check faulty.yaml >out 2>err && bad "chubbyd config check refuses faults" || ok "chubbyd config check refuses faults"
-err 'faulty.yaml:1'; err 'faulty.yaml:2'
+err 'faulty.yaml:1:7: cell'; err 'faulty.yaml:2:1: nonsense'
+"$bin/chubbyd" config show --config example.yaml --log-level warn >out 2>err && ok "chubbyd config show" || bad "chubbyd config show"
+out 'log-level: warn .*# --log-level'; out 'example.yaml:'
 "$bin/chubbyd" serve --help >out 2>&1; for key in config id data members; do out "--$key "; done
 out '--bootstrap'
 "$bin/chubbyd" serve --insecure --cell c --id r1 --data empty --members 'r1=127.0.0.1:9521,127.0.0.1:9531' >out 2>err

@@ -12,19 +12,20 @@ import (
 func newConfigCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "config",
-		Short: "Check a configuration file, or print an example",
+		Short: "Check a configuration, show what counts, or print an example",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  needsVerb,
 
 		SuggestionsMinimumDistance: 2,
 	}
 	group.AddCommand(
+		newConfigShowCommand(),
 		&cobra.Command{
 			Use:     "check FILE",
 			Short:   "Report everything wrong with a configuration file",
 			Example: "  chubbyd config check /etc/chubby/chubbyd.yaml",
 			Long: `check reads a configuration file as serve would, without the environment, and
-reports all that is wrong with it at once, each with its line, on standard
+reports all that is wrong with it at once, each with its line and column, on standard
 error. It exits with 1 if anything is. What is allowed and seldom meant is told as
 a warning: an even number of members, and members whose names only their own
 machine can use.`,

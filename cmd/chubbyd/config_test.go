@@ -57,27 +57,27 @@ func TestExampleIsCompleteAndPasses(t *testing.T) {
 	}
 }
 
-func TestCheckReportsEveryFaultWithItsLine(t *testing.T) {
+func TestCheckReportsEveryFaultWithItsPlace(t *testing.T) {
 	_, complaints, err := output(t, "config", "check", "testdata/faulty.yaml")
 	if exitCode(err) != 1 {
 		t.Errorf("exit code %d (%v), want 1", exitCode(err), err)
 	}
 	want := []struct{ at, text string }{
-		{":2: ", "my cell"},
-		{":3: ", "r9 is none of the members"},
-		{":4: ", "did you mean election-timeout?"},
-		{":5: ", "did you mean election-timeout?"},
-		{":6: ", "loud"},
-		{":7: ", "log-store: want one value"},
-		{":12: ", "did you mean http?"},
-		{":13: ", "r2's client address h1:7421 is also r1's client"},
-		{":13: ", `r2's raft address: "7432" is not host:port`},
-		{":16: ", "r1 is there twice, first at testdata/faulty.yaml:9"},
-		{":16: ", "others must be able to reach"},
-		{":16: ", "no port from 1 to 65535"},
-		{":19: ", "want the fields id, client, raft and http"},
-		{":20: ", "1ms is outside 1s to 10m0s"},
-		{":21: ", "log-level is set twice, first in line 6"},
+		{":2:7: ", "my cell"},
+		{":3:5: ", "r9 is none of the members"},
+		{":4:1: ", "did you mean election-timeout?"},
+		{":5:1: ", "did you mean election-timeout?"},
+		{":6:12: ", "loud"},
+		{":7:12: ", "log-store: want one value"},
+		{":12:5: ", "did you mean http?"},
+		{":13:5: ", "r2's client address h1:7421 is also r1's client"},
+		{":13:5: ", `r2's raft address: "7432" is not host:port`},
+		{":16:5: ", "r1 is there twice, first at testdata/faulty.yaml:9"},
+		{":16:5: ", "others must be able to reach"},
+		{":16:5: ", "no port from 1 to 65535"},
+		{":19:5: ", "want the fields id, client, raft and http"},
+		{":20:15: ", "1ms is outside 1s to 10m0s"},
+		{":21:1: ", "log-level is set twice, first in line 6"},
 		{"faulty.yaml: ", "data is missing"},
 		{"faulty.yaml: ", "tls-cert is missing"},
 	}
@@ -278,5 +278,36 @@ func TestCheckRefusesWhatServeRefuses(t *testing.T) {
 		if (err != nil) != (test.problem != "") || !strings.Contains(complaints, test.problem) {
 			t.Errorf("%s: %v\n%s", what, err, complaints)
 		}
+	}
+}
+
+// What show prints says where each value comes from, and is a configuration that says the same.
+func TestConfigShow(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "chubbyd.yaml")
+	if err := os.WriteFile(file, []byte("cell: main\nid: r1\nlog-level: warn\ninsecure: true\nmembers:\n  - {id: r1, client: h1:7421, raft: h1:7431, http: h1:7441}\n  - {id: r2, client: h2:7421, raft: h2:7431}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CHUBBYD_LOG_FORMAT", "json")
+	shown, _, err := output(t, "config", "show", "--config", file, "--data", "/srv/chubby", "--log-level", "error")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"cell": `main +# .*chubbyd.yaml:1:7`, "log-level": "error +# --log-level", "log-format": "json +# CHUBBYD_LOG_FORMAT", "data": "/srv/chubby +# --data",
+		"members": `r1=h1:7421,h1:7431,h1:7441;r2=h2:7421,h2:7431 +# .*chubbyd.yaml:5:1`, "log-store": "wal +# default", "insecure": `"?true"? +# .*:4:11`,
+	} {
+		if !regexp.MustCompile("(?m)^" + key + ": " + want + "$").MatchString(shown) {
+			t.Errorf("%s: want %q in\n%s", key, want, shown)
+		}
+	}
+	again := filepath.Join(t.TempDir(), "shown.yaml")
+	if err := os.WriteFile(again, []byte(shown), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, complaints, err := output(t, "config", "check", again); err != nil || !strings.Contains(out, "2 members: ok") {
+		t.Errorf("what is shown: %v\n%s%s", err, out, complaints)
+	}
+	if out, _, err := output(t, "config", "show", "--cell", "main"); exitCode(err) != 1 || !strings.Contains(out, "# data:") {
+		t.Errorf("of a configuration that is not complete: %v\n%s", err, out)
 	}
 }

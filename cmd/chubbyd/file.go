@@ -25,7 +25,7 @@ func (d *draft) readFile(name string) error {
 }
 
 func (d *draft) readYAML(name string, raw []byte) {
-	at := func(n *yaml.Node) place { return place{name, n.Line} }
+	at := func(n *yaml.Node) place { return place{name, n.Line, n.Column} }
 	var document, next yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(raw))
 	if err := documents.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
@@ -96,6 +96,7 @@ func (d *draft) readMembers(name, list *yaml.Node, at func(*yaml.Node) place) {
 		d.replica.Members = append(d.replica.Members, m)
 		d.memberAt = append(d.memberAt, at(item))
 	}
+	d.texts["members"] = membersText(d.replica.Members)
 }
 
 func setMemberField(m *cell.Member, field string, value *yaml.Node) error {

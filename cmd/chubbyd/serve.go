@@ -87,6 +87,18 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 // loadSettings collects the settings: defaults, file, environment, flags, each
 // overriding the ones before.
 func (o *serveOptions) loadSettings() (settings, error) {
+	d, err := o.collect()
+	if err == nil {
+		err = errorOf(d.validate())
+	}
+	if err != nil {
+		return settings{}, err
+	}
+	return d.settings, nil
+}
+
+// collect is loadSettings without the checks.
+func (o *serveOptions) collect() (*draft, error) {
 	config := o.config
 	if config == "" {
 		config = os.Getenv(variable("config"))
@@ -95,7 +107,7 @@ func (o *serveOptions) loadSettings() (settings, error) {
 	if config != "" {
 		d = newDraft(config)
 		if err := d.readFile(config); err != nil {
-			return settings{}, err
+			return nil, err
 		}
 	}
 	for _, k := range keys() {
@@ -106,10 +118,7 @@ func (o *serveOptions) loadSettings() (settings, error) {
 			d.set(k, f.Value.String(), place{source: "--" + k.name})
 		}
 	}
-	if err := errorOf(d.validate()); err != nil {
-		return settings{}, err
-	}
-	return d.settings, nil
+	return d, nil
 }
 
 func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writer) error {

@@ -176,6 +176,19 @@ func parseMembers(text string) ([]cell.Member, error) {
 	return members, nil
 }
 
+// membersText is what parseMembers reads.
+func membersText(members []cell.Member) string {
+	var list []string
+	for _, m := range members {
+		text := m.ID + "=" + m.Client + "," + m.Raft
+		if m.HTTP != "" {
+			text += "," + m.HTTP
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, ";")
+}
+
 // addressProblem says what is wrong with an address that others must reach; "" if nothing
 // is.
 func addressProblem(address string) string {
@@ -192,17 +205,17 @@ func addressProblem(address string) string {
 	return ""
 }
 
-// place is where a value was read: a line of a file, a variable or a flag.
+// place is where a value was read: a line and column of a file, a variable or a flag.
 type place struct {
-	source string
-	line   int // 0 if the source has no lines
+	source       string
+	line, column int // 0 if the source has no lines
 }
 
 func (p place) String() string {
 	if p.line == 0 {
 		return p.source
 	}
-	return fmt.Sprintf("%s:%d", p.source, p.line)
+	return fmt.Sprintf("%s:%d:%d", p.source, p.line, p.column)
 }
 
 // problem is something wrong with the settings.
@@ -217,14 +230,15 @@ func (f problem) String() string { return f.at.String() + ": " + f.text }
 // and everything that is wrong with them.
 type draft struct {
 	settings
-	main     place            // where a key is missing that no source has set
-	at       map[string]place // of each key that was set
-	memberAt []place          // of each member
+	main     place             // where a key is missing that no source has set
+	at       map[string]place  // of each key that was set
+	texts    map[string]string // what it was set to
+	memberAt []place           // of each member
 	problems []problem
 }
 
 func newDraft(source string) *draft {
-	return &draft{settings: defaults(), main: place{source: source}, at: make(map[string]place)}
+	return &draft{settings: defaults(), main: place{source: source}, at: make(map[string]place), texts: make(map[string]string)}
 }
 
 func (d *draft) addProblem(at place, format string, args ...any) {
@@ -233,7 +247,7 @@ func (d *draft) addProblem(at place, format string, args ...any) {
 
 // set takes one key's value.
 func (d *draft) set(k key, text string, at place) {
-	d.at[k.name] = at
+	d.at[k.name], d.texts[k.name] = at, text
 	if err := k.set(&d.settings, text); err != nil {
 		d.addProblem(at, "%s: %v", k.name, err)
 		return
@@ -261,7 +275,7 @@ func (d *draft) validate() []problem {
 		}
 	}
 	slices.SortStableFunc(d.problems, func(a, b problem) int {
-		return cmp.Or(cmp.Compare(a.at.source, b.at.source), cmp.Compare(a.at.line, b.at.line))
+		return cmp.Or(cmp.Compare(a.at.source, b.at.source), cmp.Compare(a.at.line, b.at.line), cmp.Compare(a.at.column, b.at.column))
 	})
 	return d.problems
 }
