@@ -34,6 +34,8 @@ func runCommandLine() int {
 	// The first signal asks for an orderly end. After it signals have their default action
 	// again, so the second one ends the process.
 	context.AfterFunc(ctx, stop)
+	ctx, hangups := withHangups(ctx)
+	defer hangups.stop()
 	root := newRootCommand()
 	if err := root.ExecuteContext(ctx); err != nil {
 		printLast(root.ErrOrStderr(), err)
@@ -42,11 +44,10 @@ func runCommandLine() int {
 	return 0
 }
 
-// stopSignals are the signals that ask for an orderly end; SIGHUP says that the terminal
-// was closed. Those that this process was started to ignore (nohup, the background of a
-// script) are not among them.
+// stopSignals are the signals that ask for an orderly end, besides SIGHUP; see hangups. Those that this process was started
+// to ignore (the background of a script) are not among them.
 func stopSignals() []os.Signal {
-	interactive := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGHUP}, signal.Ignored)
+	interactive := slices.DeleteFunc([]os.Signal{os.Interrupt}, signal.Ignored)
 	return append(interactive, syscall.SIGTERM)
 }
 
@@ -79,7 +80,7 @@ const (
 // exitCodes says what each exit code means.
 func exitCodes() map[int]string {
 	return map[int]string{
-		0:           "stopped in order, by SIGTERM, SIGINT or SIGHUP; or done",
+		0:           "stopped in order, by SIGTERM or SIGINT, or by SIGHUP from its terminal; or done",
 		exitFailed:  "any other failure, such as a disk that failed: starting it again may help",
 		exitUsage:   "the command line was not understood",
 		exitRefused: "the replica must not run on the data or with the members that it has: starting it again does not help",

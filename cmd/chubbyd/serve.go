@@ -23,14 +23,17 @@ type serveOptions struct {
 	flags         *pflag.FlagSet
 }
 
-func newServeCommand() *cobra.Command {
-	var o serveOptions
+func newServeCommand() *cobra.Command { return newServeCommandOf(new(serveOptions)) }
+
+func newServeCommandOf(o *serveOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [--config FILE]",
 		Short: "Run one replica",
-		Long: `serve runs one replica of a cell until SIGTERM, SIGINT or SIGHUP. Then it drains: a
+		Long: `serve runs one replica of a cell until SIGTERM or SIGINT. Then it drains: a
 master hands over first, for at most --stop-timeout; a second signal ends it at
-once.
+once. So does SIGHUP if standard input is a terminal, which was closed then. Without a
+terminal, SIGHUP has the configuration read again: log-level is taken over, and the log
+says which other keys have changed and need a restart.
 
 Every key of the configuration file is also a flag and a variable: log-level is
 --log-level and CHUBBYD_LOG_LEVEL. A flag counts more than a variable, and a
@@ -122,10 +125,15 @@ func (o *serveOptions) collect() (*draft, error) {
 }
 
 func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writer) error {
-	s, err := o.loadSettings()
+	d, err := o.collect()
+	if err == nil {
+		err = errorOf(d.validate())
+	}
 	if err != nil {
 		return err
 	}
+	s, level := d.settings, new(slog.LevelVar)
+	level.Set(s.logLevel)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if o.exitWithStdin {
@@ -137,7 +145,10 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 		}()
 	}
 	defer runtime.KeepAlive(newBallast())
-	s.replica.Logger, s.replica.RestoreAccess = newLogger(out, s), o.restoreAccess
+	s.replica.Logger, s.replica.RestoreAccess = newLogger(out, s, level), o.restoreAccess
+	if !isTerminal(in) { // else SIGHUP says that it was closed
+		takeHangups(ctx, (&reloader{options: o, draft: d, level: level, log: s.replica.Logger}).reload)
+	}
 	replica, err := cell.Start(ctx, s.replica)
 	if ctx.Err() != nil && errors.Is(err, api.Cancelled) {
 		s.replica.Logger.Info("stopped", "before", err)
@@ -149,8 +160,8 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 	return serveUntil(ctx, replica, s)
 }
 
-func newLogger(out io.Writer, s settings) *slog.Logger {
-	options := &slog.HandlerOptions{Level: s.logLevel}
+func newLogger(out io.Writer, s settings, level slog.Leveler) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
 	if s.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, options))
 	}

@@ -81,7 +81,7 @@ func TestLogFormatAndLevel(t *testing.T) {
 	var out bytes.Buffer
 	s := defaults()
 	s.logFormat, s.logLevel = "json", slog.LevelWarn
-	log := newLogger(&out, s)
+	log := newLogger(&out, s, s.logLevel)
 	log.Info("quiet")
 	log.Warn("loud")
 	if got := out.String(); strings.Contains(got, "quiet") || !strings.HasPrefix(got, "{") || !strings.Contains(got, `"msg":"loud"`) {
