@@ -89,11 +89,14 @@ func TestBackupParts(t *testing.T) {
 			reply, err := chubby.Backup(ctx, &pb.BackupRequest{Cell: "local", Backup: id, Part: part})
 			return reply, pb.Error(err)
 		}
-		first, err := read(0, 1)
+		const id = 7
+		first, err := read(id, 1)
 		if err != nil || first.GetLast() {
 			t.Fatal(first.GetLast(), err)
 		}
-		id := first.GetBackup()
+		if again, err := read(id, 1); err != nil || !bytes.Equal(again.GetData(), first.GetData()) {
+			t.Error("the first part again:", err)
+		}
 		second, err := read(id, 2)
 		if err != nil {
 			t.Fatal(err)
@@ -106,10 +109,10 @@ func TestBackupParts(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if _, err := read(0, 1); err != nil {
+		if _, err := read(8, 1); err != nil {
 			t.Error("a second backup:", err)
 		}
-		if _, err := read(0, 1); !errors.Is(err, api.Unavailable) {
+		if _, err := read(9, 1); !errors.Is(err, api.Unavailable) {
 			t.Error("a third one:", err)
 		}
 		time.Sleep(31 * time.Second)
@@ -117,8 +120,8 @@ func TestBackupParts(t *testing.T) {
 			t.Error("nobody has asked for it for long:", err)
 		}
 		var all sync.WaitGroup
-		for range 8 { // at once, of one backup: each is answered, or refused
-			all.Go(func() { _, _ = read(0, 1) })
+		for n := range uint64(8) { // at once: each is answered, or refused
+			all.Go(func() { _, _ = read(10+n/4, 1+n%2) })
 		}
 		all.Wait()
 	})

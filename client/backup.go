@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
@@ -16,7 +17,7 @@ import (
 // At most two backups are taken at a time.
 func (c *Cell) Backup(ctx context.Context, w io.Writer) error {
 	const op = "take a backup"
-	var backup uint64
+	backup := rand.Uint64()
 	for part := uint64(1); ; part++ {
 		var reply *chubbypb.BackupReply
 		err := c.ask(ctx, op, c.rootPath(), func(ctx context.Context, t *target) (err error) {
@@ -26,7 +27,6 @@ func (c *Cell) Backup(ctx context.Context, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		backup = reply.GetBackup()
 		if _, err := w.Write(reply.GetData()); err != nil {
 			return fmt.Errorf("write a backup: %w", err)
 		}

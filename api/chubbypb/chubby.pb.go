@@ -5108,8 +5108,8 @@ func (x *LocateReply) GetEpoch() uint64 {
 type BackupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
-	Backup        uint64                 `protobuf:"varint,2,opt,name=backup,proto3" json:"backup,omitempty"` // which one; 0 begins a new one, with part 1
-	Part          uint64                 `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"`     // from 1: the next one, or the one before it again
+	Backup        uint64                 `protobuf:"varint,2,opt,name=backup,proto3" json:"backup,omitempty"` // a random number, which names the backup
+	Part          uint64                 `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"`     // 1 begins it; then the next one, or the last one again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5167,9 +5167,8 @@ func (x *BackupRequest) GetPart() uint64 {
 
 type BackupReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Backup        uint64                 `protobuf:"varint,1,opt,name=backup,proto3" json:"backup,omitempty"`
-	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"` // empty only if it is the last
-	Last          bool                   `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"` // empty only if it is the last
+	Last          bool                   `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5202,13 +5201,6 @@ func (x *BackupReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
 func (*BackupReply) Descriptor() ([]byte, []int) {
 	return file_chubby_proto_rawDescGZIP(), []int{74}
-}
-
-func (x *BackupReply) GetBackup() uint64 {
-	if x != nil {
-		return x.Backup
-	}
-	return 0
 }
 
 func (x *BackupReply) GetData() []byte {
@@ -6113,11 +6105,10 @@ const file_chubby_proto_rawDesc = "" +
 	"\rBackupRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x16\n" +
 	"\x06backup\x18\x02 \x01(\x04R\x06backup\x12\x12\n" +
-	"\x04part\x18\x03 \x01(\x04R\x04part\"M\n" +
-	"\vBackupReply\x12\x16\n" +
-	"\x06backup\x18\x01 \x01(\x04R\x06backup\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
-	"\x04last\x18\x03 \x01(\bR\x04last\"+\n" +
+	"\x04part\x18\x03 \x01(\x04R\x04part\"5\n" +
+	"\vBackupReply\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\bR\x04last\"+\n" +
 	"\x13AuthenticateRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\"1\n" +
 	"\x11AuthenticateReply\x12\x1c\n" +

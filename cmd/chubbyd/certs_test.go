@@ -192,7 +192,7 @@ func TestCertsMakesTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name := filepath.Join(dir, filepath.Base(principal)+".token")
+		name := filepath.Join(dir, strings.ReplaceAll(principal, "/", "_")+".token")
 		raw, err := tokens.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,6 +43,9 @@ make new ones.`,
 		Example: "  chubbyd certs token billing --for 12h\n  chubbyctl --cacert certs/ca.crt --token-file certs/billing.token ls",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" || strings.ContainsAny(args[0][:1], "*@#") {
+				return usagef("%q cannot be a principal: '*', '@' and '#' mean something else in an access control list", args[0])
+			}
 			if lifetime < time.Minute || lifetime > leafDays*day {
 				return usagef("--for %v: 1m to %v are possible", lifetime, leafDays*day)
 			}
@@ -63,7 +67,7 @@ func (o *certsOptions) makeToken(out io.Writer, principal string, lifetime time.
 	if err != nil {
 		return fmt.Errorf("make the token of %s: %w", principal, err)
 	}
-	name := o.file(filepath.Base(principal), "token")
+	name := o.file(strings.ReplaceAll(principal, "/", "_"), "token") // each principal has a file of its own
 	if err := replaceSecret(name, []byte(token+"\n")); err != nil {
 		return fmt.Errorf("write the token: %w", err)
 	}
@@ -75,6 +79,9 @@ func (o *certsOptions) makeToken(out io.Writer, principal string, lifetime time.
 // issuer returns the issuer of tokens, which it makes if there is none.
 func (o *certsOptions) issuer() (tokens.Issuer, error) {
 	text, err := os.ReadFile(filepath.Join(o.dir, tokenKey))
+	if _, missing := os.Stat(filepath.Join(o.dir, tokenKeys)); err == nil && missing != nil {
+		return tokens.Issuer{}, fmt.Errorf("%s is there, and %s is not: put it back, or delete both: %w", tokenKey, tokenKeys, missing)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return o.makeIssuer()
 	}

@@ -42,12 +42,7 @@ type About struct {
 // Write writes a backup of a state, taken at a time, in seconds since 1970.
 func Write(w io.Writer, state raftfsm.State, taken int64) error {
 	state.Secret = nil
-	counts := state.Tree.Counts()
-	about, err := json.Marshal(About{
-		Cell: state.Cell, CellID: state.CellID, Index: state.Applied, Epoch: state.Epoch, Level: state.Level,
-		Nodes: counts.Nodes, Contents: counts.Bytes, Sessions: state.Sessions.Len(), Locks: counts.Locks,
-		TakenUnix: taken, Counter: state.Counter,
-	})
+	about, err := json.Marshal(aboutOf(state, taken))
 	if err != nil {
 		return err
 	}
@@ -68,6 +63,15 @@ func Write(w io.Writer, state raftfsm.State, taken int64) error {
 	}
 	_, err = w.Write(sum.Sum(nil))
 	return err
+}
+
+func aboutOf(state raftfsm.State, taken int64) About {
+	counts := state.Tree.Counts()
+	return About{
+		Cell: state.Cell, CellID: state.CellID, Index: state.Applied, Epoch: state.Epoch, Level: state.Level,
+		Nodes: counts.Nodes, Contents: counts.Bytes, Sessions: state.Sessions.Len(), Locks: counts.Locks,
+		TakenUnix: taken, Counter: state.Counter,
+	}
 }
 
 func writeRecord(w io.Writer, data []byte) error {
@@ -141,8 +145,11 @@ func read(in *reader) (*Backup, error) {
 	if _, err := in.from.ReadByte(); err != io.EOF {
 		return nil, errors.New("something follows its checksum")
 	}
-	if is := b.State; b.Cell != is.Cell || b.CellID != is.CellID || b.Index != is.Applied || b.Counter != is.Counter {
+	switch {
+	case b.About != aboutOf(b.State, b.TakenUnix):
 		return nil, errors.New("its description is of another state")
+	case len(b.State.Secret) > 0:
+		return nil, errors.New("it has the secret of its cell, which no backup has")
 	}
 	b.Bytes, b.Checksum = in.n, hex.EncodeToString(want)
 	return b, nil

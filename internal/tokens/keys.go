@@ -28,9 +28,10 @@ const (
 
 // How often a key set is asked for.
 const (
-	everyFetch   = 5 * time.Minute  // of a URL, when all is well
-	betweenReads = 10 * time.Second // at least, whoever wants it
-	fetchTimeout = 10 * time.Second
+	everyFetch       = 5 * time.Minute  // of a URL, when all is well
+	betweenReads     = 10 * time.Second // at least, of a URL, whoever wants it
+	betweenFileReads = time.Second      // the same of a file
+	fetchTimeout     = 10 * time.Second
 )
 
 // keySet is the keys of an issuer. It is not changed any more.
@@ -39,8 +40,8 @@ type keySet struct {
 	prints []string // of each: the hash that tells a key from others
 }
 
-// parseKeySet reads a JSON Web Key Set (RFC 7517). Keys that are not for signatures are left
-// out; one that is secret is a mistake, and so is one that is too weak.
+// parseKeySet reads a JSON Web Key Set (RFC 7517). Keys that are not for signatures, that cannot be understood or are too weak are left
+// out, so that they do not keep the others from being read; one that is secret is a mistake.
 func parseKeySet(text []byte) (*keySet, error) {
 	var raw struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -52,6 +53,7 @@ func parseKeySet(text []byte) (*keySet, error) {
 		return nil, fmt.Errorf("there are %d keys, and at most %d are allowed", len(raw.Keys), maxKeys)
 	}
 	set := &keySet{}
+	leftOut := ""
 	for i, one := range raw.Keys {
 		var kind struct {
 			Type string `json:"kty"`
@@ -68,13 +70,15 @@ func parseKeySet(text []byte) (*keySet, error) {
 		}
 		var key jose.JSONWebKey
 		if err := key.UnmarshalJSON(one); err != nil {
-			return nil, fmt.Errorf("key %d: %w", i+1, err)
+			leftOut = fmt.Sprintf("; key %d: %v", i+1, err) // of a curve that is not known, for one
+			continue
 		}
 		if !key.IsPublic() {
 			return nil, fmt.Errorf("key %d (kid %q) is secret: tokens are checked by public keys, and whoever has this one can make tokens", i+1, key.KeyID)
 		}
 		if r, ok := key.Key.(*rsa.PublicKey); ok && r.N.BitLen() < minRSABits {
-			return nil, fmt.Errorf("key %d (kid %q) has %d bits, and an RSA key needs %d", i+1, key.KeyID, r.N.BitLen(), minRSABits)
+			leftOut = fmt.Sprintf("; key %d (kid %q) has %d bits, and an RSA key needs %d", i+1, key.KeyID, r.N.BitLen(), minRSABits)
+			continue
 		}
 		sum, err := key.Thumbprint(crypto.SHA256)
 		if err != nil {
@@ -83,7 +87,7 @@ func parseKeySet(text []byte) (*keySet, error) {
 		set.keys, set.prints = append(set.keys, key), append(set.prints, string(sum))
 	}
 	if len(set.keys) == 0 {
-		return nil, errors.New("there is no key in it by which signatures are checked")
+		return nil, errors.New("there is no key in it by which signatures are checked" + leftOut)
 	}
 	return set, nil
 }

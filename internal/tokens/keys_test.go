@@ -126,6 +126,7 @@ func TestParseKeySet(t *testing.T) {
 		"a secret":                {text: set(jose.JSONWebKey{Key: []byte("0123456789abcdef0123456789abcdef")}), err: "secret"},
 		"a private key":           {text: set(jose.JSONWebKey{Key: issuer.Key}), err: "secret"},
 		"a weak key":              {text: set(jose.JSONWebKey{Key: small.Public()}), err: "2048"},
+		"a weak key beside one":   {text: set(public, jose.JSONWebKey{Key: small.Public()})},
 		"too many":                {text: set(make([]any, maxKeys+1)...), err: "at most"},
 	} {
 		_, err := parseKeySet(c.text)

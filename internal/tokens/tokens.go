@@ -62,7 +62,8 @@ type Store struct {
 	wake chan struct{} // has an element when somebody wants the keys to be read again
 
 	mu   sync.Mutex    // guards what follows; not held while keys are read
-	last time.Time     // when they were last asked for
+	last time.Time     // when that was last tried, to the end
+	busy bool          // they are being read
 	next time.Time     // when a URL is to be asked again
 	read string        // the text that was read last
 	done chan struct{} // closed, and made anew, when keys were read or could not be
@@ -106,7 +107,7 @@ func (s *Store) Refresh(ctx context.Context) (changed bool, err error) {
 		defer s.mu.Unlock()
 		return false, s.err
 	}
-	s.last, s.next = now, now.Add(everyFetch)
+	s.busy, s.next = true, now.Add(everyFetch)
 	was := s.read
 	s.mu.Unlock()
 	text, err := s.from.read(ctx)
@@ -122,6 +123,7 @@ func (s *Store) Refresh(ctx context.Context) (changed bool, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.busy, s.last = false, s.now()
 	if s.err = err; err != nil {
 		s.next = now.Add(betweenReads)
 	} else {
@@ -135,11 +137,17 @@ func (s *Store) Refresh(ctx context.Context) (changed bool, err error) {
 // again waits until the keys have been read once more, if that was not done just now.
 func (s *Store) again(ctx context.Context) {
 	s.mu.Lock()
-	if now := s.now(); now.Sub(s.last) < betweenReads {
-		s.mu.Unlock()
-		return
+	pause := betweenReads
+	if !s.from.isURL() {
+		pause = betweenFileReads
 	}
-	s.next = time.Time{}
+	if !s.busy {
+		if s.now().Sub(s.last) < pause {
+			s.mu.Unlock()
+			return
+		}
+		s.next = time.Time{}
+	}
 	done := s.done
 	s.mu.Unlock()
 	select {

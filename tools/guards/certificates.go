@@ -40,8 +40,18 @@ func certificateSafeguards() []safeguard {
 		},
 		{
 			name: "calls that have arrived are refused when their client is cut off", file: "cell/internal/wire/identity.go",
-			old: "			conn.identity.Store(&identity{refusal: unauthenticated(\"what was shown does not count any more\", conn.tokens)})\n", new: "",
+			old: "			conn.identity.Store(&identity{principal: who.principal, refusal: unauthenticated(\"what was shown does not count any more\", conn.tokens)})\n", new: "",
 			pkg: "./cell/internal/wire", test: "TestRecheckFindsWhomItMissed",
+		},
+		{
+			name: "a call keeps its principal to its end", file: "cell/internal/wire/identity.go",
+			old: "&identity{principal: who.principal, refusal:", new: "&identity{refusal:",
+			pkg: "./cell/internal/wire", test: "TestCallsKeepTheirPrincipal",
+		},
+		{
+			name: "a message in a stream of a client that was cut off is refused", file: "cell/internal/wire/service.go",
+			old: "	if err := a.service.checkKnown(a.Context()); err != nil {\n", new: "	if err := error(nil); err != nil {\n",
+			pkg: "./cell/internal/wire", test: "TestStreamsEndWithTheirClient",
 		},
 		{
 			name: "a refused client's timer ends with its connection", file: "cell/internal/wire/identity.go",
@@ -155,8 +165,13 @@ func tokenSafeguards() []safeguard {
 			pkg: "./internal/tokens", test: "TestKeysFromAServer",
 		},
 		{
+			name: "tokens wait for keys that are being read", file: "internal/tokens/tokens.go",
+			old: "	if !s.busy {\n", new: "	if true {\n",
+			pkg: "./internal/tokens", test: "TestTokensWaitForKeysThatAreRead",
+		},
+		{
 			name: "strangers do not have the keys read at each token", file: "internal/tokens/tokens.go",
-			old: "now.Sub(s.last) < betweenReads {\n", new: "now.Sub(s.last) < 0 {\n",
+			old: "s.now().Sub(s.last) < pause {\n", new: "s.now().Sub(s.last) < 0 {\n",
 			pkg: "./internal/tokens", test: "TestUnknownKeysAreLookedFor",
 		},
 	}
@@ -304,7 +319,7 @@ func sightSafeguards() []safeguard {
 		},
 		{
 			name: "quotas are seen by their own principals", file: "cell/internal/master/quota.go",
-			old: "!sight.sees(name) {\n", new: "false && !sight.sees(name) {\n",
+			old: "	if !sight.all { //", new: "	if false { //",
 			pkg: "./cell", test: "TestLookingTakesRights",
 		},
 		{

@@ -60,8 +60,8 @@ func typingSafeguards() []safeguard {
 			pkg: "./cmd/chubbyctl", test: "TestSequencerFileIsNobodyElses",
 		},
 		{
-			name: "a closed terminal ends a cell in order", file: "cmd/chubbyd/main.go",
-			old: "{os.Interrupt, syscall.SIGHUP}", new: "{os.Interrupt}",
+			name: "a closed terminal ends a cell in order", file: "cmd/chubbyd/hangup.go",
+			old: "		signal.Notify(h.signal, syscall.SIGHUP)\n", new: "		_ = h\n",
 			pkg: "./cmd/chubbyd", test: "TestClosedTerminalStopsDev",
 		},
 		{

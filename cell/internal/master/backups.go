@@ -28,13 +28,17 @@ type Backups struct {
 	work  sync.WaitGroup // of the goroutines that encode
 
 	mu   sync.Mutex // guards what follows; not held while a part is read
-	open map[uint64]*takenBackup
-	last uint64 // number of the newest; no other master, which has another epoch, has given it
+	open map[backupKey]*takenBackup
+}
+
+// backupKey names one: who takes it, and the number that he has drawn for it.
+type backupKey struct {
+	who    string
+	number uint64
 }
 
 // takenBackup is one of them.
 type takenBackup struct {
-	who   string // the principal that takes it
 	from  *io.PipeReader
 	idle  *time.Timer
 	asked chan struct{} // has an element while a part is read; what follows belongs to whoever has put it there
@@ -45,15 +49,14 @@ type takenBackup struct {
 
 // BackupPart is a part of a backup.
 type BackupPart struct {
-	Backup uint64 // which one
-	Data   []byte
-	Last   bool
+	Data []byte
+	Last bool
 }
 
-// Read returns a part of a backup: of a new one the first, if id is 0; else the one with that number, which is the one
+// Read returns a part of a backup, by the number that whoever takes it has drawn for it: the first begins it; each is the one
 // after that which was read last, or that one again. It is for principals that may change the ACL of the root; "" is anybody: nobody is asked who
 // he is.
-func (b *Backups) Read(ctx context.Context, who string, id, part uint64) (BackupPart, error) {
+func (b *Backups) Read(ctx context.Context, who string, number, part uint64) (BackupPart, error) {
 	if _, err := b.epoch.fence.Prove(ctx); err != nil {
 		return BackupPart{}, err
 	}
@@ -63,7 +66,8 @@ func (b *Backups) Read(ctx context.Context, who string, id, part uint64) (Backup
 			return BackupPart{}, err
 		}
 	}
-	one, id, err := b.find(who, id)
+	key := backupKey{who, number}
+	one, err := b.find(key, part == 1)
 	if err != nil {
 		return BackupPart{}, err
 	}
@@ -75,7 +79,7 @@ func (b *Backups) Read(ctx context.Context, who string, id, part uint64) (Backup
 	}
 	switch {
 	case part == one.part && part > 0:
-		return BackupPart{Backup: id, Data: one.data, Last: one.end}, nil
+		return BackupPart{Data: one.data, Last: one.end}, nil
 	case part != one.part+1 || one.end:
 		return BackupPart{}, api.Errorf(api.InvalidArgument, "part %d of the backup is asked for, and part %d is next", part, one.part+1)
 	}
@@ -85,63 +89,76 @@ func (b *Backups) Read(ctx context.Context, who string, id, part uint64) (Backup
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		one.end = true
 	case err != nil:
-		b.drop(id)
+		b.drop(key)
 		return BackupPart{}, err
 	}
 	one.part, one.data = part, data[:n]
-	one.idle.Reset(backupIdle)
-	return BackupPart{Backup: id, Data: one.data, Last: one.end}, nil
+	b.touch(key)
+	return BackupPart{Data: one.data, Last: one.end}, nil
 }
 
-// find returns a backup of a principal; if id is 0, a new one.
-func (b *Backups) find(who string, id uint64) (*takenBackup, uint64, error) {
+// touch has a backup stay for a while, if it has not been given up.
+func (b *Backups) touch(key backupKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if id != 0 {
-		one, ok := b.open[id]
-		if !ok || one.who != who {
-			return nil, 0, api.Errorf(api.NotFound, "this backup is not being taken any more: the master is another than at its beginning, or nobody has asked for %v; begin again", backupIdle)
-		}
-		return one, id, nil
+	if one, ok := b.open[key]; ok {
+		one.idle.Reset(backupIdle)
 	}
-	for n, one := range b.open { // of those that were read to the end, only the last answer is kept
+}
+
+// find returns a backup, which begins if there is none and it may.
+func (b *Backups) find(key backupKey, begin bool) (*takenBackup, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if one, ok := b.open[key]; ok {
+		return one, nil
+	}
+	if !begin {
+		return nil, api.Errorf(api.NotFound, "this backup is not being taken any more: the master is another than at its beginning, or nobody has asked for %v; begin again", backupIdle)
+	}
+	if len(b.open) >= maxBackups {
+		b.dropEnded()
+	}
+	if len(b.open) >= maxBackups {
+		return nil, api.Errorf(api.Unavailable, "%d backups are being taken, the most at a time; try again when one is done", len(b.open))
+	}
+	if b.epoch.ctx.Err() != nil {
+		return nil, context.Cause(b.epoch.ctx)
+	}
+	state, taken := *b.epoch.state(), b.wall()
+	from, to := io.Pipe()
+	one := &takenBackup{from: from, asked: make(chan struct{}, 1), idle: time.AfterFunc(backupIdle, func() { b.drop(key) })}
+	b.open[key] = one
+	b.work.Go(func() {
+		_ = to.CloseWithError(backup.Write(to, state, taken)) // it never fails
+	})
+	return one, nil
+}
+
+// dropEnded drops those of which only the last answer is kept; mu is held.
+func (b *Backups) dropEnded() {
+	for key, one := range b.open {
 		select {
 		case one.asked <- struct{}{}:
 			if one.end {
-				b.dropLocked(n)
+				b.dropLocked(key)
 			}
 			<-one.asked
 		default:
 		}
 	}
-	if len(b.open) >= maxBackups {
-		return nil, 0, api.Errorf(api.Unavailable, "%d backups are being taken, the most at a time; try again when one is done", len(b.open))
-	}
-	if b.epoch.ctx.Err() != nil {
-		return nil, 0, context.Cause(b.epoch.ctx)
-	}
-	b.last++
-	id = b.last
-	state, taken := *b.epoch.state(), b.wall()
-	from, to := io.Pipe()
-	one := &takenBackup{who: who, from: from, asked: make(chan struct{}, 1), idle: time.AfterFunc(backupIdle, func() { b.drop(id) })}
-	b.open[id] = one
-	b.work.Go(func() {
-		_ = to.CloseWithError(backup.Write(to, state, taken)) // it never fails
-	})
-	return one, id, nil
 }
 
-func (b *Backups) drop(id uint64) {
+func (b *Backups) drop(key backupKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.dropLocked(id)
+	b.dropLocked(key)
 }
 
 // dropLocked is drop; mu is held.
-func (b *Backups) dropLocked(id uint64) {
-	if one, ok := b.open[id]; ok {
-		delete(b.open, id)
+func (b *Backups) dropLocked(key backupKey) {
+	if one, ok := b.open[key]; ok {
+		delete(b.open, key)
 		one.idle.Stop()
 		_ = one.from.CloseWithError(errBackupDropped) // it never fails
 	}
@@ -152,8 +169,8 @@ var errBackupDropped = api.Errorf(api.Unavailable, "the backup was given up; beg
 // close gives all up, and waits for their goroutines. The epoch has ended, so that no more begin.
 func (b *Backups) close() {
 	b.mu.Lock()
-	for id := range b.open {
-		b.dropLocked(id)
+	for key := range b.open {
+		b.dropLocked(key)
 	}
 	b.mu.Unlock()
 	b.work.Wait()

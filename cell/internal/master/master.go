@@ -92,7 +92,7 @@ func New(ctx context.Context, cfg Config) *Master {
 	inspector := &Inspector{
 		epoch: e, handles: t.handles, queues: t.queues, delays: t.delays, leases: t.leases, copyset: t.copyset,
 		sessions: sessions, locks: locks, pages: make(chan struct{}, maxPages),
-		Backups: &Backups{epoch: e, wall: cfg.Wall, open: map[uint64]*takenBackup{}, last: uint64(cfg.Epoch) << 32},
+		Backups: &Backups{epoch: e, wall: cfg.Wall, open: map[backupKey]*takenBackup{}},
 	}
 	observed := &observer{
 		epoch: e, tables: t, events: events, offers: out, revocations: lost, remover: gone, sessions: sessions, files: files, locks: locks,

@@ -51,6 +51,13 @@ func (in *Inspector) ListQuotas(ctx context.Context, after []byte) (p Page[*Quot
 // listPrincipals lists principals after the one of that name, and returns where the
 // next page begins.
 func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, after string) (next []byte) {
+	sight := in.sightOf(state)
+	if !sight.all { // there may be thousands of others before it
+		if sight.principal > after {
+			in.addPrincipals(p, state, []string{sight.principal})
+		}
+		return nil
+	}
 	var names []string
 	for _, list := range []iter.Seq[string]{state.Tree.Creators(after), state.Sessions.Principals(after), quotaNames(state, after)} {
 		some := len(names)
@@ -64,15 +71,20 @@ func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, af
 		}
 	}
 	slices.Sort(names)
-	last, sight := "", in.sightOf(state)
-	for _, name := range slices.Compact(names) {
+	names = slices.Compact(names)
+	if room := in.addPrincipals(p, state, names); room < len(names) {
+		next = append([]byte{ofPrincipals}, names[max(room, 1)-1]...)
+	}
+	return next
+}
+
+// addPrincipals adds what principals use, as many as there is room for, and returns how many those are.
+func (in *Inspector) addPrincipals(p *Page[*QuotaUse], state *raftfsm.State, names []string) (added int) {
+	for _, name := range names {
 		if p.full() {
-			next = append([]byte{ofPrincipals}, last...)
 			break
 		}
-		if last = name; !sight.sees(name) {
-			continue
-		}
+		added++
 		used := state.Tree.Usage(name)
 		info := &QuotaUse{
 			Principal: name, Allowed: state.Quota(name),
@@ -86,7 +98,7 @@ func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, af
 		info.Used.Handles, info.Used.Waiters = in.handles.used[info.Principal], in.queues.used[info.Principal]
 		in.epoch.mu.pause(1)
 	}
-	return next
+	return added
 }
 
 // quotaNames returns the principals that have a quota of their own.

@@ -46,6 +46,7 @@ func (c *heardConn) authenticate(ctx context.Context, token string) error {
 	if who = c.identity.Load(); who.token != nil && (who.refusal != nil || *who.token == hash) {
 		return who.refusal
 	}
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, RefusedFor)
 	defer cancel()
 	next := &identity{token: &hash}
@@ -54,6 +55,8 @@ func (c *heardConn) authenticate(ctx context.Context, token string) error {
 		err = checkPrincipal(next.principal)
 	}
 	switch {
+	case err != nil && context.Cause(caller) != nil:
+		return context.Cause(caller) // it may not have waited for the keys; nothing is known of the token
 	case err != nil && who.pending:
 		next.refusal, next.expiry = unauthenticated(err.Error(), c.tokens), who.expiry
 		c.identity.Store(next)

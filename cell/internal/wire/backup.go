@@ -13,6 +13,6 @@ func (s *service) Backup(ctx context.Context, q *pb.BackupRequest) (*pb.BackupRe
 			return nil, err
 		}
 		part, err := m.Inspector.Backups.Read(ctx, principalOf(ctx), q.GetBackup(), q.GetPart())
-		return &pb.BackupReply{Backup: part.Backup, Data: part.Data, Last: part.Last}, err
+		return &pb.BackupReply{Data: part.Data, Last: part.Last}, err
 	})
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -33,8 +34,8 @@ type Tokens interface {
 // identity is who is at the other end of an encrypted connection. It does not change: another
 // takes its place.
 type identity struct {
-	principal string             // if refusal is nil
-	refusal   error              // why what was shown does not count
+	principal string             // "" if it was never known
+	refusal   error              // why what was shown does not count, or does not any more
 	counts    func() bool        // whether it counts still, if refusal is nil
 	expiry    *time.Timer        // closes the connection, if refusal is set
 	pending   bool               // nothing was shown yet, and a token may be
@@ -145,23 +146,27 @@ func (c *Connections) Recheck() int {
 	for _, conn := range open {
 		if who := conn.identity.Load(); who != nil && who.refusal == nil && !who.counts() {
 			closed++
-			// Calls that have arrived are not served any more.
-			conn.identity.Store(&identity{refusal: unauthenticated("what was shown does not count any more", conn.tokens)})
+			// Calls that have arrived are not served any more. Those that are being served go on as calls of this principal.
+			conn.identity.Store(&identity{principal: who.principal, refusal: unauthenticated("what was shown does not count any more", conn.tokens)})
 			_ = conn.Conn.Close() // its server notices, and closes it
 		}
 	}
 	return closed
 }
 
-// principalOf returns who calls, by the connection of the call; "" if its client was not asked.
+// principalOf returns who calls, by the connection of the call; "" if clients are not asked who they are, and never for
+// another reason.
 func principalOf(ctx context.Context) string {
 	if conn := connOf(ctx); conn != nil {
 		if who := conn.identity.Load(); who != nil {
-			return who.principal
+			return cmp.Or(who.principal, nobody)
 		}
 	}
 	return ""
 }
+
+// nobody is the principal of a client that was asked, and has not said who it is. No list can admit it.
+const nobody = "#nobody"
 
 // checkOwner refuses a call in a session of another principal than the one that calls: a
 // session's token alone is of no use. It looks at every request that names a session.

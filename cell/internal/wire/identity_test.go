@@ -145,3 +145,58 @@ func TestOwnerIsAskedOfTheMaster(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// lookingReplica looks at the connections again (as the replica does every five seconds) while a call is served.
+type lookingReplica struct {
+	Replica
+	look func()
+}
+
+func (r *lookingReplica) Master() (*master.Master, error) { r.look(); return new(master.Master), nil }
+
+// A call whose connection's token ends while it is served is still mallory's, and not that of "", who may see and do everything.
+func TestCallsKeepTheirPrincipal(t *testing.T) {
+	good := true
+	conns, conn, _ := connected(t, func() (string, func() bool, error) { return "mallory", func() bool { return good }, nil })
+	conn.identify(make([]*x509.Certificate, 1))
+	s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &lookingReplica{look: func() { good = false; conns.Recheck() }}}}
+	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()})
+	who := "not served"
+	// As Backup, ListLocks, Explain, ListQuotas and ListSessions do: they ask for the master, and then who calls.
+	_, err := s.unary(ctx, &pb.BackupRequest{}, &grpc.UnaryServerInfo{FullMethod: pb.Chubby_Backup_FullMethodName},
+		func(ctx context.Context, _ any) (any, error) {
+			return onMaster(s, "backup", "", func(*master.Master) (*pb.BackupReply, error) {
+				who = principalOf(ctx)
+				return &pb.BackupReply{}, nil
+			})
+		})
+	if who != "mallory" {
+		t.Errorf("mallory's call is served as that of %q, %v", who, err)
+	}
+}
+
+// arrivedStream has a message that arrived before the connection's end.
+type arrivedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (h arrivedStream) Context() context.Context { return h.ctx }
+func (h arrivedStream) RecvMsg(any) error        { return nil }
+
+// A message in a stream that is read after its connection's token has ended is refused.
+func TestStreamsEndWithTheirClient(t *testing.T) {
+	good := true
+	conns, conn, _ := connected(t, func() (string, func() bool, error) { return "mallory", func() bool { return good }, nil })
+	conn.identify(make([]*x509.Certificate, 1))
+	s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{}}}
+	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()})
+	err := s.stream(nil, arrivedStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/x/KeepAlives"}, func(_ any, stream grpc.ServerStream) error {
+		good = false
+		conns.Recheck()
+		return stream.RecvMsg(&pb.KeepAliveRequest{Caller: &pb.Caller{Session: []byte("alice's")}})
+	})
+	if err == nil {
+		t.Error("a message in alice's session is taken from a connection that was mallory's, and is nobody's now")
+	}
+}

@@ -153,6 +153,9 @@ func (a answers) RecvMsg(m any) error {
 	if err := checkSize(m); err != nil {
 		return err
 	}
+	if err := a.service.checkKnown(a.Context()); err != nil {
+		return err // its certificate or token may have ended meanwhile
+	}
 	return a.service.checkOwner(a.Context(), m)
 }
 
