@@ -63,7 +63,6 @@ type Store struct {
 
 	mu   sync.Mutex    // guards what follows; not held while keys are read
 	last time.Time     // when that was last tried, to the end
-	busy bool          // they are being read
 	next time.Time     // when a URL is to be asked again
 	read string        // the text that was read last
 	done chan struct{} // closed, and made anew, when keys were read or could not be
@@ -107,7 +106,7 @@ func (s *Store) Refresh(ctx context.Context) (changed bool, err error) {
 		defer s.mu.Unlock()
 		return false, s.err
 	}
-	s.busy, s.next = true, now.Add(everyFetch)
+	s.next = now.Add(everyFetch)
 	was := s.read
 	s.mu.Unlock()
 	text, err := s.from.read(ctx)
@@ -123,7 +122,7 @@ func (s *Store) Refresh(ctx context.Context) (changed bool, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.busy, s.last = false, s.now()
+	s.last = s.now()
 	if s.err = err; err != nil {
 		s.next = now.Add(betweenReads)
 	} else {
@@ -141,13 +140,11 @@ func (s *Store) again(ctx context.Context) {
 	if !s.from.isURL() {
 		pause = betweenFileReads
 	}
-	if !s.busy {
-		if s.now().Sub(s.last) < pause {
-			s.mu.Unlock()
-			return
-		}
-		s.next = time.Time{}
+	if s.now().Sub(s.last) < pause {
+		s.mu.Unlock()
+		return
 	}
+	s.next = time.Time{}
 	done := s.done
 	s.mu.Unlock()
 	select {
