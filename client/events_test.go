@@ -65,6 +65,7 @@ func testEvents(t *testing.T, f *fake) {
 		t.Errorf("asked for %v", sent)
 	}
 	s := f.only()
+	synctest.Wait() // until a KeepAlive is parked: one that comes later is answered at once, and another sent
 	for i := range uint64(3) {
 		f.tell(s, uint64(h.id), modified(i+1))
 		f.tell(s, uint64(other.id), modified(i+1))
