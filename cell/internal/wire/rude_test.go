@@ -43,6 +43,16 @@ func newRude(t *testing.T, conn net.Conn, settings ...http2.Setting) *rude {
 // begin sends the headers of a call.
 func (r *rude) begin(method string) uint32 {
 	r.t.Helper()
+	stream, err := r.tryBegin(method)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return stream
+}
+
+// tryBegin is begin on a connection that may be closed.
+func (r *rude) tryBegin(method string) (uint32, error) {
+	r.t.Helper()
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "cell"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
@@ -52,10 +62,7 @@ func (r *rude) begin(method string) uint32 {
 	}
 	stream := r.next
 	r.next += 2
-	if err := r.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
-		r.t.Fatal(err)
-	}
-	return stream
+	return stream, r.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true})
 }
 
 // send sends a part of a call's request.
