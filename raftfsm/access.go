@@ -5,6 +5,14 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
+// PermitOperator returns nil if a principal may do what only an operator of the cell may: end the
+// sessions of others, set quotas, raise the level, read everything. Otherwise it returns a refusal.
+// An operator is who may change the ACL of the root.
+func (s *State) PermitOperator(principal string) error {
+	root, _ := s.Tree.Get("")
+	return s.Tree.Permit(root, principal, namespace.ToChange)
+}
+
 // restoreAccess restores access to a cell whose ACLs admit no client. It makes
 // the list everyone admit everybody again, and makes the root directory, the
 // directory of lists and each list in it name everyone. Every other node keeps

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/refusal"
 )
 
@@ -16,7 +15,8 @@ import (
 //	1  v0.1.0
 //	2  nodes keep the time of the last write of their contents (Stat.ModifiedUnix);
 //	   sessions that use what they have cached only under cache leases are known as such
-const MaxLevel = 2
+//	3  a cell is restored from a backup
+const MaxLevel = 3
 
 // CacheLeaseLevel is the level from which on sessions are known as such that have cache
 // leases. Below it a replica of the cell may be one that would not wait for those.
@@ -39,11 +39,10 @@ func checkLevel(level, known int) error {
 	return nil
 }
 
-// raiseLevel raises the state's level. It needs the right to change the ACL of the root.
+// raiseLevel raises the state's level, for an operator.
 func (s *State) raiseLevel(c *RaiseLevel) Result {
 	return s.once(c.Mutation, nil, func() Result {
-		root, _ := s.Tree.Get("")
-		if err := s.Tree.Permit(root, s.principal(c.Mutation.Session), namespace.ToChange); err != nil {
+		if err := s.PermitOperator(s.principal(c.Mutation.Session)); err != nil {
 			return refuse(err)
 		}
 		if c.To <= s.Level {

@@ -40,12 +40,10 @@ func (s *State) checkQuota(name api.Name, principal string, more namespace.Usage
 	return s.Tree.CheckQuota(name, more)
 }
 
-// setQuota changes the quota of a principal or of a directory. It needs the
-// right to change the ACL of the root.
+// setQuota changes the quota of a principal or of a directory, for an operator.
 func (s *State) setQuota(c *SetQuota) Result {
 	return s.once(c.Mutation, nil, func() Result {
-		root, _ := s.Tree.Get("")
-		if err := s.Tree.Permit(root, s.principal(c.Mutation.Session), namespace.ToChange); err != nil {
+		if err := s.PermitOperator(s.principal(c.Mutation.Session)); err != nil {
 			return refuse(err)
 		}
 		if c.Directory != nil {

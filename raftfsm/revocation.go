@@ -43,8 +43,8 @@ func (s *State) evicted(r *Result, d namespace.Dropped, successions []Succession
 }
 
 // terminate begins to end another client's session: the sequencers of its locks become invalid, and
-// its requests are refused. A client may terminate the sessions of its own principal, and all
-// sessions with the right to change the ACL of the root.
+// its requests are refused. A client may terminate the sessions of its own principal, and an operator
+// all sessions.
 func (s *State) terminate(c *Terminate) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		by := s.principal(c.Mutation.Session)
@@ -52,8 +52,7 @@ func (s *State) terminate(c *Terminate) Result {
 		if !ok {
 			return refuse(&refusal.Refusal{Cause: refusal.TargetUnknown, Session: c.Target})
 		}
-		root, _ := s.Tree.Get("")
-		if err := s.Tree.Permit(root, by, namespace.ToChange); err != nil && by != target.Principal {
+		if err := s.PermitOperator(by); err != nil && by != target.Principal {
 			return refuse(err)
 		}
 		if err := s.Sessions.Terminate(c.Target, refusal.Intervention{Principal: by, Why: c.Why}); err != nil {

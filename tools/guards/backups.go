@@ -20,7 +20,7 @@ func backupSafeguards() []safeguard {
 		},
 		{
 			name: "backups are for operators", file: "cell/internal/master/backups.go",
-			old: "ok && who != \"\" {\n", new: "ok && who == \"\" {\n",
+			old: "	if who != \"\" {\n		if err := b.epoch.state()", new: "	if who == \"\" {\n		if err := b.epoch.state()",
 			pkg: "./cell", test: "TestLookingTakesRights",
 		},
 		{

@@ -65,7 +65,7 @@ func generationSafeguards() []safeguard {
 		},
 		{
 			name: "strangers finish no upgrade", file: "raftfsm/level.go",
-			old: "namespace.ToChange); err != nil {\n			return refuse(err)\n", new: "namespace.ToChange); false {\n			return refuse(err)\n",
+			old: "		if err := s.PermitOperator(s.principal(c.Mutation.Session)); err != nil {\n			return refuse(err)\n", new: "		if err := s.PermitOperator(s.principal(c.Mutation.Session)); false {\n			return refuse(err)\n",
 			pkg: "./raftfsm", test: "TestRaiseLevel|TestMillion",
 		},
 		{

@@ -62,10 +62,5 @@ func (in *Inspector) CheckOperator(ctx context.Context, who Caller) error {
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return err
 	}
-	tree := in.epoch.state().Tree
-	root, ok := tree.Get("")
-	if !ok {
-		return api.Errorf(api.Corrupt, "the cell has no root")
-	}
-	return tree.Permit(root, in.epoch.principal(who.Session), namespace.ToChange)
+	return in.epoch.state().PermitOperator(in.epoch.principal(who.Session))
 }
