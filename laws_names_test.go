@@ -15,7 +15,8 @@ import (
 // declarations that a reader of its documentation meets: a type, a function, and a
 // group of constants or variables, which is one table, count one each. The constants
 // of a type that the package declares, and the methods and fields of a type, belong to
-// the type.
+// the type. So do the alternatives of a union: the types of which a struct has a pointer each, under their
+// own names, and nothing else, as raftfsm.Command has.
 const maxExported = 40
 
 // reviewed are the packages whose exported names are listed one by one instead: users
@@ -74,6 +75,8 @@ type exported struct {
 	counted map[string]bool     // as maxExported counts
 	all     map[string]bool     // each name, methods and fields with their type
 	embeds  map[string][]string // by type, the types that it embeds and that are not exported
+
+	alternatives map[string]bool // the types that count with a union
 }
 
 // exportedNames returns, by directory, what each package exports.
@@ -86,7 +89,7 @@ func exportedNames(files []source) map[string]exported {
 		}
 		if types[f.dir] == nil {
 			types[f.dir] = map[string]bool{}
-			list[f.dir] = exported{counted: map[string]bool{}, all: map[string]bool{}, embeds: map[string][]string{}}
+			list[f.dir] = exported{counted: map[string]bool{}, all: map[string]bool{}, embeds: map[string][]string{}, alternatives: map[string]bool{}}
 		}
 		for _, decl := range f.ast.Decls {
 			if group, ok := decl.(*ast.GenDecl); ok && group.Tok == token.TYPE {
@@ -115,6 +118,9 @@ func exportedNames(files []source) map[string]exported {
 	}
 	for _, one := range list {
 		one.promote()
+		for name := range one.alternatives {
+			delete(one.counted, name)
+		}
 	}
 	return list
 }
@@ -178,6 +184,9 @@ func (e exported) types(decl *ast.GenDecl) {
 		switch of := spec.Type.(type) {
 		case *ast.StructType:
 			members = of.Fields
+			for _, name := range alternatives(of) {
+				e.alternatives[name] = true
+			}
 		case *ast.InterfaceType:
 			members = of.Methods
 		}
@@ -192,6 +201,21 @@ func (e exported) types(decl *ast.GenDecl) {
 			}
 		}
 	}
+}
+
+// alternatives returns the types of a struct that is a union of them, nil of any other.
+func alternatives(of *ast.StructType) (names []string) {
+	for _, field := range of.Fields.List {
+		pointer, ok := field.Type.(*ast.StarExpr)
+		if !ok || len(field.Names) != 1 {
+			return nil
+		}
+		if to, ok := pointer.X.(*ast.Ident); !ok || to.Name != field.Names[0].Name {
+			return nil
+		}
+		names = append(names, field.Names[0].Name)
+	}
+	return names
 }
 
 // values adds a group of constants or variables.

@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -162,14 +163,14 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master.Master, 
 		return nil, err
 	}
 	state := r.fsm.State()
-	if state.Cell != r.cfg.Cell || state.CellID != id {
+	if state.Cell != r.cfg.Cell || cmp.Or(state.Origin, state.CellID) != id {
 		return nil, identity.Refused("the log in %s is of cell %s with the id %.12s, and the directory of cell %s with the id %.12s: the files are not of one replica. Put back the files that belong together; otherwise %s",
-			r.cfg.Data, state.Cell, state.CellID, r.cfg.Cell, id, identity.LossAdvice)
+			r.cfg.Data, state.Cell, cmp.Or(state.Origin, state.CellID), r.cfg.Cell, id, identity.LossAdvice)
 	}
 	if restore {
 		r.log.Warn("access restored: the list everyone admits everybody, and the root directory and all lists name it", "epoch", term)
 	}
-	return r.newMaster(ctx, api.Epoch(term), state), nil
+	return r.newMaster(ctx, api.Epoch(term)), nil
 }
 
 // restoreWindow is for how long after its start a replica that is to restore
@@ -190,18 +191,17 @@ func (r *Replica) restoresAccess() bool {
 }
 
 // newMaster makes the master of an epoch; its Start sets it going.
-func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch, state *raftfsm.State) *master.Master {
+func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch) *master.Master {
 	log := master.Log(entryLog{r.raft})
 	if r.cfg.proposeTo != nil {
 		log = r.cfg.proposeTo(log)
 	}
 	return master.New(ctx, master.Config{
-		Epoch:  epoch,
-		Cell:   r.cfg.Cell,
-		CellID: state.CellID,
-		Clock:  r.clock,
-		State:  r.fsm.State,
-		Log:    log,
+		Epoch: epoch,
+		Cell:  r.cfg.Cell,
+		Clock: r.clock,
+		State: r.fsm.State,
+		Log:   log,
 		Fence: peer.NewFence(peer.FenceConfig{
 			Term:  uint64(epoch),
 			Self:  r.cfg.ID,

@@ -52,6 +52,7 @@ func rpcRows() map[protoreflect.Name]rpcRow {
 		"BreakLock":     {request: &pb.BreakLockRequest{Path: closedFile, Reason: "a"}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"SetQuota":      {request: &pb.SetQuotaRequest{Principal: "a", Allowed: &pb.QuotaAmounts{Nodes: 1}}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"Transfer":      {request: &pb.TransferRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
+		"Restore":       {request: &pb.RestoreRequest{Begin: &pb.RestoreBegin{Cell: "local", CellId: strings.Repeat("0", 32)}}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"FinishUpgrade": {request: &pb.FinishUpgradeRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 
 		"Close":              {request: &pb.CloseRequest{}, nobody: api.SessionExpired},
@@ -112,6 +113,9 @@ func notAskedFor() map[protoreflect.Name]string {
 		"Delete.if_sequencer":      checkedFirst,
 		"Acquire.ticket":           "a retry has the ticket that it was given meanwhile",
 		"SetQuota.path":            checkedFirst,
+		"Restore.part":             checkedFirst,
+		"Restore.seal":             checkedFirst,
+		"Restore.finish":           checkedFirst,
 	}
 }
 

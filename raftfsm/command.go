@@ -38,6 +38,7 @@ type Command struct {
 	Terminate     *Terminate     `cbor:"17,keyasint,omitempty"`
 	SetQuota      *SetQuota      `cbor:"18,keyasint,omitempty"`
 	RaiseLevel    *RaiseLevel    `cbor:"19,keyasint,omitempty"`
+	Restore       *Restore       `cbor:"20,keyasint,omitempty" since:"3"`
 }
 
 // By returns the session whose request a command is, 0 if the command is the
@@ -68,6 +69,8 @@ func (c Command) By() api.SessionID {
 		return c.SetQuota.Mutation.Session
 	case c.RaiseLevel != nil:
 		return c.RaiseLevel.Mutation.Session
+	case c.Restore != nil:
+		return c.Restore.Mutation.Session
 	}
 	return 0
 }

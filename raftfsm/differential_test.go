@@ -105,6 +105,9 @@ func (p *pair) do(c raftfsm.Command, late bool) error {
 	}
 	p.driver.observe(c, want)
 	p.seen[kindOf(c)+" "+want.Code().String()]++
+	if want.Restored {
+		p.seen["restored all"]++
+	}
 	for _, one := range want.Claims {
 		p.seen["claim "+one.Answer.Code().String()]++
 	}

@@ -98,6 +98,9 @@ func (d *driver) command(s step) raftfsm.Command {
 const maxTestLevel = 9
 
 func (d *driver) fresh(kind int) raftfsm.Command {
+	if d.m.staged != nil && !d.rarely(4) {
+		return d.restore()
+	}
 	switch {
 	case kind < 140:
 		return d.acquire()
@@ -113,8 +116,10 @@ func (d *driver) fresh(kind int) raftfsm.Command {
 		return d.cancel()
 	case kind < 236:
 		return raftfsm.Command{SetQuota: d.setQuota()}
-	case kind < 248:
+	case kind < 246:
 		return d.end()
+	case kind < 250:
+		return d.restore()
 	case kind < 251:
 		return raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: d.session(), Lease: one(&d.choices, time.Minute, time.Second, time.Hour, 0, -1)}}
 	case kind < 252:

@@ -7,6 +7,10 @@ func (s *State) Edit() {
 	s.Tree.Edit()
 	s.Sessions.Edit()
 	s.quotas.Edit()
+	if s.staged != nil {
+		s.staged = s.staged.snapshot() // a copy of the state has the one before
+		s.staged.edit()
+	}
 	s.editing = true
 }
 
@@ -15,6 +19,9 @@ func (s *State) Settle() {
 	s.Tree.Settle()
 	s.Sessions.Settle()
 	s.quotas.Settle()
+	if s.staged != nil {
+		s.staged.settle()
+	}
 	s.editing = false
 }
 
@@ -23,5 +30,6 @@ func (s *State) Settle() {
 func (s *State) Snapshot() State {
 	now := *s
 	now.Tree, now.Sessions, now.quotas, now.editing = s.Tree.Snapshot(), s.Sessions.Snapshot(), s.quotas.Snapshot(), false
+	now.staged = s.staged.snapshot()
 	return now
 }

@@ -218,7 +218,7 @@ func TestGates(t *testing.T) {
 			t.Errorf("%+v needs level %d, want %d", c.is, got, c.want)
 		}
 	}
-	if gatesOf(reflect.TypeFor[header]()) != nil {
+	if gatesOf(reflect.TypeFor[delayRecord]()) != nil {
 		t.Error("a type without later fields has gates")
 	}
 }

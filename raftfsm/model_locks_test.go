@@ -235,6 +235,9 @@ func (m *model) endSessions(c *raftfsm.EndSessions, wall int64) (r raftfsm.Resul
 			continue
 		}
 		delete(m.clients, end.Session)
+		if m.staged != nil && m.staged.by == end.Session {
+			m.staged = nil
+		}
 		r.Ended = append(r.Ended, raftfsm.Ended{End: end, Principal: of.record.Principal, Host: of.record.Host, PID: of.record.PID})
 		failed := !end.Acknowledged && end.Reason != api.ByClose
 		for _, name := range slices.Sorted(maps.Keys(m.nodes)) {

@@ -25,6 +25,7 @@ type model struct {
 	delays       map[api.Name]namespace.Delay
 	clients      map[api.SessionID]*modelSession
 	quotas       map[string]api.Quota
+	staged       *modelBackup
 }
 
 type modelNode struct {
@@ -125,6 +126,8 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 		return m.once(c.SetQuota.Mutation, nil, func() raftfsm.Result { return raftfsm.Result{Answer: refused(m.setQuota(c.SetQuota))} })
 	case c.RaiseLevel != nil:
 		return m.once(c.RaiseLevel.Mutation, nil, func() raftfsm.Result { return raftfsm.Result{Answer: refused(m.raiseLevel(c.RaiseLevel))} })
+	case c.Restore != nil:
+		return m.once(c.Restore.Mutation, nil, func() raftfsm.Result { return m.restore(c.Restore) })
 	case c.Open != nil:
 		return m.once(c.Open.Mutation, c.Open.Preconditions, func() raftfsm.Result { return m.open(c.Open) })
 	case c.SetContents != nil:
@@ -176,6 +179,9 @@ func (m *model) createSession(c *raftfsm.CreateSession, wall int64) raftfsm.Resu
 	}
 	if c.Lease < api.MinLease || c.Lease > api.MaxLease {
 		return raftfsm.Result{Answer: refused(api.InvalidArgument)}
+	}
+	if m.staged != nil && m.staged.sealed {
+		return raftfsm.Result{Answer: refused(api.Unavailable)}
 	}
 	if same >= cmp.Or(m.quotas[c.Principal].Sessions, api.DefaultQuota().Sessions) {
 		return raftfsm.Result{Answer: refused(api.QuotaExceeded)}

@@ -52,6 +52,7 @@ type Result struct {
 	Changes     []namespace.Change     // of what clients see of nodes, in order
 	Revoked     []namespace.Revocation // locks that are being taken away
 	Terminating []api.SessionID        // sessions that another than their client is ending
+	Restored    bool                   // a backup has taken the place of what the cell had
 }
 
 // Ended is a session that has ended, and its principal.

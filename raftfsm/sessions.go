@@ -13,6 +13,9 @@ func (s *State) createSession(c *CreateSession, wall int64) Result {
 	if c.Lease < api.MinLease || c.Lease > api.MaxLease {
 		return refuse(&refusal.Refusal{Cause: refusal.LeaseOutOfRange, Length: c.Lease})
 	}
+	if by, sealed := s.Restoring(); sealed {
+		return refuse(&refusal.Refusal{Cause: refusal.RestoreUnderWay, Session: by, Principal: s.principal(by)})
+	}
 	if used, allowed := s.Sessions.Of(c.Principal), s.Quota(c.Principal).Sessions; used >= allowed {
 		return refuse(&refusal.Refusal{Cause: refusal.SessionQuota, Principal: c.Principal, Used: int64(used), Allowed: int64(allowed)})
 	}
@@ -41,6 +44,9 @@ func (s *State) endSessions(c *EndSessions, wall int64) Result {
 			continue
 		}
 		s.Sessions.End(end.Session)
+		if s.staged != nil && s.staged.session == end.Session {
+			s.staged = nil
+		}
 		r.Ended = append(r.Ended, Ended{End: end, Principal: who.Principal, Host: who.Host, PID: who.PID})
 		dropped := s.Tree.DropSession(end.Session, end.Failed(), s.draw)
 		r.Free = append(r.Free, dropped.Free...)

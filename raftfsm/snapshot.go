@@ -19,10 +19,10 @@ import (
 
 // A snapshot is
 //
-//	magic | record(header) | record(session)… | record(node)… | record(delay)… | record(quota)… | SHA-256
+//	magic | record(header) | record(session)… | record(node)… | record(delay)… | record(quota)… | staged… | SHA-256
 //
 // where a record is a uvarint length and that many bytes of CBOR, the header
-// counts the records of each kind, parents come before their children, and the
+// counts the records of each kind, staged is the nodes and quotas of a backup that is being restored, parents come before their children, and the
 // sum covers everything before it. Equal states have equal snapshots.
 //
 // The number in the magic is the format; builds before the first release wrote
@@ -53,6 +53,19 @@ type header struct {
 	Quotas   int        `cbor:"10,keyasint"`
 	Level    int        `cbor:"11,keyasint,omitempty"`
 	History  uint64     `cbor:"12,keyasint"`
+
+	Staged *stagedRecord `cbor:"13,keyasint,omitempty" since:"3"`
+	Origin api.CellID    `cbor:"14,keyasint,omitempty" since:"3"`
+}
+
+// stagedRecord is what is known of a backup that is being restored, but its nodes and quotas.
+type stagedRecord struct {
+	Announced RestoreBegin  `cbor:"1,keyasint"`
+	Session   api.SessionID `cbor:"2,keyasint"`
+	Part      uint64        `cbor:"3,keyasint,omitempty"`
+	Sealed    bool          `cbor:"4,keyasint,omitempty"`
+	Nodes     int           `cbor:"5,keyasint"`
+	Quotas    int           `cbor:"6,keyasint,omitempty"`
 }
 
 type quotaRecord struct {
@@ -82,6 +95,14 @@ func (s State) WriteTo(w io.Writer) (int64, error) {
 	for principal, q := range s.Quotas() {
 		out.record(quotaRecord{Principal: principal, Quota: q})
 	}
+	if s.staged != nil {
+		for node := range s.staged.tree.All() {
+			out.record(node)
+		}
+		for principal, q := range s.staged.quotas.All() {
+			out.record(quotaRecord{Principal: principal, Quota: q})
+		}
+	}
 	sum := out.sum.Sum(nil)
 	out.bytes(sum)
 	if out.err != nil {
@@ -97,6 +118,7 @@ func (s State) header() header {
 		delays++
 	}
 	return header{
+		Staged: s.staged.record(), Origin: s.Origin,
 		Cell: s.Cell, CellID: s.CellID, Secret: s.Secret, Epoch: s.Epoch, Applied: s.Applied, Counter: s.Counter, History: s.History,
 		Sessions: s.Sessions.Len(), Nodes: s.Tree.Counts().Nodes, Delays: delays, Quotas: s.quotas.Len(), Level: s.Level,
 	}
@@ -179,6 +201,7 @@ func (in *recordReader) state() (State, error) {
 		return s, err
 	}
 	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter, s.History, s.Level = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter, h.History, h.Level
+	s.Origin = h.Origin
 	s.Edit()
 	err := in.records(&s, h)
 	s.Settle()
@@ -254,6 +277,35 @@ func (in *recordReader) records(s *State, h header) error {
 			return fmt.Errorf("quota %d of %d: %w", i+1, h.Quotas, err)
 		}
 		s.restoreQuota(q.Principal, q.Quota)
+	}
+	return in.staged(s, h.Staged)
+}
+
+// staged reads a backup that is being restored.
+func (in *recordReader) staged(s *State, h *stagedRecord) error {
+	if h == nil {
+		return nil
+	}
+	s.staged = newStaged(h.Announced, h.Session)
+	s.staged.part, s.staged.sealed = h.Part, h.Sealed
+	for i := range h.Nodes {
+		node := new(namespace.Node)
+		if err := in.record(node); err != nil {
+			return fmt.Errorf("node %d of %d that are restored: %w", i+1, h.Nodes, err)
+		}
+		if err := s.staged.tree.Restore(node); err != nil {
+			return fmt.Errorf("node %d of %d that are restored: %w", i+1, h.Nodes, err)
+		}
+	}
+	for i := range h.Quotas {
+		var q quotaRecord
+		if err := in.record(&q); err != nil {
+			return fmt.Errorf("quota %d of %d that are restored: %w", i+1, h.Quotas, err)
+		}
+		s.staged.quotas.Set(q.Principal, q.Quota)
+	}
+	if is := s.staged.record(); *is != *h {
+		return fmt.Errorf("something that is restored is in it twice: of %d nodes and %d quotas there are %d and %d", h.Nodes, h.Quotas, is.Nodes, is.Quotas)
 	}
 	return nil
 }

@@ -17,7 +17,8 @@ type State struct {
 	Sessions session.Table[Answer]
 
 	Cell    string     // the cell's name; empty before the first NewEpoch
-	CellID  api.CellID // of this bootstrap of the cell
+	CellID  api.CellID // of the bootstrap from which the cell's tokens come: of this one, or of the cell whose backup was restored
+	Origin  api.CellID // of this bootstrap, if that is another since a backup was restored; else empty
 	Secret  []byte     // signs handles, sessions and tickets
 	Epoch   api.Epoch  // of the latest NewEpoch
 	Applied uint64     // the Raft index of the last entry applied
@@ -26,6 +27,7 @@ type State struct {
 	History uint64     // a running hash of all entries applied; ApplyData updates it, and Apply does not
 
 	quotas  cowmap.Map[string, api.Quota] // those that were set, by principal
+	staged  *staged                       // the backup that is being restored; nil if none is
 	editing bool                          // since Edit
 }
 
@@ -119,6 +121,8 @@ func (s *State) apply(c Command, wall int64) Result {
 		return s.setQuota(c.SetQuota)
 	case c.RaiseLevel != nil:
 		return s.raiseLevel(c.RaiseLevel)
+	case c.Restore != nil:
+		return s.restore(c.Restore)
 	}
 	return refuse(&refusal.Refusal{Cause: refusal.EmptyCommand})
 }
@@ -205,6 +209,9 @@ func (s State) Check() error {
 		return err
 	}
 	if err := s.Sessions.Check(); err != nil {
+		return err
+	}
+	if err := s.checkStaged(); err != nil {
 		return err
 	}
 	for principal, q := range s.Quotas() {

@@ -45,6 +45,9 @@ func (m *model) view() []string {
 	for _, principal := range slices.Sorted(maps.Keys(m.quotas)) {
 		lines = append(lines, fmt.Sprintf("quota %q %+v", principal, m.quotas[principal]))
 	}
+	if g := m.staged; g != nil {
+		lines = append(lines, fmt.Sprintf("restoring %v %v", g.by, g.sealed))
+	}
 	return lines
 }
 
@@ -104,6 +107,9 @@ func view(s *raftfsm.State) []string {
 	}
 	for principal, q := range s.Quotas() {
 		lines = append(lines, fmt.Sprintf("quota %q %+v", principal, q))
+	}
+	if by, sealed := s.Restoring(); by != 0 {
+		lines = append(lines, fmt.Sprintf("restoring %v %v", by, sealed))
 	}
 	return lines
 }

@@ -141,6 +141,23 @@ const (
 // LevelReached refuses to raise the feature level of a cell that is at level Used.
 const LevelReached Cause = 95
 
+// The causes that concern the restoring of a cell from a backup.
+const (
+	RestoreNotBegun   Cause = 96
+	RestoreByOther    Cause = 97 // Session, Principal
+	RestoreLevel      Cause = 98 // Used by the backup, Allowed
+	RestoreCounter    Cause = 99 // Current, Allowed
+	RestoreCaches     Cause = 100
+	RestoreSealed     Cause = 101
+	RestorePart       Cause = 102 // Used is the part that came, Allowed the one that is next
+	RestoreNode       Cause = 103 // Name
+	RestoreIncomplete Cause = 104 // Used nodes have come, Allowed were announced
+	RestoreUnsealed   Cause = 105
+	RestoreSessions   Cause = 106 // Used are left
+	RestoreOwns       Cause = 107 // Name
+	RestoreUnderWay   Cause = 108 // Session, Principal
+)
+
 // Code returns the code of a cause, api.Uncertain for one that this version does not know.
 func (c Cause) Code() api.Code {
 	if row, ok := rows[c]; ok {
@@ -149,9 +166,13 @@ func (c Cause) Code() api.Code {
 	return api.Uncertain
 }
 
-// Level returns the feature level from which on a cell may refuse something with that cause. So far
-// it is 1 for all.
-func (c Cause) Level() int { return 1 }
+// Level returns the feature level from which on a cell may refuse something with that cause.
+func (c Cause) Level() int {
+	if c > LevelReached {
+		return 3
+	}
+	return 1
+}
 
 // IsKnown reports whether c is a cause of this version.
 func (c Cause) IsKnown() bool {

@@ -116,4 +116,18 @@ var rows = map[Cause]row{
 	SequencerTerminating: {api.BadSequencer, "the session that holds the lock is being ended: %s", []fact{termination}},
 
 	LevelReached: {api.InvalidArgument, "the cell is at feature level %d already", []fact{used}},
+
+	RestoreNotBegun:   {api.InvalidArgument, "this session is not restoring a backup: a part of it was refused, or it was not begun; begin again", nil},
+	RestoreByOther:    {api.Exists, "a backup is being restored already, by %q in session %v: wait for its end, or end that session", []fact{principal, session}},
+	RestoreLevel:      {api.InvalidArgument, "the backup is of feature level %d, and the cell of %d: finish the upgrade of the cell first (chubbyctl cell upgrade finish)", []fact{used, allowed}},
+	RestoreCounter:    {api.InvalidArgument, "the fencing counter, %d, is above %d: it cannot be raised further", []fact{current, allowed}},
+	RestoreCaches:     {api.InvalidArgument, "a session that caches restores no backup: open one without a cache", nil},
+	RestoreSealed:     {api.InvalidArgument, "the backup is complete already: nothing is added to it", nil},
+	RestorePart:       {api.InvalidArgument, "part %d of the backup came, and part %d is next: begin again", []fact{used, allowed}},
+	RestoreNode:       {api.InvalidArgument, "%s of the backup cannot be: the backup is damaged, or something else than Chubby made it; nothing was restored", []fact{node}},
+	RestoreIncomplete: {api.InvalidArgument, "%d nodes of the backup have come, of %d that were announced; or its quotas have not", []fact{used, allowed}},
+	RestoreUnsealed:   {api.InvalidArgument, "the backup is not complete yet: nothing was restored", nil},
+	RestoreSessions:   {api.Exists, "sessions that have not ended yet: %d; wait until their clients have let go, or their leases are over", []fact{used}},
+	RestoreOwns:       {api.InvalidArgument, "the session that restores the backup has %s locked, or open as an ephemeral node: let go of it", []fact{node}},
+	RestoreUnderWay:   {api.Unavailable, "the cell is being restored from a backup, by %q in session %v: try again in a minute", []fact{principal, session}},
 }

@@ -5217,6 +5217,340 @@ func (x *BackupReply) GetLast() bool {
 	return false
 }
 
+// RestoreRequest has one of begin, part, seal and finish.
+type RestoreRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Mutation      *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
+	Begin         *RestoreBegin          `protobuf:"bytes,3,opt,name=begin,proto3" json:"begin,omitempty"`
+	Part          *RestorePart           `protobuf:"bytes,4,opt,name=part,proto3" json:"part,omitempty"`
+	Seal          *RestoreSeal           `protobuf:"bytes,5,opt,name=seal,proto3" json:"seal,omitempty"`
+	Finish        bool                   `protobuf:"varint,6,opt,name=finish,proto3" json:"finish,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreRequest) Reset() {
+	*x = RestoreRequest{}
+	mi := &file_chubby_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreRequest) ProtoMessage() {}
+
+func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
+func (*RestoreRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *RestoreRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *RestoreRequest) GetMutation() *Mutation {
+	if x != nil {
+		return x.Mutation
+	}
+	return nil
+}
+
+func (x *RestoreRequest) GetBegin() *RestoreBegin {
+	if x != nil {
+		return x.Begin
+	}
+	return nil
+}
+
+func (x *RestoreRequest) GetPart() *RestorePart {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *RestoreRequest) GetSeal() *RestoreSeal {
+	if x != nil {
+		return x.Seal
+	}
+	return nil
+}
+
+func (x *RestoreRequest) GetFinish() bool {
+	if x != nil {
+		return x.Finish
+	}
+	return false
+}
+
+// RestoreBegin says what is restored.
+type RestoreBegin struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"` // whose backup it is
+	CellId        string                 `protobuf:"bytes,2,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	Level         uint32                 `protobuf:"varint,3,opt,name=level,proto3" json:"level,omitempty"`     // its feature level
+	Counter       uint64                 `protobuf:"varint,4,opt,name=counter,proto3" json:"counter,omitempty"` // its fencing counter, or a higher number that is known to have been issued
+	Nodes         uint64                 `protobuf:"varint,5,opt,name=nodes,proto3" json:"nodes,omitempty"`     // that are going to come
+	Quotas        uint64                 `protobuf:"varint,6,opt,name=quotas,proto3" json:"quotas,omitempty"`   // of principals, that are going to come
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreBegin) Reset() {
+	*x = RestoreBegin{}
+	mi := &file_chubby_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreBegin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreBegin) ProtoMessage() {}
+
+func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreBegin.ProtoReflect.Descriptor instead.
+func (*RestoreBegin) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *RestoreBegin) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *RestoreBegin) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
+func (x *RestoreBegin) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *RestoreBegin) GetCounter() uint64 {
+	if x != nil {
+		return x.Counter
+	}
+	return 0
+}
+
+func (x *RestoreBegin) GetNodes() uint64 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *RestoreBegin) GetQuotas() uint64 {
+	if x != nil {
+		return x.Quotas
+	}
+	return 0
+}
+
+type RestorePart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Part          uint64                 `protobuf:"varint,1,opt,name=part,proto3" json:"part,omitempty"`      // 1, 2, …
+	Records       []byte                 `protobuf:"bytes,2,opt,name=records,proto3" json:"records,omitempty"` // nodes and quotas, as the log has them
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestorePart) Reset() {
+	*x = RestorePart{}
+	mi := &file_chubby_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestorePart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestorePart) ProtoMessage() {}
+
+func (x *RestorePart) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestorePart.ProtoReflect.Descriptor instead.
+func (*RestorePart) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *RestorePart) GetPart() uint64 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *RestorePart) GetRecords() []byte {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+type RestoreSeal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Why           string                 `protobuf:"bytes,1,opt,name=why,proto3" json:"why,omitempty"` // what the clients of all other sessions are told
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreSeal) Reset() {
+	*x = RestoreSeal{}
+	mi := &file_chubby_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreSeal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreSeal) ProtoMessage() {}
+
+func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreSeal.ProtoReflect.Descriptor instead.
+func (*RestoreSeal) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *RestoreSeal) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type RestoreReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Restored      bool                   `protobuf:"varint,1,opt,name=restored,proto3" json:"restored,omitempty"`
+	Sessions      uint64                 `protobuf:"varint,2,opt,name=sessions,proto3" json:"sessions,omitempty"`          // that have to end before the backup can be restored
+	Counter       uint64                 `protobuf:"varint,3,opt,name=counter,proto3" json:"counter,omitempty"`            // the fencing counter, after the restore
+	CellId        string                 `protobuf:"bytes,4,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"` // of the cell, after the restore
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreReply) Reset() {
+	*x = RestoreReply{}
+	mi := &file_chubby_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreReply) ProtoMessage() {}
+
+func (x *RestoreReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
+func (*RestoreReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *RestoreReply) GetRestored() bool {
+	if x != nil {
+		return x.Restored
+	}
+	return false
+}
+
+func (x *RestoreReply) GetSessions() uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *RestoreReply) GetCounter() uint64 {
+	if x != nil {
+		return x.Counter
+	}
+	return 0
+}
+
+func (x *RestoreReply) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
 type AuthenticateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"` // empty: only say who the client is
@@ -5226,7 +5560,7 @@ type AuthenticateRequest struct {
 
 func (x *AuthenticateRequest) Reset() {
 	*x = AuthenticateRequest{}
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5238,7 +5572,7 @@ func (x *AuthenticateRequest) String() string {
 func (*AuthenticateRequest) ProtoMessage() {}
 
 func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5251,7 +5585,7 @@ func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
 func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{75}
+	return file_chubby_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *AuthenticateRequest) GetToken() string {
@@ -5270,7 +5604,7 @@ type AuthenticateReply struct {
 
 func (x *AuthenticateReply) Reset() {
 	*x = AuthenticateReply{}
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5282,7 +5616,7 @@ func (x *AuthenticateReply) String() string {
 func (*AuthenticateReply) ProtoMessage() {}
 
 func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5295,7 +5629,7 @@ func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateReply.ProtoReflect.Descriptor instead.
 func (*AuthenticateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{76}
+	return file_chubby_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AuthenticateReply) GetPrincipal() string {
@@ -5313,7 +5647,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5325,7 +5659,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5338,7 +5672,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{77}
+	return file_chubby_proto_rawDescGZIP(), []int{82}
 }
 
 type StatusReply struct {
@@ -5358,7 +5692,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5370,7 +5704,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5383,7 +5717,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{78}
+	return file_chubby_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -5469,7 +5803,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5481,7 +5815,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5494,7 +5828,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{79}
+	return file_chubby_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -5589,7 +5923,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5601,7 +5935,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5614,7 +5948,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{80}
+	return file_chubby_proto_rawDescGZIP(), []int{85}
 }
 
 type MembersReply struct {
@@ -5626,7 +5960,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5638,7 +5972,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5651,7 +5985,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{81}
+	return file_chubby_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -5674,7 +6008,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5686,7 +6020,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5699,7 +6033,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{82}
+	return file_chubby_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Member) GetId() string {
@@ -6108,7 +6442,31 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04part\x18\x03 \x01(\x04R\x04part\"5\n" +
 	"\vBackupReply\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\bR\x04last\"+\n" +
+	"\x04last\x18\x02 \x01(\bR\x04last\"\x8b\x02\n" +
+	"\x0eRestoreRequest\x12)\n" +
+	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
+	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12-\n" +
+	"\x05begin\x18\x03 \x01(\v2\x17.chubby.v1.RestoreBeginR\x05begin\x12*\n" +
+	"\x04part\x18\x04 \x01(\v2\x16.chubby.v1.RestorePartR\x04part\x12*\n" +
+	"\x04seal\x18\x05 \x01(\v2\x16.chubby.v1.RestoreSealR\x04seal\x12\x16\n" +
+	"\x06finish\x18\x06 \x01(\bR\x06finish\"\x99\x01\n" +
+	"\fRestoreBegin\x12\x12\n" +
+	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x17\n" +
+	"\acell_id\x18\x02 \x01(\tR\x06cellId\x12\x14\n" +
+	"\x05level\x18\x03 \x01(\rR\x05level\x12\x18\n" +
+	"\acounter\x18\x04 \x01(\x04R\acounter\x12\x14\n" +
+	"\x05nodes\x18\x05 \x01(\x04R\x05nodes\x12\x16\n" +
+	"\x06quotas\x18\x06 \x01(\x04R\x06quotas\";\n" +
+	"\vRestorePart\x12\x12\n" +
+	"\x04part\x18\x01 \x01(\x04R\x04part\x12\x18\n" +
+	"\arecords\x18\x02 \x01(\fR\arecords\"\x1f\n" +
+	"\vRestoreSeal\x12\x10\n" +
+	"\x03why\x18\x01 \x01(\tR\x03why\"y\n" +
+	"\fRestoreReply\x12\x1a\n" +
+	"\brestored\x18\x01 \x01(\bR\brestored\x12\x1a\n" +
+	"\bsessions\x18\x02 \x01(\x04R\bsessions\x12\x18\n" +
+	"\acounter\x18\x03 \x01(\x04R\acounter\x12\x17\n" +
+	"\acell_id\x18\x04 \x01(\tR\x06cellId\"+\n" +
 	"\x13AuthenticateRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\"1\n" +
 	"\x11AuthenticateReply\x12\x1c\n" +
@@ -6184,7 +6542,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x13END_REASON_OPERATOR\x10\x03\x12\x14\n" +
 	"\x10END_REASON_BREAK\x10\x04\x12\x17\n" +
 	"\x13END_REASON_DELETION\x10\x05\x12\x16\n" +
-	"\x12END_REASON_RESTORE\x10\x062\xea\x0f\n" +
+	"\x12END_REASON_RESTORE\x10\x062\xa9\x10\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
@@ -6219,7 +6577,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\aExplain\x12\x19.chubby.v1.ExplainRequest\x1a\x17.chubby.v1.ExplainReply\x12@\n" +
 	"\bTransfer\x12\x1a.chubby.v1.TransferRequest\x1a\x18.chubby.v1.TransferReply\x12O\n" +
 	"\rFinishUpgrade\x12\x1f.chubby.v1.FinishUpgradeRequest\x1a\x1d.chubby.v1.FinishUpgradeReply\x12:\n" +
-	"\x06Backup\x12\x18.chubby.v1.BackupRequest\x1a\x16.chubby.v1.BackupReply2\x8b\x02\n" +
+	"\x06Backup\x12\x18.chubby.v1.BackupRequest\x1a\x16.chubby.v1.BackupReply\x12=\n" +
+	"\aRestore\x12\x19.chubby.v1.RestoreRequest\x1a\x17.chubby.v1.RestoreReply2\x8b\x02\n" +
 	"\x04Cell\x12:\n" +
 	"\x06Locate\x12\x18.chubby.v1.LocateRequest\x1a\x16.chubby.v1.LocateReply\x12:\n" +
 	"\x06Status\x12\x18.chubby.v1.StatusRequest\x1a\x16.chubby.v1.StatusReply\x12=\n" +
@@ -6239,7 +6598,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -6321,14 +6680,19 @@ var file_chubby_proto_goTypes = []any{
 	(*LocateReply)(nil),               // 77: chubby.v1.LocateReply
 	(*BackupRequest)(nil),             // 78: chubby.v1.BackupRequest
 	(*BackupReply)(nil),               // 79: chubby.v1.BackupReply
-	(*AuthenticateRequest)(nil),       // 80: chubby.v1.AuthenticateRequest
-	(*AuthenticateReply)(nil),         // 81: chubby.v1.AuthenticateReply
-	(*StatusRequest)(nil),             // 82: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 83: chubby.v1.StatusReply
-	(*ReplicaStatus)(nil),             // 84: chubby.v1.ReplicaStatus
-	(*MembersRequest)(nil),            // 85: chubby.v1.MembersRequest
-	(*MembersReply)(nil),              // 86: chubby.v1.MembersReply
-	(*Member)(nil),                    // 87: chubby.v1.Member
+	(*RestoreRequest)(nil),            // 80: chubby.v1.RestoreRequest
+	(*RestoreBegin)(nil),              // 81: chubby.v1.RestoreBegin
+	(*RestorePart)(nil),               // 82: chubby.v1.RestorePart
+	(*RestoreSeal)(nil),               // 83: chubby.v1.RestoreSeal
+	(*RestoreReply)(nil),              // 84: chubby.v1.RestoreReply
+	(*AuthenticateRequest)(nil),       // 85: chubby.v1.AuthenticateRequest
+	(*AuthenticateReply)(nil),         // 86: chubby.v1.AuthenticateReply
+	(*StatusRequest)(nil),             // 87: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 88: chubby.v1.StatusReply
+	(*ReplicaStatus)(nil),             // 89: chubby.v1.ReplicaStatus
+	(*MembersRequest)(nil),            // 90: chubby.v1.MembersRequest
+	(*MembersReply)(nil),              // 91: chubby.v1.MembersReply
+	(*Member)(nil),                    // 92: chubby.v1.Member
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
@@ -6407,79 +6771,86 @@ var file_chubby_proto_depIdxs = []int32{
 	5,   // 73: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
 	6,   // 74: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
 	75,  // 75: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
-	84,  // 76: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	87,  // 77: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	11,  // 78: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	14,  // 79: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	14,  // 80: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
-	16,  // 81: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
-	19,  // 82: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	21,  // 83: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	23,  // 84: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	25,  // 85: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	27,  // 86: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	29,  // 87: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	31,  // 88: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	33,  // 89: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	35,  // 90: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	37,  // 91: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	41,  // 92: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	43,  // 93: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	45,  // 94: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	47,  // 95: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	49,  // 96: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	51,  // 97: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	53,  // 98: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	55,  // 99: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	59,  // 100: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	62,  // 101: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	66,  // 102: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	68,  // 103: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	71,  // 104: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	73,  // 105: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	78,  // 106: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
-	76,  // 107: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	82,  // 108: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	85,  // 109: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	80,  // 110: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
-	12,  // 111: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	15,  // 112: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	15,  // 113: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	17,  // 114: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	20,  // 115: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	22,  // 116: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	24,  // 117: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	26,  // 118: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	28,  // 119: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	30,  // 120: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	32,  // 121: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	34,  // 122: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	36,  // 123: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	38,  // 124: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	42,  // 125: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	44,  // 126: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	46,  // 127: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	48,  // 128: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	50,  // 129: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	52,  // 130: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	54,  // 131: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	56,  // 132: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	60,  // 133: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	63,  // 134: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	67,  // 135: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	69,  // 136: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	72,  // 137: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	74,  // 138: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	79,  // 139: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
-	77,  // 140: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	83,  // 141: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	86,  // 142: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	81,  // 143: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
-	111, // [111:144] is the sub-list for method output_type
-	78,  // [78:111] is the sub-list for method input_type
-	78,  // [78:78] is the sub-list for extension type_name
-	78,  // [78:78] is the sub-list for extension extendee
-	0,   // [0:78] is the sub-list for field type_name
+	5,   // 76: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 77: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
+	81,  // 78: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
+	82,  // 79: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
+	83,  // 80: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
+	89,  // 81: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	92,  // 82: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	11,  // 83: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	14,  // 84: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	14,  // 85: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
+	16,  // 86: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
+	19,  // 87: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	21,  // 88: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	23,  // 89: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	25,  // 90: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	27,  // 91: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	29,  // 92: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	31,  // 93: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	33,  // 94: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	35,  // 95: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	37,  // 96: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	41,  // 97: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	43,  // 98: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	45,  // 99: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	47,  // 100: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	49,  // 101: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	51,  // 102: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	53,  // 103: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	55,  // 104: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	59,  // 105: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	62,  // 106: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	66,  // 107: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	68,  // 108: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	71,  // 109: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	73,  // 110: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	78,  // 111: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
+	80,  // 112: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
+	76,  // 113: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	87,  // 114: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	90,  // 115: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	85,  // 116: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	12,  // 117: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	15,  // 118: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	15,  // 119: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	17,  // 120: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	20,  // 121: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	22,  // 122: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	24,  // 123: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	26,  // 124: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	28,  // 125: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	30,  // 126: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	32,  // 127: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	34,  // 128: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	36,  // 129: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	38,  // 130: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	42,  // 131: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	44,  // 132: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	46,  // 133: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	48,  // 134: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	50,  // 135: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	52,  // 136: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	54,  // 137: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	56,  // 138: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	60,  // 139: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	63,  // 140: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	67,  // 141: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	69,  // 142: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	72,  // 143: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	74,  // 144: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	79,  // 145: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
+	84,  // 146: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
+	77,  // 147: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	88,  // 148: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	91,  // 149: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	86,  // 150: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	117, // [117:151] is the sub-list for method output_type
+	83,  // [83:117] is the sub-list for method input_type
+	83,  // [83:83] is the sub-list for extension type_name
+	83,  // [83:83] is the sub-list for extension extendee
+	0,   // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -6499,7 +6870,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   83,
+			NumMessages:   88,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

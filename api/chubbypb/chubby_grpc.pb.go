@@ -55,6 +55,7 @@ const (
 	Chubby_Transfer_FullMethodName           = "/chubby.v1.Chubby/Transfer"
 	Chubby_FinishUpgrade_FullMethodName      = "/chubby.v1.Chubby/FinishUpgrade"
 	Chubby_Backup_FullMethodName             = "/chubby.v1.Chubby/Backup"
+	Chubby_Restore_FullMethodName            = "/chubby.v1.Chubby/Restore"
 )
 
 // ChubbyClient is the client API for Chubby service.
@@ -125,6 +126,11 @@ type ChubbyClient interface {
 	// beginning. The parts together, in their order, are the backup. Where clients have to say who
 	// they are, it takes the right to change the ACL of the root.
 	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (*BackupReply, error)
+	// Restore is one step of restoring the cell from a backup: begin; a part, as often as there are
+	// parts; seal, which ends all other sessions; and finish, which is asked for again until it has
+	// restored the backup. Only the session that began goes on, and if it ends before the finish,
+	// the cell has what it had. It is for operators.
+	Restore(ctx context.Context, in *RestoreRequest, opts ...grpc.CallOption) (*RestoreReply, error)
 }
 
 type chubbyClient struct {
@@ -443,6 +449,16 @@ func (c *chubbyClient) Backup(ctx context.Context, in *BackupRequest, opts ...gr
 	return out, nil
 }
 
+func (c *chubbyClient) Restore(ctx context.Context, in *RestoreRequest, opts ...grpc.CallOption) (*RestoreReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RestoreReply)
+	err := c.cc.Invoke(ctx, Chubby_Restore_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ChubbyServer is the server API for Chubby service.
 // All implementations must embed UnimplementedChubbyServer
 // for forward compatibility.
@@ -511,6 +527,11 @@ type ChubbyServer interface {
 	// beginning. The parts together, in their order, are the backup. Where clients have to say who
 	// they are, it takes the right to change the ACL of the root.
 	Backup(context.Context, *BackupRequest) (*BackupReply, error)
+	// Restore is one step of restoring the cell from a backup: begin; a part, as often as there are
+	// parts; seal, which ends all other sessions; and finish, which is asked for again until it has
+	// restored the backup. Only the session that began goes on, and if it ends before the finish,
+	// the cell has what it had. It is for operators.
+	Restore(context.Context, *RestoreRequest) (*RestoreReply, error)
 	mustEmbedUnimplementedChubbyServer()
 }
 
@@ -607,6 +628,9 @@ func (UnimplementedChubbyServer) FinishUpgrade(context.Context, *FinishUpgradeRe
 }
 func (UnimplementedChubbyServer) Backup(context.Context, *BackupRequest) (*BackupReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Backup not implemented")
+}
+func (UnimplementedChubbyServer) Restore(context.Context, *RestoreRequest) (*RestoreReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Restore not implemented")
 }
 func (UnimplementedChubbyServer) mustEmbedUnimplementedChubbyServer() {}
 func (UnimplementedChubbyServer) testEmbeddedByValue()                {}
@@ -1137,6 +1161,24 @@ func _Chubby_Backup_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Chubby_Restore_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RestoreRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChubbyServer).Restore(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Chubby_Restore_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChubbyServer).Restore(ctx, req.(*RestoreRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Chubby_ServiceDesc is the grpc.ServiceDesc for Chubby service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1251,6 +1293,10 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Backup",
 			Handler:    _Chubby_Backup_Handler,
+		},
+		{
+			MethodName: "Restore",
+			Handler:    _Chubby_Restore_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -41,7 +41,7 @@ type About struct {
 
 // Write writes a backup of a state, taken at a time, in seconds since 1970.
 func Write(w io.Writer, state raftfsm.State, taken int64) error {
-	state.Secret = nil
+	state = state.ForBackup()
 	about, err := json.Marshal(aboutOf(state, taken))
 	if err != nil {
 		return err

@@ -4,8 +4,8 @@ package main
 func backupSafeguards() []safeguard {
 	return []safeguard{
 		{
-			name: "the secret is not in a backup", file: "internal/backup/backup.go",
-			old: "	state.Secret = nil\n", new: "",
+			name: "the secret is not in a backup", file: "raftfsm/restore.go",
+			old: "	s.Secret, s.staged, s.Origin = nil, nil, \"\"\n", new: "	s.staged, s.Origin = nil, \"\"\n",
 			pkg: "./internal/backup", test: "TestBackup",
 		},
 		{

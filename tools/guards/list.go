@@ -65,6 +65,7 @@ func safeguards() []safeguard {
 		shownSafeguards(),
 		sightSafeguards(),
 		backupSafeguards(),
+		restoreSafeguards(),
 		certifiedSafeguards(),
 		channelSafeguards(),
 		deadMasterSafeguards(),

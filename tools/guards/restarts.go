@@ -21,7 +21,7 @@ func restartSafeguards() []safeguard {
 		},
 		{
 			name: "a log of another cell ends its replica for good", file: "cell/epochs.go",
-			old: "	if state.Cell != r.cfg.Cell || state.CellID != id {", new: "	if false {",
+			old: "	if state.Cell != r.cfg.Cell || cmp.Or(state.Origin, state.CellID) != id {", new: "	if false {",
 			pkg: "./cell", test: "TestLogOfAnotherCellIsRefused",
 		},
 		{

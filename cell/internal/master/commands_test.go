@@ -30,6 +30,7 @@ var observed = map[string]struct{ done, undone string }{
 	"Terminate":     {"by the result", "nothing: the caller retries"},
 	"SetQuota":      {"nothing", "nothing: the caller retries"},
 	"RaiseLevel":    {"nothing", "nothing: the caller retries"},
+	"Restore":       {"the handles of its session", "nothing: the caller retries"},
 }
 
 // The compiler does not notice a command that the master does not observe. So the author of a new

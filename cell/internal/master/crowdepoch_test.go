@@ -121,7 +121,7 @@ func (w *crowd) elect() {
 	ctx, end := context.WithCancelCause(w.ctx)
 	l := &crowdEpoch{w: w, end: end}
 	l.Master = New(ctx, Config{
-		Epoch: w.epoch, Cell: "local", CellID: "c", State: w.state.Load, Log: l, Fence: l, Wall: func() int64 { return 0 },
+		Epoch: w.epoch, Cell: "local", State: w.state.Load, Log: l, Fence: l, Wall: func() int64 { return 0 },
 		Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano()) },
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), SlowClient: w.slow,
 	})

@@ -17,7 +17,6 @@ import (
 type epoch struct {
 	number  api.Epoch
 	cell    string
-	cellID  api.CellID
 	clock   session.Clock
 	state   func() *raftfsm.State // as of the last entry applied
 	fence   Prover

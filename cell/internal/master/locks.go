@@ -125,7 +125,7 @@ func (l *Locks) Cancel(ctx context.Context, mutation session.Mutation) (raftfsm.
 // SequencerOf returns the sequencer of a grant.
 func (l *Locks) SequencerOf(a raftfsm.Answer) (sequencer.Sequencer, error) {
 	path, err := a.Lock.Name.In(l.epoch.cell)
-	return sequencer.Sequencer{Cell: l.epoch.cellID, Path: path, Mode: a.Mode, Generation: a.Generation}, err
+	return sequencer.Sequencer{Cell: l.epoch.state().CellID, Path: path, Mode: a.Mode, Generation: a.Generation}, err
 }
 
 // Break takes a lock away from its holders, at somebody's wish.

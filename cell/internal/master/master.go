@@ -15,7 +15,6 @@ import (
 type Config struct {
 	Epoch   api.Epoch
 	Cell    string
-	CellID  api.CellID
 	Clock   session.Clock
 	State   func() *raftfsm.State // as of the last entry applied
 	Log     Log
@@ -64,7 +63,6 @@ func New(ctx context.Context, cfg Config) *Master {
 	e := &epoch{
 		number:  cfg.Epoch,
 		cell:    cfg.Cell,
-		cellID:  cfg.CellID,
 		clock:   cfg.Clock,
 		state:   cfg.State,
 		fence:   cfg.Fence,
@@ -162,7 +160,10 @@ func (m *Master) Epoch() api.Epoch { return m.epoch.number }
 func (m *Master) Cell() string { return m.epoch.cell }
 
 // CellID returns the id of the cell.
-func (m *Master) CellID() api.CellID { return m.epoch.cellID }
+func (m *Master) CellID() api.CellID { return m.epoch.state().CellID }
+
+// Counter returns the fencing counter: nothing that was issued is above it.
+func (m *Master) Counter() uint64 { return m.epoch.state().Counter }
 
 // Secret returns the key that signs what clients carry.
 func (m *Master) Secret() []byte { return m.epoch.state().Secret }

@@ -107,6 +107,8 @@ func (o *observer) madeOrClosed(c raftfsm.Command, r raftfsm.Result) {
 	case c.CreateSession != nil && o.tables.boxes.byID[r.Session] == nil:
 		o.tables.leases.Start(r.Session, c.CreateSession.Lease, o.epoch.clock())
 		o.tables.boxes.byID[r.Session] = newMailbox(o.tables.boxes.mail, c.CreateSession.Principal)
+	case r.Restored:
+		o.restored(c.Restore)
 	case c.Open != nil && r.Stat != nil:
 		o.files.bindOpened(c.Open, r.Stat)
 	case c.Close != nil:

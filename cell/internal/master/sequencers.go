@@ -26,8 +26,8 @@ func (l *Locks) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error
 
 // Precondition returns a sequencer of this cell as a condition for the log.
 func (l *Locks) Precondition(s sequencer.Sequencer) (raftfsm.Precondition, error) {
-	if s.Cell != l.epoch.cellID {
-		return raftfsm.Precondition{}, api.Errorf(api.BadSequencer, "it is of another cell, or of an earlier founding of this one (%s, not %s)", s.Cell, l.epoch.cellID)
+	if is := l.epoch.state().CellID; s.Cell != is {
+		return raftfsm.Precondition{}, api.Errorf(api.BadSequencer, "it is of another cell, or of an earlier founding of this one (%s, not %s)", s.Cell, is)
 	}
 	return raftfsm.Precondition{Lock: s.Path.Name(), Mode: s.Mode, Generation: s.Generation}, nil
 }

@@ -76,7 +76,7 @@ func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T
 		ctx, cancel := context.WithCancelCause(t.Context())
 		s.end = cancel
 		s.Master = New(ctx, Config{
-			Epoch: 1, Cell: "local", CellID: "c", State: s.fsm.Load, Log: s, Fence: s, Wall: func() int64 { return 0 },
+			Epoch: 1, Cell: "local", State: s.fsm.Load, Log: s, Fence: s, Wall: func() int64 { return 0 },
 			Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		})

@@ -1,0 +1,34 @@
+package master
+
+import (
+	"context"
+
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// RestoreProgress is how far the restore of a backup has come.
+type RestoreProgress struct {
+	Restored bool
+	Sessions int // that have to end before the backup can be restored
+}
+
+// Restore does one step of restoring the cell from a backup. It finishes when all other sessions have ended; until
+// then the answer has their number, and nothing is proposed.
+func (m *Master) Restore(ctx context.Context, c raftfsm.Restore) (RestoreProgress, error) {
+	state := m.epoch.state()
+	if by, sealed := state.Restoring(); c.Finish && sealed && by == c.Mutation.Session && state.Sessions.Len() > 1 {
+		return RestoreProgress{Sessions: state.Sessions.Len() - 1}, nil
+	}
+	_, err := m.epoch.propose(ctx, raftfsm.Command{Restore: &c})
+	return RestoreProgress{Restored: err == nil && c.Finish}, err
+}
+
+// restored forgets what is known of nodes that the cell had before a backup was restored: the handles of the session
+// that restored it, which is the only one. The lock-delays are the same as before.
+func (o *observer) restored(c *raftfsm.Restore) {
+	id := c.Mutation.Session
+	for !o.tables.handles.drop(id, maxSteps) {
+		o.epoch.mu.pause(maxSteps)
+	}
+	o.epoch.log.Warn("the cell was restored from a backup", "session", id, "counter", o.epoch.state().Counter)
+}

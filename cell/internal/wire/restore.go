@@ -1,0 +1,90 @@
+package wire
+
+import (
+	"context"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/raftfsm"
+	"google.golang.org/protobuf/proto"
+)
+
+func (s *service) Restore(ctx context.Context, q *pb.RestoreRequest) (*pb.RestoreReply, error) {
+	return inSession(s, "restore a backup", &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.RestoreReply, error) {
+		c, err := restoreOf(who, q)
+		if err != nil {
+			return nil, err
+		}
+		if err := m.Inspector.CheckOperator(ctx, who); err != nil { // before the log gets megabytes of it
+			if _, err := m.Files.Refuse(ctx, c.Mutation, err); err != nil {
+				return nil, err
+			} // else it had been done
+			return &pb.RestoreReply{Restored: c.Finish, Counter: m.Counter(), CellId: string(m.CellID())}, nil
+		}
+		progress, err := m.Restore(ctx, c)
+		return &pb.RestoreReply{
+			Restored: progress.Restored,
+			Sessions: uint64(progress.Sessions),
+			Counter:  m.Counter(),
+			CellId:   string(m.CellID()),
+		}, err
+	})
+}
+
+// restoreOf decodes and checks a Restore.
+func restoreOf(who master.Caller, q *pb.RestoreRequest) (c raftfsm.Restore, err error) {
+	step, err := proto.MarshalOptions{Deterministic: true}.Marshal(&pb.RestoreRequest{Begin: q.GetBegin(), Part: q.GetPart(), Seal: q.GetSeal(), Finish: q.GetFinish()})
+	if err != nil {
+		return c, err
+	}
+	if c.Mutation, err = mutationOf(who.Session, q.GetMutation(), []byte("restore"), step); err != nil {
+		return c, err
+	}
+	steps := 0
+	if begin := q.GetBegin(); begin != nil {
+		steps++
+		if c.Begin, err = restoreBeginOf(begin); err != nil {
+			return c, err
+		}
+	}
+	if part := q.GetPart(); part != nil {
+		steps++
+		if c.Add, err = raftfsm.DecodeRestoreAdd(part.GetRecords()); err != nil {
+			return c, err
+		}
+		c.Add.Part = part.GetPart()
+	}
+	if seal := q.GetSeal(); seal != nil {
+		steps++
+		c.Seal = &raftfsm.RestoreSeal{Why: seal.GetWhy()}
+		if err := checkReason(seal.GetWhy()); err != nil {
+			return c, err
+		}
+	}
+	if c.Finish = q.GetFinish(); c.Finish {
+		steps++
+	}
+	if steps != 1 {
+		return c, api.Errorf(api.InvalidArgument, "a backup is restored step by step: one of begin, part, seal and finish; not %d of them", steps)
+	}
+	return c, nil
+}
+
+func restoreBeginOf(q *pb.RestoreBegin) (*raftfsm.RestoreBegin, error) {
+	id, err := api.ParseCellID(q.GetCellId())
+	switch {
+	case err != nil:
+		return nil, err
+	case !api.ValidCell(q.GetCell()):
+		return nil, api.Errorf(api.InvalidArgument, "cell: %.40q is no cell's name", q.GetCell())
+	case q.GetNodes() > maxRestored || q.GetQuotas() > maxRestored:
+		return nil, api.Errorf(api.InvalidArgument, "a backup with %d nodes and %d quotas; at most %d of each can be restored", q.GetNodes(), q.GetQuotas(), maxRestored)
+	}
+	return &raftfsm.RestoreBegin{
+		Cell: q.GetCell(), CellID: id, Level: int(q.GetLevel()), Counter: q.GetCounter(), Nodes: int(q.GetNodes()), Quotas: int(q.GetQuotas()),
+	}, nil
+}
+
+// maxRestored bounds what a backup says of its size: no cell is near it.
+const maxRestored = 1 << 31

@@ -1,0 +1,345 @@
+package cell_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/backup"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/sequencer"
+)
+
+// takeBackup returns a backup of the cell.
+func takeBackup(t *testing.T, ctx context.Context, c *client.Client) *backup.Backup {
+	t.Helper()
+	var out bytes.Buffer
+	if err := c.Cell().Backup(ctx, &out); err != nil {
+		t.Fatal(err)
+	}
+	b, err := backup.Read(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// sourceOf is a backup as a source of a restore.
+func sourceOf(b *backup.Backup) client.RestoreBackup {
+	source := client.RestoreBackup{Cell: b.Cell, CellID: b.CellID, Level: b.Level, Counter: b.Counter, Nodes: b.Nodes, Why: "restored"}
+	source.Parts, source.Quotas = backup.Parts(b.State)
+	return source
+}
+
+// guardOf is a guard of everything in a cell, which has seen nothing yet.
+func guardOf(t *testing.T, ctx context.Context) *sequencer.Guard {
+	t.Helper()
+	store, err := sequencer.OpenFileStore(filepath.Join(t.TempDir(), "seen"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	g, err := sequencer.NewGuard(ctx, sequencer.GuardConfig{Prefix: api.MustParsePath("/ls/local"), Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// admit has a guard see a sequencer, and reports whether it lets it in.
+func admit(ctx context.Context, g *sequencer.Guard, l *client.Lock) error {
+	_, err := g.Check(ctx, l.Sequencer().String())
+	return err
+}
+
+// A backup is taken, locks move on, and the backup is restored into the same cell: the contents, the lists and the quotas are
+// those of the backup; nobody has a session; no sequencer that was ever issued is valid, and none is let in by a guard that has seen the newest;
+// the locks that are taken afterwards have higher tokens, which the guard lets in.
+func TestRestore(t *testing.T) {
+	const locks = 1000
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		guard := guardOf(t, ctx)
+		operator := func() *client.Client { return dial(t, ctx, c, "operator", client.Config{NoCache: true}) }
+		holder := dial(t, ctx, c, "holder", client.Config{})
+		var handles []*client.Handle
+		for i := range locks {
+			handles = append(handles, open(t, ctx, holder, fmt.Sprintf("/ls/local/l%03d", i), 0))
+		}
+		if _, err := handles[0].SetContents(ctx, []byte("of the backup")); err != nil {
+			t.Fatal(err)
+		}
+		if err := operator().SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 7}); err != nil {
+			t.Fatal(err)
+		}
+		var issued []string
+		take := func(i int) *client.Lock {
+			l := acquire(t, ctx, handles[i])
+			issued = append(issued, l.Sequencer().String())
+			return l
+		}
+		held := take(1)
+		b := takeBackup(t, ctx, holder)
+		newest := held.Token()
+		for i := 2; i < locks; i++ {
+			l := take(i)
+			if err := admit(ctx, guard, l); err != nil {
+				t.Fatal(err)
+			}
+			newest = l.Token()
+			if i%2 == 0 {
+				if err := l.Release(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if _, err := handles[0].SetContents(ctx, []byte("later")); err != nil {
+			t.Fatal(err)
+		}
+		open(t, ctx, holder, "/ls/local/later", 0)
+		_, err := holder.Open(ctx, "/ls/local/gone", client.OpenOptions{Write: true, Create: client.NewFile, Ephemeral: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b2 := takeBackup(t, ctx, holder) // with an ephemeral node
+
+		is, err := client.Restore(ctx, operator(), sourceOf(b), nil)
+		if err != nil || is.CellID != b.CellID || is.Counter < newest+raftfsm.RestoreGap {
+			t.Fatalf("%+v, %v", is, err)
+		}
+		if _, err := handles[0].SetContents(ctx, []byte("by the dead")); !errors.Is(err, api.SessionExpired) || !strings.Contains(err.Error(), "restored") {
+			t.Error("a session from before:", err)
+		}
+		select {
+		case <-held.Context().Done():
+		case <-time.After(time.Minute):
+			t.Error("a lock from before is still held")
+		}
+		after := dial(t, ctx, c, "after", client.Config{})
+		for _, text := range issued {
+			if err := after.Cell().CheckSequencer(ctx, text); !errors.Is(err, api.BadSequencer) {
+				t.Fatalf("%s: %v", text, err)
+			}
+		}
+		if text := contentsAt(t, ctx, after, "/ls/local/l000"); text != "of the backup" {
+			t.Errorf("the contents are %q", text)
+		}
+		if _, err := after.Open(ctx, "/ls/local/later", client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
+			t.Error("what came after the backup:", err)
+		}
+		quotas, err := after.Cell().Quotas(ctx)
+		if err != nil || !strings.Contains(fmt.Sprint(quotas), "somebody") {
+			t.Error(quotas, err)
+		}
+		for i := range locks {
+			l := acquire(t, ctx, open(t, ctx, after, fmt.Sprintf("/ls/local/l%03d", i), 0))
+			if l.Token() <= is.Counter || admit(ctx, guard, l) != nil {
+				t.Fatalf("l%03d has token %v after a restore at %d: %v", i, l.Token(), is.Counter, admit(ctx, guard, l))
+			}
+		}
+		for _, text := range issued[1:] {
+			if _, err := guard.Check(ctx, text); !errors.Is(err, api.BadSequencer) {
+				t.Fatalf("the guard lets in %s: %v", text, err)
+			}
+		}
+		restoreAgain(t, ctx, c, b2, is)
+	})
+}
+
+// restoreAgain restores another backup, of later, with a fail-over before it and one after it.
+func restoreAgain(t *testing.T, ctx context.Context, c *celltest.Cell, b *backup.Backup, before client.Restored) {
+	t.Helper()
+	c.Restart(c.FailOver())
+	is, err := client.Restore(ctx, dial(t, ctx, c, "operator", client.Config{NoCache: true}), sourceOf(b), nil)
+	if err != nil || is.Counter < before.Counter+raftfsm.RestoreGap {
+		t.Fatalf("%+v, %v", is, err)
+	}
+	cl := dial(t, ctx, c, "third", client.Config{})
+	if _, err := cl.Open(ctx, "/ls/local/gone", client.OpenOptions{Write: true, Create: client.NewFile}); err != nil {
+		t.Error("the place of an ephemeral node of the backup:", err)
+	}
+	c.Restart(c.FailOver())
+	if text := contentsAt(t, ctx, cl, "/ls/local/l000"); text != "later" {
+		t.Errorf("the contents are %q", text)
+	}
+}
+
+// contentsAt reads a file.
+func contentsAt(t *testing.T, ctx context.Context, c *client.Client, path string) string {
+	t.Helper()
+	h, err := c.Open(ctx, path, client.OpenOptions{Read: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, err := h.Contents(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The holder of a lock is cut off when a backup is restored: the restore waits until its lease is over, and nobody gets the
+// lock before its lock-delay is, which a fail-over after the restore does not end either. So there are never two holders.
+func TestRestoreWaitsForHolders(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		holder := dial(t, ctx, c, "holder", client.Config{})
+		l := acquire(t, ctx, open(t, ctx, holder, "/ls/local/l", 30*time.Second))
+		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+		b := takeBackup(t, ctx, operator)
+		c.Sever("holder")
+		began := time.Now()
+		most := 0
+		_, err := client.Restore(ctx, operator, sourceOf(b), func(p client.RestoreProgress) {
+			if most = max(most, p.Sessions); p.Sealed && p.Sessions > 0 {
+				short, cancel := context.WithTimeout(ctx, time.Millisecond)
+				defer cancel()
+				if _, err := client.New(short, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("new"), Clock: celltest.Clock}); err == nil {
+					t.Error("a session begins while a backup is about to be restored")
+				}
+			}
+		})
+		if took := time.Since(began); err != nil || most != 1 || took < 5*time.Second || took > 20*time.Second {
+			t.Fatalf("%v, %d sessions left, after %v", err, most, took)
+		}
+		c.FailOver()
+		next := acquire(t, ctx, open(t, ctx, dial(t, ctx, c, "next", client.Config{}), "/ls/local/l", 0))
+		select {
+		case <-l.Context().Done():
+		default:
+			t.Error("two hold the lock")
+		}
+		if took := time.Since(began); took < 35*time.Second {
+			t.Errorf("the lock is had after %v, before the lock-delay of its last holder is over", took)
+		}
+		if next.Token() <= l.Token() {
+			t.Error(next.Token(), l.Token())
+		}
+	})
+}
+
+// A cell is lost, and its backup is restored into a new one, of another id: guards that have seen the tokens of the lost cell go on with the new
+// one's, and let in no earlier one. The new cell goes on over restarts of its replicas.
+func TestRestoreIntoAnotherCell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer cancel()
+		guard := guardOf(t, ctx)
+		lost := celltest.Start(t, 1)
+		holder := dial(t, ctx, lost, "holder", client.Config{})
+		h := open(t, ctx, holder, "/ls/local/l", 0)
+		early := acquire(t, ctx, h)
+		if err := early.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		b := takeBackup(t, ctx, holder)
+		newest := acquire(t, ctx, h)
+		if err := admit(ctx, guard, newest); err != nil {
+			t.Fatal(err)
+		}
+		lost.Close()
+
+		c := celltest.Start(t, 3)
+		fresh := dial(t, ctx, c, "fresh", client.Config{NoCache: true})
+		before := acquire(t, ctx, open(t, ctx, fresh, "/ls/local/l", 0))
+		if err := admit(ctx, guard, before); !errors.Is(err, api.BadSequencer) {
+			t.Error("a token of the new cell, before the restore:", err)
+		}
+		source := sourceOf(b)
+		source.Counter = newest.Token() + 5*raftfsm.RestoreGap // as if far more had been issued
+		is, err := client.Restore(ctx, dial(t, ctx, c, "operator", client.Config{NoCache: true}), source, nil)
+		if err != nil || is.CellID != b.CellID || is.Counter < source.Counter+raftfsm.RestoreGap {
+			t.Fatalf("%+v, %v", is, err)
+		}
+		for _, id := range []string{"r1", "r2", "r3"} {
+			c.Kill(id)
+			c.Restart(id)
+			cl := dial(t, ctx, c, "after-"+id, client.Config{})
+			l := acquire(t, ctx, open(t, ctx, cl, "/ls/local/l", 0))
+			if err := admit(ctx, guard, l); err != nil {
+				t.Error(err)
+			}
+			for _, old := range []*client.Lock{early, newest, before} {
+				if err := admit(ctx, guard, old); !errors.Is(err, api.BadSequencer) {
+					t.Errorf("token %v: %v", old.Token(), err)
+				}
+				if err := cl.Cell().CheckSequencer(ctx, old.Sequencer().String()); !errors.Is(err, api.BadSequencer) {
+					t.Errorf("token %v: %v", old.Token(), err)
+				}
+			}
+			if err := l.Release(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A restore is interrupted after each of its steps, by the end of its session: the cell has what it had, and another restore can begin then. The same
+// with a fail-over after each step: the restore goes on.
+func TestRestoreIsInterrupted(t *testing.T) {
+	const parts = 4
+	for _, steps := range []int{1, 2, parts, parts + 1} {
+		for _, failOver := range []bool{false, true} {
+			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+				writer := dial(t, ctx, c, "writer", client.Config{})
+				for i := range parts {
+					h := open(t, ctx, writer, fmt.Sprintf("/ls/local/f%d", i), 0)
+					if _, err := h.SetContents(ctx, bytes.Repeat([]byte("b"), 120<<10)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b := takeBackup(t, ctx, writer)
+				if _, err := open(t, ctx, writer, "/ls/local/f0", 0).SetContents(ctx, []byte("now")); err != nil {
+					t.Fatal(err)
+				}
+				operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+				interrupted, interrupt := context.WithCancelCause(ctx)
+				done := 0
+				_, err := client.Restore(interrupted, operator, sourceOf(b), func(p client.RestoreProgress) {
+					if done++; done != steps {
+						return
+					}
+					if by, _ := takeBackup(t, ctx, operator).State.Restoring(); by != 0 {
+						t.Error("a backup has in it what is being restored")
+					}
+					if failOver {
+						c.FailOver()
+						return
+					}
+					interrupt(errors.New("interrupted"))
+				})
+				interrupt(nil)
+				want := "now"
+				switch {
+				case failOver && err == nil:
+					want = strings.Repeat("b", 120<<10)
+				case failOver || err == nil:
+					t.Fatalf("after %d steps, fail-over %v: %v", steps, failOver, err)
+				default:
+					if steps <= parts { // else no session begins
+						if _, err := client.Restore(ctx, dial(t, ctx, c, "another", client.Config{NoCache: true}), sourceOf(b), nil); !errors.Is(err, api.Exists) {
+							t.Errorf("another restore during the first, after %d steps: %v", steps, err)
+						}
+					}
+					if err := operator.Close(ctx); err != nil {
+						t.Fatal(err)
+					}
+				}
+				reader := dial(t, ctx, c, "reader", client.Config{NoCache: true})
+				if text := contentsAt(t, ctx, reader, "/ls/local/f0"); text != want {
+					t.Errorf("after %d steps, fail-over %v: the contents are %.10q", steps, failOver, text)
+				}
+				if _, err := client.Restore(ctx, reader, sourceOf(b), nil); err != nil {
+					t.Error("another restore:", err)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// RestoreBackup is a backup to be restored.
+type RestoreBackup struct {
+	Cell    string     // whose backup it is
+	CellID  api.CellID // of that cell
+	Level   int        // its feature level
+	Counter uint64     // its fencing counter, or a higher token that is known to have been issued after it
+
+	Nodes, Quotas int // how many are in it
+
+	// Parts are its nodes and quotas, in the form in which 'chubbyctl cell restore' makes them of a backup. An error ends the restore.
+	Parts iter.Seq2[[]byte, error]
+
+	Why string // what the clients of the sessions that are ended are told: 1 to api.MaxReason bytes
+}
+
+// RestoreProgress is how far a restore has come.
+type RestoreProgress struct {
+	Parts    int  // of the backup that the cell has
+	Sealed   bool // the backup is complete, and the other sessions are being ended
+	Sessions int  // that have not ended yet
+}
+
+// Restored is a cell after a restore.
+type Restored struct {
+	CellID  api.CellID
+	Counter uint64 // the fencing counter: every token that is issued from now on is above it, and none before was
+}
+
+// restorePoll is the time between two questions whether all sessions have ended.
+const restorePoll = 250 * time.Millisecond
+
+// Restore replaces everything in the cell by a backup, as an operator's act, in a session with Config.NoCache which holds no lock and
+// has no ephemeral node open. progress is called from time to time; it may be nil.
+//
+// The cell first collects the backup, and goes on meanwhile. Then it ends all other sessions, and lets none begin: their clients are told, and keep
+// what they hold until they have let go of it or their leases are over. Then the backup takes the place of all nodes, contents, access control lists and
+// quotas in one step. Nobody holds a lock, and ephemeral nodes are gone. Lock-delays that run go on. The fencing counter is higher than everything that
+// this cell or the one in the backup has ever issued; and the tokens are of the cell in the backup, if that has the same name, so that guards
+// downstream accept them.
+//
+// If ctx or the session ends before that step, the cell has what it had, but for the sessions that were ended. Several may not restore at a time: the second gets
+// Exists. The other errors are PermissionDenied, InvalidArgument for a backup that cannot be, and those of every change.
+func Restore(ctx context.Context, c *Client, b RestoreBackup, progress func(RestoreProgress)) (Restored, error) {
+	if progress == nil {
+		progress = func(RestoreProgress) {}
+	}
+	var p RestoreProgress
+	if _, err := restoreStep(ctx, c, &chubbypb.RestoreRequest{Begin: &chubbypb.RestoreBegin{
+		Cell: b.Cell, CellId: string(b.CellID), Level: uint32(b.Level), Counter: b.Counter, Nodes: uint64(b.Nodes), Quotas: uint64(b.Quotas),
+	}}); err != nil {
+		return Restored{}, err
+	}
+	for records, err := range b.Parts {
+		if err != nil {
+			return Restored{}, err
+		}
+		p.Parts++
+		if _, err := restoreStep(ctx, c, &chubbypb.RestoreRequest{Part: &chubbypb.RestorePart{Part: uint64(p.Parts), Records: records}}); err != nil {
+			return Restored{}, err
+		}
+		progress(p)
+	}
+	if _, err := restoreStep(ctx, c, &chubbypb.RestoreRequest{Seal: &chubbypb.RestoreSeal{Why: b.Why}}); err != nil {
+		return Restored{}, err
+	}
+	for p.Sealed = true; ; {
+		reply, err := restoreStep(ctx, c, &chubbypb.RestoreRequest{Finish: true})
+		if err != nil {
+			return Restored{}, err
+		}
+		if reply.GetRestored() {
+			return Restored{CellID: api.CellID(reply.GetCellId()), Counter: reply.GetCounter()}, nil
+		}
+		p.Sessions = int(reply.GetSessions())
+		progress(p)
+		select {
+		case <-ctx.Done():
+			return Restored{}, context.Cause(ctx)
+		case <-time.After(restorePoll):
+		}
+	}
+}
+
+// restoreStep does one step of a restore.
+func restoreStep(ctx context.Context, c *Client, step *chubbypb.RestoreRequest) (reply *chubbypb.RestoreReply, err error) {
+	err = c.mutate(ctx, mutation{op: "restore a backup", path: c.cell.rootPath(), size: len(step.GetPart().GetRecords()),
+		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+			var err error
+			reply, err = t.data.chubby.Restore(ctx, &chubbypb.RestoreRequest{
+				Caller: caller, Mutation: m, Begin: step.GetBegin(), Part: step.GetPart(), Seal: step.GetSeal(), Finish: step.GetFinish(),
+			})
+			return err
+		}})
+	return reply, err
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/backup"
+)
+
+// restoredFields are a cell after a restore, and the backup that was restored.
+type restoredFields struct {
+	Cell          string     `json:"cell"`
+	CellID        api.CellID `json:"cell_id"` // of the tokens that are issued from now on
+	Counter       uint64     `json:"counter"` // every one of them is above it
+	Index         uint64     `json:"index"`   // of the last entry that is in the backup
+	Nodes         int        `json:"nodes"`
+	Bytes         int64      `json:"bytes"` // of the backup
+	Checksum      string     `json:"checksum"`
+	SessionsEnded int        `json:"sessions_ended"`
+}
+
+// restoreOptions are the flags of cell restore.
+type restoreOptions struct {
+	yes   bool
+	above uint64
+	why   string
+}
+
+func newRestoreCommand(g *globals) *cobra.Command {
+	var o restoreOptions
+	cmd := &cobra.Command{
+		Use:   "restore FILE [CELL]",
+		Short: "Replace everything in a cell by a backup",
+		Long: `restore replaces everything in a cell by a backup: in a cell that was just
+bootstrapped, because its predecessor is lost, or in one that goes on. It checks the
+backup first, sends it to the cell, ends all other sessions, and waits until their
+clients have let go of what they hold or their leases are over, a minute at the longest.
+Then the backup takes the place of what the cell has, in one step. If restore is
+interrupted before that, the cell has what it had, but for the sessions that were ended.
+
+After it nobody holds a lock, and nobody has a session or an ephemeral node. Clients
+begin new sessions. What was changed after the backup is lost; take one of the cell as
+it is now, if that may be needed (chubbyctl cell backup).
+
+No sequencer that was issued before is valid any more, by this cell or by the one in the
+backup: the fencing counter goes on 2^40 above the higher one of both, and above
+--above. The tokens are of the cell in the backup, if it has the same name, so that
+guards downstream go on with what they know.
+
+If the cell in the backup was lost, wait until two minutes after the end of its last
+replica: until then its clients may still rely on a lease and a lock-delay.
+
+It is for operators of the cell. --timeout bounds each step.`,
+		Example: "  chubbyctl cell restore /var/backups/chubby-2027-01-31 --yes\n  chubbyctl cell restore foo.backup foo --above 123456 --yes",
+		Args:    arguments(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cell, err := cellOf(args[1:])
+			if err != nil {
+				return err
+			}
+			return g.restore(cmd, args[0], cell, o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "replace everything in the cell")
+	cmd.Flags().Uint64Var(&o.above, "above", 0, "a `token` that is known to have been issued after the backup, by a guard for example")
+	cmd.Flags().StringVar(&o.why, "reason", "the cell is restored from a backup", "`text` for the clients whose sessions are ended")
+	return cmd
+}
+
+// restore restores a backup, each step within --timeout.
+func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOptions) error {
+	b, err := readBackup(name)
+	if err != nil {
+		return err
+	}
+	taken := time.Unix(b.TakenUnix, 0).UTC().Format(time.DateTime)
+	if !o.yes {
+		return usagef("this replaces everything in cell %s by the backup of cell %s of %s, with %d nodes, and ends all sessions; --yes does it", cell, b.Cell, taken, b.Nodes)
+	}
+	ctx, stop := context.WithCancelCause(cmd.Context())
+	defer stop(nil)
+	late := time.AfterFunc(g.timeout, func() { stop(outOfTime{g.timeout}) })
+	defer late.Stop()
+	c, err := client.New(ctx, g.config(cell))
+	if err != nil {
+		return err
+	}
+	defer g.closeSession(ctx, c)
+	before, err := c.Cell().Status(ctx)
+	if err != nil {
+		return err
+	}
+	source := client.RestoreBackup{
+		Cell: b.Cell, CellID: b.CellID, Level: b.Level, Counter: max(b.Counter, o.above), Nodes: b.Nodes, Why: o.why,
+	}
+	source.Parts, source.Quotas = backup.Parts(b.State)
+	is, err := g.followRestore(ctx, c, source, func() { late.Reset(g.timeout) })
+	if err != nil {
+		return err
+	}
+	f := restoredFields{
+		Cell: before.Cell, CellID: is.CellID, Counter: is.Counter, Index: b.Index, Nodes: b.Nodes, Bytes: b.Bytes, Checksum: b.Checksum,
+		SessionsEnded: int(max(before.Sessions, 1) - 1),
+	}
+	if before.CellID != is.CellID {
+		term.Remark(g.stderr, "the tokens of the cell are of the id %.12s from now on, as in the backup; they were of %.12s", is.CellID, before.CellID)
+	}
+	if g.json() {
+		return term.PrintJSON(cmd.OutOrStdout(), f)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "cell %s is restored from %s, the backup of cell %s of %s: %d nodes; %s ended; tokens go on above %d\n",
+		f.Cell, term.Printable(name), b.Cell, taken, f.Nodes, term.Counted(f.SessionsEnded, "session"), f.Counter)
+	return err
+}
+
+// followRestore restores a backup, and shows how far that is. It calls stepped after each step.
+func (g *globals) followRestore(ctx context.Context, c *client.Client, b client.RestoreBackup, stepped func()) (client.Restored, error) {
+	show := term.NewProgress(func(p client.RestoreProgress) string { return fmt.Sprint(p.Parts/64, p.Sealed, p.Sessions) }, func(p client.RestoreProgress) {
+		switch {
+		case p.Sealed:
+			term.Remark(g.stderr, "waiting for %s to end: until their clients have let go, or their leases are over", term.Counted(p.Sessions, "session"))
+		case p.Parts > 0:
+			term.Remark(g.stderr, "%s of the backup sent", term.Counted(p.Parts, "part"))
+		}
+	})
+	defer show.Stop()
+	return client.Restore(ctx, c, b, func(p client.RestoreProgress) {
+		stepped()
+		show.Update(p)
+	})
+}

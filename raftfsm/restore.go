@@ -1,0 +1,286 @@
+package raftfsm
+
+import (
+	"cmp"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/cowmap"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Restore is one step of restoring the cell from a backup, in the session of an operator; exactly one of
+// its fields but Mutation is set. The steps are Begin, Add for each part, Seal and Finish
+// (docs/adr/0029-a-cell-is-restored-through-its-log.md).
+type Restore struct {
+	Mutation session.Mutation `cbor:"1,keyasint"`
+	Begin    *RestoreBegin    `cbor:"2,keyasint,omitempty"`
+	Add      *RestoreAdd      `cbor:"3,keyasint,omitempty"`
+	Seal     *RestoreSeal     `cbor:"4,keyasint,omitempty"`
+	Finish   bool             `cbor:"5,keyasint,omitempty"` // the backup takes the place of what the cell has
+}
+
+// RestoreBegin says what is restored. It takes the place of an earlier one of the same session.
+type RestoreBegin struct {
+	Cell    string     `cbor:"1,keyasint"` // whose backup it is
+	CellID  api.CellID `cbor:"2,keyasint"`
+	Level   int        `cbor:"3,keyasint"` // its feature level
+	Counter uint64     `cbor:"4,keyasint"` // its fencing counter, or a higher number if more is known to have been issued
+	Nodes   int        `cbor:"5,keyasint"` // how many nodes are going to be added, the root included
+	Quotas  int        `cbor:"6,keyasint,omitempty"`
+}
+
+// RestoreAdd is one part of the backup. Parents come before their children.
+type RestoreAdd struct {
+	Part   uint64            `cbor:"1,keyasint"` // 1, 2, …
+	Nodes  []*namespace.Node `cbor:"2,keyasint,omitempty"`
+	Quotas []PrincipalQuota  `cbor:"3,keyasint,omitempty"`
+}
+
+// Encode writes a part, for the way to the cell.
+func (a RestoreAdd) Encode() ([]byte, error) { return entryCodec.enc.Marshal(a) }
+
+// DecodeRestoreAdd reads what Encode wrote. Whether the nodes can be is for Apply to decide.
+func DecodeRestoreAdd(data []byte) (*RestoreAdd, error) {
+	a := new(RestoreAdd)
+	if err := entryCodec.dec.Unmarshal(data, a); err != nil {
+		return nil, &api.Error{Code: api.InvalidArgument, Message: "this is no part of a backup", Err: err}
+	}
+	return a, nil
+}
+
+// RestoreSeal says that the backup is complete. All other sessions are ended then, and no more begin.
+type RestoreSeal struct {
+	Why string `cbor:"1,keyasint,omitempty"` // what the clients of the sessions are told
+}
+
+// PrincipalQuota is the quota of a principal.
+type PrincipalQuota struct {
+	Principal string    `cbor:"1,keyasint"`
+	Quota     api.Quota `cbor:"2,keyasint"`
+}
+
+// staged is what is to take the place of the tree and the quotas, as far as it has arrived. It belongs to a
+// session, and is forgotten when that ends.
+type staged struct {
+	RestoreBegin
+	session api.SessionID
+	part    uint64 // the last one that was added
+	sealed  bool
+	tree    namespace.Tree
+	quotas  cowmap.Map[string, api.Quota]
+}
+
+// newStaged returns what is staged before anything has arrived. It is edited until State.Settle.
+func newStaged(c RestoreBegin, by api.SessionID) *staged {
+	fresh := NewState()
+	g := &staged{RestoreBegin: c, session: by, tree: fresh.Tree, quotas: fresh.quotas}
+	g.edit()
+	return g
+}
+
+func (g *staged) edit() {
+	g.tree.Edit()
+	g.quotas.Edit()
+}
+
+func (g *staged) settle() {
+	g.tree.Settle()
+	g.quotas.Settle()
+}
+
+// record returns what a snapshot says of it, nil of none.
+func (g *staged) record() *stagedRecord {
+	if g == nil {
+		return nil
+	}
+	return &stagedRecord{Announced: g.RestoreBegin, Session: g.session, Part: g.part, Sealed: g.sealed, Nodes: g.tree.Counts().Nodes, Quotas: g.quotas.Len()}
+}
+
+// snapshot returns a copy, which does not change.
+func (g *staged) snapshot() *staged {
+	if g == nil {
+		return nil
+	}
+	now := *g
+	now.tree, now.quotas = g.tree.Snapshot(), g.quotas.Snapshot()
+	return &now
+}
+
+// RestoreGap is what the fencing counter is raised by, above everything that is known to have been issued: a
+// backup does not know what was issued after it. A cell would have to issue 30,000 numbers a second for a year to
+// reach it, and can be restored 8,000 times.
+const RestoreGap = 1 << 40
+
+// Restoring returns the session of the operator who restores the cell from a backup, 0 if nobody does, and
+// whether the backup is complete, so that other sessions are ended.
+func (s *State) Restoring() (by api.SessionID, sealed bool) {
+	if s.staged == nil {
+		return 0, false
+	}
+	return s.staged.session, s.staged.sealed
+}
+
+// ForBackup returns the state without what no backup has: the secret, and a backup that is being restored.
+func (s State) ForBackup() State {
+	s.Secret, s.staged, s.Origin = nil, nil, ""
+	return s
+}
+
+func (s *State) restore(c *Restore) Result {
+	return s.once(c.Mutation, nil, func() Result {
+		id := c.Mutation.Session
+		if err := s.PermitOperator(s.principal(id)); err != nil {
+			return refuse(err)
+		}
+		if c.Begin != nil {
+			return s.restoreBegin(id, c.Begin)
+		}
+		if s.staged == nil || s.staged.session != id {
+			return refuse(&refusal.Refusal{Cause: refusal.RestoreNotBegun})
+		}
+		switch {
+		case c.Add != nil:
+			return s.restoreAdd(c.Add)
+		case c.Seal != nil:
+			return s.restoreSeal(c.Seal.Why)
+		case c.Finish:
+			return s.restoreFinish()
+		}
+		return refuse(&refusal.Refusal{Cause: refusal.EmptyCommand})
+	})
+}
+
+// restoreBegin begins with an empty tree. The session must not cache: nothing tells it of what changes.
+func (s *State) restoreBegin(id api.SessionID, c *RestoreBegin) Result {
+	who, _ := s.Sessions.Get(id)
+	switch {
+	case s.staged != nil && s.staged.session != id:
+		return refuse(&refusal.Refusal{Cause: refusal.RestoreByOther, Session: s.staged.session, Principal: s.principal(s.staged.session)})
+	case c.Level > s.Level:
+		return refuse(&refusal.Refusal{Cause: refusal.RestoreLevel, Used: int64(c.Level), Allowed: int64(s.Level)})
+	case c.Counter > api.MaxGeneration-RestoreGap || s.Counter > api.MaxGeneration-RestoreGap:
+		return refuse(&refusal.Refusal{Cause: refusal.RestoreCounter, Current: api.Generation(max(c.Counter, s.Counter)), Allowed: api.MaxGeneration - RestoreGap})
+	case who.MayCache:
+		return refuse(&refusal.Refusal{Cause: refusal.RestoreCaches})
+	}
+	s.staged = newStaged(*c, id)
+	return Result{}
+}
+
+// restoreAdd adds one part. A part that cannot be is refused whole, and nothing of it stays: what was
+// staged is forgotten then, for a part of it is of no use.
+func (s *State) restoreAdd(c *RestoreAdd) Result {
+	g := s.staged
+	switch {
+	case g.sealed:
+		return refuse(&refusal.Refusal{Cause: refusal.RestoreSealed})
+	case c.Part != g.part+1:
+		return refuse(&refusal.Refusal{Cause: refusal.RestorePart, Used: int64(c.Part), Allowed: int64(g.part + 1)})
+	}
+	for _, n := range c.Nodes {
+		if err := g.tree.Adopt(n, api.Generation(g.Counter)); err != nil {
+			s.staged = nil
+			return refuse(err)
+		}
+	}
+	for _, q := range c.Quotas {
+		if q.Quota.Validate() != nil || q.Quota == (api.Quota{}) {
+			s.staged = nil
+			return refuse(&refusal.Refusal{Cause: refusal.QuotaNegative, Quota: &q.Quota})
+		}
+		g.quotas.Set(q.Principal, q.Quota)
+	}
+	g.part = c.Part
+	return Result{}
+}
+
+// restoreSeal ends all other sessions, as an operator would: their clients are told, and what they hold is
+// theirs until they have acknowledged that or their leases are over.
+func (s *State) restoreSeal(why string) Result {
+	g := s.staged
+	if r := s.refuseOwner(); r != nil {
+		return refuse(r)
+	}
+	if nodes := g.tree.Counts().Nodes; nodes != g.Nodes || g.quotas.Len() != g.Quotas {
+		return refuse(&refusal.Refusal{Cause: refusal.RestoreIncomplete, Used: int64(nodes), Allowed: int64(g.Nodes)})
+	}
+	if len(why) > api.MaxReason {
+		return refuse(&refusal.Refusal{Cause: refusal.TerminationTooLong, Allowed: api.MaxReason})
+	}
+	g.sealed = true
+	by := refusal.Intervention{Principal: s.principal(g.session), Why: why}
+	var r Result
+	for one := range s.Sessions.All() {
+		if one.ID != g.session {
+			r.Terminating = append(r.Terminating, one.ID)
+		}
+	}
+	for _, id := range r.Terminating {
+		_ = s.Sessions.Terminate(id, by) // it exists, and the reason is short
+	}
+	return r
+}
+
+// restoreFinish puts what is staged in the place of the tree. No other session is left: so nobody has a lease, a
+// lock, a handle or anything cached, and what failed sessions left behind, their lock-delays, is kept.
+func (s *State) restoreFinish() Result {
+	g := s.staged
+	switch r := s.refuseOwner(); {
+	case !g.sealed:
+		return refuse(&refusal.Refusal{Cause: refusal.RestoreUnsealed})
+	case s.Sessions.Len() > 1:
+		return refuse(&refusal.Refusal{Cause: refusal.RestoreSessions, Used: int64(s.Sessions.Len() - 1)})
+	case r != nil:
+		return refuse(r)
+	}
+	for name, d := range s.Tree.Delays() {
+		g.tree.RestoreDelay(name, d)
+	}
+	r := Result{Restored: true}
+	for n := range g.tree.All() {
+		if n.Dying() {
+			r.Dying = append(r.Dying, n.Ref())
+		}
+	}
+	if g.Cell == s.Cell && g.CellID != s.CellID {
+		s.Origin, s.CellID = cmp.Or(s.Origin, s.CellID), g.CellID
+	}
+	s.Counter = max(s.Counter, g.Counter) + RestoreGap
+	s.Tree, s.quotas, s.staged = g.tree, g.quotas, nil
+	return r
+}
+
+// refuseOwner returns a refusal if the operator's own session holds a lock or has an ephemeral node open.
+func (s *State) refuseOwner() *refusal.Refusal {
+	for n := range s.Tree.OwnedBy(s.staged.session) {
+		return &refusal.Refusal{Cause: refusal.RestoreOwns, Name: n.Name}
+	}
+	return nil
+}
+
+// checkStaged verifies the invariants of what is staged.
+func (s State) checkStaged() error {
+	g := s.staged
+	if g == nil {
+		return nil
+	}
+	if err := g.tree.Check(); err != nil {
+		return err
+	}
+	if _, ok := s.Sessions.Get(g.session); !ok {
+		return api.Errorf(api.Corrupt, "a backup is restored by the unknown session %v", g.session)
+	}
+	for one := range s.Sessions.All() {
+		if g.sealed && one.ID != g.session && one.Terminating == nil {
+			return api.Errorf(api.Corrupt, "a backup is about to be restored, and session %v goes on", one.ID)
+		}
+	}
+	for n := range g.tree.All() {
+		if newest := max(n.Instance, n.Lock, n.Content, n.ACLs); uint64(newest) > max(g.Counter, 1) {
+			return api.Errorf(api.Corrupt, "%q of a backup is at generation %d, above its counter, %d", n.Name, newest, g.Counter)
+		}
+	}
+	return nil
+}
