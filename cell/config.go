@@ -14,6 +14,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
+	"github.com/chubbylock/chubby/cell/internal/wire"
 	"github.com/chubbylock/chubby/internal/bootclock"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -36,6 +37,12 @@ type Config struct {
 	// start, give everybody the right to write the access control lists again: the
 	// way back when they admit nobody. It is to be set for one start only.
 	RestoreAccess bool
+
+	// Operators are the principals that may do what concerns the whole cell (end sessions of others, break locks, restore
+	// a backup), and change its access control lists, when the cell begins: at most MaxOperators, or "*" for everybody. After that
+	// the list /ls/CELL/acl/operators says who is one. Without any, it is who may change the ACL of the root: everybody,
+	// until that is changed.
+	Operators []string
 
 	LogStore LogStore // where the Raft log is kept; default DefaultLogStore
 
@@ -162,6 +169,9 @@ const (
 	DefaultMaxConnectionsPerAddress = 4_000
 )
 
+// MaxOperators is how many operators a cell may begin with.
+const MaxOperators = 100
+
 // minSlow leaves a client that is well the time to hear and answer.
 const minSlow = time.Second
 
@@ -208,6 +218,14 @@ func (cfg Config) complete() (Config, error) {
 	}
 	if !(cfg.KeepAlives > 0) { // nor is it one that is not a number
 		fault("keepalives: %v a second; want a positive number", cfg.KeepAlives)
+	}
+	if len(cfg.Operators) > MaxOperators {
+		fault("operators: %d principals; at most %d are possible", len(cfg.Operators), MaxOperators)
+	}
+	for _, principal := range cfg.Operators {
+		if err := wire.CheckPrincipal(principal); err != nil && principal != "*" {
+			fault("operators: %v", err)
+		}
 	}
 	cfg.checkTLS(fault)
 	cfg.checkTokens(fault)

@@ -145,17 +145,25 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master.Master, 
 	id := api.CellID(r.stores.Identity().Get().Roster.CellID)
 	restore := r.restoresAccess()
 	level := max(1, r.fsm.State().Level) // the lowest, if nothing is applied yet: the log may have any
+	operators, err := r.firstOperators()
+	if err != nil {
+		return nil, err
+	}
+	if len(operators) > 0 {
+		level = r.cfg.supports // at which the cell begins
+	}
 	command, err := raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{
 		Cell:          r.cfg.Cell,
 		CellID:        id,
 		Secret:        secret,
 		Level:         r.cfg.supports,
 		RestoreAccess: restore,
+		Operators:     operators,
 	}}.Encode(level)
 	if err != nil {
 		return nil, err
 	}
-	results, err := master.AppendEntry(entryLog{r.raft}, api.Epoch(term), r.cfg.Wall(), []raftfsm.Encoded{command})
+	results, err := master.AppendEntry(r.entries(), api.Epoch(term), r.cfg.Wall(), []raftfsm.Encoded{command})
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +179,21 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master.Master, 
 		r.log.Warn("access restored: the list everyone admits everybody, and the root directory and all lists name it", "epoch", term)
 	}
 	return r.newMaster(ctx, api.Epoch(term)), nil
+}
+
+// firstOperators returns the operators of a cell that begins with this epoch, none for any other. Whether it does is known
+// when everything in the log is applied.
+func (r *Replica) firstOperators() ([]string, error) {
+	if len(r.cfg.Operators) == 0 || r.fsm.State().Cell != "" || r.cfg.supports < raftfsm.OperatorsLevel {
+		return nil, nil
+	}
+	if err := r.raft.Barrier(2 * r.cfg.ElectionTimeout).Error(); err != nil {
+		return nil, fmt.Errorf("apply the log: %w", err)
+	}
+	if r.fsm.State().Cell != "" {
+		return nil, nil
+	}
+	return r.cfg.Operators, nil
 }
 
 // restoreWindow is for how long after its start a replica that is to restore
@@ -190,18 +213,22 @@ func (r *Replica) restoresAccess() bool {
 	return true
 }
 
+// entries is where entries go to Raft.
+func (r *Replica) entries() master.Log {
+	if r.cfg.proposeTo != nil {
+		return r.cfg.proposeTo(entryLog{r.raft})
+	}
+	return entryLog{r.raft}
+}
+
 // newMaster makes the master of an epoch; its Start sets it going.
 func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch) *master.Master {
-	log := master.Log(entryLog{r.raft})
-	if r.cfg.proposeTo != nil {
-		log = r.cfg.proposeTo(log)
-	}
 	return master.New(ctx, master.Config{
 		Epoch: epoch,
 		Cell:  r.cfg.Cell,
 		Clock: r.clock,
 		State: r.fsm.State,
-		Log:   log,
+		Log:   r.entries(),
 		Fence: peer.NewFence(peer.FenceConfig{
 			Term:  uint64(epoch),
 			Self:  r.cfg.ID,

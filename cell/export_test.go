@@ -50,3 +50,22 @@ func (d delayer) Append(entry []byte) ([]raftfsm.Result, error) {
 	<-time.After(d.by)
 	return d.Log.Append(entry)
 }
+
+// WatchEntries has see called with every entry that a replica proposes, before it is written; replicas that share the configuration call it at once.
+func WatchEntries(cfg *Config, see func(raftfsm.Entry)) {
+	cfg.proposeTo = func(log master.Log) master.Log { return watcher{Log: log, see: see} }
+}
+
+type watcher struct {
+	master.Log
+	see func(raftfsm.Entry)
+}
+
+func (w watcher) Append(entry []byte) ([]raftfsm.Result, error) {
+	decoded, err := raftfsm.DecodeEntry(entry)
+	if err != nil {
+		return nil, err
+	}
+	w.see(decoded)
+	return w.Log.Append(entry)
+}

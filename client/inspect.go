@@ -63,7 +63,7 @@ type SessionInfo struct {
 
 // Explain says who holds the lock on a node and who waits for it, who may have
 // the node in a cache, and, in sentences, what an operation on it would wait for.
-// Where clients have to say who they are, it takes the right to read the node, or to change the ACL of the root.
+// Where clients have to say who they are, it takes the right to read the node, or to be an operator.
 func (c *Cell) Explain(ctx context.Context, path string) (Explanation, error) {
 	p, err := c.parsePath("explain", path)
 	if err != nil {

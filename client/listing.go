@@ -64,7 +64,7 @@ func collectPages[T any](list iter.Seq2[T, error]) ([]T, error) {
 // Locks lists the locks at and below a path that are held, waited for or delayed, by
 // path; an empty prefix stands for the whole cell. For a very large cell EachLock
 // needs less memory.
-// Where clients have to say who they are, the list has only the locks of nodes that the client may read, unless it may change the ACL of the root.
+// Where clients have to say who they are, the list has only the locks of nodes that the client may read, unless it is an operator.
 func (c *Cell) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 	list, err := collectPages(c.EachLock(ctx, prefix))
 	slices.SortFunc(list, func(a, b LockInfo) int { return strings.Compare(a.Path, b.Path) })
@@ -121,7 +121,7 @@ func lockInfo(l *chubbypb.LockInfo) LockInfo {
 
 // Sessions lists the sessions of the cell, by id. For a very large cell EachSession
 // needs less memory.
-// Where clients have to say who they are, the list has only the sessions of the client's own principal, unless that may change the ACL of the root.
+// Where clients have to say who they are, the list has only the sessions of the client's own principal, unless that is an operator.
 func (c *Cell) Sessions(ctx context.Context) ([]SessionInfo, error) {
 	return collectPages(c.EachSession(ctx))
 }

@@ -19,7 +19,7 @@ type QuotaUse struct {
 
 // Quotas lists the principals that use anything of the cell, and the directories that
 // have a quota.
-// Where clients have to say who they are, it has only the client's own and those of directories that it may read, unless it may change the ACL of the root.
+// Where clients have to say who they are, it has only the client's own and those of directories that it may read, unless it is an operator.
 func (c *Cell) Quotas(ctx context.Context) ([]QuotaUse, error) {
 	return collectPages(eachPage(ctx, c, "list quotas", c.rootPath(), func(ctx context.Context, t *target, after []byte) (page []QuotaUse, next []byte, err error) {
 		reply, err := t.data.chubby.ListQuotas(ctx, &chubbypb.ListQuotasRequest{Cell: c.cfg.Cell, After: after})

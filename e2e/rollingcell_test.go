@@ -93,7 +93,7 @@ func (r *rollingCell) serveBy(id string, version release) *process {
 	r.has[id] = version
 	cmd := command(version.bin("chubbyd"), "serve", "--bootstrap", "--insecure-principals", "--cell", "local", "--id", id,
 		"--members", strings.Join(members, ";"), "--data", filepath.Join(r.dir, id), "--log-store", store)
-	cmd.Env = append(cmd.Env, "CHUBBYD_INSECURE=true") // a flag that v0.1.0 does not know
+	cmd.Env = append(cmd.Env, "CHUBBYD_INSECURE=true", "CHUBBYD_OPERATORS=everybody") // what v0.1.0 does not know
 	r.procs[id] = launch(r.t, cmd, (*exec.Cmd).Start)
 	return r.procs[id]
 }

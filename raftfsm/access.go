@@ -3,14 +3,32 @@ package raftfsm
 import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
 )
 
+// operatorsACL is the name of the list of the cell's operators. It is made when the cell begins, if the
+// configuration names any.
+const operatorsACL = "operators"
+
 // PermitOperator returns nil if a principal may do what only an operator of the cell may: end the
-// sessions of others, set quotas, raise the level, read everything. Otherwise it returns a refusal.
-// An operator is who may change the ACL of the root.
+// sessions of others, break any lock, set quotas, raise the level, restore a backup, look at everything.
+// Otherwise it returns a refusal. An operator is whom the list operators admits. Where there is no such list, and below level 3, it is who
+// may change the ACL of the root.
 func (s *State) PermitOperator(principal string) error {
-	root, _ := s.Tree.Get("")
-	return s.Tree.Permit(root, principal, namespace.ToChange)
+	if !s.hasOperators() {
+		root, _ := s.Tree.Get("")
+		return s.Tree.Permit(root, principal, namespace.ToChange)
+	}
+	if !s.Tree.Admits(operatorsACL, principal) {
+		return &refusal.Refusal{Cause: refusal.NotOperator, Principal: principal, List: namespace.ACLFile(operatorsACL)}
+	}
+	return nil
+}
+
+// hasOperators reports whether there is a list that says who is an operator, and the level lets it count.
+func (s *State) hasOperators() bool {
+	_, there := s.Tree.Get(namespace.ACLFile(operatorsACL))
+	return there && s.Level >= OperatorsLevel
 }
 
 // restoreAccess restores access to a cell whose ACLs admit no client. It makes
@@ -20,7 +38,7 @@ func (s *State) PermitOperator(principal string) error {
 // again. It reports no changes, because clients drop their caches when an epoch
 // begins.
 func (s *State) restoreAccess(wall int64) {
-	s.bootstrap(wall) // creates again what was deleted
+	s.bootstrap(nil, wall) // creates again what was deleted
 	open := api.ACL{Read: rootACL, Write: rootACL, Change: rootACL}
 	names := []api.Name{"", api.ACLDir}
 	for list := range s.Tree.Children(api.ACLDir, "") {

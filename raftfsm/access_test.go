@@ -102,3 +102,24 @@ func TestListsKeepTheirPlace(t *testing.T) {
 		c.want(create("/acl", one.kind, one.ephemeral), api.InvalidArgument)
 	}
 }
+
+// Below level 3 a list operators means nothing; from then on it says who is one, and without it the ACL of the root does.
+func TestOperatorsFromLevelThree(t *testing.T) {
+	for _, level := range []int{2, 3} {
+		c := newCell(t)
+		c.state.Level = level
+		alice, bob := c.session("alice"), c.session("bob")
+		may := func(id api.SessionID) bool {
+			return c.apply(raftfsm.Command{SetQuota: &raftfsm.SetQuota{Mutation: c.mutation(id), Principal: "x", Quota: api.Quota{Nodes: 1}}}).Code() == api.OK
+		}
+		if !may(alice) || !may(bob) {
+			t.Error("without the list:", may(alice), may(bob))
+		}
+		c.file(alice, "/acl/operators")
+		ref, _ := c.file(alice, "/acl/operators")
+		c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(alice), Node: ref, Contents: []byte("alice\n")}})
+		if !may(alice) || may(bob) != (level < 3) {
+			t.Error("with the list, at level", level, may(alice), may(bob))
+		}
+	}
+}

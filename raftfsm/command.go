@@ -107,6 +107,8 @@ type NewEpoch struct {
 	Level int `cbor:"4,keyasint,omitempty"` // the level at which the cell begins
 
 	RestoreAccess bool `cbor:"5,keyasint,omitempty"` // restore everybody's access to the ACLs, as an operator of the master's machine wants it
+
+	Operators []string `cbor:"6,keyasint,omitempty" since:"3"` // of the cell when it begins: principals, or "*" for everybody
 }
 
 // CreateSession adds a session, or finds the session with that nonce.

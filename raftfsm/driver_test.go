@@ -143,7 +143,7 @@ func (d *driver) name() api.Name {
 	case 22, 23:
 		return one(&d.choices, driverNames...)
 	case 20, 21:
-		return one[api.Name](&d.choices, "/acl/ops", "/acl/few")
+		return one[api.Name](&d.choices, "/acl/ops", "/acl/few", "/acl/operators")
 	}
 	return driverNames[d.pick(9)]
 }

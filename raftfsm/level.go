@@ -15,12 +15,15 @@ import (
 //	1  v0.1.0
 //	2  nodes keep the time of the last write of their contents (Stat.ModifiedUnix);
 //	   sessions that use what they have cached only under cache leases are known as such
-//	3  cells are restored from backups
+//	3  cells are restored from backups; the list operators says who is one
 const MaxLevel = 3
 
 // CacheLeaseLevel is the level from which on sessions are known as such that have cache
 // leases. Below it a replica of the cell may be one that would not wait for those.
 const CacheLeaseLevel = 2
+
+// OperatorsLevel is the level from which on the list operators says who is one.
+const OperatorsLevel = 3
 
 // modifiedUnix returns the time to store with contents written at wall: 0 below level 2.
 func (s *State) modifiedUnix(wall int64) int64 {

@@ -303,7 +303,7 @@ func (m *model) gone(r *raftfsm.Result, node namespace.Ref) {
 // setQuota needs the right to change the ACL of the root.
 func (m *model) setQuota(c *raftfsm.SetQuota) api.Code {
 	q := c.Quota
-	if !m.admits(m.nodes[""].acl.Change, m.principal(c.Mutation.Session)) {
+	if !m.operates(m.principal(c.Mutation.Session)) {
 		return api.PermissionDenied
 	}
 	if c.Directory != nil {
@@ -333,7 +333,7 @@ func (m *model) setQuota(c *raftfsm.SetQuota) api.Code {
 // goes back.
 func (m *model) raiseLevel(c *raftfsm.RaiseLevel) api.Code {
 	switch {
-	case !m.admits(m.nodes[""].acl.Change, m.principal(c.Mutation.Session)):
+	case !m.operates(m.principal(c.Mutation.Session)):
 		return api.PermissionDenied
 	case c.To <= m.level:
 		return api.InvalidArgument

@@ -187,7 +187,7 @@ func (m *model) revoke(c *raftfsm.Revoke, wall int64) (r raftfsm.Result) {
 	switch {
 	case n == nil:
 		return raftfsm.Result{Answer: refused(api.HandleClosed)}
-	case !m.admits(n.acl.Change, by):
+	case !m.admits(n.acl.Change, by) && !(m.hasOperators() && m.operates(by)):
 		return raftfsm.Result{Answer: refused(api.PermissionDenied)}
 	case len(c.Why) > api.MaxReason:
 		return raftfsm.Result{Answer: refused(api.InvalidArgument)}

@@ -28,7 +28,7 @@ func (m *model) restore(c *raftfsm.Restore) raftfsm.Result {
 	g := m.staged
 	owns := slices.ContainsFunc(slices.Collect(maps.Values(m.nodes)), func(n *modelNode) bool { return n.ownedBy(id) })
 	switch {
-	case !m.admits(m.nodes[""].acl.Change, m.principal(id)):
+	case !m.operates(m.principal(id)):
 		return no(api.PermissionDenied)
 	case c.Begin != nil && g != nil && g.by != id:
 		return no(api.Exists)

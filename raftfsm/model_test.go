@@ -216,7 +216,7 @@ func (m *model) terminate(c *raftfsm.Terminate) raftfsm.Result {
 	switch {
 	case target == nil:
 		return raftfsm.Result{Answer: refused(api.NotFound)}
-	case by != target.record.Principal && !m.admits(m.nodes[""].acl.Change, by):
+	case by != target.record.Principal && !m.operates(by):
 		return raftfsm.Result{Answer: refused(api.PermissionDenied)}
 	case len(c.Why) > api.MaxReason:
 		return raftfsm.Result{Answer: refused(api.InvalidArgument)}
@@ -225,6 +225,16 @@ func (m *model) terminate(c *raftfsm.Terminate) raftfsm.Result {
 	}
 	return raftfsm.Result{Terminating: []api.SessionID{c.Target}}
 }
+
+// operates reports whether a principal is an operator.
+func (m *model) operates(principal string) bool {
+	if m.hasOperators() {
+		return m.admits("operators", principal)
+	}
+	return m.admits(m.nodes[""].acl.Change, principal)
+}
+
+func (m *model) hasOperators() bool { return m.level >= 3 && m.nodes["/acl/operators"] != nil }
 
 func (m *model) principal(id api.SessionID) string {
 	if s := m.clients[id]; s != nil {

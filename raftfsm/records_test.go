@@ -80,6 +80,7 @@ func texts() map[string]string {
 		"raftfsm.EndDelay.Name":            name,
 		"raftfsm.NewEpoch.Cell":            cell,
 		"raftfsm.NewEpoch.CellID":          cell,
+		"raftfsm.NewEpoch.Operators":       principal,
 		"raftfsm.Open.Name":                name,
 		"raftfsm.Precondition.Lock":        name,
 		"raftfsm.Revoke.Why":               words,

@@ -6,14 +6,29 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// revoke begins to take a lock away (decision 10). It needs the right to change
-// the ACL of the node.
+// permitBreak returns nil if a principal may take a lock away from its holders: it may change the ACL of the
+// node, or the list of operators admits it. The right to the root's ACL is not enough: it may be everybody's, and a
+// directory below closed to them. The refusal is that of the node.
+func (s *State) permitBreak(node *namespace.Node, principal string) error {
+	err := s.Tree.Permit(node, principal, namespace.ToChange)
+	if err != nil && s.hasOperators() && s.PermitOperator(principal) == nil {
+		return nil
+	}
+	return err
+}
+
+// PermitBreak reports whether a principal may take a node's lock away from its holders.
+func (s *State) PermitBreak(node *namespace.Node, principal string) bool {
+	return s.permitBreak(node, principal) == nil
+}
+
+// revoke begins to take a lock away (decision 10).
 func (s *State) revoke(c *Revoke, wall int64) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		by := s.principal(c.Mutation.Session)
 		node, err := s.Tree.Resolve(c.Lock)
 		if err == nil {
-			err = s.Tree.Permit(node, by, namespace.ToChange)
+			err = s.permitBreak(node, by)
 		}
 		if err == nil {
 			node, err = s.Tree.Revoke(c.Lock, refusal.Intervention{Principal: by, Why: c.Why})

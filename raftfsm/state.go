@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/internal/cowmap"
@@ -143,7 +144,7 @@ func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch, wall int64) Result {
 	}
 	if s.Cell == "" {
 		s.Cell, s.CellID, s.Secret, s.Level = c.Cell, c.CellID, c.Secret, max(c.Level, 1)
-		s.bootstrap(wall)
+		s.bootstrap(c.Operators, wall)
 	}
 	if c.RestoreAccess {
 		s.restoreAccess(wall)
@@ -152,17 +153,28 @@ func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch, wall int64) Result {
 	return Result{}
 }
 
-// bootstrap creates the directory of ACLs, and the list that admits everybody.
-func (s *State) bootstrap(wall int64) {
+// bootstrap creates the directory of ACLs, and the list that admits everybody. If operators are named, it
+// creates their list, too, and has them alone change the lists and the ACL of the root.
+func (s *State) bootstrap(operators []string, wall int64) {
+	var acl api.ACL // empty names are those of the node above
+	if len(operators) > 0 {
+		acl = api.ACL{Write: operatorsACL, Change: operatorsACL}
+		root, _ := s.Tree.Get("")
+		_, _ = s.Tree.SetACL(root.Ref(), api.ACL{Change: operatorsACL}, nil, s.drawGeneration) // cannot fail: the name is short
+	}
 	for _, spec := range []struct {
 		name api.Name
 		namespace.Spec
+		wanted bool
 	}{
-		{api.ACLDir, namespace.Spec{Kind: api.Directory}},
-		{namespace.ACLFile(rootACL), namespace.Spec{Kind: api.File, Contents: []byte(everybody)}},
+		{api.ACLDir, namespace.Spec{Kind: api.Directory, ACL: acl}, true},
+		{namespace.ACLFile(rootACL), namespace.Spec{Kind: api.File, Contents: []byte(everybody)}, true},
+		{namespace.ACLFile(operatorsACL), namespace.Spec{Kind: api.File, Contents: []byte(strings.Join(operators, "\n") + "\n")}, len(operators) > 0},
 	} {
-		spec.ModifiedUnix = s.modifiedUnix(wall)
-		_, _ = s.Tree.Create(spec.name, spec.Spec, s.drawGeneration()) // an existing node stays as it is
+		if spec.wanted {
+			spec.ModifiedUnix = s.modifiedUnix(wall)
+			_, _ = s.Tree.Create(spec.name, spec.Spec, s.drawGeneration()) // an existing node stays as it is
+		}
 	}
 }
 

@@ -158,6 +158,9 @@ const (
 	RestoreUnderWay   Cause = 108 // Session, Principal
 )
 
+// NotOperator refuses what only an operator of the cell may do: Principal, List.
+const NotOperator Cause = 109
+
 // Code returns the code of a cause, api.Uncertain for one that this version does not know.
 func (c Cause) Code() api.Code {
 	if row, ok := rows[c]; ok {

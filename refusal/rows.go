@@ -117,6 +117,8 @@ var rows = map[Cause]row{
 
 	LevelReached: {api.InvalidArgument, "the cell is at feature level %d already", []fact{used}},
 
+	NotOperator: {api.PermissionDenied, "%q is no operator of the cell: the list %s does not name it", []fact{principal, list}},
+
 	RestoreNotBegun:   {api.InvalidArgument, "this session is not restoring a backup: a part of it was refused, or it was not begun; begin again", nil},
 	RestoreByOther:    {api.Exists, "a backup is being restored already, by %q in session %v: wait for its end, or end that session", []fact{principal, session}},
 	RestoreLevel:      {api.InvalidArgument, "the backup is of feature level %d, and the cell of %d: finish the upgrade of the cell first (chubbyctl cell upgrade finish)", []fact{used, allowed}},

@@ -124,7 +124,7 @@ type ChubbyClient interface {
 	FinishUpgrade(ctx context.Context, in *FinishUpgradeRequest, opts ...grpc.CallOption) (*FinishUpgradeReply, error)
 	// Backup returns a part of a backup of everything that is replicated, at the moment of its
 	// beginning. The parts together, in their order, are the backup. Where clients have to say who
-	// they are, it takes the right to change the ACL of the root.
+	// they are, it is for operators.
 	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (*BackupReply, error)
 	// Restore is one step of restoring the cell from a backup: begin; a part, as often as there are
 	// parts; seal, which ends all other sessions; and finish, which is asked for again until it has
@@ -525,7 +525,7 @@ type ChubbyServer interface {
 	FinishUpgrade(context.Context, *FinishUpgradeRequest) (*FinishUpgradeReply, error)
 	// Backup returns a part of a backup of everything that is replicated, at the moment of its
 	// beginning. The parts together, in their order, are the backup. Where clients have to say who
-	// they are, it takes the right to change the ACL of the root.
+	// they are, it is for operators.
 	Backup(context.Context, *BackupRequest) (*BackupReply, error)
 	// Restore is one step of restoring the cell from a backup: begin; a part, as often as there are
 	// parts; seal, which ends all other sessions; and finish, which is asked for again until it has

@@ -39,7 +39,7 @@ appears when it is whole, and nothing is replaced.
 It has the contents of all files: keep it as secret as they are. The key by which
 the cell signs what clients carry is not in it.
 
-It is for those who may change the ACL of the cell's root. --timeout bounds the wait
+It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds the wait
 for each part.`,
 		Example: "  chubbyctl cell backup /var/backups/chubby-$(date +%F)\n  chubbyctl cell backup - foo | gzip >foo.backup.gz\n  chubbyctl cell backup verify foo.backup",
 		Args:    arguments(cobra.RangeArgs(1, 2)),

@@ -145,7 +145,7 @@ the one whose log is furthest. Sessions and locks do not notice; calls wait for 
 milliseconds. Do it before the master's machine is stopped; a replica that is
 stopped by SIGTERM does it by itself.
 
-It is for those who may change the ACL of the cell's root.`,
+It is for operators of the cell (/ls/CELL/acl/operators).`,
 		Example: "  chubbyctl cell transfer\n  chubbyctl cell transfer foo --to r3",
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

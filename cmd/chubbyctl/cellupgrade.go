@@ -69,7 +69,7 @@ is nothing to do.
 
 After that no replica can go back to a version that does not know the level.
 
-It is for those who may change the ACL of the cell's root.`,
+It is for operators of the cell (/ls/CELL/acl/operators).`,
 			Example: "  chubbyctl cell upgrade finish\n  chubbyctl cell upgrade finish foo",
 			Args:    arguments(cobra.MaximumNArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {

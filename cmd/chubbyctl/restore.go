@@ -56,7 +56,7 @@ guards downstream go on with what they know.
 If the cell in the backup was lost, wait until two minutes after the end of its last
 replica: until then its clients may still rely on a lease and a lock-delay.
 
-It is for operators of the cell. --timeout bounds each step.`,
+It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds each step.`,
 		Example: "  chubbyctl cell restore /var/backups/chubby-2027-01-31 --yes\n  chubbyctl cell restore foo.backup foo --above 123456 --yes",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {

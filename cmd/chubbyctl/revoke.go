@@ -163,8 +163,8 @@ sequencers of its locks are not valid any more, at once; the session, with its
 ephemeral files, is gone and its locks are free once its client has heard of it, or
 its lease (and the lock-delays) are over. end does not wait for that: 'chubbyctl
 session show ID' shows it. Without --yes it says whose session it is, changes
-nothing, and exits with 2. It takes the right to change the ACL of the root
-directory, except for sessions of one's own principal.`,
+nothing, and exits with 2. It is for operators of the cell (/ls/CELL/acl/operators),
+except for sessions of one's own principal.`,
 		Example: `  chubbyctl session end s42 --reason 'left over from the test'        # whose is it?
   chubbyctl session end s42 --reason 'left over from the test' --yes`,
 		Args: arguments(cobra.RangeArgs(1, 2)),

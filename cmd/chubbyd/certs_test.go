@@ -163,6 +163,9 @@ func TestServeNeedsCertificatesOrInsecure(t *testing.T) {
 		"by their word": {"tls-cert: x\ntls-key: x\ntls-ca: x\npeer-tls-cert: x\npeer-tls-key: x\npeer-tls-ca: x\ninsecure-principals: true\n", "says who it is"},
 		"insecure":      {"insecure: true\n", ""},
 		"none named":    {"insecure: true\ntls-crl: none\n", ""},
+		"no operators":  {"bootstrap: true\ntls-cert: x\ntls-key: x\ntls-ca: x\npeer-tls-cert: x\npeer-tls-key: x\npeer-tls-ca: x\n", "nobody is named in operators"},
+		"everybody":     {"bootstrap: true\noperators: everybody\ntls-cert: x\ntls-key: x\ntls-ca: x\npeer-tls-cert: x\npeer-tls-key: x\npeer-tls-ca: x\n", ""},
+		"no principal":  {"operators: a,,b\ninsecure: true\n", "no principal in it"},
 		"all":           {"tls-cert: x\ntls-key: x\ntls-ca: x\npeer-tls-cert: x\npeer-tls-key: x\npeer-tls-ca: x\n", ""},
 	} {
 		file := filepath.Join(t.TempDir(), "chubbyd.yaml")

@@ -123,6 +123,12 @@ data: /var/lib/chubby
 # nothing to a replica that has data, and one that lost its data is refused.
 bootstrap: false
 
+# Who may do what concerns the whole cell, when it begins: change its access
+# control lists, end sessions, break locks, restore a backup. Principals, separated
+# by commas, or everybody. A cell with certificates does not begin without.
+# Afterwards the list /ls/main/acl/operators says who may.
+operators: spiffe://example.org/ops/alice, ops.example.org
+
 # Where the Raft log is kept: wal (segments, one sync a write) or boltdb (one
 # file, two syncs a write). A replica keeps the one it began with.
 log-store: wal

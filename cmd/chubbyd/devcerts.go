@@ -25,6 +25,8 @@ type devCertificates struct {
 	Keys     string `yaml:"token-keys,omitempty"`
 	Issuer   string `yaml:"token-issuer,omitempty"`
 	Audience string `yaml:"token-audience,omitempty"`
+
+	Operators string `yaml:"operators,omitempty"`
 }
 
 // certificates is where the certificates of the cell are.
@@ -38,6 +40,7 @@ func (c *devCell) certificatesOf(id string) devCertificates {
 		Cert: o.file("server-"+id, "crt"), Key: o.file("server-"+id, "key"), CA: o.file(clientAuthority, "crt"),
 		PeerCert: o.file("replica-"+id, "crt"), PeerKey: o.file("replica-"+id, "key"), PeerCA: o.file(replicaAuthority, "crt"),
 		Keys: filepath.Join(o.dir, tokenKeys), Issuer: tokenIssuer, Audience: tokenAudience,
+		Operators: devPrincipal,
 	}
 }
 

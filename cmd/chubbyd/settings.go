@@ -46,6 +46,7 @@ func keys() []key {
 		{"advertise", "the host:port at which clients reach this replica; auto: as its member says", special("auto, or host:port", auto, setAdvertise, auto)},
 		{"data", "the directory that belongs to this replica alone", special("a directory", "", setData)},
 		{"bootstrap", "begin the cell if the data directory holds nothing; every member needs it", switched(func(s *settings) *bool { return &s.replica.Bootstrap })},
+		{"operators", "who may do what concerns the whole cell, when it begins; afterwards /ls/CELL/acl/operators says who may", special("none, everybody, or principals, separated by commas", none, setOperators, none, everybody)},
 		{"log-store", "where the Raft log is kept: " + stores.takes, stores},
 		{"election-timeout", "how long a silent master is waited for, 50ms to 900ms", duration(cell.MinElectionTimeout, cell.MaxElectionTimeout, func(s *settings) *time.Duration { return &s.replica.ElectionTimeout })},
 		{"slow-client", "end a client that holds up a change for so long, 1s to 1m; 0 waits for its lease", durationOrZero(time.Second, time.Minute, func(s *settings) *time.Duration { return &s.replica.SlowClient })},
@@ -130,6 +131,27 @@ func setData(s *settings, text string) error {
 		return errors.New("is empty; name a directory")
 	}
 	s.replica.Data = text
+	return nil
+}
+
+// everybody is the value of operators that admits everybody.
+const everybody = "everybody"
+
+func setOperators(s *settings, text string) error {
+	s.replica.Operators = nil
+	switch text {
+	case none:
+		return nil
+	case everybody:
+		s.replica.Operators = []string{"*"}
+		return nil
+	}
+	for principal := range strings.SplitSeq(text, ",") {
+		if principal = strings.TrimSpace(principal); principal == "" || principal == "*" {
+			return fmt.Errorf("%q has no principal in it; name them, separated by commas, or say everybody or none", text)
+		}
+		s.replica.Operators = append(s.replica.Operators, principal)
+	}
 	return nil
 }
 
@@ -289,6 +311,8 @@ func (d *draft) validateCertificates() {
 			"Or say insecure: true; then whoever reaches this replica may do anything")
 	case named && d.insecure:
 		d.addProblem(d.at["insecure"], "insecure: certificates are named, too; leave out one or the other")
+	case named && d.replica.Bootstrap && len(d.replica.Operators) == 0:
+		d.addProblem(d.at["bootstrap"], "bootstrap: nobody is named in operators; say who may change the access control lists of the new cell, end sessions and restore backups, as in operators: alice@example.org, or say everybody")
 	}
 }
 

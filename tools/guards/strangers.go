@@ -15,7 +15,7 @@ func strangerSafeguards() []safeguard {
 		},
 		{
 			name: "a break names successors with the right to it only", file: "cell/internal/master/locks.go",
-			old: "len(n.Holders) > 0 && tree.Permit(n, by, namespace.ToChange) == nil", new: "len(n.Holders) > 0 && (true || tree.Permit(n, by, namespace.ToChange) == nil)",
+			old: "len(n.Holders) > 0 && state.PermitBreak(n, by)", new: "len(n.Holders) > 0 && (true || state.PermitBreak(n, by))",
 			pkg: "./cell/internal/master", test: "TestStrangersNameNoSuccessor",
 		},
 		{

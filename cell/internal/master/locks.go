@@ -133,9 +133,9 @@ func (l *Locks) Break(ctx context.Context, c raftfsm.Revoke) error {
 	_, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		l.epoch.mu.pause(l.queues.stepsOf(c.Lock.Name))
 		if c.Now {
-			tree, by := l.epoch.state().Tree, l.epoch.principal(c.Mutation.Session)
+			state, by := l.epoch.state(), l.epoch.principal(c.Mutation.Session)
 			c.Successions = l.offers.successorsOf(c.Lock, func(n *namespace.Node) bool {
-				return len(n.Holders) > 0 && tree.Permit(n, by, namespace.ToChange) == nil
+				return len(n.Holders) > 0 && state.PermitBreak(n, by)
 			})
 		}
 		return raftfsm.Command{Revoke: &c}

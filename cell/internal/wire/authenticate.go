@@ -52,7 +52,7 @@ func (c *heardConn) authenticate(ctx context.Context, token string) error {
 	next := &identity{token: &hash}
 	var err error
 	if next.principal, next.counts, err = c.tokens.Verify(ctx, token); err == nil {
-		err = checkPrincipal(next.principal)
+		err = CheckPrincipal(next.principal)
 	}
 	switch {
 	case err != nil && context.Cause(caller) != nil:

@@ -111,7 +111,7 @@ func (s *service) Members(context.Context, *pb.MembersRequest) (*pb.MembersReply
 	return reply, nil
 }
 
-// Transfer is for those who may change the ACL of the root: it stops the service
+// Transfer is for operators: it stops the service
 // for a moment.
 func (s *service) Transfer(ctx context.Context, q *pb.TransferRequest) (*pb.TransferReply, error) {
 	return inSession(s, "transfer", &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.TransferReply, error) {

@@ -92,7 +92,7 @@ func (c *heardConn) identify(chain []*x509.Certificate) {
 	}
 	principal, counts, err := c.certificates.Identify(chain)
 	if err == nil {
-		err = checkPrincipal(principal)
+		err = CheckPrincipal(principal)
 	}
 	if err != nil {
 		c.refuse(&identity{refusal: unauthenticated(err.Error(), c.tokens)})

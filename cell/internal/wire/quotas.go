@@ -75,7 +75,7 @@ func (s *service) quotaOf(ctx context.Context, m *master.Master, who master.Call
 	case (q.GetPath() == "") == (q.GetPrincipal() == ""):
 		return c, api.Errorf(api.InvalidArgument, "a quota is of a principal or of a directory; name one of them")
 	case q.GetPrincipal() != "":
-		return c, checkPrincipal(q.GetPrincipal())
+		return c, CheckPrincipal(q.GetPrincipal())
 	case allowed.Sessions+allowed.Handles+allowed.Waiters > 0:
 		return c, api.Errorf(api.InvalidArgument, "a directory's quota is of nodes and bytes only")
 	}

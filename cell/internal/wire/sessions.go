@@ -81,15 +81,15 @@ func (s *service) sessionOf(ctx context.Context, q *pb.CreateSessionRequest) (ra
 	case known == "" && q.GetAs() != "" && !s.cfg.InsecurePrincipals:
 		return c, api.Errorf(api.Unauthenticated, "this cell does not take a client's word for its principal (--as): its replicas would have to run with --insecure-principals")
 	}
-	if err := checkPrincipal(c.Principal); err != nil {
+	if err := CheckPrincipal(c.Principal); err != nil {
 		return c, err
 	}
 	return c, s.checkCell(q.GetCell())
 }
 
-// checkPrincipal checks that a principal can stand in a line of an access
+// CheckPrincipal checks that a principal can stand in a line of an access
 // control list, and be told from what else may stand there.
-func checkPrincipal(name string) error {
+func CheckPrincipal(name string) error {
 	problem := ""
 	switch {
 	case name == "" || len(name) > api.MaxPrincipal || !utf8.ValidString(name):

@@ -14,7 +14,7 @@ type MemberLevel struct {
 	MaxLevel int // 0 if it did not answer
 }
 
-// FinishUpgrade is for those who may change the ACL of the root: a replica with an older
+// FinishUpgrade is for operators: a replica with an older
 // binary cannot follow the cell afterwards. The members are asked anew each time.
 func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest) (*pb.FinishUpgradeReply, error) {
 	const op = "finish the upgrade"

@@ -1,0 +1,132 @@
+package cell_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// as opens a session of a principal.
+func as(t *testing.T, ctx context.Context, c *celltest.Cell, principal string) *client.Client {
+	t.Helper()
+	return dial(t, ctx, c, principal, client.Config{As: principal, NoCache: true})
+}
+
+// operatorsActs are what only operators may do, but what is done without a session (TestLookingTakesRights) and a restore (TestEveryRPCAsksForItsRights).
+func operatorsActs(t *testing.T, ctx context.Context, c *celltest.Cell) map[string]func(by *client.Client) error {
+	return map[string]func(by *client.Client) error{
+		"end a session": func(by *client.Client) error {
+			return by.EndSession(ctx, as(t, ctx, c, "victim").Session(), "because")
+		},
+		"break a lock": func(by *client.Client) error {
+			holder := as(t, ctx, c, "holder")
+			path := fmt.Sprintf("/ls/local/held-%v", holder.Session())
+			acquire(t, ctx, open(t, ctx, holder, path, 0))
+			return by.BreakLock(ctx, path, "because", true)
+		},
+		"set a quota": func(by *client.Client) error {
+			return by.SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 1})
+		},
+		"transfer": func(by *client.Client) error {
+			_, err := by.Transfer(ctx, "")
+			return err
+		},
+		"finish an upgrade": func(by *client.Client) error {
+			_, err := by.FinishUpgrade(ctx)
+			return err
+		},
+		"change a list": func(by *client.Client) error {
+			h, err := by.Open(ctx, "/ls/local/acl/everyone", client.OpenOptions{Write: true})
+			if err == nil {
+				_, err = h.SetContents(ctx, []byte("*\n"))
+			}
+			return err
+		},
+		"make a list": func(by *client.Client) error {
+			h, err := by.Open(ctx, "/ls/local/acl/mine", client.OpenOptions{Write: true, Create: client.NewFile})
+			if err == nil {
+				err = h.Delete(ctx)
+			}
+			return err
+		},
+		"change the ACL of the root": func(by *client.Client) error {
+			h, err := by.Open(ctx, "/ls/local", client.OpenOptions{ChangeACL: true})
+			if err == nil {
+				_, err = h.SetACL(ctx, api.ACL{Read: "everyone"})
+			}
+			return err
+		},
+	}
+}
+
+// A cell begins with operators: they may do what concerns the whole cell, and others may use it. The list says who is one afterwards, whatever
+// the configuration says.
+func TestOperators(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		user := as(t, ctx, c, "user")
+		lock := acquire(t, ctx, open(t, ctx, user, "/ls/local/lock", 0))
+		for what, act := range operatorsActs(t, ctx, c) {
+			if err := act(as(t, ctx, c, "user")); !errors.Is(err, api.PermissionDenied) {
+				t.Errorf("a user may %s: %v", what, err)
+			}
+			if err := act(as(t, ctx, c, "root")); err != nil {
+				t.Errorf("an operator may not %s: %v", what, err)
+			}
+		}
+		if err := user.EndSession(ctx, as(t, ctx, c, "user").Session(), "one's own"); err != nil {
+			t.Error("a user ends a session of its own:", err)
+		}
+		list := open(t, ctx, as(t, ctx, c, "root"), "/ls/local/acl/operators", 0)
+		if _, err := list.SetContents(ctx, []byte("user\n")); err != nil {
+			t.Fatal(err)
+		}
+		c.Restart(c.FailOver())
+		if err := user.SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 1}); err != nil {
+			t.Error("whom the list names since:", err)
+		}
+		if err := as(t, ctx, c, "root").SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 2}); !errors.Is(err, api.PermissionDenied) {
+			t.Error("whom the list does not name any more:", err)
+		}
+		if err := lock.Release(ctx); err != nil {
+			t.Error(err)
+		}
+	}, func(cfg *cell.Config) { cfg.Operators = []string{"root"} })
+}
+
+// The first entry of a cell names its operators, and no later one does, also if everybody was restarted and whoever is elected has applied nothing yet: a
+// replica of an older version could not read it.
+func TestOperatorsAreToldOnce(t *testing.T) {
+	var told atomic.Int32
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		for range 3 {
+			for _, id := range []string{"r1", "r2", "r3"} {
+				c.Kill(id)
+			}
+			for _, id := range []string{"r1", "r2", "r3"} {
+				c.Restart(id)
+			}
+			c.Master()
+		}
+		if n := told.Load(); n != 1 {
+			t.Errorf("%d entries name operators", n)
+		}
+		if err := as(t, ctx, c, "root").SetPrincipalQuota(ctx, "somebody", api.Quota{Nodes: 1}); err != nil {
+			t.Error(err)
+		}
+	}, func(cfg *cell.Config) {
+		cfg.Operators = []string{"root"}
+		cell.WatchEntries(cfg, func(e raftfsm.Entry) {
+			if e.Commands[0].NewEpoch != nil && len(e.Commands[0].NewEpoch.Operators) > 0 {
+				told.Add(1)
+			}
+		})
+	})
+}
