@@ -94,6 +94,7 @@ func rooms() []room {
 			"the replicated state as Raft's state machine: it alone knows both, so the state and the master that reads it link no Raft",
 		},
 		{"internal/frames", []string{"session"}, []string{grpc, proto}, "calls over one connection without HTTP/2: one format for the Go client and the port for clients"},
+		{"cell/internal/audit", []string{"session", "cell/internal/loglimit"}, nil, "a file of lines: it knows neither calls nor rights"},
 		{"cell/internal/loglimit", nil, nil, "the port of clients and that of replicas bound what they log of strangers in the same way"},
 		{
 			"cell/internal/testbed", []string{"session"}, []string{raft, bufconn},
@@ -104,11 +105,11 @@ func rooms() []room {
 			"one epoch of a master: neither the wire nor Raft; of its tests only one has a log store, to see that large entries fit",
 		},
 		{
-			"cell/internal/wire", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm", "cell/internal/loglimit", "cell/internal/master", "internal/frames"}, []string{grpc, proto},
+			"cell/internal/wire", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm", "cell/internal/audit", "cell/internal/loglimit", "cell/internal/master", "internal/frames"}, []string{grpc, proto},
 			"the services for clients, and what bounds them: every call is one of the master's",
 		},
 		{
-			"cell", []string{"api", "session", "raftfsm", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/wire", "internal/bootclock", "internal/certs", "internal/tokens"},
+			"cell", []string{"api", "session", "raftfsm", "cell/internal/audit", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/wire", "internal/bootclock", "internal/certs", "internal/tokens"},
 			[]string{raft, grpc}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "api", "session", "internal/frames"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},

@@ -88,6 +88,9 @@ type Config struct {
 	// not count then: ClientTLS.CA may be left out.
 	Tokens TokenConfig
 
+	// Audit says where the audit log is: who did what is for operators, who changed who may do what, who was refused. Zero: none is kept.
+	Audit AuditConfig
+
 	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development
 
 	// Listen says where this replica listens, each of the three that is set: with a
@@ -229,6 +232,7 @@ func (cfg Config) complete() (Config, error) {
 	}
 	cfg.checkTLS(fault)
 	cfg.checkTokens(fault)
+	cfg.checkAudit(fault)
 	if cfg.MaxConnections < 0 || cfg.MaxConnectionsPerAddress < 0 {
 		fault("max-connections, max-connections-per-address: %d and %d; want positive numbers", cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
 	}

@@ -36,6 +36,9 @@ func newMetrics(r *Replica) *metrics {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: "chubby", Name: "log_lines_dropped_total", Help: "Log lines that could not be written as fast as they came.",
 		}, func() float64 { return float64(r.logs.dropped.Load()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "chubby", Name: "audit_errors_total", Help: "Acts of operators that could not be written to the audit log; they are in the replica's log.",
+		}, func() float64 { return float64(r.auditErrors.Load()) }),
 		gauge("client_connections", "Connections of clients.", func() float64 { return float64(r.conns.Count()) }),
 		gauge("client_held_bytes", "Bytes that are held for calls of clients.", func() float64 { return float64(r.conns.Held()) }),
 		gauge("diverged_replicas", "Replicas known to have applied other entries than this one: 0, or see the log.", func() float64 { return float64(r.comparison.Differing()) }),

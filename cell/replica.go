@@ -13,6 +13,7 @@ import (
 
 	"github.com/chubbylock/chubby/cell/internal/wire"
 
+	"github.com/chubbylock/chubby/cell/internal/audit"
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/fsm"
 	"github.com/chubbylock/chubby/cell/internal/master"
@@ -49,6 +50,8 @@ type Replica struct {
 
 	clientCerts, peerCerts *certs.Store  // nil if nothing is encrypted
 	tokens                 *tokens.Store // nil if none count
+	audit                  *audit.Log    // nil if none is kept
+	auditErrors            atomic.Int64  // acts that it did not take
 
 	master atomic.Pointer[master.Master] // nil unless this replica is the master
 
@@ -107,6 +110,9 @@ func (r *Replica) start(ctx context.Context) error {
 		return err
 	}
 	if err := r.openTokens(ctx); err != nil {
+		return err
+	}
+	if err := r.openAudit(); err != nil {
 		return err
 	}
 	if err := r.listen(ctx); err != nil {
@@ -227,6 +233,7 @@ func (r *Replica) serve() {
 		Replica:            served{r},
 		Logger:             r.log,
 		Clock:              r.cfg.Clock,
+		Audit:              r.audit,
 		InsecurePrincipals: r.cfg.InsecurePrincipals,
 	})
 	r.work.Go(func() {

@@ -92,6 +92,7 @@ func (r *Replica) release() {
 		}
 	}
 	r.work.Wait()
+	r.audit.Close()
 	if r.stores != nil {
 		if err := r.stores.Close(); err != nil {
 			r.log.Warn("close the stores", "error", err)

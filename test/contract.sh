@@ -437,12 +437,13 @@ ctl 69 --servers 127.0.0.1:1 cell backup none.backup; err 'refused'
 
 echo "== certificates"
 mkdir safe && cd safe
-"$bin/chubbyd" dev --tls --cell safe --replicas 1 --base-port 9421 >dev.out 2>dev.err &
+CHUBBYD_AUDIT_FILE=$PWD/audit.log "$bin/chubbyd" dev --tls --cell safe --replicas 1 --base-port 9421 >dev.out 2>dev.err &
 safe=$!
 if until_true 30 grep -q '^ready: cell safe' dev.out; then ok "chubbyd dev --tls: $(grep ^ready dev.out)"; else cp dev.out out; cp dev.err err; bad "chubbyd dev --tls is ready"; fi
 at=(--servers 127.0.0.1:9421); tls=.chubby/safe/tls
 cp .chubby/safe/dev.json out; fields out tls.cacert tls.cert tls.key
 ctl 0 "${at[@]}" put /ls/safe/x hello; ctl 0 "${at[@]}" cell status safe
+ctl 0 "${at[@]}" put /ls/safe/acl/oncall dev
 ctl 0 "${at[@]}" --cacert $tls/ca.crt --cert $tls/client-dev.crt --key $tls/client-dev.key acquire /ls/safe/lock -- true
 ctl 77 "${at[@]}" --as bob cat /ls/safe/x; err 'certificate says "dev"'
 ctl 77 "${at[@]}" --cacert $tls/ca.crt cat /ls/safe/x; err 'neither a certificate nor a token'
@@ -478,6 +479,7 @@ for key in tls-cert tls-key tls-ca peer-tls-cert peer-tls-key peer-tls-ca; do ou
 got=$?
 if [ $got = 1 ]; then ok "chubbyd serve needs certificates, or --insecure -> 1"; else bad "chubbyd serve needs certificates, or --insecure -> $got, want 1"; fi
 err 'tls-cert is missing'; err 'insecure: true'
+cp audit.log out; out '"event":"refusal"'; out '"code":"Unauthenticated"'; out '"event":"act","call":"Open","principal":"dev"'; out '"on":"/ls/safe/acl/oncall"'
 kill -TERM "$safe"; ends "$safe" 0 "SIGTERM ends dev --tls"
 cd ..
 

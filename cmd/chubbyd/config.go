@@ -181,6 +181,13 @@ token-issuer: https://issuer.example.org
 token-audience: chubby
 token-claim: none
 
+# The audit log: what operators do, who changes who may do what, and who is refused,
+# a JSON object a line. none, stdout, or a file; it is renamed at audit-file-mib MiB,
+# and audit-files renamed ones are kept (0: something else renames it, as logrotate).
+audit-file: /var/log/chubby/audit.log
+audit-file-mib: 100
+audit-files: 10
+
 # Run without certificates. Then whoever reaches this replica may do anything, and
 # read what is on the network.
 insecure: false

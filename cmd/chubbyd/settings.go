@@ -67,6 +67,9 @@ func keys() []key {
 		{"token-issuer", "the issuer, as tokens name it (iss)", text(func(s *settings) *string { return &s.replica.Tokens.Issuer })},
 		{"token-audience", "the audience that tokens must be for (aud)", text(func(s *settings) *string { return &s.replica.Tokens.Audience })},
 		{"token-claim", "the claim of a token that names its principal; none: sub", text(func(s *settings) *string { return &s.replica.Tokens.Claim })},
+		{"audit-file", "where it is recorded what operators do, who changes rights, and who is refused", special("none, stdout, or a file", none, setAuditFile, none, cell.AuditStdout)},
+		{"audit-file-mib", "the size, in MiB, at which that file is renamed and begun anew", count(1, cell.MaxAuditMiB, func(s *settings) *int { return &s.replica.Audit.MiB })},
+		{"audit-files", "how many renamed ones are kept; 0 leaves renaming to others", count(0, cell.MaxAuditFiles, func(s *settings) *int { return &s.replica.Audit.Files })},
 		{"insecure", "run without certificates: whoever reaches this replica may do anything, and read what is on the network", switched(func(s *settings) *bool { return &s.insecure })},
 		{"insecure-principals", "believe clients who they are; for development only", switched(func(s *settings) *bool { return &s.replica.InsecurePrincipals })},
 		{"log-level", "the least level that is logged: debug, info, warn or error", logLevels()},
@@ -94,6 +97,7 @@ func defaults() settings {
 			KeepAlives:               cell.DefaultKeepAlives,
 			MaxConnections:           cell.DefaultMaxConnections,
 			MaxConnectionsPerAddress: cell.DefaultMaxConnectionsPerAddress,
+			Audit:                    cell.AuditConfig{MiB: cell.DefaultAuditMiB, Files: cell.DefaultAuditFiles},
 		},
 		logLevel:  slog.LevelInfo,
 		logFormat: "text",
@@ -132,6 +136,10 @@ func setData(s *settings, text string) error {
 	}
 	s.replica.Data = text
 	return nil
+}
+
+func setAuditFile(s *settings, text string) error {
+	return file(func(s *settings) *string { return &s.replica.Audit.File }).set(s, text)
 }
 
 // everybody is the value of operators that admits everybody.

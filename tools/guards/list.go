@@ -67,6 +67,7 @@ func safeguards() []safeguard {
 		backupSafeguards(),
 		restoreSafeguards(),
 		operatorSafeguards(),
+		auditSafeguards(),
 		certifiedSafeguards(),
 		channelSafeguards(),
 		deadMasterSafeguards(),

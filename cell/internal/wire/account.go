@@ -80,6 +80,8 @@ type call struct {
 	reply   int64
 	open    bool // its stream has not ended
 	serving bool
+
+	foreign bool // it was in a session of another principal
 }
 
 func newAccount(all *Connections, origin *source, conn *heardConn) *account {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/audit"
 	"github.com/chubbylock/chubby/internal/frames"
 	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
@@ -20,6 +21,7 @@ type Config struct {
 	Replica Replica
 	Logger  *slog.Logger
 	Clock   session.Clock
+	Audit   *audit.Log // nil: none is kept
 
 	InsecurePrincipals bool // take a client's word for who it is
 }

@@ -61,6 +61,8 @@ func (s *service) options() []grpc.ServerOption {
 const maxStreams = 2_000
 
 func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
+	who := s.actor(ctx, info.FullMethod, request)
+	defer func() { s.audit(ctx, who, info.FullMethod, request, err) }() // after recovered
 	defer s.recovered(info.FullMethod, &err)
 	if err := s.checkConnection(ctx, info.FullMethod); err != nil {
 		return nil, err
@@ -118,6 +120,8 @@ func (s *service) park(ctx context.Context, method string, rest func() (any, err
 }
 
 func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	replies := &answers{ServerStream: stream, service: s}
+	defer func() { s.audit(stream.Context(), "", info.FullMethod, replies.request, err) }() // after recovered
 	defer s.recovered(info.FullMethod, &err)
 	if err := s.checkConnection(stream.Context(), info.FullMethod); err != nil {
 		return err
@@ -135,7 +139,8 @@ func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 			call.served()
 		}
 	}()
-	return status(next(srv, answers{ServerStream: stream, call: call, service: s}))
+	replies.call = call
+	return status(next(srv, replies))
 }
 
 // answers is a stream whose replies are counted.
@@ -143,13 +148,15 @@ type answers struct {
 	grpc.ServerStream
 	call    *call
 	service *service
+	request any // that has arrived; nil before
 }
 
 // RecvMsg implements grpc.ServerStream.
-func (a answers) RecvMsg(m any) error {
+func (a *answers) RecvMsg(m any) error {
 	if err := a.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
+	a.request = m
 	if err := checkSize(m); err != nil {
 		return err
 	}
@@ -161,7 +168,7 @@ func (a answers) RecvMsg(m any) error {
 
 // SendMsg implements grpc.ServerStream. What the call asks for may have been done when
 // there is no room to say so, as the lock may have been granted: only a retry finds out.
-func (a answers) SendMsg(m any) error {
+func (a *answers) SendMsg(m any) error {
 	var e *api.Error
 	if err := a.call.answer(m); errors.As(err, &e) {
 		return &api.Error{Code: api.Uncertain, Message: e.Message}

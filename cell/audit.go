@@ -1,0 +1,51 @@
+package cell
+
+import (
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/audit"
+)
+
+// AuditConfig says where a replica's audit log is kept. The format is in docs/operations.md.
+type AuditConfig struct {
+	File  string // its name, or AuditStdout; "": none is kept
+	MiB   int    // after which it is renamed FILE.1, and that FILE.2; default DefaultAuditMiB
+	Files int    // that were renamed, and are kept; 0: it is left to others to rename it
+}
+
+// AuditStdout is the File of an audit log that goes to standard output.
+const AuditStdout = audit.Stdout
+
+// Defaults and bounds of the audit log.
+const (
+	DefaultAuditMiB   = 100
+	DefaultAuditFiles = 10
+	MaxAuditMiB       = 10_000
+	MaxAuditFiles     = 1000
+)
+
+// checkAudit finds what is wrong with the settings of the audit log.
+func (cfg Config) checkAudit(fault func(string, ...any)) {
+	if a := cfg.Audit; a.MiB < 0 || a.MiB > MaxAuditMiB || a.Files < 0 || a.Files > MaxAuditFiles {
+		fault("audit-file-mib, audit-files: %d and %d; want up to %d and %d", a.MiB, a.Files, MaxAuditMiB, MaxAuditFiles)
+	}
+}
+
+// openAudit opens the audit log.
+func (r *Replica) openAudit() error {
+	a := r.cfg.Audit
+	if a.File == "" {
+		return nil
+	}
+	if a.MiB == 0 {
+		a.MiB = DefaultAuditMiB
+	}
+	var err error
+	r.audit, err = audit.Open(audit.Config{
+		Cell: r.cfg.Cell, Replica: r.cfg.ID, File: a.File, Size: int64(a.MiB) << 20, Files: a.Files,
+		Wall: r.cfg.Wall, Clock: r.clock, Logger: r.log, Failed: func() { r.auditErrors.Add(1) },
+	})
+	if err != nil {
+		return &api.Error{Code: api.InvalidArgument, Op: "start", Message: err.Error() + "; audit-file names it", Err: err}
+	}
+	return nil
+}

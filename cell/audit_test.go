@@ -1,0 +1,167 @@
+package cell_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+)
+
+// auditRecord is what a reader of an audit log finds in it.
+type auditRecord struct {
+	Time, Cell, Replica, Event, Call, Principal, From, On, Reason, Code, Message string
+	Count                                                                        int
+}
+
+// inAuditedCell runs a test in a cell with the operator root, each of whose replicas has an audit log. records reads and empties them all.
+func inAuditedCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord)) {
+	dir := t.TempDir()
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		test(t, ctx, c, func() (all []auditRecord) {
+			synctest.Wait() // what was answered is in the queues, and nothing else is to be done
+			files, err := filepath.Glob(filepath.Join(dir, "*"))
+			if err != nil || len(files) == 0 {
+				t.Fatal(files, err)
+			}
+			for _, name := range files {
+				data, err := os.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for line := range strings.Lines(string(data)) {
+					var r auditRecord
+					if err := json.Unmarshal([]byte(line), &r); err != nil {
+						t.Errorf("%q: %v", line, err)
+					}
+					all = append(all, r)
+				}
+				if err := os.Remove(name); err != nil {
+					t.Error(err)
+				}
+				if err := os.WriteFile(name, nil, 0o600); err != nil {
+					t.Error(err)
+				}
+			}
+			return all
+		})
+	}, func(cfg *cell.Config) {
+		cfg.Operators = []string{"root"}
+		cfg.Audit = cell.AuditConfig{File: filepath.Join(dir, cfg.ID+".log"), Files: 3}
+	})
+}
+
+// What an operator does is recorded once, with who, what and why; what another tries is recorded as a refusal.
+func TestAudit(t *testing.T) {
+	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
+		root, eve := as(t, ctx, c, "root"), as(t, ctx, c, "eve")
+		if all := records(); len(all) > 0 {
+			t.Error("nothing was done yet:", all)
+		}
+		for what, act := range operatorsActs(t, ctx, c) {
+			for principal, by := range map[string]*client.Client{"eve": eve, "root": root} {
+				err := act(by)
+				told := map[string]int{}
+				for _, r := range records() {
+					if r.Principal != principal || r.Time == "" || r.Cell != "local" || r.Replica == "" || r.From == "" || r.Count != 0 {
+						t.Errorf("%s, by %s: %+v", what, principal, r)
+					}
+					if r.On == "" && what != "finish an upgrade" && what != "transfer" {
+						t.Errorf("%s, by %s: about what? %+v", what, principal, r)
+					}
+					if (r.Call == "BreakLock" || r.Call == "EndSession") && r.Reason != "because" {
+						t.Errorf("%s, by %s: no reason: %+v", what, principal, r)
+					}
+					told[r.Event+" "+r.Code]++
+				}
+				wanted := "act OK"
+				if principal == "eve" {
+					wanted = "refusal PermissionDenied"
+				}
+				want := map[string]int{wanted: 1}
+				if principal == "root" && what == "make a list" {
+					want[wanted] = 2 // and it is deleted
+				}
+				if fmt.Sprint(told) != fmt.Sprint(want) {
+					t.Errorf("%s, by %s: %v: %v; want %v", what, principal, err, told, want)
+				}
+			}
+		}
+		h := open(t, ctx, root, "/ls/local/file", 0)
+		if _, err := h.SetContents(ctx, []byte("x")); err != nil {
+			t.Error(err)
+		}
+		acquire(t, ctx, h)
+		if all := records(); len(all) > 0 {
+			t.Error("these are no acts of an operator:", all)
+		}
+	})
+}
+
+// A file that cannot be had is found before anything is served.
+func TestAuditFileCannotBeHad(t *testing.T) {
+	cfg := cell.Config{Audit: cell.AuditConfig{File: filepath.Join(t.TempDir(), "none", "audit.log")}}
+	cfg.Cell, cfg.ID, cfg.Data = "local", "r1", t.TempDir()
+	cfg.Members = []cell.Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}}
+	_, err := cell.Start(t.Context(), cfg)
+	if api.CodeOf(err) != api.InvalidArgument || !strings.Contains(err.Error(), "audit-file") {
+		t.Error(err)
+	}
+	cfg.Audit = cell.AuditConfig{Files: -1}
+	if err := cfg.Check(); err == nil || !strings.Contains(err.Error(), "audit-files") {
+		t.Error(err)
+	}
+}
+
+// Who shows nothing that counts, and who calls in another's session, is recorded.
+func TestAuditOfStrangers(t *testing.T) {
+	dir := t.TempDir()
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		files := newAuthority(t).client("mallory")
+		files.CA = c.clients.file
+		if _, err := client.New(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("far"), Clock: celltest.Clock, TLS: files}); err == nil {
+			t.Error("a stranger is let in")
+		}
+		alice, bob := c.link(t, ctx, c.clients.client("alice")), c.link(t, ctx, c.clients.client("bob"))
+		session, err := pb.NewChubbyClient(alice).CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
+		if _, err := pb.NewChubbyClient(bob).Open(ctx, &pb.OpenRequest{Caller: caller, Path: "/ls/local/x"}); err == nil {
+			t.Error("bob opens in the session of alice")
+		}
+		synctest.Wait()
+		strangers, foreign := 0, 0
+		for _, name := range []string{"r1", "r2", "r3"} {
+			data, err := os.ReadFile(filepath.Join(dir, name+".log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(string(data)) {
+				var r auditRecord
+				if err := json.Unmarshal([]byte(line), &r); err != nil || r.Event != "refusal" {
+					t.Errorf("%q: %v", line, err)
+				}
+				if r.Code == "Unauthenticated" && r.From == "far" && r.Principal == "" {
+					strangers++
+				}
+				if r.Code == "SessionExpired" && r.Principal == "bob" && r.Call == "Open" && r.On == "/ls/local/x" && strings.Contains(r.Message, "no session of") {
+					foreign++
+				}
+			}
+		}
+		if strangers == 0 || foreign != 1 {
+			t.Errorf("%d lines of a stranger, %d of a call in another's session", strangers, foreign)
+		}
+	}, func(cfg *cell.Config) { cfg.Audit.File = filepath.Join(dir, cfg.ID+".log") })
+}

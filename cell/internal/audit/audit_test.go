@@ -1,0 +1,206 @@
+package audit
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/session"
+)
+
+// log is a Log whose clock is that of the bubble.
+type testLog struct {
+	*Log
+	name   string
+	failed atomic.Int32
+	logged strings.Builder
+}
+
+func openLog(t *testing.T, name string, edit func(*Config)) *testLog {
+	t.Helper()
+	l := &testLog{name: name}
+	begun := time.Now()
+	cfg := Config{
+		Cell: "main", Replica: "r1", File: name, Size: 1 << 20, Files: 2,
+		Wall: func() int64 { return 1_000_000_000 }, Clock: func() session.Instant { return session.Instant(time.Since(begun)) },
+		Logger: slog.New(slog.NewTextHandler(&l.logged, nil)), Failed: func() { l.failed.Add(1) },
+	}
+	if edit != nil {
+		edit(&cfg)
+	}
+	var err error
+	if l.Log, err = Open(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// records reads a file back.
+func records(t *testing.T, name string) (all []Record) {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var r Record
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			t.Errorf("%q: %v", lines.Text(), err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func TestRecords(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "audit.log")
+	l := openLog(t, name, nil)
+	l.Act(t.Context(), Record{Call: "BreakLock", Principal: "ops", From: "10.0.0.1:5", On: "/ls/main/a", Reason: "two\nlines <&>", Code: "OK"})
+	l.Refused(Record{Call: "Open", Message: strings.Repeat("é", maxField)})
+	l.Close()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"time":"2001-09-09T01:46:40Z","cell":"main","replica":"r1","event":"act","call":"BreakLock","principal":"ops","from":"10.0.0.1:5","on":"/ls/main/a","reason":"two\nlines <&>","code":"OK"}`
+	if first, _, _ := strings.Cut(string(data), "\n"); first != want {
+		t.Errorf("%s\nwant %s", first, want)
+	}
+	all := records(t, name)
+	if len(all) != 2 || all[1].Event != Refusal || len(all[1].Message) > maxField+len("…") || !strings.HasSuffix(all[1].Message, "é…") {
+		t.Error(all)
+	}
+	if info, _ := os.Stat(name); info.Mode().Perm() != 0o600 {
+		t.Error(info.Mode())
+	}
+	l.Act(t.Context(), Record{Call: "late"})
+	if l.failed.Load() != 1 || !strings.Contains(l.logged.String(), "late") {
+		t.Error("an act after the end:", l.logged.String())
+	}
+}
+
+// However many are refused, their lines stay few, and none is uncounted.
+func TestRefusalsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name := filepath.Join(t.TempDir(), "audit.log")
+		l := openLog(t, name, nil)
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				for range 1000 {
+					l.Refused(Record{Call: "Open"})
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(omittedEvery) // virtual
+		synctest.Wait()
+		l.Refused(Record{Call: "last"})
+		l.Act(t.Context(), Record{Call: "act"})
+		l.Close()
+		refused, omitted, acts := 0, 0, 0
+		for _, r := range records(t, name) {
+			switch r.Event {
+			case Refusal:
+				refused++
+			case Omitted:
+				omitted += r.Count
+			case Act:
+				acts++
+			}
+		}
+		if refused > refusalsAtOnce+1 || refused+omitted != 100_001 || acts != 1 {
+			t.Errorf("%d refusals and %d omitted, %d acts", refused, omitted, acts)
+		}
+	})
+}
+
+// The file is renamed when it is full, and so many are kept as were asked for.
+func TestRotation(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "audit.log")
+	l := openLog(t, name, func(cfg *Config) { cfg.Size = 1000 })
+	for i := range 50 {
+		l.Act(t.Context(), Record{Call: fmt.Sprint(i)})
+	}
+	l.Close()
+	var last []Record
+	for _, one := range []string{name + ".2", name + ".1", name} {
+		if info, err := os.Stat(one); err != nil || info.Size() > 1000 {
+			t.Error(one, info.Size(), err)
+		}
+		last = append(last, records(t, one)...)
+	}
+	for i, r := range last {
+		if r.Call != fmt.Sprint(50-len(last)+i) {
+			t.Error(i, r.Call)
+		}
+	}
+	if _, err := os.Stat(name + ".3"); !errors.Is(err, os.ErrNotExist) {
+		t.Error("a file too many:", err)
+	}
+}
+
+// A file that somebody else has renamed or removed is begun anew, and a line that a crash has torn stays alone.
+func TestFileIsTakenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name := filepath.Join(t.TempDir(), "audit.log")
+		if err := os.WriteFile(name, []byte(`{"event":"ac`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := openLog(t, name, func(cfg *Config) { cfg.Files = 0 })
+		act := func(call string) {
+			l.Act(t.Context(), Record{Call: call})
+			synctest.Wait()
+		}
+		act("one")
+		data, err := os.ReadFile(name)
+		if err != nil || !strings.HasPrefix(string(data), "{\"event\":\"ac\n{") {
+			t.Errorf("%q %v", data, err)
+		}
+		if err := os.Rename(name, name+".old"); err != nil {
+			t.Fatal(err)
+		}
+		act("two")
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+		act("three")
+		l.Close()
+		if all := records(t, name); len(all) != 1 || all[0].Call != "three" {
+			t.Error(all)
+		}
+	})
+}
+
+// Who cannot write waits for a bounded time.
+func TestDiskThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := openLog(t, filepath.Join(t.TempDir(), "audit.log"), nil)
+		l.Close()
+		l.mu.Lock()
+		l.closed = false // nobody takes from the queue any more
+		l.mu.Unlock()
+		begun := time.Now()
+		for range maxQueue + 1 {
+			l.Act(t.Context(), Record{Call: "BreakLock"})
+		}
+		if took := time.Since(begun); took != actWait || l.failed.Load() != 1 {
+			t.Error(took, l.failed.Load())
+		}
+		l.Refused(Record{})
+		if len(l.takeOmitted()) != 1 {
+			t.Error("a refusal is not counted")
+		}
+	})
+}

@@ -1,0 +1,239 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/cell/internal/loglimit"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Config is what a Log is told.
+type Config struct {
+	Cell, Replica string
+	File          string // its name, or Stdout
+	Size          int64  // of a file, in bytes, after which it is renamed
+	Files         int    // that were renamed, and are kept; 0: nothing is renamed
+	Wall          func() int64
+	Clock         session.Clock
+	Logger        *slog.Logger
+	Failed        func() // is called for each act that was not written
+}
+
+// Stdout is the name of the process's standard output, for journals.
+const Stdout = "stdout"
+
+// Bounds of what waits for the disk and of refusals.
+const (
+	maxQueue          = 1024 // records
+	actWait           = time.Second
+	refusalsPerSecond = 10
+	refusalsAtOnce    = 1000
+	omittedEvery      = 10 * time.Second
+)
+
+// Log is an audit log. A nil Log takes records, and keeps none.
+type Log struct {
+	cfg     Config
+	records chan Record
+	closing chan struct{} // closed when no more can come
+	ended   chan struct{}
+	failed  loglimit.Refusals
+	coming  sync.WaitGroup // who is putting a record into the queue
+
+	mu      sync.Mutex      // guards what follows
+	closed  bool            // nobody may begin to put a record into the queue
+	allowed float64         // refusals that may go in now
+	earned  session.Instant // when that was last added to
+	omitted int             // refusals that did not, and that no line counts yet
+}
+
+// Open opens the file, which is created if it is absent, and starts to write to it.
+func Open(cfg Config) (*Log, error) {
+	f := &file{cfg: cfg}
+	if err := f.open(); err != nil {
+		return nil, fmt.Errorf("open the audit log: %w", err)
+	}
+	l := &Log{
+		cfg: cfg, records: make(chan Record, maxQueue), closing: make(chan struct{}), ended: make(chan struct{}),
+		allowed: refusalsAtOnce, earned: cfg.Clock(),
+	}
+	go func() {
+		defer close(l.ended)
+		l.write(f)
+	}()
+	return l, nil
+}
+
+// Act records what an operator did or tried to, after it has ended. It returns when the record is in
+// the queue; there it waits for room for actWait at most, and until ctx ends.
+func (l *Log) Act(ctx context.Context, r Record) {
+	if l == nil {
+		return
+	}
+	r = l.complete(r, Act)
+	if !l.enter() {
+		l.lost(r, errClosed)
+		return
+	}
+	defer l.coming.Done()
+	if l.offer(r) {
+		return
+	}
+	late := time.NewTimer(actWait)
+	defer late.Stop()
+	select {
+	case l.records <- r:
+	case <-late.C:
+		l.lost(r, fmt.Errorf("%d records wait for the disk", maxQueue))
+	case <-ctx.Done():
+		l.lost(r, context.Cause(ctx))
+	}
+}
+
+// Refused records a refusal, unless there are too many of them.
+func (l *Log) Refused(r Record) {
+	if l == nil || !l.enter() {
+		return
+	}
+	defer l.coming.Done()
+	if !l.allow() || !l.offer(l.complete(r, Refusal)) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.omitted++
+	}
+}
+
+// enter reports whether the log is open; then coming.Done is to be called.
+func (l *Log) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.coming.Add(1)
+	}
+	return !l.closed
+}
+
+// offer puts a record into the queue if there is room.
+func (l *Log) offer(r Record) bool {
+	select {
+	case l.records <- r:
+		return true
+	default:
+		return false
+	}
+}
+
+// allow reports whether a refusal may go in.
+func (l *Log) allow() bool {
+	now := l.cfg.Clock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if since := now.Sub(l.earned); since > 0 { // another caller may have read the clock later, and come first
+		l.allowed, l.earned = min(l.allowed+refusalsPerSecond*since.Seconds(), refusalsAtOnce), now
+	}
+	if l.allowed < 1 {
+		return false
+	}
+	l.allowed--
+	return true
+}
+
+// takeOmitted returns a record of the refusals that no line counts, if there are any.
+func (l *Log) takeOmitted() []Record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.omitted == 0 {
+		return nil
+	}
+	r := l.complete(Record{Count: l.omitted}, Omitted)
+	l.omitted = 0
+	return []Record{r}
+}
+
+// complete says when, where and what kind of record it is.
+func (l *Log) complete(r Record, kind Event) Record {
+	r.Time = time.Unix(l.cfg.Wall(), 0).UTC().Format(time.RFC3339)
+	r.Cell, r.Replica, r.Event = l.cfg.Cell, l.cfg.Replica, kind
+	return r
+}
+
+// lost says in the replica's log what could not be written, and why. Refusals are said once a second.
+func (l *Log) lost(r Record, why error) {
+	line := string(r.line())
+	if r.Event == Act {
+		l.cfg.Failed()
+		l.cfg.Logger.Error("an act could not be written to the audit log", "file", l.cfg.File, "error", why, "record", line)
+		return
+	}
+	if n, ok := l.failed.Next(); ok {
+		l.cfg.Logger.Error("refusals could not be written to the audit log", "file", l.cfg.File, "error", why, "refusals", n, "last", line)
+	}
+}
+
+// Close writes what waits, and closes the file. What is recorded afterwards goes to the replica's log.
+func (l *Log) Close() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.coming.Wait() // at most actWait
+	close(l.closing)
+	<-l.ended
+}
+
+// write writes records until the log is closed.
+func (l *Log) write(f *file) {
+	defer f.close()
+	flush := time.NewTicker(omittedEvery)
+	defer flush.Stop()
+	for {
+		select {
+		case r := <-l.records:
+			l.batch(f, append([]Record{r}, l.waiting()...))
+		case <-flush.C:
+			l.batch(f, l.takeOmitted())
+		case <-l.closing:
+			l.batch(f, append(l.waiting(), l.takeOmitted()...))
+			return
+		}
+	}
+}
+
+// waiting takes what is in the queue.
+func (l *Log) waiting() (records []Record) {
+	for len(records) < maxQueue {
+		select {
+		case r := <-l.records:
+			records = append(records, r)
+		default:
+			return records
+		}
+	}
+	return records
+}
+
+// batch writes records, and syncs the file if there is an act among them.
+func (l *Log) batch(f *file, records []Record) {
+	var acts []Record
+	for _, r := range records {
+		if err := f.write(r.line()); err != nil {
+			l.lost(r, err)
+		} else if r.Event == Act {
+			acts = append(acts, r)
+		}
+	}
+	if len(acts) == 0 {
+		return
+	}
+	if err := f.sync(); err != nil {
+		for _, r := range acts {
+			l.lost(r, err)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package main
+
+// auditSafeguards are those of the audit log.
+func auditSafeguards() []safeguard {
+	return []safeguard{
+		{
+			name: "an act that was not written is in the log", file: "cell/internal/audit/log.go",
+			old: "	if r.Event == Act {\n		l.cfg.Failed()\n", new: "	if r.Event == \"\" {\n		l.cfg.Failed()\n",
+			pkg: "./cell/internal/audit", test: "TestFullDisk",
+		},
+		{
+			name: "refusals that are recorded are bounded", file: "cell/internal/audit/log.go",
+			old: "	if l.allowed < 1 {\n		return false\n	}\n", new: "",
+			pkg: "./cell/internal/audit", test: "TestRefusalsAreBounded",
+		},
+		{
+			name: "refusals that are not recorded are counted", file: "cell/internal/audit/log.go",
+			old: "		l.omitted++\n", new: "		l.omitted = 1\n",
+			pkg: "./cell/internal/audit", test: "TestRefusalsAreBounded",
+		},
+		{
+			name: "an audit file that was renamed is begun anew", file: "cell/internal/audit/file.go",
+			old: "err != nil || !os.SameFile(now, a.info) {", new: "err != nil && now != nil {",
+			pkg: "./cell/internal/audit", test: "TestFileIsTakenAway",
+		},
+		{
+			name: "a torn line of the audit log stays alone", file: "cell/internal/audit/file.go",
+			old: "		line = append([]byte(\"\\n\"), line...)\n", new: "",
+			pkg: "./cell/internal/audit", test: "TestFileIsTakenAway",
+		},
+		{
+			name: "an act waits for the disk for a bounded time", file: "cell/internal/audit/log.go",
+			old: "	case <-late.C:\n		l.lost(r, fmt.Errorf(\"%d records wait for the disk\", maxQueue))\n", new: "	case <-l.ended:\n		l.lost(r, fmt.Errorf(\"%v\", late))\n",
+			pkg: "./cell/internal/audit", test: "TestDiskThatHangs",
+		},
+		{
+			name: "acts are recorded", file: "cell/internal/wire/audit.go",
+			old: "		s.cfg.Audit.Act(ctx, record)\n", new: "		s.cfg.Audit.Act(ctx, audit.Record{})\n",
+			pkg: "./cell", test: "TestAudit$",
+		},
+		{
+			name: "calls in another's session are recorded", file: "cell/internal/wire/identity.go",
+			old: "			callOf(ctx).foreign = true\n", new: "",
+			pkg: "./cell", test: "TestAuditOfStrangers",
+		},
+		{
+			name: "who transfers the master is recorded", file: "cell/internal/wire/service.go",
+			old: "who := s.actor(ctx, info.FullMethod, request)", new: "who := s.actor(ctx, \"\", request)",
+			pkg: "./cell", test: "TestAudit$",
+		},
+	}
+}
