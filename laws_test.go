@@ -109,7 +109,7 @@ func rooms() []room {
 			"the services for clients, and what bounds them: every call is one of the master's",
 		},
 		{
-			"cell", []string{"api", "session", "raftfsm", "cell/internal/audit", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/wire", "internal/bootclock", "internal/certs", "internal/tokens"},
+			"cell", []string{"api", "session", "raftfsm", "refusal", "cell/internal/audit", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/wire", "internal/bootclock", "internal/certs", "internal/tokens"},
 			[]string{raft, grpc}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "api", "session", "internal/frames"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},

@@ -24,7 +24,7 @@ import (
 type Config struct {
 	Cell    string   // the cell's name, the second component of every path
 	ID      string   // this replica's; no other of the cell ever has it: "r1"
-	Members []Member // every replica of the cell, this one among them; the same list everywhere
+	Members []Member // every replica of the cell when it begins, this one among them; once they were changed the cell knows better
 	Data    string   // the directory that belongs to this replica alone; created if absent
 
 	// Bootstrap lets the replica begin the cell if its data directory holds nothing.
@@ -32,6 +32,10 @@ type Config struct {
 	// nothing once the directory holds data; where another member knows the cell
 	// already, Start fails with ErrRefused.
 	Bootstrap bool
+
+	// Join has the replica wait, if its data directory holds nothing, until an operator adds it to the cell (chubbyctl cell add, cell
+	// replace). Members are then whom to ask whether that was done, and this one. It means nothing once the directory holds data.
+	Join bool
 
 	// RestoreAccess has this replica, if it becomes the master within a minute of its
 	// start, give everybody the right to write the access control lists again: the
@@ -235,6 +239,9 @@ func (cfg Config) complete() (Config, error) {
 	cfg.checkAudit(fault)
 	if cfg.MaxConnections < 0 || cfg.MaxConnectionsPerAddress < 0 {
 		fault("max-connections, max-connections-per-address: %d and %d; want positive numbers", cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
+	}
+	if cfg.Join && cfg.Bootstrap {
+		fault("join, bootstrap: both are set; a replica either begins a cell or joins one")
 	}
 	if _, ok := cfg.self(); !ok {
 		fault("id: %q is not among the members", cfg.ID)

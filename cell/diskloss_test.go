@@ -215,9 +215,9 @@ func TestBootstrapWaitsForAll(t *testing.T) {
 	})
 }
 
-// TestOtherMembersAreRefused: a replica with other members in its configuration
-// than its cell has does not start, and names the difference.
-func TestOtherMembersAreRefused(t *testing.T) {
+// TestTheCellKnowsItsMembers: a replica with other members in its configuration than its cell has goes by
+// those of the cell. Its own address it cannot change.
+func TestTheCellKnowsItsMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // guards change
 		var change func(*cell.Config)
@@ -233,27 +233,36 @@ func TestOtherMembersAreRefused(t *testing.T) {
 			change func(*cell.Config)
 			want   string
 		}{
-			"another address": {func(cfg *cell.Config) { cfg.Members[2].Raft = "r4:7431" }, "r3 is there at the raft address r3:7431, here at r4:7431"},
-			"another id":      {func(cfg *cell.Config) { cfg.Members[2].ID = "r4" }, "r4 is not there, r3 is only there"},
-			"one fewer":       {func(cfg *cell.Config) { cfg.Members = cfg.Members[:2] }, "r3 is only there"},
-			"one more": {func(cfg *cell.Config) {
+			"another address": {change: func(cfg *cell.Config) { cfg.Members[2].Raft = "r4:7431" }},
+			"another id":      {change: func(cfg *cell.Config) { cfg.Members[2].ID = "r4" }},
+			"one fewer":       {change: func(cfg *cell.Config) { cfg.Members = cfg.Members[:2] }},
+			"one more": {change: func(cfg *cell.Config) {
 				cfg.Members = append(cfg.Members, cell.Member{ID: "r4", Client: "r4:7421", Raft: "r4:7431"})
-			}, "r4 is not there"},
+			}},
+			"another address of its own": {func(cfg *cell.Config) { cfg.Members[1].Raft = "r4:7431" }, "knows it at r2:7431"},
 		} {
 			c.Kill("r2")
 			mu.Lock()
 			change = one.change
 			mu.Unlock()
 			err := c.TryRestart(t.Context(), "r2")
-			if !errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), one.want) {
-				t.Errorf("%s: %v; want a refusal with %q", name, err, one.want)
+			if (err == nil) != (one.want == "") || err != nil && (!errors.Is(err, cell.ErrRefused) || !strings.Contains(err.Error(), one.want)) {
+				t.Errorf("%s: %v; want %q", name, err, one.want)
 			}
 			mu.Lock()
 			change = nil
 			mu.Unlock()
-			c.Restart("r2")
+			if err != nil {
+				c.Restart("r2")
+			}
+			c.FailOver()
+			write(t, t.Context(), c, name) // with r2: another is dead
+			for _, id := range []string{"r1", "r2", "r3"} {
+				if c.Replica(id) == nil {
+					c.Restart(id)
+				}
+			}
 		}
-		c.Master()
 	})
 }
 

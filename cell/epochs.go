@@ -281,5 +281,8 @@ func (r *Replica) clientAddress(id string) string {
 			return m.Client
 		}
 	}
+	if m, ok := r.fsm.State().Roster.Find(id); ok {
+		return m.Client
+	}
 	return ""
 }

@@ -121,5 +121,5 @@ func (r *Replica) logStart() {
 	}
 	r.log.Info("started", "version", Version(), "cell", r.cfg.Cell, "data", data, "log_store", r.cfg.LogStore,
 		"listens", r.listening(), "advertises", strings.TrimSpace(strings.Join([]string{r.advertised(), self.Raft, self.HTTP}, " ")),
-		"entries", entries, "last", r.raft.LastIndex(), "term", r.raft.CurrentTerm(), "members", len(r.cfg.Members))
+		"entries", entries, "last", r.raft.LastIndex(), "term", r.raft.CurrentTerm(), "members", len(r.servers()))
 }

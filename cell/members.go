@@ -8,14 +8,19 @@ import (
 
 	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/cell/internal/peer"
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/hashicorp/raft"
 )
 
 // bootstrap begins the cell in a data directory that holds nothing, or continues a
-// bootstrap that was interrupted.
+// bootstrap that was interrupted; or it waits until the cell has let this replica in.
 func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
-	if r.stores.Identity().Get().Begun {
+	me := r.stores.Identity().Get()
+	if me.InCell() {
 		return nil
+	}
+	if r.cfg.Join {
+		return r.join(ctx)
 	}
 	b := &peer.Bootstrapper{
 		Cell:     r.cfg.Cell,
@@ -32,44 +37,143 @@ func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
 	return nil
 }
 
-// bootstrapReport is what this replica answers to a replica that bootstraps.
+// join waits until the cell has let this replica in.
+func (r *Replica) join(ctx context.Context) error {
+	self, _ := r.cfg.self()
+	j := &peer.Joiner{
+		Cell:     r.cfg.Cell,
+		Members:  rosterOf(r.cfg.Members),
+		Address:  self.Raft,
+		Identity: r.stores.Identity(),
+		Ask:      r.port.AskBootstrap,
+		Clock:    r.clock,
+		Logger:   r.log,
+	}
+	if err := j.Complete(ctx); err != nil {
+		return fmt.Errorf("join cell %s with %s: %w", r.cfg.Cell, r.cfg.Data, err)
+	}
+	return nil
+}
+
+// bootstrapReport is what this replica answers to a replica that bootstraps or joins, and to the master that lets
+// this one in.
 func (r *Replica) bootstrapReport() peer.BootstrapReport {
 	me := r.stores.Identity().Get()
+	self, _ := r.cfg.self()
 	return peer.BootstrapReport{
 		ID:          me.ID,
 		Incarnation: me.Incarnation,
 		Members:     rosterOf(r.cfg.Members),
 		Roster:      me.Roster,
 		Begun:       me.Begun,
+		Joins:       r.cfg.Join && !me.Begun || me.Joined,
+		Client:      r.advertised(),
+		HTTP:        self.HTTP,
+		MaxLevel:    r.cfg.supports,
 	}
 }
 
-// checkConfiguration refuses to start a replica that is configured with other members
-// than its cell has: some of the others would take it for another replica.
+// checkConfiguration compares the configured members with those that the cell has, which count. It refuses to start a replica whose own
+// address is another there: the others would not find it.
 func (r *Replica) checkConfiguration() error {
 	var has []identity.Member
 	for _, s := range r.stores.Configuration().Servers {
 		has = append(has, identity.Member{ID: string(s.ID), Raft: string(s.Address)})
 	}
 	if me := r.stores.Identity().Get(); len(has) == 0 && me.Roster != nil {
-		has = me.Roster.Members
+		for _, m := range me.Roster.Members {
+			if !m.Left {
+				has = append(has, m)
+			}
+		}
 	}
-	if diff := identity.Difference(rosterOf(r.cfg.Members), has); len(has) > 0 && diff != "" {
-		return identity.Refused("the members that replica %s is configured with are not those of the cell %s, as %s has them: %s. "+
-			"This version cannot change the members of a cell: set members back. A member with a DNS name as its raft address can move to another host with its data directory",
-			r.cfg.ID, r.cfg.Cell, r.cfg.Data, diff)
+	if len(has) == 0 {
+		return nil
+	}
+	self, _ := r.cfg.self()
+	if i := slices.IndexFunc(has, func(m identity.Member) bool { return m.ID == self.ID }); i >= 0 && has[i].Raft != self.Raft {
+		return identity.Refused("replica %s is configured with the raft address %s, and the cell %s, as %s has it, knows it at %s: set it back. "+
+			"A replica keeps its address: one with a DNS name can move to another host with its data directory; else put a new one in its place (chubbyctl cell replace)",
+			r.cfg.ID, self.Raft, r.cfg.Cell, r.cfg.Data, has[i].Raft)
+	}
+	slices.SortFunc(has, func(a, b identity.Member) int { return cmp.Compare(a.ID, b.ID) })
+	if diff := identity.Difference(rosterOf(r.cfg.Members), has); diff != "" {
+		r.log.Warn("the configured members are not those of the cell, which count; bring members up to date", "cell", r.cfg.Cell, "difference", diff)
 	}
 	return nil
 }
 
+// servers are the replicas of the cell in Raft's newest configuration, which may not have committed yet; or before Raft runs, those
+// of the log as it was opened.
+func (r *Replica) servers() []raft.Server {
+	running := r.running.Load()
+	if running == nil {
+		return r.stores.Configuration().Servers
+	}
+	configuration := running.GetConfiguration()
+	if configuration.Error() != nil { // it never has one
+		return nil
+	}
+	return configuration.Configuration().Servers
+}
+
+// isConfigured reports whether Raft's newest configuration has a replica.
+func (r *Replica) isConfigured(id string) bool {
+	return slices.ContainsFunc(r.servers(), func(s raft.Server) bool { return string(s.ID) == id })
+}
+
 // memberAt returns the ID of the replica that has a Raft address.
 func (r *Replica) memberAt(address string) (id string, ok bool) {
+	for _, s := range r.servers() {
+		if string(s.Address) == address {
+			return string(s.ID), true
+		}
+	}
+	if roster := r.stores.Identity().Get().Roster; roster != nil { // this one may be far behind
+		for _, m := range roster.Members {
+			if m.Raft == address && !m.Left {
+				return m.ID, true
+			}
+		}
+		return "", false
+	}
 	for _, m := range r.cfg.Members {
 		if m.Raft == address {
 			return m.ID, true
 		}
 	}
 	return "", false
+}
+
+// noteRoster has the data directory know which replicas were let in, and which have left. It is called by Raft's goroutine: what a later
+// entry says of them is not applied before it is durable.
+func (r *Replica) noteRoster(now raftfsm.Roster) {
+	err := r.stores.Identity().Update(func(was *identity.Roster) *identity.Roster { return merged(was, now) })
+	if err != nil {
+		r.fail(fmt.Errorf("note the replicas of the cell in %s: %w", r.cfg.Data, err))
+	}
+	r.port.Expel()
+}
+
+// merged adds to what a data directory knows of the cell's replicas what the replicated roster says; nil if that is nothing new. The
+// roster may be older: a replica that joins is told of all that came before it, and then applies the log from its beginning.
+func merged(was *identity.Roster, now raftfsm.Roster) *identity.Roster {
+	next := &identity.Roster{CellID: was.CellID, Members: slices.Clone(was.Members)}
+	changed := false
+	for _, m := range now.Members {
+		i := slices.IndexFunc(next.Members, func(o identity.Member) bool { return o.ID == m.ID })
+		switch {
+		case i >= 0 && m.Phase == raftfsm.Left && !next.Members[i].Left:
+			next.Members[i].Left, changed = true, true
+		case i < 0 && (m.Incarnation != "" || m.Phase == raftfsm.Left):
+			next.Members = append(next.Members, identity.Member{ID: m.ID, Raft: m.Raft, Incarnation: m.Incarnation, Left: m.Phase == raftfsm.Left})
+			changed = true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return next
 }
 
 // rosterOf is a configured list of members, in the order of their IDs.

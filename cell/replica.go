@@ -43,6 +43,7 @@ type Replica struct {
 	prober     *peer.Prober
 	fsm        *fsm.FSM
 	raft       *raft.Raft
+	running    atomic.Pointer[raft.Raft] // raft, for goroutines that are there before it
 	metrics    *metrics
 	conns      *wire.Connections
 	clients    *wire.Server
@@ -126,7 +127,7 @@ func (r *Replica) start(ctx context.Context) error {
 		Silence:   r.silence,
 		Logger:    r.log,
 		RaftLog:   peer.NewStoreLog(r.log),
-		Bootstrap: r.cfg.Bootstrap,
+		Bootstrap: r.cfg.Bootstrap || r.cfg.Join,
 	}); err != nil {
 		return disk.ExplainFull(r.cfg.Data, err)
 	}
@@ -145,6 +146,7 @@ func (r *Replica) start(ctx context.Context) error {
 func (r *Replica) startRaft(ctx context.Context) error {
 	self, _ := r.cfg.self()
 	r.passport = peer.NewPassport(r.stores.Identity().Get, r.stores.Last(), r.fail, r.clock, r.log)
+	r.passport.ConfiguredBy(r.isConfigured)
 	r.port = peer.OpenPort(peer.PortConfig{
 		Passport:  r.passport,
 		Bootstrap: r.bootstrapReport,
@@ -165,7 +167,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	r.mu.Lock()
 	r.quiet = r.transport.Silence
 	r.mu.Unlock()
-	r.fsm = fsm.New(r.cfg.supports, func(err error) {
+	r.fsm = fsm.New(r.cfg.supports, r.noteRoster, func(err error) {
 		switch {
 		case errors.Is(err, raftfsm.ErrNewer):
 			err = newerData(r.cfg.ID, err)
@@ -187,6 +189,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		return fmt.Errorf("start raft on %s: %w", r.cfg.Data, err)
 	}
 	r.passport.HoldsUpTo(func() uint64 { return r.stores.Holds(r.raft) })
+	r.running.Store(r.raft)
 	r.transport.StartReceiving()
 	r.metrics = newMetrics(r)
 	most := affordableConnections(r.cfg.MaxConnections, descriptorLimit())
@@ -205,6 +208,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	})
 	r.work.Go(func() { r.probeOthers(ctx) })
 	r.work.Go(func() { r.replaceDead(ctx) })
+	r.work.Go(func() { r.followRoster(ctx) })
 	r.work.Go(func() { r.space.Watch(ctx) })
 	r.work.Go(func() { r.watchCertificates(ctx) })
 	r.work.Go(func() { r.watchTokens(ctx) })

@@ -21,9 +21,18 @@ func (r *Replica) probeOthers(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, m := range r.cfg.Members {
-			if m.ID != r.cfg.ID {
-				r.prober.Ask(m.ID, m.Raft, func(peer.Report) {}) // noteReport has it first
+		r.port.Expel() // whose hello was read while they left
+		for _, s := range r.servers() {
+			if string(s.ID) != r.cfg.ID {
+				r.prober.Ask(string(s.ID), string(s.Address), func(peer.Report) {}) // noteReport has it first
+			}
+		}
+		if _, leader := r.raft.LeaderWithID(); leader != "" {
+			continue
+		}
+		for _, m := range r.cfg.Members { // if it was down while all others were replaced, these may tell it that it was, too
+			if m.ID != r.cfg.ID && !r.isConfigured(m.ID) {
+				r.prober.Ask(m.ID, m.Raft, func(peer.Report) {})
 			}
 		}
 	}

@@ -53,6 +53,7 @@ func rpcRows() map[protoreflect.Name]rpcRow {
 		"SetQuota":      {request: &pb.SetQuotaRequest{Principal: "a", Allowed: &pb.QuotaAmounts{Nodes: 1}}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"Transfer":      {request: &pb.TransferRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"Restore":       {request: &pb.RestoreRequest{Begin: &pb.RestoreBegin{Cell: "local", CellId: strings.Repeat("0", 32)}}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
+		"ChangeMembers": {request: &pb.ChangeMembersRequest{Remove: "r1"}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"FinishUpgrade": {request: &pb.FinishUpgradeRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 
 		"Close":              {request: &pb.CloseRequest{}, nobody: api.SessionExpired},
@@ -113,6 +114,8 @@ func notAskedFor() map[protoreflect.Name]string {
 		"Delete.if_sequencer":      checkedFirst,
 		"Acquire.ticket":           "a retry has the ticket that it was given meanwhile",
 		"SetQuota.path":            checkedFirst,
+		"ChangeMembers.add":        checkedFirst,
+		"ChangeMembers.raft":       checkedFirst,
 		"Restore.part":             checkedFirst,
 		"Restore.seal":             checkedFirst,
 		"Restore.finish":           checkedFirst,
@@ -169,6 +172,10 @@ func (w *rights) sendChanged(method protoreflect.MethodDescriptor, request proto
 // change gives a field of a message another value.
 func change(m protoreflect.Message, field protoreflect.FieldDescriptor) {
 	value := m.Get(field)
+	if field.IsList() { // of texts
+		m.Mutable(field).List().Append(protoreflect.ValueOfString("x"))
+		return
+	}
 	switch field.Kind() {
 	case protoreflect.MessageKind:
 		inner := m.Mutable(field).Message()

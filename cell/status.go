@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -8,6 +9,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/wire"
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/hashicorp/raft"
 )
 
@@ -25,7 +27,15 @@ func (s served) Master() (*master.Master, error) {
 // Location implements wire.Replica.
 func (s served) Location() wire.Location {
 	h := s.r.Health()
-	l := wire.Location{CellID: s.r.fsm.State().CellID, Epoch: h.Epoch}
+	state := s.r.fsm.State()
+	l := wire.Location{CellID: state.CellID, Epoch: h.Epoch}
+	if state.Roster.Version > 0 { // else clients are configured with all of them
+		for _, server := range s.r.servers() {
+			if address := s.r.clientAddress(string(server.ID)); address != "" {
+				l.Servers = append(l.Servers, address)
+			}
+		}
+	}
 	if h.Ready {
 		l.Master, l.Address = h.Master, h.Address
 	}
@@ -69,6 +79,7 @@ func (s served) Members() ([]wire.Member, error) {
 		return nil, err
 	}
 	var list []wire.Member
+	roster := s.r.fsm.State().Roster
 	for _, server := range future.Configuration().Servers {
 		one := wire.Member{
 			ID:     string(server.ID),
@@ -81,7 +92,16 @@ func (s served) Members() ([]wire.Member, error) {
 				one.HTTP = m.HTTP
 			}
 		}
+		if m, ok := roster.Find(one.ID); ok {
+			one.HTTP = cmp.Or(one.HTTP, m.HTTP)
+			if m.Phase != raftfsm.Settled {
+				one.Phase = m.Phase.String()
+			}
+		}
 		list = append(list, one)
+	}
+	if m, busy := roster.Unsettled(); busy && !s.r.isConfigured(m.ID) {
+		list = append(list, wire.Member{ID: m.ID, Raft: m.Raft, Client: m.Client, HTTP: m.HTTP, Phase: m.Phase.String()})
 	}
 	return list, nil
 }

@@ -247,7 +247,7 @@ func (r *Replica) successor(ctx context.Context) string {
 // handOver gives the mastership up before the replica stops. It is worth a try:
 // without it the others elect a new master after the election timeout.
 func (r *Replica) handOver(ctx context.Context) {
-	if r.master.Load() == nil || len(r.cfg.Members) == 1 || ctx.Err() != nil {
+	if r.master.Load() == nil || len(r.servers()) == 1 || ctx.Err() != nil {
 		return
 	}
 	select {

@@ -96,6 +96,28 @@ func (u *upgradedCell) finish(ctx context.Context, k *client.Client, want client
 	}
 }
 
+// A cell with a replica that is lost for good finishes its upgrade without that one, if an operator says so; and not without one that answers.
+func TestUpgradeWithoutTheLost(t *testing.T) {
+	const old, next = raftfsm.MaxLevel, raftfsm.MaxLevel + 1
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		u := startUpgradedCell(t)
+		k := dial(t, ctx, u.Cell, "operator", client.Config{})
+		u.replace("r1", next)
+		u.replace("r2", next)
+		if got, err := k.FinishUpgrade(ctx, "r3"); got.Level != old || !errors.Is(err, api.Unavailable) {
+			t.Errorf("r3 runs and is old: %+v, %v", got, err)
+		}
+		u.Kill("r3")
+		if got, err := k.FinishUpgrade(ctx, "r2"); got.Level != old || !errors.Is(err, api.Unavailable) {
+			t.Errorf("another than r3 is left out: %+v, %v", got, err)
+		}
+		if got, err := k.FinishUpgrade(ctx, "r3"); got.Level != next || err != nil {
+			t.Errorf("r3 is left out: %+v, %v", got, err)
+		}
+	})
+}
+
 // A cell is upgraded replica by replica, with any of them as its master. It goes on to the new
 // level when an operator finishes the upgrade and every replica knows the level. An older replica
 // cannot follow it then, and says why.

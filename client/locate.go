@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -59,9 +58,9 @@ type locator struct {
 	search       *search        // the one that runs; nil if none does
 	lookup       *lookup        // the one that runs; nil if none does
 	lastAnswers  []locateAnswer // of the last round
-	lastServers  []string       // the addresses that were last looked up
-	cellName     string         // the cell's own name, once a replica has told it
-	highestEpoch api.Epoch      // the highest of any master that is known
+	servers      serverList
+	cellName     string    // the cell's own name, once a replica has told it
+	highestEpoch api.Epoch // the highest of any master that is known
 
 	foundAt      session.Instant // when a master was last found
 	searchPause  retryPause      // between searches that find the same master again
@@ -255,7 +254,7 @@ func (l *locator) runSearch(ctx context.Context) (*target, error) {
 func (l *locator) knownAddresses() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := slices.Clone(l.lastServers)
+	list := l.servers.all()
 	if l.lastMaster != nil {
 		list = append(list, l.lastMaster.address)
 	}
@@ -292,7 +291,7 @@ func (l *locator) setMaster(t, instead *target) *target {
 	former := l.lastMaster
 	l.master, l.lastMaster = t, t
 	l.paceSearches(former == t)
-	keep := append(slices.Clone(l.lastServers), t.address)
+	keep := append(l.servers.all(), t.address)
 	l.mu.Unlock()
 	if former != nil && former != t {
 		former.supersede()

@@ -8,6 +8,15 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
+// serverList is where replicas may be.
+type serverList struct {
+	found []string // the addresses that were last looked up
+	told  []string // those that a replica last said the cell has, since its replicas were changed
+}
+
+// all returns all of them, some twice.
+func (s serverList) all() []string { return slices.Concat(s.found, s.told) }
+
 // lookup is one reading of the sources of the servers' addresses (see Servers). A
 // locator has one at a time.
 type lookup struct {
@@ -53,7 +62,7 @@ func (l *locator) addresses(ctx context.Context) ([]string, error) {
 func (l *locator) startLookup(ctx context.Context) (*lookup, []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := slices.Clone(l.lastServers)
+	known := slices.Clone(l.servers.found)
 	if l.closed || l.lookup != nil {
 		return l.lookup, known
 	}
@@ -66,7 +75,7 @@ func (l *locator) startLookup(ctx context.Context) (*lookup, []string) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.lookup = nil; look.err == nil {
-			l.lastServers = look.servers
+			l.servers.found = look.servers
 		}
 		close(look.done)
 	})

@@ -56,13 +56,17 @@ func (l *locator) noteAnswers(answers []locateAnswer) {
 	l.mu.Unlock()
 }
 
+// maxTold bounds how many replicas a cell is believed to have, beside those that are configured.
+const maxTold = 15
+
 // askingOrder returns the order in which to ask the servers: the last master first,
 // because it is most often still the master; then the others in random order, to spread
-// the load. first says that no master was ever found.
+// the load. Those that the cell has named since its replicas were changed are among them: all that are configured
+// may have been replaced. first says that no master was ever found.
 func (l *locator) askingOrder(servers []string) (order []string, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	order = slices.Compact(slices.Sorted(slices.Values(servers)))
+	order = slices.Compact(slices.Sorted(slices.Values(slices.Concat(servers, l.servers.told))))
 	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	if l.lastMaster != nil {
 		order = slices.DeleteFunc(order, func(s string) bool { return s == l.lastMaster.address })
@@ -219,6 +223,9 @@ func (l *locator) askReplica(ctx context.Context, address string) locateAnswer {
 	}
 	l.mu.Lock()
 	l.cellName = reply.GetCell()
+	if told := reply.GetServers(); len(told) > 0 {
+		l.servers.told = told[:min(len(told), maxTold)]
+	}
 	l.mu.Unlock()
 	if reply.GetMaster() != "" {
 		l.noteEpoch(api.Epoch(reply.GetEpoch()))

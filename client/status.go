@@ -50,6 +50,7 @@ type ReplicaStatus struct {
 type Member struct {
 	ID, Client, Raft, HTTP string
 	Voter                  bool
+	Phase                  string // joining, leaving, or empty (see ChangeMembers)
 }
 
 // replicaView is what one replica says of itself and of its cell.
@@ -85,9 +86,7 @@ func (v *replicaView) ask(ctx context.Context, t *target, cell string) error {
 	if err != nil {
 		return err
 	}
-	for _, m := range members.GetMembers() {
-		v.members = append(v.members, Member{ID: m.GetId(), Client: m.GetClient(), Raft: m.GetRaft(), HTTP: m.GetHttp(), Voter: m.GetVoter()})
-	}
+	v.members = membersOf(members)
 	v.status, err = t.data.cell.Status(ctx, &chubbypb.StatusRequest{})
 	return err
 }

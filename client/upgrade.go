@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/chubbylock/chubby/api"
@@ -28,12 +29,15 @@ type MemberLevel struct {
 // the Upgrade is returned all the same. If all know it, and the cell has that level
 // already, there is nothing to do. Afterwards no replica can go back to a binary that does
 // not know the level. The other errors are PermissionDenied and those of every change.
-func (c *Client) FinishUpgrade(ctx context.Context) (Upgrade, error) {
+//
+// A replica in without need not answer: it is lost for good, and is going to be replaced (ChangeMembers). If it comes back with a binary that
+// does not know the level, it cannot take part any more.
+func (c *Client) FinishUpgrade(ctx context.Context, without ...string) (Upgrade, error) {
 	const op = "finish the upgrade"
 	var u Upgrade
 	err := c.mutate(ctx, mutation{op: op, path: c.cell.rootPath(),
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-			reply, err := t.data.chubby.FinishUpgrade(ctx, &chubbypb.FinishUpgradeRequest{Caller: caller, Mutation: m})
+			reply, err := t.data.chubby.FinishUpgrade(ctx, &chubbypb.FinishUpgradeRequest{Caller: caller, Mutation: m, Without: without})
 			if err != nil {
 				return err
 			}
@@ -43,7 +47,7 @@ func (c *Client) FinishUpgrade(ctx context.Context) (Upgrade, error) {
 			}
 			return nil
 		}})
-	if missing := u.missing(); err == nil && missing != "" {
+	if missing := u.missing(without); err == nil && missing != "" {
 		err = &api.Error{Code: api.Unavailable, Op: op, Path: c.cell.rootPath(), Message: missing}
 	}
 	return u, err
@@ -51,10 +55,11 @@ func (c *Client) FinishUpgrade(ctx context.Context) (Upgrade, error) {
 
 // missing says which members are not known to know the newest level, "" if there are none.
 // One that does not answer may know a newer level than the others.
-func (u Upgrade) missing() string {
+func (u Upgrade) missing(without []string) string {
 	var which []string
 	for _, m := range u.Members {
 		switch {
+		case m.MaxLevel == 0 && slices.Contains(without, m.ID):
 		case m.MaxLevel == 0:
 			which = append(which, fmt.Sprintf("%s does not answer", m.ID))
 		case m.MaxLevel < u.Newest:
@@ -64,5 +69,5 @@ func (u Upgrade) missing() string {
 	if len(which) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the cell stays at feature level %d, and not every replica is known to know level %d: %s; start every replica with the new version first", u.Level, u.Newest, strings.Join(which, ", "))
+	return fmt.Sprintf("the cell stays at feature level %d, and not every replica is known to know level %d: %s; start every replica with the new version first; one that is lost for good can be left out (--without)", u.Level, u.Newest, strings.Join(which, ", "))
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -78,6 +79,8 @@ type world struct {
 	root string   // the directory of the test's nodes
 	env  []string // for chubbyd, besides the usual
 	dev  *process
+
+	moved atomic.Pointer[string] // the servers, since they were replaced
 }
 
 // newWorld returns a cell that is still to be started.
@@ -113,6 +116,9 @@ func (w *world) devCommand(flags ...string) *exec.Cmd {
 
 // servers is the cell's replicas for --servers.
 func (w *world) servers() string {
+	if now := w.moved.Load(); now != nil {
+		return *now
+	}
 	var list []string
 	for i := range 5 {
 		list = append(list, fmt.Sprintf("127.0.0.1:%d", w.base+i))

@@ -164,7 +164,7 @@ func (r *rollingCell) waitCaughtUp() {
 				last = max(last, one.Last)
 			}
 		}
-		if len(s.Replicas) != len(rollingIDs) {
+		if len(s.Replicas) != len(r.procs) {
 			return fmt.Errorf("%d replicas are known", len(s.Replicas))
 		}
 		for _, one := range s.Replicas {

@@ -39,6 +39,8 @@ type Command struct {
 	SetQuota      *SetQuota      `cbor:"18,keyasint,omitempty"`
 	RaiseLevel    *RaiseLevel    `cbor:"19,keyasint,omitempty"`
 	Restore       *Restore       `cbor:"20,keyasint,omitempty" since:"3"`
+	ChangeMembers *ChangeMembers `cbor:"21,keyasint,omitempty" since:"3"`
+	SettleMember  *SettleMember  `cbor:"22,keyasint,omitempty" since:"3"`
 }
 
 // By returns the session whose request a command is, 0 if the command is the
@@ -71,6 +73,8 @@ func (c Command) By() api.SessionID {
 		return c.RaiseLevel.Mutation.Session
 	case c.Restore != nil:
 		return c.Restore.Mutation.Session
+	case c.ChangeMembers != nil:
+		return c.ChangeMembers.Mutation.Session
 	}
 	return 0
 }

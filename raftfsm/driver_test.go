@@ -122,6 +122,8 @@ func (d *driver) fresh(kind int) raftfsm.Command {
 		return d.restore()
 	case kind < 251:
 		return raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{Session: d.session(), Lease: one(&d.choices, time.Minute, time.Second, time.Hour, 0, -1)}}
+	case kind < 252 && d.rarely(2):
+		return d.changeMembers()
 	case kind < 252:
 		return raftfsm.Command{RaiseLevel: &raftfsm.RaiseLevel{Mutation: d.mutation(d.session()), To: d.pick(maxTestLevel + 1)}}
 	case kind < 254:

@@ -15,7 +15,8 @@ import (
 //	1  v0.1.0
 //	2  nodes keep the time of the last write of their contents (Stat.ModifiedUnix);
 //	   sessions that use what they have cached only under cache leases are known as such
-//	3  cells are restored from backups; the list operators says who is one
+//	3  cells are restored from backups; the list operators says who is one;
+//	   the replicas of a cell change
 const MaxLevel = 3
 
 // CacheLeaseLevel is the level from which on sessions are known as such that have cache

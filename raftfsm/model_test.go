@@ -26,6 +26,7 @@ type model struct {
 	clients      map[api.SessionID]*modelSession
 	quotas       map[string]api.Quota
 	staged       *modelBackup
+	replicas     []modelReplica
 }
 
 type modelNode struct {
@@ -128,6 +129,13 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 		return m.once(c.RaiseLevel.Mutation, nil, func() raftfsm.Result { return raftfsm.Result{Answer: refused(m.raiseLevel(c.RaiseLevel))} })
 	case c.Restore != nil:
 		return m.once(c.Restore.Mutation, nil, func() raftfsm.Result { return m.restore(c.Restore) })
+	case c.ChangeMembers != nil:
+		return m.once(c.ChangeMembers.Mutation, nil, func() raftfsm.Result {
+			return raftfsm.Result{Answer: refused(m.changeMembers(c.ChangeMembers))}
+		})
+	case c.SettleMember != nil:
+		m.settleMember(c.SettleMember)
+		return raftfsm.Result{}
 	case c.Open != nil:
 		return m.once(c.Open.Mutation, c.Open.Preconditions, func() raftfsm.Result { return m.open(c.Open) })
 	case c.SetContents != nil:

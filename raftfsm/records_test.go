@@ -65,6 +65,8 @@ func texts() map[string]string {
 		principal = "whom a client is, by its certificate or its configuration"
 		words     = "a user's own words, for others"
 		cell      = "the cell's configuration"
+		replica   = "the id of a replica, as its configuration has it"
+		address   = "where a replica can be reached"
 	)
 	return map[string]string{
 		"api.ACL.Read":                     name,
@@ -78,6 +80,14 @@ func texts() map[string]string {
 		"raftfsm.CreateSession.Host":       "where a client says that it runs",
 		"raftfsm.CreateSession.Principal":  principal,
 		"raftfsm.EndDelay.Name":            name,
+		"raftfsm.ChangeMembers.Remove":     replica,
+		"raftfsm.Member.Client":            address,
+		"raftfsm.Member.HTTP":              address,
+		"raftfsm.Member.ID":                replica,
+		"raftfsm.Member.Incarnation":       "drawn by a replica for its data directory",
+		"raftfsm.Member.Raft":              address,
+		"raftfsm.Member.Replaces":          replica,
+		"raftfsm.SettleMember.ID":          replica,
 		"raftfsm.NewEpoch.Cell":            cell,
 		"raftfsm.NewEpoch.CellID":          cell,
 		"raftfsm.NewEpoch.Operators":       principal,

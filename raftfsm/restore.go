@@ -122,9 +122,9 @@ func (s *State) Restoring() (by api.SessionID, sealed bool) {
 	return s.staged.session, s.staged.sealed
 }
 
-// ForBackup returns the state without what no backup has: the secret, and a backup that is being restored.
+// ForBackup returns the state without what no backup has: the secret, a backup that is being restored, and which replicas there are.
 func (s State) ForBackup() State {
-	s.Secret, s.staged, s.Origin = nil, nil, ""
+	s.Secret, s.staged, s.Origin, s.Roster = nil, nil, "", Roster{}
 	return s
 }
 

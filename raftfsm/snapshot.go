@@ -56,6 +56,7 @@ type header struct {
 
 	Staged *stagedRecord `cbor:"13,keyasint,omitempty" since:"3"`
 	Origin api.CellID    `cbor:"14,keyasint,omitempty" since:"3"`
+	Roster *Roster       `cbor:"15,keyasint,omitempty" since:"3"`
 }
 
 // stagedRecord is what is known of a backup that is being restored, but its nodes and quotas.
@@ -117,7 +118,12 @@ func (s State) header() header {
 	for range s.Tree.Delays() {
 		delays++
 	}
+	var roster *Roster
+	if s.Roster.Version > 0 {
+		roster = &s.Roster
+	}
 	return header{
+		Roster: roster,
 		Staged: s.staged.record(), Origin: s.Origin,
 		Cell: s.Cell, CellID: s.CellID, Secret: s.Secret, Epoch: s.Epoch, Applied: s.Applied, Counter: s.Counter, History: s.History,
 		Sessions: s.Sessions.Len(), Nodes: s.Tree.Counts().Nodes, Delays: delays, Quotas: s.quotas.Len(), Level: s.Level,
@@ -201,7 +207,9 @@ func (in *recordReader) state() (State, error) {
 		return s, err
 	}
 	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter, s.History, s.Level = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter, h.History, h.Level
-	s.Origin = h.Origin
+	if s.Origin = h.Origin; h.Roster != nil {
+		s.Roster = *h.Roster
+	}
 	s.Edit()
 	err := in.records(&s, h)
 	s.Settle()

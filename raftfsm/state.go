@@ -25,6 +25,7 @@ type State struct {
 	Applied uint64     // the Raft index of the last entry applied
 	Counter uint64     // the fencing counter: source of instances, all generations, sessions and delays
 	Level   int        // the feature level; see MaxLevel
+	Roster  Roster     // which replicas the cell has, once that was changed
 	History uint64     // a running hash of all entries applied; ApplyData updates it, and Apply does not
 
 	quotas  cowmap.Map[string, api.Quota] // those that were set, by principal
@@ -124,6 +125,10 @@ func (s *State) apply(c Command, wall int64) Result {
 		return s.raiseLevel(c.RaiseLevel)
 	case c.Restore != nil:
 		return s.restore(c.Restore)
+	case c.ChangeMembers != nil:
+		return s.changeMembers(c.ChangeMembers)
+	case c.SettleMember != nil:
+		return s.settleMember(c.SettleMember)
 	}
 	return refuse(&refusal.Refusal{Cause: refusal.EmptyCommand})
 }
@@ -221,6 +226,9 @@ func (s State) Check() error {
 		return err
 	}
 	if err := s.Sessions.Check(); err != nil {
+		return err
+	}
+	if err := s.Roster.check(); err != nil {
 		return err
 	}
 	if err := s.checkStaged(); err != nil {

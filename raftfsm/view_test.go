@@ -45,6 +45,7 @@ func (m *model) view() []string {
 	for _, principal := range slices.Sorted(maps.Keys(m.quotas)) {
 		lines = append(lines, fmt.Sprintf("quota %q %+v", principal, m.quotas[principal]))
 	}
+	lines = append(lines, m.viewReplicas()...)
 	if g := m.staged; g != nil {
 		lines = append(lines, fmt.Sprintf("restoring %v %v", g.by, g.sealed))
 	}
@@ -108,6 +109,7 @@ func view(s *raftfsm.State) []string {
 	for principal, q := range s.Quotas() {
 		lines = append(lines, fmt.Sprintf("quota %q %+v", principal, q))
 	}
+	lines = append(lines, viewRoster(s.Roster)...)
 	if by, sealed := s.Restoring(); by != 0 {
 		lines = append(lines, fmt.Sprintf("restoring %v %v", by, sealed))
 	}

@@ -161,6 +161,17 @@ const (
 // NotOperator refuses what only an operator of the cell may do: Principal, List.
 const NotOperator Cause = 109
 
+// Causes of changes of a cell's replicas.
+const (
+	MemberUsed      Cause = 110 // Path: the replica's id
+	MemberUnknown   Cause = 111 // Path: the replica's id
+	MemberAddress   Cause = 112 // Path: the address
+	MemberUnsettled Cause = 113 // Path: the id of the replica whose change is under way
+	MemberLast      Cause = 114 // Path: the replica's id
+	MembersTooMany  Cause = 115 // Used, Allowed
+	MemberMalformed Cause = 116
+)
+
 // Code returns the code of a cause, api.Uncertain for one that this version does not know.
 func (c Cause) Code() api.Code {
 	if row, ok := rows[c]; ok {

@@ -132,4 +132,12 @@ var rows = map[Cause]row{
 	RestoreSessions:   {api.Exists, "sessions that have not ended yet: %d; wait until their clients have let go, or their leases are over", []fact{used}},
 	RestoreOwns:       {api.InvalidArgument, "the session that restores the backup has %s locked, or open as an ephemeral node: let go of it", []fact{node}},
 	RestoreUnderWay:   {api.Unavailable, "the cell is being restored from a backup, by %q in session %v: try again in a minute", []fact{principal, session}},
+
+	MemberUsed:      {api.Exists, "the cell has, or has had, a replica %s: an id is never used again; choose another", []fact{path}},
+	MemberUnknown:   {api.NotFound, "the cell has no replica %s; see chubbyctl cell members", []fact{path}},
+	MemberAddress:   {api.Exists, "the raft address %s is that of another replica of the cell", []fact{path}},
+	MemberUnsettled: {api.Unavailable, "replica %s is still joining or leaving: wait until it has (chubbyctl cell members), or give up on one that is joining with chubbyctl cell remove", []fact{path}},
+	MemberLast:      {api.InvalidArgument, "replica %s is the only one of the cell: add another first", []fact{path}},
+	MembersTooMany:  {api.QuotaExceeded, "the cell has had %d replicas; it may have %d at a time, and 1000 in its life", []fact{used, allowed}},
+	MemberMalformed: {api.InvalidArgument, "a change of the cell's replicas adds one, with an id, an incarnation and addresses as host:port, or removes one", nil},
 }

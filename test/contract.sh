@@ -390,6 +390,25 @@ ctl 1 cell status other; err 'local'
 ctl 0 cell upgrade status; out 'There is nothing to do'
 ctl 0 -o json cell upgrade status; fields out cell level newest replicas.0.id replicas.0.version replicas.0.max_level next
 ctl 0 cell upgrade finish; out 'is at feature level'
+ctl 0 cell upgrade finish --without r9
+joined=$("$bin/chubbyctl" -o json cell members | jq -r '"\(.id)=\(.client),\(.raft)"' | paste -sd ';')
+joins() { # ID PORT: a replica that waits to be added
+	"$bin/chubbyd" serve --insecure --insecure-principals --join --cell local --id "$1" --data "joined-$1" \
+		--members "$joined;$1=127.0.0.1:74$2,127.0.0.1:75$2" >"$1.out" 2>"$1.err" &
+	waits=$!
+	if until_true 20 grep -q "waiting to be added to the cell.*chubbyctl cell add $1 127.0.0.1:75$2" "$1.err"; then ok "chubbyd serve --join waits"; else cp "$1.err" err; bad "chubbyd serve --join waits"; fi
+}
+ctl 69 cell add r6 127.0.0.1:7596 --timeout 2s; err 'join'
+joins r6 96; sixth=$waits
+ctl 0 cell add r6 127.0.0.1:7596; err 'r6 (catches up|has a vote)'; out 'r6'
+ctl 1 cell add r6 127.0.0.1:7596 --no-wait; err 'never used again'
+joins r7 97; seventh=$waits
+ctl 0 -o json cell replace r6 r7 127.0.0.1:7597; out '"id":"r7"'
+ends "$sixth" 78 "a replica that was replaced ends"
+ctl 0 cell remove r7 --no-wait
+ends "$seventh" 78 "a replica that was removed ends"
+ctl 1 cell remove r7; err 'has no replica r7'
+ctl 2 cell add r8; ctl 2 cell replace r1 r8 --no-wait
 ctl 0 -o json cell upgrade finish; fields out level newest
 other=$("$bin/chubbyctl" -o json cell status | jq -r '[.replicas[] | select(.role == "replica")][0].id')
 ctl 0 cell transfer --to "$other"; out "$other is the master"

@@ -4815,6 +4815,7 @@ type FinishUpgradeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	Mutation      *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
+	Without       []string               `protobuf:"bytes,3,rep,name=without,proto3" json:"without,omitempty"` // ids of replicas that are lost for good, and need not answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4859,6 +4860,13 @@ func (x *FinishUpgradeRequest) GetCaller() *Caller {
 func (x *FinishUpgradeRequest) GetMutation() *Mutation {
 	if x != nil {
 		return x.Mutation
+	}
+	return nil
+}
+
+func (x *FinishUpgradeRequest) GetWithout() []string {
+	if x != nil {
+		return x.Without
 	}
 	return nil
 }
@@ -5029,6 +5037,7 @@ type LocateReply struct {
 	Master        string                 `protobuf:"bytes,4,opt,name=master,proto3" json:"master,omitempty"`   // the id of the master that it believes in; empty if it knows none
 	MasterAddress string                 `protobuf:"bytes,5,opt,name=master_address,json=masterAddress,proto3" json:"master_address,omitempty"`
 	Epoch         uint64                 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Servers       []string               `protobuf:"bytes,7,rep,name=servers,proto3" json:"servers,omitempty"` // where clients reach the replicas of the cell, if they were ever changed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5103,6 +5112,13 @@ func (x *LocateReply) GetEpoch() uint64 {
 		return x.Epoch
 	}
 	return 0
+}
+
+func (x *LocateReply) GetServers() []string {
+	if x != nil {
+		return x.Servers
+	}
+	return nil
 }
 
 type BackupRequest struct {
@@ -5951,6 +5967,120 @@ func (*MembersRequest) Descriptor() ([]byte, []int) {
 	return file_chubby_proto_rawDescGZIP(), []int{85}
 }
 
+// ChangeMembersRequest adds a replica, which waits to be let in; or removes one; or, with
+// both, has the second leave when the first has joined.
+type ChangeMembersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Mutation      *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
+	Add           string                 `protobuf:"bytes,3,opt,name=add,proto3" json:"add,omitempty"`       // its id, which no replica of the cell has ever had
+	Raft          string                 `protobuf:"bytes,4,opt,name=raft,proto3" json:"raft,omitempty"`     // where the others reach it
+	Remove        string                 `protobuf:"bytes,5,opt,name=remove,proto3" json:"remove,omitempty"` // its id
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeMembersRequest) Reset() {
+	*x = ChangeMembersRequest{}
+	mi := &file_chubby_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeMembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeMembersRequest) ProtoMessage() {}
+
+func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeMembersRequest.ProtoReflect.Descriptor instead.
+func (*ChangeMembersRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *ChangeMembersRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *ChangeMembersRequest) GetMutation() *Mutation {
+	if x != nil {
+		return x.Mutation
+	}
+	return nil
+}
+
+func (x *ChangeMembersRequest) GetAdd() string {
+	if x != nil {
+		return x.Add
+	}
+	return ""
+}
+
+func (x *ChangeMembersRequest) GetRaft() string {
+	if x != nil {
+		return x.Raft
+	}
+	return ""
+}
+
+func (x *ChangeMembersRequest) GetRemove() string {
+	if x != nil {
+		return x.Remove
+	}
+	return ""
+}
+
+type ChangeMembersReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeMembersReply) Reset() {
+	*x = ChangeMembersReply{}
+	mi := &file_chubby_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeMembersReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeMembersReply) ProtoMessage() {}
+
+func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeMembersReply.ProtoReflect.Descriptor instead.
+func (*ChangeMembersReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{87}
+}
+
 type MembersReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Members       []*Member              `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
@@ -5960,7 +6090,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5972,7 +6102,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5985,7 +6115,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{86}
+	return file_chubby_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -6002,13 +6132,14 @@ type Member struct {
 	Raft          string                 `protobuf:"bytes,3,opt,name=raft,proto3" json:"raft,omitempty"`
 	Http          string                 `protobuf:"bytes,4,opt,name=http,proto3" json:"http,omitempty"`
 	Voter         bool                   `protobuf:"varint,5,opt,name=voter,proto3" json:"voter,omitempty"`
+	Phase         string                 `protobuf:"bytes,6,opt,name=phase,proto3" json:"phase,omitempty"` // joining, leaving, or empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6020,7 +6151,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6033,7 +6164,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{87}
+	return file_chubby_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Member) GetId() string {
@@ -6069,6 +6200,13 @@ func (x *Member) GetVoter() bool {
 		return x.Voter
 	}
 	return false
+}
+
+func (x *Member) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
 }
 
 var File_chubby_proto protoreflect.FileDescriptor
@@ -6416,10 +6554,11 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\"'\n" +
 	"\rTransferReply\x12\x16\n" +
-	"\x06master\x18\x01 \x01(\tR\x06master\"r\n" +
+	"\x06master\x18\x01 \x01(\tR\x06master\"\x8c\x01\n" +
 	"\x14FinishUpgradeRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
-	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\"t\n" +
+	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x18\n" +
+	"\awithout\x18\x03 \x03(\tR\awithout\"t\n" +
 	"\x12FinishUpgradeReply\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\rR\x05level\x12\x16\n" +
 	"\x06newest\x18\x02 \x01(\rR\x06newest\x120\n" +
@@ -6428,14 +6567,15 @@ const file_chubby_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tmax_level\x18\x02 \x01(\rR\bmaxLevel\"#\n" +
 	"\rLocateRequest\x12\x12\n" +
-	"\x04cell\x18\x01 \x01(\tR\x04cell\"\xa9\x01\n" +
+	"\x04cell\x18\x01 \x01(\tR\x04cell\"\xc3\x01\n" +
 	"\vLocateReply\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x17\n" +
 	"\acell_id\x18\x02 \x01(\tR\x06cellId\x12\x18\n" +
 	"\areplica\x18\x03 \x01(\tR\areplica\x12\x16\n" +
 	"\x06master\x18\x04 \x01(\tR\x06master\x12%\n" +
 	"\x0emaster_address\x18\x05 \x01(\tR\rmasterAddress\x12\x14\n" +
-	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\"O\n" +
+	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\x12\x18\n" +
+	"\aservers\x18\a \x03(\tR\aservers\"O\n" +
 	"\rBackupRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x16\n" +
 	"\x06backup\x18\x02 \x01(\x04R\x06backup\x12\x12\n" +
@@ -6497,15 +6637,23 @@ const file_chubby_proto_rawDesc = "" +
 	" \x01(\tR\tstateHash\x12\x1b\n" +
 	"\tlog_store\x18\v \x01(\tR\blogStore\x12\x1b\n" +
 	"\tmax_level\x18\f \x01(\rR\bmaxLevel\"\x10\n" +
-	"\x0eMembersRequest\";\n" +
+	"\x0eMembersRequest\"\xb0\x01\n" +
+	"\x14ChangeMembersRequest\x12)\n" +
+	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
+	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x10\n" +
+	"\x03add\x18\x03 \x01(\tR\x03add\x12\x12\n" +
+	"\x04raft\x18\x04 \x01(\tR\x04raft\x12\x16\n" +
+	"\x06remove\x18\x05 \x01(\tR\x06remove\"\x14\n" +
+	"\x12ChangeMembersReply\";\n" +
 	"\fMembersReply\x12+\n" +
-	"\amembers\x18\x01 \x03(\v2\x11.chubby.v1.MemberR\amembers\"n\n" +
+	"\amembers\x18\x01 \x03(\v2\x11.chubby.v1.MemberR\amembers\"\x84\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12\x12\n" +
 	"\x04raft\x18\x03 \x01(\tR\x04raft\x12\x12\n" +
 	"\x04http\x18\x04 \x01(\tR\x04http\x12\x14\n" +
-	"\x05voter\x18\x05 \x01(\bR\x05voter*T\n" +
+	"\x05voter\x18\x05 \x01(\bR\x05voter\x12\x14\n" +
+	"\x05phase\x18\x06 \x01(\tR\x05phase*T\n" +
 	"\bLockMode\x12\x19\n" +
 	"\x15LOCK_MODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13LOCK_MODE_EXCLUSIVE\x10\x01\x12\x14\n" +
@@ -6542,7 +6690,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x13END_REASON_OPERATOR\x10\x03\x12\x14\n" +
 	"\x10END_REASON_BREAK\x10\x04\x12\x17\n" +
 	"\x13END_REASON_DELETION\x10\x05\x12\x16\n" +
-	"\x12END_REASON_RESTORE\x10\x062\xa9\x10\n" +
+	"\x12END_REASON_RESTORE\x10\x062\xfa\x10\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
@@ -6578,7 +6726,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\bTransfer\x12\x1a.chubby.v1.TransferRequest\x1a\x18.chubby.v1.TransferReply\x12O\n" +
 	"\rFinishUpgrade\x12\x1f.chubby.v1.FinishUpgradeRequest\x1a\x1d.chubby.v1.FinishUpgradeReply\x12:\n" +
 	"\x06Backup\x12\x18.chubby.v1.BackupRequest\x1a\x16.chubby.v1.BackupReply\x12=\n" +
-	"\aRestore\x12\x19.chubby.v1.RestoreRequest\x1a\x17.chubby.v1.RestoreReply2\x8b\x02\n" +
+	"\aRestore\x12\x19.chubby.v1.RestoreRequest\x1a\x17.chubby.v1.RestoreReply\x12O\n" +
+	"\rChangeMembers\x12\x1f.chubby.v1.ChangeMembersRequest\x1a\x1d.chubby.v1.ChangeMembersReply2\x8b\x02\n" +
 	"\x04Cell\x12:\n" +
 	"\x06Locate\x12\x18.chubby.v1.LocateRequest\x1a\x16.chubby.v1.LocateReply\x12:\n" +
 	"\x06Status\x12\x18.chubby.v1.StatusRequest\x1a\x16.chubby.v1.StatusReply\x12=\n" +
@@ -6598,7 +6747,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -6691,8 +6840,10 @@ var file_chubby_proto_goTypes = []any{
 	(*StatusReply)(nil),               // 88: chubby.v1.StatusReply
 	(*ReplicaStatus)(nil),             // 89: chubby.v1.ReplicaStatus
 	(*MembersRequest)(nil),            // 90: chubby.v1.MembersRequest
-	(*MembersReply)(nil),              // 91: chubby.v1.MembersReply
-	(*Member)(nil),                    // 92: chubby.v1.Member
+	(*ChangeMembersRequest)(nil),      // 91: chubby.v1.ChangeMembersRequest
+	(*ChangeMembersReply)(nil),        // 92: chubby.v1.ChangeMembersReply
+	(*MembersReply)(nil),              // 93: chubby.v1.MembersReply
+	(*Member)(nil),                    // 94: chubby.v1.Member
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
@@ -6777,80 +6928,84 @@ var file_chubby_proto_depIdxs = []int32{
 	82,  // 79: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
 	83,  // 80: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
 	89,  // 81: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	92,  // 82: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	11,  // 83: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	14,  // 84: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	14,  // 85: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
-	16,  // 86: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
-	19,  // 87: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	21,  // 88: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	23,  // 89: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	25,  // 90: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	27,  // 91: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	29,  // 92: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	31,  // 93: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	33,  // 94: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	35,  // 95: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	37,  // 96: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	41,  // 97: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	43,  // 98: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	45,  // 99: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	47,  // 100: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	49,  // 101: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	51,  // 102: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	53,  // 103: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	55,  // 104: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	59,  // 105: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	62,  // 106: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	66,  // 107: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	68,  // 108: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	71,  // 109: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	73,  // 110: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	78,  // 111: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
-	80,  // 112: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
-	76,  // 113: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	87,  // 114: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	90,  // 115: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	85,  // 116: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
-	12,  // 117: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	15,  // 118: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	15,  // 119: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	17,  // 120: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	20,  // 121: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	22,  // 122: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	24,  // 123: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	26,  // 124: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	28,  // 125: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	30,  // 126: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	32,  // 127: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	34,  // 128: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	36,  // 129: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	38,  // 130: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	42,  // 131: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	44,  // 132: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	46,  // 133: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	48,  // 134: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	50,  // 135: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	52,  // 136: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	54,  // 137: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	56,  // 138: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	60,  // 139: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	63,  // 140: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	67,  // 141: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	69,  // 142: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	72,  // 143: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	74,  // 144: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	79,  // 145: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
-	84,  // 146: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
-	77,  // 147: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	88,  // 148: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	91,  // 149: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	86,  // 150: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
-	117, // [117:151] is the sub-list for method output_type
-	83,  // [83:117] is the sub-list for method input_type
-	83,  // [83:83] is the sub-list for extension type_name
-	83,  // [83:83] is the sub-list for extension extendee
-	0,   // [0:83] is the sub-list for field type_name
+	5,   // 82: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 83: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
+	94,  // 84: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	11,  // 85: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	14,  // 86: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	14,  // 87: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
+	16,  // 88: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
+	19,  // 89: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	21,  // 90: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	23,  // 91: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	25,  // 92: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	27,  // 93: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	29,  // 94: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	31,  // 95: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	33,  // 96: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	35,  // 97: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	37,  // 98: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	41,  // 99: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	43,  // 100: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	45,  // 101: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	47,  // 102: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	49,  // 103: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	51,  // 104: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	53,  // 105: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	55,  // 106: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	59,  // 107: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	62,  // 108: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	66,  // 109: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	68,  // 110: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	71,  // 111: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	73,  // 112: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	78,  // 113: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
+	80,  // 114: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
+	91,  // 115: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
+	76,  // 116: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	87,  // 117: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	90,  // 118: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	85,  // 119: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	12,  // 120: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	15,  // 121: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	15,  // 122: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	17,  // 123: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	20,  // 124: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	22,  // 125: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	24,  // 126: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	26,  // 127: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	28,  // 128: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	30,  // 129: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	32,  // 130: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	34,  // 131: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	36,  // 132: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	38,  // 133: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	42,  // 134: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	44,  // 135: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	46,  // 136: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	48,  // 137: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	50,  // 138: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	52,  // 139: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	54,  // 140: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	56,  // 141: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	60,  // 142: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	63,  // 143: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	67,  // 144: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	69,  // 145: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	72,  // 146: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	74,  // 147: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	79,  // 148: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
+	84,  // 149: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
+	92,  // 150: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
+	77,  // 151: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	88,  // 152: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	93,  // 153: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	86,  // 154: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	120, // [120:155] is the sub-list for method output_type
+	85,  // [85:120] is the sub-list for method input_type
+	85,  // [85:85] is the sub-list for extension type_name
+	85,  // [85:85] is the sub-list for extension extendee
+	0,   // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -6870,7 +7025,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   88,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -56,6 +56,7 @@ const (
 	Chubby_FinishUpgrade_FullMethodName      = "/chubby.v1.Chubby/FinishUpgrade"
 	Chubby_Backup_FullMethodName             = "/chubby.v1.Chubby/Backup"
 	Chubby_Restore_FullMethodName            = "/chubby.v1.Chubby/Restore"
+	Chubby_ChangeMembers_FullMethodName      = "/chubby.v1.Chubby/ChangeMembers"
 )
 
 // ChubbyClient is the client API for Chubby service.
@@ -131,6 +132,9 @@ type ChubbyClient interface {
 	// restored the backup. Only the session that began goes on, and if it ends before the finish,
 	// the cell has what it had. It is for operators.
 	Restore(ctx context.Context, in *RestoreRequest, opts ...grpc.CallOption) (*RestoreReply, error)
+	// ChangeMembers decides that a replica is added, removed or replaced; the master sees to it,
+	// and Members says how far that has come. It is for operators.
+	ChangeMembers(ctx context.Context, in *ChangeMembersRequest, opts ...grpc.CallOption) (*ChangeMembersReply, error)
 }
 
 type chubbyClient struct {
@@ -459,6 +463,16 @@ func (c *chubbyClient) Restore(ctx context.Context, in *RestoreRequest, opts ...
 	return out, nil
 }
 
+func (c *chubbyClient) ChangeMembers(ctx context.Context, in *ChangeMembersRequest, opts ...grpc.CallOption) (*ChangeMembersReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangeMembersReply)
+	err := c.cc.Invoke(ctx, Chubby_ChangeMembers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ChubbyServer is the server API for Chubby service.
 // All implementations must embed UnimplementedChubbyServer
 // for forward compatibility.
@@ -532,6 +546,9 @@ type ChubbyServer interface {
 	// restored the backup. Only the session that began goes on, and if it ends before the finish,
 	// the cell has what it had. It is for operators.
 	Restore(context.Context, *RestoreRequest) (*RestoreReply, error)
+	// ChangeMembers decides that a replica is added, removed or replaced; the master sees to it,
+	// and Members says how far that has come. It is for operators.
+	ChangeMembers(context.Context, *ChangeMembersRequest) (*ChangeMembersReply, error)
 	mustEmbedUnimplementedChubbyServer()
 }
 
@@ -631,6 +648,9 @@ func (UnimplementedChubbyServer) Backup(context.Context, *BackupRequest) (*Backu
 }
 func (UnimplementedChubbyServer) Restore(context.Context, *RestoreRequest) (*RestoreReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Restore not implemented")
+}
+func (UnimplementedChubbyServer) ChangeMembers(context.Context, *ChangeMembersRequest) (*ChangeMembersReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeMembers not implemented")
 }
 func (UnimplementedChubbyServer) mustEmbedUnimplementedChubbyServer() {}
 func (UnimplementedChubbyServer) testEmbeddedByValue()                {}
@@ -1179,6 +1199,24 @@ func _Chubby_Restore_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Chubby_ChangeMembers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeMembersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChubbyServer).ChangeMembers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Chubby_ChangeMembers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChubbyServer).ChangeMembers(ctx, req.(*ChangeMembersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Chubby_ServiceDesc is the grpc.ServiceDesc for Chubby service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1297,6 +1335,10 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Restore",
 			Handler:    _Chubby_Restore_Handler,
+		},
+		{
+			MethodName: "ChangeMembers",
+			Handler:    _Chubby_ChangeMembers_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -22,10 +23,10 @@ type Cell struct {
 	network *network
 	clocks  *clocks
 	dir     string
-	members []cell.Member
 	edit    func(*cell.Config)
 
-	mu       sync.Mutex // guards replicas, and serialises edit
+	mu       sync.Mutex // guards members and replicas, and serialises edit
+	members  []cell.Member
 	replicas map[string]*cell.Replica
 }
 
@@ -46,7 +47,7 @@ func start(t owner, n int, edits []func(*cell.Config)) *Cell {
 	}}
 	for i := range n {
 		id := fmt.Sprintf("r%d", i+1)
-		c.members = append(c.members, cell.Member{ID: id, Client: id + ":7421", Raft: id + ":" + raftPort})
+		c.members = append(c.members, member(id))
 	}
 	t.Cleanup(c.stop)
 	var starting sync.WaitGroup
@@ -75,18 +76,41 @@ func (c *Cell) Restart(id string) {
 // error of cell.Start, which gets ctx.
 func (c *Cell) TryRestart(ctx context.Context, id string) error { return c.run(ctx, id, false) }
 
+// Join starts a replica with an empty data directory and a new id, which waits to be added to the cell at ID:7431
+// (client.ChangeMembers). It returns when it was, and runs; or with the error of cell.Start.
+func (c *Cell) Join(ctx context.Context, id string) error {
+	c.mu.Lock()
+	if !slices.ContainsFunc(c.members, func(m cell.Member) bool { return m.ID == id }) {
+		c.members = append(slices.Clip(c.members), member(id))
+	}
+	c.mu.Unlock()
+	return c.start(ctx, id, func(cfg *cell.Config) { cfg.Join = true })
+}
+
+func member(id string) cell.Member {
+	return cell.Member{ID: id, Client: id + ":7421", Raft: id + ":" + raftPort}
+}
+
 // run starts a replica.
 func (c *Cell) run(ctx context.Context, id string, bootstrap bool) error {
+	return c.start(ctx, id, func(cfg *cell.Config) { cfg.Bootstrap = bootstrap })
+}
+
+func (c *Cell) start(ctx context.Context, id string, how func(*cell.Config)) error {
 	c.Heal(id)
 	c.Resume(id)
+	c.mu.Lock()
+	members := c.members
+	c.mu.Unlock()
 	cfg := cell.Config{
-		Cell: api.LocalCell, ID: id, Members: c.members, Data: filepath.Join(c.dir, id), InsecurePrincipals: true, Bootstrap: bootstrap,
+		Cell: api.LocalCell, ID: id, Members: members, Data: filepath.Join(c.dir, id), InsecurePrincipals: true,
 		ClientListener: c.network.listen(id + ":7421"), RaftListener: c.network.listen(id + ":" + raftPort),
 		Dial: c.network.dialer(id), Clock: c.ClockOf(id), Wall: c.wallOf(id),
 	}
 	if _, inTest := c.t.(testing.TB); inTest && testing.Verbose() {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
+	how(&cfg)
 	c.mu.Lock()
 	c.edit(&cfg) // the caller's function, which must not be called concurrently
 	c.mu.Unlock()
@@ -102,6 +126,8 @@ func (c *Cell) run(ctx context.Context, id string, bootstrap bool) error {
 
 // Servers returns the client addresses of all replicas, for client.Config.
 func (c *Cell) Servers() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var list []string
 	for _, m := range c.members {
 		list = append(list, m.Client)

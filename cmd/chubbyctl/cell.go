@@ -87,6 +87,7 @@ type memberFields struct {
 	Raft   string `json:"raft"`
 	HTTP   string `json:"http"`
 	Voter  bool   `json:"voter"`
+	Phase  string `json:"phase,omitempty"`
 }
 
 func newCellCommand(g *globals) *cobra.Command {
@@ -127,6 +128,9 @@ of a checksum of what it has applied: two that have applied the same are the sam
 				})
 			},
 		},
+		newMemberAddCommand(g),
+		newMemberRemoveCommand(g),
+		newMemberReplaceCommand(g),
 		newTransferCommand(g),
 		newUpgradeCommand(g),
 		newBackupCommand(g),
@@ -343,6 +347,9 @@ func (g *globals) printMembers(out io.Writer, members []client.Member) error {
 		voter := "yes"
 		if !m.Voter {
 			voter = "no"
+		}
+		if m.Phase != "" {
+			voter += ", " + m.Phase
 		}
 		t.Add(m.ID, m.Client, m.Raft, m.HTTP, voter)
 	}

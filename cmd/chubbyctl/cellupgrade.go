@@ -38,6 +38,7 @@ type finishedFields struct {
 
 func newUpgradeCommand(g *globals) *cobra.Command {
 	return newGroup("upgrade", "Upgrade the replicas of a cell to a new version",
+		newUpgradeFinishCommand(g),
 		&cobra.Command{
 			Use:   "status [CELL]",
 			Short: "Show the version of each replica, and what to do next",
@@ -59,38 +60,46 @@ cell. Until then any replica can go back to the old version.`,
 				})
 			},
 		},
-		&cobra.Command{
-			Use:   "finish [CELL]",
-			Short: "Raise the feature level of a cell when every replica knows it",
-			Long: `finish raises the feature level of a cell to the newest that its replicas know. The
+	)
+}
+
+// newUpgradeFinishCommand returns the command that raises the feature level.
+func newUpgradeFinishCommand(g *globals) *cobra.Command {
+	var without []string
+	cmd := &cobra.Command{
+		Use:   "finish [CELL]",
+		Short: "Raise the feature level of a cell when every replica knows it",
+		Long: `finish raises the feature level of a cell to the newest that its replicas know. The
 master asks every replica first. If one does not answer, or does not know that level,
 nothing is changed, and the message names it. If the cell has that level already, there
 is nothing to do.
 
-After that no replica can go back to a version that does not know the level.
+After that no replica can go back to a version that does not know the level. A replica
+that is lost for good, and is to be replaced, is left out with --without.
 
 It is for operators of the cell (/ls/CELL/acl/operators).`,
-			Example: "  chubbyctl cell upgrade finish\n  chubbyctl cell upgrade finish foo",
-			Args:    arguments(cobra.MaximumNArgs(1)),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				cell, err := cellOf(args)
+		Example: "  chubbyctl cell upgrade finish\n  chubbyctl cell upgrade finish foo --without r2",
+		Args:    arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cell, err := cellOf(args)
+			if err != nil {
+				return err
+			}
+			return g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
+				u, err := c.FinishUpgrade(ctx, without...)
 				if err != nil {
 					return err
 				}
-				return g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
-					u, err := c.FinishUpgrade(ctx)
-					if err != nil {
-						return err
-					}
-					if g.json() {
-						return term.PrintJSON(cmd.OutOrStdout(), finishedFields{Level: u.Level, Newest: u.Newest})
-					}
-					_, err = fmt.Fprintf(cmd.OutOrStdout(), "cell %s is at feature level %d, the newest that its replicas know\n", cell, u.Level)
-					return err
-				})
-			},
+				if g.json() {
+					return term.PrintJSON(cmd.OutOrStdout(), finishedFields{Level: u.Level, Newest: u.Newest})
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "cell %s is at feature level %d, the newest that its replicas know\n", cell, u.Level)
+				return err
+			})
 		},
-	)
+	}
+	cmd.Flags().StringSliceVar(&without, "without", nil, "ids of replicas that are lost for good, and need not answer")
+	return cmd
 }
 
 func newUpgradeFields(s client.Status) upgradeFields {

@@ -123,6 +123,11 @@ data: /var/lib/chubby
 # nothing to a replica that has data, and one that lost its data is refused.
 bootstrap: false
 
+# Wait to be added to a cell that has begun, if the data directory holds nothing:
+# 'chubbyctl cell add' or 'cell replace' lets it in, under an id that no replica of the
+# cell has had. Its members are those to ask, and this one. It may stay, as bootstrap may.
+join: false
+
 # Who may do what concerns the whole cell, when it begins: change its access
 # control lists, end sessions, break locks, restore a backup. Principals, separated
 # by commas, or everybody. A cell with certificates does not begin without.

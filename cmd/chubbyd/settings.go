@@ -46,6 +46,7 @@ func keys() []key {
 		{"advertise", "the host:port at which clients reach this replica; auto: as its member says", special("auto, or host:port", auto, setAdvertise, auto)},
 		{"data", "the directory that belongs to this replica alone", special("a directory", "", setData)},
 		{"bootstrap", "begin the cell if the data directory holds nothing; every member needs it", switched(func(s *settings) *bool { return &s.replica.Bootstrap })},
+		{"join", "wait to be added to a cell if the data directory holds nothing (chubbyctl cell add)", switched(func(s *settings) *bool { return &s.replica.Join })},
 		{"operators", "who may do what concerns the whole cell, when it begins; afterwards /ls/CELL/acl/operators says who may", special("none, everybody, or principals, separated by commas", none, setOperators, none, everybody)},
 		{"log-store", "where the Raft log is kept: " + stores.takes, stores},
 		{"election-timeout", "how long a silent master is waited for, 50ms to 900ms", duration(cell.MinElectionTimeout, cell.MaxElectionTimeout, func(s *settings) *time.Duration { return &s.replica.ElectionTimeout })},

@@ -5,7 +5,7 @@ func backupSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "the secret is not in a backup", file: "raftfsm/restore.go",
-			old: "	s.Secret, s.staged, s.Origin = nil, nil, \"\"\n", new: "	s.staged, s.Origin = nil, \"\"\n",
+			old: "	s.Secret, s.staged, s.Origin, s.Roster = nil, nil, \"\", Roster{}\n", new: "	s.staged, s.Origin, s.Roster = nil, \"\", Roster{}\n",
 			pkg: "./internal/backup", test: "TestBackup",
 		},
 		{

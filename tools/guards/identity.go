@@ -49,9 +49,9 @@ func identitySafeguards() []safeguard {
 			pkg: "./cell/internal/peer", test: "TestPassport",
 		},
 		{
-			name: "other members than the cell's are refused", file: "cell/members.go",
-			old: "len(has) > 0 && diff != \"\" {", new: "false {",
-			pkg: "./cell", test: "TestOtherMembersAreRefused",
+			name: "a replica with another address than the cell knows is refused", file: "cell/members.go",
+			old: "i >= 0 && has[i].Raft != self.Raft {", new: "i >= len(has) {",
+			pkg: "./cell", test: "TestTheCellKnowsItsMembers",
 		},
 	}
 }
@@ -101,7 +101,7 @@ func forgettingSafeguards() []safeguard {
 		},
 		{
 			name: "replicas that differ are found without being asked", file: "cell/reports.go",
-			old: "				r.prober.Ask(m.ID, m.Raft, func(peer.Report) {}) // noteReport has it first\n", new: "",
+			old: "				r.prober.Ask(string(s.ID), string(s.Address), func(peer.Report) {}) // noteReport has it first\n", new: "",
 			pkg: "./cell", test: "TestDivergenceIsNoticed",
 		},
 		{

@@ -68,6 +68,7 @@ func safeguards() []safeguard {
 		restoreSafeguards(),
 		operatorSafeguards(),
 		auditSafeguards(),
+		memberSafeguards(),
 		certifiedSafeguards(),
 		channelSafeguards(),
 		deadMasterSafeguards(),

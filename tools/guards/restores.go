@@ -80,7 +80,7 @@ func restoreSafeguards() []safeguard {
 		},
 		{
 			name: "no backup has another one in it", file: "raftfsm/restore.go",
-			old: "	s.Secret, s.staged, s.Origin = nil, nil, \"\"\n", new: "	s.Secret, s.Origin = nil, \"\"\n",
+			old: "	s.Secret, s.staged, s.Origin, s.Roster = nil, nil, \"\", Roster{}\n", new: "	s.Secret, s.Origin, s.Roster = nil, \"\", Roster{}\n",
 			pkg: "./cell", test: "TestRestoreIsInterrupted",
 		},
 	}

@@ -25,7 +25,7 @@ func rotSafeguards() []safeguard {
 		},
 		{
 			name: "metadata of a snapshot that have rotted are not believed", file: "cell/internal/disk/snapshotmeta.go",
-			old: "		err = s.checkMeta(id, meta, file.Size())", new: "		_ = s.checkMeta(id, meta, file.Size())",
+			old: "		err = s.checkMeta(id, meta, file.Size(), summed)", new: "		_ = s.checkMeta(id, meta, file.Size(), summed)",
 			pkg: "./cell/internal/disk", test: "TestSnapshotsMetadataRot",
 		},
 		{

@@ -60,7 +60,7 @@ func snapshotSafeguards() []safeguard {
 		},
 		{
 			name: "a state that was restored is read", file: "cell/internal/fsm/fsm.go",
-			old: "	f.published.Store(nil)\n	return nil\n", new: "	return nil\n",
+			old: "	f.published.Store(nil)\n}\n\ntype stateSnapshot", new: "}\n\ntype stateSnapshot",
 			pkg: "./cell/internal/fsm", test: "TestRestoredStateIsRead",
 		},
 		{

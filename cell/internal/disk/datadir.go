@@ -22,6 +22,7 @@ const (
 	logNoteName   = "log-end"   // how far the log has got
 	snapshotsName = "snapshots" // the name that raft.FileSnapshotStore uses
 	metaName      = "meta.json" // of a snapshot; also its name
+	metaSumName   = "meta.sum"  // the checksum of metaName
 	stateName     = "state.bin" // its contents
 	newSuffix     = ".new"      // of a file that is being made
 	tmpSuffix     = ".tmp"      // of a snapshot that is being made

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 
 	"github.com/chubbylock/chubby/cell/internal/identity"
@@ -18,8 +19,9 @@ import (
 // so end it.
 type cellFile struct {
 	identity.Roster
-	Begun bool   `json:"begun"`
-	Sum   string `json:"sum,omitempty"` // of the rest; earlier versions wrote none
+	Begun  bool   `json:"begun"`
+	Joined bool   `json:"joined,omitempty"`
+	Sum    string `json:"sum,omitempty"` // of the rest; earlier versions wrote none
 }
 
 // sum returns the checksum of the rest (CRC32C), in hexadecimal.
@@ -29,11 +31,11 @@ func (c cellFile) sum() (string, error) {
 	return fmt.Sprintf("%08x", crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))), err
 }
 
-// IdentityFile is the identity of an open data directory. Get is for any goroutine, the
-// rest for the one that starts the replica.
+// IdentityFile is the identity of an open data directory. Its methods are for any goroutine.
 type IdentityFile struct {
 	path    string
 	current atomic.Pointer[identity.Replica]
+	writing sync.Mutex // one writes at a time; held across I/O, and taken by nobody who only reads
 }
 
 // readIdentity reads the identity of the directory that has that marker.
@@ -53,7 +55,7 @@ func readIdentity(dir string, m marker) (*IdentityFile, error) {
 		if sum, err := c.sum(); err != nil || c.Sum != "" && c.Sum != sum {
 			return nil, damaged(f.path, err, "it is damaged: its checksum is %.8q, and %s was computed", c.Sum, sum)
 		}
-		now.Roster, now.Begun = &c.Roster, c.Begun
+		now.Roster, now.Begun, now.Joined = &c.Roster, c.Begun, c.Joined
 		if known := c.IncarnationOf(m.ID); known != m.Incarnation {
 			return nil, identity.Refused("the data directory %s is of incarnation %.12s, and its cell knows replica %s as %.12s: its files are not of one replica. Put back the files that belong together; otherwise %s",
 				dir, m.Incarnation, m.ID, known, identity.LossAdvice)
@@ -68,7 +70,49 @@ func (f *IdentityFile) Get() identity.Replica { return *f.current.Load() }
 
 // Store makes the roster, and whether Raft may be started, durable.
 func (f *IdentityFile) Store(r *identity.Roster, begun bool) error {
-	c := cellFile{Roster: *r, Begun: begun}
+	return f.change(func(now *identity.Replica) bool {
+		now.Roster, now.Begun = r, begun
+		return true
+	})
+}
+
+// Join makes durable that this replica was let into a cell that has begun.
+func (f *IdentityFile) Join(r *identity.Roster) error {
+	return f.change(func(now *identity.Replica) bool {
+		now.Roster, now.Joined = r, true
+		return true
+	})
+}
+
+// HoldsData makes durable that a replica which joined holds data: if it is found without any later, it has lost that.
+func (f *IdentityFile) HoldsData() error {
+	return f.change(func(now *identity.Replica) bool {
+		was := now.Begun
+		now.Begun = true
+		return !was
+	})
+}
+
+// Update makes a change of the roster durable. next returns nil if there is none.
+func (f *IdentityFile) Update(next func(*identity.Roster) *identity.Roster) error {
+	return f.change(func(now *identity.Replica) bool {
+		r := next(now.Roster)
+		if r != nil {
+			now.Roster = r
+		}
+		return r != nil
+	})
+}
+
+// change writes what edit has made of the identity, if it reports that there is something to write.
+func (f *IdentityFile) change(edit func(*identity.Replica) bool) error {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	now := f.Get()
+	if !edit(&now) {
+		return nil
+	}
+	c := cellFile{Roster: *now.Roster, Begun: now.Begun, Joined: now.Joined}
 	var err error
 	if c.Sum, err = c.sum(); err != nil {
 		return err
@@ -80,8 +124,6 @@ func (f *IdentityFile) Store(r *identity.Roster, begun bool) error {
 	if err := writeDurably(f.path, append(text, '\n')); err != nil {
 		return err
 	}
-	now := f.Get()
-	now.Roster, now.Begun = r, begun
 	f.current.Store(&now)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 func noData(dir string, opts Options) error {
 	return identity.Refused("the data directory %s of replica %s holds no data. If cell %s is new, start each of its replicas with --bootstrap (bootstrap: true, CHUBBYD_BOOTSTRAP=true). "+
 		"If this replica has run before, its data is missing: is the disk mounted, is the path right? If its data is lost, it must not vote under its ID again: "+
-		"the other replicas go on serving while they are a majority, and this version cannot replace a replica", dir, opts.ID, opts.Cell)
+		"the other replicas go on serving while they are a majority, and chubbyctl cell replace puts a new replica in its place, which is started with --join", dir, opts.ID, opts.Cell)
 }
 
 // initialize makes the directory this replica's. Without a marker the directory holds

@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/hashicorp/raft"
 )
@@ -32,8 +36,12 @@ func (s checkedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, er
 		return nil, nil, err
 	}
 	file, err := os.Stat(filepath.Join(s.path, id, stateName))
+	summed := false
 	if err == nil {
-		err = s.checkMeta(id, meta, file.Size())
+		summed, err = s.checkSum(id)
+	}
+	if err == nil {
+		err = s.checkMeta(id, meta, file.Size(), summed)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, contents.Close())
@@ -63,7 +71,42 @@ func (s *cleaningSink) Close() error {
 	if err := s.SnapshotSink.Close(); err != nil {
 		return err
 	}
+	if err := s.store.writeSum(s.ID()); err != nil {
+		return err
+	}
 	return s.store.removeOld(s.ID())
+}
+
+// writeSum writes the checksum of a snapshot's metadata beside them. A snapshot has none if a crash came before this, or an older version
+// made it.
+func (s checkedSnapshots) writeSum(id string) error {
+	sum, err := s.sumOf(id)
+	if err != nil {
+		return err
+	}
+	return writeDurably(filepath.Join(s.path, id, metaSumName), []byte(sum+"\n"))
+}
+
+// sumOf returns the checksum of a snapshot's metadata (CRC32C), in hexadecimal.
+func (s checkedSnapshots) sumOf(id string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(s.path, id, metaName))
+	return fmt.Sprintf("%08x", crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))), err
+}
+
+// checkSum compares a snapshot's metadata with their checksum, if they have one.
+func (s checkedSnapshots) checkSum(id string) (summed bool, err error) {
+	want, err := os.ReadFile(filepath.Join(s.path, id, metaSumName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	sum, err := s.sumOf(id)
+	if err == nil && sum != strings.TrimSpace(string(want)) {
+		err = fmt.Errorf("the checksum of its metadata is %.8q, and %s was computed", want, sum)
+	}
+	return true, err
 }
 
 // removeOld removes all snapshots except the newest maxSnapshots and the one that was
@@ -96,8 +139,9 @@ func (s checkedSnapshots) removeOld(completed string) error {
 }
 
 // checkMeta returns what is wrong with the metadata of the snapshot in the directory of
-// that name, whose contents have that size.
-func (s checkedSnapshots) checkMeta(name string, meta *raft.SnapshotMeta, size int64) error {
+// that name, whose contents have that size. summed says that their checksum is right: then they may have what else would
+// be taken for damage.
+func (s checkedSnapshots) checkMeta(name string, meta *raft.SnapshotMeta, size int64, summed bool) error {
 	term, index, ok := snapshotNamed(name)
 	r := s.roster()
 	switch {
@@ -112,15 +156,33 @@ func (s checkedSnapshots) checkMeta(name string, meta *raft.SnapshotMeta, size i
 	case r == nil:
 		return nil
 	}
-	var has []identity.Member
-	for _, server := range meta.Configuration.Servers {
-		if server.Suffrage != raft.Voter {
+	return checkServers(meta.Configuration.Servers, r, summed)
+}
+
+// checkServers returns what is wrong with a configuration of Raft. It may have replicas that the roster does not know yet, if the snapshot came
+// from another replica; those that it knows keep their addresses.
+func checkServers(servers []raft.Server, r *identity.Roster, summed bool) error {
+	voters := 0
+	seen := map[raft.ServerID]bool{}
+	for _, server := range servers {
+		switch {
+		case server.Suffrage == raft.Voter:
+			voters++
+		case server.Suffrage != raft.Nonvoter || !summed:
 			return fmt.Errorf("its metadata have %.64q as a member without a vote", server.ID)
 		}
-		has = append(has, identity.Member{ID: string(server.ID), Raft: string(server.Address)})
+		if !api.ValidCell(string(server.ID)) || seen[server.ID] || server.Address == "" {
+			return fmt.Errorf("its metadata have %.64q as a member, which cannot be, or is there twice", server.ID)
+		}
+		seen[server.ID] = true
+		for _, m := range r.Members {
+			if m.ID == string(server.ID) && m.Raft != string(server.Address) {
+				return fmt.Errorf("its metadata have %s at the raft address %.64q, and the cell at %s", m.ID, server.Address, m.Raft)
+			}
+		}
 	}
-	if diff := identity.Difference(r.Members, has); len(has) != len(r.Members) || diff != "" {
-		return fmt.Errorf("its metadata have %d members, and not those of the cell: %s", len(has), diff)
+	if voters == 0 {
+		return errors.New("its metadata have no member with a vote")
 	}
 	return nil
 }

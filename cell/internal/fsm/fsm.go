@@ -16,6 +16,7 @@ import (
 type FSM struct {
 	known  int // the highest feature level that the replica knows
 	fatal  func(error)
+	roster func(raftfsm.Roster)
 	trail  trail
 	wanted atomic.Bool // somebody has read the state since the last batch
 
@@ -30,9 +31,10 @@ var _ raft.BatchingFSM = (*FSM)(nil)
 // New returns a state machine that holds nothing yet, of a replica that knows feature
 // levels up to known, which is raftfsm.MaxLevel outside of tests. fatal is called when an
 // entry cannot be read (once), or a snapshot of another version: the replica must stop, for
-// it cannot follow its cell. fatal may return, and then no further entry is applied.
-func New(known int, fatal func(error)) *FSM {
-	f := &FSM{now: raftfsm.NewState(), known: known, fatal: fatal}
+// it cannot follow its cell. fatal may return, and then no further entry is applied. roster is called with
+// the roster when that has changed, before the next entry is applied.
+func New(known int, roster func(raftfsm.Roster), fatal func(error)) *FSM {
+	f := &FSM{now: raftfsm.NewState(), known: known, roster: roster, fatal: fatal}
 	f.now.Edit()
 	return f
 }
@@ -69,9 +71,13 @@ func (f *FSM) Apply(log *raft.Log) any { return f.ApplyBatch([]*raft.Log{log})[0
 // ApplyBatch applies log entries, and returns a result for each: a []raftfsm.Result for a command,
 // an error for one that cannot be read.
 func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
+	was := f.now.Roster.Version // this goroutine alone changes it
 	results, broke := f.applyAll(logs)
 	if broke != nil {
 		f.fatal(broke)
+	}
+	if now := f.now.Roster; now.Version != was {
+		f.roster(now)
 	}
 	return results
 }
@@ -131,6 +137,15 @@ func (f *FSM) Restore(from io.ReadCloser) error {
 		}
 		return err
 	}
+	f.replace(state)
+	if state.Roster.Version > 0 {
+		f.roster(state.Roster)
+	}
+	return nil
+}
+
+// replace puts another state in the place of the present one.
+func (f *FSM) replace(state raftfsm.State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.now = state
@@ -138,7 +153,6 @@ func (f *FSM) Restore(from io.ReadCloser) error {
 	f.trail.clear()
 	f.trail.add(state.Applied, state.History)
 	f.published.Store(nil)
-	return nil
 }
 
 type stateSnapshot struct{ state raftfsm.State }

@@ -16,7 +16,7 @@ import (
 
 // newMachine returns a state machine that must not end on any entry.
 func newMachine(t *testing.T) *fsm.FSM {
-	return fsm.New(raftfsm.MaxLevel, func(err error) { t.Error(err) })
+	return fsm.New(raftfsm.MaxLevel, func(raftfsm.Roster) {}, func(err error) { t.Error(err) })
 }
 
 // logEntry returns an entry of the Raft log, of epoch and term 1.
@@ -193,7 +193,7 @@ func TestUnreadStateIsNotCopied(t *testing.T) {
 // snapshot of such a state.
 func TestUnreadableEntryIsFatal(t *testing.T) {
 	var fatal []error
-	f := fsm.New(raftfsm.MaxLevel, func(err error) { fatal = append(fatal, err) })
+	f := fsm.New(raftfsm.MaxLevel, func(raftfsm.Roster) {}, func(err error) { fatal = append(fatal, err) })
 	results := f.ApplyBatch([]*raft.Log{
 		{Index: 1, Term: 1, Type: raft.LogConfiguration},
 		{Index: 2, Term: 1, Type: raft.LogCommand, Data: []byte("garbage")},
@@ -215,7 +215,7 @@ func TestEntryOfANewerVersionIsFatal(t *testing.T) {
 	newer := newEpoch()
 	newer.NewEpoch.Level = raftfsm.MaxLevel + 1
 	var fatal []error
-	f := fsm.New(raftfsm.MaxLevel, func(err error) { fatal = append(fatal, err) })
+	f := fsm.New(raftfsm.MaxLevel, func(raftfsm.Roster) {}, func(err error) { fatal = append(fatal, err) })
 	err, _ := f.Apply(logEntry(t, 1, newer)).(error)
 	if !errors.Is(err, raftfsm.ErrNewer) || len(fatal) != 1 || !errors.Is(fatal[0], raftfsm.ErrNewer) || f.State().Epoch != 0 {
 		t.Errorf("it is applied: %v; fatal %v, epoch %d", err, fatal, f.State().Epoch)
@@ -247,7 +247,7 @@ func TestUnreadableSnapshot(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var fatal []error
-			f := fsm.New(raftfsm.MaxLevel, func(err error) { fatal = append(fatal, err) })
+			f := fsm.New(raftfsm.MaxLevel, func(raftfsm.Roster) {}, func(err error) { fatal = append(fatal, err) })
 			f.ApplyBatch(logEntries(t))
 			before := f.State()
 			if err := f.Restore(io.NopCloser(bytes.NewReader(c.data))); !errors.Is(err, api.Corrupt) {

@@ -3,8 +3,8 @@
 // another replica must not run, or it would break promises that were given under
 // its ID (docs/adr/0009-bootstrap-and-identity.md).
 //
-// The rule it upholds: a replica is its ID and its incarnation together, and a
-// roster is drawn once and never changed. Every error of a replica that must not
+// The rule it upholds: a replica is its ID and its incarnation together, and no ID is
+// used twice in the life of a cell: a roster only grows, and marks those that have left. Every error of a replica that must not
 // run has ErrRefused in its chain.
 //
 // Packages disk, which stores an identity, and peer, which shows it to other

@@ -18,12 +18,13 @@ import (
 type Replica struct {
 	ID          string
 	Incarnation string
-	Roster      *Roster // nil until the cell's bootstrap has reached this replica
-	Begun       bool    // Raft has been or may be started: every member had stored the roster
+	Roster      *Roster // nil until the cell's bootstrap has reached this replica, or it was let into the cell
+	Begun       bool    // Raft has been or may be started: every member had stored the roster; of one that joined: it holds data
+	Joined      bool    // it came after the bootstrap, and must never bootstrap
 }
 
-// Roster is a cell at its bootstrap: its id, and which data directories are its
-// replicas. It is drawn once and never changed.
+// Roster is a cell: its id, and which data directories are, or were, its
+// replicas. Its bootstrap draws it, and changes of its members add to it. A Roster that was returned never changes.
 type Roster struct {
 	CellID  string   `json:"cell_id"`
 	Members []Member `json:"members"`
@@ -34,16 +35,22 @@ type Member struct {
 	ID          string `json:"id"`
 	Raft        string `json:"raft"`
 	Incarnation string `json:"incarnation,omitempty"`
+	Left        bool   `json:"left,omitempty"` // it is no member any more, and never will be
 }
 
 // IncarnationOf returns the incarnation of a member, "" for an id that is not one.
 func (r *Roster) IncarnationOf(id string) string {
 	for _, m := range r.Members {
-		if m.ID == id {
+		if m.ID == id && !m.Left {
 			return m.Incarnation
 		}
 	}
 	return ""
+}
+
+// HasLeft reports whether a replica was a member, and is not any more.
+func (r *Roster) HasLeft(id string) bool {
+	return slices.ContainsFunc(r.Members, func(m Member) bool { return m.ID == id && m.Left })
 }
 
 // Lists reports whether those are the roster's members, in its order.
@@ -72,9 +79,12 @@ func Difference(ours, theirs []Member) string {
 	return strings.Join(words, ", ")
 }
 
+// InCell reports whether this is a replica of a cell: one that has begun, or has let this one in.
+func (i Replica) InCell() bool { return i.Roster != nil && (i.Begun || i.Joined) }
+
 // CellID returns the id of the cell whose replica this is, "" before it has one.
 func (i Replica) CellID() string {
-	if i.Roster == nil || !i.Begun {
+	if !i.InCell() {
 		return ""
 	}
 	return i.Roster.CellID

@@ -38,4 +38,4 @@ func Refused(format string, args ...any) error {
 // damaged. With an empty directory it could vote again and break promises that it
 // gave: votes, and entries that it acknowledged.
 const LossAdvice = "the other replicas go on serving while they are a majority; keep this directory for analysis, and do not start the replica with an empty one: " +
-	"it would be refused. This version cannot replace a replica"
+	"it would be refused. Replace it by a new replica, under an ID that was never used: start that with --join, and run chubbyctl cell replace"

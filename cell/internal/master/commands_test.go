@@ -30,6 +30,8 @@ var observed = map[string]struct{ done, undone string }{
 	"Terminate":     {"by the result", "nothing: the caller retries"},
 	"SetQuota":      {"nothing", "nothing: the caller retries"},
 	"RaiseLevel":    {"nothing", "nothing: the caller retries"},
+	"ChangeMembers": {"nothing", "nothing: the caller retries"},
+	"SettleMember":  {"nothing", "nothing: the replica retries"},
 	"Restore":       {"the handles of its session", "nothing: the caller retries"},
 }
 

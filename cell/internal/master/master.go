@@ -193,6 +193,24 @@ func (m *Master) RaiseLevel(ctx context.Context, c raftfsm.RaiseLevel) error {
 	return err
 }
 
+// ChangeMembers decides on a change of the cell's replicas; the replica sees to it.
+func (m *Master) ChangeMembers(ctx context.Context, c raftfsm.ChangeMembers) error {
+	_, err := m.epoch.propose(ctx, raftfsm.Command{ChangeMembers: &c})
+	if err == nil {
+		m.epoch.log.Info("a change of the replicas was decided", "add", c.Add != nil, "remove", c.Remove)
+	}
+	return err
+}
+
+// SettleMember notes that a replica has joined or left.
+func (m *Master) SettleMember(ctx context.Context, c raftfsm.SettleMember) error {
+	_, err := m.epoch.propose(ctx, raftfsm.Command{SettleMember: &c})
+	if err == nil {
+		m.epoch.log.Info("the change of a replica is complete", "member", c.ID, "was", c.Phase.String())
+	}
+	return err
+}
+
 // SetQuota changes the quota of a principal or of a directory.
 func (m *Master) SetQuota(ctx context.Context, c raftfsm.SetQuota) error {
 	_, err := m.epoch.propose(ctx, raftfsm.Command{SetQuota: &c})

@@ -40,6 +40,12 @@ type BootstrapReport struct {
 	Members     []identity.Member `json:"members"` // as its configuration has them, without incarnations
 	Roster      *identity.Roster  `json:"roster,omitempty"`
 	Begun       bool              `json:"begun,omitempty"`
+
+	// Of a replica that waits to be let into a cell, and of one that was.
+	Joins    bool   `json:"joins,omitempty"`
+	Client   string `json:"client,omitempty"` // where clients reach it
+	HTTP     string `json:"http,omitempty"`
+	MaxLevel int    `json:"max_level,omitempty"`
 }
 
 // bootstrapStep is what a member must do next.
@@ -222,16 +228,20 @@ func (b *Bootstrapper) Complete(ctx context.Context) error {
 
 // askAll asks every other member at once what it holds.
 func (b *Bootstrapper) askAll() (heard map[string]BootstrapReport, failed map[string]error) {
+	return askAll(b.Members, b.Identity.Get().ID, b.Ask)
+}
+
+// askAll asks all members but one at once what they hold.
+func askAll(members []identity.Member, me string, ask func(identity.Member) (BootstrapReport, error)) (heard map[string]BootstrapReport, failed map[string]error) {
 	var mu sync.Mutex // guards the maps
 	heard, failed = map[string]BootstrapReport{}, map[string]error{}
 	var asking sync.WaitGroup
-	me := b.Identity.Get().ID
-	for _, m := range b.Members {
+	for _, m := range members {
 		if m.ID == me {
 			continue
 		}
 		asking.Go(func() {
-			r, err := b.Ask(m)
+			r, err := ask(m)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {

@@ -44,6 +44,22 @@ func (p *Port) checkCertificate(c *portConn, h hello) error {
 	return isReplica(chain[0], certs.Replica{Cell: h.cell, ID: h.from})
 }
 
+// Expel closes the connections that replicas have made which have left the cell: when they connect anew, they are told.
+func (p *Port) Expel() {
+	roster := p.Passport.me().Roster
+	var gone []*portConn
+	p.mu.Lock()
+	for c := range p.conns {
+		if c.from != "" && roster != nil && roster.HasLeft(c.from) {
+			gone = append(gone, c)
+		}
+	}
+	p.mu.Unlock()
+	for _, c := range gone {
+		c.abort()
+	}
+}
+
 func isReplica(cert *x509.Certificate, want certs.Replica) error {
 	is, err := certs.ReplicaOf(cert)
 	if err == nil && is != want {

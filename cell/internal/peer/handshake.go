@@ -18,7 +18,9 @@ func (p *Port) exchangeHellos(c *portConn) {
 		p.refuseConnection(c, err)
 		return
 	}
+	p.mu.Lock()
 	c.from = h.from
+	p.mu.Unlock()
 	switch h.kind {
 	case probeStream:
 		p.serveProbe(c)

@@ -75,6 +75,7 @@ const (
 	helloOtherCell    helloVerdict = 6 // the caller's cell has the same name and another id
 	helloAmnesia      helloVerdict = 7 // the caller's data directory is not the one of that replica ID
 	helloBehind       helloVerdict = 8 // the caller holds less than it is known to have held
+	helloLeft         helloVerdict = 9 // the caller was removed from the cell
 )
 
 // errHello is the cause of every refusal of bytes that are not a hello.

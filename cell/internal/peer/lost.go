@@ -10,6 +10,12 @@ func lostData(id, by, cellID string) error {
 		"If it still exists, start the replica with it. Otherwise %s", id, by, cellID, identity.LossAdvice)
 }
 
+// hasLeft is the refusal of a replica that was taken out of its cell.
+func hasLeft(id, cellID string) error {
+	return identity.Refused("replica %s was removed from the cell with the id %.12s (chubbyctl cell remove, or cell replace), and its ID is never used again there. "+
+		"Its data directory is not needed any more: stop starting it", id, cellID)
+}
+
 // lostEntries is the refusal of a replica whose data directory holds less than another
 // replica knows it to have held.
 func lostEntries(id string, last uint64, by string, held uint64) error {

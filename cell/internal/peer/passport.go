@@ -27,7 +27,8 @@ type Passport struct {
 	clock  session.Clock
 	logger *slog.Logger
 
-	holds atomic.Pointer[func() uint64] // the last index in this replica's log or snapshot
+	holds      atomic.Pointer[func() uint64]        // the last index in this replica's log or snapshot
+	configured atomic.Pointer[func(id string) bool] // whether Raft's newest configuration has a replica; nil before Raft runs
 
 	mu         sync.Mutex                 // guards what follows
 	held       map[string]uint64          // by replica ID of the roster: the index up to which it held every entry
@@ -54,6 +55,20 @@ func NewPassport(who func() identity.Replica, last uint64, lost func(error), clo
 // HoldsUpTo sets the function that returns the last index in this replica's log or
 // snapshot.
 func (p *Passport) HoldsUpTo(last func() uint64) { p.holds.Store(&last) }
+
+// ConfiguredBy sets the function that reports whether Raft's newest configuration has a replica. One that
+// it has and the roster has not was added by an entry that is in the log here and was not applied yet. It is known by the cell's id: a data directory has that only
+// if the cell has let it in, and no ID is used twice.
+func (p *Passport) ConfiguredBy(has func(id string) bool) { p.configured.Store(&has) }
+
+// knows returns the incarnation under which a replica that shows one is to be known, "" if it is no member.
+func (p *Passport) knows(me identity.Replica, h hello) string {
+	known := me.KnownIncarnation(h.from)
+	if has := p.configured.Load(); known == "" && has != nil && (*has)(h.from) && !me.Roster.HasLeft(h.from) && h.cellID != "" {
+		return h.incarnation
+	}
+	return known
+}
 
 func (p *Passport) last() uint64 { return (*p.holds.Load())() }
 
@@ -90,11 +105,13 @@ func (p *Passport) complete(h hello) hello {
 // hello; the caller itself finds out which from the answer.
 func (p *Passport) checkCaller(h hello) (helloVerdict, error) {
 	me := p.me()
-	switch known := me.KnownIncarnation(h.from); {
-	case !me.Begun:
+	switch known := p.knows(me, h); {
+	case !me.InCell():
 		return helloNoCell, api.Errorf(api.Unavailable, "replica %.64q called, and the cell has not begun here", h.from)
 	case h.cellID != "" && h.cellID != me.Roster.CellID:
 		return helloOtherCell, otherCell(h, me)
+	case me.Roster.HasLeft(h.from):
+		return helloLeft, hasLeft(h.from, me.Roster.CellID)
 	case known == "":
 		return helloWrongReplica, api.Errorf(api.InvalidArgument, "replica %.64q is none of the cell's: correct its configuration", h.from)
 	case known != h.incarnation:
@@ -112,15 +129,22 @@ func (p *Passport) checkCaller(h hello) (helloVerdict, error) {
 // then.
 func (p *Passport) checkAnswer(asked, h hello) error {
 	me := p.me()
-	known := me.KnownIncarnation(h.from)
+	known := p.knows(me, h)
 	var err error
 	switch {
-	case !me.Begun:
+	case !me.InCell():
 		return api.Errorf(api.Unavailable, "the cell has not begun here")
 	case h.cellID == "" && h.incarnation == known:
 		return api.Errorf(api.Unavailable, "replica %s has not begun yet", h.from)
 	case h.cellID != "" && h.cellID != me.Roster.CellID:
 		err = otherCell(h, me)
+	case h.cellID != "" && h.verdict == helloLeft:
+		err = hasLeft(me.ID, me.Roster.CellID)
+		p.onLoss(err)
+	case me.Roster.HasLeft(h.from):
+		err = hasLeft(h.from, me.Roster.CellID)
+	case known == "":
+		err = api.Errorf(api.Unavailable, "replica %s is none of the cell's, as far as is known here", h.from)
 	case h.incarnation != known:
 		err = lostData(h.from, me.ID, me.Roster.CellID)
 	case h.last < asked.held:
@@ -140,7 +164,7 @@ func (p *Passport) checkAnswer(asked, h hello) error {
 // this replica if it holds less.
 func (p *Passport) checkOwnLoss(h hello) error {
 	me := p.me()
-	if h.to != me.ID || !me.Begun || h.cellID != me.Roster.CellID || me.KnownIncarnation(h.from) != h.incarnation {
+	if h.to != me.ID || !me.InCell() || h.cellID != me.Roster.CellID || me.KnownIncarnation(h.from) != h.incarnation {
 		return nil // it is not about this replica, or the sender cannot know
 	}
 	last := p.last() // read after the hello arrived: the sender's memory is of an earlier moment

@@ -177,3 +177,44 @@ func TestRefusalsAreLoggedNowAndThen(t *testing.T) {
 		}
 	})
 }
+
+// A replica that only Raft's configuration has was let in by an entry that is not applied here yet: it is known by the cell's id. One that has left is told so, and
+// ends.
+func TestPassportKnowsNewcomers(t *testing.T) {
+	var lost error
+	me := identity.Replica{ID: "r1", Incarnation: "r1-first", Begun: true, Roster: &identity.Roster{CellID: "cell", Members: []identity.Member{
+		{ID: "r1", Raft: "r1:1", Incarnation: "r1-first"}, {ID: "r2", Raft: "r2:1", Incarnation: "r2-first", Left: true},
+	}}}
+	p := NewPassport(func() identity.Replica { return me }, 10, func(err error) { lost = err }, testbed.Clock(), slog.New(slog.DiscardHandler))
+	call := func(from, cellID string) helloVerdict {
+		verdict, _ := p.checkCaller(hello{from: from, cellID: cellID, incarnation: from + "-first", last: 10})
+		return verdict
+	}
+	if got := call("r3", "cell"); got != helloWrongReplica {
+		t.Errorf("unknown: %d", got)
+	}
+	p.ConfiguredBy(func(id string) bool { return id != "r4" })
+	for _, one := range []struct {
+		from, cellID string
+		want         helloVerdict
+	}{{"r3", "cell", helloAccepted}, {"r3", "", helloWrongReplica}, {"r3", "other", helloOtherCell}, {"r4", "cell", helloWrongReplica}, {"r2", "cell", helloLeft}} {
+		if got := call(one.from, one.cellID); got != one.want {
+			t.Errorf("%+v: %d", one, got)
+		}
+	}
+	if err := p.checkAnswer(hello{}, hello{from: "r3", cellID: "cell", incarnation: "r3-first", last: 10}); err != nil {
+		t.Error(err)
+	}
+	if err := p.checkAnswer(hello{}, hello{from: "r2", cellID: "cell", incarnation: "r2-first", last: 10}); err == nil || lost != nil {
+		t.Error("one that has left answers:", err, lost)
+	}
+	if err := p.checkAnswer(hello{}, hello{from: "r4", cellID: "other", incarnation: "x", verdict: helloLeft}); err == nil || lost != nil {
+		t.Error("another cell says that this one has left:", err, lost)
+	}
+	if err := p.checkAnswer(hello{}, hello{from: "r3", incarnation: "x", verdict: helloLeft}); err == nil || lost != nil {
+		t.Error("one without a cell says that this one has left:", err, lost)
+	}
+	if err := p.checkAnswer(hello{}, hello{from: "r3", cellID: "cell", incarnation: "r3-first", verdict: helloLeft}); !errors.Is(err, identity.ErrRefused) || lost == nil {
+		t.Error("this one has left:", err, lost)
+	}
+}

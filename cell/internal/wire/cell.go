@@ -6,6 +6,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/raftfsm"
 )
 
 // Replica is what the services ask of the replica that serves them.
@@ -21,6 +22,10 @@ type Replica interface {
 	Transfer(ctx context.Context, to string) (master string, err error)
 	// Levels asks every member of the cell for the newest feature level that it knows.
 	Levels(ctx context.Context) ([]MemberLevel, error)
+	// Newcomer asks a replica that waits to be let in who it is, and which feature level it knows.
+	Newcomer(ctx context.Context, id, raft string) (one raftfsm.Member, maxLevel int, err error)
+	// Founders are the replicas in Raft's configuration.
+	Founders() []raftfsm.Member
 }
 
 // Location says where the master is, as far as this replica knows.
@@ -29,6 +34,7 @@ type Location struct {
 	Epoch   uint64
 	Master  string // its id; empty if none is known
 	Address string // where clients reach it
+	Servers []string
 }
 
 // Status describes a replica.
@@ -56,6 +62,7 @@ type Status struct {
 type Member struct {
 	ID, Raft, Client, HTTP string
 	Voter                  bool
+	Phase                  string // empty unless it is joining or leaving
 }
 
 // Locate is answered by every replica, from what it knows at once.
@@ -65,7 +72,7 @@ func (s *service) Locate(_ context.Context, q *pb.LocateRequest) (*pb.LocateRepl
 	}
 	l := s.cfg.Replica.Location()
 	return &pb.LocateReply{
-		Cell: s.cfg.Cell, CellId: string(l.CellID), Replica: s.cfg.ID, Epoch: l.Epoch, Master: l.Master, MasterAddress: l.Address,
+		Cell: s.cfg.Cell, CellId: string(l.CellID), Replica: s.cfg.ID, Epoch: l.Epoch, Master: l.Master, MasterAddress: l.Address, Servers: l.Servers,
 	}, nil
 }
 
@@ -106,7 +113,7 @@ func (s *service) Members(context.Context, *pb.MembersRequest) (*pb.MembersReply
 	}
 	reply := &pb.MembersReply{}
 	for _, m := range list {
-		reply.Members = append(reply.Members, &pb.Member{Id: m.ID, Raft: m.Raft, Client: m.Client, Http: m.HTTP, Voter: m.Voter})
+		reply.Members = append(reply.Members, &pb.Member{Id: m.ID, Raft: m.Raft, Client: m.Client, Http: m.HTTP, Voter: m.Voter, Phase: m.Phase})
 	}
 	return reply, nil
 }

@@ -2,6 +2,8 @@ package wire
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/master"
@@ -19,7 +21,7 @@ type MemberLevel struct {
 func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest) (*pb.FinishUpgradeReply, error) {
 	const op = "finish the upgrade"
 	return inSession(s, op, &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.FinishUpgradeReply, error) {
-		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte(op))
+		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte(op), []byte(strings.Join(q.GetWithout(), "\x00")))
 		if err != nil {
 			return nil, err
 		}
@@ -32,7 +34,7 @@ func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest)
 		if err != nil {
 			return nil, err
 		}
-		newest, all := newestLevel(members)
+		newest, all := newestLevel(members, q.GetWithout())
 		if all && newest > m.Level() {
 			err := m.RaiseLevel(ctx, raftfsm.RaiseLevel{Mutation: mutation, To: newest})
 			if err != nil && m.Level() < newest { // else another call has raised it meanwhile
@@ -48,13 +50,13 @@ func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest)
 }
 
 // newestLevel returns the newest feature level that any member knows, and whether all of
-// them do.
-func newestLevel(members []MemberLevel) (newest int, all bool) {
+// them do, but those of without that did not answer.
+func newestLevel(members []MemberLevel, without []string) (newest int, all bool) {
 	for _, m := range members {
 		newest = max(newest, m.MaxLevel)
 	}
 	for _, m := range members {
-		if m.MaxLevel < newest {
+		if m.MaxLevel < newest && !(m.MaxLevel == 0 && slices.Contains(without, m.ID)) {
 			return newest, false
 		}
 	}

@@ -1,0 +1,99 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/session"
+)
+
+// joiningStore keeps the identity of a replica that joins durably.
+type joiningStore interface {
+	Get() identity.Replica
+	Join(r *identity.Roster) error
+}
+
+// Joiner takes a replica with an empty data directory into a cell that has begun, when an operator has added
+// it there. The cell tells it so by a roster that has its incarnation; until then it takes part in nothing. It has promised
+// nothing before that, and nothing until it holds what the cell sends it.
+type Joiner struct {
+	Cell     string
+	Members  []identity.Member // whom to ask: replicas of the cell
+	Address  string            // this replica's Raft address, for the log
+	Identity joiningStore
+	Ask      func(m identity.Member) (BootstrapReport, error) // returns within maxBootstrapAnswer
+	Clock    session.Clock
+	Logger   *slog.Logger
+}
+
+// Complete returns when the cell has let this replica in. It fails when ctx ends, or when the cell has known another
+// replica under this ID.
+func (j *Joiner) Complete(ctx context.Context) error {
+	began := j.Clock()
+	told := began.Add(-bootstrapLogEvery)
+	for {
+		me := j.Identity.Get()
+		heard, failed := askAll(j.Members, me.ID, j.Ask)
+		roster, err := admittedBy(me, heard)
+		switch {
+		case err != nil:
+			return err
+		case roster != nil:
+			j.Logger.Info("the cell has let this replica in", "cell", j.Cell, "cell_id", roster.CellID)
+			return j.Identity.Join(roster)
+		}
+		now := j.Clock()
+		if now.Sub(told) >= bootstrapLogEvery {
+			told = now
+			j.Logger.Info("waiting to be added to the cell", "cell", j.Cell, "run", fmt.Sprintf("chubbyctl cell add %s %s", me.ID, j.Address), "asked", whatIsKnown(j.Members, me.ID, heard, failed))
+		}
+		pause := firstRoundsPause
+		if now.Sub(began) > firstRounds {
+			pause = laterRoundsPause
+		}
+		select {
+		case <-ctx.Done():
+			return &api.Error{Code: api.Cancelled, Op: "join cell " + j.Cell, Message: "stopped before it was added (chubbyctl cell add)", Err: context.Cause(ctx)}
+		case <-time.After(pause):
+		}
+	}
+}
+
+// admittedBy returns the roster of a replica of the cell that knows this one; nil if none does. Its error is why this replica must not run.
+func admittedBy(me identity.Replica, heard map[string]BootstrapReport) (*identity.Roster, error) {
+	for _, r := range heard {
+		if r.Roster == nil || !r.Begun {
+			continue
+		}
+		switch known := r.Roster.IncarnationOf(me.ID); {
+		case r.Roster.HasLeft(me.ID), known != "" && known != me.Incarnation:
+			return nil, identity.Refused("the cell has, or has had, another replica %s, and no ID is used twice: choose another, in an empty data directory", me.ID)
+		case known != "":
+			return r.Roster, nil
+		}
+	}
+	return nil, nil
+}
+
+// whatIsKnown says what each replica that was asked knows.
+func whatIsKnown(members []identity.Member, me string, heard map[string]BootstrapReport, failed map[string]error) string {
+	var words []string
+	for _, m := range members {
+		r, ok := heard[m.ID]
+		switch {
+		case m.ID == me:
+		case !ok:
+			words = append(words, fmt.Sprintf("%s (%s)", m.ID, reasonOf(failed[m.ID])))
+		case r.Roster == nil || !r.Begun:
+			words = append(words, m.ID+" (its cell has not begun)")
+		default:
+			words = append(words, m.ID+" (it does not know this replica)")
+		}
+	}
+	return strings.Join(words, ", ")
+}

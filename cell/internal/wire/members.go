@@ -1,0 +1,55 @@
+package wire
+
+import (
+	"context"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// ChangeMembers is for operators. A newcomer is asked who it is, by its address, before anything is decided.
+func (s *service) ChangeMembers(ctx context.Context, q *pb.ChangeMembersRequest) (*pb.ChangeMembersReply, error) {
+	const op = "change the members"
+	return inSession(s, op, &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.ChangeMembersReply, error) {
+		if err := checkChange(q); err != nil {
+			return nil, err
+		}
+		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte(op), []byte(q.GetAdd()), []byte(q.GetRaft()), []byte(q.GetRemove()))
+		if err != nil {
+			return nil, err
+		}
+		if err := m.Inspector.CheckOperator(ctx, who); err != nil { // before it can have this replica connect to somewhere
+			if _, err := m.Files.Refuse(ctx, mutation, err); err != nil {
+				return nil, err
+			} // else it had been done
+			return &pb.ChangeMembersReply{}, nil
+		}
+		c := raftfsm.ChangeMembers{Mutation: mutation, Founders: s.cfg.Replica.Founders(), Remove: q.GetRemove()}
+		if q.GetAdd() != "" {
+			one, knows, err := s.cfg.Replica.Newcomer(ctx, q.GetAdd(), q.GetRaft())
+			if err != nil {
+				return nil, err
+			}
+			if knows < m.Level() {
+				return nil, api.Errorf(api.InvalidArgument, "replica %s knows feature levels up to %d, and the cell is at level %d: start it with the version of the others", one.ID, knows, m.Level())
+			}
+			one.Replaces, c.Remove, c.Add = q.GetRemove(), "", &one
+		}
+		return &pb.ChangeMembersReply{}, m.ChangeMembers(ctx, c)
+	})
+}
+
+// checkChange checks what a change of the members says.
+func checkChange(q *pb.ChangeMembersRequest) error {
+	switch {
+	case q.GetAdd() == "" && q.GetRemove() == "":
+		return api.Errorf(api.InvalidArgument, "add, remove: name a replica to add, or one to remove")
+	case q.GetAdd() != "" && !api.ValidCell(q.GetAdd()):
+		return api.Errorf(api.InvalidArgument, "add: %.64q cannot be a replica's id: use letters, digits, '-', '_' and '.', as in r6", q.GetAdd())
+	case (q.GetAdd() == "") != (q.GetRaft() == ""):
+		return api.Errorf(api.InvalidArgument, "add, raft: a replica is added with its id and its raft address")
+	}
+	return nil
+}

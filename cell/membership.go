@@ -1,0 +1,181 @@
+package cell
+
+import (
+	"context"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/cell/internal/peer"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
+	"github.com/hashicorp/raft"
+)
+
+// The roster of the replicated state says which replicas the cell is to have. The master takes Raft's configuration there, one replica at a
+// time, and notes what it has done; the next master goes on where it stopped (docs/adr/0027-members-are-changed-by-the-master.md). What is
+// decided here is only when to take a step: that no two majorities miss each other is Raft's to see to.
+
+const (
+	rosterEvery   = 200 * time.Millisecond // between two looks at the roster
+	rosterTell    = 5 * time.Second        // between two log lines about a step that cannot be taken yet
+	configureWait = 5 * time.Second        // for Raft to take a change of its configuration
+	nearlyAll     = 64                     // entries that a replica may lack when it is given a vote: less than arrive in an election timeout
+	memberProbe   = time.Second            // for answers of replicas
+)
+
+// followRoster brings Raft's configuration to what the roster says, while this replica is the master.
+func (r *Replica) followRoster(ctx context.Context) {
+	tick := time.NewTicker(rosterEvery)
+	defer tick.Stop()
+	told := r.clock().Add(-rosterTell)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if me := r.stores.Identity().Get(); me.Joined && !me.Begun && r.raft.LastIndex() > 0 {
+			if err := r.stores.Identity().HoldsData(); err != nil {
+				r.fail(err)
+				return
+			}
+		}
+		m := r.master.Load()
+		if m == nil {
+			continue
+		}
+		one, busy := r.fsm.State().Roster.Unsettled()
+		if !busy {
+			continue
+		}
+		if err := r.takeStep(ctx, m, one); err != nil && r.clock().Sub(told) >= rosterTell {
+			told = r.clock()
+			r.log.Info("a change of the cell's replicas waits", "member", one.ID, "phase", one.Phase.String(), "for", err)
+		}
+	}
+}
+
+// takeStep takes the next step for a replica that joins or leaves. Its error is why it cannot be taken yet.
+func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Member) error {
+	future := r.raft.GetConfiguration()
+	if err := future.Error(); err != nil {
+		return err
+	}
+	index, suffrage := future.Index(), raft.ServerSuffrage(-1)
+	for _, s := range future.Configuration().Servers {
+		if string(s.ID) == one.ID {
+			suffrage = s.Suffrage
+		}
+	}
+	id, address := raft.ServerID(one.ID), raft.ServerAddress(one.Raft)
+	switch {
+	case one.Phase == raftfsm.Joining && suffrage == -1:
+		r.log.Info("a replica joins the cell, without a vote", "member", one.ID, "raft", one.Raft)
+		return r.raft.AddNonvoter(id, address, index, configureWait).Error()
+	case one.Phase == raftfsm.Joining && suffrage == raft.Nonvoter:
+		if err := r.hasCaughtUp(ctx, one); err != nil {
+			return err
+		}
+		r.log.Info("a replica has caught up, and is given a vote", "member", one.ID)
+		return r.raft.AddVoter(id, address, index, configureWait).Error()
+	case one.Phase == raftfsm.Leaving && one.ID == r.cfg.ID:
+		return r.Transfer(ctx, "") // the next master goes on
+	case one.Phase == raftfsm.Leaving && suffrage != -1:
+		if err := r.canGo(ctx, one, future.Configuration().Servers); err != nil {
+			return err
+		}
+		r.log.Info("a replica leaves the cell", "member", one.ID)
+		return r.raft.RemoveServer(id, index, configureWait).Error()
+	}
+	return m.SettleMember(ctx, raftfsm.SettleMember{ID: one.ID, Phase: one.Phase})
+}
+
+// hasCaughtUp returns nil if a replica that joins holds nearly all of the log, and has noted that it holds something: from its first
+// vote on it must be known if that is lost.
+func (r *Replica) hasCaughtUp(ctx context.Context, one raftfsm.Member) error {
+	report, err := r.port.AskBootstrap(identity.Member{ID: one.ID, Raft: one.Raft})
+	switch {
+	case err != nil:
+		return err
+	case report.Incarnation != one.Incarnation:
+		return api.Errorf(api.Unavailable, "replica %s has another data directory than when it was added: remove it (chubbyctl cell remove), and add another under a new id", one.ID)
+	case !report.Begun:
+		return api.Errorf(api.Unavailable, "replica %s has not noted yet that it holds data", one.ID)
+	}
+	want := r.raft.LastIndex()
+	reports := r.answers(ctx, []raft.Server{{ID: raft.ServerID(one.ID), Address: raft.ServerAddress(one.Raft)}})
+	if len(reports) == 0 {
+		return api.Errorf(api.Unavailable, "replica %s does not answer", one.ID)
+	}
+	if last := reports[0].Last; last+nearlyAll < want {
+		return api.Errorf(api.Unavailable, "replica %s holds the log up to entry %d, of %d", one.ID, last, want)
+	}
+	return nil
+}
+
+// canGo returns nil if those that stay are a majority of themselves now.
+func (r *Replica) canGo(ctx context.Context, one raftfsm.Member, servers []raft.Server) error {
+	var stay []raft.Server
+	voters, answer := 0, 0
+	for _, s := range servers {
+		if s.Suffrage != raft.Voter || string(s.ID) == one.ID {
+			continue
+		}
+		if voters++; string(s.ID) == r.cfg.ID {
+			answer++
+		} else {
+			stay = append(stay, s)
+		}
+	}
+	answer += len(r.answers(ctx, stay))
+	if answer <= voters/2 {
+		return api.Errorf(api.Unavailable, "of the %d replicas that would stay %d answer, which is no majority", voters, answer)
+	}
+	return nil
+}
+
+// answers asks replicas for their reports, and returns those that come soon.
+func (r *Replica) answers(ctx context.Context, replicas []raft.Server) (reports []peer.Report) {
+	answers := make(chan peer.Report, len(replicas)) // one of each
+	for _, s := range replicas {
+		r.prober.Ask(string(s.ID), string(s.Address), func(report peer.Report) { answers <- report })
+	}
+	late := time.NewTimer(memberProbe)
+	defer late.Stop()
+	for range replicas {
+		select {
+		case report := <-answers:
+			reports = append(reports, report)
+		case <-late.C:
+			return reports
+		case <-ctx.Done():
+			return reports
+		}
+	}
+	return reports
+}
+
+// Newcomer implements wire.Replica.
+func (s served) Newcomer(_ context.Context, id, address string) (raftfsm.Member, int, error) {
+	if s.r.isConfigured(id) {
+		return raftfsm.Member{}, 0, (&refusal.Refusal{Cause: refusal.MemberUsed, Path: id}).Err()
+	}
+	report, err := s.r.port.AskBootstrap(identity.Member{ID: id, Raft: address})
+	if err != nil {
+		return raftfsm.Member{}, 0, &api.Error{Code: api.Unavailable, Err: err, Message: "replica " + id + " does not answer at " + address + " as one that waits to be added: start it with --join, and see its log: " + err.Error()}
+	}
+	if !report.Joins {
+		return raftfsm.Member{}, 0, api.Errorf(api.InvalidArgument, "replica %s does not wait to be added: start it with --join, on an empty data directory", id)
+	}
+	return raftfsm.Member{ID: id, Raft: address, Client: report.Client, HTTP: report.HTTP, Incarnation: report.Incarnation}, report.MaxLevel, nil
+}
+
+// Founders implements wire.Replica.
+func (s served) Founders() (founders []raftfsm.Member) {
+	for _, server := range s.r.servers() {
+		founders = append(founders, raftfsm.Member{ID: string(server.ID), Raft: string(server.Address)})
+	}
+	return founders
+}

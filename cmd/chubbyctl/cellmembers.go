@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/client"
+)
+
+// changeText is what the help of the three commands has in common.
+const changeText = `
+
+It waits until the change is complete, and says how far it is. Interrupting it does not
+stop the change: 'chubbyctl cell members' shows a replica as joining or leaving until it
+is. One change is under way at a time. With --no-wait it returns when the change has been
+decided.
+
+It is for operators of the cell (/ls/CELL/acl/operators).`
+
+func newMemberAddCommand(g *globals) *cobra.Command {
+	return g.newMemberCommand(&cobra.Command{
+		Use:   "add ID RAFT-ADDRESS [CELL]",
+		Short: "Add a replica to a cell",
+		Long: `add lets a replica into a cell. The replica waits for that on its own machine, where
+'chubbyd serve --join' was started with an empty data directory and a new id. It is sent
+what the cell has, and is given a vote when it has caught up.
+
+RAFT-ADDRESS is where the other replicas reach it. An id is never used twice in a cell.
+Keep the number of replicas odd: an even one more survives no more failures.` + changeText,
+		Example: "  chubbyctl cell add r6 chubby6.example.org:7431",
+		Args:    arguments(cobra.RangeArgs(2, 3)),
+	}, func(args []string) (client.MemberChange, []string) {
+		return client.MemberChange{Add: args[0], Raft: args[1]}, args[2:]
+	})
+}
+
+func newMemberRemoveCommand(g *globals) *cobra.Command {
+	return g.newMemberCommand(&cobra.Command{
+		Use:   "remove ID [CELL]",
+		Short: "Remove a replica from a cell",
+		Long: `remove takes a replica out of a cell, dead or alive. One that runs stops by itself, with
+exit code 78, and its data directory can be deleted. It is not removed before a majority
+of those that stay answers. One that is still joining is given up.` + changeText,
+		Example: "  chubbyctl cell remove r2",
+		Args:    arguments(cobra.RangeArgs(1, 2)),
+	}, func(args []string) (client.MemberChange, []string) {
+		return client.MemberChange{Remove: args[0]}, args[1:]
+	})
+}
+
+func newMemberReplaceCommand(g *globals) *cobra.Command {
+	return g.newMemberCommand(&cobra.Command{
+		Use:   "replace OLD NEW RAFT-ADDRESS [CELL]",
+		Short: "Put a new replica in the place of another, dead or alive",
+		Long: `replace adds the replica NEW, as 'chubbyctl cell add' does, and removes OLD when NEW has
+caught up and has a vote. It is what to do about a replica whose disk or machine is lost.` + changeText,
+		Example: "  chubbyctl cell replace r2 r6 chubby6.example.org:7431",
+		Args:    arguments(cobra.RangeArgs(3, 4)),
+	}, func(args []string) (client.MemberChange, []string) {
+		return client.MemberChange{Remove: args[0], Add: args[1], Raft: args[2]}, args[3:]
+	})
+}
+
+// newMemberCommand completes a command that changes the replicas of a cell. read takes its arguments apart.
+func (g *globals) newMemberCommand(cmd *cobra.Command, read func(args []string) (client.MemberChange, []string)) *cobra.Command {
+	var noWait bool
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return when the change has been decided")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		change, rest := read(args)
+		cell, err := cellOf(rest)
+		if err != nil {
+			return err
+		}
+		return g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
+			var now []client.Member
+			progress := memberProgress(cmd.ErrOrStderr(), &now)
+			if noWait {
+				progress = nil
+			}
+			if err := client.ChangeMembers(ctx, c, change, progress); err != nil {
+				return err
+			}
+			if noWait {
+				if now, err = c.Cell().Members(ctx); err != nil {
+					return err
+				}
+			}
+			return g.printMembers(cmd.OutOrStdout(), now)
+		})
+	}
+	return cmd
+}
+
+// memberProgress returns a function that says when a replica has come a step further, and keeps the last list in now.
+func memberProgress(out io.Writer, now *[]client.Member) func([]client.Member) {
+	told := ""
+	return func(list []client.Member) {
+		*now = list
+		var words []string
+		for _, m := range list {
+			switch {
+			case m.Phase == "joining" && m.Voter:
+				words = append(words, m.ID+" has a vote")
+			case m.Phase == "joining":
+				words = append(words, m.ID+" catches up")
+			case m.Phase != "":
+				words = append(words, m.ID+" leaves")
+			}
+		}
+		if text := strings.Join(words, ", "); text != told && text != "" {
+			told = text
+			fmt.Fprintf(out, "chubbyctl: %s\n", text)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package raftfsm_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// founders are the replicas of a cell that was never changed.
+func founders(n int) (list []raftfsm.Member) {
+	for i := range n {
+		list = append(list, raftfsm.Member{ID: fmt.Sprint("r", i+1), Raft: fmt.Sprintf("h%d:1", i+1)})
+	}
+	return list
+}
+
+// newcomer is a replica that may join.
+func newcomer(id string) *raftfsm.Member {
+	return &raftfsm.Member{ID: id, Raft: id + ":1", Client: id + ":2", Incarnation: "of-" + id}
+}
+
+// A replica joins, takes the place of another, and its id is never used again; one change is under way at a time.
+func TestMembers(t *testing.T) {
+	c := newCell(t)
+	a := c.session("a")
+	change := func(m raftfsm.ChangeMembers, want api.Code) {
+		t.Helper()
+		m.Mutation, m.Founders = c.mutation(a), founders(3)
+		c.want(c.apply(raftfsm.Command{ChangeMembers: &m}), want)
+	}
+	settle := func(id string, phase raftfsm.MemberPhase) {
+		t.Helper()
+		c.want(c.apply(raftfsm.Command{SettleMember: &raftfsm.SettleMember{ID: id, Phase: phase}}), api.OK)
+	}
+	are := func(want string) {
+		t.Helper()
+		var list []string
+		for _, m := range c.state.Roster.Members {
+			list = append(list, m.ID+" "+m.Phase.String())
+		}
+		if got := strings.Join(list, ", "); got != want {
+			t.Errorf("%s; want %s", got, want)
+		}
+	}
+	settle("r4", raftfsm.Joining)
+	change(raftfsm.ChangeMembers{}, api.InvalidArgument)
+	change(raftfsm.ChangeMembers{Add: newcomer("r1")}, api.Exists)
+	change(raftfsm.ChangeMembers{Remove: "r9"}, api.NotFound)
+	are("")
+
+	replace := newcomer("r4")
+	replace.Replaces = "r9"
+	change(raftfsm.ChangeMembers{Add: replace}, api.NotFound)
+	replace.Replaces = "r1"
+	change(raftfsm.ChangeMembers{Add: replace}, api.OK)
+	are("r1 member, r2 member, r3 member, r4 joining")
+	change(raftfsm.ChangeMembers{Add: newcomer("r5")}, api.Unavailable)
+	change(raftfsm.ChangeMembers{Remove: "r2"}, api.Unavailable)
+	settle("r4", raftfsm.Leaving) // which it is not
+	are("r1 member, r2 member, r3 member, r4 joining")
+	settle("r4", raftfsm.Joining)
+	are("r1 leaving, r2 member, r3 member, r4 member")
+	change(raftfsm.ChangeMembers{Remove: "r1"}, api.Unavailable)
+	settle("r4", raftfsm.Joining) // again
+	settle("r1", raftfsm.Leaving)
+	are("r1 left, r2 member, r3 member, r4 member")
+	change(raftfsm.ChangeMembers{Add: newcomer("r1")}, api.Exists)
+	change(raftfsm.ChangeMembers{Remove: "r1"}, api.NotFound)
+	taken := newcomer("r5")
+	taken.Raft = "h2:1"
+	change(raftfsm.ChangeMembers{Add: taken}, api.Exists)
+	taken.Raft = "h1:1" // of one that has left
+	change(raftfsm.ChangeMembers{Add: taken}, api.OK)
+	change(raftfsm.ChangeMembers{Remove: "r5"}, api.OK) // on second thoughts
+	are("r1 left, r2 member, r3 member, r4 member, r5 leaving")
+	settle("r5", raftfsm.Joining) // it was too late
+	settle("r5", raftfsm.Leaving)
+	for _, id := range []string{"r2", "r3"} {
+		change(raftfsm.ChangeMembers{Remove: id}, api.OK)
+		settle(id, raftfsm.Leaving)
+	}
+	change(raftfsm.ChangeMembers{Remove: "r4"}, api.InvalidArgument)
+	are("r1 left, r2 left, r3 left, r4 member, r5 left")
+
+	var b bytes.Buffer
+	if _, err := c.state.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	read, err := raftfsm.ReadState(&b, raftfsm.MaxLevel)
+	if err != nil || fmt.Sprint(read.Roster) != fmt.Sprint(c.state.Roster) {
+		t.Errorf("%+v after a snapshot, %v; before %+v", read.Roster, err, c.state.Roster)
+	}
+	if kept := c.state.ForBackup().Roster; len(kept.Members) > 0 {
+		t.Error("a backup has the addresses of the replicas:", kept)
+	}
+}
+
+// What cannot be a replica is refused, by whoever it is proposed.
+func TestMembersAreWellFormed(t *testing.T) {
+	c := newCell(t)
+	a := c.session("a")
+	for what, edit := range map[string]func(*raftfsm.ChangeMembers){
+		"no id":             func(m *raftfsm.ChangeMembers) { m.Add.ID = "" },
+		"a long id":         func(m *raftfsm.ChangeMembers) { m.Add.ID = strings.Repeat("r", 65) },
+		"an id with spaces": func(m *raftfsm.ChangeMembers) { m.Add.ID = "r 4" },
+		"no incarnation":    func(m *raftfsm.ChangeMembers) { m.Add.Incarnation = "" },
+		"no raft address":   func(m *raftfsm.ChangeMembers) { m.Add.Raft = "" },
+		"no client address": func(m *raftfsm.ChangeMembers) { m.Add.Client = "" },
+		"no host":           func(m *raftfsm.ChangeMembers) { m.Add.Raft = ":7431" },
+		"no port":           func(m *raftfsm.ChangeMembers) { m.Add.HTTP = "host" },
+		"a long address":    func(m *raftfsm.ChangeMembers) { m.Add.Client = strings.Repeat("h", 255) + ":1" },
+		"no founders":       func(m *raftfsm.ChangeMembers) { m.Founders = nil },
+		"a founder twice":   func(m *raftfsm.ChangeMembers) { m.Founders = append(m.Founders, m.Founders[0]) },
+		"too many founders": func(m *raftfsm.ChangeMembers) { m.Founders = founders(raftfsm.MaxMembers + 1) },
+		"both":              func(m *raftfsm.ChangeMembers) { m.Remove = "r1" },
+	} {
+		m := raftfsm.ChangeMembers{Mutation: c.mutation(a), Founders: founders(3), Add: newcomer("n1")}
+		edit(&m)
+		c.want(c.apply(raftfsm.Command{ChangeMembers: &m}), api.InvalidArgument)
+		if len(c.state.Roster.Members) > 0 {
+			t.Error(what, c.state.Roster)
+		}
+	}
+	ref, _ := c.file(a, "/acl/operators")
+	c.want(c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(a), Node: ref, Contents: []byte("a\n")}}), api.OK)
+	stranger := raftfsm.ChangeMembers{Mutation: c.mutation(c.session("b")), Founders: founders(3), Add: newcomer("n1")}
+	c.want(c.apply(raftfsm.Command{ChangeMembers: &stranger}), api.PermissionDenied)
+	m := raftfsm.ChangeMembers{Mutation: c.mutation(a), Founders: founders(raftfsm.MaxMembers), Add: newcomer("n1")}
+	c.want(c.apply(raftfsm.Command{ChangeMembers: &m}), api.QuotaExceeded)
+	if (raftfsm.Command{ChangeMembers: &m}).Level() != 3 {
+		t.Error("it may be in a log of level 2")
+	}
+}

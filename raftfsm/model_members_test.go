@@ -1,0 +1,133 @@
+package raftfsm_test
+
+import (
+	"fmt"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// modelReplica is one of the cell's replicas.
+type modelReplica struct {
+	id, raft, replaces string
+	phase              string
+}
+
+// changeMembers decides on a change of the replicas.
+func (m *model) changeMembers(c *raftfsm.ChangeMembers) api.Code {
+	if !m.operates(m.principal(c.Mutation.Session)) {
+		return api.PermissionDenied
+	}
+	list := append([]modelReplica(nil), m.replicas...)
+	if len(list) == 0 {
+		for _, f := range c.Founders {
+			list = append(list, modelReplica{id: f.ID, raft: f.Raft, phase: "member"})
+		}
+	}
+	if len(list) == 0 || (c.Add != nil) == (c.Remove != "") {
+		return api.InvalidArgument
+	}
+	id, raft := c.Remove, ""
+	if c.Add != nil {
+		if id, raft = c.Add.ID, c.Add.Raft; c.Add.Incarnation == "" {
+			return api.InvalidArgument
+		}
+	}
+	at, members, busy := -1, 0, ""
+	taken, replaceable := false, false
+	for i, r := range list {
+		switch r.phase {
+		case "member":
+			members++
+			replaceable = replaceable || c.Add != nil && r.id == c.Add.Replaces
+		case "joining", "leaving":
+			busy = r.id
+		}
+		taken = taken || r.raft == raft && r.phase != "left"
+		if r.id == id {
+			at = i
+		}
+	}
+	if c.Add != nil {
+		switch {
+		case at >= 0, busy == "" && taken:
+			return api.Exists
+		case busy != "":
+			return api.Unavailable
+		case c.Add.Replaces != "" && !replaceable:
+			return api.NotFound
+		}
+		m.replicas = append(list, modelReplica{id: id, raft: raft, replaces: c.Add.Replaces, phase: "joining"})
+		return api.OK
+	}
+	switch {
+	case at < 0 || list[at].phase == "left":
+		return api.NotFound
+	case busy != "" && (busy != id || list[at].phase == "leaving"):
+		return api.Unavailable
+	case list[at].phase == "member" && members == 1:
+		return api.InvalidArgument
+	}
+	list[at].phase = "leaving"
+	m.replicas = list
+	return api.OK
+}
+
+// settleMember notes what Raft has done.
+func (m *model) settleMember(c *raftfsm.SettleMember) {
+	for i := range m.replicas {
+		r := &m.replicas[i]
+		if r.id != c.ID || r.phase != c.Phase.String() {
+			continue
+		}
+		switch r.phase {
+		case "leaving":
+			r.phase = "left"
+		case "joining":
+			r.phase = "member"
+			for j := range m.replicas {
+				if old := &m.replicas[j]; old.id == r.replaces && old.phase == "member" {
+					old.phase = "leaving"
+				}
+			}
+		}
+		return
+	}
+}
+
+// viewReplicas is what can be seen of the roster.
+func (m *model) viewReplicas() (lines []string) {
+	for _, r := range m.replicas {
+		lines = append(lines, fmt.Sprintf("replica %s %s %s %q", r.id, r.raft, r.phase, r.replaces))
+	}
+	return lines
+}
+
+func viewRoster(r raftfsm.Roster) (lines []string) {
+	for _, m := range r.Members {
+		lines = append(lines, fmt.Sprintf("replica %s %s %s %q", m.ID, m.Raft, m.Phase, m.Replaces))
+	}
+	return lines
+}
+
+// changeMembers returns a change of the replicas, or what the master notes of one.
+func (d *driver) changeMembers() raftfsm.Command {
+	id := func() string { return fmt.Sprint("r", d.pick(7)) }
+	if d.rarely(2) {
+		return raftfsm.Command{SettleMember: &raftfsm.SettleMember{ID: id(), Phase: raftfsm.MemberPhase(1 + d.pick(4))}}
+	}
+	c := &raftfsm.ChangeMembers{Mutation: d.mutation(d.session())}
+	for i := range d.pick(4) {
+		c.Founders = append(c.Founders, raftfsm.Member{ID: fmt.Sprint("r", i), Raft: fmt.Sprint("h", i, ":1")})
+	}
+	if d.rarely(2) {
+		c.Remove = id()
+	}
+	if c.Remove == "" || d.rarely(20) {
+		c.Add = &raftfsm.Member{ID: id(), Raft: fmt.Sprint("h", d.pick(9), ":1"), Client: "h:2", Incarnation: one(&d.choices, "i", "j", "")}
+		if d.rarely(2) {
+			c.Add.Replaces = id()
+		}
+	}
+	return raftfsm.Command{ChangeMembers: c}
+}
