@@ -403,12 +403,12 @@ joins r6 96; sixth=$waits
 ctl 0 cell add r6 127.0.0.1:7596; err 'r6 (catches up|has a vote)'; out 'r6'
 ctl 1 cell add r6 127.0.0.1:7596 --no-wait; err 'never used again'
 joins r7 97; seventh=$waits
-ctl 0 -o json cell replace r6 r7 127.0.0.1:7597; out '"id":"r7"'
+ctl 0 cell replace r6 r7 127.0.0.1:7597 --no-wait
 ends "$sixth" 78 "a replica that was replaced ends"
-ctl 0 cell remove r7 --no-wait
+ctl 0 -o json cell remove r7 --no-wait
 ends "$seventh" 78 "a replica that was removed ends"
 ctl 1 cell remove r7; err 'has no replica r7'
-ctl 2 cell add r8; ctl 2 cell replace r1 r8 --no-wait
+ctl 2 cell add r8; ctl 2 cell replace r1 r8
 ctl 0 -o json cell upgrade finish; fields out level newest
 other=$("$bin/chubbyctl" -o json cell status | jq -r '[.replicas[] | select(.role == "replica")][0].id')
 ctl 0 cell transfer --to "$other"; out "$other is the master"
