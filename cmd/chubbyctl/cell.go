@@ -244,6 +244,10 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 	}
 	t := g.output.NewTable(out, "ID", "ROLE", "OK", "CLIENT", "TERM?", "LAST?", "LAG", "DISK", "STATE?", "VERSION")
 	for _, r := range s.Replicas {
+		if r.Err != nil && r.ID == "" { // others have answered, and none of them names it
+			t.Add("", term.Paint(term.Waiting, "no member"), "", r.Client, "", "", "", "", "", fmt.Sprintf("the cell has no replica here; see --servers: %v", r.Err))
+			continue
+		}
 		if r.Err != nil {
 			t.Add(r.ID, term.Paint(term.Trouble, "no answer"), term.Paint(term.Trouble, "NO"), r.Client, "", "", "", "", "", r.Err)
 			continue

@@ -113,8 +113,8 @@ func newUpgradeFields(s client.Status) upgradeFields {
 		row := upgradeReplica{ID: r.ID, Version: r.Version, MaxLevel: r.MaxLevel}
 		if r.Err != nil {
 			row.Error = r.Err.Error()
-			if row.ID == "" {
-				row.ID = r.Client
+			if row.ID == "" { // the cell has no replica at this address
+				continue
 			}
 		}
 		f.Newest = max(f.Newest, r.MaxLevel)
