@@ -85,7 +85,9 @@ cell: main
 # members. This and data are all that differs between the replicas of a cell.
 id: r1
 
-# Every replica of the cell, this one among them; the same list everywhere.
+# Every replica of the cell when it begins, this one among them; the same list
+# everywhere. Once chubbyctl has changed them the cell knows them itself, and says what
+# differs here.
 # Five replicas survive two failures, three survive one.
 #   client  where clients reach it
 #   raft    where the other replicas reach it; keep it off public networks
