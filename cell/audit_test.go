@@ -7,14 +7,18 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // auditRecord is what a reader of an audit log finds in it.
@@ -103,6 +107,45 @@ func TestAudit(t *testing.T) {
 		acquire(t, ctx, h)
 		if all := records(); len(all) > 0 {
 			t.Error("these are no acts of an operator:", all)
+		}
+	})
+}
+
+// Who gives calls up before they are answered cannot fill the file either.
+func TestAuditOfCallsThatWereGivenUp(t *testing.T) {
+	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
+		conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(c.DialFrom("eve")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		chubby := pb.NewChubbyClient(conn)
+		session, err := chubby.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: make([]byte, 16), As: "eve"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		caller := &pb.Caller{Session: session.GetSession(), Epoch: session.GetEpoch()}
+		c.Isolate(c.Master()) // so that no answer comes
+		var calls sync.WaitGroup
+		for n := range uint64(1500) {
+			calls.Go(func() {
+				bound, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+				defer cancel()
+				_, _ = chubby.BreakLock(bound, &pb.BreakLockRequest{Caller: caller, Mutation: &pb.Mutation{Number: n%100 + 1, HighestIssued: 100, Outstanding: []uint64{n%100 + 1}}, Path: "/ls/local", Reason: "flood"})
+			})
+		}
+		calls.Wait()
+		time.Sleep(20 * time.Second) // virtual: the calls end at the server, and what was omitted is counted
+		lines, omitted := 0, 0
+		for _, r := range records() {
+			if r.Event == "omitted" {
+				omitted += r.Count
+			} else {
+				lines++
+			}
+		}
+		if lines > 1300 || omitted == 0 || lines+omitted > 1500 {
+			t.Errorf("%d lines and %d omitted, of 1500 calls", lines, omitted)
 		}
 	})
 }

@@ -95,12 +95,18 @@ func (l *Log) Act(ctx context.Context, r Record) {
 }
 
 // Refused records a refusal, unless there are too many of them.
-func (l *Log) Refused(r Record) {
+func (l *Log) Refused(r Record) { l.bounded(r, Refusal) }
+
+// Unknown records what may have been done: the call ended before that was known, perhaps before its caller's rights were
+// looked at. So strangers can have as many of these as of refusals, and they are bounded together.
+func (l *Log) Unknown(r Record) { l.bounded(r, Act) }
+
+func (l *Log) bounded(r Record, kind Event) {
 	if l == nil || !l.enter() {
 		return
 	}
 	defer l.coming.Done()
-	if !l.allow() || !l.offer(l.complete(r, Refusal)) {
+	if !l.allow() || !l.offer(l.complete(r, kind)) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.omitted++

@@ -93,7 +93,7 @@ func (f *IdentityFile) HoldsData() error {
 	})
 }
 
-// Update makes a change of the roster durable. next returns nil if there is none.
+// Update makes a change of the roster durable. next returns nil if nothing is to change.
 func (f *IdentityFile) Update(next func(*identity.Roster) *identity.Roster) error {
 	return f.change(func(now *identity.Replica) bool {
 		r := next(now.Roster)

@@ -144,7 +144,7 @@ func (p *Passport) checkAnswer(asked, h hello) error {
 	case me.Roster.HasLeft(h.from):
 		err = hasLeft(h.from, me.Roster.CellID)
 	case known == "":
-		err = api.Errorf(api.Unavailable, "replica %s is none of the cell's, as far as is known here", h.from)
+		err = api.Errorf(api.Unavailable, "replica %s is not known here as one of the cell", h.from)
 	case h.incarnation != known:
 		err = lostData(h.from, me.ID, me.Roster.CellID)
 	case h.last < asked.held:

@@ -90,9 +90,12 @@ func (s *service) audit(ctx context.Context, who, method string, request any, er
 	case *pb.RestoreRequest:
 		record.Reason = q.GetSeal().GetWhy()
 	}
-	if refused {
+	switch {
+	case refused:
 		s.cfg.Audit.Refused(record)
-	} else {
+	case err != nil:
+		s.cfg.Audit.Unknown(record)
+	default:
 		s.cfg.Audit.Act(ctx, record)
 	}
 }

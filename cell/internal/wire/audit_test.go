@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Whoever adds an RPC says whether it is an act.
+// Every RPC is known to be an act or not: a new one has to be thought of.
 func TestEveryCallIsAudited(t *testing.T) {
 	n := 0
 	for _, service := range []grpc.ServiceDesc{pb.Chubby_ServiceDesc, pb.Cell_ServiceDesc} {
