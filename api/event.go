@@ -99,14 +99,15 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("event %d", uint8(k))
 }
 
-// ParseEventKind reads what String writes.
-func ParseEventKind(text string) (EventKind, error) {
+// UnmarshalText reads what String writes.
+func (k *EventKind) UnmarshalText(text []byte) error {
 	for _, row := range eventRows {
-		if row.name == text {
-			return row.kind, nil
+		if row.name == string(text) {
+			*k = row.kind
+			return nil
 		}
 	}
-	return 0, Errorf(InvalidArgument, "%q is no kind of event", text)
+	return Errorf(InvalidArgument, "%q is no kind of event", text)
 }
 
 // Subscribable reports whether a handle can be opened for events of this kind.
@@ -135,11 +136,12 @@ const (
 	ByBreak    EndReason = 4 // an operator broke the lock
 	ByDeletion EndReason = 5 // the node is gone
 	ByRestore  EndReason = 6 // the cell was restored from a backup
+	ByFailOver EndReason = 7 // its client did not return to the new master after a fail-over, and its lease ran out
 )
 
 // String names the reason in lower case.
 func (r EndReason) String() string {
-	names := [...]string{"", "closed", "expired", "ended", "broken", "deleted", "voided"}
+	names := [...]string{"", "closed", "expired", "ended", "broken", "deleted", "voided", "lost in a fail-over"}
 	if int(r) < len(names) && r != 0 {
 		return names[r]
 	}

@@ -19,7 +19,8 @@ func TestEventKinds(t *testing.T) {
 			t.Errorf("%v (%d) is there twice, or cannot be in a set", kind, kind)
 		}
 		numbers[kind], names[kind.String()] = true, true
-		if back, err := api.ParseEventKind(kind.String()); err != nil || back != kind || !kind.Known() {
+		var back api.EventKind
+		if err := back.UnmarshalText([]byte(kind.String())); err != nil || back != kind || !kind.Known() {
 			t.Errorf("%v reads back as %v, %v", kind, back, err)
 		}
 		if kind.Subscribable() && kind.Essential() {

@@ -34,6 +34,7 @@ const (
 	MaxPageBytes = 256 << 10 // bytes of a page, unless a single entry is larger
 	MaxListed    = 100       // holders, waiters or cachers of one lock or node
 	MaxNamed     = 10        // holders in the report to a waiter, once a second
+	MaxHoldings  = 16        // holdings of a lock that have ended, and that a cell remembers; of a cell with very many locks it may be fewer
 )
 
 // Times of sessions and locks (Chubby §2.4, §2.8).

@@ -13,6 +13,13 @@ type Dropped struct {
 	Vacant  []Vacancy  // locks that lost their last holder, delayed or not
 	Delayed []api.Name // locks on which a delay began or was renewed
 	Dying   []Ref      // ephemeral nodes that no handle has open
+	Left    []Left     // every holder that let go of a lock, or lost it
+}
+
+// Left is a holder that has a lock no more.
+type Left struct {
+	Lock    Ref
+	Holding *api.Holding // as far as the tree knows; the caller adds whose session it was, and how it ended
 }
 
 // Vacancy is a lock that has lost its last holder.
@@ -58,9 +65,11 @@ func (t *Tree) Close(ref Ref, by Owner) (Dropped, error) {
 	next := n
 	if _, open := n.opener(by); open || n.Holds(by) {
 		gone := func(o Owner) bool { return o == by }
-		next, _ = n.withoutHolders(gone)
+		var left []Holder
+		next, left = n.withoutHolders(gone)
 		next = next.withoutOpeners(gone)
 		t.replace(n, next, by.Session)
+		d.noteLeft(n, left, false)
 	}
 	t.noteDropped(&d, n, next)
 	return d, nil
@@ -80,6 +89,7 @@ func (t *Tree) DropSession(session api.SessionID, failed bool, next func() uint6
 		if failed && t.delay(n.Name, n.Mode, left, next) {
 			d.Delayed = append(d.Delayed, n.Name)
 		}
+		d.noteLeft(n, left, failed)
 		t.noteDropped(&d, n, rest)
 	}
 	return d
@@ -96,6 +106,17 @@ func (t Tree) noteDropped(d *Dropped, was, is *Node) {
 	}
 	if is.Dying() {
 		d.Dying = append(d.Dying, is.Ref())
+	}
+}
+
+// noteLeft adds to d holders that have left the lock of a node.
+func (d *Dropped) noteLeft(was *Node, left []Holder, failed bool) {
+	for _, h := range left {
+		one := &api.Holding{Session: h.Session, Mode: was.Mode, Generation: was.Lock, FromUnix: h.SinceUnix, Reason: h.Reason}
+		if failed {
+			one.Delay = h.Delay
+		}
+		d.Left = append(d.Left, Left{Lock: was.Ref(), Holding: one})
 	}
 }
 

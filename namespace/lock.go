@@ -92,9 +92,10 @@ func (t *Tree) Release(ref Ref, by Owner, generation api.Generation) (Dropped, e
 	case n.Lock != generation:
 		return Dropped{}, &refusal.Refusal{Cause: refusal.HeldInOther, Current: n.Lock, Generation: generation}
 	}
-	next, _ := n.withoutHolders(func(o Owner) bool { return o == by })
+	next, left := n.withoutHolders(func(o Owner) bool { return o == by })
 	t.replace(n, next, by.Session)
 	var d Dropped
+	d.noteLeft(n, left, false)
 	t.noteDropped(&d, n, next)
 	return d, nil
 }

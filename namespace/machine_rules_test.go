@@ -129,7 +129,7 @@ func (m *naive) evict(ref namespace.Ref, generation api.Generation, holders []na
 			}
 		}
 		return false
-	}, false))
+	}, false), false)
 	return d
 }
 

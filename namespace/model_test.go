@@ -230,12 +230,14 @@ func (m *naive) acquire(ref namespace.Ref, by namespace.Holder, mode api.LockMod
 }
 
 // quit removes the holders for which gone is true from a node, also the openers
-// if alsoOpen, and returns those holders.
-func (m *naive) quit(n *namespace.Node, gone func(namespace.Owner) bool, alsoOpen bool) (left []namespace.Holder) {
+// if alsoOpen, and returns how those held the lock, each with its lock-delay.
+func (m *naive) quit(n *namespace.Node, gone func(namespace.Owner) bool, alsoOpen bool) (left []namespace.Left) {
 	var holders []namespace.Holder
 	for _, h := range n.Holders {
 		if gone(h.Owner) {
-			left = append(left, h)
+			left = append(left, namespace.Left{Lock: n.Ref(), Holding: &api.Holding{
+				Session: h.Session, Mode: n.Mode, Generation: n.Lock, Delay: h.Delay, Reason: h.Reason, FromUnix: h.SinceUnix,
+			}})
 		} else {
 			holders = append(holders, h)
 		}
@@ -253,7 +255,7 @@ func (m *naive) quit(n *namespace.Node, gone func(namespace.Owner) bool, alsoOpe
 	return left
 }
 
-func (m *naive) tell(d *namespace.Dropped, n *namespace.Node, left []namespace.Holder) {
+func (m *naive) tell(d *namespace.Dropped, n *namespace.Node, left []namespace.Left, failed bool) {
 	if _, delayed := m.delays[n.Name]; !delayed && len(left) > 0 {
 		d.Free = append(d.Free, n.Name)
 	}
@@ -262,6 +264,12 @@ func (m *naive) tell(d *namespace.Dropped, n *namespace.Node, left []namespace.H
 	}
 	if n.Ephemeral && len(n.Openers) == 0 {
 		d.Dying = append(d.Dying, n.Ref())
+	}
+	for _, one := range left {
+		if !failed {
+			one.Holding.Delay = 0
+		}
+		d.Left = append(d.Left, one)
 	}
 }
 
@@ -273,7 +281,7 @@ func (m *naive) release(ref namespace.Ref, by namespace.Owner, generation api.Ge
 	if n.Lock != generation || !slices.ContainsFunc(n.Holders, func(h namespace.Holder) bool { return h.Owner == by }) {
 		return d, api.NotHeld
 	}
-	m.tell(&d, n, m.quit(n, func(o namespace.Owner) bool { return o == by }, false))
+	m.tell(&d, n, m.quit(n, func(o namespace.Owner) bool { return o == by }, false), false)
 	return d, api.OK
 }
 
@@ -282,7 +290,7 @@ func (m *naive) close(ref namespace.Ref, by namespace.Owner) (d namespace.Droppe
 	if n == nil {
 		return d, api.HandleClosed
 	}
-	m.tell(&d, n, m.quit(n, func(o namespace.Owner) bool { return o == by }, true))
+	m.tell(&d, n, m.quit(n, func(o namespace.Owner) bool { return o == by }, true), false)
 	return d, api.OK
 }
 
@@ -291,8 +299,8 @@ func (m *naive) dropSession(session api.SessionID, failed bool, next func() uint
 		n := m.nodes[owned.Name]
 		left := m.quit(n, func(o namespace.Owner) bool { return o.Session == session }, true)
 		var delay namespace.Delay
-		for _, h := range left {
-			delay.For = max(delay.For, h.Delay)
+		for _, one := range left {
+			delay.For = max(delay.For, one.Holding.Delay)
 		}
 		if failed && delay.For > 0 {
 			delay.ID, delay.Mode = next(), owned.Mode
@@ -303,7 +311,7 @@ func (m *naive) dropSession(session api.SessionID, failed bool, next func() uint
 			m.delays[n.Name] = delay
 			d.Delayed = append(d.Delayed, n.Name)
 		}
-		m.tell(&d, n, left)
+		m.tell(&d, n, left, failed)
 	}
 	return d
 }

@@ -53,6 +53,7 @@ func (t *Tree) Evict(ref Ref, generation api.Generation, holders []Owner) Droppe
 	}
 	t.replace(n, next, 0)
 	t.disown(next, left)
+	d.noteLeft(n, left, false)
 	t.noteDropped(&d, n, next)
 	return d
 }

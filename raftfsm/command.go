@@ -146,12 +146,21 @@ type EndSessions struct {
 type End struct {
 	Session      api.SessionID `cbor:"1,keyasint"`
 	Reason       api.EndReason `cbor:"2,keyasint"`
-	Acknowledged bool          `cbor:"3,keyasint,omitempty"` // its client has acknowledged the end, and uses nothing of it
+	Acknowledged bool          `cbor:"3,keyasint,omitempty"`           // its client has acknowledged the end, and uses nothing of it
+	FailOver     bool          `cbor:"4,keyasint,omitempty" since:"3"` // of one that expired: its client was not heard of since the epoch began
 }
 
 // Failed reports whether the session leaves its lock-delays behind. It does not
 // if its client knew of the end.
 func (e End) Failed() bool { return e.Reason != api.ByClose && !e.Acknowledged }
+
+// why returns how what the session held has ended.
+func (e End) why() api.EndReason {
+	if e.FailOver {
+		return api.ByFailOver
+	}
+	return e.Reason
+}
 
 // Succession names the claims that are to be granted a lock next, in their
 // order. A command that frees locks carries one for each of them that has

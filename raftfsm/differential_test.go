@@ -37,9 +37,16 @@ type pair struct {
 }
 
 func newPair() *pair {
-	p := &pair{model: newModel(), state: raftfsm.NewState(), replica: raftfsm.NewState(), term: 1, seen: map[string]int{}}
+	p := &pair{model: newModel(), state: newBounded(), replica: newBounded(), term: 1, seen: map[string]int{}}
 	p.driver = newDriver(p.model)
 	return p
+}
+
+// newBounded returns a new state that remembers as little as its model.
+func newBounded() raftfsm.State {
+	s := raftfsm.NewState()
+	raftfsm.BoundPast(&s, modelPast)
+	return s
 }
 
 // founding is how every run begins: with a master, and a session.
@@ -173,13 +180,14 @@ func (p *pair) compare() error {
 		return fmt.Errorf("a snapshot reads back as a different one (%w)", err)
 	}
 	p.replica = read
+	raftfsm.BoundPast(&p.replica, modelPast)
 	return nil
 }
 
 // replay applies the whole log again to a new state, in place, and takes snapshots and, between two
 // times of changes in place, copies. They stay as they are, with their indexes.
 func (p *pair) replay() error {
-	s := raftfsm.NewState()
+	s := newBounded()
 	s.Edit()
 	snapshots, hashes := []raftfsm.State{}, []string{}
 	for i, data := range p.log {

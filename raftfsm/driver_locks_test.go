@@ -189,7 +189,7 @@ func (d *driver) end() raftfsm.Command {
 		if s := d.terminating(); s != 0 && !d.rarely(3) {
 			id = s
 		}
-		c.Ends = append(c.Ends, raftfsm.End{Session: id, Reason: one(&d.choices, api.ByExpiry, api.ByClose, api.ByOperator), Acknowledged: d.rarely(4)})
+		c.Ends = append(c.Ends, raftfsm.End{Session: id, Reason: one(&d.choices, api.ByExpiry, api.ByClose, api.ByOperator), Acknowledged: d.rarely(4), FailOver: d.rarely(5)})
 	}
 	c.Successions = d.successions(name)
 	if held := d.locked(false); held.Name != name {

@@ -7,6 +7,7 @@ func (s *State) Edit() {
 	s.Tree.Edit()
 	s.Sessions.Edit()
 	s.quotas.Edit()
+	s.past.byNode.Edit()
 	if s.staged != nil {
 		s.staged = s.staged.snapshot() // a copy of the state has the one before
 		s.staged.edit()
@@ -19,6 +20,7 @@ func (s *State) Settle() {
 	s.Tree.Settle()
 	s.Sessions.Settle()
 	s.quotas.Settle()
+	s.past.byNode.Settle()
 	if s.staged != nil {
 		s.staged.settle()
 	}
@@ -30,6 +32,6 @@ func (s *State) Settle() {
 func (s *State) Snapshot() State {
 	now := *s
 	now.Tree, now.Sessions, now.quotas, now.editing = s.Tree.Snapshot(), s.Sessions.Snapshot(), s.quotas.Snapshot(), false
-	now.staged = s.staged.snapshot()
+	now.past.byNode, now.staged = s.past.byNode.Snapshot(), s.staged.snapshot()
 	return now
 }

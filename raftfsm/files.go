@@ -160,6 +160,7 @@ func (s *State) changed(kind namespace.ChangeKind, node namespace.Ref, generatio
 // removed adds the removal of a node to r. The removal of the last child of a
 // dying directory makes the directory removable.
 func (s *State) removed(r *Result, node namespace.Ref) {
+	s.past.forget(node.Name)
 	r.Changes = append(r.Changes, s.changed(namespace.Removed, node, node.Instance)...)
 	if parent, ok := s.Tree.Get(node.Name.Parent()); ok && parent.Dying() && parent.Children == 0 {
 		r.Dying = append(r.Dying, parent.Ref())
@@ -184,6 +185,7 @@ func (s *State) close(c *Close, wall int64) Result {
 		if err != nil {
 			return Result{}
 		}
+		s.remember(dropped.Left, ended{api.ByClose, wall})
 		r := Result{Free: dropped.Free, Vacant: dropped.Vacant, Delayed: dropped.Delayed, Dying: dropped.Dying}
 		s.handOver(&r, c.Successions, wall)
 		return r

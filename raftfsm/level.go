@@ -16,7 +16,7 @@ import (
 //	2  nodes keep the time of the last write of their contents (Stat.ModifiedUnix);
 //	   sessions that use what they have cached only under cache leases are known as such
 //	3  cells are restored from backups; the list operators says who is one;
-//	   the replicas of a cell change
+//	   the replicas of a cell change; it remembers who held a lock before
 const MaxLevel = 3
 
 // CacheLeaseLevel is the level from which on sessions are known as such that have cache
@@ -74,9 +74,14 @@ func (c Command) Level() int {
 // because replicas that know no higher level could not read it.
 func checkCommand(c Command, level int) error {
 	if needed := c.Level(); needed > level {
-		return api.Errorf(api.Unavailable, "this needs feature level %d, and the cell is at level %d: finish the upgrade of the cell (chubbyctl cell upgrade status)", needed, level)
+		return NeedsLevel(needed, level)
 	}
 	return nil
+}
+
+// NeedsLevel is the error for what a cell of that level cannot do yet.
+func NeedsLevel(needed, level int) error {
+	return api.Errorf(api.Unavailable, "this needs feature level %d, and the cell is at level %d: finish the upgrade of the cell (chubbyctl cell upgrade status)", needed, level)
 }
 
 // gates are the fields of a type that were added after level 1, and the fields

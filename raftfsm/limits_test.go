@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
 )
 
@@ -24,6 +25,8 @@ func TestLimitsAreThoseOfTheRelease(t *testing.T) {
 		"api.MinLease":       {int64(api.MinLease), int64(time.Second)},
 		"api.MaxLease":       {int64(api.MaxLease), int64(time.Minute)},
 		"api.MaxLockDelay":   {int64(api.MaxLockDelay), int64(time.Minute)},
+		"api.MaxHoldings":    {api.MaxHoldings, 16},
+		"raftfsm.maxPast":    {raftfsm.MaxPast, 50_000},
 		"refusal.MaxHolders": {refusal.MaxHolders, 100},
 	} {
 		if limit.is != limit.released {

@@ -77,6 +77,7 @@ func (s *State) release(c *Release, wall int64) Result {
 		if err != nil {
 			return refuse(err)
 		}
+		s.remember(dropped.Left, ended{api.ByClose, wall})
 		r := Result{Free: dropped.Free, Vacant: dropped.Vacant, Delayed: dropped.Delayed, Dying: dropped.Dying}
 		s.handOver(&r, c.Successions, wall)
 		return r

@@ -150,7 +150,9 @@ func (m *model) close(c *raftfsm.Close, wall int64) (r raftfsm.Result) {
 	if n == nil {
 		return r
 	}
+	mode := n.mode
 	left := n.letGo(func(o namespace.Owner) bool { return o == by })
+	m.note(n, m.heldIn(mode, left), api.ByClose)
 	delete(n.openers, by)
 	m.tell(&r, c.Node.Name, left)
 	m.handOver(&r, c.Successions, wall)
@@ -165,7 +167,10 @@ func (m *model) release(c *raftfsm.Release, wall int64) (r raftfsm.Result) {
 	case !n.holds(by), n.lock != c.Generation:
 		return raftfsm.Result{Answer: refused(api.NotHeld)}
 	}
-	m.tell(&r, c.Lock.Name, n.letGo(func(o namespace.Owner) bool { return o == by }))
+	mode := n.mode
+	left := n.letGo(func(o namespace.Owner) bool { return o == by })
+	m.note(n, m.heldIn(mode, left), api.ByClose)
+	m.tell(&r, c.Lock.Name, left)
 	m.handOver(&r, c.Successions, wall)
 	return r
 }
@@ -215,7 +220,9 @@ func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Gene
 	if n == nil || n.revoked == nil || n.lock != generation {
 		return
 	}
+	mode := n.mode
 	left := n.letGo(func(o namespace.Owner) bool { return slices.Contains(holders, o) })
+	m.note(n, m.heldIn(mode, left), api.ByBreak)
 	if len(left) > 0 && len(n.holders) == 0 {
 		r.Vacant = append(r.Vacant, namespace.Vacancy{Lock: lock, Generation: n.lock})
 	}
@@ -234,28 +241,32 @@ func (m *model) endSessions(c *raftfsm.EndSessions, wall int64) (r raftfsm.Resul
 		if of == nil {
 			continue
 		}
-		delete(m.clients, end.Session)
 		if m.staged != nil && m.staged.by == end.Session {
 			m.staged = nil
 		}
 		r.Ended = append(r.Ended, raftfsm.Ended{End: end, Principal: of.record.Principal, Host: of.record.Host, PID: of.record.PID})
 		failed := !end.Acknowledged && end.Reason != api.ByClose
+		var after []func()
 		for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
-			m.drop(&r, name, end.Session, failed)
+			after = append(after, m.drop(&r, name, end, failed))
 		}
+		for _, note := range after {
+			note()
+		}
+		delete(m.clients, end.Session)
 	}
 	m.handOver(&r, c.Successions, wall)
 	return r
 }
 
-func (m *model) drop(r *raftfsm.Result, name api.Name, ended api.SessionID, failed bool) {
+func (m *model) drop(r *raftfsm.Result, name api.Name, ended raftfsm.End, failed bool) (note func()) {
 	n := m.nodes[name]
 	mode := n.mode
-	goes := func(o namespace.Owner) bool { return o.Session == ended }
+	goes := func(o namespace.Owner) bool { return o.Session == ended.Session }
 	had := slices.ContainsFunc(slices.Collect(maps.Keys(n.openers)), goes)
 	left := n.letGo(goes)
 	if len(left) == 0 && !had {
-		return
+		return func() {}
 	}
 	maps.DeleteFunc(n.openers, func(o namespace.Owner, _ bool) bool { return goes(o) })
 	next := namespace.Delay{Mode: mode}
@@ -272,5 +283,16 @@ func (m *model) drop(r *raftfsm.Result, name api.Name, ended api.SessionID, fail
 		m.delays[name] = next
 		r.Delayed = append(r.Delayed, name)
 	}
+	was := m.heldIn(mode, left)
+	for i, h := range left {
+		if failed {
+			was[i].Delay = h.Delay
+		}
+	}
+	why := ended.Reason
+	if ended.FailOver {
+		why = api.ByFailOver
+	}
 	m.tell(r, name, left)
+	return func() { m.note(n, was, why) }
 }

@@ -60,7 +60,7 @@ func (m *model) restore(c *raftfsm.Restore) raftfsm.Result {
 		return no(api.InvalidArgument)
 	}
 	r := raftfsm.Result{Restored: true}
-	m.nodes, m.quotas, m.staged = g.nodes, g.quotas, nil
+	m.nodes, m.quotas, m.staged, m.hand = g.nodes, g.quotas, nil, ""
 	m.counter = max(m.counter, g.begin.Counter) + 1<<40
 	for _, name := range slices.SortedFunc(maps.Keys(m.nodes), compareInTree) {
 		if m.nodes[name].ephemeral {

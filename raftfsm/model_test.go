@@ -27,6 +27,7 @@ type model struct {
 	quotas       map[string]api.Quota
 	staged       *modelBackup
 	replicas     []modelReplica
+	hand         api.Name // see giveUp
 }
 
 type modelNode struct {
@@ -43,6 +44,7 @@ type modelNode struct {
 	holders []namespace.Holder
 	openers map[namespace.Owner]bool
 	revoked *refusal.Intervention
+	past    []api.Holding
 }
 
 // modelSession knows of the requests up to highest: some the client has

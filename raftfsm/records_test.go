@@ -18,6 +18,7 @@ func records() []reflect.Type {
 		reflect.TypeFor[namespace.Node](),
 		reflect.TypeFor[delayRecord](),
 		reflect.TypeFor[quotaRecord](),
+		reflect.TypeFor[pastRecord](),
 	}
 }
 
@@ -72,6 +73,9 @@ func texts() map[string]string {
 		"api.ACL.Read":                     name,
 		"api.ACL.Write":                    name,
 		"api.ACL.Change":                   name,
+		"api.Holding.Host":                 "where a client said that it ran",
+		"api.Holding.Principal":            principal,
+		"api.Holding.Reason":               words,
 		"namespace.Holder.Reason":          words,
 		"namespace.Node.Name":              name,
 		"namespace.Node.Creator":           principal,
@@ -105,6 +109,8 @@ func texts() map[string]string {
 		"raftfsm.header.Cell":              cell,
 		"raftfsm.header.CellID":            cell,
 		"raftfsm.header.Origin":            cell,
+		"raftfsm.pastHeader.Hand":          name,
+		"raftfsm.pastRecord.Name":          name,
 		"raftfsm.quotaRecord.Principal":    principal,
 		"refusal.Intervention.Principal":   principal,
 		"refusal.Intervention.Why":         words,

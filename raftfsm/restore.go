@@ -122,9 +122,9 @@ func (s *State) Restoring() (by api.SessionID, sealed bool) {
 	return s.staged.session, s.staged.sealed
 }
 
-// ForBackup returns the state without what no backup has: the secret, a backup that is being restored, and which replicas there are.
+// ForBackup returns the state without what no backup has: the secret, a backup that is being restored, and which replicas there are, and who held what.
 func (s State) ForBackup() State {
-	s.Secret, s.staged, s.Origin, s.Roster = nil, nil, "", Roster{}
+	s.Secret, s.staged, s.Origin, s.Roster, s.past = nil, nil, "", Roster{}, newPast(s.past.most)
 	return s
 }
 
@@ -248,7 +248,8 @@ func (s *State) restoreFinish() Result {
 		s.Origin, s.CellID = cmp.Or(s.Origin, s.CellID), g.CellID
 	}
 	s.Counter = max(s.Counter, g.Counter) + RestoreGap
-	s.Tree, s.quotas, s.staged = g.tree, g.quotas, nil
+	s.Tree, s.quotas, s.past, s.staged = g.tree, g.quotas, newPast(s.past.most), nil
+	s.past.byNode.Edit()
 	return r
 }
 

@@ -19,7 +19,7 @@ import (
 
 // A snapshot is
 //
-//	magic | record(header) | record(session)… | record(node)… | record(delay)… | record(quota)… | staged… | SHA-256
+//	magic | record(header) | record(session)… | record(node)… | record(delay)… | record(quota)… | record(past)… | staged… | SHA-256
 //
 // where a record is a uvarint length and that many bytes of CBOR, the header
 // counts the records of each kind, staged is the nodes and quotas of a backup that is being restored, parents come before their children, and the
@@ -57,6 +57,7 @@ type header struct {
 	Staged *stagedRecord `cbor:"13,keyasint,omitempty" since:"3"`
 	Origin api.CellID    `cbor:"14,keyasint,omitempty" since:"3"`
 	Roster *Roster       `cbor:"15,keyasint,omitempty" since:"3"`
+	Past   *pastHeader   `cbor:"16,keyasint,omitempty" since:"3"`
 }
 
 // stagedRecord is what is known of a backup that is being restored, but its nodes and quotas.
@@ -96,6 +97,9 @@ func (s State) WriteTo(w io.Writer) (int64, error) {
 	for principal, q := range s.Quotas() {
 		out.record(quotaRecord{Principal: principal, Quota: q})
 	}
+	for name, list := range s.past.byNode.All() {
+		out.record(pastRecord{Name: name, Holdings: list})
+	}
 	if s.staged != nil {
 		for node := range s.staged.tree.All() {
 			out.record(node)
@@ -123,7 +127,7 @@ func (s State) header() header {
 		roster = &s.Roster
 	}
 	return header{
-		Roster: roster,
+		Roster: roster, Past: s.past.header(),
 		Staged: s.staged.record(), Origin: s.Origin,
 		Cell: s.Cell, CellID: s.CellID, Secret: s.Secret, Epoch: s.Epoch, Applied: s.Applied, Counter: s.Counter, History: s.History,
 		Sessions: s.Sessions.Len(), Nodes: s.Tree.Counts().Nodes, Delays: delays, Quotas: s.quotas.Len(), Level: s.Level,
@@ -285,6 +289,9 @@ func (in *recordReader) records(s *State, h header) error {
 			return fmt.Errorf("quota %d of %d: %w", i+1, h.Quotas, err)
 		}
 		s.restoreQuota(q.Principal, q.Quota)
+	}
+	if err := in.past(s, h.Past); err != nil {
+		return err
 	}
 	return in.staged(s, h.Staged)
 }

@@ -29,6 +29,7 @@ type State struct {
 	History uint64     // a running hash of all entries applied; ApplyData updates it, and Apply does not
 
 	quotas  cowmap.Map[string, api.Quota] // those that were set, by principal
+	past    past                          // of the locks
 	staged  *staged                       // the backup that is being restored; nil if none is
 	editing bool                          // since Edit
 }
@@ -40,6 +41,7 @@ func NewState() State {
 		Sessions: session.NewTable[Answer](),
 		Counter:  1, // the root directory is instance 1
 		quotas:   cowmap.New[string, api.Quota](cmp.Less[string]),
+		past:     newPast(maxPast),
 	}
 }
 
@@ -232,6 +234,9 @@ func (s State) Check() error {
 		return err
 	}
 	if err := s.checkStaged(); err != nil {
+		return err
+	}
+	if err := s.checkPast(); err != nil {
 		return err
 	}
 	for principal, q := range s.Quotas() {

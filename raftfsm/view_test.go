@@ -27,6 +27,9 @@ func (m *model) view() []string {
 			used = m.below(name)
 		}
 		lines = append(lines, fmt.Sprintf("node %+v %q %v %+v %v %v %q %v %v", *s, n.contents, n.mode, n.holders, openers, n.revoked, n.creator, n.limit, used))
+		for _, h := range n.past {
+			lines = append(lines, fmt.Sprintf("past %+v", h))
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.delays)) {
 		lines = append(lines, fmt.Sprintf("delay %q %+v", name, m.delays[name]))
@@ -99,6 +102,9 @@ func view(s *raftfsm.State) []string {
 			Checksum: n.Checksum, Size: len(n.Contents), Children: n.Children, ACL: n.ACL, ModifiedUnix: n.ModifiedUnix,
 		}
 		lines = append(lines, fmt.Sprintf("node %+v %q %v %+v %v %v %q %v %v", stat, n.Contents, n.Mode, n.Holders, n.Openers, n.Revoked, n.Creator, quota.Limit, quota.Used))
+		for _, h := range s.Ended(n) {
+			lines = append(lines, fmt.Sprintf("past %+v", *h))
+		}
 	}
 	for name, d := range s.Tree.Delays() {
 		lines = append(lines, fmt.Sprintf("delay %q %+v", name, d))

@@ -27,6 +27,8 @@ type lease struct {
 	id    api.SessionID
 	end   Instant
 	place int // in the queue, or expiring
+
+	inherited bool // from the epoch before, and not extended since
 }
 
 // expiring is the place of a lease that has left the queue.
@@ -37,10 +39,21 @@ func NewLeases() *Leases {
 	return &Leases{sessions: make(map[api.SessionID]*lease), patience: MaxPatience}
 }
 
-// Start begins the lease of a new session or, on takeover, of a session from
-// the table, with the longest length that the predecessor may have granted. On
-// takeover the caller must read from after its epoch began. For a session that
-// has a lease already, Start does what Grant does, without a number.
+// Inherit begins, on takeover, the lease of a session from the table, with the longest length that the
+// predecessor may have granted. The caller must read from after its epoch began.
+func (l *Leases) Inherit(id api.SessionID, length time.Duration, from Instant) {
+	l.Start(id, length, from)
+	l.sessions[id].inherited = true
+}
+
+// Unheard reports whether a session was inherited, and its client has not returned since.
+func (l *Leases) Unheard(id api.SessionID) bool {
+	s, known := l.sessions[id]
+	return known && s.inherited
+}
+
+// Start begins the lease of a new session. For a session that has a lease already, Start does what
+// Grant does, without a number.
 func (l *Leases) Start(id api.SessionID, length time.Duration, from Instant) {
 	if s, known := l.sessions[id]; known {
 		l.extend(s, length, from)
@@ -82,6 +95,7 @@ func (l *Leases) extend(s *lease, length time.Duration, from Instant) bool {
 	if s.place == expiring {
 		return false
 	}
+	s.inherited = false
 	if end := from.Add(max(length, 0)); end > s.end {
 		s.end = end
 		heap.Fix(&l.alive, s.place)

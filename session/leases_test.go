@@ -185,6 +185,22 @@ func TestTickTakesTheEarliestFirst(t *testing.T) {
 	}
 }
 
+// A session that was inherited is unheard of until its client returns; one that is new was never inherited.
+func TestUnheard(t *testing.T) {
+	l := session.NewLeases()
+	l.Inherit(1, time.Second, at(0))
+	l.Inherit(2, time.Second, at(0))
+	l.Start(3, time.Second, at(0))
+	if !l.Unheard(1) || !l.Unheard(2) || l.Unheard(3) || l.Unheard(4) {
+		t.Fatal("the sessions 1 and 2 were inherited, and nothing else")
+	}
+	l.Grant(1, time.Second, at(0.1))
+	tick(l, at(0), at(2))
+	if l.Unheard(1) || !l.Unheard(2) {
+		t.Error("the client of session 1 has returned, and that of session 2 has not")
+	}
+}
+
 func TestLeasesOfNobody(t *testing.T) {
 	l := session.NewLeases()
 	l.Remove(1)

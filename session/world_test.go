@@ -81,7 +81,7 @@ func (w *world) takeOver() {
 		length = api.DefaultLease
 	}
 	if !w.ended {
-		m.leases.Start(theSession, length, m.now)
+		m.leases.Inherit(theSession, length, m.now)
 	} else if m.delayEnd = m.now; !w.delayForgotten {
 		m.delayEnd = m.now.Add(w.lockDelay)
 	}

@@ -267,6 +267,7 @@ const (
 	EndReason_END_REASON_BREAK       EndReason = 4
 	EndReason_END_REASON_DELETION    EndReason = 5
 	EndReason_END_REASON_RESTORE     EndReason = 6
+	EndReason_END_REASON_FAIL_OVER   EndReason = 7 // of a holding: its client did not return to the new master
 )
 
 // Enum value maps for EndReason.
@@ -279,6 +280,7 @@ var (
 		4: "END_REASON_BREAK",
 		5: "END_REASON_DELETION",
 		6: "END_REASON_RESTORE",
+		7: "END_REASON_FAIL_OVER",
 	}
 	EndReason_value = map[string]int32{
 		"END_REASON_UNSPECIFIED": 0,
@@ -288,6 +290,7 @@ var (
 		"END_REASON_BREAK":       4,
 		"END_REASON_DELETION":    5,
 		"END_REASON_RESTORE":     6,
+		"END_REASON_FAIL_OVER":   7,
 	}
 )
 
@@ -4713,6 +4716,203 @@ func (x *Cacher) GetAtMostNs() int64 {
 	return 0
 }
 
+type HistoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryRequest) Reset() {
+	*x = HistoryRequest{}
+	mi := &file_chubby_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryRequest) ProtoMessage() {}
+
+func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
+func (*HistoryRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *HistoryRequest) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *HistoryRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type HistoryReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Holdings      []*Holding             `protobuf:"bytes,1,rep,name=holdings,proto3" json:"holdings,omitempty"`                           // what has ended, the latest last; then what goes on, at most 100
+	MoreHolders   uint32                 `protobuf:"varint,2,opt,name=more_holders,json=moreHolders,proto3" json:"more_holders,omitempty"` // besides those that go on and are listed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryReply) Reset() {
+	*x = HistoryReply{}
+	mi := &file_chubby_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryReply) ProtoMessage() {}
+
+func (x *HistoryReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
+func (*HistoryReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *HistoryReply) GetHoldings() []*Holding {
+	if x != nil {
+		return x.Holdings
+	}
+	return nil
+}
+
+func (x *HistoryReply) GetMoreHolders() uint32 {
+	if x != nil {
+		return x.MoreHolders
+	}
+	return 0
+}
+
+// Holding is the time for which somebody held a lock.
+type Holding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Party         *Party                 `protobuf:"bytes,1,opt,name=party,proto3" json:"party,omitempty"`
+	Mode          LockMode               `protobuf:"varint,2,opt,name=mode,proto3,enum=chubby.v1.LockMode" json:"mode,omitempty"`
+	Generation    uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	Until         uint64                 `protobuf:"varint,4,opt,name=until,proto3" json:"until,omitempty"`                                  // the cell's fencing counter when it had ended: later grants have larger generations; 0 while it goes on
+	ToUnix        int64                  `protobuf:"varint,5,opt,name=to_unix,json=toUnix,proto3" json:"to_unix,omitempty"`                  // as since_unix of the party, at the end
+	End           EndReason              `protobuf:"varint,6,opt,name=end,proto3,enum=chubby.v1.EndReason" json:"end,omitempty"`             // CLOSE, EXPIRY, OPERATOR, BREAK or FAIL_OVER; unspecified while it goes on
+	LockDelayNs   int64                  `protobuf:"varint,7,opt,name=lock_delay_ns,json=lockDelayNs,proto3" json:"lock_delay_ns,omitempty"` // that its end began
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holding) Reset() {
+	*x = Holding{}
+	mi := &file_chubby_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holding) ProtoMessage() {}
+
+func (x *Holding) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holding.ProtoReflect.Descriptor instead.
+func (*Holding) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *Holding) GetParty() *Party {
+	if x != nil {
+		return x.Party
+	}
+	return nil
+}
+
+func (x *Holding) GetMode() LockMode {
+	if x != nil {
+		return x.Mode
+	}
+	return LockMode_LOCK_MODE_UNSPECIFIED
+}
+
+func (x *Holding) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Holding) GetUntil() uint64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *Holding) GetToUnix() int64 {
+	if x != nil {
+		return x.ToUnix
+	}
+	return 0
+}
+
+func (x *Holding) GetEnd() EndReason {
+	if x != nil {
+		return x.End
+	}
+	return EndReason_END_REASON_UNSPECIFIED
+}
+
+func (x *Holding) GetLockDelayNs() int64 {
+	if x != nil {
+		return x.LockDelayNs
+	}
+	return 0
+}
+
 // TransferRequest asks the master to hand over to the replica of that id; if it is
 // empty, to the one whose log is furthest.
 type TransferRequest struct {
@@ -4725,7 +4925,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4737,7 +4937,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4750,7 +4950,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{66}
+	return file_chubby_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *TransferRequest) GetCaller() *Caller {
@@ -4776,7 +4976,7 @@ type TransferReply struct {
 
 func (x *TransferReply) Reset() {
 	*x = TransferReply{}
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4788,7 +4988,7 @@ func (x *TransferReply) String() string {
 func (*TransferReply) ProtoMessage() {}
 
 func (x *TransferReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4801,7 +5001,7 @@ func (x *TransferReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferReply.ProtoReflect.Descriptor instead.
 func (*TransferReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{67}
+	return file_chubby_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *TransferReply) GetMaster() string {
@@ -4822,7 +5022,7 @@ type FinishUpgradeRequest struct {
 
 func (x *FinishUpgradeRequest) Reset() {
 	*x = FinishUpgradeRequest{}
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4834,7 +5034,7 @@ func (x *FinishUpgradeRequest) String() string {
 func (*FinishUpgradeRequest) ProtoMessage() {}
 
 func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4847,7 +5047,7 @@ func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{68}
+	return file_chubby_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *FinishUpgradeRequest) GetCaller() *Caller {
@@ -4884,7 +5084,7 @@ type FinishUpgradeReply struct {
 
 func (x *FinishUpgradeReply) Reset() {
 	*x = FinishUpgradeReply{}
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4896,7 +5096,7 @@ func (x *FinishUpgradeReply) String() string {
 func (*FinishUpgradeReply) ProtoMessage() {}
 
 func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4909,7 +5109,7 @@ func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeReply.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{69}
+	return file_chubby_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *FinishUpgradeReply) GetLevel() uint32 {
@@ -4943,7 +5143,7 @@ type MemberLevel struct {
 
 func (x *MemberLevel) Reset() {
 	*x = MemberLevel{}
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4955,7 +5155,7 @@ func (x *MemberLevel) String() string {
 func (*MemberLevel) ProtoMessage() {}
 
 func (x *MemberLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4968,7 +5168,7 @@ func (x *MemberLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLevel.ProtoReflect.Descriptor instead.
 func (*MemberLevel) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{70}
+	return file_chubby_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *MemberLevel) GetId() string {
@@ -4994,7 +5194,7 @@ type LocateRequest struct {
 
 func (x *LocateRequest) Reset() {
 	*x = LocateRequest{}
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5006,7 +5206,7 @@ func (x *LocateRequest) String() string {
 func (*LocateRequest) ProtoMessage() {}
 
 func (x *LocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5019,7 +5219,7 @@ func (x *LocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
 func (*LocateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{71}
+	return file_chubby_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *LocateRequest) GetCell() string {
@@ -5044,7 +5244,7 @@ type LocateReply struct {
 
 func (x *LocateReply) Reset() {
 	*x = LocateReply{}
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5056,7 +5256,7 @@ func (x *LocateReply) String() string {
 func (*LocateReply) ProtoMessage() {}
 
 func (x *LocateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5069,7 +5269,7 @@ func (x *LocateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
 func (*LocateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{72}
+	return file_chubby_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *LocateReply) GetCell() string {
@@ -5132,7 +5332,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5144,7 +5344,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5157,7 +5357,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{73}
+	return file_chubby_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *BackupRequest) GetCell() string {
@@ -5191,7 +5391,7 @@ type BackupReply struct {
 
 func (x *BackupReply) Reset() {
 	*x = BackupReply{}
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5203,7 +5403,7 @@ func (x *BackupReply) String() string {
 func (*BackupReply) ProtoMessage() {}
 
 func (x *BackupReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5216,7 +5416,7 @@ func (x *BackupReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
 func (*BackupReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{74}
+	return file_chubby_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *BackupReply) GetData() []byte {
@@ -5248,7 +5448,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5260,7 +5460,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5273,7 +5473,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{75}
+	return file_chubby_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RestoreRequest) GetCaller() *Caller {
@@ -5333,7 +5533,7 @@ type RestoreBegin struct {
 
 func (x *RestoreBegin) Reset() {
 	*x = RestoreBegin{}
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5345,7 +5545,7 @@ func (x *RestoreBegin) String() string {
 func (*RestoreBegin) ProtoMessage() {}
 
 func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5358,7 +5558,7 @@ func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreBegin.ProtoReflect.Descriptor instead.
 func (*RestoreBegin) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{76}
+	return file_chubby_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RestoreBegin) GetCell() string {
@@ -5413,7 +5613,7 @@ type RestorePart struct {
 
 func (x *RestorePart) Reset() {
 	*x = RestorePart{}
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5425,7 +5625,7 @@ func (x *RestorePart) String() string {
 func (*RestorePart) ProtoMessage() {}
 
 func (x *RestorePart) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5438,7 +5638,7 @@ func (x *RestorePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestorePart.ProtoReflect.Descriptor instead.
 func (*RestorePart) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{77}
+	return file_chubby_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RestorePart) GetPart() uint64 {
@@ -5464,7 +5664,7 @@ type RestoreSeal struct {
 
 func (x *RestoreSeal) Reset() {
 	*x = RestoreSeal{}
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5476,7 +5676,7 @@ func (x *RestoreSeal) String() string {
 func (*RestoreSeal) ProtoMessage() {}
 
 func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5489,7 +5689,7 @@ func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSeal.ProtoReflect.Descriptor instead.
 func (*RestoreSeal) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{78}
+	return file_chubby_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RestoreSeal) GetWhy() string {
@@ -5511,7 +5711,7 @@ type RestoreReply struct {
 
 func (x *RestoreReply) Reset() {
 	*x = RestoreReply{}
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5523,7 +5723,7 @@ func (x *RestoreReply) String() string {
 func (*RestoreReply) ProtoMessage() {}
 
 func (x *RestoreReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5536,7 +5736,7 @@ func (x *RestoreReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
 func (*RestoreReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{79}
+	return file_chubby_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RestoreReply) GetRestored() bool {
@@ -5576,7 +5776,7 @@ type AuthenticateRequest struct {
 
 func (x *AuthenticateRequest) Reset() {
 	*x = AuthenticateRequest{}
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5588,7 +5788,7 @@ func (x *AuthenticateRequest) String() string {
 func (*AuthenticateRequest) ProtoMessage() {}
 
 func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5601,7 +5801,7 @@ func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
 func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{80}
+	return file_chubby_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AuthenticateRequest) GetToken() string {
@@ -5620,7 +5820,7 @@ type AuthenticateReply struct {
 
 func (x *AuthenticateReply) Reset() {
 	*x = AuthenticateReply{}
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5632,7 +5832,7 @@ func (x *AuthenticateReply) String() string {
 func (*AuthenticateReply) ProtoMessage() {}
 
 func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5645,7 +5845,7 @@ func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateReply.ProtoReflect.Descriptor instead.
 func (*AuthenticateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{81}
+	return file_chubby_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *AuthenticateReply) GetPrincipal() string {
@@ -5663,7 +5863,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5675,7 +5875,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5688,7 +5888,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{82}
+	return file_chubby_proto_rawDescGZIP(), []int{85}
 }
 
 type StatusReply struct {
@@ -5708,7 +5908,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[83]
+	mi := &file_chubby_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5720,7 +5920,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[83]
+	mi := &file_chubby_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5733,7 +5933,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{83}
+	return file_chubby_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -5819,7 +6019,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[84]
+	mi := &file_chubby_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5831,7 +6031,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[84]
+	mi := &file_chubby_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5844,7 +6044,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{84}
+	return file_chubby_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -5939,7 +6139,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[85]
+	mi := &file_chubby_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5951,7 +6151,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[85]
+	mi := &file_chubby_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5964,7 +6164,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{85}
+	return file_chubby_proto_rawDescGZIP(), []int{88}
 }
 
 // ChangeMembersRequest adds a replica, which waits to be let in; or removes one; or, with
@@ -5982,7 +6182,7 @@ type ChangeMembersRequest struct {
 
 func (x *ChangeMembersRequest) Reset() {
 	*x = ChangeMembersRequest{}
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5994,7 +6194,7 @@ func (x *ChangeMembersRequest) String() string {
 func (*ChangeMembersRequest) ProtoMessage() {}
 
 func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6007,7 +6207,7 @@ func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeMembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{86}
+	return file_chubby_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ChangeMembersRequest) GetCaller() *Caller {
@@ -6053,7 +6253,7 @@ type ChangeMembersReply struct {
 
 func (x *ChangeMembersReply) Reset() {
 	*x = ChangeMembersReply{}
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6065,7 +6265,7 @@ func (x *ChangeMembersReply) String() string {
 func (*ChangeMembersReply) ProtoMessage() {}
 
 func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6078,7 +6278,7 @@ func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersReply.ProtoReflect.Descriptor instead.
 func (*ChangeMembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{87}
+	return file_chubby_proto_rawDescGZIP(), []int{90}
 }
 
 type MembersReply struct {
@@ -6090,7 +6290,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6102,7 +6302,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6115,7 +6315,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{88}
+	return file_chubby_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -6139,7 +6339,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6151,7 +6351,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6164,7 +6364,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{89}
+	return file_chubby_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Member) GetId() string {
@@ -6549,7 +6749,23 @@ const file_chubby_proto_rawDesc = "" +
 	"\n" +
 	"waiting_ns\x18\x02 \x01(\x03R\twaitingNs\x12\x1c\n" +
 	"\n" +
-	"at_most_ns\x18\x03 \x01(\x03R\batMostNs\"L\n" +
+	"at_most_ns\x18\x03 \x01(\x03R\batMostNs\"8\n" +
+	"\x0eHistoryRequest\x12\x12\n" +
+	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"a\n" +
+	"\fHistoryReply\x12.\n" +
+	"\bholdings\x18\x01 \x03(\v2\x12.chubby.v1.HoldingR\bholdings\x12!\n" +
+	"\fmore_holders\x18\x02 \x01(\rR\vmoreHolders\"\xf5\x01\n" +
+	"\aHolding\x12&\n" +
+	"\x05party\x18\x01 \x01(\v2\x10.chubby.v1.PartyR\x05party\x12'\n" +
+	"\x04mode\x18\x02 \x01(\x0e2\x13.chubby.v1.LockModeR\x04mode\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x04R\n" +
+	"generation\x12\x14\n" +
+	"\x05until\x18\x04 \x01(\x04R\x05until\x12\x17\n" +
+	"\ato_unix\x18\x05 \x01(\x03R\x06toUnix\x12&\n" +
+	"\x03end\x18\x06 \x01(\x0e2\x14.chubby.v1.EndReasonR\x03end\x12\"\n" +
+	"\rlock_delay_ns\x18\a \x01(\x03R\vlockDelayNs\"L\n" +
 	"\x0fTransferRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\"'\n" +
@@ -6682,7 +6898,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x12!\n" +
 	"\x1dEVENT_KIND_CACHE_INVALIDATION\x10\v\x12\x1c\n" +
 	"\x18EVENT_KIND_SESSION_ENDED\x10\f\x12\x1a\n" +
-	"\x16EVENT_KIND_LOCK_VACANT\x10\r*\xb4\x01\n" +
+	"\x16EVENT_KIND_LOCK_VACANT\x10\r*\xce\x01\n" +
 	"\tEndReason\x12\x1a\n" +
 	"\x16END_REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10END_REASON_CLOSE\x10\x01\x12\x15\n" +
@@ -6690,7 +6906,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\x13END_REASON_OPERATOR\x10\x03\x12\x14\n" +
 	"\x10END_REASON_BREAK\x10\x04\x12\x17\n" +
 	"\x13END_REASON_DELETION\x10\x05\x12\x16\n" +
-	"\x12END_REASON_RESTORE\x10\x062\xfa\x10\n" +
+	"\x12END_REASON_RESTORE\x10\x06\x12\x18\n" +
+	"\x14END_REASON_FAIL_OVER\x10\a2\xb9\x11\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
@@ -6722,7 +6939,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\n" +
 	"ListQuotas\x12\x1c.chubby.v1.ListQuotasRequest\x1a\x1a.chubby.v1.ListQuotasReply\x12@\n" +
 	"\bSetQuota\x12\x1a.chubby.v1.SetQuotaRequest\x1a\x18.chubby.v1.SetQuotaReply\x12=\n" +
-	"\aExplain\x12\x19.chubby.v1.ExplainRequest\x1a\x17.chubby.v1.ExplainReply\x12@\n" +
+	"\aExplain\x12\x19.chubby.v1.ExplainRequest\x1a\x17.chubby.v1.ExplainReply\x12=\n" +
+	"\aHistory\x12\x19.chubby.v1.HistoryRequest\x1a\x17.chubby.v1.HistoryReply\x12@\n" +
 	"\bTransfer\x12\x1a.chubby.v1.TransferRequest\x1a\x18.chubby.v1.TransferReply\x12O\n" +
 	"\rFinishUpgrade\x12\x1f.chubby.v1.FinishUpgradeRequest\x1a\x1d.chubby.v1.FinishUpgradeReply\x12:\n" +
 	"\x06Backup\x12\x18.chubby.v1.BackupRequest\x1a\x16.chubby.v1.BackupReply\x12=\n" +
@@ -6747,7 +6965,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -6820,30 +7038,33 @@ var file_chubby_proto_goTypes = []any{
 	(*ExplainRequest)(nil),            // 68: chubby.v1.ExplainRequest
 	(*ExplainReply)(nil),              // 69: chubby.v1.ExplainReply
 	(*Cacher)(nil),                    // 70: chubby.v1.Cacher
-	(*TransferRequest)(nil),           // 71: chubby.v1.TransferRequest
-	(*TransferReply)(nil),             // 72: chubby.v1.TransferReply
-	(*FinishUpgradeRequest)(nil),      // 73: chubby.v1.FinishUpgradeRequest
-	(*FinishUpgradeReply)(nil),        // 74: chubby.v1.FinishUpgradeReply
-	(*MemberLevel)(nil),               // 75: chubby.v1.MemberLevel
-	(*LocateRequest)(nil),             // 76: chubby.v1.LocateRequest
-	(*LocateReply)(nil),               // 77: chubby.v1.LocateReply
-	(*BackupRequest)(nil),             // 78: chubby.v1.BackupRequest
-	(*BackupReply)(nil),               // 79: chubby.v1.BackupReply
-	(*RestoreRequest)(nil),            // 80: chubby.v1.RestoreRequest
-	(*RestoreBegin)(nil),              // 81: chubby.v1.RestoreBegin
-	(*RestorePart)(nil),               // 82: chubby.v1.RestorePart
-	(*RestoreSeal)(nil),               // 83: chubby.v1.RestoreSeal
-	(*RestoreReply)(nil),              // 84: chubby.v1.RestoreReply
-	(*AuthenticateRequest)(nil),       // 85: chubby.v1.AuthenticateRequest
-	(*AuthenticateReply)(nil),         // 86: chubby.v1.AuthenticateReply
-	(*StatusRequest)(nil),             // 87: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 88: chubby.v1.StatusReply
-	(*ReplicaStatus)(nil),             // 89: chubby.v1.ReplicaStatus
-	(*MembersRequest)(nil),            // 90: chubby.v1.MembersRequest
-	(*ChangeMembersRequest)(nil),      // 91: chubby.v1.ChangeMembersRequest
-	(*ChangeMembersReply)(nil),        // 92: chubby.v1.ChangeMembersReply
-	(*MembersReply)(nil),              // 93: chubby.v1.MembersReply
-	(*Member)(nil),                    // 94: chubby.v1.Member
+	(*HistoryRequest)(nil),            // 71: chubby.v1.HistoryRequest
+	(*HistoryReply)(nil),              // 72: chubby.v1.HistoryReply
+	(*Holding)(nil),                   // 73: chubby.v1.Holding
+	(*TransferRequest)(nil),           // 74: chubby.v1.TransferRequest
+	(*TransferReply)(nil),             // 75: chubby.v1.TransferReply
+	(*FinishUpgradeRequest)(nil),      // 76: chubby.v1.FinishUpgradeRequest
+	(*FinishUpgradeReply)(nil),        // 77: chubby.v1.FinishUpgradeReply
+	(*MemberLevel)(nil),               // 78: chubby.v1.MemberLevel
+	(*LocateRequest)(nil),             // 79: chubby.v1.LocateRequest
+	(*LocateReply)(nil),               // 80: chubby.v1.LocateReply
+	(*BackupRequest)(nil),             // 81: chubby.v1.BackupRequest
+	(*BackupReply)(nil),               // 82: chubby.v1.BackupReply
+	(*RestoreRequest)(nil),            // 83: chubby.v1.RestoreRequest
+	(*RestoreBegin)(nil),              // 84: chubby.v1.RestoreBegin
+	(*RestorePart)(nil),               // 85: chubby.v1.RestorePart
+	(*RestoreSeal)(nil),               // 86: chubby.v1.RestoreSeal
+	(*RestoreReply)(nil),              // 87: chubby.v1.RestoreReply
+	(*AuthenticateRequest)(nil),       // 88: chubby.v1.AuthenticateRequest
+	(*AuthenticateReply)(nil),         // 89: chubby.v1.AuthenticateReply
+	(*StatusRequest)(nil),             // 90: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 91: chubby.v1.StatusReply
+	(*ReplicaStatus)(nil),             // 92: chubby.v1.ReplicaStatus
+	(*MembersRequest)(nil),            // 93: chubby.v1.MembersRequest
+	(*ChangeMembersRequest)(nil),      // 94: chubby.v1.ChangeMembersRequest
+	(*ChangeMembersReply)(nil),        // 95: chubby.v1.ChangeMembersReply
+	(*MembersReply)(nil),              // 96: chubby.v1.MembersReply
+	(*Member)(nil),                    // 97: chubby.v1.Member
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
@@ -6918,94 +7139,100 @@ var file_chubby_proto_depIdxs = []int32{
 	57,  // 69: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
 	70,  // 70: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
 	9,   // 71: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
-	5,   // 72: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
-	5,   // 73: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 74: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
-	75,  // 75: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
-	5,   // 76: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 77: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
-	81,  // 78: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
-	82,  // 79: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
-	83,  // 80: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
-	89,  // 81: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	5,   // 82: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 83: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
-	94,  // 84: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	11,  // 85: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	14,  // 86: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	14,  // 87: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
-	16,  // 88: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
-	19,  // 89: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	21,  // 90: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	23,  // 91: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	25,  // 92: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	27,  // 93: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	29,  // 94: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	31,  // 95: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	33,  // 96: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	35,  // 97: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	37,  // 98: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	41,  // 99: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	43,  // 100: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	45,  // 101: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	47,  // 102: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	49,  // 103: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	51,  // 104: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	53,  // 105: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	55,  // 106: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	59,  // 107: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	62,  // 108: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	66,  // 109: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	68,  // 110: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	71,  // 111: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	73,  // 112: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	78,  // 113: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
-	80,  // 114: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
-	91,  // 115: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
-	76,  // 116: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	87,  // 117: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	90,  // 118: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	85,  // 119: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
-	12,  // 120: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	15,  // 121: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	15,  // 122: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	17,  // 123: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	20,  // 124: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	22,  // 125: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	24,  // 126: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	26,  // 127: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	28,  // 128: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	30,  // 129: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	32,  // 130: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	34,  // 131: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	36,  // 132: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	38,  // 133: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	42,  // 134: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	44,  // 135: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	46,  // 136: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	48,  // 137: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	50,  // 138: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	52,  // 139: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	54,  // 140: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	56,  // 141: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	60,  // 142: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	63,  // 143: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	67,  // 144: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	69,  // 145: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	72,  // 146: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	74,  // 147: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	79,  // 148: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
-	84,  // 149: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
-	92,  // 150: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
-	77,  // 151: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	88,  // 152: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	93,  // 153: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	86,  // 154: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
-	120, // [120:155] is the sub-list for method output_type
-	85,  // [85:120] is the sub-list for method input_type
-	85,  // [85:85] is the sub-list for extension type_name
-	85,  // [85:85] is the sub-list for extension extendee
-	0,   // [0:85] is the sub-list for field type_name
+	73,  // 72: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
+	9,   // 73: chubby.v1.Holding.party:type_name -> chubby.v1.Party
+	0,   // 74: chubby.v1.Holding.mode:type_name -> chubby.v1.LockMode
+	4,   // 75: chubby.v1.Holding.end:type_name -> chubby.v1.EndReason
+	5,   // 76: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
+	5,   // 77: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 78: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
+	78,  // 79: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
+	5,   // 80: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 81: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
+	84,  // 82: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
+	85,  // 83: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
+	86,  // 84: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
+	92,  // 85: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	5,   // 86: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 87: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
+	97,  // 88: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	11,  // 89: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	14,  // 90: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	14,  // 91: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
+	16,  // 92: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
+	19,  // 93: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	21,  // 94: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	23,  // 95: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	25,  // 96: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	27,  // 97: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	29,  // 98: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	31,  // 99: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	33,  // 100: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	35,  // 101: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	37,  // 102: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	41,  // 103: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	43,  // 104: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	45,  // 105: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	47,  // 106: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	49,  // 107: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	51,  // 108: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	53,  // 109: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	55,  // 110: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	59,  // 111: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	62,  // 112: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	66,  // 113: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	68,  // 114: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	71,  // 115: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
+	74,  // 116: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	76,  // 117: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	81,  // 118: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
+	83,  // 119: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
+	94,  // 120: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
+	79,  // 121: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	90,  // 122: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	93,  // 123: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	88,  // 124: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	12,  // 125: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	15,  // 126: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	15,  // 127: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	17,  // 128: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	20,  // 129: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	22,  // 130: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	24,  // 131: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	26,  // 132: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	28,  // 133: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	30,  // 134: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	32,  // 135: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	34,  // 136: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	36,  // 137: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	38,  // 138: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	42,  // 139: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	44,  // 140: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	46,  // 141: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	48,  // 142: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	50,  // 143: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	52,  // 144: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	54,  // 145: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	56,  // 146: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	60,  // 147: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	63,  // 148: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	67,  // 149: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	69,  // 150: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	72,  // 151: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
+	75,  // 152: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	77,  // 153: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	82,  // 154: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
+	87,  // 155: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
+	95,  // 156: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
+	80,  // 157: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	91,  // 158: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	96,  // 159: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	89,  // 160: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	125, // [125:161] is the sub-list for method output_type
+	89,  // [89:125] is the sub-list for method input_type
+	89,  // [89:89] is the sub-list for extension type_name
+	89,  // [89:89] is the sub-list for extension extendee
+	0,   // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -7025,7 +7252,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   90,
+			NumMessages:   93,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -52,6 +52,7 @@ const (
 	Chubby_ListQuotas_FullMethodName         = "/chubby.v1.Chubby/ListQuotas"
 	Chubby_SetQuota_FullMethodName           = "/chubby.v1.Chubby/SetQuota"
 	Chubby_Explain_FullMethodName            = "/chubby.v1.Chubby/Explain"
+	Chubby_History_FullMethodName            = "/chubby.v1.Chubby/History"
 	Chubby_Transfer_FullMethodName           = "/chubby.v1.Chubby/Transfer"
 	Chubby_FinishUpgrade_FullMethodName      = "/chubby.v1.Chubby/FinishUpgrade"
 	Chubby_Backup_FullMethodName             = "/chubby.v1.Chubby/Backup"
@@ -117,6 +118,8 @@ type ChubbyClient interface {
 	SetQuota(ctx context.Context, in *SetQuotaRequest, opts ...grpc.CallOption) (*SetQuotaReply, error)
 	// Explain says what an operation on a node would wait for.
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainReply, error)
+	// History says who held the lock of a node, as far as the cell remembers, and who holds it.
+	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryReply, error)
 	// Transfer makes another replica the master. Its answer may be lost with the end
 	// of the epoch; Locate says who the master is then.
 	Transfer(ctx context.Context, in *TransferRequest, opts ...grpc.CallOption) (*TransferReply, error)
@@ -423,6 +426,16 @@ func (c *chubbyClient) Explain(ctx context.Context, in *ExplainRequest, opts ...
 	return out, nil
 }
 
+func (c *chubbyClient) History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (*HistoryReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HistoryReply)
+	err := c.cc.Invoke(ctx, Chubby_History_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *chubbyClient) Transfer(ctx context.Context, in *TransferRequest, opts ...grpc.CallOption) (*TransferReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TransferReply)
@@ -531,6 +544,8 @@ type ChubbyServer interface {
 	SetQuota(context.Context, *SetQuotaRequest) (*SetQuotaReply, error)
 	// Explain says what an operation on a node would wait for.
 	Explain(context.Context, *ExplainRequest) (*ExplainReply, error)
+	// History says who held the lock of a node, as far as the cell remembers, and who holds it.
+	History(context.Context, *HistoryRequest) (*HistoryReply, error)
 	// Transfer makes another replica the master. Its answer may be lost with the end
 	// of the epoch; Locate says who the master is then.
 	Transfer(context.Context, *TransferRequest) (*TransferReply, error)
@@ -636,6 +651,9 @@ func (UnimplementedChubbyServer) SetQuota(context.Context, *SetQuotaRequest) (*S
 }
 func (UnimplementedChubbyServer) Explain(context.Context, *ExplainRequest) (*ExplainReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
+}
+func (UnimplementedChubbyServer) History(context.Context, *HistoryRequest) (*HistoryReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method History not implemented")
 }
 func (UnimplementedChubbyServer) Transfer(context.Context, *TransferRequest) (*TransferReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Transfer not implemented")
@@ -1127,6 +1145,24 @@ func _Chubby_Explain_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Chubby_History_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChubbyServer).History(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Chubby_History_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChubbyServer).History(ctx, req.(*HistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Chubby_Transfer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TransferRequest)
 	if err := dec(in); err != nil {
@@ -1319,6 +1355,10 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Explain",
 			Handler:    _Chubby_Explain_Handler,
+		},
+		{
+			MethodName: "History",
+			Handler:    _Chubby_History_Handler,
 		},
 		{
 			MethodName: "Transfer",

@@ -121,7 +121,7 @@ func (m *Master) Start() {
 	defer m.epoch.mu.Unlock()
 	for s := range state.Sessions.All() {
 		m.epoch.mu.pause(1)
-		m.tables.leases.Start(s.ID, s.Lease, now)
+		m.tables.leases.Inherit(s.ID, s.Lease, now)
 		m.tables.boxes.byID[s.ID] = newMailbox(m.tables.boxes.mail, s.Principal)
 	}
 	for name, d := range state.Tree.Delays() {

@@ -78,8 +78,9 @@ func (t *timekeeper) tick(now session.Instant, slept time.Duration) time.Duratio
 	}
 	ending, more := t.tables.outbox.takeEnds()
 	ending = append(ending, t.revocations.takeDue(now)...)
+	remembers := t.epoch.state().Level >= raftfsm.HistoryLevel
 	for _, id := range expired {
-		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry})
+		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry, FailOver: remembers && t.tables.leases.Unheard(id)})
 	}
 	ends := t.affordable(ending)
 	for _, end := range ending[ends:] {

@@ -1,0 +1,183 @@
+package raftfsm
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/cowmap"
+	"github.com/chubbylock/chubby/namespace"
+)
+
+// maxPast bounds the holdings that a cell remembers, of all its locks together: some ten megabytes, and some
+// fifty if every text in them is as long as can be.
+const maxPast = 50_000
+
+// HistoryLevel is the level from which on a cell remembers who held a lock before.
+const HistoryLevel = 3
+
+// past is what the cell remembers of how its locks were held: of each node the holdings that ended last, the
+// latest last. It goes with the node.
+//
+// When there is no room for one more, some node gives up its oldest: the next one after the hand, which goes round the
+// nodes in the order of their names. So locks that come and go by the thousand take from each
+// other before they take the last from those that nobody touches, and no list of ages has to be kept.
+type past struct {
+	byNode cowmap.Map[api.Name, []*api.Holding] // by name; neither a list nor what is in it ever changes
+	count  int                                  // of the holdings
+	hand   api.Name                             // of the node that gave up one last
+	most   int                                  // maxPast, but in tests
+}
+
+func newPast(most int) past {
+	return past{byNode: cowmap.New[api.Name, []*api.Holding](cmp.Less[api.Name]), most: most}
+}
+
+// ended is how, and when by the clock of the master, holdings have ended.
+type ended struct {
+	why  api.EndReason
+	wall int64
+}
+
+// remember keeps holdings that have ended. It needs their sessions, and is called before anything else is granted.
+func (s *State) remember(left []namespace.Left, end ended) {
+	if s.Level < HistoryLevel {
+		return
+	}
+	for _, one := range left {
+		h := one.Holding
+		if who, ok := s.Sessions.Get(h.Session); ok {
+			h.Principal, h.Host, h.PID = who.Principal, who.Host, who.PID
+		}
+		h.Until, h.End, h.ToUnix = api.Generation(s.Counter), end.why, end.wall
+		s.past.add(one.Lock.Name, h)
+	}
+}
+
+// add adds the latest holding of a node.
+func (p *past) add(name api.Name, h *api.Holding) {
+	before, _ := p.byNode.Get(name)
+	keep := before[max(0, len(before)-api.MaxHoldings+1):]
+	list := make([]*api.Holding, len(keep)+1)
+	copy(list, keep)
+	list[len(keep)] = h
+	p.byNode.Set(name, list)
+	if p.count += len(list) - len(before); p.count > p.most {
+		p.dropOne()
+	}
+}
+
+// dropOne takes the oldest holding from the node after the hand.
+func (p *past) dropOne() {
+	name, list, found := p.after(p.hand)
+	if !found {
+		for name, list = range p.byNode.All() { // there is one: count is not 0
+			break
+		}
+	}
+	if p.hand = name; len(list) == 1 {
+		p.byNode.Delete(name)
+	} else {
+		p.byNode.Set(name, slices.Clone(list[1:]))
+	}
+	p.count--
+}
+
+// after returns the first node after a name.
+func (p *past) after(hand api.Name) (name api.Name, list []*api.Holding, found bool) {
+	for name, list := range p.byNode.From(hand) {
+		if name != hand {
+			return name, list, true
+		}
+	}
+	return "", nil, false
+}
+
+// forget forgets a node that is gone.
+func (p *past) forget(name api.Name) {
+	list, _ := p.byNode.Delete(name)
+	p.count -= len(list)
+}
+
+// Ended returns how a node's lock was held, as far as that is remembered: the latest last. The holdings do not change.
+func (s *State) Ended(n *namespace.Node) []*api.Holding {
+	list, _ := s.past.byNode.Get(n.Name)
+	return list
+}
+
+// pastHeader says in the header of a snapshot what is remembered.
+type pastHeader struct {
+	Nodes int      `cbor:"1,keyasint"`
+	Hand  api.Name `cbor:"2,keyasint,omitempty"`
+}
+
+// pastRecord is what is remembered of one node.
+type pastRecord struct {
+	Name     api.Name       `cbor:"1,keyasint"`
+	Holdings []*api.Holding `cbor:"2,keyasint"`
+}
+
+// header returns what the header of a snapshot says, nil while there is nothing to say.
+func (p *past) header() *pastHeader {
+	if p.byNode.Len() == 0 && p.hand == "" {
+		return nil
+	}
+	return &pastHeader{Nodes: p.byNode.Len(), Hand: p.hand}
+}
+
+// past reads what is remembered.
+func (in *recordReader) past(s *State, h *pastHeader) error {
+	if h == nil {
+		return nil
+	}
+	s.past.hand = h.Hand
+	for i := range h.Nodes {
+		var one pastRecord
+		if err := in.record(&one); err != nil {
+			return fmt.Errorf("history %d of %d: %w", i+1, h.Nodes, err)
+		}
+		if slices.Contains(one.Holdings, nil) {
+			return fmt.Errorf("history %d of %d has a holding that is empty", i+1, h.Nodes)
+		}
+		s.past.forget(one.Name)
+		s.past.byNode.Set(one.Name, one.Holdings)
+		s.past.count += len(one.Holdings)
+	}
+	if is := s.past.header(); is == nil || *is != *h {
+		return fmt.Errorf("some history is in it twice, or it has none: of %d nodes, there is that of %d", h.Nodes, s.past.byNode.Len())
+	}
+	return nil
+}
+
+// checkPast verifies the invariants of what is remembered: above all, that no lock was held by two.
+func (s *State) checkPast() error {
+	nodes, count := 0, 0
+	for n := range s.Tree.All() {
+		list, ok := s.past.byNode.Get(n.Name)
+		if !ok {
+			continue
+		}
+		nodes, count = nodes+1, count+len(list)
+		if len(list) == 0 || len(list) > api.MaxHoldings {
+			return api.Errorf(api.Corrupt, "of the lock of %q %d holdings are remembered", n.Name, len(list))
+		}
+		for i, h := range list {
+			if h.Until < h.Generation || uint64(h.Until) > s.Counter || i > 0 && h.Until < list[i-1].Until || !h.Mode.Valid() || h.End == 0 {
+				return api.Errorf(api.Corrupt, "the lock of %q was not held as it is remembered, with token %d until %d", n.Name, h.Generation, h.Until)
+			}
+			for _, before := range list[:i] {
+				if h.Together(*before) {
+					return api.Errorf(api.Corrupt, "the lock of %q is remembered as held by two, with tokens %d and %d", n.Name, before.Generation, h.Generation)
+				}
+			}
+			if now := (api.Holding{Mode: n.Mode, Generation: n.Lock}); len(n.Holders) > 0 && h.Together(now) {
+				return api.Errorf(api.Corrupt, "the lock of %q is held with token %d, and remembered as held with token %d", n.Name, n.Lock, h.Generation)
+			}
+		}
+	}
+	if nodes != s.past.byNode.Len() || count != s.past.count || count > s.past.most {
+		return api.Errorf(api.Corrupt, "%d holdings of %d nodes are remembered, and %d of %d are of nodes that there are", s.past.count, s.past.byNode.Len(), count, nodes)
+	}
+	return nil
+}

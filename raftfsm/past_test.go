@@ -1,0 +1,199 @@
+package raftfsm_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// use takes the lock and releases it.
+func (c *cell) use(lock namespace.Ref, by api.SessionID, h api.HandleID) api.Generation {
+	c.t.Helper()
+	token := c.acquire(lock, c.claim(by, h))[0].Answer.Generation
+	r := c.apply(raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(by), Lock: lock, Handle: h, Generation: token}})
+	if token == 0 || r.Code() != api.OK {
+		c.t.Fatalf("acquired with token %d, and released: %v", token, r.Err())
+	}
+	return token
+}
+
+// ended returns the holdings of a node's lock that are remembered.
+func (c *cell) ended(name api.Name) []*api.Holding {
+	c.t.Helper()
+	n, ok := c.state.Tree.Get(name)
+	if !ok {
+		c.t.Fatalf("%q is not there", name)
+	}
+	return c.state.Ended(n)
+}
+
+// Each way in which a holding ends is told apart, with the lock-delay that it left.
+func TestWhyHoldingsEnd(t *testing.T) {
+	c := newCell(t)
+	operator := c.session("operator")
+	file, mine := c.file(operator, "/f")
+	c.use(file, operator, mine)
+	for _, end := range []raftfsm.End{
+		{Reason: api.ByClose}, {Reason: api.ByExpiry}, {Reason: api.ByExpiry, FailOver: true}, {Reason: api.ByOperator}, {Reason: api.ByOperator, Acknowledged: true},
+	} {
+		end.Session = c.session("holder")
+		_, h := c.file(end.Session, "/f")
+		c.acquire(file, c.claim(end.Session, h))
+		c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{end}}})
+		if d, delayed := c.state.Tree.Delay("/f"); delayed {
+			c.apply(raftfsm.Command{EndDelay: &raftfsm.EndDelay{Name: "/f", ID: d.ID}})
+		}
+	}
+	c.acquire(file, c.claim(operator, mine))
+	c.apply(raftfsm.Command{Revoke: &raftfsm.Revoke{Mutation: c.mutation(operator), Lock: file, Why: "stuck", Now: true}})
+	type how struct {
+		end     api.EndReason
+		delayed bool
+		by      string
+	}
+	var got []how
+	for _, h := range c.ended("/f") {
+		got = append(got, how{h.End, h.Delay != 0, h.Principal})
+	}
+	want := []how{
+		{api.ByClose, false, "operator"}, {api.ByClose, false, "holder"}, {api.ByExpiry, true, "holder"}, {api.ByFailOver, true, "holder"},
+		{api.ByOperator, true, "holder"}, {api.ByOperator, false, "holder"}, {api.ByBreak, false, "operator"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the holdings ended\n  %+v\nwant\n  %+v", got, want)
+	}
+}
+
+// The cell remembers the last holdings of a node, of this one and of none before it with its name.
+func TestHoldingsOfANode(t *testing.T) {
+	c := newCell(t)
+	by := c.session("by")
+	file, h := c.file(by, "/f")
+	var tokens, got []api.Generation
+	for range api.MaxHoldings + 3 {
+		tokens = append(tokens, c.use(file, by, h))
+	}
+	for _, one := range c.ended("/f") {
+		got = append(got, one.Generation)
+	}
+	if !slices.Equal(got, tokens[3:]) {
+		t.Errorf("remembered are the tokens %v, of %v", got, tokens)
+	}
+	c.apply(raftfsm.Command{Delete: &raftfsm.Delete{Mutation: c.mutation(by), Node: file, Handle: h}})
+	if file, h = c.file(by, "/f"); len(c.ended("/f")) != 0 {
+		t.Errorf("a new file has the history of the one before: %+v", c.ended("/f"))
+	}
+	if token := c.use(file, by, h); len(c.ended("/f")) != 1 || c.ended("/f")[0].Generation != token {
+		t.Errorf("%+v", c.ended("/f"))
+	}
+}
+
+// Below its level a cell remembers nothing: replicas of the last release apply the same log, and their snapshots are equal.
+func TestNothingIsRememberedBelowTheLevel(t *testing.T) {
+	c := newCell(t)
+	c.state.Level = raftfsm.HistoryLevel - 1
+	by := c.session("by")
+	file, h := c.file(by, "/f")
+	c.use(file, by, h)
+	if got := c.ended("/f"); len(got) != 0 {
+		t.Fatalf("remembered are %+v", got)
+	}
+	c.state.Level = raftfsm.HistoryLevel
+	if c.use(file, by, h); len(c.ended("/f")) != 1 {
+		t.Errorf("remembered are %+v", c.ended("/f"))
+	}
+}
+
+// A cell that has no room for one more takes the oldest of its nodes by turns, and does not forget the node that nobody touches.
+func TestRoomForHoldings(t *testing.T) {
+	c := newCell(t)
+	const most = 20
+	raftfsm.BoundPast(&c.state, most)
+	by := c.session("by")
+	quiet, h := c.file(by, "/quiet")
+	for range 8 {
+		c.use(quiet, by, h)
+	}
+	for _, name := range []api.Name{"/a", "/b", "/r", "/s", "/z"} {
+		file, h := c.file(by, name)
+		for range api.MaxHoldings {
+			c.use(file, by, h)
+		}
+	}
+	total := 0
+	for n := range c.state.Tree.All() {
+		total += len(c.state.Ended(n))
+	}
+	if total != most || len(c.ended("/z")) == 0 {
+		t.Errorf("%d are remembered, %d of them of the last, want %d", total, len(c.ended("/z")), most)
+	}
+}
+
+// A state that remembers that two held a lock at once, or what cannot be, is corrupt: no replica starts from it.
+func TestHoldingsThatCannotBe(t *testing.T) {
+	holding := func(edit func(*api.Holding)) *api.Holding {
+		h := &api.Holding{Session: 1, Mode: api.Exclusive, Generation: 2, Until: 3, End: api.ByClose}
+		edit(h)
+		return h
+	}
+	for name, list := range map[string][]*api.Holding{
+		"two at once": {holding(func(h *api.Holding) { h.Until = 5 }), holding(func(h *api.Holding) { h.Generation, h.Until = 4, 6 })},
+		"one twice":   {holding(func(*api.Holding) {}), holding(func(*api.Holding) {})},
+		"shared":      {holding(func(h *api.Holding) { h.Until = 4 }), holding(func(h *api.Holding) { h.Generation, h.Until, h.Mode = 4, 6, api.Shared })},
+		"goes on":     {holding(func(h *api.Holding) { h.Until = 0 })},
+		"no end":      {holding(func(h *api.Holding) { h.End = 0 })},
+		"no mode":     {holding(func(h *api.Holding) { h.Mode = 0 })},
+		"late":        {holding(func(h *api.Holding) { h.Until = 1 << 40 })},
+		"held now":    {holding(func(*api.Holding) {})},
+		"nobody's":    nil,
+	} {
+		c := newCell(t)
+		by := c.session("by")
+		file, h := c.file(by, "/f")
+		for range 3 {
+			c.file(c.session(name), "/g")
+		}
+		token := c.acquire(file, c.claim(by, h))[0].Answer.Generation
+		if name == "held now" {
+			list[0].Until = token
+		}
+		at := api.Name("/f")
+		if list == nil {
+			at, list = "/none", []*api.Holding{holding(func(*api.Holding) {})}
+		}
+		good := holding(func(h *api.Holding) { h.Generation, h.Until = 1, 1 })
+		if raftfsm.AddPast(&c.state, "/g", good); c.state.Check() != nil {
+			t.Fatalf("%s: %v", name, c.state.Check())
+		}
+		for _, one := range list {
+			raftfsm.AddPast(&c.state, at, one)
+		}
+		var snapshot bytes.Buffer
+		if _, err := c.state.WriteTo(&snapshot); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel); api.CodeOf(err) != api.Corrupt {
+			t.Errorf("%s: it is read: %v", name, err)
+		}
+	}
+}
+
+// What is restored from a backup has no history, and a backup has none.
+func TestBackupsHaveNoHistory(t *testing.T) {
+	c := newCell(t)
+	by := c.session("by")
+	file, h := c.file(by, "/f")
+	c.use(file, by, h)
+	backup := c.state.ForBackup()
+	n, _ := backup.Tree.Get("/f")
+	if got := backup.Ended(n); len(got) != 0 || len(c.ended("/f")) != 1 {
+		t.Errorf("the backup has %+v, and the cell %+v", got, c.ended("/f"))
+	}
+	if err := backup.Check(); err != nil {
+		t.Error(err)
+	}
+}
