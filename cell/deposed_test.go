@@ -87,6 +87,9 @@ func TestDeposedMaster(t *testing.T) {
 		if reply, err := raw.chubby.CheckSequencer(ctx, &pb.CheckSequencerRequest{Sequencer: sequencer}); err == nil && reply.GetValid() {
 			t.Error("the deposed master calls an invalid sequencer valid")
 		}
+		if reply, err := raw.chubby.History(ctx, &pb.HistoryRequest{Path: "/ls/local/file"}); err == nil {
+			t.Errorf("the deposed master says who holds a lock: %v", reply)
+		}
 	})
 }
 

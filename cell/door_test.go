@@ -224,6 +224,10 @@ func TestLookingTakesRights(t *testing.T) {
 				if may && err != nil || !may && !errors.Is(err, api.PermissionDenied) {
 					t.Errorf("%s has %s explained: %v", sees.name, name, err)
 				}
+				_, err = looking.History(ctx, "/ls/local/"+name)
+				if may && err != nil && !errors.Is(err, api.NotFound) || !may && !errors.Is(err, api.PermissionDenied) {
+					t.Errorf("%s has the history of %s: %v", sees.name, name, err)
+				}
 			}
 		}
 		// That another's session is there is no secret: recipes have to know whether it has ended.
@@ -240,6 +244,11 @@ func TestLookingTakesRights(t *testing.T) {
 		// What one may not see is refused in the same words, whether it is there or not.
 		_, there := bob.Cell().Explain(ctx, "/ls/local/private")
 		_, absent := bob.Cell().Explain(ctx, "/ls/local/private/child")
+		if strings.ReplaceAll(absent.Error(), "private/child", "private") != there.Error() {
+			t.Errorf("%q and %q", there, absent)
+		}
+		_, there = bob.Cell().History(ctx, "/ls/local/private")
+		_, absent = bob.Cell().History(ctx, "/ls/local/private/child")
 		if strings.ReplaceAll(absent.Error(), "private/child", "private") != there.Error() {
 			t.Errorf("%q and %q", there, absent)
 		}

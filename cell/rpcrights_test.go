@@ -39,6 +39,7 @@ func rpcRows() map[protoreflect.Name]rpcRow {
 		"ListSessions":  {request: &pb.ListSessionsRequest{}},
 		"ListQuotas":    {request: &pb.ListQuotasRequest{}},
 		"Explain":       {request: &pb.ExplainRequest{Path: closedFile}},
+		"History":       {request: &pb.HistoryRequest{Path: closedFile}},
 		"CheckSequencer": {
 			request: &pb.CheckSequencerRequest{Sequencer: "none"}, nobody: api.OK, stranger: api.OK,
 		},

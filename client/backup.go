@@ -20,7 +20,7 @@ func (c *Cell) Backup(ctx context.Context, w io.Writer) error {
 	backup := rand.Uint64()
 	for part := uint64(1); ; part++ {
 		var reply *chubbypb.BackupReply
-		err := c.ask(ctx, op, c.rootPath(), func(ctx context.Context, t *target) (err error) {
+		err := c.ask(ctx, op, rootPath(c.cfg), func(ctx context.Context, t *target) (err error) {
 			reply, err = t.data.chubby.Backup(ctx, &chubbypb.BackupRequest{Cell: c.cfg.Cell, Backup: backup, Part: part})
 			return err
 		})

@@ -172,7 +172,7 @@ func (r *cacheRenewer) renewOnce(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, api.CacheLease)
 	defer cancel()
-	_, _ = c.cell.dispatcher.dispatch(ctx, call{op: "renew the cache lease", path: c.cell.rootPath(), session: c.session, class: classRenewal,
+	_, _ = c.cell.dispatcher.dispatch(ctx, call{op: "renew the cache lease", path: rootPath(c.cell.cfg), session: c.session, class: classRenewal,
 		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the attempt that is answered
 			reply, err := t.control().chubby.RenewCache(ctx, &chubbypb.RenewCacheRequest{Caller: caller})

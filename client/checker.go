@@ -113,7 +113,7 @@ type CachingCheckerStats struct {
 // guarded. The caller closes the checker.
 func (c *Client) CachingChecker(maxAge time.Duration) (*CachingChecker, error) {
 	if maxAge < 0 || maxAge > MaxCheckAge {
-		return nil, &api.Error{Code: api.InvalidArgument, Op: "make a checker", Path: c.cell.rootPath(),
+		return nil, &api.Error{Code: api.InvalidArgument, Op: "make a checker", Path: rootPath(c.cell.cfg),
 			Message: fmt.Sprintf("maxAge is %v; want 0 to %v: for so long the holder of a lost lock may still be let in", maxAge, MaxCheckAge)}
 	}
 	k := &CachingChecker{

@@ -84,7 +84,7 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 		stopNotifier: make(chan struct{}),
 	}
 	if err := c.sessions.reserve(); err != nil {
-		return nil, withOperation(err, "open a session", c.rootPath())
+		return nil, withOperation(err, "open a session", rootPath(c.cfg))
 	}
 	if err := one.createSession(ctx); err != nil {
 		c.sessions.release()
@@ -137,7 +137,7 @@ func (c *Client) createSession(ctx context.Context) error {
 		CacheLease: !c.cfg.NoCache,
 	}
 	rand.Read(request.Nonce)
-	_, err = c.cell.dispatcher.dispatch(ctx, call{op: "open a session", path: c.cell.rootPath(), class: classUnlimited,
+	_, err = c.cell.dispatcher.dispatch(ctx, call{op: "open a session", path: rootPath(c.cell.cfg), class: classUnlimited,
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			t.data.conn.Connect() // meanwhile, as calls over it will follow
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the attempt that is answered
@@ -193,7 +193,7 @@ func (c *Client) Close(ctx context.Context) error {
 		case own:
 			c.closeError = c.endOwnSession(ctx)
 		case errors.Is(c.Err(), Closed): // by Close of the Cell
-			c.closeError = &api.Error{Code: api.Unavailable, Op: "close the session", Path: c.cell.rootPath(), Err: Closed,
+			c.closeError = &api.Error{Code: api.Unavailable, Op: "close the session", Path: rootPath(c.cell.cfg), Err: Closed,
 				Message: "its Cell was closed before it, so that the cell could not be told; close the sessions of a Cell first"}
 		default:
 			// The cell has ended the session, and may wait for the acknowledgement, which the release of the locks allows.
@@ -217,7 +217,7 @@ func (c *Client) Close(ctx context.Context) error {
 // that is known: masters refuse an earlier one so that a client learns of a fail-over
 // before it goes on, and this session does not go on.
 func (c *Client) endOwnSession(ctx context.Context) error {
-	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "close the session", path: c.cell.rootPath(), class: classUnlimited,
+	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "close the session", path: rootPath(c.cell.cfg), class: classUnlimited,
 		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			caller := c.session.wireCaller()
 			caller.Epoch = max(caller.GetEpoch(), uint64(c.cell.locator.latestEpoch()))

@@ -48,6 +48,7 @@ type fake struct {
 	contents  []byte
 	writes    int
 	gen       uint64
+	heldNow   uint64 // the generation that History says is held still
 	holder    *fakeHold
 	delayed   time.Duration
 	tickets   int

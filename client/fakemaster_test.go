@@ -261,6 +261,16 @@ func (f *fake) Explain(context.Context, *chubbypb.ExplainRequest) (*chubbypb.Exp
 	}, nil
 }
 
+func (f *fake) History(context.Context, *chubbypb.HistoryRequest) (*chubbypb.HistoryReply, error) {
+	return &chubbypb.HistoryReply{MoreHolders: 3, Holdings: []*chubbypb.Holding{
+		{
+			Party: &chubbypb.Party{Session: 7, Host: "h", Principal: "p", Pid: 5, Reason: "r", SinceUnix: 10}, Mode: chubbypb.LockMode_LOCK_MODE_EXCLUSIVE,
+			Generation: 11, Until: 12, ToUnix: 13, End: chubbypb.EndReason_END_REASON_FAIL_OVER, LockDelayNs: int64(time.Second),
+		},
+		{Party: &chubbypb.Party{Session: 8}, Mode: chubbypb.LockMode_LOCK_MODE_SHARED, Generation: f.heldNow},
+	}}, nil
+}
+
 // Transfer elects another address, whose name is also its id here.
 func (f *fake) Transfer(_ context.Context, r *chubbypb.TransferRequest) (*chubbypb.TransferReply, error) {
 	to := r.GetTo()

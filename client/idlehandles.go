@@ -96,7 +96,7 @@ func (c *Client) closeIdleHandles(closing []idleHandle) {
 			return send(ctx, t, caller, m)
 		}
 		c.janitor.add(func(ctx context.Context) {
-			_ = c.sendUntilAnswered(ctx, "close", c.cell.rootPath(), c.numbers.allocateNow(), classCleanup, known) // what cannot be closed is gone
+			_ = c.sendUntilAnswered(ctx, "close", rootPath(c.cell.cfg), c.numbers.allocateNow(), classCleanup, known) // what cannot be closed is gone
 		})
 	}
 }

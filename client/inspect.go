@@ -61,6 +61,28 @@ type SessionInfo struct {
 	MayCache  bool
 }
 
+// History is how the lock of a node was held, as far as the cell remembers: it keeps the last holdings of each node,
+// for as long as the node exists.
+type History struct {
+	Path        string
+	Holdings    []api.Holding // what has ended, the latest last; then what goes on, at most api.MaxListed
+	MoreHolders int           // besides those that go on and are listed
+}
+
+// Overlap returns two holdings that were not one after the other although one of them was exclusive, if there
+// are such: it answers whether two ever held the lock at once. The fencing tokens decide, and no clock. If it finds two,
+// the cell is at fault: keep the data of its replicas.
+func (h History) Overlap() (a, b api.Holding, found bool) {
+	for i, a := range h.Holdings {
+		for _, b := range h.Holdings[i+1:] {
+			if a.Together(b) {
+				return a, b, true
+			}
+		}
+	}
+	return a, b, false
+}
+
 // Explain says who holds the lock on a node and who waits for it, who may have
 // the node in a cache, and, in sentences, what an operation on it would wait for.
 // Where clients have to say who they are, it takes the right to read the node, or to be an operator.
@@ -81,4 +103,34 @@ func (c *Cell) Explain(ctx context.Context, path string) (Explanation, error) {
 		return err
 	})
 	return x, err
+}
+
+// History says who held the lock on a node, from when to when, why each holding ended, and who holds the lock
+// now. History.Overlap finds out whether two ever held it at once. It takes the right that Explain takes. The errors are
+// NotFound if there is no node, and Unavailable while an upgrade of the cell to feature level 3 is not finished.
+func (c *Cell) History(ctx context.Context, path string) (History, error) {
+	p, err := c.parsePath("history", path)
+	if err != nil {
+		return History{}, err
+	}
+	h := History{Path: p.String()}
+	err = c.ask(ctx, "history", path, func(ctx context.Context, t *target) error {
+		reply, err := t.data.chubby.History(ctx, &chubbypb.HistoryRequest{Cell: c.cfg.Cell, Path: p.String()})
+		h.Holdings, h.MoreHolders = nil, int(reply.GetMoreHolders())
+		for _, one := range reply.GetHoldings() {
+			h.Holdings = append(h.Holdings, holding(one))
+		}
+		return err
+	})
+	return h, err
+}
+
+// holding decodes how a lock was held.
+func holding(h *chubbypb.Holding) api.Holding {
+	who := h.GetParty().Holder()
+	return api.Holding{
+		Session: who.Session, Principal: who.Principal, Host: who.Host, PID: who.PID, Reason: who.Reason,
+		Mode: api.LockMode(h.GetMode()), Generation: api.Generation(h.GetGeneration()), Until: api.Generation(h.GetUntil()),
+		FromUnix: who.SinceUnix, ToUnix: h.GetToUnix(), End: api.EndReason(h.GetEnd()), Delay: time.Duration(h.GetLockDelayNs()),
+	}
 }

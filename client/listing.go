@@ -89,7 +89,7 @@ func (c *Cell) LocksOf(ctx context.Context, id api.SessionID) ([]LockInfo, error
 func (c *Cell) lockPages(ctx context.Context, prefix string, of api.SessionID) iter.Seq2[LockInfo, error] {
 	const op = "list locks"
 	if prefix == "" {
-		prefix = c.rootPath()
+		prefix = rootPath(c.cfg)
 	}
 	p, err := c.parsePath(op, prefix)
 	if err != nil {
@@ -143,7 +143,7 @@ func (c *Cell) FindSession(ctx context.Context, id api.SessionID) (info SessionI
 }
 
 func (c *Cell) sessionPages(ctx context.Context, only api.SessionID) iter.Seq2[SessionInfo, error] {
-	return eachPage(ctx, c, "list sessions", c.rootPath(), func(ctx context.Context, t *target, after []byte) (page []SessionInfo, next []byte, err error) {
+	return eachPage(ctx, c, "list sessions", rootPath(c.cfg), func(ctx context.Context, t *target, after []byte) (page []SessionInfo, next []byte, err error) {
 		reply, err := t.data.chubby.ListSessions(ctx, &chubbypb.ListSessionsRequest{Cell: c.cfg.Cell, After: after, Session: uint64(only)})
 		for _, s := range reply.GetSessions() {
 			page = append(page, SessionInfo{

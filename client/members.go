@@ -29,13 +29,13 @@ const membersPoll = 250 * time.Millisecond
 // id or an address that is used; NotFound for one that is no replica; InvalidArgument; and those of every change.
 func ChangeMembers(ctx context.Context, c *Client, change MemberChange, progress func([]Member)) error {
 	const op = "change the members"
-	err := c.mutate(ctx, mutation{op: op, path: c.cell.rootPath(), send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+	err := c.mutate(ctx, mutation{op: op, path: rootPath(c.cell.cfg), send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 		_, err := t.data.chubby.ChangeMembers(ctx, &chubbypb.ChangeMembersRequest{Caller: caller, Mutation: m, Add: change.Add, Raft: change.Raft, Remove: change.Remove})
 		return err
 	}})
 	for err == nil && progress != nil {
 		var now []Member
-		_, err = c.cell.dispatcher.dispatch(ctx, call{op: op, path: c.cell.rootPath(), session: c.session, class: classUnlimited, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
+		_, err = c.cell.dispatcher.dispatch(ctx, call{op: op, path: rootPath(c.cell.cfg), session: c.session, class: classUnlimited, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			reply, err := t.data.cell.Members(ctx, &chubbypb.MembersRequest{})
 			now = membersOf(reply)
 			return err

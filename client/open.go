@@ -292,5 +292,5 @@ func (c *Cell) parsePath(op, path string) (api.Path, error) {
 	return p, nil
 }
 
-// rootPath returns the path of the root of the cell.
-func (c *Cell) rootPath() string { return "/" + api.Root + "/" + c.cfg.Cell }
+// rootPath returns the path of the root of a cell.
+func rootPath(c Config) string { return "/" + api.Root + "/" + c.Cell }

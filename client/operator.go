@@ -33,13 +33,13 @@ func (c *Client) EndSession(ctx context.Context, id api.SessionID, reason string
 	if id == 0 || id == c.Session() {
 		return &api.Error{Code: api.InvalidArgument, Op: "end session", Path: id.String(), Message: "that is this client's own session; Close ends it"}
 	}
-	if err := checkReason(reason, op, c.cell.rootPath()); err != nil {
+	if err := checkReason(reason, op, rootPath(c.cell.cfg)); err != nil {
 		return err
 	}
 	if reason == "" {
 		reason = noReason
 	}
-	return c.mutate(ctx, mutation{op: op, path: c.cell.rootPath(),
+	return c.mutate(ctx, mutation{op: op, path: rootPath(c.cell.cfg),
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			_, err := t.data.chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller, Mutation: m, Target: uint64(id), Reason: reason})
 			return err

@@ -21,7 +21,7 @@ type QuotaUse struct {
 // have a quota.
 // Where clients have to say who they are, it has only the client's own and those of directories that it may read, unless it is an operator.
 func (c *Cell) Quotas(ctx context.Context) ([]QuotaUse, error) {
-	return collectPages(eachPage(ctx, c, "list quotas", c.rootPath(), func(ctx context.Context, t *target, after []byte) (page []QuotaUse, next []byte, err error) {
+	return collectPages(eachPage(ctx, c, "list quotas", rootPath(c.cfg), func(ctx context.Context, t *target, after []byte) (page []QuotaUse, next []byte, err error) {
 		reply, err := t.data.chubby.ListQuotas(ctx, &chubbypb.ListQuotasRequest{Cell: c.cfg.Cell, After: after})
 		for _, q := range reply.GetQuotas() {
 			page = append(page, QuotaUse{Principal: q.GetPrincipal(), Path: q.GetPath(), Used: quotaOf(q.GetUsed()), Allowed: quotaOf(q.GetAllowed())})
@@ -42,10 +42,10 @@ func quotaOf(a *chubbypb.QuotaAmounts) api.Quota {
 func (c *Client) SetPrincipalQuota(ctx context.Context, principal string, q api.Quota) error {
 	op := "set the quota of " + principal
 	if principal == "" || len(principal) > api.MaxPrincipal {
-		return &api.Error{Code: api.InvalidArgument, Op: "set quota", Path: c.cell.rootPath(),
+		return &api.Error{Code: api.InvalidArgument, Op: "set quota", Path: rootPath(c.cell.cfg),
 			Message: fmt.Sprintf("the name of the principal is %d bytes long; want 1 to %d", len(principal), api.MaxPrincipal)}
 	}
-	return c.setQuota(ctx, op, c.cell.rootPath(), q, &chubbypb.SetQuotaRequest{Principal: principal})
+	return c.setQuota(ctx, op, rootPath(c.cell.cfg), q, &chubbypb.SetQuotaRequest{Principal: principal})
 }
 
 // SetDirectoryQuota sets how many nodes, and bytes of contents, may be below a

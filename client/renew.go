@@ -110,7 +110,7 @@ func (c *Client) runSession(ctx context.Context, register []func(ctx context.Con
 	return &api.Error{
 		Code:    api.ContextCode(ctx.Err()),
 		Op:      "keep a session",
-		Path:    c.cell.rootPath(),
+		Path:    rootPath(c.cell.cfg),
 		Message: "its time was over, and it has been closed",
 		Err:     contextError(ctx),
 	}

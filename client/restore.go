@@ -94,7 +94,7 @@ func Restore(ctx context.Context, c *Client, b RestoreBackup, progress func(Rest
 
 // restoreStep does one step of a restore.
 func restoreStep(ctx context.Context, c *Client, step *chubbypb.RestoreRequest) (reply *chubbypb.RestoreReply, err error) {
-	err = c.mutate(ctx, mutation{op: "restore a backup", path: c.cell.rootPath(), size: len(step.GetPart().GetRecords()),
+	err = c.mutate(ctx, mutation{op: "restore a backup", path: rootPath(c.cell.cfg), size: len(step.GetPart().GetRecords()),
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			var err error
 			reply, err = t.data.chubby.Restore(ctx, &chubbypb.RestoreRequest{

@@ -99,7 +99,7 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) b
 	if err != nil {
 		var e *api.Error
 		if errors.As(err, &e) {
-			return nil, withOperation(e, op, c.rootPath())
+			return nil, withOperation(e, op, rootPath(c.cfg))
 		}
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (c *Cell) noAnswerError(ctx context.Context, op string, views []replicaView
 	for _, v := range views {
 		var e *api.Error
 		if errors.As(v.err, &e) && e.Code == api.WrongCell {
-			return withOperation(e, op, c.rootPath())
+			return withOperation(e, op, rootPath(c.cfg))
 		}
 		refused = refused && v.refused
 		said, addresses = append(said, v.address+": "+brief(v.err)), append(addresses, v.address)
@@ -182,7 +182,7 @@ func (c *Cell) noAnswerError(ctx context.Context, op string, views []replicaView
 	if refused && len(views) > 0 {
 		e = refusedByAll(c.cfg.Cell, addresses, 0)
 	}
-	return withOperation(e, op, c.rootPath())
+	return withOperation(e, op, rootPath(c.cfg))
 }
 
 // Members lists the replicas of the cell's configuration, by id. Any replica can

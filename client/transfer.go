@@ -23,13 +23,13 @@ import (
 func (c *Client) Transfer(ctx context.Context, to string) (master string, err error) {
 	h := &transferCall{client: c, to: to}
 	const op = "transfer the mastership"
-	came, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: c.cell.rootPath(), session: c.session, class: classUnlimited, attempt: h.attempt})
+	came, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: rootPath(c.cell.cfg), session: c.session, class: classUnlimited, attempt: h.attempt})
 	var e *api.Error
 	switch {
 	case err == nil && h.resultError == nil:
 		return h.master, nil
 	case err == nil:
-		return "", withOperation(h.resultError, op, c.cell.rootPath())
+		return "", withOperation(h.resultError, op, rootPath(c.cell.cfg))
 	case came == outcomeUncertain && h.askedEpoch != 0 && errors.As(err, &e) && e.Code != api.SessionExpired:
 		own := *e
 		own.Code, own.Message = api.Uncertain, h.askedReplica+" was asked to hand over, and may yet do so; "+e.Message

@@ -86,6 +86,34 @@ func TestTransferFails(t *testing.T) {
 	})
 }
 
+// The history of a lock is told as the cell tells it, and says whether two held the lock at once.
+func TestHistory(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c, err := Dial(t.Context(), f.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for now, together := range map[uint64]bool{13: false, 12: true, 11: true, 10: true} {
+			f.heldNow = now
+			h, err := c.History(t.Context(), "/ls/foo/x")
+			if err != nil || h.Path != "/ls/foo/x" || h.MoreHolders != 3 || len(h.Holdings) != 2 {
+				t.Fatalf("%+v, %v", h, err)
+			}
+			want := api.Holding{
+				Session: 7, Host: "h", Principal: "p", PID: 5, Reason: "r", FromUnix: 10, Mode: api.Exclusive,
+				Generation: 11, Until: 12, ToUnix: 13, End: api.ByFailOver, Delay: time.Second,
+			}
+			if h.Holdings[0] != want || h.Holdings[1] != (api.Holding{Session: 8, Mode: api.Shared, Generation: api.Generation(now)}) {
+				t.Errorf("%+v", h.Holdings)
+			}
+			if a, b, found := h.Overlap(); found != together || found && a.Generation+b.Generation != api.Generation(11+now) {
+				t.Errorf("with token %d now, after one until 12: %v, %+v, %+v", now, found, a, b)
+			}
+		}
+		_ = c.Close()
+	})
+}
+
 // What a node's operations would wait for is told as the cell tells it.
 func TestExplain(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {

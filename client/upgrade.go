@@ -35,7 +35,7 @@ type MemberLevel struct {
 func (c *Client) FinishUpgrade(ctx context.Context, without ...string) (Upgrade, error) {
 	const op = "finish the upgrade"
 	var u Upgrade
-	err := c.mutate(ctx, mutation{op: op, path: c.cell.rootPath(),
+	err := c.mutate(ctx, mutation{op: op, path: rootPath(c.cell.cfg),
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			reply, err := t.data.chubby.FinishUpgrade(ctx, &chubbypb.FinishUpgradeRequest{Caller: caller, Mutation: m, Without: without})
 			if err != nil {
@@ -48,7 +48,7 @@ func (c *Client) FinishUpgrade(ctx context.Context, without ...string) (Upgrade,
 			return nil
 		}})
 	if missing := u.missing(without); err == nil && missing != "" {
-		err = &api.Error{Code: api.Unavailable, Op: op, Path: c.cell.rootPath(), Message: missing}
+		err = &api.Error{Code: api.Unavailable, Op: op, Path: rootPath(c.cell.cfg), Message: missing}
 	}
 	return u, err
 }

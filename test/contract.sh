@@ -188,7 +188,7 @@ ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code 
 
 echo "== verbs"
 "$bin/chubbyctl" --help >out 2>&1
-for verb in acquire elect ls tree cat put mkdir rm stat touch cp watch locks explain lock sequencer session acl cell bench completion; do out "^  $verb "; done
+for verb in acquire elect ls tree cat put mkdir rm stat touch cp watch locks history explain lock sequencer session acl cell bench completion; do out "^  $verb "; done
 
 echo "== files"
 ctl 0 mkdir /ls/local/d
@@ -323,6 +323,9 @@ ctl 75 acquire /ls/local/held --try -- true
 session=$("$bin/chubbyctl" -o json locks /ls/local/held | jq -r '.holders[0].session')
 ctl 0 session end "$session" --reason drill --yes
 ends "$shared" 74 "CMD whose session was ended"
+ctl 0 history /ls/local/held; out '^TOKEN +MODE'; out ' broken '; out ' released '; out ' ended '; out '^None of these held it while another held it exclusively'
+ctl 0 -o json history /ls/local/held; fields out path token until_token mode holder.session holder.principal holder.host holder.pid holder.reason from to end lock_delay_s
+ctl 1 history /ls/local/no/such; ctl 2 history
 
 echo "== elections"
 background observer -o json elect --observe /ls/local/primary; observer=$pid

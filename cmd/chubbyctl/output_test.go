@@ -78,6 +78,9 @@ func TestJSONFields(t *testing.T) {
 		"cell master epoch sessions nodes locks replicas.id replicas.role replicas.client replicas.term replicas.applied replicas.lag replicas.healthy replicas.version": func(b *bytes.Buffer) error {
 			return g.printStatus(b, status, "")
 		},
+		"path token until_token mode holder.session holder.principal holder.host holder.pid holder.reason from to end lock_delay_s": func(b *bytes.Buffer) error {
+			return g.printHistory(b, client.History{Path: "/ls/foo/a", Holdings: []api.Holding{{}}})
+		},
 		"path mode sequencer token session epoch": func(b *bytes.Buffer) error {
 			return term.PrintJSON(b, acquiredFields{})
 		},

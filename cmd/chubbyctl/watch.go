@@ -119,7 +119,8 @@ func (o *watchOptions) validate(cmd *cobra.Command, path string) error {
 func wantedKinds(names []string, children, hook bool) ([]api.EventKind, error) {
 	var kinds []api.EventKind
 	for _, name := range names {
-		kind, err := api.ParseEventKind(strings.TrimSpace(name))
+		var kind api.EventKind
+		err := kind.UnmarshalText([]byte(strings.TrimSpace(name)))
 		if err != nil {
 			return nil, usagef("--events: %q is no kind of event; want some of %s", name, strings.Join(kindNames(subscribable()), ", "))
 		}

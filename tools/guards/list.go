@@ -66,6 +66,7 @@ func safeguards() []safeguard {
 		sightSafeguards(),
 		backupSafeguards(),
 		restoreSafeguards(),
+		pastSafeguards(),
 		operatorSafeguards(),
 		auditSafeguards(),
 		memberSafeguards(),

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+// holdingFields is one holding of a lock, as -o json shows it.
+type holdingFields struct {
+	Path       string        `json:"path"`
+	Token      uint64        `json:"token"`
+	UntilToken *uint64       `json:"until_token"` // null while it goes on
+	Mode       string        `json:"mode"`
+	Holder     holdingHolder `json:"holder"`
+	From       *time.Time    `json:"from"`
+	To         *time.Time    `json:"to"` // null while it goes on
+	End        string        `json:"end"`
+	LockDelayS float64       `json:"lock_delay_s"`
+}
+
+type holdingHolder struct {
+	Session   string `json:"session"`
+	Principal string `json:"principal"`
+	Host      string `json:"host"`
+	PID       int    `json:"pid"`
+	Reason    string `json:"reason"`
+}
+
+func newHistoryCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "history PATH",
+		Short: "Show who held a lock, from when to when, and why each holding ended",
+		Long: `history shows how the lock of a node was held: the last 16 holdings that have ended,
+the latest last, and then those that go on. The cell keeps them with the node, and
+its replicas agree on them; they go when the node is deleted, and when the cell
+is restored from a backup.
+
+END says why a holding ended: it was released; it expired, because the client was not
+heard of for the length of its lease; fail-over, because the client did not return
+to a new master in that time; ended, because an operator ended the session; or broken
+(chubbyctl lock break). LOCK-DELAY is for how long nobody could have the lock then.
+
+The last line says whether two ever held the lock at once. Fencing tokens decide that,
+and no clock: FROM and TO are by the clocks of the masters of that time, and for people.
+If two held it, the exit code is 1.`,
+		Example: `  chubbyctl history /ls/local/service/primary
+  chubbyctl history /ls/local/service/primary -o json`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := parsePath(args[0])
+			if err != nil {
+				return err
+			}
+			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
+				h, err := c.History(ctx, p.String())
+				if err != nil {
+					return err
+				}
+				return g.printHistory(cmd.OutOrStdout(), h)
+			})
+		},
+	}
+}
+
+func (g *globals) printHistory(out io.Writer, h client.History) error {
+	show := g.printHoldings
+	if g.json() {
+		show = printHoldingLines
+	}
+	if err := show(out, h); err != nil {
+		return err
+	}
+	if a, b, found := h.Overlap(); found {
+		return fmt.Errorf("%s was held by two at once, with tokens %d and %d: the cell is at fault; keep the data directories of its replicas", h.Path, a.Generation, b.Generation)
+	}
+	return nil
+}
+
+// printHoldingLines prints an object for each holding.
+func printHoldingLines(out io.Writer, h client.History) error {
+	for _, one := range h.Holdings {
+		f := holdingFields{
+			Path:       h.Path,
+			Token:      uint64(one.Generation),
+			Mode:       one.Mode.String(),
+			Holder:     holdingHolder{one.Session.String(), one.Principal, one.Host, one.PID, one.Reason},
+			From:       timestamp(one.FromUnix),
+			To:         timestamp(one.ToUnix),
+			End:        howEnded(one.End),
+			LockDelayS: term.Seconds(one.Delay),
+		}
+		if until := uint64(one.Until); until != 0 {
+			f.UntilToken = &until
+		}
+		if err := term.PrintJSON(out, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printHoldings prints a table, and what follows from it.
+func (g *globals) printHoldings(out io.Writer, h client.History) error {
+	if len(h.Holdings) == 0 {
+		_, err := fmt.Fprintln(out, "the cell remembers no holding of this lock")
+		return err
+	}
+	t := g.output.NewTable(out, "TOKEN", "MODE", "WHO", "SESSION?", "FROM", "TO", "END", "LOCK-DELAY?", "REASON")
+	for _, one := range h.Holdings {
+		end := term.Paint(term.Plain, howEnded(one.End))
+		if one.End != 0 && one.End != api.ByClose {
+			end = term.Paint(term.Waiting, howEnded(one.End))
+		}
+		who := api.Holder{Session: one.Session, Principal: one.Principal, Host: one.Host, PID: one.PID}
+		delay := ""
+		if one.Delay > 0 {
+			delay = one.Delay.String()
+		}
+		t.Add(one.Generation, one.Mode, whoseProcess(who), one.Session, localTime(one.FromUnix), localTime(one.ToUnix), end, delay, one.Reason)
+	}
+	if h.MoreHolders > 0 {
+		t.Add("", "", fmt.Sprintf("and %d more hold it", h.MoreHolders), "", "", "", "", "", "")
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if _, _, found := h.Overlap(); found {
+		return nil // the error says it
+	}
+	sentence := "No two of these held it at once: each token is larger than the cell's counter was at the end of the holding before."
+	if slices.ContainsFunc(h.Holdings, func(one api.Holding) bool { return one.Mode == api.Shared }) {
+		sentence = "None of these held it while another held it exclusively: where one was exclusive, the later token is larger than the cell's counter was at the end of the earlier."
+	}
+	_, err := fmt.Fprintf(out, "\n%s\n", term.StyleOf(out).Wrap(sentence, ""))
+	return err
+}
+
+// howEnded says why a holding ended.
+func howEnded(r api.EndReason) string {
+	switch r {
+	case 0:
+		return "held"
+	case api.ByClose:
+		return "released"
+	case api.ByFailOver:
+		return "fail-over"
+	}
+	return r.String()
+}
+
+// timestamp is a time of the master's clock as -o json shows it: null if it is not known.
+func timestamp(unix int64) *time.Time {
+	if unix == 0 {
+		return nil
+	}
+	at := time.Unix(unix, 0).UTC()
+	return &at
+}
+
+// localTime is a time of the master's clock as people read it.
+func localTime(unix int64) string {
+	if unix == 0 {
+		return ""
+	}
+	return time.Unix(unix, 0).Format(time.DateTime)
+}
