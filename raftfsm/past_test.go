@@ -68,6 +68,20 @@ func TestWhyHoldingsEnd(t *testing.T) {
 	}
 }
 
+// A holding ends with the counter of the cell, which is that of all its locks, so nothing that is granted later has a smaller token.
+func TestHoldingEndsWithTheCounter(t *testing.T) {
+	c := newCell(t)
+	by := c.session("by")
+	file, h := c.file(by, "/f")
+	other, o := c.file(by, "/other")
+	token := c.acquire(file, c.claim(by, h))[0].Answer.Generation
+	later := c.use(other, by, o)
+	c.apply(raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(by), Lock: file, Handle: h, Generation: token}})
+	if past := c.ended("/f"); len(past) != 1 || past[0].Generation != token || past[0].Until < later || past[0].Until >= c.use(file, by, h) {
+		t.Errorf("held with token %d, while another lock was, with %d: %+v", token, later, past)
+	}
+}
+
 // The cell remembers the last holdings of a node, of this one and of none before it with its name.
 func TestHoldingsOfANode(t *testing.T) {
 	c := newCell(t)
@@ -117,6 +131,13 @@ func TestRoomForHoldings(t *testing.T) {
 	quiet, h := c.file(by, "/quiet")
 	for range 8 {
 		c.use(quiet, by, h)
+	}
+	busy, b := c.file(by, "/r")
+	for range api.MaxHoldings {
+		c.use(busy, by, b)
+	}
+	if left := len(c.ended("/quiet")); left != 6 { // of 4 that had to go, each of the two gave 2
+		t.Errorf("a lock that nobody touched has %d left", left)
 	}
 	for _, name := range []api.Name{"/a", "/b", "/r", "/s", "/z"} {
 		file, h := c.file(by, name)

@@ -31,7 +31,7 @@ func pastSafeguards() []safeguard {
 		{
 			name: "a holding ends with the counter of the cell", file: "raftfsm/past.go",
 			old: "h.Until, h.End, h.ToUnix = api.Generation(s.Counter), end.why, end.wall", new: "h.Until, h.End, h.ToUnix = h.Generation, end.why, end.wall",
-			pkg: "./raftfsm", test: "TestDifferential|TestHoldingsOfANode|TestWhyHoldingsEnd",
+			pkg: "./raftfsm", test: "TestHoldingEndsWithTheCounter",
 		},
 		{
 			name: "a snapshot in which two held a lock is refused", file: "raftfsm/past.go",
