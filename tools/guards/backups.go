@@ -5,7 +5,7 @@ func backupSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "the secret is not in a backup", file: "raftfsm/restore.go",
-			old: "	s.Secret, s.staged, s.Origin, s.Roster = nil, nil, \"\", Roster{}\n", new: "	s.staged, s.Origin, s.Roster = nil, \"\", Roster{}\n",
+			old: "	s.Secret, s.staged, s.Origin, s.Roster, s.past = nil, nil, \"\", Roster{}, newPast(s.past.most)\n", new: "	s.staged, s.Origin, s.Roster, s.past = nil, \"\", Roster{}, newPast(s.past.most)\n",
 			pkg: "./internal/backup", test: "TestBackup",
 		},
 		{
