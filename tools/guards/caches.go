@@ -94,7 +94,7 @@ func leaseSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "a new master waits as long as leases may have been", file: "cell/internal/master/master.go",
-			old: "		m.tables.leases.Start(s.ID, s.Lease, now)\n", new: "		m.tables.leases.Start(s.ID, s.Asked, now)\n",
+			old: "		m.tables.leases.Inherit(s.ID, s.Lease, now)\n", new: "		m.tables.leases.Inherit(s.ID, s.Asked, now)\n",
 			pkg: "./cell", test: "TestTakeoverHonoursLongLeases",
 		},
 		{

@@ -10,7 +10,7 @@ func paperSafeguards() []safeguard {
 		},
 		{
 			name: "a handle that closes takes only itself along", file: "namespace/drop.go",
-			old: "		gone := func(o Owner) bool { return o == by }\n		next, _ =", new: "		gone := func(o Owner) bool { return true }\n		next, _ =",
+			old: "		gone := func(o Owner) bool { return o == by }\n		var left", new: "		gone := func(o Owner) bool { return true }\n		var left",
 			pkg: "./cell/celltest", test: "TestEphemeralFileStaysWhileOpen",
 		},
 		{
