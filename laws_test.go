@@ -93,6 +93,10 @@ func rooms() []room {
 			"cell/internal/fsm", []string{"raftfsm"}, []string{raft},
 			"the replicated state as Raft's state machine: it alone knows both, so the state and the master that reads it link no Raft",
 		},
+		{
+			"cell/recovery", []string{"api", "raftfsm", "cell/internal/disk", "cell/internal/fsm"}, nil,
+			"what is left of a cell without a majority: it reads the directories of replicas, and starts none",
+		},
 		{"internal/frames", []string{"session"}, []string{grpc, proto}, "calls over one connection without HTTP/2: one format for the Go client and the port for clients"},
 		{"cell/internal/audit", []string{"session", "cell/internal/loglimit"}, nil, "a file of lines: it knows neither calls nor rights"},
 		{"cell/internal/loglimit", nil, nil, "the port of clients and that of replicas bound what they log of strangers in the same way"},
@@ -124,7 +128,7 @@ func rooms() []room {
 			"names of services for gRPC: only who uses them for that links this",
 		},
 		{
-			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock", "internal/backup", "internal/durable"}, []string{cobra},
+			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock", "internal/backup", "internal/durable", "cell/recovery"}, []string{cobra},
 			"whatever the command line can do, a program can do over the exported client",
 		},
 		{"cmd/chubbyctl/internal/supervise", []string{"internal/bootclock"}, nil, "what ends a command in time depends on nothing that can block"},

@@ -505,6 +505,36 @@ cp audit.log out; out '"event":"refusal"'; out '"code":"Unauthenticated"'; out '
 kill -TERM "$safe"; ends "$safe" 0 "SIGTERM ends dev --tls"
 cd ..
 
+echo "== a cell that lost its majority"
+mkdir gone && cd gone
+at=(--servers 127.0.0.1:9421,127.0.0.1:9422,127.0.0.1:9423)
+start_gone() {
+	"$bin/chubbyd" dev --cell gone --replicas 3 --base-port 9421 --data "$1" --no-restart >dev.out 2>dev.err &
+	gone=$!
+	if until_true 30 grep -q '^ready: cell gone' dev.out; then ok "chubbyd dev: $(grep ^ready dev.out)"; else cp dev.out out; cp dev.err err; bad "chubbyd dev is ready"; fi
+}
+start_gone before
+ctl 0 "${at[@]}" put /ls/gone/x early
+kill -9 "$(jq '.replicas[0].pid' before/dev.json)"
+ctl 0 "${at[@]}" put /ls/gone/x acknowledged
+ctl 0 "${at[@]}" acquire /ls/gone/lock -- sh -c 'echo "$CHUBBY_SEQUENCER" >old.seq'
+ctl 69 cell recover before/r3/data; err 'has the directory'
+kill -9 $(jq '.replicas[1,2].pid' before/dev.json) "$gone"; wait "$gone" 2>/dev/null
+ctl 0 cell recover before/r1/data before/r3/data; out 'r3 .*freshest'; err 'a majority: start them'
+ctl 0 -o json cell recover before/r1/data; fields out directory cell cell_id replica index term freshest replicas
+ctl 1 cell recover nosuch; err 'no such file'
+ctl 0 cell recover before/r3/data --to gone.backup; out 'gone.backup: cell gone'; err 'r1, r2'; err 'cell restore gone.backup'
+ctl 2 cell recover before/r3/data --to gone.backup; err 'nothing is replaced'
+ctl 0 -o json cell recover before/r3/data --to again.backup; tail -n 1 out >described; fields described cell cell_id index nodes bytes checksum
+ctl 0 cell backup verify gone.backup
+start_gone after
+ctl 0 "${at[@]}" cell restore gone.backup gone --yes; out 'is restored'
+ctl 0 "${at[@]}" cat /ls/gone/x; out 'acknowledged'
+ctl 3 "${at[@]}" sequencer check "$(cat old.seq)"
+ctl 0 "${at[@]}" history /ls/gone/lock; out 'remembers no holding'
+kill -TERM "$gone"; ends "$gone" 0 "SIGTERM ends dev"
+cd ..
+
 echo "== every verb and flag was tried"
 while read -r command; do
 	was_tried "$command" "" && ok "$command" || bad "$command is tried nowhere in this script"

@@ -64,18 +64,39 @@ func (g *globals) takeBackup(cmd *cobra.Command, name, cell string) error {
 		}
 		return err
 	}
-	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-		if err == nil {
-			err = usagef("%s is there already: nothing is replaced", name)
-		}
+	var f backupFields
+	err := writeNewFile(name, func(w io.Writer) (err error) {
+		f, err = g.writeBackup(cmd.Context(), cell, w)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return g.printBackup(cmd.OutOrStdout(), name, f)
+}
+
+// mustBeNew refuses the name of a file that is there.
+func mustBeNew(name string) error {
+	_, err := os.Lstat(name)
+	switch {
+	case err == nil:
+		return usagef("%s is there already: nothing is replaced", name)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	}
+	return err
+}
+
+// writeNewFile makes a backup's file, which appears when it is whole and on the disk.
+func writeNewFile(name string, write func(io.Writer) error) error {
+	if err := mustBeNew(name); err != nil {
 		return err
 	}
 	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
 		return fmt.Errorf("create the backup: %w", err)
 	}
-	f, err := g.writeBackup(cmd.Context(), cell, file)
-	if err == nil {
+	if err = write(file); err == nil {
 		err = file.Sync()
 	}
 	if err = errors.Join(err, file.Close()); err == nil {
@@ -84,10 +105,7 @@ func (g *globals) takeBackup(cmd *cobra.Command, name, cell string) error {
 	if err = errors.Join(err, os.Remove(file.Name())); err == nil {
 		err = durable.SyncDir(filepath.Dir(name))
 	}
-	if err != nil {
-		return err
-	}
-	return g.printBackup(cmd.OutOrStdout(), name, f)
+	return err
 }
 
 // writeBackup takes a backup, each part within --timeout, and checks its sum.

@@ -134,7 +134,7 @@ of a checksum of what it has applied: two that have applied the same are the sam
 		newTransferCommand(g),
 		newUpgradeCommand(g),
 		newBackupCommand(g),
-		newRestoreCommand(g),
+		newRestoreCommand(g), newRecoverCommand(g),
 	)
 }
 

@@ -67,6 +67,7 @@ func safeguards() []safeguard {
 		backupSafeguards(),
 		restoreSafeguards(),
 		pastSafeguards(),
+		recoverySafeguards(),
 		operatorSafeguards(),
 		auditSafeguards(),
 		memberSafeguards(),

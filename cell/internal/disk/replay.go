@@ -1,0 +1,109 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/hashicorp/raft"
+)
+
+// Owner is whose a data directory is, and how its log is kept.
+type Owner struct {
+	Cell, ID string
+	LogStore LogStore
+}
+
+// OwnerOf reads whose a data directory is, and changes nothing.
+func OwnerOf(dir string) (Owner, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return Owner{}, err
+	}
+	m, err := readMarker(dir)
+	switch {
+	case err != nil:
+		return Owner{}, err
+	case m == nil:
+		return Owner{}, api.Errorf(api.InvalidArgument, "%s is no data directory of a replica: it has no %s", dir, markerName)
+	}
+	return Owner{Cell: m.Cell, ID: m.ID, LogStore: m.LogStore}, nil
+}
+
+// End returns the index and the term of the last entry in the snapshots and the log, as they were when they were opened. By
+// these Raft decides which of two replicas knows more.
+func (s *Stores) End() (index, term uint64, err error) {
+	newest, _ := s.mark.snapshots()
+	if s.last <= newest.index {
+		return newest.index, newest.term, nil
+	}
+	var last raft.Log
+	if err := s.read(s.last, &last); err != nil {
+		return 0, 0, err
+	}
+	return last.Index, last.Term, nil
+}
+
+// Voters returns the IDs of the replicas that vote, by the newest configuration in the directory.
+func (s *Stores) Voters() (ids []string) {
+	for _, server := range s.configuration.Servers {
+		if server.Suffrage == raft.Voter {
+			ids = append(ids, string(server.ID))
+		}
+	}
+	return ids
+}
+
+// Replay hands what the directory holds to a state machine, as Raft would if everything were committed: the newest
+// snapshot that can be read, if there is one, and the entries after it. It calls applied with the index of each entry, and
+// stops at its first error, and at one that the state machine answers with.
+func (s *Stores) Replay(machine raft.FSM, applied func(index uint64) error) error {
+	newest, _ := s.mark.snapshots()
+	if newest.index > 0 {
+		contents, err := s.openSnapshot(newest)
+		if err == nil {
+			err = machine.Restore(contents)
+		}
+		if err != nil {
+			return dataError(filepath.Join(s.dir, snapshotsName), err, "the snapshot of entry %d cannot be read", newest.index)
+		}
+	}
+	for index := newest.index + 1; index <= s.last; index++ {
+		one := new(raft.Log)
+		if err := s.read(index, one); err != nil {
+			return err
+		}
+		if one.Type == raft.LogCommand {
+			if err, failed := machine.Apply(one).(error); failed {
+				return dataError(s.dir, err, "entry %d of %d cannot be applied", index, s.last)
+			}
+		}
+		if err := applied(index); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openSnapshot opens a snapshot that can be read.
+func (s *Stores) openSnapshot(which covered) (contents io.ReadCloser, err error) {
+	list, err := s.rawSnaps.List()
+	for _, meta := range list {
+		if meta.Index == which.index && meta.Term == which.term && !s.unreadable[meta.ID] {
+			_, contents, err = s.rawSnaps.Open(meta.ID)
+			return contents, err
+		}
+	}
+	return nil, errors.Join(err, fs.ErrNotExist)
+}
+
+// read reads an entry of the log, without its mark.
+func (s *Stores) read(index uint64, entry *raft.Log) error {
+	if err := catchPanic(func() error { return readLog(s.rawLogs, index, entry) }); err != nil {
+		return &api.Error{Code: api.Corrupt, Op: "read the log", Path: s.dir, Message: fmt.Sprintf("entry %d of %d cannot be read", index, s.last), Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package recovery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/fsm"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// Directory is the data directory of a replica, as it was found.
+type Directory struct {
+	Path    string
+	Cell    string
+	CellID  string // by which its replicas know each other
+	Replica string // its ID
+	Index   uint64 // of the last entry that it holds, committed or not
+	Term    uint64 // of that entry
+
+	Replicas []string // IDs of those that the cell has, as far as this one knows, in order
+
+	store disk.LogStore
+}
+
+// Look looks at data directories of replicas of one cell. It returns them with the freshest first: the one that Raft would
+// elect, whose last entry has the highest term, and of those the highest index. A directory that cannot be read, or that a replica
+// runs in, is an error: it could be the freshest.
+func Look(ctx context.Context, paths []string) ([]Directory, error) {
+	var list []Directory
+	for _, path := range paths {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		d, err := look(path)
+		if err != nil {
+			return nil, err
+		}
+		if i := slices.IndexFunc(list, func(other Directory) bool { return other.CellID != d.CellID || other.Replica == d.Replica }); i >= 0 {
+			return nil, api.Errorf(api.InvalidArgument, "%s is of replica %s of cell %s (%.12s), and %s of replica %s of cell %s (%.12s): name directories of different replicas of one cell",
+				list[i].Path, list[i].Replica, list[i].Cell, list[i].CellID, d.Path, d.Replica, d.Cell, d.CellID)
+		}
+		list = append(list, d)
+	}
+	slices.SortStableFunc(list, func(a, b Directory) int {
+		return cmp.Or(cmp.Compare(b.Term, a.Term), cmp.Compare(b.Index, a.Index), cmp.Compare(a.Replica, b.Replica))
+	})
+	return list, nil
+}
+
+// look looks at one.
+func look(path string) (d Directory, err error) {
+	owner, err := disk.OwnerOf(path)
+	if err != nil {
+		return d, err
+	}
+	d = Directory{Path: path, Cell: owner.Cell, Replica: owner.ID, store: owner.LogStore}
+	stores, err := open(d)
+	if err != nil {
+		return d, err
+	}
+	defer func() { err = errors.Join(err, stores.Close()) }()
+	if d.Index, d.Term, err = stores.End(); err != nil {
+		return d, err
+	}
+	if is := stores.Identity().Get(); is.Roster != nil {
+		d.CellID = is.Roster.CellID
+	}
+	d.Replicas = stores.Voters()
+	slices.Sort(d.Replicas)
+	return d, nil
+}
+
+// open opens a directory that holds data.
+func open(d Directory) (*disk.Stores, error) {
+	return disk.Open(d.Path, d.store, disk.Options{
+		Cell: d.Cell, ID: d.Replica, Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}, Silence: func() {},
+	})
+}
+
+// State returns the state of the cell after the last entry in the directory. progress is called after each
+// entry with its index; it may be nil.
+func (d Directory) State(ctx context.Context, progress func(index uint64)) (state raftfsm.State, err error) {
+	stores, err := open(d)
+	if err != nil {
+		return state, err
+	}
+	defer func() { err = errors.Join(err, stores.Close()) }()
+	var fatal error
+	replica := fsm.New(raftfsm.MaxLevel, func(raftfsm.Roster) {}, func(err error) { fatal = cmp.Or(fatal, err) })
+	err = stores.Replay(replica, func(index uint64) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if progress != nil {
+			progress(index)
+		}
+		return nil
+	})
+	if err = cmp.Or(fatal, err); err != nil {
+		return state, err
+	}
+	state = replica.State().Snapshot()
+	if state.CellID == "" {
+		return state, &api.Error{Code: api.NotFound, Op: "recover", Path: d.Path, Message: "the replica was never in a cell that had a master: there is nothing to recover"}
+	}
+	return state, nil
+}

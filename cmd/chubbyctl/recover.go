@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/cell/recovery"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/backup"
+)
+
+// survivorFields are the data directory of a replica, as -o json shows it.
+type survivorFields struct {
+	Directory string   `json:"directory"`
+	Cell      string   `json:"cell"`
+	CellID    string   `json:"cell_id"`
+	Replica   string   `json:"replica"`
+	Index     uint64   `json:"index"` // of its last entry
+	Term      uint64   `json:"term"`  // of that
+	Freshest  bool     `json:"freshest"`
+	Replicas  []string `json:"replicas"` // that the cell has, as far as it knows
+}
+
+func newRecoverCommand(g *globals) *cobra.Command {
+	var to string
+	cmd := &cobra.Command{
+		Use:   "recover DIRECTORY... [--to FILE]",
+		Short: "Make a backup of what is left of a cell that lost its majority",
+		Long: `recover reads the data directories of the last replicas of a cell, when fewer than a
+majority of its replicas are left, so that none can become master. It says which one
+is the freshest: whose last entry has the highest term, and of those the highest index.
+With --to it makes a backup of that one, from which cell restore makes a new cell.
+
+It works without a cell. The replicas must be stopped; what they have stored is only read,
+so it can be done again. Bring copies of all that are left to one machine, or run it
+without --to on each, and compare TERM and LAST ENTRY.
+
+What only the lost replicas had is lost: changes of the last moments, which may have
+been acknowledged. What the freshest has is in the backup, acknowledged or not. Tokens
+go on 2^40 above it, so no sequencer from before is valid after the restore.
+
+If a majority is left, start those replicas instead: nothing is lost then.`,
+		Example: "  chubbyctl cell recover /var/lib/chubby/r4\n  chubbyctl cell recover copies/r4 copies/r5 --to foo.backup\n  chubbyctl cell restore foo.backup foo --yes",
+		Args:    arguments(cobra.MinimumNArgs(1)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return g.recover(cmd, args, to) },
+	}
+	cmd.Flags().StringVar(&to, "to", "", "the `file` for the backup; without it recover only looks")
+	return cmd
+}
+
+// recover looks at directories of replicas, and makes a backup of the freshest.
+func (g *globals) recover(cmd *cobra.Command, paths []string, to string) error {
+	if cmd.Flags().Changed("to") {
+		if err := mustBeNew(to); err != nil {
+			return err
+		}
+	}
+	list, err := recovery.Look(cmd.Context(), paths)
+	if err != nil {
+		return err
+	}
+	if err := g.printSurvivors(cmd.OutOrStdout(), list); err != nil {
+		return err
+	}
+	freshest := list[0]
+	g.adviseRecovery(list)
+	if to == "" {
+		return nil
+	}
+	f, err := g.writeRecovered(cmd.Context(), freshest, to)
+	if err != nil {
+		return err
+	}
+	if err := g.printBackup(cmd.OutOrStdout(), to, f); err != nil {
+		return err
+	}
+	term.Remark(g.stderr, "now never start the replicas of before again; two minutes after the last one ended, bootstrap cell %s on empty directories, and restore: chubbyctl cell restore %s %s --yes",
+		freshest.Cell, term.Printable(to), freshest.Cell)
+	return nil
+}
+
+// writeRecovered makes a backup of the state in a directory.
+func (g *globals) writeRecovered(ctx context.Context, d recovery.Directory, to string) (f backupFields, err error) {
+	show := term.NewProgress(func(index uint64) string { return fmt.Sprint(index >> 16) }, func(index uint64) {
+		term.Remark(g.stderr, "read up to entry %d of %d", index, d.Index)
+	})
+	state, err := d.State(ctx, show.Update)
+	show.Stop()
+	if err != nil {
+		return f, err
+	}
+	follower := backup.NewFollower()
+	if err := writeNewFile(to, func(w io.Writer) error { return backup.Write(io.MultiWriter(w, follower), state, now().Unix()) }); err != nil {
+		return f, err
+	}
+	f.About, f.Bytes, f.Checksum, err = follower.Finish()
+	return f, err
+}
+
+// printSurvivors says what each directory has, the freshest first.
+func (g *globals) printSurvivors(out io.Writer, list []recovery.Directory) error {
+	table := g.output.NewTable(out, "DIRECTORY", "CELL", "REPLICA", "LAST ENTRY", "TERM", "")
+	for i, d := range list {
+		fresh := d.Term == list[0].Term && d.Index == list[0].Index
+		if g.json() {
+			f := survivorFields{d.Path, d.Cell, d.CellID, d.Replica, d.Index, d.Term, fresh, append([]string{}, d.Replicas...)}
+			if err := term.PrintJSON(out, f); err != nil {
+				return err
+			}
+			continue
+		}
+		remark := ""
+		if len(list) > 1 && fresh {
+			remark = "as fresh"
+			if i == 0 {
+				remark = "freshest"
+			}
+		}
+		table.Add(d.Path, d.Cell, d.Replica, d.Index, d.Term, remark)
+	}
+	if g.json() {
+		return nil
+	}
+	return table.Flush()
+}
+
+// adviseRecovery says which replicas are not here, and what follows.
+func (g *globals) adviseRecovery(list []recovery.Directory) {
+	all := list[0].Replicas
+	var missing []string
+	for _, id := range all {
+		if !slices.ContainsFunc(list, func(d recovery.Directory) bool { return d.Replica == id }) {
+			missing = append(missing, id)
+		}
+	}
+	here := len(all) - len(missing)
+	switch {
+	case here > len(all)/2:
+		term.Remark(g.stderr, "%d of the %s of cell %s are here, a majority: start them, and nothing is lost", here, term.Counted(len(all), "replica"), list[0].Cell)
+	case len(missing) > 0:
+		term.Remark(g.stderr, "of the replicas of cell %s these are not here: %s. What only they had is lost; if one of them can be had, name it, too", list[0].Cell, strings.Join(missing, ", "))
+	}
+}

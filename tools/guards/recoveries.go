@@ -1,0 +1,37 @@
+package main
+
+// recoverySafeguards are those of making a backup of what is left of a cell.
+func recoverySafeguards() []safeguard {
+	return []safeguard{
+		{
+			name: "the freshest directory is recovered", file: "cell/recovery/recovery.go",
+			old: "cmp.Compare(b.Index, a.Index)", new: "cmp.Compare(a.Index, b.Index)",
+			pkg: "./cell/recovery", test: "TestRecovery",
+		},
+		{
+			name: "directories of two cells are not compared", file: "cell/recovery/recovery.go",
+			old: "other.CellID != d.CellID || other.Replica == d.Replica", new: "other.Replica == d.Replica",
+			pkg: "./cell/recovery", test: "TestWhatCannotBeRecovered",
+		},
+		{
+			name: "an old copy of a directory is not taken for another replica", file: "cell/recovery/recovery.go",
+			old: "other.CellID != d.CellID || other.Replica == d.Replica", new: "other.CellID != d.CellID",
+			pkg: "./cell/recovery", test: "TestWhatCannotBeRecovered",
+		},
+		{
+			name: "what is recovered begins with the snapshot", file: "cell/internal/disk/replay.go",
+			old: "	if newest.index > 0 {\n", new: "	if newest.index > 1<<60 {\n",
+			pkg: "./cell/internal/disk", test: "TestReplay",
+		},
+		{
+			name: "what is recovered ends with the last entry", file: "cell/internal/disk/replay.go",
+			old: "index <= s.last; index++ {\n		one", new: "index < s.last; index++ {\n		one",
+			pkg: "./cell/internal/disk", test: "TestReplay",
+		},
+		{
+			name: "a directory that is none is not made one", file: "cell/internal/disk/replay.go",
+			old: "	case m == nil:\n", new: "	case m == nil && dir == \"\":\n",
+			pkg: "./cell/recovery", test: "TestWhatCannotBeRecovered",
+		},
+	}
+}
