@@ -21,11 +21,12 @@ import (
 // lostCell is a cell whose replicas have all stopped.
 type lostCell struct {
 	dirs  map[string]string // by the ID of the replica
+	first string            // the ID of the one that stopped first
 	token uint64            // of a lock that was held to the end
 }
 
-// loseCell runs a cell of five, of which r1 stops early.
-func loseCell(t *testing.T, ctx context.Context) (lost lostCell) {
+// loseCell runs a cell of five, of which one stops early: the master, so that the others go on in another term, or not.
+func loseCell(t *testing.T, ctx context.Context, master bool) (lost lostCell) {
 	lost.dirs = map[string]string{}
 	c := celltest.Start(t, 5, func(cfg *cell.Config) { lost.dirs[cfg.ID] = cfg.Data })
 	cl, err := client.New(ctx, client.Config{Cell: "local", Servers: c.Servers(), Dialer: c.DialFrom("client")})
@@ -42,7 +43,12 @@ func loseCell(t *testing.T, ctx context.Context) (lost lostCell) {
 		}
 	}
 	write("early")
-	c.Kill("r1")
+	for id := range lost.dirs {
+		if (id == c.Master()) == master {
+			lost.first = id
+		}
+	}
+	c.Kill(lost.first)
 	write("late")
 	lock, err := h.Acquire(ctx, api.Exclusive)
 	if err != nil {
@@ -50,11 +56,11 @@ func loseCell(t *testing.T, ctx context.Context) (lost lostCell) {
 	}
 	lost.token = lock.Token()
 	write("acknowledged")
-	if _, err := recovery.Look(ctx, []string{lost.dirs["r5"]}); err == nil {
+	if _, err := recovery.Look(ctx, []string{lost.dirs[c.Master()]}); err == nil {
 		t.Error("the directory of a replica that runs was opened")
 	}
 	for id := range lost.dirs {
-		if id != "r1" {
+		if id != lost.first {
 			c.Kill(id)
 		}
 	}
@@ -64,10 +70,16 @@ func loseCell(t *testing.T, ctx context.Context) (lost lostCell) {
 
 // The freshest of the directories that are left has what was acknowledged, and its state can be had again and again.
 func TestRecovery(t *testing.T) {
+	for _, master := range []bool{false, true} {
+		recovers(t, master)
+	}
+}
+
+func recovers(t *testing.T, master bool) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		lost := loseCell(t, ctx)
+		lost := loseCell(t, ctx, master)
 		for range 2 {
 			list, err := recovery.Look(ctx, slices.Collect(maps.Values(lost.dirs)))
 			if err != nil {
@@ -78,7 +90,7 @@ func TestRecovery(t *testing.T) {
 					t.Errorf("place %d: %+v", i, d)
 				}
 			}
-			if last := list[4]; last.Replica != "r1" || last.Index >= list[0].Index {
+			if last := list[4]; last.Replica != lost.first || last.Index >= list[0].Index {
 				t.Errorf("the one that stopped first is not the last: %+v", list)
 			}
 			var seen uint64
@@ -121,7 +133,7 @@ func TestWhatCannotBeRecovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		lost, other := loseCell(t, ctx), loseCell(t, ctx)
+		lost, other := loseCell(t, ctx, true), loseCell(t, ctx, false)
 		empty := t.TempDir()
 		copied := t.TempDir()
 		if err := os.CopyFS(copied, os.DirFS(lost.dirs["r1"])); err != nil {

@@ -9,6 +9,11 @@ func recoverySafeguards() []safeguard {
 			pkg: "./cell/recovery", test: "TestRecovery",
 		},
 		{
+			name: "a directory of a later term is fresher than one with more entries", file: "cell/recovery/recovery.go",
+			old: "cmp.Compare(b.Term, a.Term)", new: "cmp.Compare(a.Term, b.Term)",
+			pkg: "./cell/recovery", test: "TestRecovery",
+		},
+		{
 			name: "directories of two cells are not compared", file: "cell/recovery/recovery.go",
 			old: "other.CellID != d.CellID || other.Replica == d.Replica", new: "other.Replica == d.Replica",
 			pkg: "./cell/recovery", test: "TestWhatCannotBeRecovered",
