@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/session"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -21,15 +20,6 @@ const (
 	freeEvery        = 10 * time.Second // between two checks of the disk
 	freeWarningEvery = 10 * time.Minute // between two lines about a disk that is nearly full
 )
-
-// Free returns the bytes that are free where dir is, -1 if that is unknown.
-func Free(dir string) int64 {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return -1
-	}
-	return int64(fs.Bavail) * int64(fs.Bsize) //nolint:unconvert // the types differ between systems
-}
 
 // Space is the room on the disk of a data directory. It is for any goroutine.
 type Space struct {
