@@ -254,6 +254,10 @@ func TestRestoreIntoAnotherCell(t *testing.T) {
 		}
 		source := sourceOf(b)
 		source.Counter = newest.Token() + 5*raftfsm.RestoreGap // as if far more had been issued
+		source.Index, source.TakenUnix, source.Recovered = b.Index, b.TakenUnix, "r4"
+		if none, err := fresh.Cell().Status(ctx); err != nil || none.Restored != nil {
+			t.Errorf("before it was restored: %+v, %v", none.Restored, err)
+		}
 		is, err := client.Restore(ctx, dial(t, ctx, c, "operator", client.Config{NoCache: true}), source, nil)
 		if err != nil || is.CellID != b.CellID || is.Counter < source.Counter+raftfsm.RestoreGap {
 			t.Fatalf("%+v, %v", is, err)
@@ -262,6 +266,13 @@ func TestRestoreIntoAnotherCell(t *testing.T) {
 			c.Kill(id)
 			c.Restart(id)
 			cl := dial(t, ctx, c, "after-"+id, client.Config{})
+			now, err := cl.Cell().Status(ctx)
+			if err != nil || now.Restored == nil || now.Restored.AtUnix == 0 {
+				t.Fatalf("%+v, %v", now.Restored, err)
+			}
+			if got := *now.Restored; got != (client.Restoration{AtUnix: got.AtUnix, Counter: is.Counter, Index: b.Index, TakenUnix: b.TakenUnix, Recovered: "r4"}) {
+				t.Errorf("the cell says that it was restored: %+v", got)
+			}
 			l := acquire(t, ctx, open(t, ctx, cl, "/ls/local/l", 0))
 			if err := admit(ctx, guard, l); err != nil {
 				t.Error(err)

@@ -64,6 +64,7 @@ func (s served) Status() wire.Status {
 		LogStore:  string(r.cfg.LogStore),
 		Level:     state.Level,
 		MaxLevel:  r.cfg.supports,
+		Restored:  state.Restored,
 	}
 	if r.master.Load() != nil {
 		counts := state.Tree.Counts()

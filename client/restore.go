@@ -18,6 +18,10 @@ type RestoreBackup struct {
 
 	Nodes, Quotas int // how many are in it
 
+	Index     uint64 // of the last entry of the log that is in it
+	TakenUnix int64  // when it was made
+	Recovered string // the replica out of whose data directory it was made, of a cell that had lost its majority; empty if a master gave it
+
 	// Parts are its nodes and quotas, in the form in which 'chubbyctl cell restore' makes them of a backup. An error ends the restore.
 	Parts iter.Seq2[[]byte, error]
 
@@ -58,6 +62,7 @@ func Restore(ctx context.Context, c *Client, b RestoreBackup, progress func(Rest
 	var p RestoreProgress
 	if _, err := restoreStep(ctx, c, &chubbypb.RestoreRequest{Begin: &chubbypb.RestoreBegin{
 		Cell: b.Cell, CellId: string(b.CellID), Level: uint32(b.Level), Counter: b.Counter, Nodes: uint64(b.Nodes), Quotas: uint64(b.Quotas),
+		Index: b.Index, TakenUnix: b.TakenUnix, Recovered: b.Recovered,
 	}}); err != nil {
 		return Restored{}, err
 	}

@@ -26,6 +26,17 @@ type Status struct {
 	Nodes    uint64
 	Locks    uint64
 	Level    int // the feature level of the cell, by what the furthest of the replicas that answer have applied
+
+	Restored *Restoration // the last one, as the master says; nil if there was none
+}
+
+// Restoration is a restore of a cell from a backup. Its times are for people.
+type Restoration struct {
+	AtUnix    int64
+	Counter   uint64 // the fencing counter then: nothing that was issued before is above it
+	Index     uint64 // of the last entry of the log that is in the backup
+	TakenUnix int64  // when the backup was made
+	Recovered string // the replica out of whose data directory it was made, of a cell that had lost its majority; empty if a master gave it
 }
 
 // ReplicaStatus is one replica of a cell.
@@ -244,6 +255,9 @@ func (s *Status) addView(v replicaView, names map[string]string) {
 	if epoch := api.Epoch(v.status.GetEpoch()); r.GetRole() == "master" && epoch >= s.Epoch {
 		s.Master, s.Epoch = r.GetId(), epoch
 		s.Sessions, s.Nodes, s.Locks = v.status.GetSessions(), v.status.GetNodes(), v.status.GetLocks()
+		if r := v.status.GetRestored(); r != nil {
+			s.Restored = &Restoration{AtUnix: r.GetAtUnix(), Counter: r.GetCounter(), Index: r.GetIndex(), TakenUnix: r.GetTakenUnix(), Recovered: r.GetRecovered()}
+		}
 	}
 }
 

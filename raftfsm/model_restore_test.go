@@ -1,6 +1,7 @@
 package raftfsm_test
 
 import (
+	"fmt"
 	"hash/crc64"
 	"maps"
 	"slices"
@@ -32,7 +33,7 @@ func (m *model) restore(c *raftfsm.Restore) raftfsm.Result {
 		return no(api.PermissionDenied)
 	case c.Begin != nil && g != nil && g.by != id:
 		return no(api.Exists)
-	case c.Begin != nil && (c.Begin.Level > m.level || c.Begin.Counter > api.MaxGeneration-1<<40 || m.clients[id].record.MayCache):
+	case c.Begin != nil && (c.Begin.Level > m.level || c.Begin.Counter > api.MaxGeneration-1<<40 || len(c.Begin.Source.Recovered) > 2 || m.clients[id].record.MayCache):
 		return no(api.InvalidArgument)
 	case c.Begin != nil:
 		root := newModel().nodes[""]
@@ -62,6 +63,7 @@ func (m *model) restore(c *raftfsm.Restore) raftfsm.Result {
 	r := raftfsm.Result{Restored: true}
 	m.nodes, m.quotas, m.staged, m.hand = g.nodes, g.quotas, nil, ""
 	m.counter = max(m.counter, g.begin.Counter) + 1<<40
+	m.restored = fmt.Sprintf("restored %+v", raftfsm.Restoration{Source: g.begin.Source, AtUnix: m.wall, Counter: m.counter})
 	for _, name := range slices.SortedFunc(maps.Keys(m.nodes), compareInTree) {
 		if m.nodes[name].ephemeral {
 			r.Dying = append(r.Dying, namespace.Ref{Name: name, Instance: m.nodes[name].instance})
@@ -162,6 +164,7 @@ func (d *driver) restore() raftfsm.Command {
 	switch step.Mutation = d.mutation(by); next {
 	case 0:
 		step.Begin = &raftfsm.RestoreBegin{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Level: d.m.level, Counter: uint64(40 + d.pick(20)), Nodes: 3 + d.pick(4), Quotas: d.pick(4) / 3}
+		step.Begin.Source = raftfsm.BackupSource{Index: uint64(d.pick(3)), TakenUnix: 5, Recovered: []string{"", "r1", "no id", strings.Repeat("r", 65)}[d.pick(4)/2*d.pick(4)%4]}
 		if d.rarely(8) {
 			step.Begin.Level++
 		}

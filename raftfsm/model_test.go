@@ -25,6 +25,7 @@ type model struct {
 	delays       map[api.Name]namespace.Delay
 	clients      map[api.SessionID]*modelSession
 	quotas       map[string]api.Quota
+	restored     string // as the last one is shown
 	staged       *modelBackup
 	replicas     []modelReplica
 	hand         api.Name // see giveUp

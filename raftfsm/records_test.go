@@ -102,6 +102,7 @@ func texts() map[string]string {
 		"raftfsm.RestoreBegin.Cell":        cell,
 		"raftfsm.RestoreBegin.CellID":      cell,
 		"raftfsm.RestoreSeal.Why":          words,
+		"raftfsm.BackupSource.Recovered":   replica,
 		"raftfsm.SetQuota.Principal":       principal,
 		"raftfsm.Stat.Name":                name,
 		"raftfsm.Terminate.Why":            words,

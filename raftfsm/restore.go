@@ -29,6 +29,26 @@ type RestoreBegin struct {
 	Counter uint64     `cbor:"4,keyasint"` // its fencing counter, or a higher number if more is known to have been issued
 	Nodes   int        `cbor:"5,keyasint"` // how many nodes are going to be added, the root included
 	Quotas  int        `cbor:"6,keyasint,omitempty"`
+
+	Source BackupSource `cbor:"7,keyasint,omitempty" since:"3"`
+}
+
+// BackupSource says how a backup was made. It is for people; nothing depends on it.
+type BackupSource struct {
+	Index     uint64 `cbor:"1,keyasint,omitempty"` // of the last entry that is in it
+	TakenUnix int64  `cbor:"2,keyasint,omitempty"` // by the clock of who made it
+	Recovered string `cbor:"3,keyasint,omitempty"` // the ID of the replica out of whose directory it was made, of a cell that had lost its majority; empty if a master gave it
+}
+
+func (b BackupSource) isWellFormed() bool {
+	return b.Recovered == "" || len(b.Recovered) <= maxMemberID && api.ValidCell(b.Recovered)
+}
+
+// Restoration is a restore of the cell. It does not change.
+type Restoration struct {
+	Source  BackupSource `cbor:"1,keyasint"`
+	AtUnix  int64        `cbor:"2,keyasint"` // by the clock of the master
+	Counter uint64       `cbor:"3,keyasint"` // the fencing counter then: nothing that was issued before is above it
 }
 
 // RestoreAdd is one part of the backup. Parents come before their children.
@@ -122,13 +142,13 @@ func (s *State) Restoring() (by api.SessionID, sealed bool) {
 	return s.staged.session, s.staged.sealed
 }
 
-// ForBackup returns the state without what no backup has: the secret, a backup that is being restored, and which replicas there are, and who held what.
+// ForBackup returns the state without what no backup has: the secret, a backup that is being restored or was, which replicas there are, and who held what.
 func (s State) ForBackup() State {
-	s.Secret, s.staged, s.Origin, s.Roster, s.past = nil, nil, "", Roster{}, newPast(s.past.most)
+	s.Secret, s.staged, s.Origin, s.Roster, s.past, s.Restored = nil, nil, "", Roster{}, newPast(s.past.most), nil
 	return s
 }
 
-func (s *State) restore(c *Restore) Result {
+func (s *State) restore(c *Restore, wall int64) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		id := c.Mutation.Session
 		if err := s.PermitOperator(s.principal(id)); err != nil {
@@ -146,7 +166,7 @@ func (s *State) restore(c *Restore) Result {
 		case c.Seal != nil:
 			return s.restoreSeal(c.Seal.Why)
 		case c.Finish:
-			return s.restoreFinish()
+			return s.restoreFinish(wall)
 		}
 		return refuse(&refusal.Refusal{Cause: refusal.EmptyCommand})
 	})
@@ -164,6 +184,8 @@ func (s *State) restoreBegin(id api.SessionID, c *RestoreBegin) Result {
 		return refuse(&refusal.Refusal{Cause: refusal.RestoreCounter, Current: api.Generation(max(c.Counter, s.Counter)), Allowed: api.MaxGeneration - RestoreGap})
 	case who.MayCache:
 		return refuse(&refusal.Refusal{Cause: refusal.RestoreCaches})
+	case !c.Source.isWellFormed():
+		return refuse(&refusal.Refusal{Cause: refusal.MemberMalformed})
 	}
 	s.staged = newStaged(*c, id)
 	return Result{}
@@ -225,7 +247,7 @@ func (s *State) restoreSeal(why string) Result {
 
 // restoreFinish puts what is staged in the place of the tree. No other session is left: so nobody has a lease, a
 // lock, a handle or anything cached, and what failed sessions left behind, their lock-delays, is kept.
-func (s *State) restoreFinish() Result {
+func (s *State) restoreFinish(wall int64) Result {
 	g := s.staged
 	switch r := s.refuseOwner(); {
 	case !g.sealed:
@@ -250,6 +272,7 @@ func (s *State) restoreFinish() Result {
 	s.Counter = max(s.Counter, g.Counter) + RestoreGap
 	s.Tree, s.quotas, s.past, s.staged = g.tree, g.quotas, newPast(s.past.most), nil
 	s.past.byNode.Edit()
+	s.Restored = &Restoration{Source: g.Source, AtUnix: wall, Counter: s.Counter}
 	return r
 }
 

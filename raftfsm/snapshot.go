@@ -58,6 +58,8 @@ type header struct {
 	Origin api.CellID    `cbor:"14,keyasint,omitempty" since:"3"`
 	Roster *Roster       `cbor:"15,keyasint,omitempty" since:"3"`
 	Past   *pastHeader   `cbor:"16,keyasint,omitempty" since:"3"`
+
+	Restored *Restoration `cbor:"17,keyasint,omitempty" since:"3"`
 }
 
 // stagedRecord is what is known of a backup that is being restored, but its nodes and quotas.
@@ -128,7 +130,7 @@ func (s State) header() header {
 	}
 	return header{
 		Roster: roster, Past: s.past.header(),
-		Staged: s.staged.record(), Origin: s.Origin,
+		Staged: s.staged.record(), Origin: s.Origin, Restored: s.Restored,
 		Cell: s.Cell, CellID: s.CellID, Secret: s.Secret, Epoch: s.Epoch, Applied: s.Applied, Counter: s.Counter, History: s.History,
 		Sessions: s.Sessions.Len(), Nodes: s.Tree.Counts().Nodes, Delays: delays, Quotas: s.quotas.Len(), Level: s.Level,
 	}
@@ -211,6 +213,7 @@ func (in *recordReader) state() (State, error) {
 		return s, err
 	}
 	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter, s.History, s.Level = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter, h.History, h.Level
+	s.Restored = h.Restored
 	if s.Origin = h.Origin; h.Roster != nil {
 		s.Roster = *h.Roster
 	}

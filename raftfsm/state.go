@@ -26,7 +26,9 @@ type State struct {
 	Counter uint64     // the fencing counter: source of instances, all generations, sessions and delays
 	Level   int        // the feature level; see MaxLevel
 	Roster  Roster     // which replicas the cell has, once that was changed
-	History uint64     // a running hash of all entries applied; ApplyData updates it, and Apply does not
+
+	Restored *Restoration // the last one; nil if there was none
+	History  uint64       // a running hash of all entries applied; ApplyData updates it, and Apply does not
 
 	quotas  cowmap.Map[string, api.Quota] // those that were set, by principal
 	past    past                          // of the locks
@@ -126,7 +128,7 @@ func (s *State) apply(c Command, wall int64) Result {
 	case c.RaiseLevel != nil:
 		return s.raiseLevel(c.RaiseLevel)
 	case c.Restore != nil:
-		return s.restore(c.Restore)
+		return s.restore(c.Restore, wall)
 	case c.ChangeMembers != nil:
 		return s.changeMembers(c.ChangeMembers)
 	case c.SettleMember != nil:

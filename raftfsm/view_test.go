@@ -49,6 +49,9 @@ func (m *model) view() []string {
 		lines = append(lines, fmt.Sprintf("quota %q %+v", principal, m.quotas[principal]))
 	}
 	lines = append(lines, m.viewReplicas()...)
+	if m.restored != "" {
+		lines = append(lines, m.restored)
+	}
 	if g := m.staged; g != nil {
 		lines = append(lines, fmt.Sprintf("restoring %v %v", g.by, g.sealed))
 	}
@@ -116,6 +119,9 @@ func view(s *raftfsm.State) []string {
 		lines = append(lines, fmt.Sprintf("quota %q %+v", principal, q))
 	}
 	lines = append(lines, viewRoster(s.Roster)...)
+	if s.Restored != nil {
+		lines = append(lines, fmt.Sprintf("restored %+v", *s.Restored))
+	}
 	if by, sealed := s.Restoring(); by != 0 {
 		lines = append(lines, fmt.Sprintf("restoring %v %v", by, sealed))
 	}

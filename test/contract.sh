@@ -451,6 +451,7 @@ ctl 2 cell restore whole.backup; err '--yes does it'
 ctl 1 cell restore part.backup --yes; err 'no whole backup'
 ctl 0 cat /ls/local/saved; out 'what is'
 ctl 0 cell restore whole.backup --yes; out 'is restored from whole.backup'
+ctl 0 cell status; out 'Restored on .* from a backup of'
 ctl 0 cat /ls/local/saved; out 'what was'
 ctl 0 -o json cell restore piped.backup local --yes --above 9000000000000 --reason 'tried'; fields out cell cell_id counter index nodes bytes checksum sessions_ended
 ctl 0 cat /ls/local/saved; out 'what is'
@@ -530,6 +531,9 @@ ctl 0 cell backup verify gone.backup
 start_gone after
 ctl 0 "${at[@]}" cell restore gone.backup gone --yes; out 'is restored'
 ctl 0 "${at[@]}" cat /ls/gone/x; out 'acknowledged'
+ctl 0 "${at[@]}" cell status gone; out 'Restored on .* from what replica r3 had'
+ctl 0 "${at[@]}" -o json cell status gone; fields out restored.at restored.counter restored.index restored.taken restored.recovered_from
+cat after/*/log >out; out 'was restored from what was left at one replica'
 ctl 3 "${at[@]}" sequencer check "$(cat old.seq)"
 ctl 0 "${at[@]}" history /ls/gone/lock; out 'remembers no holding'
 kill -TERM "$gone"; ends "$gone" 0 "SIGTERM ends dev"

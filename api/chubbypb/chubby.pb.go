@@ -5527,6 +5527,9 @@ type RestoreBegin struct {
 	Counter       uint64                 `protobuf:"varint,4,opt,name=counter,proto3" json:"counter,omitempty"` // its fencing counter, or a higher number that is known to have been issued
 	Nodes         uint64                 `protobuf:"varint,5,opt,name=nodes,proto3" json:"nodes,omitempty"`     // that are going to come
 	Quotas        uint64                 `protobuf:"varint,6,opt,name=quotas,proto3" json:"quotas,omitempty"`   // of principals, that are going to come
+	Index         uint64                 `protobuf:"varint,7,opt,name=index,proto3" json:"index,omitempty"`     // of the last entry of the log that is in it
+	TakenUnix     int64                  `protobuf:"varint,8,opt,name=taken_unix,json=takenUnix,proto3" json:"taken_unix,omitempty"`
+	Recovered     string                 `protobuf:"bytes,9,opt,name=recovered,proto3" json:"recovered,omitempty"` // the replica out of whose directory it was made, of a cell that had lost its majority; empty if a master gave it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5601,6 +5604,27 @@ func (x *RestoreBegin) GetQuotas() uint64 {
 		return x.Quotas
 	}
 	return 0
+}
+
+func (x *RestoreBegin) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *RestoreBegin) GetTakenUnix() int64 {
+	if x != nil {
+		return x.TakenUnix
+	}
+	return 0
+}
+
+func (x *RestoreBegin) GetRecovered() string {
+	if x != nil {
+		return x.Recovered
+	}
+	return ""
 }
 
 type RestorePart struct {
@@ -5901,7 +5925,8 @@ type StatusReply struct {
 	Sessions      uint64                 `protobuf:"varint,6,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	Nodes         uint64                 `protobuf:"varint,7,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	Locks         uint64                 `protobuf:"varint,8,opt,name=locks,proto3" json:"locks,omitempty"`
-	Level         uint32                 `protobuf:"varint,9,opt,name=level,proto3" json:"level,omitempty"` // the feature level of the cell, as far as the replica has applied
+	Level         uint32                 `protobuf:"varint,9,opt,name=level,proto3" json:"level,omitempty"`       // the feature level of the cell, as far as the replica has applied
+	Restored      *Restoration           `protobuf:"bytes,10,opt,name=restored,proto3" json:"restored,omitempty"` // the last one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5999,6 +6024,90 @@ func (x *StatusReply) GetLevel() uint32 {
 	return 0
 }
 
+func (x *StatusReply) GetRestored() *Restoration {
+	if x != nil {
+		return x.Restored
+	}
+	return nil
+}
+
+// Restoration is a restore of the cell from a backup.
+type Restoration struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtUnix        int64                  `protobuf:"varint,1,opt,name=at_unix,json=atUnix,proto3" json:"at_unix,omitempty"`
+	Counter       uint64                 `protobuf:"varint,2,opt,name=counter,proto3" json:"counter,omitempty"`                      // the fencing counter then: nothing that was issued before is above it
+	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`                          // of the last entry of the log that is in the backup
+	TakenUnix     int64                  `protobuf:"varint,4,opt,name=taken_unix,json=takenUnix,proto3" json:"taken_unix,omitempty"` // when the backup was made
+	Recovered     string                 `protobuf:"bytes,5,opt,name=recovered,proto3" json:"recovered,omitempty"`                   // as in RestoreBegin
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Restoration) Reset() {
+	*x = Restoration{}
+	mi := &file_chubby_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Restoration) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Restoration) ProtoMessage() {}
+
+func (x *Restoration) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Restoration.ProtoReflect.Descriptor instead.
+func (*Restoration) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *Restoration) GetAtUnix() int64 {
+	if x != nil {
+		return x.AtUnix
+	}
+	return 0
+}
+
+func (x *Restoration) GetCounter() uint64 {
+	if x != nil {
+		return x.Counter
+	}
+	return 0
+}
+
+func (x *Restoration) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Restoration) GetTakenUnix() int64 {
+	if x != nil {
+		return x.TakenUnix
+	}
+	return 0
+}
+
+func (x *Restoration) GetRecovered() string {
+	if x != nil {
+		return x.Recovered
+	}
+	return ""
+}
+
 type ReplicaStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -6019,7 +6128,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6031,7 +6140,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6044,7 +6153,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{87}
+	return file_chubby_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -6139,7 +6248,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6151,7 +6260,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6164,7 +6273,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{88}
+	return file_chubby_proto_rawDescGZIP(), []int{89}
 }
 
 // ChangeMembersRequest adds a replica, which waits to be let in; or removes one; or, with
@@ -6182,7 +6291,7 @@ type ChangeMembersRequest struct {
 
 func (x *ChangeMembersRequest) Reset() {
 	*x = ChangeMembersRequest{}
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6194,7 +6303,7 @@ func (x *ChangeMembersRequest) String() string {
 func (*ChangeMembersRequest) ProtoMessage() {}
 
 func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6207,7 +6316,7 @@ func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeMembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{89}
+	return file_chubby_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ChangeMembersRequest) GetCaller() *Caller {
@@ -6253,7 +6362,7 @@ type ChangeMembersReply struct {
 
 func (x *ChangeMembersReply) Reset() {
 	*x = ChangeMembersReply{}
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6265,7 +6374,7 @@ func (x *ChangeMembersReply) String() string {
 func (*ChangeMembersReply) ProtoMessage() {}
 
 func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6278,7 +6387,7 @@ func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersReply.ProtoReflect.Descriptor instead.
 func (*ChangeMembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{90}
+	return file_chubby_proto_rawDescGZIP(), []int{91}
 }
 
 type MembersReply struct {
@@ -6290,7 +6399,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6302,7 +6411,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6315,7 +6424,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{91}
+	return file_chubby_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -6339,7 +6448,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6351,7 +6460,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6364,7 +6473,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{92}
+	return file_chubby_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Member) GetId() string {
@@ -6805,14 +6914,18 @@ const file_chubby_proto_rawDesc = "" +
 	"\x05begin\x18\x03 \x01(\v2\x17.chubby.v1.RestoreBeginR\x05begin\x12*\n" +
 	"\x04part\x18\x04 \x01(\v2\x16.chubby.v1.RestorePartR\x04part\x12*\n" +
 	"\x04seal\x18\x05 \x01(\v2\x16.chubby.v1.RestoreSealR\x04seal\x12\x16\n" +
-	"\x06finish\x18\x06 \x01(\bR\x06finish\"\x99\x01\n" +
+	"\x06finish\x18\x06 \x01(\bR\x06finish\"\xec\x01\n" +
 	"\fRestoreBegin\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x17\n" +
 	"\acell_id\x18\x02 \x01(\tR\x06cellId\x12\x14\n" +
 	"\x05level\x18\x03 \x01(\rR\x05level\x12\x18\n" +
 	"\acounter\x18\x04 \x01(\x04R\acounter\x12\x14\n" +
 	"\x05nodes\x18\x05 \x01(\x04R\x05nodes\x12\x16\n" +
-	"\x06quotas\x18\x06 \x01(\x04R\x06quotas\";\n" +
+	"\x06quotas\x18\x06 \x01(\x04R\x06quotas\x12\x14\n" +
+	"\x05index\x18\a \x01(\x04R\x05index\x12\x1d\n" +
+	"\n" +
+	"taken_unix\x18\b \x01(\x03R\ttakenUnix\x12\x1c\n" +
+	"\trecovered\x18\t \x01(\tR\trecovered\";\n" +
 	"\vRestorePart\x12\x12\n" +
 	"\x04part\x18\x01 \x01(\x04R\x04part\x12\x18\n" +
 	"\arecords\x18\x02 \x01(\fR\arecords\"\x1f\n" +
@@ -6827,7 +6940,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x05token\x18\x01 \x01(\tR\x05token\"1\n" +
 	"\x11AuthenticateReply\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\"\x0f\n" +
-	"\rStatusRequest\"\xfa\x01\n" +
+	"\rStatusRequest\"\xae\x02\n" +
 	"\vStatusReply\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x17\n" +
 	"\acell_id\x18\x02 \x01(\tR\x06cellId\x122\n" +
@@ -6837,7 +6950,16 @@ const file_chubby_proto_rawDesc = "" +
 	"\bsessions\x18\x06 \x01(\x04R\bsessions\x12\x14\n" +
 	"\x05nodes\x18\a \x01(\x04R\x05nodes\x12\x14\n" +
 	"\x05locks\x18\b \x01(\x04R\x05locks\x12\x14\n" +
-	"\x05level\x18\t \x01(\rR\x05level\"\xc2\x02\n" +
+	"\x05level\x18\t \x01(\rR\x05level\x122\n" +
+	"\brestored\x18\n" +
+	" \x01(\v2\x16.chubby.v1.RestorationR\brestored\"\x93\x01\n" +
+	"\vRestoration\x12\x17\n" +
+	"\aat_unix\x18\x01 \x01(\x03R\x06atUnix\x12\x18\n" +
+	"\acounter\x18\x02 \x01(\x04R\acounter\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x1d\n" +
+	"\n" +
+	"taken_unix\x18\x04 \x01(\x03R\ttakenUnix\x12\x1c\n" +
+	"\trecovered\x18\x05 \x01(\tR\trecovered\"\xc2\x02\n" +
 	"\rReplicaStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x16\n" +
@@ -6965,7 +7087,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -7059,12 +7181,13 @@ var file_chubby_proto_goTypes = []any{
 	(*AuthenticateReply)(nil),         // 89: chubby.v1.AuthenticateReply
 	(*StatusRequest)(nil),             // 90: chubby.v1.StatusRequest
 	(*StatusReply)(nil),               // 91: chubby.v1.StatusReply
-	(*ReplicaStatus)(nil),             // 92: chubby.v1.ReplicaStatus
-	(*MembersRequest)(nil),            // 93: chubby.v1.MembersRequest
-	(*ChangeMembersRequest)(nil),      // 94: chubby.v1.ChangeMembersRequest
-	(*ChangeMembersReply)(nil),        // 95: chubby.v1.ChangeMembersReply
-	(*MembersReply)(nil),              // 96: chubby.v1.MembersReply
-	(*Member)(nil),                    // 97: chubby.v1.Member
+	(*Restoration)(nil),               // 92: chubby.v1.Restoration
+	(*ReplicaStatus)(nil),             // 93: chubby.v1.ReplicaStatus
+	(*MembersRequest)(nil),            // 94: chubby.v1.MembersRequest
+	(*ChangeMembersRequest)(nil),      // 95: chubby.v1.ChangeMembersRequest
+	(*ChangeMembersReply)(nil),        // 96: chubby.v1.ChangeMembersReply
+	(*MembersReply)(nil),              // 97: chubby.v1.MembersReply
+	(*Member)(nil),                    // 98: chubby.v1.Member
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
@@ -7152,87 +7275,88 @@ var file_chubby_proto_depIdxs = []int32{
 	84,  // 82: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
 	85,  // 83: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
 	86,  // 84: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
-	92,  // 85: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	5,   // 86: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 87: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
-	97,  // 88: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	11,  // 89: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	14,  // 90: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	14,  // 91: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
-	16,  // 92: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
-	19,  // 93: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	21,  // 94: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	23,  // 95: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	25,  // 96: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	27,  // 97: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	29,  // 98: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	31,  // 99: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	33,  // 100: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	35,  // 101: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	37,  // 102: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	41,  // 103: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	43,  // 104: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	45,  // 105: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	47,  // 106: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	49,  // 107: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	51,  // 108: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	53,  // 109: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	55,  // 110: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	59,  // 111: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	62,  // 112: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	66,  // 113: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	68,  // 114: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	71,  // 115: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
-	74,  // 116: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	76,  // 117: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	81,  // 118: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
-	83,  // 119: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
-	94,  // 120: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
-	79,  // 121: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	90,  // 122: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	93,  // 123: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	88,  // 124: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
-	12,  // 125: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	15,  // 126: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	15,  // 127: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	17,  // 128: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	20,  // 129: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	22,  // 130: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	24,  // 131: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	26,  // 132: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	28,  // 133: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	30,  // 134: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	32,  // 135: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	34,  // 136: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	36,  // 137: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	38,  // 138: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	42,  // 139: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	44,  // 140: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	46,  // 141: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	48,  // 142: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	50,  // 143: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	52,  // 144: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	54,  // 145: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	56,  // 146: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	60,  // 147: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	63,  // 148: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	67,  // 149: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	69,  // 150: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	72,  // 151: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
-	75,  // 152: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	77,  // 153: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	82,  // 154: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
-	87,  // 155: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
-	95,  // 156: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
-	80,  // 157: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	91,  // 158: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	96,  // 159: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	89,  // 160: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
-	125, // [125:161] is the sub-list for method output_type
-	89,  // [89:125] is the sub-list for method input_type
-	89,  // [89:89] is the sub-list for extension type_name
-	89,  // [89:89] is the sub-list for extension extendee
-	0,   // [0:89] is the sub-list for field type_name
+	93,  // 85: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	92,  // 86: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
+	5,   // 87: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 88: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
+	98,  // 89: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	11,  // 90: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	14,  // 91: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	14,  // 92: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
+	16,  // 93: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
+	19,  // 94: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	21,  // 95: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	23,  // 96: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	25,  // 97: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	27,  // 98: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	29,  // 99: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	31,  // 100: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	33,  // 101: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	35,  // 102: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	37,  // 103: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	41,  // 104: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	43,  // 105: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	45,  // 106: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	47,  // 107: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	49,  // 108: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	51,  // 109: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	53,  // 110: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	55,  // 111: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	59,  // 112: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	62,  // 113: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	66,  // 114: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	68,  // 115: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	71,  // 116: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
+	74,  // 117: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	76,  // 118: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	81,  // 119: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
+	83,  // 120: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
+	95,  // 121: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
+	79,  // 122: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	90,  // 123: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	94,  // 124: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	88,  // 125: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	12,  // 126: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	15,  // 127: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	15,  // 128: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	17,  // 129: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	20,  // 130: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	22,  // 131: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	24,  // 132: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	26,  // 133: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	28,  // 134: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	30,  // 135: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	32,  // 136: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	34,  // 137: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	36,  // 138: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	38,  // 139: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	42,  // 140: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	44,  // 141: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	46,  // 142: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	48,  // 143: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	50,  // 144: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	52,  // 145: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	54,  // 146: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	56,  // 147: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	60,  // 148: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	63,  // 149: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	67,  // 150: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	69,  // 151: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	72,  // 152: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
+	75,  // 153: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	77,  // 154: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	82,  // 155: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
+	87,  // 156: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
+	96,  // 157: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
+	80,  // 158: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	91,  // 159: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	97,  // 160: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	89,  // 161: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	126, // [126:162] is the sub-list for method output_type
+	90,  // [90:126] is the sub-list for method input_type
+	90,  // [90:90] is the sub-list for extension type_name
+	90,  // [90:90] is the sub-list for extension extendee
+	0,   // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -7252,7 +7376,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   93,
+			NumMessages:   94,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

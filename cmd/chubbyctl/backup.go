@@ -152,8 +152,12 @@ func (g *globals) printBackup(out io.Writer, name string, f backupFields) error 
 
 // describeBackup says in one line what is in a backup.
 func describeBackup(f backupFields) string {
-	return fmt.Sprintf("cell %s (%.12s) at entry %d, of %s: %d nodes with %s, %d sessions, %d locks held; %s, sha256 %s",
-		f.Cell, f.CellID, f.Index, time.Unix(f.TakenUnix, 0).UTC().Format(time.DateTime), f.Nodes, term.RoughSize(f.Contents), f.Sessions, f.Locks, term.RoughSize(f.Bytes), f.Checksum)
+	of := ""
+	if f.Recovered != "" {
+		of = ", recovered from replica " + f.Recovered
+	}
+	return fmt.Sprintf("cell %s (%.12s)%s at entry %d, of %s: %d nodes with %s, %d sessions, %d locks held; %s, sha256 %s",
+		f.Cell, f.CellID, of, f.Index, time.Unix(f.TakenUnix, 0).UTC().Format(time.DateTime), f.Nodes, term.RoughSize(f.Contents), f.Sessions, f.Locks, term.RoughSize(f.Bytes), f.Checksum)
 }
 
 // readBackup reads a backup, whole.

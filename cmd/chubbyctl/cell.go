@@ -24,7 +24,17 @@ type statusFields struct {
 	Locks    uint64          `json:"locks"`
 	Level    int             `json:"level"`
 
+	Restored *restorationFields `json:"restored"` // null if it never was
+
 	Divergence string `json:"divergence"` // which replicas differ that should be the same; "" if none do
+}
+
+type restorationFields struct {
+	At        *time.Time `json:"at"`
+	Counter   uint64     `json:"counter"`
+	Index     uint64     `json:"index"`
+	Taken     *time.Time `json:"taken"`
+	Recovered string     `json:"recovered_from"` // the replica that was left, of a cell that had lost its majority; else ""
 }
 
 type replicaFields struct {
@@ -56,6 +66,9 @@ func newStatusFields(s client.Status, fault string) statusFields {
 		Level:      s.Level,
 		Replicas:   []replicaFields{},
 		Divergence: fault,
+	}
+	if r := s.Restored; r != nil {
+		f.Restored = &restorationFields{timestamp(r.AtUnix), r.Counter, r.Index, timestamp(r.TakenUnix), r.Recovered}
 	}
 	for _, r := range s.Replicas {
 		row := replicaFields{
@@ -257,11 +270,25 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if s.Restored != nil {
+		if _, err := fmt.Fprintf(out, "\n%s\n", term.StyleOf(out).Wrap(describeRestoration(*s.Restored), "")); err != nil {
+			return err
+		}
+	}
 	if fault != "" {
 		_, err := fmt.Fprintf(out, "\n%s\n", term.StyleOf(out).Paint(term.Trouble, fault))
 		return err
 	}
 	return nil
+}
+
+// describeRestoration says from what a cell was restored.
+func describeRestoration(r client.Restoration) string {
+	from := "a backup of " + localTime(r.TakenUnix)
+	if r.Recovered != "" {
+		from = fmt.Sprintf("what replica %s had when the cell had lost its majority (chubbyctl cell recover); changes that only the lost replicas had are missing", r.Recovered)
+	}
+	return fmt.Sprintf("Restored on %s, up to entry %d, from %s. No token up to %d is valid.", localTime(r.AtUnix), r.Index, from, r.Counter)
 }
 
 const (

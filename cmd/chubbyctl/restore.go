@@ -98,6 +98,7 @@ func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOption
 	}
 	source := client.RestoreBackup{
 		Cell: b.Cell, CellID: b.CellID, Level: b.Level, Counter: max(b.Counter, o.above), Nodes: b.Nodes, Why: o.why,
+		Index: b.Index, TakenUnix: b.TakenUnix, Recovered: b.Recovered,
 	}
 	source.Parts, source.Quotas = backup.Parts(b.State)
 	is, err := g.followRestore(ctx, c, source, func() { late.Reset(g.timeout) })

@@ -36,13 +36,15 @@ type About struct {
 	Sessions  int        `json:"sessions"`
 	Locks     int        `json:"locks"` // that are held
 	TakenUnix int64      `json:"taken_unix"`
-	Counter   uint64     `json:"counter"` // the fencing counter: nothing that was issued before is above it
+	Counter   uint64     `json:"counter"`                  // the fencing counter: nothing that was issued before is above it
+	Recovered string     `json:"recovered_from,omitempty"` // the ID of the replica out of whose directory it was made, when the cell had lost its majority; empty if a master gave it
 }
 
-// Write writes a backup of a state, taken at a time, in seconds since 1970.
-func Write(w io.Writer, state raftfsm.State, taken int64) error {
+// Write writes a backup of a state, taken at a time, in seconds since 1970, out of the directory of a replica or,
+// if recovered is empty, by a master.
+func Write(w io.Writer, state raftfsm.State, taken int64, recovered string) error {
 	state = state.ForBackup()
-	about, err := json.Marshal(aboutOf(state, taken))
+	about, err := json.Marshal(aboutOf(state, taken, recovered))
 	if err != nil {
 		return err
 	}
@@ -65,12 +67,12 @@ func Write(w io.Writer, state raftfsm.State, taken int64) error {
 	return err
 }
 
-func aboutOf(state raftfsm.State, taken int64) About {
+func aboutOf(state raftfsm.State, taken int64, recovered string) About {
 	counts := state.Tree.Counts()
 	return About{
 		Cell: state.Cell, CellID: state.CellID, Index: state.Applied, Epoch: state.Epoch, Level: state.Level,
 		Nodes: counts.Nodes, Contents: counts.Bytes, Sessions: state.Sessions.Len(), Locks: counts.Locks,
-		TakenUnix: taken, Counter: state.Counter,
+		TakenUnix: taken, Counter: state.Counter, Recovered: recovered,
 	}
 }
 
@@ -146,7 +148,7 @@ func read(in *reader) (*Backup, error) {
 		return nil, errors.New("something follows its checksum")
 	}
 	switch {
-	case b.About != aboutOf(b.State, b.TakenUnix):
+	case b.About != aboutOf(b.State, b.TakenUnix, b.Recovered):
 		return nil, errors.New("its description is of another state")
 	case len(b.State.Secret) > 0:
 		return nil, errors.New("it has the secret of its cell, which no backup has")

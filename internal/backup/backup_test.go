@@ -20,7 +20,7 @@ func written(t testing.TB) (raftfsm.State, []byte) {
 		Cell: "foo", CellID: api.CellID(strings.Repeat("ab", 16)), Secret: []byte("the secret of the cell, which signs"), Level: raftfsm.MaxLevel,
 	}}}})
 	var out bytes.Buffer
-	if err := Write(&out, state, 1_800_000_000); err != nil {
+	if err := Write(&out, state, 1_800_000_000, "r4"); err != nil {
 		t.Fatal(err)
 	}
 	return state, out.Bytes()
@@ -36,7 +36,7 @@ func TestBackup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := About{Cell: "foo", CellID: state.CellID, Index: 1, Epoch: 1, Level: raftfsm.MaxLevel, Nodes: state.Tree.Counts().Nodes, Contents: state.Tree.Counts().Bytes, TakenUnix: 1_800_000_000, Counter: state.Counter}
+	want := About{Cell: "foo", CellID: state.CellID, Index: 1, Epoch: 1, Level: raftfsm.MaxLevel, Nodes: state.Tree.Counts().Nodes, Contents: state.Tree.Counts().Bytes, TakenUnix: 1_800_000_000, Counter: state.Counter, Recovered: "r4"}
 	if b.About != want || b.Bytes != int64(len(text)) {
 		t.Errorf("got %+v of %d bytes, want %+v of %d", b.About, b.Bytes, want, len(text))
 	}
@@ -91,7 +91,7 @@ func TestDamagedBackups(t *testing.T) {
 func TestWriteFails(t *testing.T) {
 	state, text := written(t)
 	for most := range len(text) {
-		if err := Write(&full{most: most}, state, 1_800_000_000); !errors.Is(err, io.ErrShortWrite) {
+		if err := Write(&full{most: most}, state, 1_800_000_000, "r4"); !errors.Is(err, io.ErrShortWrite) {
 			t.Fatalf("after %d bytes: %v", most, err)
 		}
 	}

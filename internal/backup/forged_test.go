@@ -44,7 +44,7 @@ func TestSecretInside(t *testing.T) {
 	if _, err := state.WriteTo(&snap); err != nil {
 		t.Fatal(err)
 	}
-	a, _ := json.Marshal(aboutOf(state, 0))
+	a, _ := json.Marshal(aboutOf(state, 0, ""))
 	var out bytes.Buffer
 	out.WriteString(magic)
 	_ = writeRecord(&out, a)

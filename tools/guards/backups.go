@@ -5,7 +5,7 @@ func backupSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "the secret is not in a backup", file: "raftfsm/restore.go",
-			old: "	s.Secret, s.staged, s.Origin, s.Roster, s.past = nil, nil, \"\", Roster{}, newPast(s.past.most)\n", new: "	s.staged, s.Origin, s.Roster, s.past = nil, \"\", Roster{}, newPast(s.past.most)\n",
+			old: "	s.Secret, s.staged, s.Origin, s.Roster, s.past, s.Restored = nil, nil, \"\", Roster{}, newPast(s.past.most), nil\n", new: "	s.staged, s.Origin, s.Roster, s.past, s.Restored = nil, \"\", Roster{}, newPast(s.past.most), nil\n",
 			pkg: "./internal/backup", test: "TestBackup",
 		},
 		{
@@ -45,7 +45,7 @@ func backupSafeguards() []safeguard {
 		},
 		{
 			name: "a backup is what its description says", file: "internal/backup/backup.go",
-			old: "	case b.About != aboutOf(b.State, b.TakenUnix):\n", new: "	case false:\n",
+			old: "	case b.About != aboutOf(b.State, b.TakenUnix, b.Recovered):\n", new: "	case false:\n",
 			pkg: "./internal/backup", test: "TestDescriptionOfAnotherState",
 		},
 		{

@@ -40,7 +40,7 @@ func pastSafeguards() []safeguard {
 		},
 		{
 			name: "a backup has no past", file: "raftfsm/restore.go",
-			old: "s.Origin, s.Roster, s.past = nil, nil, \"\", Roster{}, newPast(s.past.most)", new: "s.Origin, s.Roster = nil, nil, \"\", Roster{}",
+			old: "s.Origin, s.Roster, s.past, s.Restored = nil, nil, \"\", Roster{}, newPast(s.past.most), nil", new: "s.Origin, s.Roster, s.Restored = nil, nil, \"\", Roster{}, nil",
 			pkg: "./raftfsm", test: "TestBackupsHaveNoHistory",
 		},
 		{

@@ -34,6 +34,11 @@ func recoverySafeguards() []safeguard {
 			pkg: "./cell/internal/disk", test: "TestReplay",
 		},
 		{
+			name: "a cell says from what it was restored", file: "raftfsm/snapshot.go",
+			old: "	s.Restored = h.Restored\n", new: "",
+			pkg: "./raftfsm", test: "TestStateAgainstModel|TestRestored",
+		},
+		{
 			name: "a directory that is none is not made one", file: "cell/internal/disk/replay.go",
 			old: "	case m == nil:\n", new: "	case m == nil && dir == \"\":\n",
 			pkg: "./cell/recovery", test: "TestWhatCannotBeRecovered",

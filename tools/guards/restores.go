@@ -80,7 +80,7 @@ func restoreSafeguards() []safeguard {
 		},
 		{
 			name: "no backup has another one in it", file: "raftfsm/restore.go",
-			old: "	s.Secret, s.staged, s.Origin, s.Roster, s.past = nil, nil, \"\", Roster{}, newPast(s.past.most)\n", new: "	s.Secret, s.Origin, s.Roster, s.past = nil, \"\", Roster{}, newPast(s.past.most)\n",
+			old: "	s.Secret, s.staged, s.Origin, s.Roster, s.past, s.Restored = nil, nil, \"\", Roster{}, newPast(s.past.most), nil\n", new: "	s.Secret, s.Origin, s.Roster, s.past, s.Restored = nil, \"\", Roster{}, newPast(s.past.most), nil\n",
 			pkg: "./cell", test: "TestRestoreIsInterrupted",
 		},
 	}

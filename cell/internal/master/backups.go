@@ -128,7 +128,7 @@ func (b *Backups) find(key backupKey, begin bool) (*takenBackup, error) {
 	one := &takenBackup{from: from, asked: make(chan struct{}, 1), idle: time.AfterFunc(backupIdle, func() { b.drop(key) })}
 	b.open[key] = one
 	b.work.Go(func() {
-		_ = to.CloseWithError(backup.Write(to, state, taken)) // it never fails
+		_ = to.CloseWithError(backup.Write(to, state, taken, "")) // it never fails
 	})
 	return one, nil
 }

@@ -30,5 +30,10 @@ func (o *observer) restored(c *raftfsm.Restore) {
 	for !o.tables.handles.drop(id, maxSteps) {
 		o.epoch.mu.pause(maxSteps)
 	}
-	o.epoch.log.Warn("the cell was restored from a backup", "session", id, "counter", o.epoch.state().Counter)
+	of := o.epoch.state().Restored
+	what := "the cell was restored from a backup"
+	if of.Source.Recovered != "" {
+		what = "the cell was restored from what was left at one replica of a cell without a majority: changes that only the others had are lost"
+	}
+	o.epoch.log.Warn(what, "session", id, "counter", of.Counter, "entry", of.Source.Index, "taken_unix", of.Source.TakenUnix, "recovered_from", of.Source.Recovered)
 }

@@ -56,6 +56,8 @@ type Status struct {
 	MaxLevel  int // the newest that the replica knows
 
 	Sessions, Nodes, Locks int // the master alone says them
+
+	Restored *raftfsm.Restoration // the last one; nil if there was none
 }
 
 // Member describes a member of the cell.
@@ -102,6 +104,7 @@ func (s *service) Status(context.Context, *pb.StatusRequest) (*pb.StatusReply, e
 		Nodes:    uint64(is.Nodes),
 		Locks:    uint64(is.Locks),
 		Level:    uint32(is.Level),
+		Restored: restoration(is.Restored),
 	}, nil
 }
 
@@ -128,4 +131,12 @@ func (s *service) Transfer(ctx context.Context, q *pb.TransferRequest) (*pb.Tran
 		to, err := s.cfg.Replica.Transfer(ctx, q.GetTo())
 		return &pb.TransferReply{Master: to}, err
 	})
+}
+
+// restoration encodes a restore of the cell.
+func restoration(r *raftfsm.Restoration) *pb.Restoration {
+	if r == nil {
+		return nil
+	}
+	return &pb.Restoration{AtUnix: r.AtUnix, Counter: r.Counter, Index: r.Source.Index, TakenUnix: r.Source.TakenUnix, Recovered: r.Source.Recovered}
 }

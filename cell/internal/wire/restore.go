@@ -83,6 +83,7 @@ func restoreBeginOf(q *pb.RestoreBegin) (*raftfsm.RestoreBegin, error) {
 	}
 	return &raftfsm.RestoreBegin{
 		Cell: q.GetCell(), CellID: id, Level: int(q.GetLevel()), Counter: q.GetCounter(), Nodes: int(q.GetNodes()), Quotas: int(q.GetQuotas()),
+		Source: raftfsm.BackupSource{Index: q.GetIndex(), TakenUnix: q.GetTakenUnix(), Recovered: q.GetRecovered()},
 	}, nil
 }
 
