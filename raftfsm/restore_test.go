@@ -61,8 +61,10 @@ func newRestoring(t *testing.T) *restoring {
 }
 
 func (c *restoring) begin() {
-	c.step(c.operator, raftfsm.Restore{Begin: &raftfsm.RestoreBegin{Cell: "local", CellID: "ff112233445566778899aabbccddeeff", Level: 1, Counter: 1000, Nodes: 5}}, api.OK)
+	c.step(c.operator, raftfsm.Restore{Begin: &raftfsm.RestoreBegin{Cell: "local", CellID: "ff112233445566778899aabbccddeeff", Level: 1, Counter: 1000, Nodes: 5, Source: sourceOfTests}}, api.OK)
 }
+
+var sourceOfTests = raftfsm.BackupSource{Index: 44, TakenUnix: 1_700_000_000, Recovered: "r4"}
 
 func (c *restoring) add(want api.Code, part uint64, nodes ...*namespace.Node) {
 	c.t.Helper()
@@ -119,6 +121,14 @@ func TestRestoreSteps(t *testing.T) {
 	if _, there := c.state.Tree.Get("/f"); there {
 		t.Error("what the cell had is still there")
 	}
+	var snapshot bytes.Buffer
+	if _, err := c.state.WriteTo(&snapshot); err != nil {
+		t.Fatal(err)
+	}
+	read, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel)
+	if err != nil || read.Restored == nil || *read.Restored != *c.state.Restored || read.Restored.Source != sourceOfTests || read.Restored.Counter != c.state.Counter {
+		t.Errorf("from a snapshot: %+v, %v", read.Restored, err)
+	}
 }
 
 // Only a session that caches nothing and owns nothing restores a backup, of a level that the cell has, and with numbers that leave room.
@@ -134,6 +144,9 @@ func TestRestoreIsRefused(t *testing.T) {
 	c.step(r.Session, begin(same), api.InvalidArgument)
 	c.step(c.operator, begin(func(b *raftfsm.RestoreBegin) { b.Level = raftfsm.MaxLevel + 1 }), api.InvalidArgument)
 	c.step(c.operator, begin(func(b *raftfsm.RestoreBegin) { b.Counter = api.MaxGeneration }), api.InvalidArgument)
+	for _, id := range []string{"no id", strings.Repeat("r", 65)} {
+		c.step(c.operator, begin(func(b *raftfsm.RestoreBegin) { b.Source.Recovered = id }), api.InvalidArgument)
+	}
 	c.step(c.operator, begin(same), api.OK)
 	ref, handle := c.file(c.operator, "/own")
 	claim := c.claim(c.operator, handle)

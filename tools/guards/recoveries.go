@@ -36,7 +36,7 @@ func recoverySafeguards() []safeguard {
 		{
 			name: "a cell says from what it was restored", file: "raftfsm/snapshot.go",
 			old: "	s.Restored = h.Restored\n", new: "",
-			pkg: "./raftfsm", test: "TestStateAgainstModel|TestRestored",
+			pkg: "./raftfsm", test: "TestRestoreSteps",
 		},
 		{
 			name: "a directory that is none is not made one", file: "cell/internal/disk/replay.go",
