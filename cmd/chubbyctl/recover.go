@@ -79,7 +79,7 @@ func (g *globals) recover(cmd *cobra.Command, paths []string, to string) error {
 	if err := g.printBackup(cmd.OutOrStdout(), to, f); err != nil {
 		return err
 	}
-	term.Remark(g.stderr, "now never start the replicas of before again; two minutes after the last one ended, bootstrap cell %s on empty directories, and restore: chubbyctl cell restore %s %s --yes",
+	term.Remark(g.stderr, "once it is restored, never start the replicas of before again. Two minutes after the last one ended, bootstrap cell %s on empty directories, and restore: chubbyctl cell restore %s %s --yes",
 		freshest.Cell, term.Printable(to), freshest.Cell)
 	return nil
 }
