@@ -37,6 +37,11 @@ type Config struct {
 	// replace). Members are then whom to ask whether that was done, and this one. It means nothing once the directory holds data.
 	Join bool
 
+	// Spare is like Join, for a replica that is added to stand by (chubbyctl cell add --spare). It takes the place of a replica that
+	// has not answered the master for ReplaceAfter, of the master's Config: default DefaultReplaceAfter, at least MinReplaceAfter.
+	Spare        bool
+	ReplaceAfter time.Duration
+
 	// RestoreAccess has this replica, if it becomes the master within a minute of its
 	// start, give everybody the right to write the access control lists again: the
 	// way back when they admit nobody. It is to be set for one start only.
@@ -176,6 +181,13 @@ const (
 	DefaultMaxConnectionsPerAddress = 4_000
 )
 
+// Bounds of Config.ReplaceAfter. A machine that is started again, or serviced, is back before the default is over (Chubby §2.2: "a few
+// hours"); the lower bound is that of a reboot.
+const (
+	DefaultReplaceAfter = 4 * time.Hour
+	MinReplaceAfter     = 10 * time.Second
+)
+
 // MaxOperators is how many operators a cell may begin with.
 const MaxOperators = 100
 
@@ -196,6 +208,7 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.Wall == nil {
 		cfg.Wall = wallClock
 	}
+	cfg.ReplaceAfter = cmp.Or(cfg.ReplaceAfter, DefaultReplaceAfter)
 	cfg.KeepAlives = cmp.Or(cfg.KeepAlives, DefaultKeepAlives)
 	cfg.MaxConnections = cmp.Or(cfg.MaxConnections, DefaultMaxConnections)
 	cfg.MaxConnectionsPerAddress = cmp.Or(cfg.MaxConnectionsPerAddress, DefaultMaxConnectionsPerAddress)
@@ -240,8 +253,11 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.MaxConnections < 0 || cfg.MaxConnectionsPerAddress < 0 {
 		fault("max-connections, max-connections-per-address: %d and %d; want positive numbers", cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
 	}
-	if cfg.Join && cfg.Bootstrap {
-		fault("join, bootstrap: both are set; a replica either begins a cell or joins one")
+	if cfg.ReplaceAfter < MinReplaceAfter {
+		fault("replace-after: %v; want %v or longer", cfg.ReplaceAfter, MinReplaceAfter)
+	}
+	if (cfg.Join || cfg.Spare) && cfg.Bootstrap {
+		fault("join, spare, bootstrap: both are set; a replica either begins a cell or joins one")
 	}
 	if _, ok := cfg.self(); !ok {
 		fault("id: %q is not among the members", cfg.ID)

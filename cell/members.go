@@ -19,7 +19,7 @@ func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
 	if me.InCell() {
 		return nil
 	}
-	if r.cfg.Join {
+	if r.cfg.Join || r.cfg.Spare {
 		return r.join(ctx)
 	}
 	b := &peer.Bootstrapper{
@@ -44,6 +44,7 @@ func (r *Replica) join(ctx context.Context) error {
 		Cell:     r.cfg.Cell,
 		Members:  rosterOf(r.cfg.Members),
 		Address:  self.Raft,
+		Spare:    r.cfg.Spare,
 		Identity: r.stores.Identity(),
 		Ask:      r.port.AskBootstrap,
 		Clock:    r.clock,
@@ -66,7 +67,7 @@ func (r *Replica) bootstrapReport() peer.BootstrapReport {
 		Members:     rosterOf(r.cfg.Members),
 		Roster:      me.Roster,
 		Begun:       me.Begun,
-		Joins:       r.cfg.Join && !me.Begun || me.Joined,
+		Joins:       (r.cfg.Join || r.cfg.Spare) && !me.Begun || me.Joined,
 		Client:      r.advertised(),
 		HTTP:        self.HTTP,
 		MaxLevel:    r.cfg.supports,
@@ -165,7 +166,7 @@ func merged(was *identity.Roster, now raftfsm.Roster) *identity.Roster {
 		switch {
 		case i >= 0 && m.Phase == raftfsm.Left && !next.Members[i].Left:
 			next.Members[i].Left, changed = true, true
-		case i < 0 && (m.Incarnation != "" || m.Phase == raftfsm.Left):
+		case i < 0 && m.Phase != raftfsm.Standby && (m.Incarnation != "" || m.Phase == raftfsm.Left): // a spare is let in when it joins
 			next.Members = append(next.Members, identity.Member{ID: m.ID, Raft: m.Raft, Incarnation: m.Incarnation, Left: m.Phase == raftfsm.Left})
 			changed = true
 		}

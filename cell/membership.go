@@ -46,8 +46,13 @@ func (r *Replica) followRoster(ctx context.Context) {
 		if m == nil {
 			continue
 		}
-		one, busy := r.fsm.State().Roster.Unsettled()
+		roster := r.fsm.State().Roster
+		one, busy := roster.Unsettled()
 		if !busy {
+			if err := r.useSpare(ctx, m, roster); err != nil && r.clock().Sub(told) >= rosterTell {
+				told = r.clock()
+				r.log.Warn("no spare can take the place of a replica that is dead", "for", err)
+			}
 			continue
 		}
 		if err := r.takeStep(ctx, m, one); err != nil && r.clock().Sub(told) >= rosterTell {

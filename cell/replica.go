@@ -37,6 +37,7 @@ type Replica struct {
 	stores     *disk.Stores
 	space      *disk.Space
 	passport   *peer.Passport
+	absences   absences
 	comparison *peer.Comparison
 	port       *peer.Port
 	transport  *peer.Transport
@@ -127,7 +128,7 @@ func (r *Replica) start(ctx context.Context) error {
 		Silence:   r.silence,
 		Logger:    r.log,
 		RaftLog:   peer.NewStoreLog(r.log),
-		Bootstrap: r.cfg.Bootstrap || r.cfg.Join,
+		Bootstrap: r.cfg.Bootstrap || r.cfg.Join || r.cfg.Spare,
 	}); err != nil {
 		return disk.ExplainFull(r.cfg.Data, err)
 	}

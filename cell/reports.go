@@ -22,6 +22,13 @@ func (r *Replica) probeOthers(ctx context.Context) {
 		case <-tick.C:
 		}
 		r.port.Expel() // whose hello was read while they left
+		var others []string
+		for _, s := range r.servers() {
+			if string(s.ID) != r.cfg.ID {
+				others = append(others, string(s.ID))
+			}
+		}
+		r.absences.asking(others) // before they can answer
 		for _, s := range r.servers() {
 			if string(s.ID) != r.cfg.ID {
 				r.prober.Ask(string(s.ID), string(s.Address), func(peer.Report) {}) // noteReport has it first
@@ -40,6 +47,7 @@ func (r *Replica) probeOthers(ctx context.Context) {
 
 // noteReport takes the answers to all probes, also to those of the fence.
 func (r *Replica) noteReport(id string, report peer.Report) {
+	r.absences.heard(id)
 	r.passport.NoteHeld(id, report.Applied)
 	r.comparison.Compare(id, report.Applied, report.History)
 }

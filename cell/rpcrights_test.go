@@ -117,6 +117,7 @@ func notAskedFor() map[protoreflect.Name]string {
 		"SetQuota.path":            checkedFirst,
 		"ChangeMembers.add":        checkedFirst,
 		"ChangeMembers.raft":       checkedFirst,
+		"ChangeMembers.spare":      checkedFirst,
 		"Restore.part":             checkedFirst,
 		"Restore.seal":             checkedFirst,
 		"Restore.finish":           checkedFirst,

@@ -101,7 +101,11 @@ func (s served) Members() ([]wire.Member, error) {
 		}
 		list = append(list, one)
 	}
+	waiting := roster.Spares()
 	if m, busy := roster.Unsettled(); busy && !s.r.isConfigured(m.ID) {
+		waiting = append(waiting, m)
+	}
+	for _, m := range waiting {
 		list = append(list, wire.Member{ID: m.ID, Raft: m.Raft, Client: m.Client, HTTP: m.HTTP, Phase: m.Phase.String()})
 	}
 	return list, nil

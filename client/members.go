@@ -13,7 +13,11 @@ type MemberChange struct {
 	Add    string // the id of a replica that waits to be added; no replica of the cell has ever had it
 	Raft   string // the host:port at which the others reach it
 	Remove string // the id of a replica of the cell
+	Spare  bool   // Add stands by, and takes the place of a replica that is dead for long (chubbyd's replace-after); nothing is removed
 }
+
+// SpareMember is the phase of a replica that stands by. It is none of the cell's yet: it has nothing, and serves nobody.
+const SpareMember = "spare"
 
 // membersPoll is the time between two questions how far a change has come.
 const membersPoll = 250 * time.Millisecond
@@ -30,7 +34,7 @@ const membersPoll = 250 * time.Millisecond
 func ChangeMembers(ctx context.Context, c *Client, change MemberChange, progress func([]Member)) error {
 	const op = "change the members"
 	err := c.mutate(ctx, mutation{op: op, path: rootPath(c.cell.cfg), send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-		_, err := t.data.chubby.ChangeMembers(ctx, &chubbypb.ChangeMembersRequest{Caller: caller, Mutation: m, Add: change.Add, Raft: change.Raft, Remove: change.Remove})
+		_, err := t.data.chubby.ChangeMembers(ctx, &chubbypb.ChangeMembersRequest{Caller: caller, Mutation: m, Add: change.Add, Raft: change.Raft, Remove: change.Remove, Spare: change.Spare})
 		return err
 	}})
 	for err == nil && progress != nil {
@@ -46,7 +50,7 @@ func ChangeMembers(ctx context.Context, c *Client, change MemberChange, progress
 		progress(now)
 		changing := false
 		for _, m := range now {
-			changing = changing || m.Phase != ""
+			changing = changing || m.Phase != "" && m.Phase != SpareMember
 		}
 		if !changing {
 			return nil

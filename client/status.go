@@ -61,7 +61,7 @@ type ReplicaStatus struct {
 type Member struct {
 	ID, Client, Raft, HTTP string
 	Voter                  bool
-	Phase                  string // joining, leaving, or empty (see ChangeMembers)
+	Phase                  string // joining, leaving, SpareMember, or empty (see ChangeMembers)
 }
 
 // replicaView is what one replica says of itself and of its cell.
@@ -148,7 +148,9 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) b
 			return views, nil
 		}
 		for _, m := range v.members {
-			ask(m.Client)
+			if m.Phase != SpareMember { // it serves nobody yet
+				ask(m.Client)
+			}
 		}
 	}
 	if !answered {

@@ -30,7 +30,7 @@ type Member struct {
 	Replaces    string      `cbor:"7,keyasint,omitempty"` // leaves when this one has joined
 }
 
-// MemberPhase is where a replica is on its way through a cell. It only grows.
+// MemberPhase is where a replica is on its way through a cell.
 type MemberPhase int
 
 // The phases. A replica that is joining may be made to leave before it is settled.
@@ -39,6 +39,7 @@ const (
 	Settled                        // it has a vote
 	Leaving                        // it is to be taken out of Raft's configuration
 	Left                           // its ID is never used again
+	Standby                        // a spare: it waits, in no configuration of Raft, until it takes the place of a replica that is dead; before Joining
 )
 
 // String returns the phase as people are shown it.
@@ -52,6 +53,8 @@ func (p MemberPhase) String() string {
 		return "leaving"
 	case Left:
 		return "left"
+	case Standby:
+		return "spare"
 	}
 	return fmt.Sprintf("phase %d", int(p))
 }
@@ -66,10 +69,11 @@ type ChangeMembers struct {
 }
 
 // SettleMember is the master's: Raft's configuration has a replica that was joining as a voter, or does not have any more one that
-// was leaving.
+// was leaving; or a spare is to take the place of a replica that is dead.
 type SettleMember struct {
-	ID    string      `cbor:"1,keyasint"`
-	Phase MemberPhase `cbor:"2,keyasint"` // in which it was
+	ID       string      `cbor:"1,keyasint"`
+	Phase    MemberPhase `cbor:"2,keyasint"`                     // in which it was
+	Replaces string      `cbor:"3,keyasint,omitempty" since:"3"` // for a spare
 }
 
 // Bounds of a roster.
@@ -96,6 +100,16 @@ func (r Roster) Unsettled() (Member, bool) {
 		return Member{}, false
 	}
 	return r.Members[i], true
+}
+
+// Spares returns the replicas that stand by, in the order in which they came.
+func (r Roster) Spares() (list []Member) {
+	for _, m := range r.Members {
+		if m.Phase == Standby {
+			list = append(list, m)
+		}
+	}
+	return list
 }
 
 // in returns how many replicas are in a phase.
@@ -172,12 +186,14 @@ func (m Member) isWellFormed() bool {
 			return false
 		}
 	}
-	return m.Raft != "" && len(m.ID) <= maxMemberID && api.ValidCell(m.ID) && len(m.Incarnation) <= maxMemberID && m.Phase >= Joining && m.Phase <= Left
+	return m.Raft != "" && len(m.ID) <= maxMemberID && api.ValidCell(m.ID) && len(m.Incarnation) <= maxMemberID && m.Phase >= Joining && m.Phase <= Standby
 }
 
 func (r Roster) add(m Member) (Roster, error) {
-	m.Phase = Joining
-	if !m.isWellFormed() || m.Incarnation == "" || m.Client == "" {
+	if m.Phase != Standby {
+		m.Phase = Joining
+	}
+	if !m.isWellFormed() || m.Phase == Standby && m.Replaces != "" || m.Incarnation == "" || m.Client == "" {
 		return r, &refusal.Refusal{Cause: refusal.MemberMalformed}
 	}
 	if _, used := r.Find(m.ID); used {
@@ -194,7 +210,7 @@ func (r Roster) add(m Member) (Roster, error) {
 	if replaced, ok := r.Find(m.Replaces); m.Replaces != "" && (!ok || replaced.Phase != Settled) {
 		return r, &refusal.Refusal{Cause: refusal.MemberUnknown, Path: m.Replaces}
 	}
-	if n := r.in(Settled); n >= MaxMembers && m.Replaces == "" || len(r.Members) >= maxRoster {
+	if n := r.in(Settled); n+r.in(Standby) >= MaxMembers && m.Replaces == "" || len(r.Members) >= maxRoster {
 		return r, &refusal.Refusal{Cause: refusal.MembersTooMany, Used: int64(len(r.Members)), Allowed: MaxMembers}
 	}
 	return r.with(m), nil
@@ -210,6 +226,10 @@ func (r Roster) remove(id string) (Roster, error) {
 	}
 	if m.Phase == Settled && r.in(Settled) == 1 {
 		return r, &refusal.Refusal{Cause: refusal.MemberLast, Path: id}
+	}
+	if m.Phase == Standby { // Raft has nothing to do with it
+		m.Phase = Left
+		return r.with(m), nil
 	}
 	m.Phase = Leaving
 	return r.with(m), nil
@@ -229,6 +249,13 @@ func (s *State) settleMember(c *SettleMember) Result {
 		}
 	case m.Phase == Leaving:
 		m.Phase = Left
+		s.Roster = s.Roster.with(m)
+	case m.Phase == Standby:
+		old, ok := s.Roster.Find(c.Replaces)
+		if _, busy := s.Roster.Unsettled(); busy || !ok || old.Phase != Settled {
+			return Result{}
+		}
+		m.Phase, m.Replaces = Joining, old.ID
 		s.Roster = s.Roster.with(m)
 	}
 	return Result{}

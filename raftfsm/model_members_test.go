@@ -29,7 +29,7 @@ func (m *model) changeMembers(c *raftfsm.ChangeMembers) api.Code {
 	}
 	id, raft := c.Remove, ""
 	if c.Add != nil {
-		if id, raft = c.Add.ID, c.Add.Raft; c.Add.Incarnation == "" {
+		if id, raft = c.Add.ID, c.Add.Raft; c.Add.Incarnation == "" || c.Add.Phase == raftfsm.Standby && c.Add.Replaces != "" {
 			return api.InvalidArgument
 		}
 	}
@@ -57,7 +57,11 @@ func (m *model) changeMembers(c *raftfsm.ChangeMembers) api.Code {
 		case c.Add.Replaces != "" && !replaceable:
 			return api.NotFound
 		}
-		m.replicas = append(list, modelReplica{id: id, raft: raft, replaces: c.Add.Replaces, phase: "joining"})
+		phase := "joining"
+		if c.Add.Phase == raftfsm.Standby {
+			phase = "spare"
+		}
+		m.replicas = append(list, modelReplica{id: id, raft: raft, replaces: c.Add.Replaces, phase: phase})
 		return api.OK
 	}
 	switch {
@@ -68,13 +72,22 @@ func (m *model) changeMembers(c *raftfsm.ChangeMembers) api.Code {
 	case list[at].phase == "member" && members == 1:
 		return api.InvalidArgument
 	}
-	list[at].phase = "leaving"
+	if list[at].phase == "spare" {
+		list[at].phase = "left"
+	} else {
+		list[at].phase = "leaving"
+	}
 	m.replicas = list
 	return api.OK
 }
 
 // settleMember notes what Raft has done.
 func (m *model) settleMember(c *raftfsm.SettleMember) {
+	busy, replaceable := false, false
+	for _, r := range m.replicas {
+		busy = busy || r.phase == "joining" || r.phase == "leaving"
+		replaceable = replaceable || r.phase == "member" && r.id == c.Replaces
+	}
 	for i := range m.replicas {
 		r := &m.replicas[i]
 		if r.id != c.ID || r.phase != c.Phase.String() {
@@ -83,6 +96,10 @@ func (m *model) settleMember(c *raftfsm.SettleMember) {
 		switch r.phase {
 		case "leaving":
 			r.phase = "left"
+		case "spare":
+			if replaceable && !busy {
+				r.phase, r.replaces = "joining", c.Replaces
+			}
 		case "joining":
 			r.phase = "member"
 			for j := range m.replicas {
@@ -114,7 +131,7 @@ func viewRoster(r raftfsm.Roster) (lines []string) {
 func (d *driver) changeMembers() raftfsm.Command {
 	id := func() string { return fmt.Sprint("r", d.pick(7)) }
 	if d.rarely(2) {
-		return raftfsm.Command{SettleMember: &raftfsm.SettleMember{ID: id(), Phase: raftfsm.MemberPhase(1 + d.pick(4))}}
+		return raftfsm.Command{SettleMember: &raftfsm.SettleMember{ID: id(), Phase: raftfsm.MemberPhase(1 + d.pick(5)), Replaces: id()}}
 	}
 	c := &raftfsm.ChangeMembers{Mutation: d.mutation(d.session())}
 	for i := range d.pick(4) {
@@ -127,6 +144,9 @@ func (d *driver) changeMembers() raftfsm.Command {
 		c.Add = &raftfsm.Member{ID: id(), Raft: fmt.Sprint("h", d.pick(9), ":1"), Client: "h:2", Incarnation: one(&d.choices, "i", "j", "")}
 		if d.rarely(2) {
 			c.Add.Replaces = id()
+		}
+		if d.rarely(3) {
+			c.Add.Phase = raftfsm.Standby
 		}
 	}
 	return raftfsm.Command{ChangeMembers: c}

@@ -92,6 +92,7 @@ func texts() map[string]string {
 		"raftfsm.Member.Raft":              address,
 		"raftfsm.Member.Replaces":          replica,
 		"raftfsm.SettleMember.ID":          replica,
+		"raftfsm.SettleMember.Replaces":    replica,
 		"raftfsm.NewEpoch.Cell":            cell,
 		"raftfsm.NewEpoch.CellID":          cell,
 		"raftfsm.NewEpoch.Operators":       principal,

@@ -412,6 +412,12 @@ ctl 0 -o json cell remove r7 --no-wait
 ends "$seventh" 78 "a replica that was removed ends"
 ctl 1 cell remove r7; err 'has no replica r7'
 ctl 2 cell add r8; ctl 2 cell replace r1 r8
+"$bin/chubbyd" serve --insecure --insecure-principals --spare --replace-after 1h --cell local --id r9 --data joined-r9 \
+	--members "$joined;r9=127.0.0.1:7498,127.0.0.1:7598" >r9.out 2>r9.err &
+spare=$!
+if until_true 20 grep -q "chubbyctl cell add r9 127.0.0.1:7598 --spare" r9.err; then ok "chubbyd serve --spare waits"; else cp r9.err err; bad "chubbyd serve --spare waits"; fi
+ctl 0 cell add r9 127.0.0.1:7598 --spare; out 'r9 .*spare'
+ctl 0 cell remove r9; ends "$spare" 78 "a spare that was removed ends"
 ctl 0 -o json cell upgrade finish; fields out level newest
 other=$("$bin/chubbyctl" -o json cell status | jq -r '[.replicas[] | select(.role == "replica")][0].id')
 ctl 0 cell transfer --to "$other"; out "$other is the master"

@@ -6285,6 +6285,7 @@ type ChangeMembersRequest struct {
 	Add           string                 `protobuf:"bytes,3,opt,name=add,proto3" json:"add,omitempty"`       // its id, which no replica of the cell has ever had
 	Raft          string                 `protobuf:"bytes,4,opt,name=raft,proto3" json:"raft,omitempty"`     // where the others reach it
 	Remove        string                 `protobuf:"bytes,5,opt,name=remove,proto3" json:"remove,omitempty"` // its id
+	Spare         bool                   `protobuf:"varint,6,opt,name=spare,proto3" json:"spare,omitempty"`  // the one that is added stands by, until another is dead
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6352,6 +6353,13 @@ func (x *ChangeMembersRequest) GetRemove() string {
 		return x.Remove
 	}
 	return ""
+}
+
+func (x *ChangeMembersRequest) GetSpare() bool {
+	if x != nil {
+		return x.Spare
+	}
+	return false
 }
 
 type ChangeMembersReply struct {
@@ -6975,13 +6983,14 @@ const file_chubby_proto_rawDesc = "" +
 	" \x01(\tR\tstateHash\x12\x1b\n" +
 	"\tlog_store\x18\v \x01(\tR\blogStore\x12\x1b\n" +
 	"\tmax_level\x18\f \x01(\rR\bmaxLevel\"\x10\n" +
-	"\x0eMembersRequest\"\xb0\x01\n" +
+	"\x0eMembersRequest\"\xc6\x01\n" +
 	"\x14ChangeMembersRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x10\n" +
 	"\x03add\x18\x03 \x01(\tR\x03add\x12\x12\n" +
 	"\x04raft\x18\x04 \x01(\tR\x04raft\x12\x16\n" +
-	"\x06remove\x18\x05 \x01(\tR\x06remove\"\x14\n" +
+	"\x06remove\x18\x05 \x01(\tR\x06remove\x12\x14\n" +
+	"\x05spare\x18\x06 \x01(\bR\x05spare\"\x14\n" +
 	"\x12ChangeMembersReply\";\n" +
 	"\fMembersReply\x12+\n" +
 	"\amembers\x18\x01 \x03(\v2\x11.chubby.v1.MemberR\amembers\"\x84\x01\n" +

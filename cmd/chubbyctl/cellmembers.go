@@ -22,20 +22,27 @@ decided.
 It is for operators of the cell (/ls/CELL/acl/operators).`
 
 func newMemberAddCommand(g *globals) *cobra.Command {
-	return g.newMemberCommand(&cobra.Command{
+	var spare bool
+	cmd := g.newMemberCommand(&cobra.Command{
 		Use:   "add ID RAFT-ADDRESS [CELL]",
 		Short: "Add a replica to a cell",
 		Long: `add lets a replica into a cell. The replica waits for that on its own machine, where
 'chubbyd serve --join' was started with an empty data directory and a new id. It is sent
 what the cell has, and is given a vote when it has caught up.
 
+With --spare the replica stands by: it goes on waiting, and takes the place of one that
+does not answer for the time replace-after of chubbyd (4 hours). Start it with 'chubbyd
+serve --spare'. 'chubbyctl cell remove' takes it away.
+
 RAFT-ADDRESS is where the other replicas reach it. An id is never used twice in a cell.
 Keep the number of replicas odd: an even one more survives no more failures.` + changeText,
 		Example: "  chubbyctl cell add r6 chubby6.example.org:7431",
 		Args:    arguments(cobra.RangeArgs(2, 3)),
 	}, func(args []string) (client.MemberChange, []string) {
-		return client.MemberChange{Add: args[0], Raft: args[1]}, args[2:]
+		return client.MemberChange{Add: args[0], Raft: args[1], Spare: spare}, args[2:]
 	})
+	cmd.Flags().BoolVar(&spare, "spare", false, "have it stand by until another replica is dead")
+	return cmd
 }
 
 func newMemberRemoveCommand(g *globals) *cobra.Command {
@@ -107,7 +114,7 @@ func memberProgress(out io.Writer, now *[]client.Member) func([]client.Member) {
 				words = append(words, m.ID+" has a vote")
 			case m.Phase == "joining":
 				words = append(words, m.ID+" catches up")
-			case m.Phase != "":
+			case m.Phase != "" && m.Phase != client.SpareMember:
 				words = append(words, m.ID+" leaves")
 			}
 		}

@@ -130,6 +130,12 @@ bootstrap: false
 # cell has had. Its members are those to ask, and this one. It may stay, as bootstrap may.
 join: false
 
+# As join, for a spare: 'chubbyctl cell add --spare' has it stand by, and it takes the
+# place of a replica that has not answered the master for replace-after. Set the
+# latter on all replicas, longer than it takes to service a machine.
+spare: false
+replace-after: 4h
+
 # Who may do what concerns the whole cell, when it begins: change its access
 # control lists, end sessions, break locks, restore a backup. Principals, separated
 # by commas, or everybody. A cell with certificates does not begin without.

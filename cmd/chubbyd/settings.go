@@ -47,6 +47,8 @@ func keys() []key {
 		{"data", "the directory that belongs to this replica alone", special("a directory", "", setData)},
 		{"bootstrap", "begin the cell if the data directory holds nothing; every member needs it", switched(func(s *settings) *bool { return &s.replica.Bootstrap })},
 		{"join", "wait to be added to a cell if the data directory holds nothing (chubbyctl cell add)", switched(func(s *settings) *bool { return &s.replica.Join })},
+		{"spare", "as join, for a replica that stands by until another is dead (chubbyctl cell add --spare)", switched(func(s *settings) *bool { return &s.replica.Spare })},
+		{"replace-after", "how long a replica is dead before a spare takes its place, 10s to 720h", duration(cell.MinReplaceAfter, 720*time.Hour, func(s *settings) *time.Duration { return &s.replica.ReplaceAfter })},
 		{"operators", "who may do what concerns the whole cell, when it begins; afterwards /ls/CELL/acl/operators says who may", special("none, everybody, or principals, separated by commas", none, setOperators, none, everybody)},
 		{"log-store", "where the Raft log is kept: " + stores.takes, stores},
 		{"election-timeout", "how long a silent master is waited for, 50ms to 900ms", duration(cell.MinElectionTimeout, cell.MaxElectionTimeout, func(s *settings) *time.Duration { return &s.replica.ElectionTimeout })},
@@ -95,6 +97,7 @@ func defaults() settings {
 		replica: cell.Config{
 			LogStore:                 cell.DefaultLogStore,
 			ElectionTimeout:          cell.DefaultElectionTimeout,
+			ReplaceAfter:             cell.DefaultReplaceAfter,
 			KeepAlives:               cell.DefaultKeepAlives,
 			MaxConnections:           cell.DefaultMaxConnections,
 			MaxConnectionsPerAddress: cell.DefaultMaxConnectionsPerAddress,

@@ -68,6 +68,7 @@ func safeguards() []safeguard {
 		restoreSafeguards(),
 		pastSafeguards(),
 		recoverySafeguards(),
+		spareSafeguards(),
 		operatorSafeguards(),
 		auditSafeguards(),
 		memberSafeguards(),

@@ -25,6 +25,7 @@ type Joiner struct {
 	Cell     string
 	Members  []identity.Member // whom to ask: replicas of the cell
 	Address  string            // this replica's Raft address, for the log
+	Spare    bool              // it is to be added as a spare, for the log
 	Identity joiningStore
 	Ask      func(m identity.Member) (BootstrapReport, error) // returns within maxBootstrapAnswer
 	Clock    session.Clock
@@ -50,7 +51,11 @@ func (j *Joiner) Complete(ctx context.Context) error {
 		now := j.Clock()
 		if now.Sub(told) >= bootstrapLogEvery {
 			told = now
-			j.Logger.Info("waiting to be added to the cell", "cell", j.Cell, "run", fmt.Sprintf("chubbyctl cell add %s %s", me.ID, j.Address), "asked", whatIsKnown(j.Members, me.ID, heard, failed))
+			run := fmt.Sprintf("chubbyctl cell add %s %s", me.ID, j.Address)
+			if j.Spare {
+				run += " --spare, if that was not done"
+			}
+			j.Logger.Info("waiting to be added to the cell", "cell", j.Cell, "run", run, "asked", whatIsKnown(j.Members, me.ID, heard, failed))
 		}
 		pause := firstRoundsPause
 		if now.Sub(began) > firstRounds {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
@@ -16,7 +17,7 @@ func (s *service) ChangeMembers(ctx context.Context, q *pb.ChangeMembersRequest)
 		if err := checkChange(q); err != nil {
 			return nil, err
 		}
-		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte(op), []byte(q.GetAdd()), []byte(q.GetRaft()), []byte(q.GetRemove()))
+		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte(op), []byte(q.GetAdd()), []byte(q.GetRaft()), []byte(q.GetRemove()), fmt.Append(nil, q.GetSpare()))
 		if err != nil {
 			return nil, err
 		}
@@ -36,6 +37,9 @@ func (s *service) ChangeMembers(ctx context.Context, q *pb.ChangeMembersRequest)
 				return nil, api.Errorf(api.InvalidArgument, "replica %s knows feature levels up to %d, and the cell is at level %d: start it with the version of the others", one.ID, knows, m.Level())
 			}
 			one.Replaces, c.Remove, c.Add = q.GetRemove(), "", &one
+			if q.GetSpare() {
+				one.Phase = raftfsm.Standby
+			}
 		}
 		return &pb.ChangeMembersReply{}, m.ChangeMembers(ctx, c)
 	})
@@ -48,6 +52,8 @@ func checkChange(q *pb.ChangeMembersRequest) error {
 		return api.Errorf(api.InvalidArgument, "add, remove: name a replica to add, or one to remove")
 	case q.GetAdd() != "" && !api.ValidCell(q.GetAdd()):
 		return api.Errorf(api.InvalidArgument, "add: %.64q cannot be a replica's id: use letters, digits, '-', '_' and '.', as in r6", q.GetAdd())
+	case q.GetSpare() && (q.GetAdd() == "" || q.GetRemove() != ""):
+		return api.Errorf(api.InvalidArgument, "spare: a spare is added, and replaces nobody yet")
 	case (q.GetAdd() == "") != (q.GetRaft() == ""):
 		return api.Errorf(api.InvalidArgument, "add, raft: a replica is added with its id and its raft address")
 	}

@@ -1,0 +1,94 @@
+package cell
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/hashicorp/raft"
+)
+
+// absences counts, for every other replica, the questions of probeOthers that it has not answered one after the other. Questions are
+// counted and not time: a machine that was suspended for hours has asked nobody in between. It is for any goroutine.
+type absences struct {
+	mu         sync.Mutex
+	unanswered map[string]int // by the ID; it has only those that were asked the last time
+}
+
+// asking notes that these replicas are asked, and forgets all others.
+func (a *absences) asking(ids []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := make(map[string]int, len(ids))
+	for _, id := range ids {
+		now[id] = a.unanswered[id] + 1
+	}
+	a.unanswered = now
+}
+
+// heard notes that a replica has answered.
+func (a *absences) heard(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, asked := a.unanswered[id]; asked {
+		a.unanswered[id] = 0
+	}
+}
+
+// longest returns the replica that has not answered for longest, and for how long at least.
+func (a *absences) longest(of []raft.Server) (id string, absent time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	most := 1 // the last question may still be under way
+	for _, s := range of {
+		if n := a.unanswered[string(s.ID)]; n > most {
+			id, most = string(s.ID), n
+		}
+	}
+	return id, time.Duration(most-1) * compareEvery
+}
+
+// useSpare has a spare take the place of a replica that has been dead for Config.ReplaceAfter (Chubby §2.2). The steps are then
+// those of any change of the members; a replica that comes back before the spare has joined leaves nevertheless.
+func (r *Replica) useSpare(ctx context.Context, m *master.Master, roster raftfsm.Roster) error {
+	spares := roster.Spares()
+	if len(spares) == 0 {
+		return nil
+	}
+	var voters []raft.Server
+	for _, s := range r.servers() {
+		if one, known := roster.Find(string(s.ID)); known && one.Phase == raftfsm.Settled && s.Suffrage == raft.Voter {
+			voters = append(voters, s)
+		}
+	}
+	dead, absent := r.absences.longest(voters)
+	if dead == "" || absent < r.cfg.ReplaceAfter {
+		return nil
+	}
+	var err error
+	for _, spare := range spares {
+		if err = r.standsBy(spare, m.Level()); err == nil {
+			r.log.Warn("a replica has not answered for too long: a spare takes its place", "member", dead, "silent_s", int(absent.Seconds()), "spare", spare.ID)
+			return m.SettleMember(ctx, raftfsm.SettleMember{ID: spare.ID, Phase: raftfsm.Standby, Replaces: dead})
+		}
+	}
+	return err
+}
+
+// standsBy returns nil if a spare waits to be let in, and can follow the cell.
+func (r *Replica) standsBy(spare raftfsm.Member, level int) error {
+	report, err := r.port.AskBootstrap(identity.Member{ID: spare.ID, Raft: spare.Raft})
+	switch {
+	case err != nil:
+		return err
+	case !report.Joins || report.Incarnation != spare.Incarnation:
+		return api.Errorf(api.Unavailable, "the spare %s does not stand by any more with the data directory that it was added with: remove it (chubbyctl cell remove), and add another under a new id", spare.ID)
+	case report.MaxLevel < level:
+		return api.Errorf(api.Unavailable, "the spare %s knows feature levels up to %d, and the cell is at %d: start it with the version of the others", spare.ID, report.MaxLevel, level)
+	}
+	return nil
+}
