@@ -23,68 +23,121 @@ func newcomer(id string) *raftfsm.Member {
 	return &raftfsm.Member{ID: id, Raft: id + ":1", Client: id + ":2", Incarnation: "of-" + id}
 }
 
+// changingCell is a cell of three replicas and those who change them.
+type changingCell struct {
+	*cell
+	operator api.SessionID
+}
+
+func newChangingCell(t *testing.T) changingCell {
+	c := newCell(t)
+	return changingCell{c, c.session("a")}
+}
+
+func (c changingCell) change(m raftfsm.ChangeMembers, want api.Code) {
+	c.t.Helper()
+	m.Mutation, m.Founders = c.mutation(c.operator), founders(3)
+	c.want(c.apply(raftfsm.Command{ChangeMembers: &m}), want)
+}
+
+func (c changingCell) settle(id string, phase raftfsm.MemberPhase) {
+	c.t.Helper()
+	c.want(c.apply(raftfsm.Command{SettleMember: &raftfsm.SettleMember{ID: id, Phase: phase}}), api.OK)
+}
+
+// use has a spare take the place of a replica.
+func (c changingCell) use(spare, dead string) {
+	c.t.Helper()
+	c.want(c.apply(raftfsm.Command{SettleMember: &raftfsm.SettleMember{ID: spare, Phase: raftfsm.Standby, Replaces: dead}}), api.OK)
+}
+
+func (c changingCell) are(want string) {
+	c.t.Helper()
+	var list []string
+	for _, m := range c.state.Roster.Members {
+		list = append(list, m.ID+" "+m.Phase.String())
+	}
+	if got := strings.Join(list, ", "); got != want {
+		c.t.Errorf("%s; want %s", got, want)
+	}
+}
+
+// Spares stand by until each takes the place of a replica, one change at a time; one that was removed never joins.
+func TestSpares(t *testing.T) {
+	c := newChangingCell(t)
+	spare := func(id string) *raftfsm.Member {
+		m := newcomer(id)
+		m.Phase = raftfsm.Standby
+		return m
+	}
+	of := spare("r4")
+	of.Replaces = "r1"
+	c.change(raftfsm.ChangeMembers{Add: of}, api.InvalidArgument)
+	for _, id := range []string{"r4", "r5", "r6"} {
+		c.change(raftfsm.ChangeMembers{Add: spare(id)}, api.OK)
+	}
+	c.are("r1 member, r2 member, r3 member, r4 spare, r5 spare, r6 spare")
+	c.change(raftfsm.ChangeMembers{Remove: "r5"}, api.OK)
+	c.use("r5", "r1")
+	c.use("r4", "r6") // which is no member
+	c.use("r4", "r9")
+	c.settle("r4", raftfsm.Joining)
+	c.are("r1 member, r2 member, r3 member, r4 spare, r5 left, r6 spare")
+	c.use("r4", "r1")
+	c.use("r6", "r2") // at the same time
+	c.are("r1 member, r2 member, r3 member, r4 joining, r5 left, r6 spare")
+	c.settle("r4", raftfsm.Joining)
+	c.use("r6", "r2")
+	c.are("r1 leaving, r2 member, r3 member, r4 member, r5 left, r6 spare")
+	c.settle("r1", raftfsm.Leaving)
+	c.use("r6", "r1") // it has left
+	c.are("r1 left, r2 member, r3 member, r4 member, r5 left, r6 spare")
+	c.use("r6", "r2")
+	c.are("r1 left, r2 member, r3 member, r4 member, r5 left, r6 joining")
+}
+
 // A replica joins, takes the place of another, and its id is never used again; one change is under way at a time.
 func TestMembers(t *testing.T) {
-	c := newCell(t)
-	a := c.session("a")
-	change := func(m raftfsm.ChangeMembers, want api.Code) {
-		t.Helper()
-		m.Mutation, m.Founders = c.mutation(a), founders(3)
-		c.want(c.apply(raftfsm.Command{ChangeMembers: &m}), want)
-	}
-	settle := func(id string, phase raftfsm.MemberPhase) {
-		t.Helper()
-		c.want(c.apply(raftfsm.Command{SettleMember: &raftfsm.SettleMember{ID: id, Phase: phase}}), api.OK)
-	}
-	are := func(want string) {
-		t.Helper()
-		var list []string
-		for _, m := range c.state.Roster.Members {
-			list = append(list, m.ID+" "+m.Phase.String())
-		}
-		if got := strings.Join(list, ", "); got != want {
-			t.Errorf("%s; want %s", got, want)
-		}
-	}
-	settle("r4", raftfsm.Joining)
-	change(raftfsm.ChangeMembers{}, api.InvalidArgument)
-	change(raftfsm.ChangeMembers{Add: newcomer("r1")}, api.Exists)
-	change(raftfsm.ChangeMembers{Remove: "r9"}, api.NotFound)
-	are("")
+	c := newChangingCell(t)
+	c.settle("r4", raftfsm.Joining)
+	c.change(raftfsm.ChangeMembers{}, api.InvalidArgument)
+	c.change(raftfsm.ChangeMembers{Add: newcomer("r1")}, api.Exists)
+	c.change(raftfsm.ChangeMembers{Remove: "r9"}, api.NotFound)
+	c.are("")
 
 	replace := newcomer("r4")
 	replace.Replaces = "r9"
-	change(raftfsm.ChangeMembers{Add: replace}, api.NotFound)
+	c.change(raftfsm.ChangeMembers{Add: replace}, api.NotFound)
 	replace.Replaces = "r1"
-	change(raftfsm.ChangeMembers{Add: replace}, api.OK)
-	are("r1 member, r2 member, r3 member, r4 joining")
-	change(raftfsm.ChangeMembers{Add: newcomer("r5")}, api.Unavailable)
-	change(raftfsm.ChangeMembers{Remove: "r2"}, api.Unavailable)
-	settle("r4", raftfsm.Leaving) // which it is not
-	are("r1 member, r2 member, r3 member, r4 joining")
-	settle("r4", raftfsm.Joining)
-	are("r1 leaving, r2 member, r3 member, r4 member")
-	change(raftfsm.ChangeMembers{Remove: "r1"}, api.Unavailable)
-	settle("r4", raftfsm.Joining) // again
-	settle("r1", raftfsm.Leaving)
-	are("r1 left, r2 member, r3 member, r4 member")
-	change(raftfsm.ChangeMembers{Add: newcomer("r1")}, api.Exists)
-	change(raftfsm.ChangeMembers{Remove: "r1"}, api.NotFound)
+	c.change(raftfsm.ChangeMembers{Add: replace}, api.OK)
+	c.are("r1 member, r2 member, r3 member, r4 joining")
+	c.change(raftfsm.ChangeMembers{Add: newcomer("r5")}, api.Unavailable)
+	c.change(raftfsm.ChangeMembers{Remove: "r2"}, api.Unavailable)
+	c.settle("r4", raftfsm.Leaving) // which it is not
+	c.are("r1 member, r2 member, r3 member, r4 joining")
+	c.settle("r4", raftfsm.Joining)
+	c.are("r1 leaving, r2 member, r3 member, r4 member")
+	c.change(raftfsm.ChangeMembers{Remove: "r1"}, api.Unavailable)
+	c.settle("r4", raftfsm.Joining) // again
+	c.settle("r1", raftfsm.Leaving)
+	c.are("r1 left, r2 member, r3 member, r4 member")
+	c.change(raftfsm.ChangeMembers{Add: newcomer("r1")}, api.Exists)
+	c.change(raftfsm.ChangeMembers{Remove: "r1"}, api.NotFound)
 	taken := newcomer("r5")
 	taken.Raft = "h2:1"
-	change(raftfsm.ChangeMembers{Add: taken}, api.Exists)
+	c.change(raftfsm.ChangeMembers{Add: taken}, api.Exists)
 	taken.Raft = "h1:1" // of one that has left
-	change(raftfsm.ChangeMembers{Add: taken}, api.OK)
-	change(raftfsm.ChangeMembers{Remove: "r5"}, api.OK) // on second thoughts
-	are("r1 left, r2 member, r3 member, r4 member, r5 leaving")
-	settle("r5", raftfsm.Joining) // it was too late
-	settle("r5", raftfsm.Leaving)
+	c.change(raftfsm.ChangeMembers{Add: taken}, api.OK)
+	c.change(raftfsm.ChangeMembers{Remove: "r5"}, api.OK) // on second thoughts
+	c.are("r1 left, r2 member, r3 member, r4 member, r5 leaving")
+	c.settle("r5", raftfsm.Joining) // it was too late
+	c.settle("r5", raftfsm.Leaving)
 	for _, id := range []string{"r2", "r3"} {
-		change(raftfsm.ChangeMembers{Remove: id}, api.OK)
-		settle(id, raftfsm.Leaving)
+		c.change(raftfsm.ChangeMembers{Remove: id}, api.OK)
+		c.settle(id, raftfsm.Leaving)
 	}
-	change(raftfsm.ChangeMembers{Remove: "r4"}, api.InvalidArgument)
-	are("r1 left, r2 left, r3 left, r4 member, r5 left")
+	c.change(raftfsm.ChangeMembers{Remove: "r4"}, api.InvalidArgument)
+	c.are("r1 left, r2 left, r3 left, r4 member, r5 left")
 
 	var b bytes.Buffer
 	if _, err := c.state.WriteTo(&b); err != nil {

@@ -26,12 +26,12 @@ func spareSafeguards() []safeguard {
 		{
 			name: "a spare that is removed never joins", file: "raftfsm/members.go",
 			old: "	if m.Phase == Standby { // Raft", new: "	if false { // Raft",
-			pkg: "./raftfsm", test: "TestStateAgainstModel",
+			pkg: "./raftfsm", test: "TestSpares",
 		},
 		{
 			name: "a spare takes nobody's place while another change is under way", file: "raftfsm/members.go",
 			old: "busy || !ok || old.Phase != Settled {", new: "busy && false || !ok || old.Phase != Settled {",
-			pkg: "./raftfsm", test: "TestStateAgainstModel",
+			pkg: "./raftfsm", test: "TestSpares",
 		},
 	}
 }
