@@ -12,12 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/client"
 )
 
 // Each of the five replicas of a cell under load is replaced by a new one, on other addresses: one that was killed and has
-// lost its disk, one that runs, the master, one that is stopped and comes back, and the last while masters die. No
-// acknowledged change is lost, no session, and no lock has two holders: the clients go on that were configured with those of before.
+// lost its disk, one that runs, the master, one that is stopped and comes back, and the last while masters die.
+// Then a spare takes the place of a dead master by itself. No acknowledged change is lost, no session, and no lock has two holders: the clients go on that were configured with those of before.
 func TestEveryReplicaIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := &replaced{rollingCell: startRollingCell(t, thisVersion()), has: map[string]addresses{}}
@@ -87,6 +88,8 @@ func TestEveryReplicaIsReplaced(t *testing.T) {
 	<-dying
 	r.settle("r5", "r10", joins)
 	check("the last, while masters die")
+	r.spareInPlaceOfMaster("r11")
+	check("a master that is dead, by a spare")
 
 	for _, id := range r.ids() {
 		if slices.Contains(rollingIDs, id) {
@@ -132,7 +135,7 @@ func (r *replaced) serveAt(id string, at addresses, flags ...string) *process {
 		members = append(members, fmt.Sprintf("%s=%s,%s", other, has.client, has.raft))
 	}
 	cmd := command(bin("chubbyd"), append([]string{"serve", "--insecure", "--insecure-principals", "--cell", "local", "--id", id,
-		"--members", strings.Join(members, ";"), "--data", filepath.Join(r.dir, id)}, flags...)...)
+		"--members", strings.Join(members, ";"), "--data", filepath.Join(r.dir, id), "--replace-after", cell.MinReplaceAfter.String()}, flags...)...)
 	return launch(r.t, cmd, (*exec.Cmd).Start)
 }
 
@@ -155,6 +158,29 @@ func (r *replaced) replaceBy(old string, i int) {
 	r.t.Logf("%s has the place of %s after %v", id, old, time.Since(began).Round(time.Millisecond))
 }
 
+// spareInPlaceOfMaster adds a spare, on the machine of the first replica, and kills the master.
+func (r *replaced) spareInPlaceOfMaster(id string) {
+	r.t.Helper()
+	r.has[id] = r.addressesOf(0)
+	spare := r.serveAt(id, r.has[id], "--spare")
+	spare.waitFor("waiting to be added", 20*time.Second)
+	r.must("cell", "add", id, r.has[id].raft, "--spare")
+	s, err := r.status()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.endReplica(s.Master, syscall.SIGKILL)
+	began := time.Now()
+	for now := r.do("cell", "members"); now.code != 0 || strings.Contains(now.out, s.Master+" "); now = r.do("cell", "members") {
+		if time.Since(began) > 90*time.Second {
+			r.t.Fatalf("the spare does not take the place of %s: %s%s", s.Master, now.out, now.err)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	r.t.Logf("%s has the place of the master %s after %v", id, s.Master, time.Since(began).Round(time.Millisecond))
+	r.settle(s.Master, id, spare)
+}
+
 // settle waits for the end of a replica that was replaced, if it runs, and looks at the cell through those that it has now.
 func (r *replaced) settle(old, id string, joined *process) {
 	r.t.Helper()
@@ -172,12 +198,12 @@ func (r *replaced) settle(old, id string, joined *process) {
 	}
 	servers := strings.Join(now, ",")
 	r.moved.Store(&servers)
-	cell, err := client.Dial(r.t.Context(), client.Config{Servers: now})
+	dialed, err := client.Dial(r.t.Context(), client.Config{Servers: now})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { _ = cell.Close() })
-	r.cell = cell
+	r.t.Cleanup(func() { _ = dialed.Close() })
+	r.cell = dialed
 	if !joined.running() {
 		r.t.Fatal(errors.New(joined.stderr.String()))
 	}
