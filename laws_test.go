@@ -38,6 +38,7 @@ const (
 	bufconn = "google.golang.org/grpc/test/bufconn"
 	proto   = "google.golang.org/protobuf"
 	cobra   = "github.com/spf13/cobra"
+	miekg   = "github.com/miekg/dns"
 	jose    = "github.com/go-jose/go-jose/v4"
 	rapid   = "pgregory.net/rapid"
 	goleak  = "go.uber.org/goleak"
@@ -122,7 +123,8 @@ func rooms() []room {
 			"what applications link: never raft, never the server",
 		},
 		{"client/recipe", []string{"client", "api", "sequencer"}, nil, "recipes use what users can use: the exported client only"},
-		{"cmd/chubbyd", []string{"cell", "api", "internal/certs", "internal/flock", "internal/tokens"}, []string{cobra}, "the daemon wires a replica and does nothing itself"},
+		{"cmd/chubbyd", []string{"cell", "api", "cmd/chubbyd/internal/names", "internal/certs", "internal/flock", "internal/tokens"}, []string{cobra}, "the daemon wires a replica and does nothing itself"},
+		{"cmd/chubbyd/internal/names", []string{"cell"}, []string{miekg}, "clients find the replicas by the cell's name: only the daemon of one that publishes links a DNS library"},
 		{
 			"client/recipe/resolver", []string{"client", "client/recipe", "api"}, []string{grpc},
 			"names of services for gRPC: only who uses them for that links this",

@@ -17,6 +17,7 @@ func lawClocks(t *testing.T, files []source) {
 		{"cell/clock*.go", "", "the wall clock, for display"},
 		{"internal/certs/clock.go", "Now", "certificates begin and end by the wall clock, everywhere; nothing else that is promised rests on it"},
 		{"internal/tokens/clock.go", "Now", "as certificates do, tokens end by the wall clock"},
+		{"cmd/chubbyd/clock.go", "Now", "requests to name servers are signed with the time; nothing that is promised rests on it"},
 		{"internal/frames/exchange.go", "Until", "what crosses the wire is the time that is left until the end of a context, which has no other clock"},
 		{"cell/celltest", "", "it runs in synctest bubbles, where Go's own clock is the virtual one"},
 		{"cell/internal/testbed", "", "as celltest does"},

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -99,6 +100,11 @@ type Config struct {
 
 	// Audit says where the audit log is: who did what is for operators, who changed who may do what, who was refused. Zero: none is kept.
 	Audit AuditConfig
+
+	// Publish, if set, is called by the master with the replicas that clients are to find by the cell's name: when it has become
+	// the master, when they change, and every five minutes. It is not called twice at the same time, and its context ends
+	// after 30 seconds. If it fails, it is called again, after 5 seconds at first.
+	Publish func(context.Context, Publication) error
 
 	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development
 

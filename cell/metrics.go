@@ -44,6 +44,7 @@ func newMetrics(r *Replica) *metrics {
 		gauge("diverged_replicas", "Replicas known to have applied other entries than this one: 0, or see the log.", func() float64 { return float64(r.comparison.Differing()) }),
 		gauge("client_certificate_not_after_timestamp_seconds", "When the certificate that clients are shown ends, in seconds since 1970; 0 without TLS.", func() float64 { return endOf(r.clientCerts) }),
 		gauge("peer_certificate_not_after_timestamp_seconds", "When the certificate that other replicas are shown ends, in seconds since 1970; 0 without TLS.", func() float64 { return endOf(r.peerCerts) }),
+		gauge("publish_failures", "How often in succession this master could not have clients find the replicas by the cell's name (dns-server, dns-hook).", func() float64 { return float64(r.publishing.Load()) }),
 		gauge("disk_free_bytes", "Bytes that are free on the disk of this replica; -1 if that is unknown.", func() float64 { return float64(r.space.Seen()) }),
 		gauge("term", "The Raft term this replica is in.", func() float64 { return float64(r.raft.CurrentTerm()) }),
 		gauge("applied_index", "The last Raft entry applied here.", func() float64 { return float64(r.fsm.State().Applied) }),

@@ -54,6 +54,7 @@ type Replica struct {
 	tokens                 *tokens.Store // nil if none count
 	audit                  *audit.Log    // nil if none is kept
 	auditErrors            atomic.Int64  // acts that it did not take
+	publishing             atomic.Int64  // attempts to publish that failed one after the other
 
 	master atomic.Pointer[master.Master] // nil unless this replica is the master
 
@@ -210,6 +211,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	r.work.Go(func() { r.probeOthers(ctx) })
 	r.work.Go(func() { r.replaceDead(ctx) })
 	r.work.Go(func() { r.followRoster(ctx) })
+	r.work.Go(func() { r.publishReplicas(ctx) })
 	r.work.Go(func() { r.space.Watch(ctx) })
 	r.work.Go(func() { r.watchCertificates(ctx) })
 	r.work.Go(func() { r.watchTokens(ctx) })

@@ -512,6 +512,20 @@ cp audit.log out; out '"event":"refusal"'; out '"code":"Unauthenticated"'; out '
 kill -TERM "$safe"; ends "$safe" 0 "SIGTERM ends dev --tls"
 cd ..
 
+echo "== names"
+mkdir named && cd named
+printf '#!/bin/sh\ncat >>%s/published\n' "$PWD" >hook; chmod +x hook
+"$bin/chubbyd" serve --insecure --bootstrap --cell named --id r1 --data r1 --members 'r1=127.0.0.1:9461,127.0.0.1:9471' --dns-hook "$PWD/hook" >serve.out 2>serve.err &
+named=$!
+if until_true 20 grep -q . published; then ok "chubbyd serve --dns-hook"; else cp serve.err err; bad "chubbyd serve --dns-hook"; fi
+cp published out; is .cell '"named"'; is '.replicas[0].client' '"127.0.0.1:9461"'; fields out cell replicas left
+kill -TERM "$named"; ends "$named" 0 "SIGTERM ends serve"
+"$bin/chubbyd" serve --insecure --cell named --id r1 --data r1 --members 'r1=127.0.0.1:9461,127.0.0.1:9471' --dns-hook hook --dns-server ns1 --dns-ttl 1ms >out 2>err
+got=$?
+if [ $got = 1 ]; then ok "chubbyd serve refuses such keys -> 1"; else bad "chubbyd serve refuses such keys -> $got, want 1"; fi
+err 'dns-hook: "hook" is not an absolute path'; err 'dns-domain is missing'; err 'dns-ttl'
+cd ..
+
 echo "== a cell that lost its majority"
 mkdir gone && cd gone
 at=(--servers 127.0.0.1:9421,127.0.0.1:9422,127.0.0.1:9423)

@@ -201,6 +201,20 @@ audit-file: /var/log/chubby/audit.log
 audit-file-mib: 100
 audit-files: 10
 
+# Have clients find the replicas by the name of the cell: the master keeps the SRV
+# records of _chubby._tcp.main.example.org, and addresses of replicas that have no
+# names, at the primary server of the zone. dns-key is a key as tsig-keygen writes
+# it. Set it on all replicas; clients set CHUBBY_DOMAIN=example.org.
+dns-server: ns1.example.org:53
+dns-domain: example.org
+dns-key: /etc/chubby/dns.key
+dns-ttl: 1m
+
+# Or have a program do that, which reads {"cell": ..., "replicas": [{"id": ...,
+# "client": ...}], "left": [...]}, and exits with 0 when it is done. The master runs
+# it when replicas change, when it becomes the master, and every five minutes.
+dns-hook: none
+
 # Run without certificates. Then whoever reaches this replica may do anything, and
 # read what is on the network.
 insecure: false

@@ -145,6 +145,7 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 		}()
 	}
 	defer runtime.KeepAlive(newBallast())
+	s.publishing.install(&s)
 	s.replica.Logger, s.replica.RestoreAccess = newLogger(out, s, level), o.restoreAccess
 	if !isTerminal(in) { // else SIGHUP says that it was closed
 		takeHangups(ctx, (&reloader{options: o, draft: d, level: level, log: s.replica.Logger}).reload)

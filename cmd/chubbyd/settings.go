@@ -13,15 +13,17 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cmd/chubbyd/internal/names"
 )
 
 // settings are those of one replica, from all sources.
 type settings struct {
-	replica   cell.Config
-	logLevel  slog.Level
-	logFormat string        // text or json
-	insecure  bool          // no certificates are wanted
-	stop      time.Duration // how long a stop may take before the process ends regardless
+	replica    cell.Config
+	logLevel   slog.Level
+	logFormat  string // text or json
+	insecure   bool   // no certificates are wanted
+	publishing publishing
+	stop       time.Duration // how long a stop may take before the process ends regardless
 
 	listenHost string // the host to listen on, with the ports of this replica's member; empty if none was set
 }
@@ -38,7 +40,7 @@ type key struct {
 // docs/chubbyd.md all work from it.
 func keys() []key {
 	stores := oneOf("log store", func(s *settings) *cell.LogStore { return &s.replica.LogStore }, cell.LogStores()...)
-	return []key{
+	return slices.Concat([]key{
 		{"cell", "the cell's name, the second part of every path", special(nameText, "", setCell)},
 		{"id", "this replica's name, one of the members", special(nameText, "", setID)},
 		{"members", `every replica of the cell when it begins: "ID=CLIENT,RAFT[,HTTP];..." with host:port each`, special("a list with id, client, raft and http of each; as a flag or variable, the text at the right", "", setMembers)},
@@ -73,12 +75,13 @@ func keys() []key {
 		{"audit-file", "where it is recorded what operators do, who changes rights, and who is refused", special("none, stdout, or a file", none, setAuditFile, none, cell.AuditStdout)},
 		{"audit-file-mib", "the size, in MiB, at which that file is renamed and begun anew", count(1, cell.MaxAuditMiB, func(s *settings) *int { return &s.replica.Audit.MiB })},
 		{"audit-files", "how many renamed ones are kept; 0 leaves renaming to others", count(0, cell.MaxAuditFiles, func(s *settings) *int { return &s.replica.Audit.Files })},
+	}, publishKeys(), []key{
 		{"insecure", "run without certificates: whoever reaches this replica may do anything, and read what is on the network", switched(func(s *settings) *bool { return &s.insecure })},
 		{"insecure-principals", "believe clients who they are; for development only", switched(func(s *settings) *bool { return &s.replica.InsecurePrincipals })},
 		{"log-level", "the least level that is logged: debug, info, warn or error", logLevels()},
 		{"log-format", "how log lines are written: text or json", oneOf("format", func(s *settings) *string { return &s.logFormat }, "text", "json")},
 		{"stop-timeout", "how long a stop may take; a master hands over first", duration(time.Second, 10*time.Minute, func(s *settings) *time.Duration { return &s.stop })},
-	}
+	})
 }
 
 // nameText says what setCell and setID take.
@@ -103,9 +106,10 @@ func defaults() settings {
 			MaxConnectionsPerAddress: cell.DefaultMaxConnectionsPerAddress,
 			Audit:                    cell.AuditConfig{MiB: cell.DefaultAuditMiB, Files: cell.DefaultAuditFiles},
 		},
-		logLevel:  slog.LevelInfo,
-		logFormat: "text",
-		stop:      10 * time.Second,
+		publishing: publishing{dns: names.DNS{TTL: defaultTTL}},
+		logLevel:   slog.LevelInfo,
+		logFormat:  "text",
+		stop:       10 * time.Second,
 	}
 }
 
@@ -301,6 +305,7 @@ func (d *draft) validate() []problem {
 	}
 	d.validateMembers()
 	d.validateCertificates()
+	d.validatePublishing()
 	d.placeListen()
 	if len(d.problems) == 0 { // the cell checks more when the replica starts
 		var e *api.Error

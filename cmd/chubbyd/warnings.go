@@ -25,7 +25,7 @@ const resolveBound = 2 * time.Second
 // warnings lists what a configuration allows and is most often a mistake.
 func warnings(ctx context.Context, s settings, names resolver) []string {
 	var list []string
-	if n := len(s.replica.Members); n > 0 && !s.replica.Join && n%2 == 0 {
+	if n := len(s.replica.Members); n > 0 && !s.replica.Join && !s.replica.Spare && n%2 == 0 {
 		list = append(list, fmt.Sprintf("a cell of %d replicas survives the loss of %d, no more than one of %d does: use one, three or five", n, (n-1)/2, n-1))
 	}
 	return append(list, loopbackWarnings(ctx, s, names)...)

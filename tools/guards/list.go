@@ -69,6 +69,7 @@ func safeguards() []safeguard {
 		pastSafeguards(),
 		recoverySafeguards(),
 		spareSafeguards(),
+		namesSafeguards(),
 		operatorSafeguards(),
 		auditSafeguards(),
 		memberSafeguards(),

@@ -1,0 +1,220 @@
+package names
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/chubbylock/chubby/cell"
+	"github.com/miekg/dns"
+)
+
+// Bounds of what is said to a name server.
+const (
+	maxExchange = 5 * time.Second // one question
+	signedFor   = 300             // seconds that clocks may differ by (RFC 8945, 10)
+)
+
+// DNS keeps the records of a cell by dynamic updates, over TCP:
+//
+//	_chubby._tcp.CELL.DOMAIN  SRV     one for each replica
+//	ID.CELL.DOMAIN            A, AAAA of a replica whose client address is an IP address
+//
+// Nothing else in the zone is changed. Clients look the former up if CHUBBY_DOMAIN is DOMAIN.
+type DNS struct {
+	Server  string        // host:port of the zone's primary server
+	Domain  string        // the zone, or a name in it
+	KeyFile string        // of a key for TSIG, read each time; "": updates are not signed
+	TTL     time.Duration // of the records
+	Now     func() time.Time
+}
+
+// Publish makes the records those of the replicas. It changes nothing if they are that already.
+func (d DNS) Publish(ctx context.Context, p cell.Publication) error {
+	a, err := d.ask(ctx)
+	if err != nil {
+		return err
+	}
+	defer a.conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = a.conn.Close() })()
+	service := d.service(p.Cell)
+	want, err := d.records(p)
+	if err != nil {
+		return err
+	}
+	zone, err := a.zoneOf(ctx, service)
+	if err != nil {
+		return err
+	}
+	if same, err := a.has(ctx, service, want); err != nil || same {
+		return err
+	}
+	update := new(dns.Msg).SetUpdate(zone)
+	update.RemoveRRset([]dns.RR{&dns.SRV{Hdr: dns.RR_Header{Name: service, Rrtype: dns.TypeSRV}}})
+	for _, name := range d.hosts(p) {
+		update.RemoveRRset([]dns.RR{
+			&dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA}},
+			&dns.AAAA{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeAAAA}},
+		})
+	}
+	update.Insert(want)
+	if _, err := a.say(ctx, update, "update "+service); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (d DNS) service(ofCell string) string {
+	return dns.Fqdn("_chubby._tcp." + ofCell + "." + d.Domain)
+}
+
+// host is the name of a replica that has none of its own.
+func (d DNS) host(id, ofCell string) string { return dns.Fqdn(id + "." + ofCell + "." + d.Domain) }
+
+// hosts are the names that replicas may have had: now, or before they left.
+func (d DNS) hosts(p cell.Publication) (names []string) {
+	for _, m := range p.Replicas {
+		names = append(names, d.host(m.ID, p.Cell))
+	}
+	for _, id := range p.Left {
+		names = append(names, d.host(id, p.Cell))
+	}
+	return names
+}
+
+// records are all that are wanted, the SRV records first.
+func (d DNS) records(p cell.Publication) ([]dns.RR, error) {
+	header := func(name string, kind uint16) dns.RR_Header {
+		return dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET, Ttl: uint32(d.TTL / time.Second)}
+	}
+	var services, addresses []dns.RR
+	for _, m := range p.Replicas {
+		host, portText, err := net.SplitHostPort(m.Client)
+		port, err2 := strconv.ParseUint(portText, 10, 16)
+		if err := cmp.Or(err, err2); err != nil {
+			return nil, fmt.Errorf("the client address of replica %s: %w", m.ID, err)
+		}
+		target := dns.Fqdn(host)
+		if ip := net.ParseIP(host); ip != nil {
+			target = d.host(m.ID, p.Cell)
+			if ip.To4() != nil {
+				addresses = append(addresses, &dns.A{Hdr: header(target, dns.TypeA), A: ip.To4()})
+			} else {
+				addresses = append(addresses, &dns.AAAA{Hdr: header(target, dns.TypeAAAA), AAAA: ip})
+			}
+		}
+		if _, ok := dns.IsDomainName(target); !ok {
+			return nil, fmt.Errorf("%q, of replica %s, cannot be a name in DNS", target, m.ID)
+		}
+		services = append(services, &dns.SRV{Hdr: header(d.service(p.Cell), dns.TypeSRV), Weight: 1, Port: uint16(port), Target: target})
+	}
+	return append(services, addresses...), nil
+}
+
+// asking is a connection to the name server.
+type asking struct {
+	server string
+	key    *key // nil: nothing is signed
+	client *dns.Client
+	conn   net.Conn
+	now    func() time.Time
+}
+
+func (d DNS) ask(ctx context.Context) (*asking, error) {
+	a := &asking{server: d.Server, client: &dns.Client{Net: "tcp", Timeout: maxExchange}, now: d.Now}
+	if d.KeyFile != "" {
+		k, err := readKey(d.KeyFile)
+		if err != nil {
+			return nil, err
+		}
+		a.key, a.client.TsigSecret = k, map[string]string{k.name: k.secret}
+	}
+	bound, cancel := context.WithTimeout(ctx, maxExchange)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(bound, "tcp", d.Server)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the name server: %w", err)
+	}
+	a.conn = conn
+	return a, nil
+}
+
+// say sends a message and returns the answer, if that is not an error.
+func (a *asking) say(ctx context.Context, m *dns.Msg, what string) (*dns.Msg, error) {
+	if a.key != nil {
+		m.SetTsig(a.key.name, a.key.algorithm, signedFor, a.now().Unix())
+	}
+	// A dns.Conn takes the signature of its last request into that of the next, as only answers are signed (RFC 8945, 5.3).
+	answer, _, err := a.client.ExchangeWithConnContext(ctx, m, &dns.Conn{Conn: a.conn})
+	if answer != nil && a.key != nil {
+		if t := answer.IsTsig(); t != nil && t.Error != dns.RcodeSuccess {
+			return nil, fmt.Errorf("the name server %s does not accept the key %s: %s", a.server, a.key.name, dns.RcodeToString[int(t.Error)])
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s at the name server %s: %w", what, a.server, err)
+	}
+	switch answer.Rcode {
+	case dns.RcodeSuccess, dns.RcodeNameError:
+		return answer, nil
+	case dns.RcodeRefused, dns.RcodeNotAuth:
+		return nil, fmt.Errorf("%s: the name server %s says %s: does it have the zone, and may %s change it?", what, a.server, dns.RcodeToString[answer.Rcode], a.who())
+	}
+	return nil, fmt.Errorf("%s: the name server %s says %s", what, a.server, dns.RcodeToString[answer.Rcode])
+}
+
+func (a *asking) who() string {
+	if a.key == nil {
+		return "anybody without a key"
+	}
+	return "the key " + a.key.name
+}
+
+func (a *asking) question(ctx context.Context, name string, kind uint16) (*dns.Msg, error) {
+	return a.say(ctx, new(dns.Msg).SetQuestion(name, kind), "look up "+name)
+}
+
+// zoneOf returns the zone in which a name is.
+func (a *asking) zoneOf(ctx context.Context, name string) (string, error) {
+	answer, err := a.question(ctx, name, dns.TypeSOA)
+	if err != nil {
+		return "", err
+	}
+	for _, rr := range slices.Concat(answer.Answer, answer.Ns) {
+		if soa, ok := rr.(*dns.SOA); ok {
+			return soa.Hdr.Name, nil
+		}
+	}
+	return "", fmt.Errorf("the name server %s does not say in which zone %s is", a.server, name)
+}
+
+// has reports whether the zone has these records, and no others of their names and types, and no other of the service.
+func (a *asking) has(ctx context.Context, service string, want []dns.RR) (bool, error) {
+	asked := map[dns.Question]bool{{Name: service, Qtype: dns.TypeSRV}: true}
+	for _, rr := range want {
+		asked[dns.Question{Name: rr.Header().Name, Qtype: rr.Header().Rrtype}] = true
+	}
+	has := map[string]bool{}
+	for q := range asked {
+		answer, err := a.question(ctx, q.Name, q.Qtype)
+		if err != nil {
+			return false, err
+		}
+		for _, rr := range answer.Answer {
+			has[rr.String()] = true
+		}
+	}
+	for _, rr := range want {
+		if !has[rr.String()] {
+			return false, nil
+		}
+	}
+	return len(has) == len(want), nil
+}
+
+var errNoKey = errors.New("has no key, as 'tsig-keygen' writes one")
