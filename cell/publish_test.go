@@ -71,6 +71,16 @@ func TestPublish(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		want("after five minutes", 1, three)
 
+		first := c.Master()
+		second := map[string]string{"r1": "r2", "r2": "r1", "r3": "r1"}[first]
+		for _, to := range []string{second, first} {
+			if err := c.Replica(c.Master()).Transfer(ctx, to); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Second)
+			want("the next master is "+to, 1, three)
+		}
+
 		names.fails(errors.New("no name server"))
 		c.FailOver()
 		time.Sleep(70 * time.Second) // 0, 5, 15, 35 seconds after the first

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chubbylock/chubby/cell"
 )
@@ -74,6 +75,9 @@ func TestHookIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	if err := f.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	lines := bufio.NewReader(f)
 	if text, err := lines.ReadString('\n'); err != nil || text != "started\n" {
 		t.Fatal(text, err)
