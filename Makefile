@@ -112,7 +112,7 @@ verify-vet: # what tests run with -race is compiled so, once for both
 .PHONY: verify-tidy
 verify-tidy:
 	go mod tidy -diff
-	for module in bench contrib examples/sqlfence tools tools/lint; do go -C $$module mod tidy -diff || exit 1; done
+	for module in bench contrib examples/sqlfence tools tools/lint tools/s3; do go -C $$module mod tidy -diff || exit 1; done
 
 # Generates into a copy, so that a check changes nothing.
 .PHONY: verify-generated

@@ -38,6 +38,7 @@ const (
 	bufconn = "google.golang.org/grpc/test/bufconn"
 	proto   = "google.golang.org/protobuf"
 	cobra   = "github.com/spf13/cobra"
+	minio   = "github.com/minio/minio-go/v7"
 	miekg   = "github.com/miekg/dns"
 	jose    = "github.com/go-jose/go-jose/v4"
 	rapid   = "pgregory.net/rapid"
@@ -77,6 +78,7 @@ func rooms() []room {
 		{"namespace", []string{"api", "refusal", "internal/cowmap"}, nil, "pure: the tree and its locks, tested without a cell"},
 		{"session", []string{"api", "refusal", "internal/cowmap"}, nil, "pure: sessions and the arithmetic of leases, shared by master and client"},
 		{"raftfsm", []string{"api", "refusal", "namespace", "session", "internal/cowmap"}, nil, "what is replicated: no wire, no clock and no Raft, so every replica computes the same"},
+		{"internal/backupstore", []string{"internal/durable"}, []string{minio}, "where backups are kept: the only room that knows a bucket from a directory"},
 		{"internal/backup", []string{"api", "raftfsm"}, nil, "the format of backups: masters write it, and whoever has the file reads it"},
 		{
 			"cell/internal/identity", []string{"api"}, nil,
@@ -123,14 +125,14 @@ func rooms() []room {
 			"what applications link: never raft, never the server",
 		},
 		{"client/recipe", []string{"client", "api", "sequencer"}, nil, "recipes use what users can use: the exported client only"},
-		{"cmd/chubbyd", []string{"cell", "api", "cmd/chubbyd/internal/names", "internal/certs", "internal/flock", "internal/tokens"}, []string{cobra}, "the daemon wires a replica and does nothing itself"},
+		{"cmd/chubbyd", []string{"cell", "api", "cmd/chubbyd/internal/names", "internal/backupstore", "internal/certs", "internal/flock", "internal/tokens"}, []string{cobra}, "the daemon wires a replica and does nothing itself"},
 		{"cmd/chubbyd/internal/names", []string{"cell"}, []string{miekg}, "clients find the replicas by the cell's name: only the daemon of one that publishes links a DNS library"},
 		{
 			"client/recipe/resolver", []string{"client", "client/recipe", "api"}, []string{grpc},
 			"names of services for gRPC: only who uses them for that links this",
 		},
 		{
-			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock", "internal/backup", "internal/durable", "cell/recovery"}, []string{cobra},
+			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock", "internal/backup", "internal/backupstore", "cell/recovery"}, []string{cobra},
 			"whatever the command line can do, a program can do over the exported client",
 		},
 		{"cmd/chubbyctl/internal/supervise", []string{"internal/bootclock"}, nil, "what ends a command in time depends on nothing that can block"},

@@ -106,6 +106,8 @@ type Config struct {
 	// after 30 seconds. If it fails, it is called again, after 5 seconds at first.
 	Publish func(context.Context, Publication) error
 
+	Backups BackupSchedule // which the master takes by itself
+
 	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development
 
 	// Listen says where this replica listens, each of the three that is set: with a
@@ -261,6 +263,9 @@ func (cfg Config) complete() (Config, error) {
 	}
 	if cfg.ReplaceAfter < MinReplaceAfter {
 		fault("replace-after: %v; want %v or longer", cfg.ReplaceAfter, MinReplaceAfter)
+	}
+	if wrong := cfg.Backups.check(); wrong != "" {
+		fault("%s", wrong)
 	}
 	if (cfg.Join || cfg.Spare) && cfg.Bootstrap {
 		fault("join, spare, bootstrap: both are set; a replica either begins a cell or joins one")

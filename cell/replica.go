@@ -50,11 +50,12 @@ type Replica struct {
 	clients    *wire.Server
 	http       *http.Server
 
-	clientCerts, peerCerts *certs.Store  // nil if nothing is encrypted
-	tokens                 *tokens.Store // nil if none count
-	audit                  *audit.Log    // nil if none is kept
-	auditErrors            atomic.Int64  // acts that it did not take
-	publishing             atomic.Int64  // attempts to publish that failed one after the other
+	clientCerts, peerCerts *certs.Store                          // nil if nothing is encrypted
+	tokens                 *tokens.Store                         // nil if none count
+	audit                  *audit.Log                            // nil if none is kept
+	auditErrors            atomic.Int64                          // acts that it did not take
+	publishing             atomic.Int64                          // attempts to publish that failed one after the other
+	backups                struct{ failures, last atomic.Int64 } // what takeBackups has done; last in seconds since 1970
 
 	master atomic.Pointer[master.Master] // nil unless this replica is the master
 
@@ -212,6 +213,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	r.work.Go(func() { r.replaceDead(ctx) })
 	r.work.Go(func() { r.followRoster(ctx) })
 	r.work.Go(func() { r.publishReplicas(ctx) })
+	r.work.Go(func() { r.takeBackups(ctx) })
 	r.work.Go(func() { r.space.Watch(ctx) })
 	r.work.Go(func() { r.watchCertificates(ctx) })
 	r.work.Go(func() { r.watchTokens(ctx) })

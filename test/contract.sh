@@ -3,7 +3,7 @@
 # that chubbyctl's help names is tried, and the JSON fields and exit codes that
 # scripts may depend on. It starts a cell with 'chubbyd
 # dev' in an empty directory, on the default ports, and stops it. Run it with
-# 'make contract', which builds the binaries; it needs bash, jq and curl.
+# 'make contract', which builds the binaries; it needs Go, bash, jq and curl.
 #
 # Each check prints one line. The script ends with 1 if any failed.
 set -uo pipefail
@@ -12,6 +12,7 @@ bin=$(cd "$(dirname "$0")/../bin" && pwd) || exit 1
 for tool in jq curl; do
 	command -v "$tool" >/dev/null || { echo "contract: $tool is not installed (Debian: apt install $tool)" >&2; exit 1; }
 done
+s3=$(cd "$bin/.." && go tool -modfile=tools/s3/go.mod -n versitygw) || exit 1 # a server that speaks S3
 work=$(mktemp -d)
 cd "$work" || exit 1
 export HOME=$work NO_COLOR=1
@@ -463,6 +464,33 @@ ctl 0 -o json cell restore piped.backup local --yes --above 9000000000000 --reas
 ctl 0 cat /ls/local/saved; out 'what is'
 ctl 69 --servers 127.0.0.1:1 cell backup none.backup; err 'refused'
 [ -e none.backup ] || ls .none.backup.* >/dev/null 2>&1 && bad "a backup that failed leaves nothing" || ok "a backup that failed leaves nothing"
+
+echo "== backups in a bucket, and by themselves"
+mkdir -p bucket/backups kept
+export AWS_ACCESS_KEY_ID=contract AWS_SECRET_ACCESS_KEY=tried
+"$s3" -a contract -s tried -p 127.0.0.1:9481 posix "$PWD/bucket" >s3.out 2>&1 &
+bucket=$!
+until_true 20 grep -q 'listening on' s3.out
+remote="s3://backups/of/whole.backup?region=us-east-1&endpoint=http://127.0.0.1:9481"
+ctl 0 cell backup "$remote"; out 'whole.backup.*: cell local'
+ctl 2 cell backup "$remote"; err 'nothing is replaced'
+ctl 0 cell backup verify "$remote"; out 'sha256'
+ctl 0 cell backup show "$remote" /ls/local/saved; out 'what is'
+ctl 0 cell restore "$remote" --yes; out 'is restored'
+ctl 1 cell backup verify "${remote/whole/none}"; err 'file does not exist'
+ctl 2 cell backup 's3://backups?regoin=x'; err 'names no file in a bucket'
+AWS_SECRET_ACCESS_KEY=wrong ctl 1 cell backup "${remote/whole/other}"; err 'refuses these credentials'
+"$bin/chubbyd" serve --insecure --bootstrap --cell kept --id r1 --data r1 --members 'r1=127.0.0.1:9463,127.0.0.1:9473' \
+	--backup-to "$PWD/kept" --backup-every 1m --backup-keep 2 >serve.out 2>serve.err &
+kept=$!
+if until_true 30 sh -c 'ls kept | grep -q "^kept-.*Z.backup$"'; then ok "chubbyd serve --backup-to"; else cp serve.err err; bad "chubbyd serve --backup-to"; fi
+ctl 0 cell backup verify kept/kept-*.backup; out 'cell kept'
+kill -TERM "$kept"; ends "$kept" 0 "SIGTERM ends serve"
+"$bin/chubbyd" serve --insecure --cell kept --id r1 --data r1 --members 'r1=127.0.0.1:9463,127.0.0.1:9473' --backup-to kept --backup-every 1s --backup-keep 0 >out 2>err
+got=$?
+if [ $got = 1 ]; then ok "chubbyd serve refuses such keys -> 1"; else bad "chubbyd serve refuses such keys -> $got, want 1"; fi
+err 'backup-to: "kept" is neither'; err 'backup-every: 1s is outside'; err 'backup-keep: "0" is not'
+kill -TERM "$bucket"; wait "$bucket" 2>/dev/null; unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 
 echo "== certificates"
 mkdir safe && cd safe

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 	"github.com/chubbylock/chubby/internal/backup"
-	"github.com/chubbylock/chubby/internal/durable"
+	"github.com/chubbylock/chubby/internal/backupstore"
 )
 
 // backupFields describe a backup.
@@ -36,12 +35,16 @@ output if FILE is -, as it is at the beginning: files with their contents, acces
 control lists, locks, sessions and quotas. The cell goes on meanwhile. The file
 appears when it is whole, and nothing is replaced.
 
+FILE may be in a bucket, here and wherever a backup is read:
+s3://BUCKET/NAME?endpoint=https://HOST&region=NAME (both may be left out for Amazon's),
+with the credentials of Amazon's tools (AWS_ACCESS_KEY_ID, ~/.aws/credentials).
+
 It has the contents of all files: keep it as secret as they are. The key by which
 the cell signs what clients carry is not in it.
 
 It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds the wait
 for each part.`,
-		Example: "  chubbyctl cell backup /var/backups/chubby-$(date +%F)\n  chubbyctl cell backup - foo | gzip >foo.backup.gz\n  chubbyctl cell backup verify foo.backup",
+		Example: "  chubbyctl cell backup /var/backups/chubby-$(date +%F)\n  chubbyctl cell backup s3://backups/foo.backup?region=eu-central-1 foo\n  chubbyctl cell backup - foo | gzip >foo.backup.gz\n  chubbyctl cell backup verify foo.backup",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cell, err := cellOf(args[1:])
@@ -65,7 +68,7 @@ func (g *globals) takeBackup(cmd *cobra.Command, name, cell string) error {
 		return err
 	}
 	var f backupFields
-	err := writeNewFile(name, func(w io.Writer) (err error) {
+	err := writeNewFile(cmd.Context(), name, func(w io.Writer) (err error) {
 		f, err = g.writeBackup(cmd.Context(), cell, w)
 		return err
 	})
@@ -77,33 +80,39 @@ func (g *globals) takeBackup(cmd *cobra.Command, name, cell string) error {
 
 // mustBeNew refuses the name of a file that is there.
 func mustBeNew(name string) error {
+	if backupstore.IsRemote(name) {
+		return nil // it is looked at when it is written
+	}
 	_, err := os.Lstat(name)
 	switch {
 	case err == nil:
-		return usagef("%s is there already: nothing is replaced", name)
+		return taken(name)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	}
 	return err
 }
 
-// writeNewFile makes a backup's file, which appears when it is whole and on the disk.
-func writeNewFile(name string, write func(io.Writer) error) error {
-	if err := mustBeNew(name); err != nil {
+func taken(name string) error { return usagef("%s is there already: nothing is replaced", name) }
+
+// fileAt finds the place of a file that the command line names.
+func fileAt(name string) (backupstore.Place, string, error) {
+	place, base, err := backupstore.FileAt(name)
+	if err != nil {
+		return nil, "", usagef("%v", err)
+	}
+	return place, base, nil
+}
+
+// writeNewFile makes a backup's file, which appears when it is whole.
+func writeNewFile(ctx context.Context, name string, write func(io.Writer) error) error {
+	place, base, err := fileAt(name)
+	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return fmt.Errorf("create the backup: %w", err)
-	}
-	if err = write(file); err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Link(file.Name(), name) // unlike a rename, it replaces nothing
-	}
-	if err = errors.Join(err, os.Remove(file.Name())); err == nil {
-		err = durable.SyncDir(filepath.Dir(name))
+	err = place.Create(ctx, base, write)
+	if errors.Is(err, fs.ErrExist) {
+		return taken(name)
 	}
 	return err
 }
@@ -161,8 +170,12 @@ func describeBackup(f backupFields) string {
 }
 
 // readBackup reads a backup, whole.
-func readBackup(name string) (*backup.Backup, error) {
-	file, err := os.Open(name)
+func readBackup(ctx context.Context, name string) (*backup.Backup, error) {
+	place, base, err := fileAt(name)
+	if err != nil {
+		return nil, err
+	}
+	file, err := place.Open(ctx, base)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +196,7 @@ on from there. It exits with 1 if it is damaged.`,
 		Example: "  chubbyctl cell backup verify foo.backup",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := readBackup(args[0])
+			b, err := readBackup(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -211,7 +224,7 @@ that of a directory it lists what is below it.`,
 		Example: "  chubbyctl cell backup show foo.backup\n  chubbyctl cell backup show foo.backup /ls/foo/svc/config",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := readBackup(args[0])
+			b, err := readBackup(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -75,7 +75,7 @@ It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds each 
 
 // restore restores a backup, each step within --timeout.
 func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOptions) error {
-	b, err := readBackup(name)
+	b, err := readBackup(cmd.Context(), name)
 	if err != nil {
 		return err
 	}

@@ -215,6 +215,14 @@ dns-ttl: 1m
 # it when replicas change, when it becomes the master, and every five minutes.
 dns-hook: none
 
+# Backups that the master takes by itself: into a directory of its machine (the same on
+# all, shared or not), or a bucket (s3://bucket/prefix?endpoint=https://HOST&region=NAME,
+# with the credentials of Amazon's tools: AWS_ACCESS_KEY_ID, ~/.aws/credentials). A new
+# one every backup-every, 1m to 720h; the newest backup-keep stay.
+backup-to: /var/backups/chubby
+backup-every: 6h
+backup-keep: 28
+
 # Run without certificates. Then whoever reaches this replica may do anything, and
 # read what is on the network.
 insecure: false

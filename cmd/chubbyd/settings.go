@@ -75,7 +75,7 @@ func keys() []key {
 		{"audit-file", "where it is recorded what operators do, who changes rights, and who is refused", special("none, stdout, or a file", none, setAuditFile, none, cell.AuditStdout)},
 		{"audit-file-mib", "the size, in MiB, at which that file is renamed and begun anew", count(1, cell.MaxAuditMiB, func(s *settings) *int { return &s.replica.Audit.MiB })},
 		{"audit-files", "how many renamed ones are kept; 0 leaves renaming to others", count(0, cell.MaxAuditFiles, func(s *settings) *int { return &s.replica.Audit.Files })},
-	}, publishKeys(), []key{
+	}, publishKeys(), backupKeys(), []key{
 		{"insecure", "run without certificates: whoever reaches this replica may do anything, and read what is on the network", switched(func(s *settings) *bool { return &s.insecure })},
 		{"insecure-principals", "believe clients who they are; for development only", switched(func(s *settings) *bool { return &s.replica.InsecurePrincipals })},
 		{"log-level", "the least level that is logged: debug, info, warn or error", logLevels()},
@@ -105,6 +105,7 @@ func defaults() settings {
 			MaxConnections:           cell.DefaultMaxConnections,
 			MaxConnectionsPerAddress: cell.DefaultMaxConnectionsPerAddress,
 			Audit:                    cell.AuditConfig{MiB: cell.DefaultAuditMiB, Files: cell.DefaultAuditFiles},
+			Backups:                  cell.BackupSchedule{Every: defaultBackupEvery, Keep: defaultBackupKeep},
 		},
 		publishing: publishing{dns: names.DNS{TTL: defaultTTL}},
 		logLevel:   slog.LevelInfo,

@@ -70,6 +70,7 @@ func safeguards() []safeguard {
 		recoverySafeguards(),
 		spareSafeguards(),
 		namesSafeguards(),
+		scheduleSafeguards(),
 		operatorSafeguards(),
 		auditSafeguards(),
 		memberSafeguards(),

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -55,7 +54,6 @@ controls { };
 zone "example.org" { type primary; file "example.org.zone"; update-policy { grant chubby subdomain cells.example.org. ANY; }; allow-transfer { key chubby; }; };
 `, s.keyFile, s.dir, port))
 	cmd := exec.Command(named, "-g", "-n", "1", "-c", filepath.Join(s.dir, "named.conf"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,186 @@
+package cell
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/session"
+)
+
+// BackupSchedule says where the master puts a backup from time to time, and how many of them are kept. Their names are
+// CELL-20060102T150405Z.backup, by the time in UTC when they were begun; nothing else that is there is touched.
+type BackupSchedule struct {
+	Place BackupPlace   // nil: no backups are taken
+	Every time.Duration // at least MinBackupEvery
+	Keep  int           // how many of this cell's stay; at least 1
+}
+
+// BackupPlace is where backups are kept. Its methods are called by one goroutine of the master, and end with their contexts.
+type BackupPlace interface {
+	// List returns the names of what is there.
+	List(ctx context.Context) ([]string, error)
+	// Create makes a file of what write writes, which appears when it is whole; nothing is replaced: then the error is fs.ErrExist.
+	Create(ctx context.Context, name string, write func(io.Writer) error) error
+	// Remove removes a file.
+	Remove(ctx context.Context, name string) error
+	// String names the place, in the log.
+	String() string
+}
+
+// Bounds of backups that are taken by themselves.
+const (
+	MinBackupEvery  = time.Minute
+	MaxBackupEvery  = 30 * 24 * time.Hour
+	MaxBackupKeep   = 10_000
+	backupLookEvery = 5 * time.Second
+	backupAgain     = time.Minute // after the first failure; doubled up to maxBackupAgain
+	maxBackupAgain  = 15 * time.Minute
+	maxBackupTakes  = time.Hour // one backup
+)
+
+const backupTime = "20060102T150405Z"
+
+// backupName is the name of a backup of that second since 1970.
+func backupName(cell string, at int64) string {
+	return cell + "-" + time.Unix(at, 0).UTC().Format(backupTime) + ".backup"
+}
+
+// backupTimes returns when the backups of a cell were taken, of which some names are, oldest first.
+func backupTimes(cell string, names []string) (times []int64) {
+	for _, name := range names {
+		middle, ok := strings.CutPrefix(name, cell+"-")
+		at, err := time.Parse(backupTime, strings.TrimSuffix(middle, ".backup"))
+		if ok && err == nil && backupName(cell, at.Unix()) == name {
+			times = append(times, at.Unix())
+		}
+	}
+	slices.Sort(times)
+	return times
+}
+
+// schedule takes backups while this replica is the master. When the last one was taken, the place itself says, so that
+// it does not matter who was the master then. One goroutine uses it.
+type schedule struct {
+	known    bool  // the place was looked at
+	last     int64 // when the last one was taken, by the wall clock; 0: never
+	failures int   // in succession
+	again    session.Instant
+}
+
+// takeBackups takes backups, if Config.Backups says so.
+func (r *Replica) takeBackups(ctx context.Context) {
+	if r.cfg.Backups.Place == nil {
+		return
+	}
+	tick := time.NewTicker(backupLookEvery)
+	defer tick.Stop()
+	var s schedule
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		m := r.master.Load()
+		switch {
+		case m == nil:
+			s = schedule{}
+		case r.clock() >= s.again:
+			err := r.takeDueBackup(ctx, m, &s)
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				pause := min(backupAgain<<min(s.failures, 10), maxBackupAgain)
+				s = schedule{failures: s.failures + 1, again: r.clock().Add(pause)}
+				r.log.Error("no backup could be taken", "to", r.cfg.Backups.Place.String(), "for", err, "again_in", pause)
+			}
+		}
+		r.backups.failures.Store(int64(s.failures))
+		r.backups.last.Store(s.last)
+	}
+}
+
+// takeDueBackup takes a backup if it is time, and removes those that are too many.
+func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedule) error {
+	ctx, cancel := context.WithTimeout(ctx, maxBackupTakes)
+	defer cancel()
+	every := int64(r.cfg.Backups.Every / time.Second)
+	now := r.cfg.Wall()
+	if !s.known {
+		names, err := r.cfg.Backups.Place.List(ctx)
+		if err != nil {
+			return err
+		}
+		s.known = true
+		for _, at := range backupTimes(r.cfg.Cell, names) {
+			if at < now+every { // else the clock of a master was wrong
+				s.last = max(s.last, at)
+			}
+		}
+	}
+	if since := now - s.last; since < every && since > -every { // nor was it put back
+		return nil
+	}
+	name, begun := backupName(r.cfg.Cell, now), r.clock()
+	var size countingWriter
+	err := r.cfg.Backups.Place.Create(ctx, name, func(w io.Writer) error {
+		size.w = w
+		return m.Inspector.Backups.Write(ctx, &size)
+	})
+	if err != nil && !errors.Is(err, fs.ErrExist) { // of this second there is one: a master's of before, or the second try of one that was made
+		return err
+	}
+	s.last, s.failures = now, 0
+	r.log.Info("a backup was taken", "to", r.cfg.Backups.Place.String(), "name", name, "bytes", size.n, "took", r.clock().Sub(begun))
+	if err := r.removeOldBackups(ctx); err != nil {
+		r.log.Warn("backups that are not kept any more could not be removed", "from", r.cfg.Backups.Place.String(), "for", err)
+	}
+	return nil
+}
+
+func (r *Replica) removeOldBackups(ctx context.Context) error {
+	names, err := r.cfg.Backups.Place.List(ctx)
+	if err != nil {
+		return err
+	}
+	times := backupTimes(r.cfg.Cell, names)
+	for _, at := range times[:max(0, len(times)-r.cfg.Backups.Keep)] {
+		err = cmp.Or(err, r.cfg.Backups.Place.Remove(ctx, backupName(r.cfg.Cell, at)))
+	}
+	return err
+}
+
+// check returns what is wrong with a schedule, "" if nothing is.
+func (s BackupSchedule) check() string {
+	switch {
+	case s.Place == nil:
+		return ""
+	case s.Every < MinBackupEvery || s.Every > MaxBackupEvery:
+		return fmt.Sprintf("backup-every: %v; want %v to %v", s.Every, MinBackupEvery, MaxBackupEvery)
+	case s.Keep < 1 || s.Keep > MaxBackupKeep:
+		return fmt.Sprintf("backup-keep: %d; want 1 to %d", s.Keep, MaxBackupKeep)
+	}
+	return ""
+}
+
+// countingWriter counts what is written.
+type countingWriter struct {
+	w io.Writer
+	n int64
+}
+
+// Write implements io.Writer.
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}

@@ -1,0 +1,146 @@
+package cell_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/internal/backup"
+)
+
+// shelf is a directory of backups. Its files appear whole, as those of internal/backupstore.
+type shelf struct {
+	dir    string
+	failed atomic.Int64 // how often it could not be listed
+}
+
+func (s *shelf) String() string { return s.dir }
+
+func (s *shelf) List(context.Context) (names []string, err error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		s.failed.Add(1)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, err
+}
+
+func (s *shelf) Create(_ context.Context, name string, write func(io.Writer) error) error {
+	var whole strings.Builder
+	if err := write(&whole); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(s.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, whole.String())
+	return errors.Join(err, f.Close())
+}
+
+func (s *shelf) Remove(_ context.Context, name string) error {
+	return os.Remove(filepath.Join(s.dir, name))
+}
+
+// A master takes backups by the time of the last one, whoever was the master then, keeps the newest ones, and touches nothing
+// else. While the place is gone, it tries again.
+func TestScheduledBackups(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "backups")
+	place := &shelf{dir: dir}
+	const others = "local-copy.backup, local-b-20000101T000000Z.backup, notes"
+	const future = "local-29990101T000000Z.backup"
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.SplitSeq(others+", "+future, ", ") {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		write(t, ctx, c, "contents")
+		taken := func() (names []string) {
+			all, err := place.List(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range all {
+				if !strings.Contains(others+future, name) {
+					names = append(names, name)
+				}
+			}
+			slices.Sort(names)
+			if len(all)-len(names) != 4 {
+				t.Errorf("what is no backup of this cell was removed: there is %s", all)
+			}
+			return names
+		}
+		var all []string // of all times
+		is := func(what string, kept int) {
+			t.Helper()
+			now := taken()
+			for _, name := range now {
+				if !slices.Contains(all, name) {
+					all = append(all, name)
+				}
+			}
+			if len(now) != kept || !slices.Equal(now, all[len(all)-kept:]) {
+				t.Errorf("%s: there are %q, of %q", what, now, all)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		is("the first", 1)
+		time.Sleep(8 * time.Minute)
+		is("before ten minutes are over", 1)
+		c.Transfer()
+		time.Sleep(time.Minute)
+		is("the next master", 1)
+		time.Sleep(2 * time.Minute)
+		is("after ten minutes", 2)
+		for i := range 3 {
+			time.Sleep(10*time.Minute + 10*time.Second)
+			is(fmt.Sprint("ten minutes ", i), 3)
+		}
+		for _, name := range taken() {
+			f, err := os.Open(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := backup.Read(f)
+			if err != nil || b.Cell != "local" || b.Nodes < 2 {
+				t.Errorf("%s: %v, %+v", name, err, b)
+			}
+			_ = f.Close()
+		}
+
+		if err := os.Rename(dir, dir+".away"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Minute)
+		if n := place.failed.Load(); n < 3 || n > 6 {
+			t.Errorf("it was tried %d times", n)
+		}
+		if err := os.Rename(dir+".away", dir); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(9 * time.Minute) // it tries again
+		is("the place is back", 3)
+		if n := len(all); n != 6 {
+			t.Errorf("%d backups were taken: %q", n, all)
+		}
+	}, func(cfg *cell.Config) {
+		cfg.Backups = cell.BackupSchedule{Place: place, Every: 10 * time.Minute, Keep: 4} // one is that of the far future
+	})
+}
