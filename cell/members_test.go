@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/certs"
+	"github.com/chubbylock/chubby/session"
 )
 
 // joins starts a replica that joins the cell; the channel has the result of its start.
@@ -93,6 +95,31 @@ func TestEveryReplicaIsReplaced(t *testing.T) {
 				}
 				c.Kill(id)
 			}
+		}
+	})
+}
+
+// A client whose calls go to one master all the time hears of the replicas that have come meanwhile: when that master dies, all that
+// it was configured with are gone.
+func TestClientsHearOfNewReplicas(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		holder := dial(t, ctx, c, "holder", client.Config{Servers: c.Servers()})
+		lock := acquire(t, ctx, open(t, ctx, holder, "/ls/local/lock", 0))
+		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+		master := c.Master()
+		for i, with := range []string{"r4", "r5"} {
+			id := slices.DeleteFunc([]string{"r1", "r2", "r3"}, func(id string) bool { return id == master })[i]
+			replace(t, ctx, c, operator, id, with)
+			c.Kill(id)
+		}
+		if now := c.Master(); now != master {
+			t.Fatalf("%s is the master, and %s was", now, master)
+		}
+		time.Sleep(session.Due(holder.Lease())) // until a KeepAlive has been answered
+		c.FailOver()
+		open(t, ctx, holder, "/ls/local/lock", 0)
+		if err := lock.Err(); err != nil {
+			t.Error(err)
 		}
 	})
 }

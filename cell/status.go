@@ -30,9 +30,12 @@ func (s served) Location() wire.Location {
 	state := s.r.fsm.State()
 	l := wire.Location{CellID: state.CellID, Epoch: h.Epoch}
 	if state.Roster.Version > 0 { // else clients are configured with all of them
-		for _, server := range s.r.servers() {
+		l.ServersVersion = state.Roster.Version
+		for _, server := range s.r.servers() { // read after the roster, which they are never behind
 			if address := s.r.clientAddress(string(server.ID)); address != "" {
 				l.Servers = append(l.Servers, address)
+			} else {
+				l.ServersVersion = 0
 			}
 		}
 	}

@@ -91,6 +91,7 @@ func (k *keeper) keepAlive() {
 			k.pause.wait(ended)
 			continue
 		}
+		k.locator.followServers(k.life, t, reply.GetServersVersion())
 		fresh := k.handleReply(t, reply)
 		switch {
 		case effect != grantIgnored || fresh:

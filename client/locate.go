@@ -49,7 +49,7 @@ type locator struct {
 	cfg     Config
 	pool    *pool
 	resolve func(ctx context.Context) ([]string, error)
-	running sync.WaitGroup // searches and look-ups; Add only under mu, and not after closed
+	running sync.WaitGroup // searches, look-ups and what followServers asks; Add only under mu, and not after closed
 
 	mu           sync.Mutex // guards what follows; target.mu may be taken while it is held
 	closed       bool

@@ -2,20 +2,82 @@ package client
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
 // serverList is where replicas may be.
 type serverList struct {
 	found []string // the addresses that were last looked up
-	told  []string // those that a replica last said the cell has, since its replicas were changed
+	told  []string // those that the cell has, as a replica said, since its replicas were changed
+
+	cellID  string // of the cell that told
+	version uint64 // of told; 0 if some may be missing
+
+	following bool // the master is being asked for them
 }
 
 // all returns all of them, some twice.
 func (s serverList) all() []string { return slices.Concat(s.found, s.told) }
+
+// askingOrder returns the order in which to ask the servers: the last master first,
+// because it is most often still the master; then the others in random order, to spread
+// the load. Those that the cell has named since its replicas were changed are among them: all that are configured
+// may have been replaced.
+func (s serverList) askingOrder(servers []string, last *target) []string {
+	order := slices.Compact(slices.Sorted(slices.Values(slices.Concat(servers, s.told))))
+	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	if last != nil {
+		order = slices.DeleteFunc(order, func(s string) bool { return s == last.address })
+		order = slices.Insert(order, 0, last.address)
+	}
+	return order
+}
+
+// maxTold bounds how many replicas a cell is believed to have, beside those that are configured.
+const maxTold = 15
+
+// noteTold notes which replicas the cell has. A replica that was taken out of the cell, or is behind, has an older list than others
+// had: it does not count. A list without a version only adds replicas.
+func (s *serverList) noteTold(reply *chubbypb.LocateReply) {
+	told, version := reply.GetServers(), reply.GetServersVersion()
+	known := s.told
+	if reply.GetCellId() != s.cellID {
+		known, s.cellID, s.version = nil, reply.GetCellId(), 0
+	}
+	switch {
+	case len(told) == 0 || version > 0 && version < s.version:
+		return
+	case version > 0:
+		s.version = version
+	default:
+		told = slices.Concat(told, slices.DeleteFunc(slices.Clone(known), func(a string) bool { return slices.Contains(told, a) }))
+	}
+	s.told = told[:min(len(told), maxTold)]
+}
+
+// followServers asks the master for the replicas of the cell if it says that they are of another version than those that are known.
+// Calls may go to one master for months: without this, every replica that a client knows could be gone when that master dies.
+func (l *locator) followServers(ctx context.Context, t *target, version uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.servers.following || version == l.servers.version {
+		return
+	}
+	l.servers.following = true
+	l.running.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, l.cfg.DialTimeout)
+		defer cancel()
+		l.askReplica(ctx, t.address)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.servers.following = false
+	})
+}
 
 // lookup is one reading of the sources of the servers' addresses (see Servers). A
 // locator has one at a time.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +28,9 @@ func (l *locator) runRound(ctx context.Context, q *inquiry) (*target, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.DialTimeout)
 	defer cancel()
 	r := &round{locator: l, inquiry: q}
-	r.toAsk, r.firstContact = l.askingOrder(servers)
+	l.mu.Lock()
+	r.toAsk, r.firstContact = l.servers.askingOrder(servers, l.lastMaster), l.lastMaster == nil
+	l.mu.Unlock()
 	found, err := r.findMaster(ctx)
 	l.noteAnswers(r.answers)
 	if found == nil && err == nil && r.firstContact {
@@ -54,25 +55,6 @@ func (l *locator) noteAnswers(answers []locateAnswer) {
 	l.mu.Lock()
 	l.lastAnswers = answers
 	l.mu.Unlock()
-}
-
-// maxTold bounds how many replicas a cell is believed to have, beside those that are configured.
-const maxTold = 15
-
-// askingOrder returns the order in which to ask the servers: the last master first,
-// because it is most often still the master; then the others in random order, to spread
-// the load. Those that the cell has named since its replicas were changed are among them: all that are configured
-// may have been replaced. first says that no master was ever found.
-func (l *locator) askingOrder(servers []string) (order []string, first bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	order = slices.Compact(slices.Sorted(slices.Values(slices.Concat(servers, l.servers.told))))
-	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	if l.lastMaster != nil {
-		order = slices.DeleteFunc(order, func(s string) bool { return s == l.lastMaster.address })
-		order = slices.Insert(order, 0, l.lastMaster.address)
-	}
-	return order, l.lastMaster == nil
 }
 
 // round is one round of a search. It belongs to the goroutine of the search.
@@ -223,9 +205,7 @@ func (l *locator) askReplica(ctx context.Context, address string) locateAnswer {
 	}
 	l.mu.Lock()
 	l.cellName = reply.GetCell()
-	if told := reply.GetServers(); len(told) > 0 {
-		l.servers.told = told[:min(len(told), maxTold)]
-	}
+	l.servers.noteTold(reply)
 	l.mu.Unlock()
 	if reply.GetMaster() != "" {
 		l.noteEpoch(api.Epoch(reply.GetEpoch()))

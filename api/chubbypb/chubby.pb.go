@@ -1200,9 +1200,13 @@ type KeepAliveReply struct {
 	Events []*Event `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
 	// Another reply to this call follows. There is no grant, and events need not be
 	// acknowledged before the next call.
-	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// The version of the list of the cell's replicas: how often they were changed. A
+	// client that was told another version asks the master for the list (Locate), before
+	// every replica that it knows is gone.
+	ServersVersion uint64 `protobuf:"varint,5,opt,name=servers_version,json=serversVersion,proto3" json:"servers_version,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *KeepAliveReply) Reset() {
@@ -1261,6 +1265,13 @@ func (x *KeepAliveReply) GetMore() bool {
 		return x.More
 	}
 	return false
+}
+
+func (x *KeepAliveReply) GetServersVersion() uint64 {
+	if x != nil {
+		return x.ServersVersion
+	}
+	return 0
 }
 
 type RenewCacheRequest struct {
@@ -5230,16 +5241,17 @@ func (x *LocateRequest) GetCell() string {
 }
 
 type LocateReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
-	CellId        string                 `protobuf:"bytes,2,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
-	Replica       string                 `protobuf:"bytes,3,opt,name=replica,proto3" json:"replica,omitempty"` // the replica that answers
-	Master        string                 `protobuf:"bytes,4,opt,name=master,proto3" json:"master,omitempty"`   // the id of the master that it believes in; empty if it knows none
-	MasterAddress string                 `protobuf:"bytes,5,opt,name=master_address,json=masterAddress,proto3" json:"master_address,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Servers       []string               `protobuf:"bytes,7,rep,name=servers,proto3" json:"servers,omitempty"` // where clients reach the replicas of the cell, if they were ever changed
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Cell           string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	CellId         string                 `protobuf:"bytes,2,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	Replica        string                 `protobuf:"bytes,3,opt,name=replica,proto3" json:"replica,omitempty"` // the replica that answers
+	Master         string                 `protobuf:"bytes,4,opt,name=master,proto3" json:"master,omitempty"`   // the id of the master that it believes in; empty if it knows none
+	MasterAddress  string                 `protobuf:"bytes,5,opt,name=master_address,json=masterAddress,proto3" json:"master_address,omitempty"`
+	Epoch          uint64                 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Servers        []string               `protobuf:"bytes,7,rep,name=servers,proto3" json:"servers,omitempty"`                                      // where clients reach the replicas of the cell, if they were ever changed
+	ServersVersion uint64                 `protobuf:"varint,8,opt,name=servers_version,json=serversVersion,proto3" json:"servers_version,omitempty"` // of the list; 0 if it may lack some
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *LocateReply) Reset() {
@@ -5319,6 +5331,13 @@ func (x *LocateReply) GetServers() []string {
 		return x.Servers
 	}
 	return nil
+}
+
+func (x *LocateReply) GetServersVersion() uint64 {
+	if x != nil {
+		return x.ServersVersion
+	}
+	return 0
 }
 
 type BackupRequest struct {
@@ -6605,12 +6624,13 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\"\n" +
 	"\facknowledged\x18\x02 \x01(\x04R\facknowledged\x12\x14\n" +
 	"\x05grant\x18\x03 \x01(\x04R\x05grant\x12\x1a\n" +
-	"\breceived\x18\x04 \x01(\x04R\breceived\"\x8c\x01\n" +
+	"\breceived\x18\x04 \x01(\x04R\breceived\"\xb5\x01\n" +
 	"\x0eKeepAliveReply\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12&\n" +
 	"\x05grant\x18\x02 \x01(\v2\x10.chubby.v1.GrantR\x05grant\x12(\n" +
 	"\x06events\x18\x03 \x03(\v2\x10.chubby.v1.EventR\x06events\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\">\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x12'\n" +
+	"\x0fservers_version\x18\x05 \x01(\x04R\x0eserversVersion\">\n" +
 	"\x11RenewCacheRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\",\n" +
 	"\x0fRenewCacheReply\x12\x19\n" +
@@ -6900,7 +6920,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tmax_level\x18\x02 \x01(\rR\bmaxLevel\"#\n" +
 	"\rLocateRequest\x12\x12\n" +
-	"\x04cell\x18\x01 \x01(\tR\x04cell\"\xc3\x01\n" +
+	"\x04cell\x18\x01 \x01(\tR\x04cell\"\xec\x01\n" +
 	"\vLocateReply\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x17\n" +
 	"\acell_id\x18\x02 \x01(\tR\x06cellId\x12\x18\n" +
@@ -6908,7 +6928,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06master\x18\x04 \x01(\tR\x06master\x12%\n" +
 	"\x0emaster_address\x18\x05 \x01(\tR\rmasterAddress\x12\x14\n" +
 	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\x12\x18\n" +
-	"\aservers\x18\a \x03(\tR\aservers\"O\n" +
+	"\aservers\x18\a \x03(\tR\aservers\x12'\n" +
+	"\x0fservers_version\x18\b \x01(\x04R\x0eserversVersion\"O\n" +
 	"\rBackupRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x16\n" +
 	"\x06backup\x18\x02 \x01(\x04R\x06backup\x12\x12\n" +

@@ -61,8 +61,8 @@ func memberSafeguards() []safeguard {
 		},
 		{
 			name: "clients learn the replicas that a cell has now", file: "client/locateround.go",
-			old: "		l.servers.told = told[:min(len(told), maxTold)]\n", new: "",
-			pkg: "./cell", test: "TestEveryReplicaIsReplaced",
+			old: "	l.servers.noteTold(reply)\n", new: "",
+			pkg: "./cell", test: "TestClientsHearOfNewReplicas",
 		},
 		{
 			name: "damaged metadata of a snapshot are noticed by their sum", file: "cell/internal/disk/snapshotmeta.go",
@@ -73,6 +73,16 @@ func memberSafeguards() []safeguard {
 			name: "an upgrade is not finished without one that answers", file: "cell/internal/wire/upgrade.go",
 			old: "!(m.MaxLevel == 0 && slices.Contains(without, m.ID))", new: "!slices.Contains(without, m.ID)",
 			pkg: "./cell", test: "TestUpgradeWithoutTheLost",
+		},
+		{
+			name: "clients hear that the replicas have changed", file: "client/locateaddresses.go",
+			old: "|| version == l.servers.version {", new: "|| version >= 0 {",
+			pkg: "./cell", test: "TestClientsHearOfNewReplicas",
+		},
+		{
+			name: "the newest list of replicas counts", file: "client/locateaddresses.go",
+			old: "case len(told) == 0 || version > 0 && version < s.version:", new: "case len(told) == 0:",
+			pkg: "./client", test: "TestNewestListOfReplicasCounts",
 		},
 	}
 }

@@ -180,6 +180,9 @@ func (m *Master) Pause(ctx context.Context) (resume func(), err error) {
 	return m.epoch.proposer.pause(ctx)
 }
 
+// ServersVersion counts the changes of the cell's replicas.
+func (m *Master) ServersVersion() uint64 { return m.epoch.state().Roster.Version }
+
 // Level returns the feature level of the cell.
 func (m *Master) Level() int { return m.epoch.state().Level }
 

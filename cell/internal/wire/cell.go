@@ -35,6 +35,8 @@ type Location struct {
 	Master  string // its id; empty if none is known
 	Address string // where clients reach it
 	Servers []string
+
+	ServersVersion uint64 // of Servers; 0 if some may be missing
 }
 
 // Status describes a replica.
@@ -75,6 +77,7 @@ func (s *service) Locate(_ context.Context, q *pb.LocateRequest) (*pb.LocateRepl
 	l := s.cfg.Replica.Location()
 	return &pb.LocateReply{
 		Cell: s.cfg.Cell, CellId: string(l.CellID), Replica: s.cfg.ID, Epoch: l.Epoch, Master: l.Master, MasterAddress: l.Address, Servers: l.Servers,
+		ServersVersion: l.ServersVersion,
 	}, nil
 }
 

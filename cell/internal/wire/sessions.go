@@ -207,7 +207,7 @@ func (s *service) finish(ctx context.Context, k *keepAlive) (*pb.KeepAliveReply,
 	if err != nil {
 		return nil, s.complete(k.master, opKeepAlive, &subject{}, err)
 	}
-	reply := &pb.KeepAliveReply{Epoch: uint64(k.master.Epoch())}
+	reply := &pb.KeepAliveReply{Epoch: uint64(k.master.Epoch()), ServersVersion: k.master.ServersVersion()}
 	if x.Grant != nil {
 		reply.Grant = leaseOf(*x.Grant)
 	}
