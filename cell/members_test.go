@@ -124,6 +124,38 @@ func TestClientsHearOfNewReplicas(t *testing.T) {
 	})
 }
 
+// Who asks is told what a change waits for.
+func TestChangeSaysWhatItWaitsFor(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+		newcomer := func() client.Member {
+			members, err := by.Cell().Members(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return members[slices.IndexFunc(members, func(m client.Member) bool { return m.ID == "r4" })]
+		}
+		joined := joins(ctx, c, "r4")
+		time.Sleep(time.Second)
+		if err := client.ChangeMembers(ctx, by, client.MemberChange{Add: "r4", Raft: "r4:7431"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		c.Cut("r4")
+		time.Sleep(10 * time.Second)
+		if m := newcomer(); m.Phase != "joining" || m.Voter || !strings.Contains(m.Waits, "r4") {
+			t.Errorf("while it is cut off: %+v", m)
+		}
+		c.Heal("r4")
+		if err := <-joined; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if m := newcomer(); m.Phase != "" || !m.Voter || m.Waits != "" {
+			t.Errorf("afterwards: %+v", m)
+		}
+	})
+}
+
 // A change survives the masters that see to it: each is killed before the change is complete.
 func TestChangeSurvivesMasters(t *testing.T) {
 	inCellOf(t, 5, func(t *testing.T, ctx context.Context, c *celltest.Cell) {

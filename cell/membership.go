@@ -25,6 +25,9 @@ const (
 	memberProbe   = time.Second            // for answers of replicas
 )
 
+// stuckChange is why a change of the cell's replicas does not go on.
+type stuckChange struct{ id, why string }
+
 // followRoster brings Raft's configuration to what the roster says, while this replica is the master.
 func (r *Replica) followRoster(ctx context.Context) {
 	tick := time.NewTicker(rosterEvery)
@@ -44,18 +47,26 @@ func (r *Replica) followRoster(ctx context.Context) {
 		}
 		m := r.master.Load()
 		if m == nil {
+			r.stuck.Store(nil)
 			continue
 		}
 		roster := r.fsm.State().Roster
 		one, busy := roster.Unsettled()
 		if !busy {
+			r.stuck.Store(nil)
 			if err := r.useSpare(ctx, m, roster); err != nil && r.clock().Sub(told) >= rosterTell {
 				told = r.clock()
 				r.log.Warn("no spare can take the place of a replica that is dead", "for", err)
 			}
 			continue
 		}
-		if err := r.takeStep(ctx, m, one); err != nil && r.clock().Sub(told) >= rosterTell {
+		err := r.takeStep(ctx, m, one)
+		if err == nil {
+			r.stuck.Store(nil)
+			continue
+		}
+		r.stuck.Store(&stuckChange{id: one.ID, why: err.Error()})
+		if r.clock().Sub(told) >= rosterTell {
 			told = r.clock()
 			r.log.Info("a change of the cell's replicas waits", "member", one.ID, "phase", one.Phase.String(), "for", err)
 		}

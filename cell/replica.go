@@ -54,6 +54,7 @@ type Replica struct {
 	tokens                 *tokens.Store                         // nil if none count
 	audit                  *audit.Log                            // nil if none is kept
 	auditErrors            atomic.Int64                          // acts that it did not take
+	stuck                  atomic.Pointer[stuckChange]           // nil unless this is the master, and a step of a change of the replicas cannot be taken
 	publishing             atomic.Int64                          // attempts to publish that failed one after the other
 	backups                struct{ failures, last atomic.Int64 } // what takeBackups has done; last in seconds since 1970
 

@@ -111,6 +111,13 @@ func (s served) Members() ([]wire.Member, error) {
 	for _, m := range waiting {
 		list = append(list, wire.Member{ID: m.ID, Raft: m.Raft, Client: m.Client, HTTP: m.HTTP, Phase: m.Phase.String()})
 	}
+	if stuck := s.r.stuck.Load(); stuck != nil {
+		for i := range list {
+			if list[i].ID == stuck.id && list[i].Phase != "" {
+				list[i].Waits = stuck.why
+			}
+		}
+	}
 	return list, nil
 }
 

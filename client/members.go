@@ -67,7 +67,7 @@ func ChangeMembers(ctx context.Context, c *Client, change MemberChange, progress
 // membersOf decodes a list of members.
 func membersOf(reply *chubbypb.MembersReply) (list []Member) {
 	for _, m := range reply.GetMembers() {
-		list = append(list, Member{ID: m.GetId(), Client: m.GetClient(), Raft: m.GetRaft(), HTTP: m.GetHttp(), Voter: m.GetVoter(), Phase: m.GetPhase()})
+		list = append(list, Member{ID: m.GetId(), Client: m.GetClient(), Raft: m.GetRaft(), HTTP: m.GetHttp(), Voter: m.GetVoter(), Phase: m.GetPhase(), Waits: m.GetWaits()})
 	}
 	return list
 }

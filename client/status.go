@@ -62,6 +62,7 @@ type Member struct {
 	ID, Client, Raft, HTTP string
 	Voter                  bool
 	Phase                  string // joining, leaving, SpareMember, or empty (see ChangeMembers)
+	Waits                  string // why it does not come further, as text for people; empty if it does, or no master has answered
 }
 
 // replicaView is what one replica says of itself and of its cell.
@@ -71,6 +72,20 @@ type replicaView struct {
 	members []Member
 	err     error
 	refused bool // the connection was refused: nothing listens there
+}
+
+func (v replicaView) isMaster() bool { return v.status.GetReplica().GetRole() == "master" }
+
+// compareAge orders views: those of later terms are newer, in one term the master's is, and else that of who has applied more.
+func (v replicaView) compareAge(other replicaView) int {
+	rank := func(v replicaView) uint64 {
+		if v.isMaster() {
+			return 1
+		}
+		return 0
+	}
+	mine, theirs := v.status.GetReplica(), other.status.GetReplica()
+	return cmp.Or(cmp.Compare(mine.GetTerm(), theirs.GetTerm()), cmp.Compare(rank(v), rank(other)), cmp.Compare(mine.GetApplied(), theirs.GetApplied()))
 }
 
 // viewReplica asks one replica, for at most DialTimeout. Locate comes first, because
@@ -198,14 +213,14 @@ func (c *Cell) noAnswerError(ctx context.Context, op string, views []replicaView
 	return withOperation(e, op, rootPath(c.cfg))
 }
 
-// Members lists the replicas of the cell's configuration, by id. Any replica can
-// answer; there need not be a master.
+// Members lists the replicas of the cell's configuration, by id, as the master says; if
+// none answers, as the replica says that has applied most.
 func (c *Cell) Members(ctx context.Context) ([]Member, error) {
-	views, err := c.survey(ctx, "list members", func(replicaView) bool { return true })
+	views, err := c.survey(ctx, "list members", replicaView.isMaster)
 	if err != nil {
 		return nil, err
 	}
-	list := views[len(views)-1].members
+	list := slices.MaxFunc(views, replicaView.compareAge).members
 	slices.SortFunc(list, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
 	return list, nil
 }

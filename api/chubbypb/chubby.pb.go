@@ -6469,6 +6469,7 @@ type Member struct {
 	Http          string                 `protobuf:"bytes,4,opt,name=http,proto3" json:"http,omitempty"`
 	Voter         bool                   `protobuf:"varint,5,opt,name=voter,proto3" json:"voter,omitempty"`
 	Phase         string                 `protobuf:"bytes,6,opt,name=phase,proto3" json:"phase,omitempty"` // joining, leaving, or empty
+	Waits         string                 `protobuf:"bytes,7,opt,name=waits,proto3" json:"waits,omitempty"` // why the next step cannot be taken yet, for people; the master alone says it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6541,6 +6542,13 @@ func (x *Member) GetVoter() bool {
 func (x *Member) GetPhase() string {
 	if x != nil {
 		return x.Phase
+	}
+	return ""
+}
+
+func (x *Member) GetWaits() string {
+	if x != nil {
+		return x.Waits
 	}
 	return ""
 }
@@ -7014,14 +7022,15 @@ const file_chubby_proto_rawDesc = "" +
 	"\x05spare\x18\x06 \x01(\bR\x05spare\"\x14\n" +
 	"\x12ChangeMembersReply\";\n" +
 	"\fMembersReply\x12+\n" +
-	"\amembers\x18\x01 \x03(\v2\x11.chubby.v1.MemberR\amembers\"\x84\x01\n" +
+	"\amembers\x18\x01 \x03(\v2\x11.chubby.v1.MemberR\amembers\"\x9a\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12\x12\n" +
 	"\x04raft\x18\x03 \x01(\tR\x04raft\x12\x12\n" +
 	"\x04http\x18\x04 \x01(\tR\x04http\x12\x14\n" +
 	"\x05voter\x18\x05 \x01(\bR\x05voter\x12\x14\n" +
-	"\x05phase\x18\x06 \x01(\tR\x05phase*T\n" +
+	"\x05phase\x18\x06 \x01(\tR\x05phase\x12\x14\n" +
+	"\x05waits\x18\a \x01(\tR\x05waits*T\n" +
 	"\bLockMode\x12\x19\n" +
 	"\x15LOCK_MODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13LOCK_MODE_EXCLUSIVE\x10\x01\x12\x14\n" +

@@ -101,6 +101,7 @@ type memberFields struct {
 	HTTP   string `json:"http"`
 	Voter  bool   `json:"voter"`
 	Phase  string `json:"phase,omitempty"`
+	Waits  string `json:"waits,omitempty"`
 }
 
 func newCellCommand(g *globals) *cobra.Command {
@@ -384,5 +385,15 @@ func (g *globals) printMembers(out io.Writer, members []client.Member) error {
 		}
 		t.Add(m.ID, m.Client, m.Raft, m.HTTP, voter)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, m := range members {
+		if m.Waits != "" {
+			if _, err := fmt.Fprintf(out, "%s is %s, and waits: %s\n", m.ID, m.Phase, m.Waits); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,10 +15,10 @@ import (
 // changeText is what the help of the three commands has in common.
 const changeText = `
 
-It waits until the change is complete, and says how far it is. Interrupting it does not
-stop the change: 'chubbyctl cell members' shows a replica as joining or leaving until it
-is. One change is under way at a time. With --no-wait it returns when the change has been
-decided.
+It waits until the change is complete, and says how far it is, and what it waits for.
+Interrupting it does not stop the change: 'chubbyctl cell members' shows a replica as
+joining or leaving until it is. One change is under way at a time. With --no-wait it
+returns when the change has been decided.
 
 It is for operators of the cell (/ls/CELL/acl/operators).`
 
@@ -84,7 +85,7 @@ func (g *globals) newMemberCommand(cmd *cobra.Command, read func(args []string) 
 		}
 		return g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
 			var now []client.Member
-			progress := memberProgress(cmd.ErrOrStderr(), &now)
+			progress := memberProgress(cmd.ErrOrStderr(), &now, stopwatch())
 			if noWait {
 				progress = nil
 			}
@@ -102,12 +103,17 @@ func (g *globals) newMemberCommand(cmd *cobra.Command, read func(args []string) 
 	return cmd
 }
 
-// memberProgress returns a function that says when a replica has come a step further, and keeps the last list in now.
-func memberProgress(out io.Writer, now *[]client.Member) func([]client.Member) {
-	told := ""
+// tellWait is how long a step of a change takes before it is said what it waits for, and then between two such lines.
+const tellWait = 5 * time.Second
+
+// memberProgress returns a function that says when a replica has come a step further, or what it has been waiting for, and keeps the last
+// list in now. watch counts the time.
+func memberProgress(out io.Writer, now *[]client.Member, watch func() time.Duration) func([]client.Member) {
+	told, at := "", time.Duration(0)
 	return func(list []client.Member) {
 		*now = list
 		var words []string
+		waits := ""
 		for _, m := range list {
 			switch {
 			case m.Phase == "joining" && m.Voter:
@@ -117,10 +123,17 @@ func memberProgress(out io.Writer, now *[]client.Member) func([]client.Member) {
 			case m.Phase != "" && m.Phase != client.SpareMember:
 				words = append(words, m.ID+" leaves")
 			}
+			if m.Waits != "" {
+				waits = m.ID + " waits: " + m.Waits
+			}
 		}
-		if text := strings.Join(words, ", "); text != told && text != "" {
-			told = text
+		switch text := strings.Join(words, ", "); {
+		case text != told && text != "":
+			told, at = text, watch()
 			fmt.Fprintf(out, "chubbyctl: %s\n", text)
+		case waits != "" && watch()-at >= tellWait:
+			at = watch()
+			fmt.Fprintf(out, "chubbyctl: %s\n", waits)
 		}
 	}
 }

@@ -67,6 +67,7 @@ type Member struct {
 	ID, Raft, Client, HTTP string
 	Voter                  bool
 	Phase                  string // empty unless it is joining or leaving
+	Waits                  string // why it does not come further
 }
 
 // Locate is answered by every replica, from what it knows at once.
@@ -119,7 +120,7 @@ func (s *service) Members(context.Context, *pb.MembersRequest) (*pb.MembersReply
 	}
 	reply := &pb.MembersReply{}
 	for _, m := range list {
-		reply.Members = append(reply.Members, &pb.Member{Id: m.ID, Raft: m.Raft, Client: m.Client, Http: m.HTTP, Voter: m.Voter, Phase: m.Phase})
+		reply.Members = append(reply.Members, &pb.Member{Id: m.ID, Raft: m.Raft, Client: m.Client, Http: m.HTTP, Voter: m.Voter, Phase: m.Phase, Waits: m.Waits})
 	}
 	return reply, nil
 }
