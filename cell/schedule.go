@@ -141,18 +141,20 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 	}
 	s.last, s.failures = now, 0
 	r.log.Info("a backup was taken", "to", r.cfg.Backups.Place.String(), "name", name, "bytes", size.n, "took", r.clock().Sub(begun))
-	if err := r.removeOldBackups(ctx); err != nil {
+	if err := r.removeOldBackups(ctx, now+every); err != nil {
 		r.log.Warn("backups that are not kept any more could not be removed", "from", r.cfg.Backups.Place.String(), "for", err)
 	}
 	return nil
 }
 
-func (r *Replica) removeOldBackups(ctx context.Context) error {
+// removeOldBackups keeps the newest of the backups that were taken before a time. Those of later are left alone, and take nobody's room: a clock
+// that was wrong, or whoever may only add to the place, would have each new one removed otherwise.
+func (r *Replica) removeOldBackups(ctx context.Context, before int64) error {
 	names, err := r.cfg.Backups.Place.List(ctx)
 	if err != nil {
 		return err
 	}
-	times := backupTimes(r.cfg.Cell, names)
+	times := slices.DeleteFunc(backupTimes(r.cfg.Cell, names), func(at int64) bool { return at >= before })
 	for _, at := range times[:max(0, len(times)-r.cfg.Backups.Keep)] {
 		err = cmp.Or(err, r.cfg.Backups.Place.Remove(ctx, backupName(r.cfg.Cell, at)))
 	}
