@@ -88,6 +88,16 @@ type Config struct {
 	// DefaultMaxConnectionsPerAddress.
 	MaxConnections, MaxConnectionsPerAddress int
 
+	// How many calls a second this replica serves one principal, if it knows clients by certificates or tokens, and one
+	// IP address, and how many connections it accepts a second from one address, each of which begins with a handshake. What is beyond is refused
+	// with Unavailable, except what keeps sessions alive, finds the master or gives something back. 0, the default, sets no such
+	// bound; chubbyd has DefaultMaxCallsPerPrincipal and its neighbours.
+	MaxCallsPerPrincipal, MaxCallsPerAddress, MaxHandshakesPerAddress int
+
+	// ClientMemoryMiB is how much memory this replica holds for the calls of clients, in MiB: of one address a
+	// quarter of it, of one connection a sixteenth. Default DefaultClientMemoryMiB.
+	ClientMemoryMiB int
+
 	// ClientTLS and PeerTLS name the certificates of the client port and of the Raft port. Of each, Cert, Key
 	// and CA are needed, and those of the two ports are to be signed by different authorities. The certificate of
 	// the Raft port is that of this replica: its URI is chubby://CELL/replica/ID. If both are zero, nothing
@@ -189,6 +199,20 @@ const (
 	DefaultMaxConnectionsPerAddress = 4_000
 )
 
+// What chubbyd sets Config.MaxCallsPerPrincipal, MaxCallsPerAddress and MaxHandshakesPerAddress to. Calls: more than a machine of two cores serves, so that
+// only larger ones are divided. Handshakes: a core makes some 2,000 a second, and a machine of a thousand programs may connect at once.
+const (
+	DefaultMaxCallsPerPrincipal    = 50_000
+	DefaultMaxCallsPerAddress      = 100_000
+	DefaultMaxHandshakesPerAddress = 1_000
+)
+
+// DefaultClientMemoryMiB is 130,000 calls that are parked, or 4,000 whole files on their way.
+const DefaultClientMemoryMiB = 1 << 10
+
+// MinClientMemoryMiB leaves a connection room for a few whole files.
+const MinClientMemoryMiB = 64
+
 // Bounds of Config.ReplaceAfter. A machine that is started again, or serviced, is back before the default is over (Chubby §2.2: "a few
 // hours"); the lower bound is that of a reboot.
 const (
@@ -220,6 +244,7 @@ func (cfg Config) complete() (Config, error) {
 	cfg.KeepAlives = cmp.Or(cfg.KeepAlives, DefaultKeepAlives)
 	cfg.MaxConnections = cmp.Or(cfg.MaxConnections, DefaultMaxConnections)
 	cfg.MaxConnectionsPerAddress = cmp.Or(cfg.MaxConnectionsPerAddress, DefaultMaxConnectionsPerAddress)
+	cfg.ClientMemoryMiB = cmp.Or(cfg.ClientMemoryMiB, DefaultClientMemoryMiB)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
@@ -258,9 +283,7 @@ func (cfg Config) complete() (Config, error) {
 	cfg.checkTLS(fault)
 	cfg.checkTokens(fault)
 	cfg.checkAudit(fault)
-	if cfg.MaxConnections < 0 || cfg.MaxConnectionsPerAddress < 0 {
-		fault("max-connections, max-connections-per-address: %d and %d; want positive numbers", cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
-	}
+	cfg.checkBounds(fault)
 	if cfg.ReplaceAfter < MinReplaceAfter {
 		fault("replace-after: %v; want %v or longer", cfg.ReplaceAfter, MinReplaceAfter)
 	}
@@ -294,6 +317,20 @@ func (cfg Config) complete() (Config, error) {
 		return cfg, api.Errorf(api.InvalidArgument, "the replica's configuration has %d faults:\n  %s", len(faults), strings.Join(faults, "\n  "))
 	}
 	return cfg, nil
+}
+
+// checkBounds checks what bounds clients.
+func (cfg Config) checkBounds(fault func(string, ...any)) {
+	if cfg.MaxConnections < 0 || cfg.MaxConnectionsPerAddress < 0 {
+		fault("max-connections, max-connections-per-address: %d and %d; want positive numbers", cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
+	}
+	if min(cfg.MaxCallsPerPrincipal, cfg.MaxCallsPerAddress, cfg.MaxHandshakesPerAddress) < 0 {
+		fault("max-calls-per-principal, max-calls-per-address, max-handshakes-per-address: %d, %d and %d; want positive numbers, or 0 for no bound",
+			cfg.MaxCallsPerPrincipal, cfg.MaxCallsPerAddress, cfg.MaxHandshakesPerAddress)
+	}
+	if cfg.ClientMemoryMiB < MinClientMemoryMiB {
+		fault("client-memory-mib: %d; want %d or more", cfg.ClientMemoryMiB, MinClientMemoryMiB)
+	}
 }
 
 // Check reports every fault of the configuration at once, as InvalidArgument.

@@ -12,21 +12,23 @@ type metrics struct {
 	master   *masterMetrics // of this replica as master
 	refusals prometheus.Counter
 	shed     prometheus.Counter
+	late     prometheus.Counter
 }
 
 func newMetrics(r *Replica) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		master:   newMasterMetrics(),
-		refusals: counter("client_connections_refused_total", "Connections of clients that were refused, because there were too many."),
+		refusals: counter("client_connections_refused_total", "Connections of clients that were refused, because there were too many, or too many in a second."),
 		shed:     counter("client_connections_shed_total", "Connections of clients that were closed, because their calls held too much memory."),
+		late:     counter("client_calls_refused_total", "Calls of clients that were refused, because their principal or address made too many in a second."),
 	}
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "chubby", Name: name, Help: help}, read)
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.refusals, m.shed,
+		m.refusals, m.shed, m.late,
 		gauge("master", "1 while this replica is the master.", func() float64 {
 			if r.master.Load() != nil {
 				return 1

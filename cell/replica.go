@@ -201,7 +201,10 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		r.log.Info("fewer client connections are allowed than max-connections: raise the limit of open files (ulimit -n, LimitNOFILE) for more",
 			"allowed", most, "max-connections", r.cfg.MaxConnections)
 	}
-	r.conns = wire.NewConnections(most, r.cfg.MaxConnectionsPerAddress, r.metrics.refusals.Inc, r.metrics.shed.Inc, r.log)
+	r.conns = wire.NewConnections(wire.Bounds{
+		Connections: most, PerAddress: r.cfg.MaxConnectionsPerAddress, Memory: int64(r.cfg.ClientMemoryMiB) << 20,
+		Rates: wire.Rates{Calls: r.cfg.MaxCallsPerPrincipal, CallsPerAddress: r.cfg.MaxCallsPerAddress, HandshakesPerAddress: r.cfg.MaxHandshakesPerAddress},
+	}, wire.Told{Refused: r.metrics.refusals.Inc, Shed: r.metrics.shed.Inc, Late: r.metrics.late.Inc}, r.log)
 	r.port.AnswerProbes(r.probeReport)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel

@@ -166,6 +166,19 @@ keepalives: 2000
 max-connections: 40000
 max-connections-per-address: 4000
 
+# How many calls a second this replica serves one principal, and one IP address, and
+# how many connections a second an address may open (each is a handshake). Clients
+# try again what is refused; what keeps sessions alive, finds the master or gives
+# something back is never refused. 0: no such bound.
+max-calls-per-principal: 50000
+max-calls-per-address: 100000
+max-handshakes-per-address: 1000
+
+# How much memory the calls of clients may hold, in MiB; those of one address a
+# quarter of it, those of one connection a sixteenth. What clients do not read, or send
+# only in part, takes up to twice as much before connections are closed.
+client-memory-mib: 1024
+
 # Certificates of the client port: what clients are shown, its key, and who signs
 # those of clients. All files are in PEM, and read again when they change.
 # 'chubbyd certs' makes a set.

@@ -11,21 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What a replica holds in memory for the calls of clients, in bytes: of one
-// connection, of all connections from one address, and of all. A limit is where
-// complete calls, and long replies, are refused with a reason. At twice the limit the
-// connection that holds most is closed: only calls whose requests have not arrived yet,
-// and frames that cannot be answered, get there.
-//
-// 1 GiB are 130,000 calls that are parked, or 4,000 whole files on their way. A client
-// has one KeepAlive parked for each session, and one call for each lock it waits for.
-const (
-	maxHeldConn    = 64 << 20
-	maxHeldAddress = 256 << 20
-	maxHeld        = 1 << 30
-
-	overflow = 2 // the multiple of a limit at which connections are closed
-)
+// overflow is the multiple of a limit of what is held at which connections are closed.
+const overflow = 2
 
 // What is counted.
 const (
@@ -47,8 +34,19 @@ const (
 	frameWeight = 128
 )
 
-// heldLimits are the limits of what is held; see maxHeld.
+// heldLimits are the limits of what a replica holds in memory for the calls of clients, in
+// bytes: of one connection, of all connections from one address, and of all. A limit is where
+// complete calls, and long replies, are refused with a reason. At twice the limit the
+// connection that holds most is closed: only calls whose requests have not arrived yet,
+// and frames that cannot be answered, get there.
+//
+// 1 GiB are 130,000 calls that are parked, or 4,000 whole files on their way. A client
+// has one KeepAlive parked for each session, and one call for each lock it waits for.
 type heldLimits struct{ conn, address, all int64 }
+
+// limitsOf divides what may be held in all: an address may hold a quarter of it, and a connection a quarter of
+// that.
+func limitsOf(all int64) heldLimits { return heldLimits{conn: all / 16, address: all / 4, all: all} }
 
 // account counts what is held for one connection. gRPC bounds neither what it has
 // received of requests that are not complete (its window for the connection is opened
@@ -150,6 +148,9 @@ func (a *account) arrived(f frame) {
 			a.add(n)
 		}
 	case frameReset:
+		if a.calls[f.stream] != nil {
+			a.wasted(a.conn.LastArrival())
+		}
 		a.end(f.stream)
 	}
 	if a.writing {
@@ -285,13 +286,18 @@ func (c *call) serve(request any) error {
 	if c == nil {
 		return nil
 	}
-	a := c.of
+	a, mayWait := c.of, !vital(request)
+	if mayWait {
+		if err := a.pace(); err != nil {
+			return err
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !c.open {
 		return api.Errorf(api.Cancelled, "the call was given up before it was served")
 	}
-	if !vital(request) {
+	if mayWait {
 		if err := a.full(c.request); err != nil {
 			return err
 		}
@@ -345,7 +351,7 @@ func (c *call) served() {
 	last := c.of.closed && c.of.bytes == 0
 	c.of.mu.Unlock()
 	if last {
-		c.of.all.forget(c.of.origin)
+		c.of.all.forget(c.of.origin, c.of.conn.clock())
 	}
 }
 

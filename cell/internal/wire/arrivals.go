@@ -58,13 +58,17 @@ type heardConn struct {
 	leave   func()      // called once, when it is closed
 	account *account
 	closed  atomic.Bool
+
+	caller atomic.Pointer[caller] // whose calls its calls are; nil if that is not known
+	rest   atomic.Int64           // how much later it is to be read, a time.Duration
+	gone   chan struct{}          // closed when it is
 }
 
 // readBuffer is how much is read from a connection at a time.
 const readBuffer = 8 << 10
 
 func hear(conn net.Conn, l Listener) *heardConn {
-	c := &heardConn{Conn: conn, clock: l.Clock, certificates: l.Certificates, tokens: l.Tokens}
+	c := &heardConn{Conn: conn, clock: l.Clock, certificates: l.Certificates, tokens: l.Tokens, gone: make(chan struct{})}
 	if l.Certificates == nil {
 		c.stream = conn
 	}
@@ -80,6 +84,7 @@ type arrivals struct{ conn *heardConn }
 
 // Read implements io.Reader.
 func (a arrivals) Read(p []byte) (int, error) {
+	a.conn.pause()
 	if a.conn.stream == nil {
 		if err := a.conn.begin(); err != nil {
 			return 0, err
@@ -95,6 +100,7 @@ func (a arrivals) Read(p []byte) (int, error) {
 // Close implements net.Conn.
 func (c *heardConn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
+		close(c.gone)
 		c.leave()
 		if c.expiry != nil {
 			c.expiry.Stop()

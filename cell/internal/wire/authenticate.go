@@ -69,6 +69,7 @@ func (c *heardConn) authenticate(ctx context.Context, token string) error {
 		return api.Errorf(api.Unavailable, "the connection is being closed, since it took %v to show a token that counts; connect anew", RefusedFor)
 	}
 	c.identity.Store(next)
+	c.account.all.knows(c, next.principal)
 	return nil
 }
 

@@ -11,11 +11,12 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/loglimit"
+	"github.com/chubbylock/chubby/session"
 )
 
 // Of connections that are refused.
 const (
-	MaxRefused = 64              // that are kept open, to answer their calls; others are closed at once
+	MaxRefused = 64              // that are kept open at a time, and of a second, to answer their calls; others are closed at once
 	RefusedFor = 5 * time.Second // how long they are kept open at most
 )
 
@@ -31,31 +32,43 @@ const maxIdle = 5 * time.Minute
 //
 // It counts what is held for their calls, too; see account.
 type Connections struct {
-	all, each      int // bounds
-	limits         heldLimits
-	log            *slog.Logger
-	refusals, shed func() // are told of each
-	said, saidShed loglimit.Refusals
-	stumbled       loglimit.Refusals
+	bounds             Bounds
+	limits             heldLimits // made of bounds.Memory
+	told               Told
+	log                *slog.Logger
+	said, saidShed     loglimit.Refusals
+	saidLate, stumbled loglimit.Refusals
 
 	bytes   atomic.Int64 // that are held
 	ending  atomic.Int64 // of those, what closed connections hold yet
 	origins atomic.Int64 // len(from)
 
-	mu        sync.Mutex // guards what follows
-	open      int
-	from      map[string]*source
-	refused   int     // that are kept open
-	strangers *source // of those
+	mu          sync.Mutex // guards what follows
+	open        int
+	from        map[string]*source
+	fromFading  fading[*source]
+	callers     map[string]*caller
+	callersFade fading[*caller]
+	refused     int     // that are kept open
+	strangers   *source // of those
 }
 
-// NewConnections returns the connections of one port, of which all, and each address, have
-// at most so many. refusals and shed are called for each that is refused, or closed because
-// its calls hold too much.
-func NewConnections(all, each int, refusals, shed func(), log *slog.Logger) *Connections {
+// Bounds are those of one port.
+type Bounds struct {
+	Connections, PerAddress int   // that are open
+	Memory                  int64 // bytes that are held for calls; see heldLimits
+	Rates                   Rates
+}
+
+// Told are called for each connection that is refused, each that is closed because its calls hold too
+// much, and each call that is refused because of its rate.
+type Told struct{ Refused, Shed, Late func() }
+
+// NewConnections returns the connections of one port.
+func NewConnections(bounds Bounds, told Told, log *slog.Logger) *Connections {
 	return &Connections{
-		all: all, each: each, limits: heldLimits{conn: maxHeldConn, address: maxHeldAddress, all: maxHeld},
-		refusals: refusals, shed: shed, log: log, from: map[string]*source{}, strangers: newSource("connections that are refused"),
+		bounds: bounds, limits: limitsOf(bounds.Memory), told: told, log: log,
+		from: map[string]*source{}, callers: map[string]*caller{}, strangers: newSource("connections that are refused"),
 	}
 }
 
@@ -63,20 +76,26 @@ func newSource(name string) *source { return &source{name: name, accounts: map[*
 
 // enter counts a connection from somewhere, or returns why it is refused.
 func (c *Connections) enter(conn *heardConn) *api.Error {
-	from := originOf(conn.Conn.RemoteAddr())
+	from, now := originOf(conn.Conn.RemoteAddr()), conn.clock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.from[from]
 	if o == nil {
-		o = newSource(from)
+		var back bool
+		if o, back = c.fromFading.find(from, now); !back {
+			o = newSource(from)
+		}
 	}
 	const advice = "let sessions share a connection, or raise the limit; then try again"
 	switch {
-	case c.open >= c.all:
-		return api.Errorf(api.Unavailable, "the replica has %d client connections, and at most %d are allowed (max-connections); "+advice, c.open, c.all)
-	case o.open >= c.each:
-		return api.Errorf(api.Unavailable, "the replica has %d client connections from %s, and at most %d are allowed for one address (max-connections-per-address); "+advice, o.open, from, c.each)
+	case c.open >= c.bounds.Connections:
+		return api.Errorf(api.Unavailable, "the replica has %d client connections, and at most %d are allowed (max-connections); "+advice, c.open, c.bounds.Connections)
+	case o.open >= c.bounds.PerAddress:
+		return api.Errorf(api.Unavailable, "the replica has %d client connections from %s, and at most %d are allowed for one address (max-connections-per-address); "+advice, o.open, from, c.bounds.PerAddress)
+	case !o.handshakes.take(now, c.bounds.Rates.HandshakesPerAddress):
+		return api.Errorf(api.Unavailable, "more than %d connections a second come from %s (max-handshakes-per-address); "+advice, c.bounds.Rates.HandshakesPerAddress, from)
 	}
+	c.fromFading.drop(from)
 	c.open++
 	o.open++
 	c.from[from] = o
@@ -92,17 +111,20 @@ func (c *Connections) leave(a *account) {
 	c.open--
 	a.origin.open--
 	delete(a.origin.accounts, a)
+	c.parts(a.conn)
 	c.mu.Unlock()
-	c.forget(a.origin)
+	c.forget(a.origin, a.conn.clock())
 }
 
-// forget drops a source that has no connections left and holds nothing.
-func (c *Connections) forget(o *source) {
+// forget drops a source that has no connections left and holds nothing, as soon as its buckets are
+// full.
+func (c *Connections) forget(o *source, now session.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o.open == 0 && o.bytes.Load() == 0 && c.from[o.name] == o {
 		delete(c.from, o.name)
 		c.origins.Store(int64(len(c.from)))
+		c.fromFading.put(o.name, o, now)
 	}
 }
 
@@ -114,7 +136,7 @@ func (c *Connections) admit(conn *heardConn) bool {
 		conn.leave = func() { c.leave(conn.account) }
 		return true
 	}
-	c.refusals()
+	c.told.Refused()
 	if n, ok := c.said.Next(); ok {
 		c.log.Warn("refused a client's connection", "remote", originOf(conn.Conn.RemoteAddr()), "error", refusal, "refused", n)
 	}
@@ -138,11 +160,12 @@ func (c *Connections) stumble(err error) {
 	}
 }
 
-// keepRefused counts a connection as refused and kept open, if there is room.
+// keepRefused counts a connection as refused and kept open, if there is room. It may be encrypted to be
+// answered, which costs a handshake: so only few are kept in a second, too.
 func (c *Connections) keepRefused(conn *heardConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refused >= MaxRefused {
+	if c.refused >= MaxRefused || !c.strangers.handshakes.take(conn.clock(), MaxRefused) {
 		return false
 	}
 	c.refused++

@@ -6,7 +6,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"testing"
+	"time"
 
+	"github.com/chubbylock/chubby/session"
 	"pgregory.net/rapid"
 )
 
@@ -20,6 +22,9 @@ func TestOrigin(t *testing.T) {
 		}
 	}
 }
+
+// untold is for those who need not be told.
+func untold() Told { return Told{Refused: func() {}, Shed: func() {}, Late: func() {}} }
 
 type namedAddr string
 
@@ -41,11 +46,11 @@ func (c *fromConn) Close() error         { c.closed++; return nil }
 // error, or closed. Closed connections, even if closed twice, are not counted.
 func TestConnectionsAreCounted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := NewConnections(rapid.IntRange(1, 100).Draw(t, "all"), rapid.IntRange(1, 50).Draw(t, "each"), func() {}, func() {}, slog.New(slog.DiscardHandler))
+		c := NewConnections(Bounds{Connections: rapid.IntRange(1, 100).Draw(t, "all"), PerAddress: rapid.IntRange(1, 50).Draw(t, "each")}, untold(), slog.New(slog.DiscardHandler))
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		var open []*heardConn
 		from, admitted, refused := map[string]int{}, 0, 0
-		for range 400 {
+		for round := range 400 {
 			if len(open) > 0 && random.IntN(3) == 0 {
 				n := random.IntN(len(open))
 				one := open[n]
@@ -62,8 +67,8 @@ func TestConnectionsAreCounted(t *testing.T) {
 				continue
 			}
 			wire := &fromConn{from: fmt.Sprintf("10.0.0.%d:1", random.IntN(4))}
-			one := &heardConn{Conn: wire}
-			room := admitted < c.all && from[originOf(wire.RemoteAddr())] < c.each
+			one := hear(wire, Listener{Clock: func() session.Instant { return session.Instant(round) * session.Instant(time.Second) }})
+			room := admitted < c.bounds.Connections && from[originOf(wire.RemoteAddr())] < c.bounds.PerAddress
 			served := c.admit(one)
 			switch {
 			case served != (room || refused < MaxRefused) || room != (served && one.refusal == nil) || served == (wire.closed > 0):

@@ -99,6 +99,7 @@ func (c *heardConn) identify(chain []*x509.Certificate) {
 		return
 	}
 	c.identity.Store(&identity{principal: principal, counts: counts})
+	c.account.all.knows(c, principal)
 }
 
 // refuse has the connection answer calls with why it is refused, and closed soon. Its server notices, and

@@ -42,7 +42,7 @@ func (e *ends) Close() error {
 // connected is a connection whose client is about to be identified.
 func connected(t *testing.T, identify func() (string, func() bool, error)) (*Connections, *heardConn, *ends) {
 	t.Helper()
-	conns := NewConnections(10, 10, func() {}, func() {}, slog.New(slog.DiscardHandler))
+	conns := NewConnections(Bounds{Connections: 10, PerAddress: 10, Memory: 1 << 30}, untold(), slog.New(slog.DiscardHandler))
 	under := &ends{fromConn: fromConn{from: "10.0.0.1:1"}, closed: make(chan struct{})}
 	conn := hear(under, Listener{Clock: testbed.Clock(), Certificates: scripted{identify}})
 	if !conns.admit(conn) {

@@ -13,6 +13,8 @@ type source struct {
 	ending   atomic.Int64          // of those, what closed connections hold yet
 	open     int                   // connections; Connections.mu guards it
 	accounts map[*account]struct{} // of these, and of refused ones that are kept; Connections.mu guards it
+
+	calls, handshakes, waste bucket
 }
 
 // full returns why no call from somewhere is served: those from there hold too much, or
@@ -73,7 +75,7 @@ func (c *Connections) relieve(grown *account, bytes int64) {
 	}
 	c.mu.Unlock()
 	for _, a := range victims {
-		c.shed()
+		c.told.Shed()
 		if n, ok := c.saidShed.Next(); ok {
 			c.log.Warn("closed a client's connection: its calls held too much memory", "remote", a.conn.Conn.RemoteAddr(), "closed", n)
 		}

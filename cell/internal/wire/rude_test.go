@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/session"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
@@ -138,7 +139,7 @@ func (h *host) Acquire(_ *pb.AcquireRequest, stream grpc.ServerStreamingServer[p
 }
 
 func newHeld(limits heldLimits) *Connections {
-	c := NewConnections(100, 100, func() {}, func() {}, slog.New(slog.DiscardHandler))
+	c := NewConnections(Bounds{Connections: 100, PerAddress: 100}, untold(), slog.New(slog.DiscardHandler))
 	c.limits = limits
 	return c
 }
@@ -146,10 +147,15 @@ func newHeld(limits heldLimits) *Connections {
 // serve serves calls as a replica does, until the test ends.
 func (h *host) serve(t *testing.T, l net.Listener, limits heldLimits) *Connections {
 	t.Helper()
-	conns := newHeld(limits)
-	server := newServer(&service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Clock: testbed.Clock()}}, func(r grpc.ServiceRegistrar) { pb.RegisterChubbyServer(r, h) })
+	return h.serveOn(t, l, newHeld(limits), testbed.Clock())
+}
+
+// serveOn is serve for connections of the caller's.
+func (h *host) serveOn(t *testing.T, l net.Listener, conns *Connections, clock session.Clock) *Connections {
+	t.Helper()
+	server := newServer(&service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Clock: clock}}, func(r grpc.ServiceRegistrar) { pb.RegisterChubbyServer(r, h) })
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(Listener{Listener: l, Clock: testbed.Clock(), Connections: conns}) }()
+	go func() { done <- server.Serve(Listener{Listener: l, Clock: clock, Connections: conns}) }()
 	t.Cleanup(func() {
 		server.Stop()
 		if err := <-done; err != nil {

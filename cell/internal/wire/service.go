@@ -57,7 +57,7 @@ func (s *service) options() []grpc.ServerOption {
 // processes, each with a KeepAlive parked and a call or a place in a queue: 2,000
 // calls are a thousand such sessions, and 100,000 sessions need a hundred
 // connections, from several addresses: the parked calls of one address are closed above
-// some 60,000 (maxHeldAddress).
+// some 60,000 (heldLimits).
 const maxStreams = 2_000
 
 func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {

@@ -1,0 +1,200 @@
+package wire
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Rates are how often in a second something may begin. 0 stands for as often as anybody likes.
+type Rates struct {
+	Calls                int // of one principal
+	CallsPerAddress      int
+	HandshakesPerAddress int // with which a connection begins
+}
+
+// maxWaste is how many calls of one address a second may be for nothing: refused because of their
+// rate, or reset by the client. What goes beyond has the connection that it came over read later.
+const maxWaste = 1_000
+
+// maxRest is how much later a connection is read at most, each time.
+const maxRest = time.Second
+
+// burst is for how long nothing has to begin so that a whole second's worth may begin at once.
+const burst = time.Second
+
+// bucket is a token bucket as one number, so that no mutex is needed: when it will be full again (the
+// generic cell rate algorithm). Its zero value is full. It is safe for concurrent use.
+type bucket struct {
+	full atomic.Int64 // a session.Instant
+}
+
+// take takes a token, if there is one, of so many that come in a second.
+func (b *bucket) take(now session.Instant, rate int) bool {
+	if rate <= 0 {
+		return true
+	}
+	_, ok := b.spend(now, rate, burst)
+	return ok
+}
+
+// spend takes a token, unless the bucket would need longer than most to be full again, and returns how long
+// it needs.
+func (b *bucket) spend(now session.Instant, rate int, most time.Duration) (refill time.Duration, ok bool) {
+	for {
+		full := b.full.Load()
+		next := max(full, int64(now)) + int64(time.Second)/int64(rate)
+		if refill := time.Duration(next - int64(now)); refill > most {
+			return refill, false
+		}
+		if b.full.CompareAndSwap(full, next) {
+			return time.Duration(next - int64(now)), true
+		}
+	}
+}
+
+// isFull reports whether nothing is remembered of what was taken.
+func (b *bucket) isFull(now session.Instant) bool { return b.full.Load() <= int64(now) }
+
+// caller is a principal that has connections.
+type caller struct {
+	name  string
+	open  int // connections; Connections.mu guards it
+	calls bucket
+}
+
+// rested implements restful.
+func (p *caller) rested(now session.Instant) bool { return p.calls.isFull(now) }
+
+// rested implements restful.
+func (o *source) rested(now session.Instant) bool {
+	return o.calls.isFull(now) && o.handshakes.isFull(now) && o.waste.isFull(now)
+}
+
+// maxFading bounds how many of those that have left are remembered.
+const maxFading = 10_000
+
+// restful is who has buckets.
+type restful interface {
+	rested(now session.Instant) bool
+}
+
+// fading is who has no connections left, and whose buckets are not full again: else it would be
+// enough to connect anew. These are as soon forgotten as they are full, within two seconds. Its zero value is ready.
+type fading[T restful] struct {
+	byName map[string]T
+	order  []string // in which they left; some may be back
+}
+
+// put remembers somebody who leaves, unless nothing has to be remembered.
+func (f *fading[T]) put(name string, one T, now session.Instant) {
+	f.prune(now)
+	if one.rested(now) {
+		return
+	}
+	if f.byName == nil {
+		f.byName = map[string]T{}
+	}
+	f.byName[name] = one
+	f.order = append(f.order, name)
+}
+
+// find returns somebody who has left, if anything is remembered of him.
+func (f *fading[T]) find(name string, now session.Instant) (T, bool) {
+	f.prune(now)
+	one, ok := f.byName[name]
+	return one, ok
+}
+
+// drop is called when somebody is back.
+func (f *fading[T]) drop(name string) { delete(f.byName, name) }
+
+// prune forgets who has rested, and the first ones if there are too many.
+func (f *fading[T]) prune(now session.Instant) {
+	for len(f.order) > 0 {
+		one, there := f.byName[f.order[0]]
+		if there && !one.rested(now) && len(f.order) < maxFading {
+			return
+		}
+		delete(f.byName, f.order[0])
+		f.order = f.order[1:]
+	}
+	f.order = nil // the array, too
+}
+
+// knows has the calls of a connection counted as those of a principal.
+func (c *Connections) knows(conn *heardConn, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn.refusal != nil || conn.closed.Load() || conn.caller.Load() != nil {
+		return
+	}
+	p := c.callers[name]
+	if p == nil {
+		var back bool
+		if p, back = c.callersFade.find(name, conn.clock()); !back {
+			p = &caller{name: name}
+		}
+		c.callersFade.drop(name)
+		c.callers[name] = p
+	}
+	p.open++
+	conn.caller.Store(p)
+}
+
+// parts is called when a connection is closed. c.mu is held.
+func (c *Connections) parts(conn *heardConn) {
+	p := conn.caller.Load()
+	if p == nil {
+		return
+	}
+	if p.open--; p.open == 0 {
+		delete(c.callers, p.name)
+		c.callersFade.put(p.name, p, conn.clock())
+	}
+}
+
+// pace returns why a call is not served: others of its principal, or its address, came too fast. It is as
+// late as what arrived last over the connection.
+func (a *account) pace() *api.Error {
+	c, now := a.all, a.conn.LastArrival()
+	var err *api.Error
+	const advice = "; try again later, have programs call less often, or raise the limit"
+	switch p := a.conn.caller.Load(); {
+	case p != nil && !p.calls.take(now, c.bounds.Rates.Calls):
+		err = api.Errorf(api.Unavailable, "%q makes more than %d calls a second (max-calls-per-principal)"+advice, p.name, c.bounds.Rates.Calls)
+	case !a.origin.calls.take(now, c.bounds.Rates.CallsPerAddress):
+		err = api.Errorf(api.Unavailable, "more than %d calls a second come from %s (max-calls-per-address)"+advice, c.bounds.Rates.CallsPerAddress, a.origin.name)
+	default:
+		return nil
+	}
+	a.wasted(now)
+	c.told.Late()
+	if n, ok := c.saidLate.Next(); ok {
+		c.log.Warn("refused a client's call", "remote", a.origin.name, "error", err, "refused", n)
+	}
+	return err
+}
+
+// wasted takes note of a call that was for nothing. If there are very many from one address, the
+// connection over which they come is read so much later that its address has maxWaste a second.
+func (a *account) wasted(now session.Instant) {
+	if refill, _ := a.origin.waste.spend(now, maxWaste, burst+maxRest); refill > burst {
+		a.conn.rest.Store(int64(min(refill-burst, maxRest)))
+	}
+}
+
+// pause waits before more is read from a connection, if it has wasted much.
+func (c *heardConn) pause() {
+	if c.rest.Load() == 0 {
+		return
+	}
+	timer := time.NewTimer(time.Duration(c.rest.Swap(0)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.gone:
+	}
+}

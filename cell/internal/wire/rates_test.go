@@ -1,0 +1,355 @@
+package wire
+
+import (
+	"bytes"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/session"
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+)
+
+// A bucket gives what a naive one gives that counts tokens.
+func TestBucket(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rate := rapid.SampledFrom([]int{1, 2, 10, 1000, 50_000}).Draw(t, "rate")
+		token := int64(time.Second) / int64(rate)
+		var b bucket
+		now, tokens := session.Instant(rapid.Int64Range(0, 1<<50).Draw(t, "begin")), int64(rate)*token // in nanoseconds of its refilling
+		for range rapid.IntRange(1, 300).Draw(t, "takes") {
+			passed := rapid.Int64Range(0, 3*token).Draw(t, "passed")
+			now, tokens = now+session.Instant(passed), min(tokens+passed, int64(time.Second))
+			want := tokens >= token
+			if want {
+				tokens -= token
+			}
+			if got := b.take(now, rate); got != want {
+				t.Fatalf("with %d ns of tokens of %d ns: %v", tokens, token, got)
+			}
+		}
+		if full := tokens == int64(time.Second); b.isFull(now) != full {
+			t.Fatalf("it is full: %v, with %d ns of tokens", !full, tokens)
+		}
+	})
+}
+
+// rated returns connections with rates, and what they log.
+func rated(rates Rates) (*Connections, *testbed.Lines) {
+	log := &testbed.Lines{}
+	c := NewConnections(Bounds{Connections: 100_000, PerAddress: 100_000, Memory: 1 << 40, Rates: rates}, untold(), slog.New(slog.NewTextHandler(log, nil)))
+	return c, log
+}
+
+// arriving opens a connection, over which something has arrived.
+func arriving(t *testing.T, c *Connections, from, principal string, now session.Instant) *heardConn {
+	t.Helper()
+	l := Listener{Clock: func() session.Instant { return now }}
+	if principal != "" {
+		l.Certificates = scripted{func() (string, func() bool, error) { return principal, func() bool { return true }, nil }}
+	}
+	conn := hear(&fromConn{from: from}, l)
+	if !c.admit(conn) {
+		t.Fatal("closed")
+	}
+	conn.last.Store(int64(now))
+	if principal != "" {
+		conn.identify(make([]*x509.Certificate, 1))
+	}
+	return conn
+}
+
+// served returns how many of some calls are served.
+func served(conn *heardConn, calls int) (n int, last *api.Error) {
+	for range calls {
+		if err := conn.account.pace(); err != nil {
+			last = err
+			continue
+		}
+		n++
+	}
+	return n, last
+}
+
+// The calls of a principal are counted together, wherever they come from and however often it connects.
+func TestRateOfAPrincipal(t *testing.T) {
+	c, log := rated(Rates{Calls: 100})
+	late := 0
+	c.told.Late = func() { late++ }
+	now := session.Instant(time.Hour)
+	one, other, bob := arriving(t, c, "10.0.0.1:1", "alice", now), arriving(t, c, "10.0.0.2:1", "alice", now), arriving(t, c, "10.0.0.1:2", "bob", now)
+	if n, _ := served(one, 60); n != 60 {
+		t.Errorf("%d of 60 calls are served", n)
+	}
+	n, why := served(other, 60)
+	if n != 40 || why == nil || why.Code != api.Unavailable || !strings.Contains(why.Message, `"alice" makes more than 100 calls a second (max-calls-per-principal)`) {
+		t.Errorf("%d of 60 more calls are served; the others: %v", n, why)
+	}
+	if n, _ := served(bob, 100); n != 100 {
+		t.Errorf("%d of 100 calls of another principal are served", n)
+	}
+	if lines := len(log.Take()); late != 20 || lines != 1 {
+		t.Errorf("%d refusals are counted, in %d lines", late, lines)
+	}
+	_, _ = one.Close(), other.Close()
+	if len(c.callers) != 1 || len(c.callersFade.byName) != 1 {
+		t.Errorf("%d principals are known, and %d remembered", len(c.callers), len(c.callersFade.byName))
+	}
+	again := arriving(t, c, "10.0.0.3:1", "alice", now)
+	if n, _ := served(again, 10); n != 0 {
+		t.Errorf("after connecting anew %d calls are served", n)
+	}
+	_ = again.Close()
+	now += session.Instant(time.Second)
+	again = arriving(t, c, "10.0.0.3:1", "alice", now)
+	if n, _ := served(again, 200); n != 100 {
+		t.Errorf("a second later %d calls are served", n)
+	}
+	_, _ = again.Close(), bob.Close()
+	if now += session.Instant(2 * time.Second); len(c.callers) != 0 {
+		t.Errorf("%d principals are known", len(c.callers))
+	}
+	_ = arriving(t, c, "10.0.0.3:1", "carol", now).Close()
+	if len(c.callersFade.byName)+len(c.callersFade.order) != 0 {
+		t.Errorf("%v is remembered", c.callersFade.order)
+	}
+}
+
+// Over both transports the calls of an address are counted together; those are always served that nobody may
+// have to wait for.
+func TestRateOfAnAddress(t *testing.T) {
+	var now atomic.Int64
+	now.Store(int64(time.Hour))
+	c, _ := rated(Rates{CallsPerAddress: 3})
+	l := bufconn.Listen(4 << 10)
+	(&host{}).serveOn(t, l, c, func() session.Instant { return session.Instant(now.Load()) })
+	framed := newFramed(t, l)
+	inFrames := func(method string, q proto.Message) codes.Code {
+		if _, err := framed.begin(method, q); err != nil {
+			t.Fatal(err)
+		}
+		return framed.ending()
+	}
+	conn, err := l.DialContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rude := newRude(t, conn)
+	overHTTP := func(method string, q proto.Message) codes.Code {
+		stream := rude.begin(method)
+		message, _ := proto.Marshal(q)
+		if err := rude.send(stream, append(announced(len(message)), message...), true); err != nil {
+			t.Fatal(err)
+		}
+		var code int
+		if _, err := fmt.Sscan(rude.status(stream), &code); err != nil {
+			t.Fatal(err)
+		}
+		return codes.Code(code)
+	}
+	read, q := pb.Chubby_GetContentsAndStat_FullMethodName, &pb.GetContentsAndStatRequest{}
+	for _, step := range []struct {
+		passed time.Duration
+		call   func(string, proto.Message) codes.Code
+		want   codes.Code
+	}{
+		{0, inFrames, codes.OK},
+		{0, overHTTP, codes.OK},
+		{0, inFrames, codes.OK},
+		{0, inFrames, codes.Unavailable},
+		{0, overHTTP, codes.Unavailable},
+		{time.Second / 3, overHTTP, codes.OK},
+		{0, inFrames, codes.Unavailable},
+	} {
+		now.Add(int64(step.passed))
+		if code := step.call(read, q); code != step.want {
+			t.Fatalf("%+v ended with %v", step, code)
+		}
+	}
+	for method, q := range map[string]proto.Message{
+		pb.Chubby_KeepAlive_FullMethodName: &pb.KeepAliveRequest{}, pb.Chubby_KeepAlives_FullMethodName: &pb.KeepAliveRequest{}, pb.Chubby_Release_FullMethodName: &pb.ReleaseRequest{},
+		pb.Chubby_Cancel_FullMethodName: &pb.CancelRequest{}, pb.Chubby_Close_FullMethodName: &pb.CloseRequest{}, pb.Chubby_EndSession_FullMethodName: &pb.EndSessionRequest{},
+	} {
+		for range 20 {
+			if a, b := inFrames(method, q), overHTTP(method, q); a != codes.Unimplemented || b != codes.Unimplemented { // as this host has it
+				t.Fatalf("%s ended with %v and %v", method, a, b)
+			}
+		}
+	}
+	if code := inFrames(read, q); code != codes.Unavailable {
+		t.Errorf("after these, a call ended with %v", code)
+	}
+}
+
+// An address may open so many connections a second; it is told the limit, a few times a second, and others may connect.
+func TestRateOfHandshakes(t *testing.T) {
+	c, _ := rated(Rates{HandshakesPerAddress: 5})
+	now := session.Instant(time.Hour)
+	open := func(from string) (*heardConn, bool) {
+		conn := hear(&fromConn{from: from}, Listener{Clock: func() session.Instant { return now }})
+		return conn, c.admit(conn)
+	}
+	for n := range 5 {
+		conn, ok := open("10.0.0.1:1")
+		if !ok || conn.refusal != nil {
+			t.Fatalf("connection %d: %v", n+1, conn.refusal)
+		}
+		_ = conn.Close()
+	}
+	told := 0
+	for range 10 * MaxRefused {
+		conn, kept := open("10.0.0.1:1")
+		if !kept {
+			continue
+		}
+		if told++; conn.refusal == nil || !strings.Contains(conn.refusal.Error(), "more than 5 connections a second come from 10.0.0.1 (max-handshakes-per-address)") {
+			t.Fatalf("one too many: %v", conn.refusal)
+		}
+		_ = conn.Close()
+	}
+	if told != MaxRefused {
+		t.Errorf("%d are kept in a second, to be answered", told)
+	}
+	if conn, ok := open("10.0.0.2:1"); !ok || conn.refusal != nil {
+		t.Errorf("from elsewhere: %v", conn.refusal)
+	}
+	now += session.Instant(time.Second / 5)
+	if conn, ok := open("10.0.0.1:1"); !ok || conn.refusal != nil {
+		t.Errorf("a little later: %v", conn.refusal)
+	}
+}
+
+// What is remembered of those who have left is bounded, and gone when their buckets are full.
+func TestWhoHasLeftIsForgotten(t *testing.T) {
+	c, _ := rated(Rates{HandshakesPerAddress: 2})
+	now := session.Instant(time.Hour)
+	for i := range 2 * maxFading {
+		_ = arriving(t, c, fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&0xff, i&0xff), "", now).Close()
+	}
+	if n, order := len(c.fromFading.byName), len(c.fromFading.order); n > maxFading || order > maxFading || n < maxFading/2 {
+		t.Errorf("%d addresses are remembered, in a list of %d", n, order)
+	}
+	now += session.Instant(time.Second / 2)
+	_ = arriving(t, c, "10.200.0.0:1", "", now).Close()
+	if n := len(c.fromFading.byName); n != 1 {
+		t.Errorf("%d addresses are remembered when they have rested", n)
+	}
+}
+
+// flood is a wire over which calls come that are reset at once.
+func flood(t *testing.T, calls int) []byte {
+	t.Helper()
+	var wire bytes.Buffer
+	wire.WriteString(http2.ClientPreface)
+	f := http2.NewFramer(&wire, nil)
+	for i := range calls {
+		stream := uint32(2*i + 1)
+		if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte{0x83}, EndHeaders: true}); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.WriteRSTStream(stream, http2.ErrCodeCancel); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return wire.Bytes()
+}
+
+// A connection over which very many calls are begun and reset is read slowly: its address has so many a second. It
+// can be closed at any time.
+func TestResetsAreReadSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := rated(Rates{})
+		const seconds = 8
+		var conns []*heardConn
+		began := time.Now()
+		for range 2 {
+			near, far := net.Pipe()
+			conn := hear(near, Listener{Clock: testbed.Clock()})
+			if !c.admit(conn) {
+				t.Fatal("closed")
+			}
+			go func() { _, _ = far.Write(flood(t, seconds*maxWaste/2)) }()
+			conns = append(conns, conn)
+		}
+		done := make(chan error, len(conns))
+		for _, conn := range conns {
+			go func() {
+				_, err := io.CopyN(io.Discard, conn, int64(len(flood(t, seconds*maxWaste/2))))
+				done <- err
+			}()
+		}
+		for range conns {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took < (seconds-3)*time.Second || took > (seconds+1)*time.Second {
+			t.Errorf("%d calls for nothing were read within %v", seconds*maxWaste, took)
+		}
+		conns[0].account.received(flood(t, 3*maxWaste)[len(http2.ClientPreface):])
+		conns[0].rest.Store(int64(maxRest))
+		waiting := make(chan time.Duration)
+		go func() {
+			began := time.Now()
+			_, _ = conns[0].Read(make([]byte, 1))
+			waiting <- time.Since(began)
+		}()
+		synctest.Wait()
+		_, _ = conns[0].Close(), conns[1].Close()
+		if took := <-waiting; took != 0 {
+			t.Errorf("a connection that was closed was read %v later", took)
+		}
+	})
+}
+
+// Calls that are refused because of their rate cost their connection time, too.
+func TestRefusedCallsAreReadSlowly(t *testing.T) {
+	c, _ := rated(Rates{CallsPerAddress: 10})
+	conn := arriving(t, c, "10.0.0.1:1", "", session.Instant(time.Hour))
+	if n, _ := served(conn, 10+maxWaste); n != 10 || conn.rest.Load() != 0 {
+		t.Errorf("%d calls are served, and then it is read %v later", n, time.Duration(conn.rest.Load()))
+	}
+	if served(conn, 100); time.Duration(conn.rest.Load()) != 100*time.Second/maxWaste {
+		t.Errorf("it is read %v later", time.Duration(conn.rest.Load()))
+	}
+	if served(conn, 10*maxWaste); time.Duration(conn.rest.Load()) != maxRest {
+		t.Errorf("after very many it is read %v later", time.Duration(conn.rest.Load()))
+	}
+}
+
+// A handler that panics costs its call, and nothing else, over HTTP/2 as in frames.
+func TestPanicInACall(t *testing.T) {
+	l := testbed.Loopback(t)
+	(&host{}).serve(t, l, wide())
+	r := newRude(t, dialled(t, l))
+	for range 2 {
+		stream := r.begin(pb.Chubby_Delete_FullMethodName)
+		if err := r.send(stream, announced(0), true); err != nil {
+			t.Fatal(err)
+		}
+		if code := r.status(stream); code != "10" { // Aborted, which is Uncertain
+			t.Errorf("the call ended with %s", code)
+		}
+	}
+	stream := r.begin(pb.Chubby_GetContentsAndStat_FullMethodName)
+	if err := r.send(stream, announced(0), true); err != nil {
+		t.Fatal(err)
+	}
+	if code := r.status(stream); code != "0" {
+		t.Errorf("another call of the connection ended with %s", code)
+	}
+}
