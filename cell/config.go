@@ -88,11 +88,12 @@ type Config struct {
 	// DefaultMaxConnectionsPerAddress.
 	MaxConnections, MaxConnectionsPerAddress int
 
-	// How many calls a second this replica serves one principal, if it knows clients by certificates or tokens, and one
-	// IP address, and how many connections it accepts a second from one address, each of which begins with a handshake. What is beyond is refused
-	// with Unavailable, except what keeps sessions alive, finds the master or gives something back. 0, the default, sets no such
-	// bound; chubbyd has DefaultMaxCallsPerPrincipal and its neighbours.
-	MaxCallsPerPrincipal, MaxCallsPerAddress, MaxHandshakesPerAddress int
+	// How many calls a second this replica serves one principal, if it knows clients by certificates or tokens, and how many sessions
+	// that may open; how many calls it serves one IP address, and how many connections it accepts a second from one, each of
+	// which begins with a handshake. What is beyond is refused with Unavailable, except what keeps sessions alive, finds the master or
+	// gives something back. 0, the default, sets no such bound; chubbyd has DefaultMaxCallsPerPrincipal and its neighbours.
+	MaxCallsPerPrincipal, MaxNewSessionsPerPrincipal int
+	MaxCallsPerAddress, MaxHandshakesPerAddress      int
 
 	// ClientMemoryMiB is how much memory this replica holds for the calls of clients, in MiB: of one address a
 	// quarter of it, of one connection a sixteenth. Default DefaultClientMemoryMiB.
@@ -199,12 +200,13 @@ const (
 	DefaultMaxConnectionsPerAddress = 4_000
 )
 
-// What chubbyd sets Config.MaxCallsPerPrincipal, MaxCallsPerAddress and MaxHandshakesPerAddress to. Calls: more than a machine of two cores serves, so that
-// only larger ones are divided. Handshakes: a core makes some 2,000 a second, and a machine of a thousand programs may connect at once.
+// What chubbyd sets the rates of Config to. Calls: more than a machine of two cores serves, so that only larger ones are divided. Sessions
+// and handshakes: a tenth of what such a machine does, and enough for a fleet that starts at once.
 const (
-	DefaultMaxCallsPerPrincipal    = 50_000
-	DefaultMaxCallsPerAddress      = 100_000
-	DefaultMaxHandshakesPerAddress = 1_000
+	DefaultMaxCallsPerPrincipal       = 50_000
+	DefaultMaxNewSessionsPerPrincipal = 1_000
+	DefaultMaxCallsPerAddress         = 100_000
+	DefaultMaxHandshakesPerAddress    = 1_000
 )
 
 // DefaultClientMemoryMiB is 130,000 calls that are parked, or 4,000 whole files on their way.
@@ -324,9 +326,9 @@ func (cfg Config) checkBounds(fault func(string, ...any)) {
 	if cfg.MaxConnections < 0 || cfg.MaxConnectionsPerAddress < 0 {
 		fault("max-connections, max-connections-per-address: %d and %d; want positive numbers", cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
 	}
-	if min(cfg.MaxCallsPerPrincipal, cfg.MaxCallsPerAddress, cfg.MaxHandshakesPerAddress) < 0 {
-		fault("max-calls-per-principal, max-calls-per-address, max-handshakes-per-address: %d, %d and %d; want positive numbers, or 0 for no bound",
-			cfg.MaxCallsPerPrincipal, cfg.MaxCallsPerAddress, cfg.MaxHandshakesPerAddress)
+	if min(cfg.MaxCallsPerPrincipal, cfg.MaxNewSessionsPerPrincipal, cfg.MaxCallsPerAddress, cfg.MaxHandshakesPerAddress) < 0 {
+		fault("max-calls-per-principal, max-new-sessions-per-principal, max-calls-per-address, max-handshakes-per-address: %d, %d, %d and %d; want positive numbers, or 0 for no bound",
+			cfg.MaxCallsPerPrincipal, cfg.MaxNewSessionsPerPrincipal, cfg.MaxCallsPerAddress, cfg.MaxHandshakesPerAddress)
 	}
 	if cfg.ClientMemoryMiB < MinClientMemoryMiB {
 		fault("client-memory-mib: %d; want %d or more", cfg.ClientMemoryMiB, MinClientMemoryMiB)

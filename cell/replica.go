@@ -203,7 +203,10 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	}
 	r.conns = wire.NewConnections(wire.Bounds{
 		Connections: most, PerAddress: r.cfg.MaxConnectionsPerAddress, Memory: int64(r.cfg.ClientMemoryMiB) << 20,
-		Rates: wire.Rates{Calls: r.cfg.MaxCallsPerPrincipal, CallsPerAddress: r.cfg.MaxCallsPerAddress, HandshakesPerAddress: r.cfg.MaxHandshakesPerAddress},
+		Rates: wire.Rates{
+			Calls: r.cfg.MaxCallsPerPrincipal, Sessions: r.cfg.MaxNewSessionsPerPrincipal,
+			CallsPerAddress: r.cfg.MaxCallsPerAddress, HandshakesPerAddress: r.cfg.MaxHandshakesPerAddress,
+		},
 	}, wire.Told{Refused: r.metrics.refusals.Inc, Shed: r.metrics.shed.Inc, Late: r.metrics.late.Inc}, r.log)
 	r.port.AnswerProbes(r.probeReport)
 	ctx, cancel := context.WithCancelCause(context.Background())

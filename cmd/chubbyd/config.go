@@ -166,11 +166,12 @@ keepalives: 2000
 max-connections: 40000
 max-connections-per-address: 4000
 
-# How many calls a second this replica serves one principal, and one IP address, and
-# how many connections a second an address may open (each is a handshake). Clients
-# try again what is refused; what keeps sessions alive, finds the master or gives
-# something back is never refused. 0: no such bound.
+# How many calls a second this replica serves one principal, how many sessions that
+# may open; how many calls it serves one IP address, and how many connections that may
+# open (each is a handshake). Clients try again what is refused; what keeps sessions
+# alive, finds the master or gives something back is never refused. 0: no such bound.
 max-calls-per-principal: 50000
+max-new-sessions-per-principal: 1000
 max-calls-per-address: 100000
 max-handshakes-per-address: 1000
 

@@ -11,9 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// overflow is the multiple of a limit of what is held at which connections are closed.
-const overflow = 2
-
 // What is counted.
 const (
 	// callWeight is for a call itself, which is mostly the stack of its goroutine. With
@@ -33,20 +30,6 @@ const (
 	// frameWeight is for a frame itself.
 	frameWeight = 128
 )
-
-// heldLimits are the limits of what a replica holds in memory for the calls of clients, in
-// bytes: of one connection, of all connections from one address, and of all. A limit is where
-// complete calls, and long replies, are refused with a reason. At twice the limit the
-// connection that holds most is closed: only calls whose requests have not arrived yet,
-// and frames that cannot be answered, get there.
-//
-// 1 GiB are 130,000 calls that are parked, or 4,000 whole files on their way. A client
-// has one KeepAlive parked for each session, and one call for each lock it waits for.
-type heldLimits struct{ conn, address, all int64 }
-
-// limitsOf divides what may be held in all: an address may hold a quarter of it, and a connection a quarter of
-// that.
-func limitsOf(all int64) heldLimits { return heldLimits{conn: all / 16, address: all / 4, all: all} }
 
 // account counts what is held for one connection. gRPC bounds neither what it has
 // received of requests that are not complete (its window for the connection is opened
@@ -78,6 +61,7 @@ type call struct {
 	reply   int64
 	open    bool // its stream has not ended
 	serving bool
+	begun   bool // it has come to be served, or refused
 
 	foreign bool // it was in a session of another principal
 }
@@ -191,6 +175,9 @@ func (a *account) sent(p []byte) {
 	a.out.scan(p, func(f frame) {
 		switch {
 		case f.kind == frameReset, f.kind <= frameHeaders && f.flags&flagEndStream != 0:
+			if c := a.calls[f.stream]; c != nil && !c.begun {
+				a.wasted(a.conn.LastArrival())
+			}
 			a.end(f.stream)
 		case f.kind == frameData:
 			if c := a.calls[f.stream]; c != nil {
@@ -287,13 +274,16 @@ func (c *call) serve(request any) error {
 		return nil
 	}
 	a, mayWait := c.of, !vital(request)
+	var late *api.Error
 	if mayWait {
-		if err := a.pace(); err != nil {
-			return err
-		}
+		late = a.pace(request)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	c.begun = true
+	if late != nil {
+		return late
+	}
 	if !c.open {
 		return api.Errorf(api.Cancelled, "the call was given up before it was served")
 	}

@@ -5,18 +5,21 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/session"
 )
 
 // Rates are how often in a second something may begin. 0 stands for as often as anybody likes.
 type Rates struct {
 	Calls                int // of one principal
+	Sessions             int // that one principal opens, each of which is a command of the log
 	CallsPerAddress      int
 	HandshakesPerAddress int // with which a connection begins
 }
 
-// maxWaste is how many calls of one address a second may be for nothing: refused because of their
-// rate, or reset by the client. What goes beyond has the connection that it came over read later.
+// maxWaste is how many calls of one address a second may be for nothing: those that their client resets, those that
+// are refused because of their rate, and those that end before they are served, as requests that are too long do. What goes
+// beyond has the connection that it came over read later.
 const maxWaste = 1_000
 
 // maxRest is how much later a connection is read at most, each time.
@@ -60,13 +63,16 @@ func (b *bucket) isFull(now session.Instant) bool { return b.full.Load() <= int6
 
 // caller is a principal that has connections.
 type caller struct {
-	name  string
-	open  int // connections; Connections.mu guards it
-	calls bucket
+	name string
+	open int // connections; Connections.mu guards it
+
+	calls, sessions bucket
 }
 
 // rested implements restful.
-func (p *caller) rested(now session.Instant) bool { return p.calls.isFull(now) }
+func (p *caller) rested(now session.Instant) bool {
+	return p.calls.isFull(now) && p.sessions.isFull(now)
+}
 
 // rested implements restful.
 func (o *source) rested(now session.Instant) bool {
@@ -156,15 +162,18 @@ func (c *Connections) parts(conn *heardConn) {
 	}
 }
 
-// pace returns why a call is not served: others of its principal, or its address, came too fast. It is as
-// late as what arrived last over the connection.
-func (a *account) pace() *api.Error {
+// pace returns why a call is not served: others of its principal, or its address, came too fast. What arrived last over
+// the connection says what time it is.
+func (a *account) pace(request any) *api.Error {
 	c, now := a.all, a.conn.LastArrival()
 	var err *api.Error
 	const advice = "; try again later, have programs call less often, or raise the limit"
+	_, opens := request.(*pb.CreateSessionRequest)
 	switch p := a.conn.caller.Load(); {
 	case p != nil && !p.calls.take(now, c.bounds.Rates.Calls):
 		err = api.Errorf(api.Unavailable, "%q makes more than %d calls a second (max-calls-per-principal)"+advice, p.name, c.bounds.Rates.Calls)
+	case p != nil && opens && !p.sessions.take(now, c.bounds.Rates.Sessions):
+		err = api.Errorf(api.Unavailable, "%q opens more than %d sessions a second (max-new-sessions-per-principal)"+advice, p.name, c.bounds.Rates.Sessions)
 	case !a.origin.calls.take(now, c.bounds.Rates.CallsPerAddress):
 		err = api.Errorf(api.Unavailable, "more than %d calls a second come from %s (max-calls-per-address)"+advice, c.bounds.Rates.CallsPerAddress, a.origin.name)
 	default:

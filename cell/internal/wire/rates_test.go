@@ -76,7 +76,7 @@ func arriving(t *testing.T, c *Connections, from, principal string, now session.
 // served returns how many of some calls are served.
 func served(conn *heardConn, calls int) (n int, last *api.Error) {
 	for range calls {
-		if err := conn.account.pace(); err != nil {
+		if err := conn.account.pace(nil); err != nil {
 			last = err
 			continue
 		}
@@ -126,6 +126,24 @@ func TestRateOfAPrincipal(t *testing.T) {
 	_ = arriving(t, c, "10.0.0.3:1", "carol", now).Close()
 	if len(c.callersFade.byName)+len(c.callersFade.order) != 0 {
 		t.Errorf("%v is remembered", c.callersFade.order)
+	}
+}
+
+// Sessions are opened at a rate of their own, which only they count against.
+func TestRateOfSessions(t *testing.T) {
+	c, _ := rated(Rates{Sessions: 2})
+	conn := arriving(t, c, "10.0.0.1:1", "alice", session.Instant(time.Hour))
+	if n, why := served(conn, 100); n != 100 {
+		t.Errorf("%d of 100 calls are served: %v", n, why)
+	}
+	for n := range 4 {
+		why := conn.account.pace(&pb.CreateSessionRequest{})
+		if refused := why != nil && strings.Contains(why.Message, `"alice" opens more than 2 sessions a second (max-new-sessions-per-principal)`); refused != (n >= 2) {
+			t.Errorf("session %d: %v", n+1, why)
+		}
+	}
+	if n, _ := served(conn, 1); n != 1 {
+		t.Error("another call is refused, too")
 	}
 }
 
@@ -314,6 +332,38 @@ func TestResetsAreReadSlowly(t *testing.T) {
 			t.Errorf("a connection that was closed was read %v later", took)
 		}
 	})
+}
+
+// So do calls that end before they are served.
+func TestUnservedCallsAreReadSlowly(t *testing.T) {
+	l := testbed.Loopback(t)
+	c := (&host{}).serve(t, l, wide())
+	r := newRude(t, dialled(t, l))
+	begin := func(method string, n int) {
+		for range n {
+			stream := r.begin(method)
+			if err := r.send(stream, announced(1<<30), false); err != nil {
+				t.Fatal(err)
+			}
+			if code := r.status(stream); code == "0" {
+				t.Fatal("it was served")
+			}
+		}
+	}
+	testbed.Await(t, "the connection", func() bool { return c.Count() == 1 })
+	var o *source
+	c.mu.Lock()
+	for _, one := range c.from {
+		o = one
+	}
+	c.mu.Unlock()
+	for _, method := range []string{pb.Chubby_SetContents_FullMethodName, "/nobody/knows"} {
+		before := o.waste.full.Load()
+		begin(method, 20)
+		if more := time.Duration(o.waste.full.Load() - before); more < 20*time.Second/maxWaste {
+			t.Errorf("20 calls of %s cost %v", method, more)
+		}
+	}
 }
 
 // Calls that are refused because of their rate cost their connection time, too.

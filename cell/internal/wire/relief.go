@@ -6,6 +6,23 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
+// overflow is the multiple of a limit of what is held at which connections are closed.
+const overflow = 2
+
+// heldLimits are the limits of what a replica holds in memory for the calls of clients, in
+// bytes: of one connection, of all connections from one address, and of all. A limit is where
+// complete calls, and long replies, are refused with a reason. At twice the limit the
+// connection that holds most is closed: only calls whose requests have not arrived yet,
+// and frames that cannot be answered, get there.
+//
+// 1 GiB are 130,000 calls that are parked, or 4,000 whole files on their way. A client
+// has one KeepAlive parked for each session, and one call for each lock it waits for.
+type heldLimits struct{ conn, address, all int64 }
+
+// limitsOf divides what may be held in all: an address may hold a quarter of it, and a connection a quarter of
+// that.
+func limitsOf(all int64) heldLimits { return heldLimits{conn: all / 16, address: all / 4, all: all} }
+
 // source is where connections come from; see originOf.
 type source struct {
 	name     string
