@@ -60,6 +60,11 @@ acceptance: ## repeat the drills as often as the promises say (ROUNDS=10)
 	go test -count 1 -timeout 10m -v -run 'KilledWithCaches|ManySessions|TestTransfer' ./e2e -full
 	go test -count 1 -timeout 30m -v -run 'TestLostReplies|TestForcedLoss' ./cell -mutations 10000 -losses 1000
 	go test -count 1 -timeout 20m -v -run 'TestGuard$$' ./e2e -full
+	go test -count 1 -timeout 25m -v -run 'TestAttacks$$' ./e2e -full
+
+.PHONY: attacks
+attacks: ## attack a cell as strangers might, with an honest client beside, ten minutes (writes docs/attacks.md)
+	go test -count 1 -timeout 25m -v -run 'TestAttacks$$' ./e2e -full -docs ../docs/attacks.md
 
 .PHONY: endurance
 endurance: ## run the tests of limits at their full size, and an hour of random clients and troubles

@@ -24,7 +24,7 @@ var childTask = flag.String("child", "", "what to do instead of testing, as JSON
 
 // task is what a child does, until its standard input ends.
 type task struct {
-	Do        string // holdCaches, reportPause or cling
+	Do        string // holdCaches, reportPause, cling or attack
 	Servers   []string
 	Lease     time.Duration
 	Grace     time.Duration
@@ -33,11 +33,15 @@ type task struct {
 	Files     []string
 	Lock      string
 	Watch     string // what to check all the time: "read" or "lock"
+
+	Attack string // which one
+	Target string // the address that is attacked
+	Number int    // of the attacker, from whose addresses it comes
 }
 
 // run does the task and returns the exit code.
 func (k task) run() int {
-	work := map[string]func(task, <-chan struct{}) error{"holdCaches": holdCaches, "reportPause": reportPause, "cling": cling}[k.Do]
+	work := map[string]func(task, <-chan struct{}) error{"holdCaches": holdCaches, "reportPause": reportPause, "cling": cling, "attack": attack}[k.Do]
 	if work == nil {
 		fmt.Fprintf(os.Stderr, "no task is called %q\n", k.Do)
 		return 2
@@ -115,6 +119,8 @@ type note struct {
 	Text  string
 	Err   string
 	Cause client.Cause // of Err, if it has one
+
+	Done, Rejected int64 // by an attacker
 }
 
 func (n *note) blame(err error) {

@@ -77,6 +77,7 @@ func safeguards() []safeguard {
 		certifiedSafeguards(),
 		channelSafeguards(),
 		deadMasterSafeguards(),
+		rateSafeguards(),
 	)
 }
 

@@ -36,6 +36,7 @@ type Connections struct {
 	limits             heldLimits // made of bounds.Memory
 	told               Told
 	log                *slog.Logger
+	handshakes         chan struct{} // an element for each that is computed; see turns
 	said, saidShed     loglimit.Refusals
 	saidLate, stumbled loglimit.Refusals
 
@@ -67,7 +68,7 @@ type Told struct{ Refused, Shed, Late func() }
 // NewConnections returns the connections of one port.
 func NewConnections(bounds Bounds, told Told, log *slog.Logger) *Connections {
 	return &Connections{
-		bounds: bounds, limits: limitsOf(bounds.Memory), told: told, log: log,
+		bounds: bounds, limits: limitsOf(bounds.Memory), told: told, log: log, handshakes: make(chan struct{}, handshakesAtATime()),
 		from: map[string]*source{}, callers: map[string]*caller{}, strangers: newSource("connections that are refused"),
 	}
 }

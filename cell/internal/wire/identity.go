@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"io"
 	"net"
+	"runtime"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -58,13 +59,47 @@ func (c *heardConn) begin() error {
 		c.refuse(&identity{refusal: unauthenticated("the connection is not encrypted", c.tokens)})
 		return nil
 	}
-	encrypted := c.certificates.Accept(from)
+	turn := &turns{Conn: from, slots: c.account.all.handshakes}
+	turn.take()
+	defer turn.end()
+	encrypted := c.certificates.Accept(turn)
 	c.stream = encrypted
 	if err := encrypted.Handshake(); err != nil { //nolint:noctx // the server has set a deadline
 		return err
 	}
 	c.identify(encrypted.ConnectionState().PeerCertificates)
 	return nil
+}
+
+// turns is a connection whose handshake takes processor time in turn with others, but waits for the other end
+// beside them. Else thousands of handshakes that begin together would be as many goroutines that can run, and every
+// call would wait behind them.
+type turns struct {
+	net.Conn
+	slots chan struct{} // an element for each that takes processor time
+	over  bool          // it has ended
+}
+
+// handshakesAtATime leaves half of the processors to calls.
+func handshakesAtATime() int { return max(1, runtime.GOMAXPROCS(0)/2) }
+
+func (c *turns) take() { c.slots <- struct{}{} }
+
+// end is called once the handshake has ended, by the goroutine that made it.
+func (c *turns) end() {
+	c.over = true
+	<-c.slots
+}
+
+// Read implements net.Conn.
+func (c *turns) Read(p []byte) (int, error) {
+	if c.over {
+		return c.Conn.Read(p)
+	}
+	<-c.slots
+	n, err := c.Conn.Read(p)
+	c.take()
+	return n, err
 }
 
 // begun is a connection of which the first bytes were read.

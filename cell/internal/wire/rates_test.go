@@ -403,3 +403,41 @@ func TestPanicInACall(t *testing.T) {
 		t.Errorf("another call of the connection ended with %s", code)
 	}
 }
+
+// Handshakes are computed in turn; one that waits for its client keeps none from going on.
+func TestHandshakesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := make(chan struct{}, 1)
+		near, far := net.Pipe()
+		first, second := &turns{Conn: near, slots: slots}, &turns{slots: slots}
+		first.take()
+		var read, had atomic.Bool
+		go func() {
+			second.take()
+			had.Store(true)
+		}()
+		if synctest.Wait(); had.Load() {
+			t.Error("two handshakes are computed at a time")
+		}
+		go func() {
+			_, _ = first.Read(make([]byte, 1))
+			read.Store(true)
+		}()
+		if synctest.Wait(); !had.Load() || read.Load() {
+			t.Error("one that waits for its client keeps another from going on")
+		}
+		_, _ = far.Write([]byte{1})
+		if synctest.Wait(); read.Load() {
+			t.Error("the first goes on beside the second")
+		}
+		second.end()
+		if synctest.Wait(); !read.Load() {
+			t.Error("the first does not go on")
+		}
+		first.end()
+		go func() { _, _ = far.Write([]byte{1}) }()
+		if _, err := first.Read(make([]byte, 1)); err != nil || len(slots) != 0 {
+			t.Errorf("after the handshakes %d are computed; %v", len(slots), err)
+		}
+	})
+}

@@ -1,0 +1,241 @@
+package e2e
+
+import (
+	"bufio"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/internal/frames"
+	"google.golang.org/protobuf/proto"
+)
+
+// rawFrames is a connection of frames that reads only when it is told to.
+type rawFrames struct {
+	net.Conn
+	in   *bufio.Reader
+	last uint64
+}
+
+// greet says hello, and hears it.
+func greet(conn net.Conn) (*rawFrames, error) {
+	hello := make([]byte, frames.HelloSize)
+	copy(hello, "chubby frames/1\n")
+	if _, err := conn.Write(hello); err != nil {
+		return nil, err
+	}
+	r := &rawFrames{Conn: conn, in: bufio.NewReader(conn)}
+	_, err := io.ReadFull(r.in, hello)
+	return r, err
+}
+
+// request appends a request.
+func (r *rawFrames) request(b []byte, method string, q proto.Message) []byte {
+	message, _ := proto.Marshal(q) // it can be
+	r.last++
+	b = frames.Header{Kind: frames.KindRequest, Call: r.last, Length: 2 + len(method) + len(message)}.Append(b)
+	return append(append(append(append(b, byte(len(method))), method...), 0), message...)
+}
+
+// errCallRefused is a call that has ended with an error.
+var errCallRefused = errors.New("the call was refused")
+
+// reply reads up to the end of the next call that ends, and what that is answered. call is its place among the last
+// calls that were made.
+func (r *rawFrames) reply(calls int, m proto.Message) (call int, err error) {
+	for {
+		var head [frames.HeaderSize]byte
+		if _, err := io.ReadFull(r.in, head[:]); err != nil {
+			return 0, err
+		}
+		h := frames.ParseHeader(&head)
+		payload := make([]byte, h.Length)
+		if _, err := io.ReadFull(r.in, payload); err != nil {
+			return 0, err
+		}
+		call = int(h.Call) - int(r.last) + calls - 1
+		switch h.Kind {
+		case frames.KindLast:
+			return call, proto.Unmarshal(payload, m)
+		case frames.KindStatus:
+			return call, errCallRefused
+		case frames.KindPing:
+			if _, err := r.Write(frames.Header{Kind: frames.KindPong, Call: h.Call}.Append(nil)); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+// longFrame announces a request of that length, and sends a little of it.
+func (a *attacker) longFrame(conn net.Conn, length int) error {
+	a.done.Add(1)
+	r, err := greet(conn)
+	if err != nil {
+		return err
+	}
+	if _, err := r.Write(append(frames.Header{Kind: frames.KindRequest, Call: 1, Length: length}.Append(nil), make([]byte, 1<<10)...)); err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, r.in) // until it is closed
+	return nil
+}
+
+// create opens so many sessions over a connection, all at a time, and returns those that there are.
+func (a *attacker) create(r *rawFrames, number int) (created []*pb.Caller, err error) {
+	var batch []byte
+	for range number {
+		nonce := make([]byte, 16)
+		_, _ = rand.Read(nonce) // it never fails
+		batch = r.request(batch, pb.Chubby_CreateSession_FullMethodName, &pb.CreateSessionRequest{Cell: "local", Nonce: nonce, LeaseNs: int64(a.Lease)})
+	}
+	if _, err := r.Write(batch); err != nil {
+		return nil, err
+	}
+	for range number {
+		var reply pb.CreateSessionReply
+		_, err := r.reply(number, &reply)
+		switch {
+		case errors.Is(err, errCallRefused):
+			a.rejected.Add(1)
+		case err != nil:
+			return created, err
+		default:
+			created = append(created, &pb.Caller{Session: reply.GetSession(), Epoch: reply.GetEpoch()})
+		}
+	}
+	return created, nil
+}
+
+// sessions opens sessions as fast as it can, and leaves them.
+func (a *attacker) sessions() error {
+	const connections, atATime = 4, 50
+	return a.again(connections, func(conn net.Conn) error {
+		r, err := greet(conn)
+		for err == nil && a.done.Load() < int64(a.Clients) {
+			var created []*pb.Caller
+			created, err = a.create(r, atATime)
+			a.done.Add(int64(len(created)))
+		}
+		if err == nil {
+			<-a.over
+		}
+		return err
+	})
+}
+
+// slowReaders opens sessions that want to be told of a file's changes, changes it again and again, and reads none of
+// the news.
+func (a *attacker) slowReaders() error {
+	const each = 200 // sessions of a connection
+	var opening, reading sync.WaitGroup
+	defer reading.Wait()
+	for range a.Clients / each {
+		opening.Add(1)
+		reading.Go(func() {
+			if a.slowReader(each, opening.Done) != nil {
+				a.rejected.Add(1)
+			}
+		})
+	}
+	opening.Wait()
+	a.say("ready")
+	conn, err := a.secure()
+	if err != nil {
+		return err
+	}
+	r, err := greet(conn)
+	if err != nil {
+		return err
+	}
+	var writer []*pb.Caller
+	for len(writer) == 0 && err == nil {
+		writer, err = a.create(r, 1)
+	}
+	if err != nil {
+		return err
+	}
+	var handle pb.OpenReply
+	open := &pb.OpenRequest{Caller: writer[0], Mutation: mutation(1), Path: a.Lock, Write: true}
+	if err := r.call(pb.Chubby_Open_FullMethodName, open, &handle); err != nil {
+		return err
+	}
+	changes := time.NewTicker(200 * time.Millisecond)
+	for n := uint64(2); ; n++ {
+		select {
+		case <-a.over:
+			return nil
+		case <-changes.C:
+		}
+		change := &pb.SetContentsRequest{Caller: writer[0], Mutation: mutation(n), Handle: handle.GetHandle(), Contents: []byte("changed")}
+		if err := r.call(pb.Chubby_SetContents_FullMethodName, change, &pb.SetContentsReply{}); err != nil {
+			return err
+		}
+	}
+}
+
+// slowReader is a connection with so many sessions that read no news. It calls ready when they are there, or will not be.
+func (a *attacker) slowReader(number int, ready func()) error {
+	ready = sync.OnceFunc(ready)
+	defer ready()
+	conn, err := a.secure()
+	if err != nil {
+		return err
+	}
+	r, err := greet(conn)
+	if err != nil {
+		return err
+	}
+	var sessions []*pb.Caller
+	for len(sessions) < number && !a.isOver() {
+		more, err := a.create(r, min(20, number-len(sessions)))
+		if err != nil {
+			return err
+		}
+		if sessions = append(sessions, more...); len(more) == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	var batch []byte
+	for _, c := range sessions {
+		batch = r.request(batch, pb.Chubby_Open_FullMethodName, &pb.OpenRequest{
+			Caller: c, Mutation: mutation(1), Path: a.Lock, Read: true, Create: pb.Create_CREATE_MAY, Kind: pb.Kind_KIND_FILE,
+			Events: []pb.EventKind{pb.EventKind_EVENT_KIND_CONTENTS_MODIFIED},
+		})
+	}
+	if _, err := r.Write(batch); err != nil {
+		return err
+	}
+	for range sessions {
+		if _, err := r.reply(number, &pb.OpenReply{}); err != nil {
+			return err
+		}
+	}
+	batch = nil
+	for _, c := range sessions {
+		batch = r.request(batch, pb.Chubby_KeepAlives_FullMethodName, &pb.KeepAliveRequest{Caller: c})
+	}
+	_, err = r.Write(batch)
+	a.done.Add(int64(len(sessions)))
+	ready()
+	<-a.over // it would be closed if nobody referred to it
+	conn.Close()
+	return err
+}
+
+func mutation(n uint64) *pb.Mutation {
+	return &pb.Mutation{Number: n, HighestIssued: n, Outstanding: []uint64{n}}
+}
+
+// call makes one call.
+func (r *rawFrames) call(method string, q, reply proto.Message) error {
+	if _, err := r.Write(r.request(nil, method, q)); err != nil {
+		return err
+	}
+	_, err := r.reply(1, reply)
+	return err
+}

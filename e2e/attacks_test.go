@@ -1,0 +1,393 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+var attacksPage = flag.String("docs", "", "write the page about attacks to this file; with -full")
+
+// attackTrial is an attack at one size.
+type attackTrial struct {
+	name     string // as attackers know it
+	what     string // for people
+	size     int    // of one child
+	children int
+	lease    time.Duration // of sessions that it opens
+	lasts    time.Duration // at least
+	until    func(done int64) bool
+}
+
+// attackTrials are the attacks, at their full size or at a small one.
+func attackTrials() []attackTrial {
+	if !*full {
+		const lasts = 2 * time.Second
+		return []attackTrial{
+			{name: "half-open", size: 500, children: 1, lasts: lasts},
+			{name: "slow headers", size: 50, children: 1, lasts: lasts},
+			{name: "resets", size: 2, children: 1, lasts: lasts},
+			{name: "prefixes", size: 2, children: 1, lasts: lasts},
+			{name: "slow readers", size: 400, children: 1, lease: api.MinLease, lasts: lasts},
+			{name: "sessions", size: 1500, children: 1, lease: api.MinLease, lasts: lasts},
+		}
+	}
+	const lasts = 20 * time.Second
+	return []attackTrial{
+		{name: "half-open", what: "20,000 half-open handshakes, as fast as they can be opened: half say nothing, half send a ClientHello", size: 10_000, children: 2, lasts: lasts},
+		{name: "slow headers", what: "2,000 connections that send the headers of a call, a byte a second", size: 2_000, children: 1, lasts: lasts},
+		{name: "resets", what: "HEADERS and RST_STREAM as fast as 4 connections take them", size: 4, children: 1, lasts: lasts},
+		{name: "prefixes", what: "requests of 1 GiB, announced as fast as 4 connections take them, over HTTP/2 and in frames", size: 4, children: 1, lasts: lasts},
+		{name: "slow readers", what: "10,000 sessions that are told of a file's changes, five a second, and read nothing", size: 10_000, children: 1, lease: api.MaxLease, lasts: lasts},
+		{
+			name: "sessions", what: "100,000 sessions, opened as fast as a principal may", size: 100_000, children: 1, lease: api.MaxLease, lasts: lasts,
+			until: func(done int64) bool { return done >= 100_000 },
+		},
+	}
+}
+
+// attackResult is what one attack did.
+type attackResult struct {
+	trial             attackTrial
+	done, rejected    int64
+	before, in, after figures
+	idle, peak        reading
+	attackers         float64 // of a core
+	replicas          float64
+	recovered         time.Duration
+}
+
+// reading is what a replica says of itself.
+type reading struct{ memory, connections, held, sessions, goroutines int64 }
+
+// budget is what a replica may take at most, as docs/attacks.md says.
+func (r attackResult) budget() int64 {
+	const connection, session, slack = 50 << 10, 4 << 10, 64 << 20
+	return r.idle.memory + slack + 2*(connection*(r.peak.connections-r.idle.connections)+session*(r.peak.sessions-r.idle.sessions)+r.peak.held)
+}
+
+// An honest client is served during every attack, with latencies that at most double; the master's memory stays within its
+// budget, no session or replica ends, and after the attack the master is as before it.
+func TestAttacks(t *testing.T) {
+	besideOthers(t)
+	w := newWorld(t)
+	w.env = []string{"GOGC=100"}
+	w.run("--tls")
+	var pids []int
+	for _, r := range w.replicas() {
+		pids = append(pids, r.PID)
+	}
+	tls := filepath.Join(w.dir, "tls")
+	if out, err := command(bin("chubbyd"), "certs", "client", "attacker", "--dir", tls).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	own := client.TLSFiles{CA: filepath.Join(tls, "ca.crt"), Cert: filepath.Join(tls, "client-dev.crt"), Key: filepath.Join(tls, "client-dev.key")}
+	h := newHonest(t, w, own)
+	var results []attackResult
+	for i, trial := range attackTrials() {
+		t.Run(trial.name, func(t *testing.T) {
+			r := w.attacked(t, h, trial, i, tls)
+			results = append(results, r)
+			r.check(t)
+		})
+	}
+	h.check(t)
+	for _, r := range w.replicas() {
+		if !slices.Contains(pids, r.PID) {
+			t.Errorf("replica %s ended", r.ID)
+		}
+	}
+	if *full && *attacksPage != "" {
+		writeAttacks(t, *attacksPage, results)
+	}
+}
+
+// attacked attacks the master, and returns what came of it.
+func (w *world) attacked(t *testing.T, h *honest, trial attackTrial, number int, tls string) attackResult {
+	t.Helper()
+	quiet := time.Second
+	if *full {
+		quiet = 15 * time.Second
+	}
+	master := w.masterByMetrics(t)
+	result := attackResult{trial: trial, before: h.during(quiet), idle: readingOf(t, master)}
+	var children []child
+	for n := range trial.children {
+		children = append(children, w.childBy(t, task{
+			Do: "attack", Attack: trial.name, Target: master.Client, Number: 1 + 10*number + n, Clients: trial.size, Lease: trial.lease, Lock: w.path("watched"),
+			Files: []string{filepath.Join(tls, "ca.crt"), filepath.Join(tls, "client-attacker.crt"), filepath.Join(tls, "client-attacker.key")},
+		}, startNicely))
+	}
+	if trial.name == "slow readers" {
+		children[0].waitNote("ready", 0, time.Minute)
+	}
+	used := func() (attackers, replicas time.Duration) {
+		for _, c := range children {
+			attackers += cpu(t, c.cmd.Process.Pid)
+		}
+		for _, r := range w.replicas() {
+			replicas += cpu(t, r.PID)
+		}
+		return attackers, replicas
+	}
+	began := time.Now()
+	attackers, replicas := used()
+	h.begin()
+	for limit := began.Add(5 * time.Minute); time.Since(began) < trial.lasts || trial.until != nil && !trial.until(result.done); {
+		if time.Now().After(limit) {
+			t.Fatalf("after %v the attack has done %d", time.Since(began), result.done)
+		}
+		result.peak = result.peak.atLeast(readingOf(t, master))
+		result.done, result.rejected = 0, 0
+		for _, c := range children {
+			all := c.notes()
+			if !c.running() {
+				t.Fatalf("an attacker has ended: %s", &c.stderr)
+			}
+			if len(all) > 0 {
+				result.done, result.rejected = result.done+all[len(all)-1].Done, result.rejected+all[len(all)-1].Rejected
+			}
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	result.in = h.end()
+	attackersNow, replicasNow := used()
+	took := time.Since(began).Seconds()
+	result.attackers, result.replicas = (attackersNow-attackers).Seconds()/took, (replicasNow-replicas).Seconds()/took
+	for _, c := range children {
+		c.signal(syscall.SIGKILL)
+		<-c.done
+	}
+	result.recovered = w.recovered(t, master, result.idle)
+	result.after = h.during(quiet)
+	t.Logf("%d done and %d rejected, by %.2f of a core; replicas took %.2f; before: %v; during: %v; after: %v; the master idle: %+v, at most: %+v, of a budget of %d MiB; as before after %v",
+		result.done, result.rejected, result.attackers, result.replicas, result.before, result.in, result.after, result.idle, result.peak, result.budget()>>20, result.recovered.Round(time.Second/10))
+	return result
+}
+
+// startNicely starts an attacker that takes what processor time is left.
+func startNicely(cmd *exec.Cmd) error {
+	nice, err := exec.LookPath("nice")
+	if err != nil {
+		return err
+	}
+	cmd.Args = append([]string{nice, "-n", "19"}, cmd.Args...)
+	cmd.Path = nice
+	return cmd.Start()
+}
+
+// recovered waits until the master holds nothing for attackers any more, and returns how long that took.
+func (w *world) recovered(t *testing.T, master replica, idle reading) time.Duration {
+	t.Helper()
+	const spare = 300 // that the server of frames keeps, to run calls that come
+	began := time.Now()
+	for {
+		now := readingOf(t, master)
+		if now.connections <= idle.connections && now.held <= 2*idle.held+64<<10 && now.sessions <= idle.sessions && now.goroutines <= idle.goroutines+spare {
+			return time.Since(began)
+		}
+		if time.Since(began) > 3*time.Minute {
+			t.Errorf("after %v the master has %+v; before the attack it had %+v", time.Since(began), now, idle)
+			return time.Since(began)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// check compares what came of an attack with what may.
+func (r attackResult) check(t *testing.T) {
+	t.Helper()
+	if r.peak.memory > r.budget() {
+		t.Errorf("the master took %d MiB, of a budget of %d MiB", r.peak.memory>>20, r.budget()>>20)
+	}
+	if r.done == 0 {
+		t.Error("nothing was attacked")
+	}
+	if !*full {
+		return // other tests run beside
+	}
+	for what, p99 := range r.p99s() {
+		if p99.in > 2*p99.without {
+			t.Errorf("the 99th percentile of %s was %v during the attack, and %v without", what, p99.in, p99.without)
+		}
+	}
+}
+
+// p99 is a 99th percentile during an attack, and the longer one of those before and after.
+type p99 struct{ in, without time.Duration }
+
+func (r attackResult) p99s() map[string]p99 {
+	return map[string]p99{
+		"lock+unlock": {r.in.locks.p(99), max(r.before.locks.p(99), r.after.locks.p(99))},
+		"read":        {r.in.reads.p(99), max(r.before.reads.p(99), r.after.reads.p(99))},
+	}
+}
+
+func (r reading) atLeast(o reading) reading {
+	return reading{
+		memory: max(r.memory, o.memory), connections: max(r.connections, o.connections), held: max(r.held, o.held),
+		sessions: max(r.sessions, o.sessions), goroutines: max(r.goroutines, o.goroutines),
+	}
+}
+
+// readingOf asks a replica.
+func readingOf(t *testing.T, r replica) reading {
+	t.Helper()
+	return reading{
+		memory: rss(t, r.PID), connections: metric(t, r, "chubby_client_connections"), held: metric(t, r, "chubby_client_held_bytes"),
+		sessions: metric(t, r, "chubby_sessions"), goroutines: metric(t, r, "go_goroutines"),
+	}
+}
+
+// masterByMetrics returns the master, as the replicas' own pages tell.
+func (w *world) masterByMetrics(t *testing.T) replica {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for _, r := range w.replicas() {
+			if metric(t, r, "chubby_master") == 1 {
+				return r
+			}
+		}
+	}
+	t.Fatal("there is no master")
+	return replica{}
+}
+
+// latencies are those of one operation.
+type latencies []time.Duration
+
+// p returns a percentile.
+func (l latencies) p(percent int) time.Duration {
+	if len(l) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(l))
+	return sorted[min(len(sorted)-1, len(sorted)*percent/100)].Round(10 * time.Microsecond)
+}
+
+// figures are what an honest client has measured.
+type figures struct{ locks, reads latencies }
+
+// String is for the log.
+func (f figures) String() string {
+	return fmt.Sprintf("lock+unlock %v %v, read %v %v of %d", f.locks.p(50), f.locks.p(99), f.reads.p(50), f.reads.p(99), len(f.reads))
+}
+
+// honest is a client that does as it should: it locks and unlocks, and reads, a hundred times a second each. Other sessions
+// of it are idle.
+type honest struct {
+	sessions []*client.Client
+	epoch    api.Epoch
+
+	mu       sync.Mutex // guards what follows
+	measured *figures   // nil while nothing is measured
+	failed   error
+}
+
+func newHonest(t *testing.T, w *world, own client.TLSFiles) *honest {
+	t.Helper()
+	h := &honest{}
+	for range 20 {
+		h.sessions = append(h.sessions, w.clientFor(t, client.Config{TLS: own, NoCache: true}))
+	}
+	h.epoch = h.sessions[0].Epoch()
+	ctx, cancel := context.WithCancel(context.Background())
+	open := func(c *client.Client, name string) *client.Handle {
+		handle, err := c.Open(ctx, w.path(name), client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: make([]byte, 256)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return handle
+	}
+	lock, file := open(h.sessions[0], "honest-lock"), open(h.sessions[1], "honest-file")
+	var working sync.WaitGroup
+	working.Go(func() {
+		h.repeat(ctx, func(f *figures) *latencies { return &f.locks }, func() error {
+			held, err := lock.Acquire(ctx, api.Exclusive)
+			if err != nil {
+				return err
+			}
+			return held.Release(ctx)
+		})
+	})
+	working.Go(func() {
+		h.repeat(ctx, func(f *figures) *latencies { return &f.reads }, func() error {
+			_, _, err := file.Contents(ctx)
+			return err
+		})
+	})
+	t.Cleanup(func() {
+		cancel()
+		working.Wait()
+	})
+	return h
+}
+
+// repeat does something a hundred times a second, and measures how long after it was due it was done.
+func (h *honest) repeat(ctx context.Context, of func(*figures) *latencies, do func() error) {
+	const every = 10 * time.Millisecond
+	for due := time.Now(); ctx.Err() == nil; {
+		time.Sleep(time.Until(due))
+		err := do()
+		ended := time.Now()
+		h.mu.Lock()
+		if err != nil && ctx.Err() == nil {
+			h.failed = err
+		}
+		for ; !due.After(ended); due = due.Add(every) { // what was due meanwhile was not done in time either
+			if h.measured != nil {
+				one := of(h.measured)
+				*one = append(*one, ended.Sub(due))
+			}
+		}
+		h.mu.Unlock()
+	}
+}
+
+// begin begins to measure.
+func (h *honest) begin() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.measured = &figures{}
+}
+
+// end returns what was measured.
+func (h *honest) end() figures {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := *h.measured
+	h.measured = nil
+	return f
+}
+
+// during measures for a while.
+func (h *honest) during(span time.Duration) figures {
+	h.begin()
+	time.Sleep(span)
+	return h.end()
+}
+
+// check reports what an honest client has lost.
+func (h *honest) check(t *testing.T) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failed != nil {
+		t.Errorf("a call failed: %v", h.failed)
+	}
+	for _, c := range h.sessions {
+		if c.Err() != nil || c.Epoch() != h.epoch {
+			t.Errorf("a session: epoch %d, %v; it began in epoch %d", c.Epoch(), c.Err(), h.epoch)
+		}
+	}
+}
