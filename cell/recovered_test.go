@@ -1,0 +1,204 @@
+package cell_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/cell/recovery"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/backup"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// recoverFrom returns the backup that chubbyctl cell recover makes of the freshest of these data directories.
+func recoverFrom(t *testing.T, ctx context.Context, directories ...string) *backup.Backup {
+	t.Helper()
+	list, err := recovery.Look(ctx, directories)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := list[0].State(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := backup.Write(&out, state, time.Now().Unix(), list[0].Replica); err != nil {
+		t.Fatal(err)
+	}
+	b, err := backup.Read(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// movedLocks is a cell that goes on after one of its replicas has stopped: a thousand locks move on, which that replica does not know. Then
+// the cell is lost.
+type movedLocks struct {
+	ctx       context.Context //nolint:containedctx // of the test
+	now       atomic.Pointer[celltest.Cell]
+	survivor  string // the data directory of the replica that stopped first
+	holder    *client.Client
+	handles   []*client.Handle
+	old       *raw     // a session and a handle, without the library
+	known     []string // sequencers that the survivor has seen issued
+	issued    []string // those after it, which the guard has seen; of each lock the newest
+	newest    uint64   // token of these
+	guardsSay func(text string) error
+}
+
+// dialer connects to the cell that there is now, as an address does behind which another cell is put.
+func (m *movedLocks) dialer(host string) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		return m.now.Load().DialFrom(host)(ctx, address)
+	}
+}
+
+// loseAfter takes all locks, ends a replica, has them move on, and ends the others.
+func (m *movedLocks) loseAfter(t *testing.T, locks int) {
+	t.Helper()
+	directories := map[string]string{}
+	c := celltest.Start(t, 5, func(cfg *cell.Config) { directories[cfg.ID] = cfg.Data })
+	m.now.Store(c)
+	m.holder = dial(t, m.ctx, c, "holder", client.Config{Dialer: m.dialer("holder")})
+	next := dial(t, m.ctx, c, "next", client.Config{Dialer: m.dialer("next")})
+	take := func(h *client.Handle) *client.Lock {
+		l := acquire(t, m.ctx, h)
+		if err := m.guardsSay(l.Sequencer().String()); err != nil {
+			t.Fatal(err)
+		}
+		m.newest = l.Token()
+		return l
+	}
+	for i := range locks {
+		h := open(t, m.ctx, m.holder, fmt.Sprintf("/ls/local/l%03d", i), 0)
+		m.handles = append(m.handles, h)
+		l := take(h)
+		m.known = append(m.known, l.Sequencer().String())
+		if err := l.Release(m.ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, m.ctx, m.holder, "/ls/local/file", 0)
+	m.old = rawSession(t, m.ctx, c, c.Master())
+	time.Sleep(time.Second) // until the followers know that all of this is committed
+	stopped := "r1"
+	if c.Master() == stopped {
+		stopped = "r2"
+	}
+	m.survivor = directories[stopped]
+	c.Kill(stopped)
+	for i := range locks {
+		l := take(open(t, m.ctx, next, fmt.Sprintf("/ls/local/l%03d", i), 0))
+		m.issued = append(m.issued, l.Sequencer().String())
+		if i%2 == 0 { // the others are held to the end
+			if err := l.Release(m.ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for id := range directories {
+		if id != stopped {
+			c.Kill(id)
+		}
+	}
+}
+
+// A cell loses all replicas but one that has missed the last thousand grants, and is recovered from that one, by force, into a new cell which
+// clients reach where the lost one was. No sequencer, session or handle from before is ever valid there, also none of those that the
+// survivor does not know of; a guard that has seen them refuses all earlier ones at once, and all of them when it has seen one of the new cell;
+// and it lets in every token of the new cell, as that goes on under the lost cell's id.
+func TestForcedRecovery(t *testing.T) {
+	const locks = 1000
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		guard := guardOf(t, ctx)
+		m := &movedLocks{ctx: ctx, guardsSay: func(text string) error { _, err := guard.Check(ctx, text); return err }}
+		m.loseAfter(t, locks)
+		b := recoverFrom(t, ctx, m.survivor)
+		if b.Recovered == "" || b.Counter >= m.newest {
+			t.Fatalf("what is recovered knows all that was issued, so the test shows nothing: %+v, newest %d", b.About, m.newest)
+		}
+
+		c := celltest.Start(t, 3)
+		m.now.Store(c)
+		source := sourceOf(b)
+		source.Index, source.TakenUnix, source.Recovered = b.Index, b.TakenUnix, b.Recovered
+		is, err := client.Restore(ctx, dial(t, ctx, c, "operator", client.Config{NoCache: true}), source, nil)
+		if err != nil || is.CellID != b.CellID || is.Counter < m.newest+raftfsm.RestoreGap/2 {
+			t.Fatalf("%+v, %v", is, err)
+		}
+		m.checkSessions(t, c)
+		for round := range 2 { // before and after a fail-over
+			after := dial(t, ctx, c, fmt.Sprint("after-", round), client.Config{})
+			for _, text := range append(m.known, m.issued...) {
+				if err := after.Cell().CheckSequencer(ctx, text); !errors.Is(err, api.BadSequencer) {
+					t.Fatalf("the recovered cell calls %s valid: %v", text, err)
+				}
+			}
+			for i, text := range m.known {
+				if err := m.guardsSay(text); !errors.Is(err, api.BadSequencer) {
+					t.Fatalf("the guard, which has seen later ones of l%03d, lets in %s: %v", i, text, err)
+				}
+			}
+			for i := range locks {
+				l := acquire(t, ctx, open(t, ctx, after, fmt.Sprintf("/ls/local/l%03d", i), 0))
+				if err := admit(ctx, guard, l); l.Token() <= is.Counter || err != nil {
+					t.Fatalf("l%03d has token %v after a recovery at %d: %v", i, l.Token(), is.Counter, err)
+				}
+				if err := m.guardsSay(m.issued[i]); !errors.Is(err, api.BadSequencer) {
+					t.Fatalf("the guard lets in %s after one of the recovered cell: %v", m.issued[i], err)
+				}
+				if err := l.Release(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if round == 0 {
+				c.Restart(c.FailOver())
+			}
+		}
+	})
+}
+
+// checkSessions uses sessions and handles of the lost cell in the recovered one: with the library, and without.
+func (m *movedLocks) checkSessions(t *testing.T, c *celltest.Cell) {
+	t.Helper()
+	select {
+	case <-m.holder.Done():
+	case <-time.After(time.Minute):
+		t.Error("a session from before is still there")
+	}
+	for _, h := range []*client.Handle{m.handles[0], m.handles[len(m.handles)-1]} {
+		if _, err := h.SetContents(m.ctx, []byte("by the dead")); err == nil {
+			t.Error("a handle of the library from before writes")
+		}
+	}
+	now := rawSession(t, m.ctx, c, c.Master())
+	for what, q := range map[string]*pb.GetContentsAndStatRequest{
+		"the session and the handle":    {Caller: m.old.caller, Handle: m.old.handle},
+		"the session, with a handle":    {Caller: m.old.caller, Handle: now.handle},
+		"the session, of the new epoch": {Caller: &pb.Caller{Session: m.old.caller.GetSession(), Epoch: now.caller.GetEpoch()}, Handle: m.old.handle},
+		"the handle, in a session":      {Caller: now.caller, Handle: m.old.handle},
+	} {
+		_, err := now.chubby.GetContentsAndStat(m.ctx, q)
+		if err = pb.Error(err); !errors.Is(err, api.SessionExpired) && !errors.Is(err, api.BadHandle) {
+			t.Errorf("%s from before: %v", what, err)
+		}
+	}
+	if text, err := now.read(m.ctx); err != nil || strings.Contains(text, "dead") {
+		t.Errorf("a session of the recovered cell reads %q: %v", text, err)
+	}
+}
