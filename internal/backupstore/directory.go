@@ -48,7 +48,7 @@ func (d Directory) Create(ctx context.Context, name string, write func(io.Writer
 	if err != nil {
 		return err
 	}
-	if err = write(writerUntil{ctx, file}); err == nil {
+	if err = write(writerUntil{ctx, durable.NewSteadyWriter(file, file.Sync)}); err == nil { // a replica's log may be on this disk
 		err = file.Sync()
 	}
 	if err = errors.Join(err, file.Close()); err == nil {

@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/internal/durable"
 	"github.com/hashicorp/raft"
 )
 
@@ -57,18 +59,30 @@ func (s checkedSnapshots) Create(version raft.SnapshotVersion, index, term uint6
 	if err != nil {
 		return nil, err
 	}
-	return &cleaningSink{SnapshotSink: sink, store: s}, nil
+	file, err := os.OpenFile(filepath.Join(s.path, sink.ID()+tmpSuffix, stateName), os.O_WRONLY, 0) // beside the sink's own
+	if err != nil {
+		return nil, errors.Join(err, sink.Cancel())
+	}
+	return &cleaningSink{SnapshotSink: sink, store: s, steady: durable.NewSteadyWriter(sink, file.Sync), closeFile: sync.OnceValue(file.Close)}, nil
 }
 
-// cleaningSink removes old snapshots after it has completed one.
+// cleaningSink syncs a snapshot while it grows, and removes old snapshots after it has completed one.
 type cleaningSink struct {
 	raft.SnapshotSink
-	store checkedSnapshots
+	store     checkedSnapshots
+	steady    *durable.SteadyWriter
+	closeFile func() error // by which it is synced. Raft cancels some twice
 }
+
+// Write implements io.Writer. If the snapshot were synced at its end only, the log, on the same disk, would wait for all of it.
+func (s *cleaningSink) Write(p []byte) (int, error) { return s.steady.Write(p) }
+
+// Cancel implements raft.SnapshotSink.
+func (s *cleaningSink) Cancel() error { return errors.Join(s.closeFile(), s.SnapshotSink.Cancel()) }
 
 // Close implements raft.SnapshotSink.
 func (s *cleaningSink) Close() error {
-	if err := s.SnapshotSink.Close(); err != nil {
+	if err := errors.Join(s.closeFile(), s.SnapshotSink.Close()); err != nil {
 		return err
 	}
 	if err := s.store.writeSum(s.ID()); err != nil {
