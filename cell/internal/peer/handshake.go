@@ -21,14 +21,11 @@ func (p *Port) exchangeHellos(c *portConn) {
 	p.mu.Lock()
 	c.from = h.from
 	p.mu.Unlock()
-	switch h.kind {
-	case probeStream:
-		p.serveProbe(c)
-		return
-	case bootstrapStream:
-		p.serveBootstrap(c)
-		return
-	}
+	streamKinds()[h.kind].serve(p, c)
+}
+
+// handToRaft hands a connection to Raft's transport, which accepts it as its own.
+func (p *Port) handToRaft(c *portConn) {
 	select {
 	case p.streams <- c:
 	case <-p.done:
@@ -49,14 +46,11 @@ func (p *Port) answerHello(c *portConn) (hello, error) {
 		return hello{}, err // and no answer: it would tell a stranger of this replica
 	}
 	verdict, err := p.checkCaller(h)
-	answer := p.Passport.complete(hello{
-		kind:    h.kind,
-		verdict: verdict,
-		cell:    p.Cell,
-		from:    p.ID,
-		to:      h.from,
-		client:  p.Client,
-	})
+	answer := hello{kind: h.kind, verdict: verdict, cell: p.Cell, from: p.ID, to: h.from}
+	if verdict != helloWrongCell { // a replica of another cell learns that it is wrong here, and nothing of this cell
+		answer.client = p.Client
+		answer = p.Passport.complete(answer)
+	}
 	if werr := writeHello(c, answer); err == nil {
 		err = werr
 	}
@@ -66,7 +60,7 @@ func (p *Port) answerHello(c *portConn) (hello, error) {
 	if err == nil && !late.Stop() {
 		err = fmt.Errorf("no hello within %v", helloTimeout)
 	}
-	if err == nil && h.kind != bootstrapStream { // its caller may be anybody
+	if err == nil && !streamKinds()[h.kind].anyone {
 		p.noteClientAddress(h)
 	}
 	return h, err
@@ -74,8 +68,9 @@ func (p *Port) answerHello(c *portConn) (hello, error) {
 
 // checkCaller decides on a caller's hello.
 func (p *Port) checkCaller(h hello) (helloVerdict, error) {
+	kind, known := streamKinds()[h.kind]
 	switch {
-	case h.kind < raftStream || h.kind > bootstrapStream:
+	case !known:
 		return helloWrongReplica, fmt.Errorf("%w: connection of kind %d", errHello, h.kind)
 	case h.cell != p.Cell:
 		return helloWrongCell, api.Errorf(api.WrongCell, "replica %.64q of cell %.64q called cell %q: check the raft addresses in its configuration", h.from, h.cell, p.Cell)
@@ -84,7 +79,7 @@ func (p *Port) checkCaller(h hello) (helloVerdict, error) {
 	case h.from == p.ID || h.from == "":
 		return helloSameID, api.Errorf(api.InvalidArgument, "another replica goes by this one's ID %q: give each its own", p.ID)
 	}
-	if h.kind == bootstrapStream {
+	if kind.anyone {
 		return helloAccepted, nil
 	}
 	return p.Passport.checkCaller(h)
@@ -167,7 +162,7 @@ func (p *Port) sendHello(c *portConn, kind helloKind, id string) error {
 		return &api.Error{Code: api.WrongCell, Cell: h.cell, Message: fmt.Sprintf("a replica of cell %.64q answers, not of %q: check the raft addresses", h.cell, p.Cell)}
 	case h.from != id:
 		return api.Errorf(api.Unavailable, "replica %.64q answers, not %q: check the raft addresses", h.from, id)
-	case kind != bootstrapStream:
+	case !streamKinds()[kind].anyone:
 		if err := p.Passport.checkAnswer(asked, h); err != nil {
 			return err
 		}
@@ -175,7 +170,7 @@ func (p *Port) sendHello(c *portConn, kind helloKind, id string) error {
 	if h.verdict != helloAccepted {
 		return api.Errorf(api.Unavailable, "it refused this replica (verdict %d): its log says why", h.verdict)
 	}
-	if kind != bootstrapStream {
+	if !streamKinds()[kind].anyone {
 		p.noteClientAddress(h)
 	}
 	return nil

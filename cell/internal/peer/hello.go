@@ -54,7 +54,7 @@ const (
 	MaxText      = 255 // bytes of each text: a host name with its port, a component of a path
 )
 
-// helloKind says what a connection is for.
+// helloKind says what a connection is for. Each has its row in streamKinds.
 type helloKind byte
 
 const (
@@ -62,6 +62,24 @@ const (
 	probeStream     helloKind = 2 // carries questions for the Raft term
 	bootstrapStream helloKind = 3 // is answered with a BootstrapReport, and closed
 )
+
+// streamKind is what one kind of connection is to the replica that is called.
+type streamKind struct {
+	name   string
+	anyone bool                   // callers need not be members: any replica of the cell's name may ask
+	serve  func(*Port, *portConn) // takes over when both hellos were exchanged
+}
+
+// streamKinds has a row for each kind of connection. No other is accepted, and the tests of who may connect go
+// through these rows.
+func streamKinds() map[helloKind]streamKind {
+	return map[helloKind]streamKind{
+		raftStream:  {name: "raft", serve: (*Port).handToRaft},
+		probeStream: {name: "probe", serve: (*Port).serveProbe},
+		// A replica that bootstraps, joins, or has lost its data is not known yet, or not any more: the answer tells it.
+		bootstrapStream: {name: "bootstrap", anyone: true, serve: (*Port).serveBootstrap},
+	}
+}
 
 // helloVerdict is the answering replica's decision.
 type helloVerdict byte
