@@ -206,7 +206,7 @@ const (
 	DefaultMaxCallsPerPrincipal       = 50_000
 	DefaultMaxNewSessionsPerPrincipal = 1_000
 	DefaultMaxCallsPerAddress         = 100_000
-	DefaultMaxHandshakesPerAddress    = 1_000
+	DefaultMaxHandshakesPerAddress    = 500
 )
 
 // DefaultClientMemoryMiB is 130,000 calls that are parked, or 4,000 whole files on their way.

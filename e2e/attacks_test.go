@@ -42,7 +42,7 @@ func attackTrials() []attackTrial {
 			{name: "sessions", size: 1500, children: 1, lease: api.MinLease, lasts: lasts},
 		}
 	}
-	const lasts = 20 * time.Second
+	const lasts = 15 * time.Second
 	return []attackTrial{
 		{name: "half-open", what: "20,000 half-open handshakes, as fast as they can be opened: half say nothing, half send a ClientHello", size: 10_000, children: 2, lasts: lasts},
 		{name: "slow headers", what: "2,000 connections that send the headers of a call, a byte a second", size: 2_000, children: 1, lasts: lasts},
@@ -72,8 +72,8 @@ type reading struct{ memory, connections, held, sessions, goroutines int64 }
 
 // budget is what a replica may take at most, as docs/attacks.md says.
 func (r attackResult) budget() int64 {
-	const connection, session, slack = 50 << 10, 4 << 10, 64 << 20
-	return r.idle.memory + slack + 2*(connection*(r.peak.connections-r.idle.connections)+session*(r.peak.sessions-r.idle.sessions)+r.peak.held)
+	const connection, session, mail, slack = 50 << 10, 4 << 10, 256 << 20, 64 << 20 // mail is maxPrincipalMail
+	return r.idle.memory + slack + mail + 2*(connection*(r.peak.connections-r.idle.connections)+session*(r.peak.sessions-r.idle.sessions)+r.peak.held)
 }
 
 // An honest client is served during every attack, with latencies that at most double; the master's memory stays within its
@@ -117,7 +117,7 @@ func (w *world) attacked(t *testing.T, h *honest, trial attackTrial, number int,
 	t.Helper()
 	quiet := time.Second
 	if *full {
-		quiet = 15 * time.Second
+		quiet = 10 * time.Second
 	}
 	master := w.masterByMetrics(t)
 	result := attackResult{trial: trial, before: h.during(quiet), idle: readingOf(t, master)}

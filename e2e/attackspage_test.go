@@ -23,7 +23,7 @@ configuration, the attackers and an honest client on one machine of %d processor
 
 The honest client has 20 sessions, locks and unlocks a lock a hundred times a second, and reads a file as often; a latency counts from when the
 operation was due. It is another principal than the attackers, and comes from another address. Each attack is aimed at the master, from five addresses for each process, and lasts
-20 seconds or until it has done all; before and after the client is measured for 15 seconds. Attackers run with the lowest priority (nice 19), as they would be on machines of
+15 seconds or until it has done all; before and after the client is measured for 10 seconds. Attackers run with the lowest priority (nice 19), as they would be on machines of
 their own; what they and the five replicas take of the processors is in the table. **A latency may double, against the greater of those before and after; nothing may
 end; memory may reach its budget.**
 
@@ -52,7 +52,7 @@ end; memory may reach its budget.**
 ## The master
 
 Its budget is what it takes without attackers, twice (since garbage is collected when memory has doubled) 50 KB for each connection, 4 KB for each session and
-what it holds for calls, and 64 MiB. How soon connections, sessions and what is held are as before depends on leases: those of attackers' sessions
+what it holds for calls, 256 MiB for events that a principal does not fetch, and 64 MiB. How soon connections, sessions and what is held are as before depends on leases: those of attackers' sessions
 were 60 seconds.
 
 | attack | MiB before | at most | budget | connections at most | sessions at most | held for calls at most, MiB | as before after |

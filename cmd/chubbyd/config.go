@@ -173,7 +173,7 @@ max-connections-per-address: 4000
 max-calls-per-principal: 50000
 max-new-sessions-per-principal: 1000
 max-calls-per-address: 100000
-max-handshakes-per-address: 1000
+max-handshakes-per-address: 500
 
 # How much memory the calls of clients may hold, in MiB; those of one address a
 # quarter of it, those of one connection a sixteenth. What clients do not read, or send

@@ -20,10 +20,14 @@ type Rates struct {
 // maxWaste is how many calls of one address a second may be for nothing: those that their client resets, those that
 // are refused because of their rate, and those that end before they are served, as requests that are too long do. What goes
 // beyond has the connection that it came over read later.
-const maxWaste = 1_000
+const maxWaste = 200
 
-// maxRest is how much later a connection is read at most, each time.
-const maxRest = time.Second
+// maxRest is how much later a connection is read at most, each time, and maxRests how often in succession before
+// it is closed: else what it has sent would be read for minutes after its client has gone.
+const (
+	maxRest  = 2 * time.Second
+	maxRests = 20
+)
 
 // burst is for how long nothing has to begin so that a whole second's worth may begin at once.
 const burst = time.Second
@@ -88,7 +92,7 @@ type restful interface {
 }
 
 // fading is who has no connections left, and whose buckets are not full again: else it would be
-// enough to connect anew. These are as soon forgotten as they are full, within two seconds. Its zero value is ready.
+// enough to connect anew. These are as soon forgotten as they are full, within three seconds. Its zero value is ready.
 type fading[T restful] struct {
 	byName map[string]T
 	order  []string // in which they left; some may be back
@@ -195,9 +199,20 @@ func (a *account) wasted(now session.Instant) {
 	}
 }
 
-// pause waits before more is read from a connection, if it has wasted much.
+// pause waits before more is read from a connection, if it has wasted much. Only its reader calls it.
 func (c *heardConn) pause() {
 	if c.rest.Load() == 0 {
+		c.rests = 0
+		return
+	}
+	if c.rests++; c.rests > maxRests {
+		all := c.account.all
+		if all.told.Shed(); c.refusal == nil {
+			if n, ok := all.saidShed.Next(); ok {
+				all.log.Warn("closed a client's connection: too many of its calls were for nothing", "remote", c.Conn.RemoteAddr(), "closed", n)
+			}
+		}
+		_ = c.Close() // its server notices
 		return
 	}
 	timer := time.NewTimer(time.Duration(c.rest.Swap(0)))

@@ -1,23 +1,18 @@
 package wire
 
 import (
-	"bytes"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/session"
-	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
@@ -266,178 +261,4 @@ func TestWhoHasLeftIsForgotten(t *testing.T) {
 	if n := len(c.fromFading.byName); n != 1 {
 		t.Errorf("%d addresses are remembered when they have rested", n)
 	}
-}
-
-// flood is a wire over which calls come that are reset at once.
-func flood(t *testing.T, calls int) []byte {
-	t.Helper()
-	var wire bytes.Buffer
-	wire.WriteString(http2.ClientPreface)
-	f := http2.NewFramer(&wire, nil)
-	for i := range calls {
-		stream := uint32(2*i + 1)
-		if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte{0x83}, EndHeaders: true}); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.WriteRSTStream(stream, http2.ErrCodeCancel); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return wire.Bytes()
-}
-
-// A connection over which very many calls are begun and reset is read slowly: its address has so many a second. It
-// can be closed at any time.
-func TestResetsAreReadSlowly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _ := rated(Rates{})
-		const seconds = 8
-		var conns []*heardConn
-		began := time.Now()
-		for range 2 {
-			near, far := net.Pipe()
-			conn := hear(near, Listener{Clock: testbed.Clock()})
-			if !c.admit(conn) {
-				t.Fatal("closed")
-			}
-			go func() { _, _ = far.Write(flood(t, seconds*maxWaste/2)) }()
-			conns = append(conns, conn)
-		}
-		done := make(chan error, len(conns))
-		for _, conn := range conns {
-			go func() {
-				_, err := io.CopyN(io.Discard, conn, int64(len(flood(t, seconds*maxWaste/2))))
-				done <- err
-			}()
-		}
-		for range conns {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-		if took := time.Since(began); took < (seconds-3)*time.Second || took > (seconds+1)*time.Second {
-			t.Errorf("%d calls for nothing were read within %v", seconds*maxWaste, took)
-		}
-		conns[0].account.received(flood(t, 3*maxWaste)[len(http2.ClientPreface):])
-		conns[0].rest.Store(int64(maxRest))
-		waiting := make(chan time.Duration)
-		go func() {
-			began := time.Now()
-			_, _ = conns[0].Read(make([]byte, 1))
-			waiting <- time.Since(began)
-		}()
-		synctest.Wait()
-		_, _ = conns[0].Close(), conns[1].Close()
-		if took := <-waiting; took != 0 {
-			t.Errorf("a connection that was closed was read %v later", took)
-		}
-	})
-}
-
-// So do calls that end before they are served.
-func TestUnservedCallsAreReadSlowly(t *testing.T) {
-	l := testbed.Loopback(t)
-	c := (&host{}).serve(t, l, wide())
-	r := newRude(t, dialled(t, l))
-	begin := func(method string, n int) {
-		for range n {
-			stream := r.begin(method)
-			if err := r.send(stream, announced(1<<30), false); err != nil {
-				t.Fatal(err)
-			}
-			if code := r.status(stream); code == "0" {
-				t.Fatal("it was served")
-			}
-		}
-	}
-	testbed.Await(t, "the connection", func() bool { return c.Count() == 1 })
-	var o *source
-	c.mu.Lock()
-	for _, one := range c.from {
-		o = one
-	}
-	c.mu.Unlock()
-	for _, method := range []string{pb.Chubby_SetContents_FullMethodName, "/nobody/knows"} {
-		before := o.waste.full.Load()
-		begin(method, 20)
-		if more := time.Duration(o.waste.full.Load() - before); more < 20*time.Second/maxWaste {
-			t.Errorf("20 calls of %s cost %v", method, more)
-		}
-	}
-}
-
-// Calls that are refused because of their rate cost their connection time, too.
-func TestRefusedCallsAreReadSlowly(t *testing.T) {
-	c, _ := rated(Rates{CallsPerAddress: 10})
-	conn := arriving(t, c, "10.0.0.1:1", "", session.Instant(time.Hour))
-	if n, _ := served(conn, 10+maxWaste); n != 10 || conn.rest.Load() != 0 {
-		t.Errorf("%d calls are served, and then it is read %v later", n, time.Duration(conn.rest.Load()))
-	}
-	if served(conn, 100); time.Duration(conn.rest.Load()) != 100*time.Second/maxWaste {
-		t.Errorf("it is read %v later", time.Duration(conn.rest.Load()))
-	}
-	if served(conn, 10*maxWaste); time.Duration(conn.rest.Load()) != maxRest {
-		t.Errorf("after very many it is read %v later", time.Duration(conn.rest.Load()))
-	}
-}
-
-// A handler that panics costs its call, and nothing else, over HTTP/2 as in frames.
-func TestPanicInACall(t *testing.T) {
-	l := testbed.Loopback(t)
-	(&host{}).serve(t, l, wide())
-	r := newRude(t, dialled(t, l))
-	for range 2 {
-		stream := r.begin(pb.Chubby_Delete_FullMethodName)
-		if err := r.send(stream, announced(0), true); err != nil {
-			t.Fatal(err)
-		}
-		if code := r.status(stream); code != "10" { // Aborted, which is Uncertain
-			t.Errorf("the call ended with %s", code)
-		}
-	}
-	stream := r.begin(pb.Chubby_GetContentsAndStat_FullMethodName)
-	if err := r.send(stream, announced(0), true); err != nil {
-		t.Fatal(err)
-	}
-	if code := r.status(stream); code != "0" {
-		t.Errorf("another call of the connection ended with %s", code)
-	}
-}
-
-// Handshakes are computed in turn; one that waits for its client keeps none from going on.
-func TestHandshakesTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		slots := make(chan struct{}, 1)
-		near, far := net.Pipe()
-		first, second := &turns{Conn: near, slots: slots}, &turns{slots: slots}
-		first.take()
-		var read, had atomic.Bool
-		go func() {
-			second.take()
-			had.Store(true)
-		}()
-		if synctest.Wait(); had.Load() {
-			t.Error("two handshakes are computed at a time")
-		}
-		go func() {
-			_, _ = first.Read(make([]byte, 1))
-			read.Store(true)
-		}()
-		if synctest.Wait(); !had.Load() || read.Load() {
-			t.Error("one that waits for its client keeps another from going on")
-		}
-		_, _ = far.Write([]byte{1})
-		if synctest.Wait(); read.Load() {
-			t.Error("the first goes on beside the second")
-		}
-		second.end()
-		if synctest.Wait(); !read.Load() {
-			t.Error("the first does not go on")
-		}
-		first.end()
-		go func() { _, _ = far.Write([]byte{1}) }()
-		if _, err := first.Read(make([]byte, 1)); err != nil || len(slots) != 0 {
-			t.Errorf("after the handshakes %d are computed; %v", len(slots), err)
-		}
-	})
 }
