@@ -84,15 +84,15 @@ func TestGuard(t *testing.T) {
 	w.checkJournal(len(past.texts), kills, took)
 }
 
-// checkJournal reads what all incarnations of the server have written, and checks the order of
-// the tokens.
-func (w *wire) checkJournal(primaries, kills int, took time.Duration) {
+// readJournal reads what all incarnations of the server have written: how many requests were let in, of how many tokens, and how many lines
+// are of a token below that of a line before.
+func (w *wire) readJournal() (let, tokens, lower int) {
+	w.t.Helper()
 	journal, err := os.ReadFile(filepath.Join(w.dir, "journal"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	var newest uint64
-	let, tokens, lower := 0, 0, 0
 	for line := range bytes.Lines(journal) {
 		var what string
 		var token uint64
@@ -112,6 +112,13 @@ func (w *wire) checkJournal(primaries, kills int, took time.Duration) {
 			tokens++
 		}
 	}
+	return let, tokens, lower
+}
+
+// checkJournal checks the order of the tokens in the journal, and that the test has shown it.
+func (w *wire) checkJournal(primaries, kills int, took time.Duration) {
+	w.t.Helper()
+	let, tokens, lower := w.readJournal()
 	answered := w.accepted.Load() + w.stale.Load()
 	w.t.Logf("%d requests answered in %v (%.0f/s), %d of them repeated by the network: %d let in (%d in the journal), %d stale ones refused; "+
 		"%d unanswered while the server was killed %d times; %d primaries, %d of which were let in",

@@ -25,10 +25,13 @@ func (p *primaries) add(text string) {
 }
 
 // anySequencer returns the sequencer of the primary, or of an earlier one that does not
-// know that it has been replaced.
+// know that it has been replaced; "" if there was none yet.
 func (p *primaries) anySequencer() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.texts) == 0 {
+		return ""
+	}
 	back := 1
 	switch n := rand.N(10); {
 	case n == 0:

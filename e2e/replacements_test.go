@@ -18,7 +18,8 @@ import (
 
 // Each of the five replicas of a cell under load is replaced by a new one, on other addresses: one that was killed and has
 // lost its disk, one that runs, the master, one that is stopped and comes back, and the last while masters die.
-// Then a spare takes the place of a dead master by itself. No acknowledged change is lost, no session, and no lock has two holders: the clients go on that were configured with those of before.
+// Then a spare takes the place of a dead master by itself. No acknowledged change is lost, no session, and no lock has two holders; a server
+// with a guard, which they use, lets in no request of an earlier holder, and the holder always. The clients go on that were configured with those of before.
 func TestEveryReplicaIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := &replaced{rollingCell: startRollingCell(t, thisVersion()), has: map[string]addresses{}}
@@ -28,7 +29,7 @@ func TestEveryReplicaIsReplaced(t *testing.T) {
 	reader := r.newClient(client.Config{NoCache: true})
 	holders := r.startHolders(thisVersion())
 	traffic := startTraffic(t, r.rollingCell, thisVersion())
-	traffic.contend("/ls/local/contended")
+	traffic.contend()
 	files := traffic.writeFiles("/ls/local/files")
 	history, first := traffic.compareAndSwap("/ls/local/register")
 	defer r.end(files.release, holders.release, holders.ephemeral)
@@ -37,6 +38,7 @@ func TestEveryReplicaIsReplaced(t *testing.T) {
 		t.Helper()
 		r.waitCaughtUp()
 		holders.check(t, thisVersion())
+		traffic.killGuard()
 		traffic.check()
 		r.stopIfFailed()
 		t.Log(what)
@@ -98,6 +100,7 @@ func TestEveryReplicaIsReplaced(t *testing.T) {
 	}
 	traffic.stop()
 	traffic.check()
+	traffic.guard.check()
 	r.checkHashes()
 	if err := errors.Join(files.checkFiles(t.Context(), reader), history.check(first)); err != nil {
 		t.Error(err)

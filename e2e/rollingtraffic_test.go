@@ -28,6 +28,7 @@ type traffic struct {
 	cancel  context.CancelFunc
 	began   time.Time
 
+	guard  *guardWitness
 	pause  sync.RWMutex // held for reading during each operation
 	actors sync.WaitGroup
 
@@ -156,30 +157,36 @@ func (w witnessDir) enter(token uint64) error {
 // leave says that it ends.
 func (w witnessDir) leave() error { return os.Remove(filepath.Join(string(w), "inside")) }
 
-// witnessScript does what a holder does, in a shell: enter, and leave.
+// witnessScript does what a holder does, in a shell: enter, work at the guarded server, say by which sequencer, and leave.
 const witnessScript = `
 mkdir "$0/inside" || { echo 'there are two holders' >&2; exit 90; }
 read last <"$0/token"
 [ "$CHUBBY_TOKEN" -gt "$last" ] || { echo "token $CHUBBY_TOKEN comes after $last" >&2; exit 91; }
 echo "$CHUBBY_TOKEN" >"$0/token"
+"$1" -guarded-work "$2" || { echo 'the guarded server refuses the holder' >&2; exit 92; }
+echo "$CHUBBY_SEQUENCER"
 rmdir "$0/inside"
 `
 
-// contend has clients of both versions want one lock.
-func (l *traffic) contend(path string) {
+// contend has clients of both versions want the lock of the guarded server.
+func (l *traffic) contend() {
 	t := l.cell.t
 	t.Helper()
+	l.guardTheLock()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		c := l.cell.newClient(client.Config{})
-		h := l.cell.handle(t.Context(), c, path)
+		h := l.cell.handle(t.Context(), c, guardedLock)
 		l.repeat("a contender", 30*time.Millisecond, func(ctx context.Context) error { return l.hold(ctx, c, h, witnessDir(dir)) })
 	}
 	l.repeat("a contender of the release", 300*time.Millisecond, func(ctx context.Context) error {
-		_, err := l.mustCtl(ctx, "acquire", path, "--", "sh", "-c", witnessScript, dir)
+		out, err := l.mustCtl(ctx, "acquire", guardedLock, "--", "sh", "-c", witnessScript, dir, os.Args[0], l.guard.server.Load().url)
+		if err == nil {
+			l.guard.past.add(strings.TrimSpace(out))
+		}
 		return err
 	})
 }
@@ -197,6 +204,10 @@ func (l *traffic) hold(ctx context.Context, c *client.Client, h *client.Handle, 
 	if err := c.CheckSequencer(ctx, text); err != nil {
 		return fmt.Errorf("the holder's sequencer: %w", err)
 	}
+	if err := l.guard.work(ctx, text); err != nil {
+		return err
+	}
+	l.guard.past.add(text)
 	if err := errors.Join(lock.Err(), w.leave(), lock.Release(ctx)); err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func startUpgrade(t *testing.T) *upgrade {
 	u.reader = u.newClient(client.Config{NoCache: true})
 	u.holders = u.startHolders(u.released)
 	u.traffic = startTraffic(t, u.rollingCell, u.released)
-	u.traffic.contend("/ls/local/contended")
+	u.traffic.contend()
 	u.files = u.traffic.writeFiles("/ls/local/files")
 	u.history, u.first = u.traffic.compareAndSwap("/ls/local/register")
 	return u
@@ -83,6 +83,7 @@ func (u *upgrade) change(id string, version release) {
 		by = syscall.SIGKILL
 	}
 	u.replace(id, by, version)
+	u.traffic.killGuard()
 	u.compare()
 }
 
@@ -181,6 +182,7 @@ func (u *upgrade) checkAll() {
 	u.t.Helper()
 	u.traffic.stop()
 	u.traffic.check()
+	u.traffic.guard.check()
 	u.checkHashes()
 	u.holders.check(u.t, u.released)
 	if err := u.files.checkFiles(u.t.Context(), u.reader); err != nil {
