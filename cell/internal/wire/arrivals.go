@@ -30,6 +30,7 @@ func (l Listener) Accept() (net.Conn, error) {
 			l.Connections.stumble(err)
 			return nil, AcceptError{Err: err}
 		}
+		l.Connections.smooth(l.Clock())
 		if one := hear(conn, l); l.Connections.admit(one) {
 			return one, nil
 		}

@@ -37,6 +37,7 @@ type Connections struct {
 	told               Told
 	log                *slog.Logger
 	handshakes         chan struct{} // an element for each that is computed; see turns
+	accepts            bucket
 	said, saidShed     loglimit.Refusals
 	saidLate, stumbled loglimit.Refusals
 

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,13 @@ const (
 
 // burst is for how long nothing has to begin so that a whole second's worth may begin at once.
 const burst = time.Second
+
+// Of connections, whoever opens them: how many a second are accepted for each processor, and for how long they may come faster. The others wait
+// in the system's queue. They would take the processors from calls otherwise, if they came from addresses enough.
+const (
+	acceptsPerProcessor = 500
+	acceptBurst         = 200 * time.Millisecond
+)
 
 // bucket is a token bucket as one number, so that no mutex is needed: when it will be full again (the
 // generic cell rate algorithm). Its zero value is full. It is safe for concurrent use.
@@ -132,6 +140,15 @@ func (f *fading[T]) prune(now session.Instant) {
 		f.order = f.order[1:]
 	}
 	f.order = nil // the array, too
+}
+
+// smooth waits as long as it takes until the next connection is due. It is called for each that was accepted, by one
+// goroutine.
+func (c *Connections) smooth(now session.Instant) {
+	refill, _ := c.accepts.spend(now, acceptsPerProcessor*runtime.GOMAXPROCS(0), time.Hour)
+	if refill > acceptBurst {
+		<-time.After(refill - acceptBurst) // which is a token
+	}
 }
 
 // knows has the calls of a connection counted as those of a principal.

@@ -4,9 +4,11 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -261,4 +263,18 @@ func TestWhoHasLeftIsForgotten(t *testing.T) {
 	if n := len(c.fromFading.byName); n != 1 {
 		t.Errorf("%d addresses are remembered when they have rested", n)
 	}
+}
+
+// Connections that come all at once are accepted one after the other, as many a second as the processors can do with.
+func TestConnectionsAreAcceptedSmoothly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := rated(Rates{})
+		clock, began, rate := testbed.Clock(), time.Now(), acceptsPerProcessor*runtime.GOMAXPROCS(0)
+		for range 3 * rate {
+			c.smooth(clock())
+		}
+		if took := time.Since(began); took < 3*time.Second-2*acceptBurst || took > 3*time.Second {
+			t.Errorf("%d connections were accepted within %v", 3*rate, took)
+		}
+	})
 }
