@@ -17,6 +17,7 @@ import (
 // Bounds of what is said to a name server.
 const (
 	maxExchange = 5 * time.Second // one question
+	maxLooked   = 50              // replicas that have left whose names are looked up; those of all are taken away by an update
 	signedFor   = 300             // seconds that clocks may differ by (RFC 8945, 10)
 )
 
@@ -51,7 +52,7 @@ func (d DNS) Publish(ctx context.Context, p cell.Publication) error {
 	if err != nil {
 		return err
 	}
-	if same, err := a.has(ctx, service, want); err != nil || same {
+	if same, err := a.has(ctx, d.lookups(p), want); err != nil || same {
 		return err
 	}
 	update := new(dns.Msg).SetUpdate(zone)
@@ -76,15 +77,35 @@ func (d DNS) service(ofCell string) string {
 // host is the name of a replica that has none of its own.
 func (d DNS) host(id, ofCell string) string { return dns.Fqdn(id + "." + ofCell + "." + d.Domain) }
 
-// hosts are the names that replicas may have had: now, or before they left.
+// hosts are the names that replicas may have had: now, or before they left. An ID that cannot be a name never was one.
 func (d DNS) hosts(p cell.Publication) (names []string) {
+	add := func(id string) {
+		if name := d.host(id, p.Cell); isName(name) {
+			names = append(names, name)
+		}
+	}
 	for _, m := range p.Replicas {
-		names = append(names, d.host(m.ID, p.Cell))
+		add(m.ID)
 	}
 	for _, id := range p.Left {
-		names = append(names, d.host(id, p.Cell))
+		add(id)
 	}
 	return names
+}
+
+func isName(text string) bool {
+	_, ok := dns.IsDomainName(text)
+	return ok
+}
+
+// lookups are the questions whose answers say whether anything is to be changed: also for names that no replica has now.
+func (d DNS) lookups(p cell.Publication) []dns.Question {
+	p.Left = p.Left[max(0, len(p.Left)-maxLooked):]
+	list := []dns.Question{{Name: d.service(p.Cell), Qtype: dns.TypeSRV}}
+	for _, name := range d.hosts(p) {
+		list = append(list, dns.Question{Name: name, Qtype: dns.TypeA}, dns.Question{Name: name, Qtype: dns.TypeAAAA})
+	}
+	return list
 }
 
 // records are all that are wanted, the SRV records first.
@@ -108,7 +129,7 @@ func (d DNS) records(p cell.Publication) ([]dns.RR, error) {
 				addresses = append(addresses, &dns.AAAA{Hdr: header(target, dns.TypeAAAA), AAAA: ip})
 			}
 		}
-		if _, ok := dns.IsDomainName(target); !ok {
+		if !isName(target) {
 			return nil, fmt.Errorf("%q, of replica %s, cannot be a name in DNS", target, m.ID)
 		}
 		services = append(services, &dns.SRV{Hdr: header(d.service(p.Cell), dns.TypeSRV), Weight: 1, Port: uint16(port), Target: target})
@@ -161,6 +182,9 @@ func (a *asking) say(ctx context.Context, m *dns.Msg, what string) (*dns.Msg, er
 	}
 	switch answer.Rcode {
 	case dns.RcodeSuccess, dns.RcodeNameError:
+		if a.key != nil && answer.IsTsig() == nil { // dns.Client checks a signature only if there is one (RFC 8945, 5.3)
+			return nil, fmt.Errorf("%s: the answer of the name server %s is not signed, and may be anybody's", what, a.server)
+		}
 		return answer, nil
 	case dns.RcodeRefused, dns.RcodeNotAuth:
 		return nil, fmt.Errorf("%s: the name server %s says %s: does it have the zone, and may %s change it?", what, a.server, dns.RcodeToString[answer.Rcode], a.who())
@@ -193,20 +217,18 @@ func (a *asking) zoneOf(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("the name server %s does not say in which zone %s is", a.server, name)
 }
 
-// has reports whether the zone has these records, and no others of their names and types, and no other of the service.
-func (a *asking) has(ctx context.Context, service string, want []dns.RR) (bool, error) {
-	asked := map[dns.Question]bool{{Name: service, Qtype: dns.TypeSRV}: true}
-	for _, rr := range want {
-		asked[dns.Question{Name: rr.Header().Name, Qtype: rr.Header().Rrtype}] = true
-	}
+// has reports whether the answers to questions are these records, and no others.
+func (a *asking) has(ctx context.Context, questions []dns.Question, want []dns.RR) (bool, error) {
 	has := map[string]bool{}
-	for q := range asked {
+	for _, q := range questions {
 		answer, err := a.question(ctx, q.Name, q.Qtype)
 		if err != nil {
 			return false, err
 		}
 		for _, rr := range answer.Answer {
-			has[rr.String()] = true
+			if rr.Header().Rrtype == q.Qtype { // and not a CNAME
+				has[rr.String()] = true
+			}
 		}
 	}
 	for _, rr := range want {
