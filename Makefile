@@ -49,6 +49,10 @@ test-more: ## run the tests of the modules beside it: contrib, the SQL example, 
 contract: build ## try every verb, flag, JSON field and exit code on a live cell
 	./test/contract.sh
 
+.PHONY: pages
+pages: build ## do what the pages for operators say, word for word, on hosts that are namespaces (as root, on Linux)
+	go -C tools run ./pages
+
 .PHONY: race
 race: ## run every test three times over, in a random order, under the race detector
 	go test -race -count 3 -shuffle on -timeout 30m ./...

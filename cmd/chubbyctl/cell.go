@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -232,8 +233,12 @@ func (g *globals) printStatus(out io.Writer, s client.Status, fault string) erro
 // explainNoMaster says why no master has answered: the cell has none, or its master cannot be
 // reached from here.
 func explainNoMaster(s client.Status) string {
-	if s.Named == "" {
+	silent := slices.ContainsFunc(s.Replicas, func(r client.ReplicaStatus) bool { return r.Err != nil })
+	switch {
+	case s.Named == "" && silent:
 		return fmt.Sprintf("there is no master of %s; the replicas that do not answer have to be started, or reached", replicasOf(s))
+	case s.Named == "":
+		return fmt.Sprintf("there is no master of %s; an election takes a second or two: ask again, and if there is still none, see the logs of the replicas", replicasOf(s))
 	}
 	where := "at an address that nobody knows"
 	for _, r := range s.Replicas {
@@ -363,37 +368,4 @@ func whichToStop(replicas []client.ReplicaStatus, a, b client.ReplicaStatus) str
 		return fmt.Sprintf("Stop %s, which differs from most replicas, and %s", a.ID, report)
 	}
 	return "No majority agrees: stop all replicas, and keep every data directory for a report"
-}
-
-func (g *globals) printMembers(out io.Writer, members []client.Member) error {
-	if g.json() {
-		for _, m := range members {
-			if err := term.PrintJSON(out, memberFields(m)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	t := g.output.NewTable(out, "ID", "CLIENT", "RAFT", "HTTP", "VOTER")
-	for _, m := range members {
-		voter := "yes"
-		if !m.Voter {
-			voter = "no"
-		}
-		if m.Phase != "" {
-			voter += ", " + m.Phase
-		}
-		t.Add(m.ID, m.Client, m.Raft, m.HTTP, voter)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	for _, m := range members {
-		if m.Waits != "" {
-			if _, err := fmt.Fprintf(out, "%s is %s, and waits: %s\n", m.ID, m.Phase, m.Waits); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -38,3 +38,19 @@ func TestDivergenceAsJSON(t *testing.T) {
 		t.Errorf("%v: %s", err, b.String())
 	}
 }
+
+// Right after a start all replicas answer and none is the master yet: there is nothing to start or to reach.
+func TestExplainNoMaster(t *testing.T) {
+	up, silent := client.ReplicaStatus{ID: "r1"}, client.ReplicaStatus{ID: "r2", Err: errors.New("refused")}
+	for _, c := range []struct {
+		replicas []client.ReplicaStatus
+		want     string
+	}{
+		{[]client.ReplicaStatus{up, up, up}, "ask again"},
+		{[]client.ReplicaStatus{up, up, silent}, "have to be started"},
+	} {
+		if got := explainNoMaster(client.Status{Cell: "foo", Replicas: c.replicas}); !strings.Contains(got, c.want) {
+			t.Errorf("%q does not say %q", got, c.want)
+		}
+	}
+}

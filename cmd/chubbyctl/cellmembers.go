@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // changeText is what the help of the three commands has in common.
@@ -136,4 +137,37 @@ func memberProgress(out io.Writer, now *[]client.Member, watch func() time.Durat
 			fmt.Fprintf(out, "chubbyctl: %s\n", waits)
 		}
 	}
+}
+
+func (g *globals) printMembers(out io.Writer, members []client.Member) error {
+	if g.json() {
+		for _, m := range members {
+			if err := term.PrintJSON(out, memberFields(m)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := g.output.NewTable(out, "ID", "CLIENT", "RAFT", "HTTP", "VOTER")
+	for _, m := range members {
+		voter := "yes"
+		if !m.Voter {
+			voter = "no"
+		}
+		if m.Phase != "" {
+			voter += ", " + m.Phase
+		}
+		t.Add(m.ID, m.Client, m.Raft, m.HTTP, voter)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, m := range members {
+		if m.Waits != "" {
+			if _, err := fmt.Fprintf(out, "%s is %s, and waits: %s\n", m.ID, m.Phase, m.Waits); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

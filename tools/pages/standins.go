@@ -1,0 +1,76 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// standIn is a command of the pages that cannot run here, and what stands for it.
+type standIn struct {
+	command string
+	why     string
+	script  string // of sh; "" is this program itself
+}
+
+// standIns is the whole list. Everything else in the pages runs as it is written.
+func standIns() []standIn {
+	return []standIn{
+		{"make", "the binaries are built before", `[ "$*" = build ] && mkdir -p bin && cp /mnt/built/chubbyd /mnt/built/chubbyctl bin/`},
+		{"systemctl", "no systemd runs in the hosts: unit.go starts what the unit says, as it says", ""},
+		{"journalctl", "and keeps what it prints", `case "$*" in
+"--unit chubbyd --follow") exec tail -n +1 --retry --follow=name /var/log/journal/chubbyd 2>/dev/null ;;
+"--unit chubbyd") exec cat /var/log/journal/chubbyd ;;
+*) echo "journalctl $*: not understood" >&2; exit 2 ;;
+esac`},
+		{"scp", "no sshd runs in the hosts: their files are below /mnt of this machine alone", `recursive=
+if [ "$1" = -r ]; then recursive=-r; shift; fi
+there() {
+	case "$1" in
+	root@chubby?.example.org:*)
+		host=${1#root@}; file=${1#*:}; host=/mnt/${host%%.*}
+		case "$file" in
+		/usr/local/bin/*) echo "$host/bin/${file#/usr/local/bin/}" ;;
+		/etc/* | /var/*) echo "$host$file" ;;
+		esac ;;
+	*@* | *:*) ;;
+	*) echo "$1" ;;
+	esac
+}
+for last; do :; done
+to=$(there "$last")
+[ -n "$to" ] || { echo "scp: $last: no such host or directory" >&2; exit 1; }
+while [ $# -gt 1 ]; do
+	from=$(there "$1")
+	[ -n "$from" ] || { echo "scp: $1: no such host or directory" >&2; exit 1; }
+	cp $recursive -- "$from" "$to"
+	shift
+done`},
+	}
+}
+
+// writeStandIns puts them where the hosts look first, and the binaries where make finds them.
+func (w *world) writeStandIns() error {
+	dir, built := filepath.Join(w.dir, "standins"), filepath.Join(w.dir, "built")
+	for _, made := range []string{dir, built} {
+		if err := os.Mkdir(made, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, s := range standIns() {
+		file := filepath.Join(dir, s.command)
+		if s.script == "" {
+			if err := shell("cp " + w.exe + " " + file); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := os.WriteFile(file, []byte("#!/bin/sh\nset -e\n"+s.script+"\n"), 0o755); err != nil { //nolint:gosec // it is run
+			return err
+		}
+	}
+	return shell("cp " + w.bin + "/chubbyd " + w.bin + "/chubbyctl " + built)
+}
+
+// patience bounds the whole run.
+const patience = 4 * time.Minute
