@@ -55,7 +55,7 @@ func arrivalSafeguards() []safeguard {
 		},
 		{
 			name: "who bootstraps is not believed", file: "cell/internal/peer/handshake.go",
-			old: "	if err == nil && h.kind != bootstrapStream {", new: "	if err == nil {",
+			old: "	if err == nil && !streamKinds()[h.kind].anyone {", new: "	if err == nil {",
 			pkg: "./cell/internal/peer", test: "TestBootstrapIsNotBelieved",
 		},
 		{

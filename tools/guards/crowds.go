@@ -35,12 +35,12 @@ func crowdSafeguards() []safeguard {
 		},
 		{
 			name: "client connections are bounded", file: "cell/internal/wire/connections.go",
-			old: "	case c.open >= c.all:\n", new: "	case false:\n",
+			old: "	case c.open >= c.bounds.Connections:\n", new: "	case false:\n",
 			pkg: "./cell", test: "TestTooManyConnections",
 		},
 		{
 			name: "client connections of an address are bounded", file: "cell/internal/wire/connections.go",
-			old: "	case o.open >= c.each:\n", new: "	case false:\n",
+			old: "	case o.open >= c.bounds.PerAddress:\n", new: "	case false:\n",
 			pkg: "./cell", test: "TestTooManyConnections",
 		},
 		{
@@ -55,7 +55,7 @@ func crowdSafeguards() []safeguard {
 		},
 		{
 			name: "few refused connections are kept", file: "cell/internal/wire/connections.go",
-			old: "	if c.refused >= MaxRefused {\n", new: "	if false {\n",
+			old: "if c.refused >= MaxRefused ||", new: "if",
 			pkg: "./cell/internal/wire", test: "TestConnectionsAreCounted",
 		},
 		{

@@ -39,8 +39,8 @@ func silenceSafeguards() []safeguard {
 			pkg: "./client", test: "TestFarMaster",
 		},
 		{
-			name: "a replica that is configured twice is asked once", file: "client/locateround.go",
-			old: "slices.Compact(slices.Sorted(slices.Values(slices.Concat(servers, l.servers.told))))", new: "slices.Sorted(slices.Values(slices.Concat(servers, l.servers.told)))",
+			name: "a replica that is configured twice is asked once", file: "client/locateaddresses.go",
+			old: "slices.Compact(slices.Sorted(slices.Values(slices.Concat(servers, s.told))))", new: "slices.Sorted(slices.Values(slices.Concat(servers, s.told)))",
 			pkg: "./client", test: "TestServerConfiguredTwice",
 		},
 		{
