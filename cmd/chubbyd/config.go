@@ -91,7 +91,8 @@ id: r1
 # Five replicas survive two failures, three survive one.
 #   client  where clients reach it
 #   raft    where the other replicas reach it; keep it off public networks
-#   http    /healthz, /readyz and /metrics; may be left out
+#   http    /healthz, /readyz and /metrics; left out, there are none. Whoever reaches
+#           it may read them: keep it to a private network, or to localhost
 members:
   - id: r1
     client: chubby1.example.org:7421
@@ -109,8 +110,9 @@ members:
 # Where this replica listens. auto: at the addresses of its member; where these
 # have a name instead of an IP address, on every interface, because the machine's
 # own name is often entered as 127.0.1.1 in its /etc/hosts. A host (10.0.0.5) keeps
-# to that one. CLIENT,RAFT[,HTTP] in full (:7421,:7431,:7441) is for ports that are
-# mapped, as by NAT or a container.
+# to that one, but an http port at localhost or 127.0.0.1 stays there. CLIENT,RAFT[,HTTP]
+# in full (:7421,:7431,127.0.0.1:7441) is for ports that are mapped, as by NAT or a
+# container, and for an http port that is not that of the member.
 listen: auto
 
 # The host:port at which clients reach this replica, if it is not the one of its

@@ -54,7 +54,8 @@ func setAdvertise(s *settings, text string) error {
 }
 
 // placeListen puts the host that was set to listen on together with the ports of this
-// replica's member.
+// replica's member. The host is meant for ports that others must reach. So an http port that is
+// written for the loopback interface stays there.
 func (s *settings) placeListen() {
 	for _, m := range s.replica.Members {
 		if s.listenHost == "" || m.ID != s.replica.ID {
@@ -66,6 +67,16 @@ func (s *settings) placeListen() {
 			}
 			return ""
 		}
-		s.replica.Listen = cell.Addresses{Client: on(m.Client), Raft: on(m.Raft), HTTP: on(m.HTTP)}
+		s.replica.Listen = cell.Addresses{Client: on(m.Client), Raft: on(m.Raft)}
+		if !onLoopback(m.HTTP) {
+			s.replica.Listen.HTTP = on(m.HTTP)
+		}
 	}
+}
+
+// onLoopback reports whether an address is written as one of the loopback interface. What a name means here says
+// nothing about that: it may be the host's own (see cell.Config.Listen).
+func onLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }

@@ -57,6 +57,32 @@ func TestListenAndAdvertise(t *testing.T) {
 	}
 }
 
+// A host to listen on opens no http port that is written for the loopback interface, or for none.
+func TestListenHostOpensNoHTTPPort(t *testing.T) {
+	for http, want := range map[string]string{
+		"":                "", // there is no http port
+		",127.0.0.1:7441": "", // it stays at the address of its member
+		",127.0.1.1:7441": "",
+		",[::1]:7441":     "",
+		",localhost:7441": "",
+		",h1:7441":        "0.0.0.0:7441",
+		",10.0.0.5:7441":  "0.0.0.0:7441",
+	} {
+		d := newDraft("test")
+		for name, text := range map[string]string{
+			"listen": "0.0.0.0", "cell": "c", "data": "d", "insecure": "true", "id": "r1", "members": "r1=h1:7421,h1:7431" + http,
+		} {
+			k, _ := findKey(name)
+			d.set(k, text, place{source: "--" + name})
+		}
+		if err := errorOf(d.validate()); err != nil {
+			t.Errorf("%q: %v", http, err)
+		} else if got := d.replica.Listen; got != (cell.Addresses{Client: "0.0.0.0:7421", Raft: "0.0.0.0:7431", HTTP: want}) {
+			t.Errorf("with %q for http it listens on %+v", http, got)
+		}
+	}
+}
+
 // hostsFile resolves the names that are in it.
 type hostsFile map[string]string
 

@@ -44,7 +44,7 @@ func keys() []key {
 		{"cell", "the cell's name, the second part of every path", special(nameText, "", setCell)},
 		{"id", "this replica's name, one of the members", special(nameText, "", setID)},
 		{"members", `every replica of the cell when it begins: "ID=CLIENT,RAFT[,HTTP];..." with host:port each`, special("a list with id, client, raft and http of each; as a flag or variable, the text at the right", "", setMembers)},
-		{"listen", "where this replica listens: a host, or CLIENT,RAFT[,HTTP] with host:port each; auto: as its member says, for a name on every interface", special("auto, a host, or two or three addresses", auto, setListen, auto)},
+		{"listen", "where this replica listens: a host, or CLIENT,RAFT[,HTTP] with host:port each; auto: as its member says, for a name on every interface; a host leaves an http port at localhost there", special("auto, a host, or two or three addresses", auto, setListen, auto)},
 		{"advertise", "the host:port at which clients reach this replica; auto: as its member says", special("auto, or host:port", auto, setAdvertise, auto)},
 		{"data", "the directory that belongs to this replica alone", special("a directory", "", setData)},
 		{"bootstrap", "begin the cell if the data directory holds nothing; every member needs it", switched(func(s *settings) *bool { return &s.replica.Bootstrap })},

@@ -54,6 +54,7 @@ func safeguards() []safeguard {
 		reapingSafeguards(),
 		resizingSafeguards(),
 		strangerSafeguards(),
+		httpPortSafeguards(),
 		silenceSafeguards(),
 		keptSafeguards(),
 		snapshotSafeguards(),
