@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -13,6 +14,12 @@ import (
 // They are read again when they have changed, within seconds.
 type TLSFiles = certs.Files
 
+// What the keys of the configuration begin with that are about the certificates of the client port, and of the raft port.
+const (
+	clientTLS = "tls"
+	peerTLS   = "peer-tls"
+)
+
 // certificatesEvery is how often the files of certificates are looked at.
 const certificatesEvery = 5 * time.Second
 
@@ -24,9 +31,9 @@ func (cfg Config) checkTLS(fault func(string, ...any)) {
 	for _, port := range []struct {
 		what  string
 		files TLSFiles
-	}{{"tls", cfg.ClientTLS}, {"peer-tls", cfg.PeerTLS}} {
+	}{{clientTLS, cfg.ClientTLS}, {peerTLS, cfg.PeerTLS}} {
 		for _, file := range []struct{ what, name string }{{"cert", port.files.Cert}, {"key", port.files.Key}, {"ca", port.files.CA}} {
-			if file.name == "" && !(port.what == "tls" && file.what == "ca" && cfg.Tokens != (TokenConfig{})) {
+			if file.name == "" && !(port.what == clientTLS && file.what == "ca" && cfg.Tokens != (TokenConfig{})) {
 				fault("%s-%s: no file is named, and others of TLS are: both ports need a certificate, its key and an authority", port.what, file.what)
 			}
 		}
@@ -59,18 +66,15 @@ func (r *Replica) openCertificates() error {
 	return nil
 }
 
-// warning is what an operator should see to soon: of the disk, else of the certificates, else of the keys of tokens.
+// warning is what an operator should see to soon: of the disk, else of the certificates, else of the keys of tokens. It names
+// keys of the configuration, and nothing of the machine: everybody may read /readyz. The log has the files.
 func (r *Replica) warning() string {
 	note := r.space.Note()
-	for _, store := range []*certs.Store{r.clientCerts, r.peerCerts} {
-		if store != nil && note == "" {
-			note = store.Warning()
-		}
+	if r.clientCerts != nil { // or neither
+		note = cmp.Or(note, r.clientCerts.Warning(clientTLS), r.peerCerts.Warning(peerTLS))
 	}
-	if r.tokens != nil && note == "" {
-		if err := r.tokens.Err(); err != nil {
-			note = err.Error()
-		}
+	if r.tokens != nil && note == "" && r.tokens.Err() != nil {
+		note = "the keys of tokens (token-keys) cannot be read; the log says why"
 	}
 	return note
 }
@@ -103,21 +107,33 @@ func (r *Replica) watchCertificates(ctx context.Context) {
 	}
 	every := time.NewTicker(certificatesEvery)
 	defer every.Stop()
+	said := map[string]string{}
 	for {
+		r.warnOfEnds(said, clientTLS, r.clientCerts, r.cfg.ClientTLS)
+		r.warnOfEnds(said, peerTLS, r.peerCerts, r.cfg.PeerTLS)
 		select {
 		case <-every.C:
 		case <-ctx.Done():
 			return
 		}
-		r.refresh("tls", r.clientCerts)
+		r.refresh(clientTLS, r.clientCerts)
 		if n := r.conns.Recheck(); n > 0 {
 			r.log.Warn("closed connections of clients whose certificates or tokens do not count any more", "connections", n)
 		}
-		r.refresh("peer-tls", r.peerCerts)
+		r.refresh(peerTLS, r.peerCerts)
 		if n := r.port.Recheck(); n > 0 {
 			r.log.Warn("closed connections of replicas whose certificates do not count any more", "connections", n)
 		}
 	}
+}
+
+// warnOfEnds logs a warning about the certificates of one port, with their files, when it is another than the one that was said last.
+func (r *Replica) warnOfEnds(said map[string]string, port string, store *certs.Store, files TLSFiles) {
+	warning := store.Warning(port)
+	if warning != "" && warning != said[port] {
+		r.log.Warn(warning, "cert", files.Cert, "ca", files.CA, "crl", files.CRL)
+	}
+	said[port] = warning
 }
 
 // refresh reads the files of one port again, if they have changed.

@@ -54,16 +54,53 @@ func endpoints(r *Replica) []endpoint {
 	}
 }
 
+// Bounds of a connection of the http port. A scrape or a health check sends a few hundred bytes at once.
+const (
+	httpHeaderTime  = 5 * time.Second  // to send a request
+	httpAnswerTime  = 30 * time.Second // to take the answer
+	httpIdleTime    = time.Minute      // without a request
+	httpHeaderBytes = 12 << 10         // of a request; net/http reads 4 KiB more
+)
+
 // newHTTPServer serves the endpoints.
 func newHTTPServer(r *Replica) *http.Server {
-	mux := http.NewServeMux()
+	served := door{}
 	for _, e := range endpoints(r) {
-		mux.Handle("GET "+e.path, e.handler)
+		served[e.path] = e.handler
 	}
 	return &http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelWarn),
+		Handler: served, DisableGeneralOptionsHandler: true, // "OPTIONS *" is not in the table either
+		ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpHeaderTime, WriteTimeout: httpAnswerTime,
+		IdleTimeout: httpIdleTime, MaxHeaderBytes: httpHeaderBytes, ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelWarn),
 	}
+}
+
+// door is what strangers meet at the http port: the handlers by their paths. Nothing else is answered, no path is made
+// into another one, and every refusal ends the connection and says the same, whatever was asked.
+type door map[string]http.Handler
+
+// ServeHTTP implements http.Handler.
+func (d door) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	handler, ok := d[q.URL.EscapedPath()]
+	switch {
+	case !ok:
+		refuse(w, http.StatusNotFound)
+	case q.Method != http.MethodGet && q.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		refuse(w, http.StatusMethodNotAllowed)
+	case q.ContentLength != 0: // -1: nobody knows how much comes
+		refuse(w, http.StatusRequestEntityTooLarge)
+	default:
+		handler.ServeHTTP(w, q)
+	}
+}
+
+// refuse answers without having read a body, and ends the connection. By itself net/http would read up to 256 KiB of it
+// first, for as long as a request may take.
+func refuse(w http.ResponseWriter, code int) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // a connection that cannot do that ends with ReadTimeout
+	w.Header().Set("Connection", "close")
+	http.Error(w, http.StatusText(code), code)
 }
 
 func answerJSON(w http.ResponseWriter, code int, v any) {

@@ -46,8 +46,8 @@ func metricsPage(t *testing.T, r *Replica) []byte {
 
 # The http port: health and metrics
 
-A replica serves these with GET at the http address of its member (` + "`members`" + ` in the [configuration](chubbyd.md#configuration)), if it
-has one. The port has no authentication and changes nothing. Which metrics to watch, and what to do, is in
+A replica serves these, and nothing else, with GET and HEAD at the http address of its member (` + "`members`" + ` in the [configuration](chubbyd.md#configuration)), if it
+has one. The port has no authentication and changes nothing; keep it on a private network or the loopback interface. Which metrics to watch, and what to do, is in
 [operations](operations.md#what-to-watch).
 
 | endpoint | |

@@ -142,14 +142,15 @@ func (s *Store) End() time.Time {
 	return time.Time{}
 }
 
-// Warning is a sentence about what somebody should see to soon; "" if there is nothing.
-func (s *Store) Warning() string {
+// Warning is a sentence about what somebody should see to soon; "" if there is nothing. It names the keys of the
+// configuration, which begin with that of the port ("tls"), and not their files: everybody may read it.
+func (s *Store) Warning(port string) string {
 	if own := s.Own(); own != nil {
-		if text := endWarning("the certificate", s.files.Cert, own, s.now()); text != "" {
+		if text := endWarning("the certificate", port+"-cert", own, s.now()); text != "" {
 			return text
 		}
 	}
-	return s.held.Load().warning(s.files, s.now())
+	return s.held.Load().warning(port, s.now())
 }
 
 // loadOwn reads the own certificate and its key; in an error, it returns what was there.

@@ -24,22 +24,22 @@ func TestEnds(t *testing.T) {
 		lasts, before time.Duration
 		want          string
 	}{
-		{365 * day, 15 * day, ""}, {365 * day, 13 * day, "expires on"}, {365 * day, -time.Second, "has expired"},
-		{time.Hour, 25 * time.Minute, ""}, {time.Hour, 15 * time.Minute, "expires on"},
+		{365 * day, 15 * day, ""}, {365 * day, 13 * day, "the certificate in tls-cert expires on"}, {365 * day, -time.Second, "the certificate in tls-cert has expired"},
+		{time.Hour, 25 * time.Minute, ""}, {time.Hour, 15 * time.Minute, "the certificate in tls-cert expires on"},
 	} {
 		s := must(Open(k.put(t, fmt.Sprint("c", c.lasts, c.before), must(long.IssueClient("c", c.lasts))(t))))(t)
 		s.now = func() time.Time { return s.Own().NotAfter.Add(-c.before) }
-		end, warning := s.End(), s.Warning()
+		end, warning := s.End(), s.Warning("tls")
 		if !end.Equal(s.Own().NotAfter) || (warning == "") != (c.want == "") || !strings.Contains(warning, c.want) {
 			t.Errorf("%+v: %v, %q", c, end, warning)
 		}
 	}
 	s := must(Open(Files{CA: k.file("ca.crt")}))(t)
-	if end, warning := s.End(), s.Warning(); !end.IsZero() || warning != "" {
+	if end, warning := s.End(), s.Warning("tls"); !end.IsZero() || warning != "" {
 		t.Errorf("without a certificate: %v, %q", end, warning)
 	}
 	s.now = func() time.Time { return time.Now().Add(3645 * day) }
-	if warning := s.Warning(); !strings.Contains(warning, "the authority in") {
+	if warning := s.Warning("tls"); !strings.Contains(warning, "the authority in tls-ca expires") {
 		t.Errorf("of an authority that ends: %q", warning)
 	}
 }
@@ -51,7 +51,7 @@ func TestOldList(t *testing.T) {
 	der := must(x509.CreateRevocationList(rand.Reader, list, k.Cert, k.Key))(t)
 	must(0, os.WriteFile(k.file("ca.crl"), pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}), 0o600))(t)
 	s := must(Open(Files{CA: k.file("ca.crt"), CRL: k.file("ca.crl")}))(t)
-	if warning := s.Warning(); !strings.Contains(warning, "was to be replaced") {
+	if warning := s.Warning("tls"); !strings.Contains(warning, "a revocation list in tls-crl was to be replaced") {
 		t.Errorf("%q", warning)
 	}
 }

@@ -151,9 +151,9 @@ func (t *trust) settle() {
 }
 
 // warning is what somebody should see to soon; "" if there is nothing.
-func (t trust) warning(files Files, now time.Time) string {
+func (t trust) warning(port string, now time.Time) string {
 	if t.overdue != nil && now.After(t.overdue.NextUpdate) {
-		return fmt.Sprintf("a revocation list in %s was to be replaced by %s: who was revoked since is let in", files.CRL, t.overdue.NextUpdate.UTC().Format(time.DateOnly))
+		return fmt.Sprintf("a revocation list in %s-crl was to be replaced by %s: who was revoked since is let in", port, t.overdue.NextUpdate.UTC().Format(time.DateOnly))
 	}
 	var last *x509.Certificate
 	for _, a := range t.authorities {
@@ -164,19 +164,19 @@ func (t trust) warning(files Files, now time.Time) string {
 	if last == nil {
 		return ""
 	}
-	return endWarning("the authority", files.CA, last, now)
+	return endWarning("the authority", port+"-ca", last, now)
 }
 
 // soon is how long before its end a certificate is warned of; one that lasts days or hours, in the last third.
 const soon = 14 * 24 * time.Hour
 
-func endWarning(what, file string, c *x509.Certificate, now time.Time) string {
+func endWarning(what, key string, c *x509.Certificate, now time.Time) string {
 	on := c.NotAfter.UTC().Format(time.DateOnly)
 	switch left := c.NotAfter.Sub(now); {
 	case left <= 0:
-		return fmt.Sprintf("%s in %s has expired, on %s: put a new one in its place", what, file, on)
+		return fmt.Sprintf("%s in %s has expired, on %s: put a new one in its place", what, key, on)
 	case left < min(soon, c.NotAfter.Sub(c.NotBefore)/3):
-		return fmt.Sprintf("%s in %s expires on %s: put a new one in its place", what, file, on)
+		return fmt.Sprintf("%s in %s expires on %s: put a new one in its place", what, key, on)
 	}
 	return ""
 }

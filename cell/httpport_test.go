@@ -1,0 +1,252 @@
+package cell
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/internal/certs"
+)
+
+// startHTTPPort serves the http port of a replica on a loopback socket, with other times, and returns its address.
+func startHTTPPort(t *testing.T, edit func(*http.Server)) (*Replica, string) {
+	t.Helper()
+	r, err := Start(t.Context(), Config{
+		Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "127.0.0.1:1", Raft: "127.0.0.1:2"}}, Data: filepath.Join(t.TempDir(), "secretdata"), Bootstrap: true,
+		Listen: Addresses{Client: "127.0.0.1:0", Raft: "127.0.0.1:0"}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Stop(t.Context()) })
+	testbed.Await(t, "a master", func() bool { return r.master.Load() != nil })
+	server, l := newHTTPServer(r), testbed.Loopback(t)
+	edit(server)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close(); <-ended })
+	return r, l.Addr().String()
+}
+
+// hastened divides the times of a server; those that are not there stay away.
+func hastened(s *http.Server) {
+	for _, d := range []*time.Duration{&s.ReadHeaderTimeout, &s.ReadTimeout, &s.WriteTimeout, &s.IdleTimeout} {
+		*d /= 20
+	}
+}
+
+// said sends bytes to the port, and then more until it does not take them any more, and returns all that it answers
+// until it ends the connection.
+func said(t *testing.T, address, begin, more string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(8 * time.Second))
+	if _, err := io.WriteString(conn, begin); err != nil {
+		t.Fatal(err)
+	}
+	sending := make(chan struct{})
+	go func() {
+		defer close(sending)
+		for more != "" {
+			if _, err := io.WriteString(conn, more); err != nil {
+				return
+			}
+		}
+	}()
+	answer, err := io.ReadAll(conn)
+	if e, ok := err.(net.Error); ok && e.Timeout() { //nolint:errorlint // io.ReadAll does not wrap
+		t.Errorf("%.40q and so on: the connection is kept; it answered %q", begin, answer)
+	}
+	_ = conn.Close()
+	<-sending
+	return string(answer)
+}
+
+// Who sends headers, bodies or nothing at all, slowly or without end, or does not take the answers, loses the connection
+// in bounded time, and no body is read.
+func TestAttacksOnTheHTTPPort(t *testing.T) {
+	_, address := startHTTPPort(t, hastened)
+	const get = "GET /healthz HTTP/1.1\r\nHost: h\r\n"
+	for name, c := range map[string]struct{ begin, more, want string }{
+		"nothing":        {"", "", ""},
+		"half a header":  {get, "", ""},
+		"endless header": {get + "A: " + strings.Repeat("a", 64<<10), "", "HTTP/1.1 431 "},
+		"endless body":   {get + "Transfer-Encoding: chunked\r\n\r\n", "5\r\nabcde\r\n", "HTTP/1.1 413 "},
+		"idle":           {get + "\r\n", "", "HTTP/1.1 200 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := said(t, address, c.begin, c.more); !strings.HasPrefix(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+	t.Run("answers that nobody takes", func(t *testing.T) {
+		t.Parallel()
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		_ = conn.SetDeadline(time.Now().Add(8 * time.Second))
+		for err == nil {
+			_, err = io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n")
+		}
+		if e, ok := err.(net.Error); ok && e.Timeout() { //nolint:errorlint // Write does not wrap
+			t.Error("the connection is kept")
+		}
+	})
+}
+
+// A body that is announced and does not come keeps no connection for a moment, whatever time there is for requests.
+func TestNoBodyIsReadAtTheHTTPPort(t *testing.T) {
+	_, address := startHTTPPort(t, func(s *http.Server) {
+		s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout = time.Hour, time.Hour, time.Hour
+	})
+	for _, q := range []string{"GET /healthz", "POST /healthz", "POST /absent"} {
+		if got := said(t, address, q+" HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\na", ""); !strings.HasPrefix(got, "HTTP/1.1 4") {
+			t.Errorf("%s with a body: %q", q, got)
+		}
+	}
+}
+
+var date = regexp.MustCompile(`Date: [^\r]*\r\n`)
+
+// TestHTTPPortAnswersItsTableOnly tries all endpoints, and what is none, by every method and protocol. Refusals are
+// the same byte by byte, whatever was asked.
+func TestHTTPPortAnswersItsTableOnly(t *testing.T) {
+	r, address := startHTTPPort(t, hastened)
+	others := []string{"/", "*", "//healthz", "/healthz/", "/healthz/../metrics", "/./metrics", "/%68ealthz", "/debug/pprof/", "/debug/vars", "/favicon.ico", "http://h/secret", "/HEALTHZ", "/metrics;a", "/metrics%00"}
+	served := map[string]bool{}
+	for _, e := range endpoints(r) {
+		served[e.path], served[e.path+"?a=b"], served["http://other"+e.path] = true, true, true
+	}
+	refusals := map[string]string{}
+	for _, version := range []string{"HTTP/1.1", "HTTP/1.0"} {
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PRI", "PROPFIND", "get"} {
+			targets := slices.Clone(others)
+			for target := range served {
+				if method != "CONNECT" || target[0] == '/' {
+					targets = append(targets, target)
+				}
+			}
+			for _, target := range targets {
+				if method == "CONNECT" && target[0] == 'h' {
+					continue // not the form of a request
+				}
+				answer := said(t, address, method+" "+target+" "+version+"\r\nHost: h\r\nConnection: close\r\nUpgrade: h2c\r\n\r\n", "")
+				want := "404"
+				if served[target] {
+					want = "405"
+					if method == "GET" || method == "HEAD" {
+						want = "200"
+					}
+				}
+				if _, code, _ := strings.Cut(answer, " "); !strings.HasPrefix(code, want) {
+					t.Errorf("%s %s %s: %q, want %s", method, target, version, answer, want)
+					continue
+				}
+				for _, secret := range []string{"secretdata", r.cfg.Data} {
+					if strings.Contains(answer, secret) {
+						t.Errorf("%s %s tells %q:\n%s", method, target, secret, answer)
+					}
+				}
+				if want == "200" {
+					continue
+				}
+				if method == "HEAD" {
+					want += " without a body"
+				}
+				refusal := date.ReplaceAllString(answer, "")
+				if was, ok := refusals[version+want]; ok && was != refusal {
+					t.Errorf("%s %s %s is refused by %q, and others by %q", method, target, version, refusal, was)
+				}
+				refusals[version+want] = refusal
+			}
+		}
+	}
+	for _, kind := range []string{"HTTP/1.1404", "HTTP/1.1405", "HTTP/1.0404", "HTTP/1.0405"} {
+		if refusals[kind] == "" {
+			t.Errorf("nothing was refused with %s", kind)
+		}
+	}
+}
+
+// Other protocols than HTTP/1 are not spoken at the http port, with a client's certificate or without one.
+func TestHTTPPortSpeaksNoOtherProtocol(t *testing.T) {
+	_, address := startHTTPPort(t, hastened)
+	ca, err := certs.NewAuthority("test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.IssueClient("alice", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, config := range map[string]*tls.Config{
+		"without a certificate": {InsecureSkipVerify: true}, //nolint:gosec // nobody answers
+		"with a certificate":    {InsecureSkipVerify: true, Certificates: []tls.Certificate{{Certificate: [][]byte{pair.Cert.Raw}, PrivateKey: pair.Key}}},
+		"for HTTP/2":            {InsecureSkipVerify: true, NextProtos: []string{"h2"}},
+	} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(8 * time.Second))
+		if err := tls.Client(conn, config).HandshakeContext(t.Context()); err == nil {
+			t.Errorf("TLS %s is spoken", what)
+		} else if e, ok := err.(net.Error); ok && e.Timeout() { //nolint:errorlint // of the connection itself
+			t.Errorf("TLS %s: the connection is kept", what)
+		}
+		_ = conn.Close()
+	}
+	settings := string([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0})
+	if answer := said(t, address, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+settings, ""); !strings.HasPrefix(answer, "HTTP/1.1 404 ") && !strings.HasPrefix(answer, "HTTP/2.0 404 ") {
+		t.Errorf("the preface of HTTP/2: %q", answer)
+	}
+	if answer := said(t, address, "GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n", ""); !strings.HasPrefix(answer, "HTTP/1.1 200 ") {
+		t.Errorf("an upgrade to HTTP/2: %q", answer)
+	}
+}
+
+// The labels of metrics have values from short lists of the program: no principals, paths or files, which everybody could
+// read there.
+func TestMetricsNameNobody(t *testing.T) {
+	r, _ := startHTTPPort(t, hastened)
+	r.metrics.master.SessionEnded(api.ByClose) // a metric with labels appears with its first value
+	families, err := r.metrics.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := []string{"chubby_sessions_ended_total reason", "go_info version", "go_gc_duration_seconds quantile"}
+	var text bytes.Buffer
+	for _, f := range families {
+		fmt.Fprintln(&text, f)
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if name := f.GetName() + " " + l.GetName(); !slices.Contains(allowed, name) {
+					t.Errorf("%s has the label %s: say here what its values are; names of principals, paths and files are none of them", f.GetName(), l.GetName())
+				}
+			}
+		}
+	}
+	if strings.Contains(text.String(), "secretdata") {
+		t.Error("metrics name the data directory")
+	}
+}
