@@ -225,6 +225,14 @@ func startRights(t *testing.T) *rights {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	w := &rights{t: t, conn: conn, chubby: pb.NewChubbyClient(conn)}
+	w.prepare()
+	return w
+}
+
+// prepare makes the files and their rights.
+func (w *rights) prepare() {
+	t := w.t
+	t.Helper()
 	operator := w.session("operator")
 	sessions, err := w.chubby.ListSessions(t.Context(), &pb.ListSessionsRequest{})
 	if err != nil {
@@ -245,7 +253,6 @@ func startRights(t *testing.T) *rights {
 			t.Fatal(err)
 		}
 	}
-	return w
 }
 
 // session opens a session.

@@ -69,6 +69,16 @@ func httpPortSafeguards() []safeguard {
 			pkg: "./cell", test: "TestNoBodyIsReadAtTheHTTPPort",
 		},
 		{
+			name: "quotas tell only operators which directories there are", file: "cell/internal/wire/quotas.go",
+			old: "denied != nil {", new: "denied != nil && false {",
+			pkg: "./cell", test: "TestRefusalsTellNotWhatIsThere",
+		},
+		{
+			name: "a handle of another session is refused like none", file: "cell/internal/wire/calls.go",
+			old: "		return master.Handle{}, noHandle()", new: `		return master.Handle{}, api.Errorf(api.BadHandle, "the handle is of another session")`,
+			pkg: "./cell", test: "TestRefusalsTellNotWhatIsThere",
+		},
+		{
 			name: "a host to listen on opens no http port", file: "cmd/chubbyd/listen.go",
 			old: "		if !onLoopback(m.HTTP) {", new: "		if true {",
 			pkg: "./cmd/chubbyd", test: "TestListenHostOpensNoHTTPPort",

@@ -127,7 +127,7 @@ func (s *service) handleOf(m *master.Master, who master.Caller, token []byte) (m
 		s.handles.put(tokens.secret, token, h)
 	}
 	if h.Owner.Session != who.Session {
-		return master.Handle{}, api.Errorf(api.BadHandle, "the handle is of another session")
+		return master.Handle{}, noHandle()
 	}
 	return h, nil
 }

@@ -81,6 +81,9 @@ func (s *service) quotaOf(ctx context.Context, m *master.Master, who master.Call
 	}
 	directory, err := s.nodeAt(ctx, m, q.GetPath())
 	if err != nil {
+		if denied := m.Inspector.CheckOperator(ctx, who); denied != nil {
+			err = denied // others are not told what is there
+		}
 		_, err = m.Files.Refuse(ctx, mutation, err) // it may have been there
 	}
 	c.Directory = &directory

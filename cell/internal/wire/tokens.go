@@ -90,11 +90,16 @@ func (s signer) handle(h master.Handle) []byte {
 	return s.seal(handleToken, append(append(fields, h.Precondition.Lock...), h.Node.Name...))
 }
 
+// noHandle refuses what is no handle, and one of another session in the same words: a caller learns nothing about others' handles.
+func noHandle() error {
+	return api.Errorf(api.BadHandle, "this is no handle of this session; open the node anew")
+}
+
 func (s signer) parseHandle(token []byte) (master.Handle, error) {
 	fields, ok := s.unseal(handleToken, token)
 	n, names, whole := uvarints(fields, 11)
 	if !ok || !whole || n[10] > uint64(len(names)) {
-		return master.Handle{}, api.Errorf(api.BadHandle, "this is no handle of this cell; open the node anew")
+		return master.Handle{}, noHandle()
 	}
 	lock, name := names[:n[10]], names[n[10]:]
 	return master.Handle{

@@ -1,0 +1,215 @@
+package cell_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/chubbylock/chubby/internal/certs"
+)
+
+// naming says what a field of a request names, by a value of what is there and one of what is not.
+type naming struct {
+	there, absent any
+	told          string // why callers without the right are told which it is; empty: they are not
+	edit          func(protoreflect.Message)
+}
+
+const noName = "it names nothing that the caller could ask for"
+
+// namings has what the fields of requests name, by the RPC and the field, or by the field alone; and why the others name nothing.
+func (w *rights) namings(handle []byte, sequencer, stale string) (map[protoreflect.Name]naming, map[protoreflect.Name]string) {
+	path := naming{there: closedFile, absent: "/ls/local/absent"}
+	told := func(n naming, why string) naming { n.told = why; return n }
+	session := naming{there: w.other, absent: w.other + 1000}
+	forged := slices.Clone(handle)
+	forged[len(forged)-1] ^= 1
+	const tree = "the names of nodes are no secret of those who are let in: whoever names a node is told whether it is there (docs/promises.md)"
+	const sessions = "everybody sees of another's session that it is there (SECURITY.md)"
+	replica := naming{there: "r1", absent: "r9"}
+	creates := func(c pb.Create) func(protoreflect.Message) {
+		return func(m protoreflect.Message) {
+			m.Set(m.Descriptor().Fields().ByName("create"), protoreflect.ValueOfEnum(c.Number()))
+		}
+	}
+	open := func(c pb.Create) naming { n := told(path, tree); n.edit = creates(c); return n }
+	named := map[protoreflect.Name]naming{
+		"Open.path":            open(pb.Create_CREATE_MUST_EXIST),
+		"Open.path may":        open(pb.Create_CREATE_MAY),
+		"Open.path must":       open(pb.Create_CREATE_MUST),
+		"BreakLock.path":       told(path, tree),
+		"SetQuota.path":        {there: path.there, absent: path.absent, edit: func(m protoreflect.Message) { m.Clear(m.Descriptor().Fields().ByName("principal")) }},
+		"path":                 path,
+		"prefix":               path,
+		"target":               told(session, sessions),
+		"ListSessions.session": told(session, sessions),
+		"session":              session,
+		"principal":            {there: "bystander", absent: "nobody"},
+		"to":                   replica,
+		"remove":               replica,
+		"add":                  {there: "r1", absent: "r9", edit: func(m protoreflect.Message) { m.Clear(m.Descriptor().Fields().ByName("remove")) }},
+		"without":              replica,
+		"after":                {there: "closed", absent: "absent"},
+		"handle":               {there: handle, absent: forged},
+		"directory":            {there: handle, absent: forged},
+		"ticket":               {there: handle, absent: forged},
+		"sequencer":            {there: sequencer, absent: stale, told: "a sequencer is shown to be checked: whoever has it may ask whether it is valid"},
+		"SetSequencer.sequencer": {
+			there: sequencer, absent: stale,
+			told: "a sequencer is shown to be checked: whoever has it may ask whether it is valid",
+		},
+		"if_sequencer":        {there: sequencer, absent: stale},
+		"SetACL.if_sequencer": {there: sequencer, absent: stale, told: "the caller has the right to this, and shows the sequencer to be checked"},
+		"cell":                {there: "local", absent: "other", told: "every caller is told the cell's name, by Locate"},
+	}
+	nothing := map[protoreflect.Name]string{
+		"caller": "the number of a session is what proves whose it is: it has 128 random bits", "mutation": "the caller's own number", "acl": noName, "allowed": noName, "begin": "of a backup; only operators pass",
+		"ListLocks.after": "from an earlier reply", "ListSessions.after": "from an earlier reply", "ListQuotas.after": "from an earlier reply",
+		"backup": "a random number of the caller", "part": noName, "seal": noName, "finish": noName, "token": "it says who the caller is", "as": "it says who the caller is",
+	}
+	for name := range strings.FieldsSeq(`nonce lease_ns host pid may_cache cache_lease acknowledged grant received reason read write change_acl events lock_delay_ns create kind
+		ephemeral contents cache_lock if_generation mode generation now raft spare`) {
+		nothing[protoreflect.Name(name)] = noName
+	}
+	return named, nothing
+}
+
+// A caller without the right is answered the same, byte by byte but for what it wrote itself, whether what it names is
+// there or not. Fields of new RPCs need a row; rows of what is told say why.
+func TestRefusalsTellNotWhatIsThere(t *testing.T) {
+	inTLSCell(t, func(t *testing.T, _ context.Context, c tlsCell) {
+		connect := func(principal string) *rights {
+			store, err := certs.Open(c.clients.client(principal))
+			c.clients.check(err)
+			config := store.Client(c.Master(), nil)
+			config.NextProtos = []string{"h2"}
+			conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithContextDialer(c.Dial))
+			c.clients.check(err)
+			t.Cleanup(func() { _ = conn.Close() })
+			return &rights{t: t, conn: conn, chubby: pb.NewChubbyClient(conn)}
+		}
+		operator, w := connect("operator"), connect("stranger")
+		operator.prepare()
+		w.other, w.number = operator.other, 1000
+		theirs := operator.session("")
+		locked := func(path string) ([]byte, string) {
+			handle := operator.open(theirs, &pb.OpenRequest{Path: path, Read: true, Write: true})
+			_, err := operator.chubby.TryAcquire(t.Context(), &pb.TryAcquireRequest{Caller: theirs, Mutation: operator.mutation(), Handle: handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE})
+			c.clients.check(err)
+			held, err := operator.chubby.GetSequencer(t.Context(), &pb.GetSequencerRequest{Caller: theirs, Handle: handle})
+			c.clients.check(err)
+			return handle, held.GetSequencer()
+		}
+		handle, sequencer := locked(closedFile)
+		closed, stale := locked("/ls/local/acl/stranger")
+		_, err := operator.chubby.Close(t.Context(), &pb.CloseRequest{Caller: theirs, Mutation: operator.mutation(), Handle: closed})
+		c.clients.check(err)
+		bystander := connect("bystander")
+		bystander.number = 2000 // of nonces, too
+		bystander.session("")
+		named, nothing := w.namings(handle, sequencer, stale)
+		tried := map[protoreflect.Name]bool{}
+		for _, method := range calls() {
+			for i := range method.Input().Fields().Len() {
+				field := method.Input().Fields().Get(i)
+				tried[field.Name()] = true
+				if _, ok := nothing[method.Name()+"."+field.Name()]; ok {
+					tried[method.Name()+"."+field.Name()] = true
+					continue
+				}
+				for _, suffix := range []protoreflect.Name{"", " may", " must"} {
+					name := method.Name() + "." + field.Name() + suffix
+					n, ok := named[name]
+					tried[name] = true
+					if !ok && suffix != "" {
+						continue
+					}
+					if !ok {
+						n, ok = named[field.Name()]
+					}
+					if ok {
+						w.compare(method, field, name, n)
+					} else if nothing[field.Name()] == "" {
+						t.Errorf("%s has no row: say in namings what it names, or that it names nothing", name)
+					}
+				}
+			}
+		}
+		for name := range named {
+			if !tried[name] {
+				t.Errorf("namings has a row for %s, and there is no such field", name)
+			}
+		}
+		for name := range nothing {
+			if !tried[name] {
+				t.Errorf("namings says that %s names nothing, and there is no such field", name)
+			}
+		}
+	})
+}
+
+// compare asks for what is there, and for what is not.
+func (w *rights) compare(method protoreflect.MethodDescriptor, field protoreflect.FieldDescriptor, name protoreflect.Name, n naming) {
+	w.t.Helper()
+	var answers [2]string
+	for i, value := range []any{n.there, n.absent} {
+		caller := w.session("")
+		handle := w.open(caller, &pb.OpenRequest{Path: handleFile, ChangeAcl: true})
+		request := w.filled(rpcRows()[method.Name()].request, caller, handle, w.mutation())
+		if set := request.ProtoReflect(); field.IsList() {
+			set.Mutable(field).List().Append(protoreflect.ValueOf(value))
+		} else if field.Kind() == protoreflect.BytesKind {
+			set.Set(field, protoreflect.ValueOfBytes(fmt.Append(nil, text(value))))
+		} else {
+			set.Set(field, protoreflect.ValueOf(value))
+		}
+		if n.edit != nil {
+			n.edit(request.ProtoReflect())
+		}
+		answers[i] = strings.ReplaceAll(w.answer(method, request), text(value), "NAMED")
+	}
+	if same := answers[0] == answers[1]; same != (n.told == "") {
+		w.t.Errorf("%s: of what is there\n%s\nand of what is not\n%s\nThese are to differ only where the row says why (%q)", name, answers[0], answers[1], n.told)
+	}
+}
+
+// text is a value as a message has it.
+func text(value any) string {
+	if b, ok := value.([]byte); ok {
+		return string(b)
+	}
+	return fmt.Sprint(value)
+}
+
+// answer returns all that a call tells: its code, message and details, or its reply.
+func (w *rights) answer(method protoreflect.MethodDescriptor, request proto.Message) string {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	defer cancel()
+	stream, err := w.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+string(method.Parent().FullName())+"/"+string(method.Name()))
+	reply := dynamicpb.NewMessage(method.Output())
+	if err == nil {
+		err = stream.SendMsg(request)
+	}
+	if err == nil {
+		err = stream.CloseSend()
+	}
+	if err == nil {
+		err = stream.RecvMsg(reply)
+	}
+	if err != nil {
+		s, _ := status.FromError(err)
+		return strings.Join(strings.Fields(prototext.Format(s.Proto())), " ")
+	}
+	return strings.Join(strings.Fields(prototext.Format(reply)), " ")
+}
