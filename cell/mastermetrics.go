@@ -49,7 +49,7 @@ func newMasterMetrics() *masterMetrics {
 	})
 	m.mutexHolds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: "chubby", Name: "master_mutex_hold_seconds", Help: "Time for which the master's one mutex was held at a time. All calls wait for it; above 5 ms is a bug, or a machine that is short of processors.",
-		Buckets: []float64{5e-6, 25e-6, 100e-6, 500e-6, 1e-3, 2e-3, 5e-3, 25e-3, 100e-3, 500e-3},
+		Buckets: []float64{5e-6, 25e-6, 100e-6, 500e-6, 1e-3, 2e-3, 5e-3, 20e-3, 100e-3, 500e-3},
 	})
 	return m
 }
