@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -35,7 +37,6 @@ func (w *rights) namings(handle []byte, sequencer, stale string) (map[protorefle
 	session := naming{there: w.other, absent: w.other + 1000}
 	forged := slices.Clone(handle)
 	forged[len(forged)-1] ^= 1
-	const tree = "the names of nodes are no secret of those who are let in: whoever names a node is told whether it is there (docs/promises.md)"
 	const sessions = "everybody sees of another's session that it is there (SECURITY.md)"
 	replica := naming{there: "r1", absent: "r9"}
 	creates := func(c pb.Create) func(protoreflect.Message) {
@@ -43,12 +44,11 @@ func (w *rights) namings(handle []byte, sequencer, stale string) (map[protorefle
 			m.Set(m.Descriptor().Fields().ByName("create"), protoreflect.ValueOfEnum(c.Number()))
 		}
 	}
-	open := func(c pb.Create) naming { n := told(path, tree); n.edit = creates(c); return n }
+	open := func(c pb.Create) naming { n := path; n.edit = creates(c); return n }
 	named := map[protoreflect.Name]naming{
 		"Open.path":            open(pb.Create_CREATE_MUST_EXIST),
 		"Open.path may":        open(pb.Create_CREATE_MAY),
 		"Open.path must":       open(pb.Create_CREATE_MUST),
-		"BreakLock.path":       told(path, tree),
 		"SetQuota.path":        {there: path.there, absent: path.absent, edit: func(m protoreflect.Message) { m.Clear(m.Descriptor().Fields().ByName("principal")) }},
 		"path":                 path,
 		"prefix":               path,
@@ -212,4 +212,78 @@ func (w *rights) answer(method protoreflect.MethodDescriptor, request proto.Mess
 		return strings.Join(strings.Fields(prototext.Format(s.Proto())), " ")
 	}
 	return strings.Join(strings.Fields(prototext.Format(reply)), " ")
+}
+
+// Whoever has some right to a node or to its directory is told why a path cannot be opened; to others, all refusals
+// are the same. An operator is told everything.
+func TestNamesAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startRights(t)
+		operator, stranger := w.session("operator"), w.session("stranger")
+		closed := &pb.ACL{Read: "operator", Write: "operator", Change: "operator"}
+		readable := &pb.ACL{Read: "stranger", Write: "operator", Change: "operator"}
+		writable := &pb.ACL{Read: "operator", Write: "stranger", Change: "stranger"}
+		for _, made := range []struct {
+			path string
+			kind pb.Kind
+			acl  *pb.ACL
+		}{
+			{"acl/hidden", pb.Kind_KIND_FILE, closed}, {"dark", pb.Kind_KIND_DIRECTORY, closed}, {"dark/file", pb.Kind_KIND_FILE, closed}, {"dark/directory", pb.Kind_KIND_DIRECTORY, closed},
+			{"dark/own", pb.Kind_KIND_FILE, readable},
+			{"shown", pb.Kind_KIND_DIRECTORY, readable}, {"shown/file", pb.Kind_KIND_FILE, closed},
+			{"drop", pb.Kind_KIND_DIRECTORY, writable}, {"drop/file", pb.Kind_KIND_FILE, writable},
+		} {
+			by := operator
+			if strings.HasPrefix(made.path, "drop/") {
+				by = stranger
+			}
+			w.open(by, &pb.OpenRequest{Path: "/ls/local/" + made.path, Read: by == operator, Write: by == stranger, Create: pb.Create_CREATE_MUST, Kind: made.kind, Acl: made.acl})
+		}
+		_, err := w.chubby.SetACL(t.Context(), &pb.SetACLRequest{Caller: operator, Mutation: w.mutation(), Handle: w.open(operator, &pb.OpenRequest{Path: "/ls/local/acl", ChangeAcl: true}), Acl: closed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		try := func(caller *pb.Caller, q *pb.OpenRequest) (api.Code, string) {
+			t.Helper()
+			path := q.GetPath()
+			q.Path, q.Caller, q.Mutation = "/ls/local/"+path, caller, w.mutation()
+			_, err := w.chubby.Open(t.Context(), q)
+			if pb.Error(err) == nil {
+				return api.OK, ""
+			}
+			return api.CodeOf(pb.Error(err)), strings.ReplaceAll(pb.Error(err).Error(), q.GetPath(), "PATH")
+		}
+		_, withheld := try(stranger, &pb.OpenRequest{Path: "dark/absent", Read: true})
+		for _, q := range []*pb.OpenRequest{
+			{Path: "dark", Read: true}, {Path: "dark/file", Read: true}, {Path: "dark/file", Write: true}, {Path: "dark/file", ChangeAcl: true},
+			{Path: "dark/file", Read: true, Kind: pb.Kind_KIND_DIRECTORY}, {Path: "dark/file/below", Read: true}, {Path: "dark/directory/absent", Read: true},
+			{Path: "dark/file", Write: true, Create: pb.Create_CREATE_MUST}, {Path: "dark/absent", Write: true, Create: pb.Create_CREATE_MUST},
+			{Path: "dark/absent", Write: true, Create: pb.Create_CREATE_MAY}, {Path: "dark/file", Write: true, Create: pb.Create_CREATE_MAY},
+			{Path: "dark/file", Write: true, Create: pb.Create_CREATE_MUST, Acl: &pb.ACL{Read: "nobody-has-made-it"}},
+			{Path: "acl/hidden", Read: true, Create: pb.Create_CREATE_MAY, Kind: pb.Kind_KIND_DIRECTORY}, {Path: "acl/absent", Read: true, Create: pb.Create_CREATE_MAY, Kind: pb.Kind_KIND_DIRECTORY},
+			{Path: "absent", Read: true}, {Path: "absent/below", Write: true, Create: pb.Create_CREATE_MUST, Ephemeral: true},
+		} {
+			if code, told := try(stranger, q); code != api.PermissionDenied || told != withheld {
+				t.Errorf("%v: %v\n%s\nwant\n%s", q, code, told, withheld)
+			}
+		}
+		for _, one := range []struct {
+			caller *pb.Caller
+			q      *pb.OpenRequest
+			want   api.Code
+		}{
+			{operator, &pb.OpenRequest{Path: "dark/absent", Read: true}, api.NotFound},
+			{stranger, &pb.OpenRequest{Path: "shown/absent", Read: true}, api.NotFound},
+			{stranger, &pb.OpenRequest{Path: "shown/absent/below", Read: true}, api.NotFound},
+			{stranger, &pb.OpenRequest{Path: "shown/file", Read: true}, api.PermissionDenied},
+			{stranger, &pb.OpenRequest{Path: "drop/absent", Read: true}, api.NotFound},
+			{stranger, &pb.OpenRequest{Path: "drop/file", Write: true, Create: pb.Create_CREATE_MUST}, api.Exists},
+			{stranger, &pb.OpenRequest{Path: "dark/own", Read: true, Kind: pb.Kind_KIND_DIRECTORY}, api.NotDirectory},
+			{stranger, &pb.OpenRequest{Path: "dark/own", Read: true}, api.OK},
+		} {
+			if code, told := try(one.caller, one.q); code != one.want || told == withheld {
+				t.Errorf("%v: %v %s; want %v", one.q, code, told, one.want)
+			}
+		}
+	})
 }

@@ -83,5 +83,20 @@ func httpPortSafeguards() []safeguard {
 			old: "		if !onLoopback(m.HTTP) {", new: "		if true {",
 			pkg: "./cmd/chubbyd", test: "TestListenHostOpensNoHTTPPort",
 		},
+		{
+			name: "a path is not told of to whoever has no right there", file: "cell/internal/wire/calls.go",
+			old: "	if about.named != nil {", new: "	if false {",
+			pkg: "./cell", test: "TestRefusalsTellNotWhatIsThere",
+		},
+		{
+			name: "what cannot be an access control list is not told of", file: "cell/internal/master/sight.go",
+			old: "		return name == api.ACLDir || name.Parent() == api.ACLDir", new: "		return false",
+			pkg: "./cell", test: "TestNamesAreTold",
+		},
+		{
+			name: "whoever has a right to a directory is told of its names", file: "cell/internal/master/sight.go",
+			old: "	return there && s.hasSome(node)\n", new: "	return false\n",
+			pkg: "./cell", test: "TestNamesAreTold",
+		},
 	}
 }

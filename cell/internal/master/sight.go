@@ -1,11 +1,13 @@
 package master
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // For returns an Inspector that tells a principal what it may see: the locks of nodes that it may read, or might read if they were
@@ -55,4 +57,66 @@ func (s sight) refuse(path string) error {
 		Code: api.PermissionDenied, Path: path,
 		Message: fmt.Sprintf("%s may not look at it: that takes the right to read it, or to change the access control list of the root", s.principal),
 	}
+}
+
+// Named is a path that a session has named.
+type Named struct {
+	By   api.SessionID
+	Path api.Path
+}
+
+// Withhold returns what a session is told of an error about a path that it has named: where it has no
+// right, each refusal is the same, whatever there is. Whoever has a right to a directory is told of everything in it.
+func (in *Inspector) Withhold(n Named, err error) error {
+	if !saysWhatIsAt(n.Path.Name(), err) {
+		return err
+	}
+	state, principal := in.epoch.state(), in.epoch.principal(n.By)
+	if state.PermitOperator(principal) == nil || (sight{tree: state.Tree, principal: principal}).knows(n.Path.Name()) {
+		return err
+	}
+	final := false
+	if e := (*api.Error)(nil); errors.As(err, &e) {
+		final = e.Final
+	}
+	return &api.Error{
+		Code: api.PermissionDenied, Path: n.Path.String(), Final: final,
+		Message: fmt.Sprintf("%q has no right here, neither to this node, if there is one, nor to its directory; whoever may read the directory sees the lists that decide (chubbyctl acl get)", principal),
+	}
+}
+
+// saysWhatIsAt reports whether an error may depend on what there is at a name: whether it is not of the call itself.
+func saysWhatIsAt(name api.Name, err error) bool {
+	switch code := api.CodeOf(err); code {
+	case api.Cancelled, api.HandleClosed, api.QuotaExceeded:
+		return false
+	case api.InvalidArgument: // among the access control lists, what is not there cannot be created in every way
+		return name == api.ACLDir || name.Parent() == api.ACLDir
+	default:
+		return refusal.IsFinal(code)
+	}
+}
+
+// knows reports whether a principal may know whether there is a node of a name: it has some right to the
+// node, or to the directory where it would be, as far as that is there. The root is always there.
+func (s sight) knows(name api.Name) bool {
+	node, there := s.tree.Get(name)
+	if name == "" || there && s.hasSome(node) {
+		return true
+	}
+	for there = false; !there && name != ""; {
+		name = name.Parent()
+		node, there = s.tree.Get(name)
+	}
+	return there && s.hasSome(node)
+}
+
+// hasSome reports whether a principal has any right to a node.
+func (s sight) hasSome(node *namespace.Node) bool {
+	for _, right := range []namespace.Rights{namespace.ToRead, namespace.ToWrite, namespace.ToChange} {
+		if s.tree.Permit(node, s.principal, right) == nil {
+			return true
+		}
+	}
+	return false
 }

@@ -23,6 +23,8 @@ import (
 type subject struct {
 	path string        // for people; "" if it is not known, or there is none
 	node namespace.Ref // of a call on a handle
+
+	named *master.Named // of a call of a session that names a path, whatever there is
 }
 
 // serve serves a call. What it is about may become known while it is served.
@@ -85,6 +87,9 @@ func (s *service) complete(m *master.Master, op string, about *subject, err erro
 	}
 	if m != nil {
 		err = m.Locks.Explain(about.node, err)
+	}
+	if about.named != nil {
+		err = m.Inspector.Withhold(*about.named, err)
 	}
 	var e *api.Error
 	if !errors.As(err, &e) {

@@ -19,7 +19,7 @@ func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, e
 		if err != nil {
 			return nil, err
 		}
-		about.path = r.Path.String()
+		about.path, about.named = r.Path.String(), &master.Named{By: who.Session, Path: r.Path}
 		o, err := m.Files.Open(ctx, r)
 		if err != nil {
 			return nil, err

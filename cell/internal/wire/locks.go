@@ -160,7 +160,8 @@ func explanation(err error) string {
 }
 
 func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.BreakLockReply, error) {
-	return inSession(s, "break the lock", &subject{path: q.GetPath()}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.BreakLockReply, error) {
+	about := &subject{path: q.GetPath()}
+	return inSession(s, "break the lock", about, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.BreakLockReply, error) {
 		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte("break"), []byte(q.GetPath()), []byte(q.GetReason()), []byte{flag(q.GetNow())})
 		if err == nil {
 			err = checkReason(q.GetReason())
@@ -168,7 +169,12 @@ func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.Br
 		if err != nil {
 			return nil, err
 		}
-		node, err := s.nodeAt(ctx, m, q.GetPath())
+		path, err := s.pathOf(q.GetPath())
+		if err != nil {
+			return nil, err
+		}
+		about.named = &master.Named{By: who.Session, Path: path}
+		node, err := m.Inspector.NodeAt(ctx, path)
 		if err != nil {
 			_, err = m.Files.Refuse(ctx, mutation, err) // it may have been there
 			return &pb.BreakLockReply{}, err
