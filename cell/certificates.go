@@ -3,6 +3,7 @@ package cell
 import (
 	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -75,6 +76,9 @@ func (r *Replica) warning() string {
 	}
 	if r.tokens != nil && note == "" && r.tokens.Err() != nil {
 		note = "the keys of tokens (token-keys) cannot be read; the log says why"
+	}
+	if differ := r.comparison.Differing(); len(differ) > 0 && note == "" {
+		note = "replicas that differ from this one, or did before they stopped: " + strings.Join(differ, ", ") + "; see the logs, and chubbyctl cell status"
 	}
 	return note
 }

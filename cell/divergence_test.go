@@ -3,20 +3,22 @@ package cell
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/hashicorp/raft"
 )
 
 // TestDivergenceIsNoticed: without any request, both sides notice that a
-// replica applied another entry than the others.
+// replica applied another entry than the others, and it stops.
 func TestDivergenceIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replicas := startCell(t, 3)
 		testbed.Pass(2 * compareEvery)
 		for id, r := range replicas {
-			if n := r.comparison.Differing(); n != 0 {
+			if n := len(r.comparison.Differing()); n != 0 {
 				t.Errorf("%s differs from %d replicas", id, n)
 			}
 		}
@@ -33,26 +35,63 @@ func TestDivergenceIsNoticed(t *testing.T) {
 			if id == "r2" {
 				wall = 1 // of another second
 			}
-			data := emptyEntry(t, wall)
+			data := voidEntry(t, wall)
 			if err, failed := r.fsm.Apply(&raft.Log{Index: at + 1, Term: 9, Type: raft.LogCommand, Data: data}).(error); failed {
 				t.Fatal(err)
 			}
 		}
 		testbed.Pass(2 * compareEvery)
 		for id, want := range map[string]int{"r1": 1, "r2": 2, "r3": 1} {
-			if n := replicas[id].comparison.Differing(); n != want {
+			if n := len(replicas[id].comparison.Differing()); n != want {
 				t.Errorf("%s sees %d replicas that differ, want %d", id, n, want)
+			}
+		}
+		testbed.Pass(30 * time.Second) // a check point is made at once
+		for id, r := range replicas {
+			if contradicted := r.Err() != nil; contradicted != (id == "r2") {
+				t.Errorf("%s: %v", id, r.Err())
 			}
 		}
 	})
 }
 
-// emptyEntry is an entry without commands, of no epoch and of that second.
-func emptyEntry(t *testing.T, wall int64) []byte {
+// voidEntry is an entry of no epoch and of that second, so that its command does nothing.
+func voidEntry(t *testing.T, wall int64) []byte {
 	t.Helper()
-	data, err := raftfsm.JoinEntry(0, wall, nil)
+	command, err := raftfsm.Command{RaiseLease: &raftfsm.RaiseLease{}}.Encode(raftfsm.MaxLevel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := raftfsm.JoinEntry(0, wall, []raftfsm.Encoded{command})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// A replica that may be about to stop contradicts nobody: of three, no two stop because of each other. What was heard before does not
+// count; who is not contradicted when it asks again goes on, and contradicts as before.
+func TestWhoMayLeaveContradictsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		replicas := startCell(t, 3)
+		testbed.Pass(4 * time.Minute)
+		r1, r2 := replicas["r1"], replicas["r2"]
+		own, others := r1.comparison.Checks()
+		if own.Index == 0 || others["r2"] != own || others["r3"] != own {
+			t.Fatalf("after minutes the checks are %+v and %+v", own, others)
+		}
+		own.Sum ^= 1
+		if by, _ := peer.Contradicted(own, others, r1.voters()); len(by) != 2 {
+			t.Fatalf("contradicted by %v", by)
+		}
+		r2.leaving.Store(true)
+		if r1.stopIfContradicted(t.Context(), own) || r1.Err() != nil || r1.leaving.Load() {
+			t.Fatalf("it stops because of one that may be leaving: %v", r1.Err())
+		}
+		r2.leaving.Store(false)
+		if !r1.stopIfContradicted(t.Context(), own) || r1.Err() == nil || !r1.leaving.Load() {
+			t.Error("it does not stop")
+		}
+		<-r1.Done()
+	})
 }

@@ -1,11 +1,15 @@
 package cell
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"io"
 	"math/rand/v2"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
@@ -68,4 +72,30 @@ func (w watcher) Append(entry []byte) ([]raftfsm.Result, error) {
 	}
 	w.see(decoded)
 	return w.Log.Append(entry)
+}
+
+// Rot changes what a replica has in memory, behind its back: was becomes is, of the same length, so that the running hash does not notice.
+func (r *Replica) Rot(was, is string) error {
+	var state bytes.Buffer
+	if _, err := r.fsm.State().WriteTo(&state); err != nil {
+		return err
+	}
+	body := bytes.ReplaceAll(state.Bytes()[:state.Len()-sha256.Size], []byte(was), []byte(is))
+	sum := sha256.Sum256(body)
+	return r.fsm.Restore(io.NopCloser(bytes.NewReader(append(body, sum[:]...))))
+}
+
+// Differing returns which replicas differ from this one, as far as it knows.
+func (r *Replica) Differing() []string { return r.comparison.Differing() }
+
+// Lie has a replica say to the others that it has another state than it has, at each check point.
+func (r *Replica) Lie() {
+	own, _ := r.comparison.Checks()
+	r.port.AnswerProbes(func() peer.Report {
+		report := r.probeReport()
+		if report.Check.Index > own.Index {
+			report.Check.Sum ^= 1
+		}
+		return report
+	})
 }

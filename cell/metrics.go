@@ -43,7 +43,7 @@ func newMetrics(r *Replica) *metrics {
 		}, func() float64 { return float64(r.auditErrors.Load()) }),
 		gauge("client_connections", "Connections of clients.", func() float64 { return float64(r.conns.Count()) }),
 		gauge("client_held_bytes", "Bytes that are held for calls of clients.", func() float64 { return float64(r.conns.Held()) }),
-		gauge("diverged_replicas", "Replicas known to have applied other entries than this one: 0, or see the log.", func() float64 { return float64(r.comparison.Differing()) }),
+		gauge("diverged_replicas", "Replicas known to have applied other entries than this one, or to have another state: 0, or see the log.", func() float64 { return float64(len(r.comparison.Differing())) }),
 		gauge("client_certificate_not_after_timestamp_seconds", "When the certificate that clients are shown ends, in seconds since 1970; 0 without TLS.", func() float64 { return endOf(r.clientCerts) }),
 		gauge("peer_certificate_not_after_timestamp_seconds", "When the certificate that other replicas are shown ends, in seconds since 1970; 0 without TLS.", func() float64 { return endOf(r.peerCerts) }),
 		gauge("publish_failures", "How often in succession this master could not have clients find the replicas by the cell's name (dns-server, dns-hook).", func() float64 { return float64(r.publishing.Load()) }),

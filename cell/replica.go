@@ -39,6 +39,8 @@ type Replica struct {
 	passport   *peer.Passport
 	absences   absences
 	comparison *peer.Comparison
+	reached    chan fsm.CheckPoint // has the newest check point that was applied, until its state is hashed
+	leaving    atomic.Bool         // this replica may be about to stop, and contradicts nobody; see stopIfContradicted
 	port       *peer.Port
 	transport  *peer.Transport
 	prober     *peer.Prober
@@ -180,6 +182,8 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		}
 		r.fail(err)
 	})
+	r.reached = make(chan fsm.CheckPoint, 1)
+	r.fsm.OnCheckPoint(r.noteCheckPoint)
 	r.comparison = peer.NewComparison(r.fsm.HistoryAt, r.clock, r.log)
 	r.prober = peer.NewProber(r.port, r.clock, r.noteReport)
 	r.elections = make(chan bool, 64)
@@ -217,6 +221,8 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		r.runEpochs(ctx, r.elections)
 	})
 	r.work.Go(func() { r.probeOthers(ctx) })
+	r.work.Go(func() { r.hashCheckPoints(ctx) })
+	r.work.Go(func() { r.watchContradictions(ctx) })
 	r.work.Go(func() { r.replaceDead(ctx) })
 	r.work.Go(func() { r.followRoster(ctx) })
 	r.work.Go(func() { r.publishReplicas(ctx) })

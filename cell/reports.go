@@ -29,6 +29,7 @@ func (r *Replica) probeOthers(ctx context.Context) {
 			}
 		}
 		r.absences.asking(others) // before they can answer
+		r.comparison.Keep(others)
 		for _, s := range r.servers() {
 			if string(s.ID) != r.cfg.ID {
 				r.prober.Ask(string(s.ID), string(s.Address), func(peer.Report) {}) // noteReport has it first
@@ -49,18 +50,27 @@ func (r *Replica) probeOthers(ctx context.Context) {
 func (r *Replica) noteReport(id string, report peer.Report) {
 	r.absences.heard(id)
 	r.passport.NoteHeld(id, report.Applied)
-	r.comparison.Compare(id, report.Applied, report.History)
+	if !r.comparison.Compare(id, report) {
+		return
+	}
+	if m := r.master.Load(); m != nil {
+		m.Inspector.CheckPoints.Soon() // who differs from most others is to stop before it is the master
+	}
 }
 
 // probeReport answers a probe.
 func (r *Replica) probeReport() peer.Report {
 	term := r.raft.CurrentTerm()
 	state := r.fsm.State()
-	return peer.Report{
+	report := peer.Report{
 		Term:     term,
 		Last:     r.raft.LastIndex(),
 		Applied:  state.Applied,
 		History:  state.History,
 		MaxLevel: uint64(r.cfg.supports),
 	}
+	if own, _ := r.comparison.Checks(); !r.leaving.Load() { // read last; see Replica.leaving
+		report.Check = own
+	}
+	return report
 }

@@ -24,12 +24,14 @@ type Directory struct {
 
 	Replicas []string // IDs of those that the cell has, as far as this one knows, in order
 
+	Contradicted string // why its replica must not run any more, because most others had another state; "" if it may
+
 	store disk.LogStore
 }
 
 // Look looks at data directories of replicas of one cell. It returns them with the freshest first: the one that Raft would
 // elect, whose last entry has the highest term, and of those the highest index. A directory that cannot be read, or that a replica
-// runs in, is an error: it could be the freshest.
+// runs in, is an error: it could be the freshest. One of a replica that the others have contradicted can be looked at alone.
 func Look(ctx context.Context, paths []string) ([]Directory, error) {
 	var list []Directory
 	for _, path := range paths {
@@ -39,6 +41,9 @@ func Look(ctx context.Context, paths []string) ([]Directory, error) {
 		d, err := look(path)
 		if err != nil {
 			return nil, err
+		}
+		if d.Contradicted != "" && len(paths) > 1 {
+			return nil, api.Errorf(api.InvalidArgument, "%s is of replica %s, which most others have contradicted: leave it out, or look at it alone", d.Path, d.Replica)
 		}
 		if i := slices.IndexFunc(list, func(other Directory) bool { return other.CellID != d.CellID || other.Replica == d.Replica }); i >= 0 {
 			return nil, api.Errorf(api.InvalidArgument, "%s is of replica %s of cell %s (%.12s), and %s of replica %s of cell %s (%.12s): name directories of different replicas of one cell",
@@ -59,6 +64,11 @@ func look(path string) (d Directory, err error) {
 		return d, err
 	}
 	d = Directory{Path: path, Cell: owner.Cell, Replica: owner.ID, store: owner.LogStore}
+	if found, err := disk.ReadContradiction(path); err != nil {
+		return d, err
+	} else if found != nil {
+		d.Contradicted = found.Why
+	}
 	stores, err := open(d)
 	if err != nil {
 		return d, err
@@ -79,6 +89,7 @@ func look(path string) (d Directory, err error) {
 func open(d Directory) (*disk.Stores, error) {
 	return disk.Open(d.Path, d.store, disk.Options{
 		Cell: d.Cell, ID: d.Replica, Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}, Silence: func() {},
+		Inspect: true,
 	})
 }
 

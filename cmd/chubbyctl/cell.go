@@ -360,12 +360,12 @@ func whichToStop(replicas []client.ReplicaStatus, a, b client.ReplicaStatus) str
 		}
 		return n
 	}
-	const report = "keep its data directory for a report"
+	const report = "if it does not stop by itself within a minute, and keep its data directory for a report"
 	switch majority := len(replicas)/2 + 1; {
 	case agree(a) >= majority:
-		return fmt.Sprintf("Stop %s, which differs from most replicas, and %s", b.ID, report)
+		return fmt.Sprintf("Stop %s, which differs from most replicas, %s", b.ID, report)
 	case agree(b) >= majority:
-		return fmt.Sprintf("Stop %s, which differs from most replicas, and %s", a.ID, report)
+		return fmt.Sprintf("Stop %s, which differs from most replicas, %s", a.ID, report)
 	}
 	return "No majority agrees: stop all replicas, and keep every data directory for a report"
 }

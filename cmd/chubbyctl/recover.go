@@ -133,6 +133,10 @@ func (g *globals) printSurvivors(out io.Writer, list []recovery.Directory) error
 
 // adviseRecovery says which replicas are not here, and what follows.
 func (g *globals) adviseRecovery(list []recovery.Directory) {
+	if why := list[0].Contradicted; why != "" {
+		term.Remark(g.stderr, "use this to look at it only, and make no cell of it while others are left: %s", why)
+		return
+	}
 	all := list[0].Replicas
 	var missing []string
 	for _, id := range all {

@@ -70,6 +70,7 @@ func safeguards() []safeguard {
 		pastSafeguards(),
 		recoverySafeguards(),
 		spareSafeguards(),
+		contradictionSafeguards(),
 		namesSafeguards(),
 		scheduleSafeguards(),
 		operatorSafeguards(),

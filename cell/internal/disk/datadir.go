@@ -27,6 +27,8 @@ const (
 	newSuffix     = ".new"      // of a file that is being made
 	tmpSuffix     = ".tmp"      // of a snapshot that is being made
 	markerFormat  = 2
+
+	ContradictionName = "contradicted.json" // why no replica may run on the directory any more
 )
 
 // dataError is an error of Open about a directory or a file in it.

@@ -32,6 +32,7 @@ type Options struct {
 	RaftLog  hclog.Logger // for the libraries that keep the log and the snapshots; default none
 
 	Bootstrap bool // a directory that holds nothing may become a replica's
+	Inspect   bool // no replica is to run on it: it may be one of a replica that was contradicted
 
 	segmentSize int // bytes of a segment of WALStore; default 64 MiB. Tests make it small
 }
@@ -97,6 +98,11 @@ func (s *Stores) open(store logStore, opts Options) error {
 	}
 	if found != nil {
 		if err := found.check(s.dir, whose, store); err != nil {
+			return err
+		}
+	}
+	if !opts.Inspect { // before anything is changed
+		if err := checkContradiction(s.dir); err != nil {
 			return err
 		}
 	}

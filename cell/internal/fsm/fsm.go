@@ -18,6 +18,9 @@ type FSM struct {
 	fatal  func(error)
 	roster func(raftfsm.Roster)
 	trail  trail
+
+	reached func(CheckPoint) // nil if nobody wants to know
+
 	wanted atomic.Bool // somebody has read the state since the last batch
 
 	mu        sync.Mutex                    // guards the fields below
@@ -113,6 +116,9 @@ func (f *FSM) apply(log *raft.Log) any {
 		return f.broken
 	}
 	f.trail.add(log.Index, f.now.History)
+	if len(results) == 0 && f.reached != nil {
+		f.reached(CheckPoint{Index: log.Index, Term: log.Term, State: f.now.Snapshot()})
+	}
 	return results
 }
 

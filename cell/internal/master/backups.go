@@ -24,6 +24,7 @@ const (
 type Backups struct {
 	epoch *epoch
 	wall  func() int64
+	begun func()         // called when one begins; does not wait
 	work  sync.WaitGroup // of the goroutines that encode
 
 	mu   sync.Mutex // guards what follows; not held while a part is read
@@ -127,6 +128,7 @@ func (b *Backups) find(key backupKey, begin bool) (*takenBackup, error) {
 	from, to := io.Pipe()
 	one := &takenBackup{from: from, asked: make(chan struct{}, 1), idle: time.AfterFunc(backupIdle, func() { b.drop(key) })}
 	b.open[key] = one
+	b.begun()
 	b.work.Go(func() {
 		_ = to.CloseWithError(backup.Write(to, state, taken, "")) // it never fails
 	})
@@ -179,5 +181,6 @@ func (b *Backups) Write(ctx context.Context, w io.Writer) error {
 	if _, err := b.epoch.fence.Prove(ctx); err != nil {
 		return err
 	}
+	b.begun()
 	return backup.Write(w, *b.epoch.state(), b.wall(), "")
 }

@@ -12,7 +12,8 @@ import (
 
 // Inspector tells operators what the master knows, and changes nothing.
 type Inspector struct {
-	Backups *Backups
+	Backups     *Backups
+	CheckPoints *CheckPoints
 
 	epoch    *epoch
 	handles  *handles

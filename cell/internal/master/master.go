@@ -37,8 +37,8 @@ type Config struct {
 // observed in their order, before their callers go on, and the observer is the one place
 // where they change the tables.
 //
-// Its goroutines are the proposer's, the timekeeper's, the remover's, and those of the
-// calls that are being served; Wait waits for the first three.
+// Its goroutines are the proposer's, the timekeeper's, the remover's, that of the check points, and those of the
+// calls that are being served; Wait waits for the first four.
 type Master struct {
 	epoch       *epoch
 	tables      *tables
@@ -51,7 +51,7 @@ type Master struct {
 	revocations *revocations
 	remover     *remover
 	timekeeper  *timekeeper
-	work        sync.WaitGroup // the proposer, the timekeeper and the remover
+	work        sync.WaitGroup // the proposer, the timekeeper, the remover and the check points
 }
 
 // New puts a master together; start sets it going. ctx ends with the epoch, and its
@@ -97,6 +97,8 @@ func New(ctx context.Context, cfg Config) *Master {
 	}
 	e.unproposed = observed.unproposed
 	e.proposer = newProposer(cfg.Log, cfg.Epoch, cfg.Wall, observed.observe)
+	inspector.CheckPoints = newCheckPoints(e)
+	inspector.Backups.begun = inspector.CheckPoints.Soon
 	return &Master{
 		epoch:       e,
 		tables:      t,
@@ -143,6 +145,7 @@ func (m *Master) Start() {
 		m.Sessions.endCalls()
 	})
 	m.work.Go(m.remover.runRemover)
+	m.work.Go(func() { m.Inspector.CheckPoints.run(m.epoch.ctx) })
 }
 
 // Wait gives no proof of leadership any more, and returns when the master's own

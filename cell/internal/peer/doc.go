@@ -1,7 +1,7 @@
 // Package peer is what replicas say to each other: the hello that opens every
 // connection of a replica's Raft port, with the passport in it; the conversations
 // that follow, of Raft, of probes and of a bootstrap; and what is concluded from
-// the answers, by the fence and by the comparison of running hashes.
+// the answers, by the fence and by the comparison of running hashes and of whole states.
 //
 // The port (port.go, handshake.go) owns the connections. The transport (transport.go) is Raft's
 // side of it, the prober (prober.go) asks other replicas for their terms, and the

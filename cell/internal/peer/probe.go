@@ -61,11 +61,13 @@ type Report struct {
 	History uint64 // the running hash of what was applied up to there
 
 	MaxLevel uint64 // the newest feature level that the replica knows
+
+	Check Check // of its whole state, at its newest check point
 }
 
 // Frames of a probe stream: the question is its number; the answer is the
-// number, the term, the last index, the applied index, the running hash and the
-// newest feature level, all big-endian, and zeros for what later versions add.
+// number, the term, the last index, the applied index, the running hash, the newest
+// feature level and the newest check, all big-endian. Earlier versions have zeros in place of a check.
 const (
 	questionSize = 8
 	answerSize   = 64
@@ -103,6 +105,7 @@ func (p *Port) serveProbe(c *portConn) {
 		binary.BigEndian.PutUint64(frame[24:], r.Applied)
 		binary.BigEndian.PutUint64(frame[32:], r.History)
 		binary.BigEndian.PutUint64(frame[40:], r.MaxLevel)
+		r.Check.put(frame[48:])
 		if _, err := c.Write(frame[:]); err != nil {
 			return
 		}

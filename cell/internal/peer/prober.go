@@ -268,6 +268,7 @@ func (q *probePeer) receive(conn net.Conn) {
 			Applied:  binary.BigEndian.Uint64(frame[24:]),
 			History:  binary.BigEndian.Uint64(frame[32:]),
 			MaxLevel: binary.BigEndian.Uint64(frame[40:]),
+			Check:    checkIn(frame[48:]),
 		}
 		ready, err := q.takeAnswer(number, q.prober.clock())
 		if err != nil {

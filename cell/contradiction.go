@@ -1,0 +1,100 @@
+package cell
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/peer"
+	"github.com/hashicorp/raft"
+)
+
+// watchContradictions stops this replica when a majority contradicts it, until ctx ends (docs/adr/0035-who-is-contradicted-stops.md).
+func (r *Replica) watchContradictions(ctx context.Context) {
+	tick := time.NewTicker(compareEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		own, others := r.comparison.Checks()
+		if by, _ := peer.Contradicted(own, others, r.voters()); by != nil && r.stopIfContradicted(ctx, own) {
+			return
+		}
+	}
+}
+
+// stopIfContradicted asks the others again, and stops this replica if a majority of the voters contradicts it now. It reports whether
+// it does.
+//
+// Claim: a majority runs on, however many replicas stop in this way. A replica says that it may be leaving before it asks, and one that
+// may be leaving contradicts nobody. Of those that stop, take the one that said so last: all others that stop had said so before it
+// asked, so the majority that contradicted it consists of replicas that go on.
+func (r *Replica) stopIfContradicted(ctx context.Context, own peer.Check) bool {
+	r.leaving.Store(true)
+	voters := r.voters()
+	by, theirs := peer.Contradicted(own, r.askForChecks(ctx), voters)
+	if by == nil {
+		r.leaving.Store(false)
+		return false
+	}
+	r.silence()
+	why := fmt.Sprintf("replica %s stops, because most of its cell contradicts it: after entry %d of the log the state here has the hash %012x, and at %s, %d of the %d voting replicas, "+
+		"it is %012x. Memory, disk or software of this replica is faulty, and what it says cannot be relied on. Its data is kept as it is, in %s, and no replica starts with it again (%s there). "+
+		"Put a new replica in its place, best on another machine: start chubbyd serve --join there, under an id that was never used, and run chubbyctl cell replace %s NEW ADDRESS. "+
+		"To look at what is in the directory: chubbyctl cell recover %s --to FILE, and chubbyctl cell backup show FILE",
+		r.cfg.ID, own.Index, own.Sum, strings.Join(by, ", "), len(by), len(voters), theirs, r.cfg.Data, disk.ContradictionName, r.cfg.ID, r.cfg.Data)
+	err := r.stores.NoteContradiction(disk.Contradiction{
+		Index: own.Index, Ours: fmt.Sprintf("%012x", own.Sum), Theirs: fmt.Sprintf("%012x", theirs), By: by, Why: why,
+	})
+	if err != nil {
+		why += fmt.Sprintf(". This could not be noted in the directory (%v): do not start the replica again", err)
+	}
+	r.fail(identity.Refused("%s", why))
+	return true
+}
+
+// voters are the IDs of the replicas that vote.
+func (r *Replica) voters() (ids []string) {
+	for _, s := range r.servers() {
+		if s.Suffrage == raft.Voter {
+			ids = append(ids, string(s.ID))
+		}
+	}
+	return ids
+}
+
+// askForChecks asks all others for their reports, and returns the checks of those that answer soon.
+func (r *Replica) askForChecks(ctx context.Context) map[string]peer.Check {
+	type answer struct {
+		id    string
+		check peer.Check
+	}
+	// A clone: the list is Raft's own.
+	others := slices.DeleteFunc(slices.Clone(r.servers()), func(s raft.Server) bool { return string(s.ID) == r.cfg.ID })
+	answers := make(chan answer, len(others)) // one of each
+	for _, s := range others {
+		id := string(s.ID)
+		r.prober.Ask(id, string(s.Address), func(report peer.Report) { answers <- answer{id, report.Check} })
+	}
+	checks := map[string]peer.Check{}
+	late := time.NewTimer(memberProbe)
+	defer late.Stop()
+	for range others {
+		select {
+		case one := <-answers:
+			checks[one.id] = one.check
+		case <-late.C:
+			return checks
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return checks
+}

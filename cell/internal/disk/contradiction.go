@@ -1,0 +1,57 @@
+package disk
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/chubbylock/chubby/cell/internal/identity"
+)
+
+// Contradiction says why a replica must not run on its data any more: a majority of the replicas has another
+// state after the same entry of the log.
+type Contradiction struct {
+	Index  uint64   `json:"index"` // of that entry
+	Ours   string   `json:"ours"`  // a hash of the state there
+	Theirs string   `json:"theirs"`
+	By     []string `json:"by"`  // who contradicts
+	Why    string   `json:"why"` // for people, with what to do next
+}
+
+// NoteContradiction makes durable that no replica may run on this directory. Nothing else in it changes.
+func (s *Stores) NoteContradiction(c Contradiction) error {
+	text, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeDurably(filepath.Join(s.dir, ContradictionName), append(text, '\n'))
+}
+
+// ReadContradiction returns why no replica may run on a directory, nil if none of it was noted. A note that cannot be read
+// counts: nothing else makes that file.
+func ReadContradiction(dir string) (*Contradiction, error) {
+	path := filepath.Join(dir, ContradictionName)
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case isDenied(err):
+		return nil, dataError(path, err, "it cannot be read")
+	}
+	c := &Contradiction{}
+	if err != nil || json.Unmarshal(text, c) != nil || c.Why == "" {
+		c.Why = "the others had another state than this replica: " + identity.LossAdvice
+	}
+	return c, nil
+}
+
+// checkContradiction refuses a directory whose replica was contradicted.
+func checkContradiction(dir string) error {
+	c, err := ReadContradiction(dir)
+	if err != nil || c == nil {
+		return err
+	}
+	return identity.Refused("no replica starts with the data in %s, because of %s there: %s", dir, ContradictionName, c.Why)
+}
