@@ -86,8 +86,13 @@ func rateSafeguards() []safeguard {
 		},
 		{
 			name: "a connection that rests all the time is closed", file: "cell/internal/wire/rates.go",
-			old: "c.rests > maxRests {", new: "false {",
+			old: "c.rested >= maxRested {", new: "false {",
 			pkg: pkg, test: "TestRestsEnd",
+		},
+		{
+			name: "short rests close no connection", file: "cell/internal/wire/rates.go",
+			old: "	c.rested += rest\n", new: "	c.rested += maxRest\n",
+			pkg: pkg, test: "TestShortRestsCloseNothing",
 		},
 		{
 			name: "a panic of one call stays in it", file: "cell/internal/wire/service.go",

@@ -62,7 +62,7 @@ type heardConn struct {
 
 	caller atomic.Pointer[caller] // whose calls its calls are; nil if that is not known
 	rest   atomic.Int64           // how much later it is to be read, a time.Duration
-	rests  int                    // how often in succession it was read later; its reader's
+	rested time.Duration          // for how long it was read later, in succession; its reader's
 	gone   chan struct{}          // closed when it is
 }
 

@@ -23,11 +23,12 @@ type Rates struct {
 // beyond has the connection that it came over read later.
 const maxWaste = 200
 
-// maxRest is how much later a connection is read at most, each time, and maxRests how often in succession before
-// it is closed: else what it has sent would be read for minutes after its client has gone.
+// maxRest is how much later a connection is read at most, each time, and maxRested for how long in succession before
+// it is closed: else what it has sent would be read for minutes after its client has gone. How often says little: a client
+// that waits for its answers rests for milliseconds each time, and others may share its connection.
 const (
-	maxRest  = 2 * time.Second
-	maxRests = 20
+	maxRest   = 2 * time.Second
+	maxRested = 40 * time.Second
 )
 
 // burst is for how long nothing has to begin so that a whole second's worth may begin at once.
@@ -219,10 +220,10 @@ func (a *account) wasted(now session.Instant) {
 // pause waits before more is read from a connection, if it has wasted much. Only its reader calls it.
 func (c *heardConn) pause() {
 	if c.rest.Load() == 0 {
-		c.rests = 0
+		c.rested = 0
 		return
 	}
-	if c.rests++; c.rests > maxRests {
+	if c.rested >= maxRested {
 		all := c.account.all
 		if all.told.Shed(); c.refusal == nil {
 			if n, ok := all.saidShed.Next(); ok {
@@ -232,7 +233,9 @@ func (c *heardConn) pause() {
 		_ = c.Close() // its server notices
 		return
 	}
-	timer := time.NewTimer(time.Duration(c.rest.Swap(0)))
+	rest := time.Duration(c.rest.Swap(0))
+	c.rested += rest
+	timer := time.NewTimer(rest)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

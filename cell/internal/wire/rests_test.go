@@ -95,13 +95,42 @@ func TestRestsEnd(t *testing.T) {
 		go func() { _, _ = far.Write(flood(t, 100*maxWaste)) }()
 		began := time.Now()
 		n, err := io.Copy(io.Discard, conn)
-		if took := time.Since(began); err == nil || shed != 1 || c.Count() != 0 || took > (maxRests+1)*maxRest || n < maxRests*readBuffer {
+		if took := time.Since(began); err == nil || shed != 1 || c.Count() != 0 || took > maxRested+maxRest || n < int64(maxRested/maxRest)*readBuffer {
 			t.Errorf("after %v and %d bytes: %v; %d are closed, %d open", took, n, err, shed, c.Count())
 		}
 	})
 }
 
-// So do calls that end before they are served.
+// A connection whose client makes one call after the other rests for milliseconds at a time, as often as it takes, and is not
+// closed: others may share it.
+func TestShortRestsCloseNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := rated(Rates{})
+		near, far := net.Pipe()
+		conn := hear(near, Listener{Clock: testbed.Clock()})
+		if !c.admit(conn) {
+			t.Fatal("closed")
+		}
+		const seconds = 5
+		wire := flood(t, seconds*maxWaste)
+		one := (len(wire) - len(http2.ClientPreface)) / (seconds * maxWaste)
+		go func() {
+			_, _ = far.Write(wire[:len(http2.ClientPreface)])
+			for rest := wire[len(http2.ClientPreface):]; len(rest) > 0; rest = rest[one:] {
+				_, _ = far.Write(rest[:one])
+			}
+			_ = far.Close()
+		}()
+		began := time.Now()
+		n, err := io.Copy(io.Discard, conn)
+		if took := time.Since(began); n != int64(len(wire)) || err != nil || took < (seconds-2)*time.Second || took > seconds*time.Second {
+			t.Errorf("after %v %d of %d bytes were read: %v", took, n, len(wire), err)
+		}
+		_ = conn.Close()
+	})
+}
+
+// Calls that end before they are served have their connection rest, too.
 func TestUnservedCallsAreReadSlowly(t *testing.T) {
 	l := testbed.Loopback(t)
 	c := (&host{}).serve(t, l, wide())
