@@ -155,7 +155,7 @@ func TestUnservedCallsAreReadSlowly(t *testing.T) {
 	c.mu.Unlock()
 	for _, method := range []string{pb.Chubby_SetContents_FullMethodName, "/nobody/knows"} {
 		before := o.waste.full.Load()
-		begin(method, 20)
+		begin(method, 20+1) // a call is counted once its end is written, so the last may not be yet
 		if more := time.Duration(o.waste.full.Load() - before); more < 20*time.Second/maxWaste {
 			t.Errorf("20 calls of %s cost %v", method, more)
 		}
