@@ -2,6 +2,7 @@ package cell
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"io"
 	"math/rand/v2"
@@ -98,4 +99,11 @@ func (r *Replica) Lie() {
 		}
 		return report
 	})
+}
+
+// HashCheckPoint hashes a state as a replica does at a check point.
+func HashCheckPoint(ctx context.Context, state raftfsm.State) ([]byte, error) {
+	hash := stateHash{ctx: ctx}
+	_, err := state.WriteTo(&hash)
+	return hash.last, err
 }
