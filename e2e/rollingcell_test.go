@@ -94,6 +94,9 @@ func (r *rollingCell) serveBy(id string, version release) *process {
 	cmd := command(version.bin("chubbyd"), "serve", "--bootstrap", "--insecure-principals", "--cell", "local", "--id", id,
 		"--members", strings.Join(members, ";"), "--data", filepath.Join(r.dir, id), "--log-store", store)
 	cmd.Env = append(cmd.Env, "CHUBBYD_INSECURE=true", "CHUBBYD_OPERATORS=everybody") // what v0.1.0 does not know
+	if version == thisVersion() {
+		cmd.Env = append(cmd.Env, "CHUBBYD_LOG_LEVEL=debug") // which says that a check point was reached
+	}
 	r.procs[id] = launch(r.t, cmd, (*exec.Cmd).Start)
 	return r.procs[id]
 }
