@@ -247,8 +247,8 @@ func calls(method string, follow func(f *http2.Framer, stream uint32) error) fun
 func (a *attacker) flood(conn net.Conn, follow func(f *http2.Framer, stream uint32) error) error {
 	go func() { _, _ = io.Copy(io.Discard, conn) }() // ends with the connection
 	const atATime = 500
-	for make := calls(pb.Chubby_GetContentsAndStat_FullMethodName, follow); ; {
-		data, err := make(atATime)
+	for next := calls(pb.Chubby_GetContentsAndStat_FullMethodName, follow); ; {
+		data, err := next(atATime)
 		if err != nil {
 			return err
 		}
