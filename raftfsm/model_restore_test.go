@@ -62,7 +62,10 @@ func (m *model) restore(c *raftfsm.Restore) raftfsm.Result {
 	}
 	r := raftfsm.Result{Restored: true}
 	m.nodes, m.quotas, m.staged, m.hand = g.nodes, g.quotas, nil, ""
-	m.counter = max(m.counter, g.begin.Counter) + 1<<40
+	if g.begin.CellID != m.lineage || g.begin.Counter > m.counter {
+		m.counter = max(m.counter, g.begin.Counter) + 1<<40
+	}
+	m.lineage = g.begin.CellID
 	m.restored = fmt.Sprintf("restored %+v", raftfsm.Restoration{Source: g.begin.Source, AtUnix: m.wall, Counter: m.counter})
 	for _, name := range slices.SortedFunc(maps.Keys(m.nodes), compareInTree) {
 		if m.nodes[name].ephemeral {
@@ -165,6 +168,9 @@ func (d *driver) restore() raftfsm.Command {
 	case 0:
 		step.Begin = &raftfsm.RestoreBegin{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Level: d.m.level, Counter: uint64(40 + d.pick(20)), Nodes: 3 + d.pick(4), Quotas: d.pick(4) / 3}
 		step.Begin.Source = raftfsm.BackupSource{Index: uint64(d.pick(3)), TakenUnix: 5, Recovered: []string{"", "r1", "no id", strings.Repeat("r", 65)}[d.pick(4)/2*d.pick(4)%4]}
+		if step.Begin.Counter%2 == 0 {
+			step.Begin.CellID = "ffeeddccbbaa99887766554433221100" // of a cell that had this one's name
+		}
 		if d.rarely(8) {
 			step.Begin.Level++
 		}

@@ -26,6 +26,7 @@ type model struct {
 	clients      map[api.SessionID]*modelSession
 	quotas       map[string]api.Quota
 	restored     string // as the last one is shown
+	lineage      api.CellID
 	staged       *modelBackup
 	replicas     []modelReplica
 	hand         api.Name // see giveUp
@@ -65,7 +66,7 @@ type modelAnswer struct {
 func newModel() *model {
 	root := &modelNode{kind: api.Directory, instance: 1, content: 1, acls: 1, acl: api.ACL{Read: "everyone", Write: "everyone", Change: "everyone"}}
 	return &model{
-		counter: 1, nodes: map[api.Name]*modelNode{"": root}, delays: map[api.Name]namespace.Delay{},
+		counter: 1, lineage: "00112233445566778899aabbccddeeff", nodes: map[api.Name]*modelNode{"": root}, delays: map[api.Name]namespace.Delay{},
 		clients: map[api.SessionID]*modelSession{}, quotas: map[string]api.Quota{},
 	}
 }

@@ -128,8 +128,8 @@ func (g *staged) snapshot() *staged {
 	return &now
 }
 
-// RestoreGap is what the fencing counter is raised by, above everything that is known to have been issued: a
-// backup does not know what was issued after it. A cell would have to issue 30,000 numbers a second for a year to
+// RestoreGap is what the fencing counter is raised by, above everything that is known to have been issued, when a cell takes the place
+// of the one in the backup: a backup does not know what was issued after it. A cell would have to issue 30,000 numbers a second for a year to
 // reach it, and can be restored 8,000 times.
 const RestoreGap = 1 << 40
 
@@ -266,14 +266,25 @@ func (s *State) restoreFinish(wall int64) Result {
 			r.Dying = append(r.Dying, n.Ref())
 		}
 	}
+	counter := s.counterAfter(g)
 	if g.Cell == s.Cell && g.CellID != s.CellID {
 		s.Origin, s.CellID = cmp.Or(s.Origin, s.CellID), g.CellID
 	}
-	s.Counter = max(s.Counter, g.Counter) + RestoreGap
+	s.Counter = counter
 	s.Tree, s.quotas, s.past, s.staged = g.tree, g.quotas, newPast(s.past.most), nil
 	s.past.byNode.Edit()
 	s.Restored = &Restoration{Source: g.Source, AtUnix: wall, Counter: s.Counter}
 	return r
+}
+
+// counterAfter returns the fencing counter after a restore. A cell that goes back to a backup of its own goes on counting: it knows what it has
+// issued since. If it left a gap, too, a later cell that is restored from the same backup, and cannot know of this, would issue
+// the numbers in and above that gap once more.
+func (s *State) counterAfter(g *staged) uint64 {
+	if g.CellID == s.CellID && g.Counter <= s.Counter {
+		return s.Counter
+	}
+	return max(s.Counter, g.Counter) + RestoreGap
 }
 
 // refuseOwner returns a refusal if the operator's own session holds a lock or has an ephemeral node open.

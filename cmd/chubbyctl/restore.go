@@ -49,9 +49,11 @@ begin new sessions. What was changed after the backup is lost; take one of the c
 it is now, if that may be needed (chubbyctl cell backup).
 
 No sequencer that was issued before is valid any more, by this cell or by the one in the
-backup: the fencing counter goes on 2^40 above the higher one of both, and above
---above. The tokens are of the cell in the backup, if it has the same name, so that
-guards downstream go on with what they know.
+backup: a cell that goes back to a backup of its own keeps its fencing counter; else that
+goes on 2^40 above the higher one of both, and above --above. The tokens are of the cell
+in the backup, if it has the same name, so that guards downstream go on with what they
+know. If a new cell was restored from the same backup before, and is lost, give its newest
+token, or the counter that its restore printed and 2^40, with --above.
 
 If the cell in the backup was lost, wait until two minutes after the end of its last
 replica: until then its clients may still rely on a lease and a lock-delay.

@@ -25,18 +25,23 @@ func restoreSafeguards() []safeguard {
 		},
 		{
 			name: "tokens go on above those of the cell", file: "raftfsm/restore.go",
-			old: "	s.Counter = max(s.Counter, g.Counter) + RestoreGap\n", new: "	s.Counter = g.Counter + RestoreGap\n",
+			old: "		return s.Counter\n", new: "		return g.Counter\n",
 			pkg: "./cell", test: "TestRestore",
 		},
 		{
 			name: "tokens go on above those of the backup", file: "raftfsm/restore.go",
-			old: "	s.Counter = max(s.Counter, g.Counter) + RestoreGap\n", new: "	s.Counter += RestoreGap\n",
+			old: "	return max(s.Counter, g.Counter) + RestoreGap\n", new: "	return s.Counter + RestoreGap\n",
 			pkg: "./cell", test: "TestRestoreIntoAnotherCell",
 		},
 		{
 			name: "tokens go on above those that the backup does not know", file: "raftfsm/restore.go",
-			old: "	s.Counter = max(s.Counter, g.Counter) + RestoreGap\n", new: "	s.Counter = max(s.Counter, g.Counter) + 1\n",
-			pkg: "./cell", test: "TestRestore$",
+			old: "	return max(s.Counter, g.Counter) + RestoreGap\n", new: "	return max(s.Counter, g.Counter) + 1\n",
+			pkg: "./raftfsm", test: "TestTokensOfABackup",
+		},
+		{
+			name: "a cell that goes back leaves the gap to the next one", file: "raftfsm/restore.go",
+			old: "	if g.CellID == s.CellID && g.Counter <= s.Counter {\n", new: "	if false {\n",
+			pkg: "./raftfsm", test: "TestTokensOfABackup",
 		},
 		{
 			name: "guards know the cell after a restore", file: "raftfsm/restore.go",

@@ -1,0 +1,66 @@
+package raftfsm_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// restore restores a backup of nothing but the lists, when no session but the operator's is left.
+func (c *restoring) restore(id api.CellID, counter uint64) {
+	c.t.Helper()
+	c.step(c.operator, raftfsm.Restore{Begin: &raftfsm.RestoreBegin{Cell: "local", CellID: id, Level: 1, Counter: counter, Nodes: 3}}, api.OK)
+	c.add(api.OK, 1, backedUp("", nil), backedUp("/acl", nil), backedUp("/acl/everyone", nil))
+	c.step(c.operator, raftfsm.Restore{Seal: &raftfsm.RestoreSeal{Why: "because"}}, api.OK)
+	var ends []raftfsm.End
+	for one := range c.state.Sessions.All() {
+		if one.ID != c.operator {
+			ends = append(ends, raftfsm.End{Session: one.ID, Reason: api.ByOperator})
+		}
+	}
+	c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: ends}})
+	c.step(c.operator, raftfsm.Restore{Finish: true}, api.OK)
+}
+
+// token locks a file in a new session, and returns the token.
+func (c *restoring) token(session string) api.Generation {
+	c.t.Helper()
+	id := c.session(session)
+	file, handle := c.file(id, api.Name("/"+session))
+	r := c.acquire(file, c.claim(id, handle))[0]
+	if r.Answer.Generation == 0 {
+		c.t.Fatalf("%+v", r)
+	}
+	return r.Answer.Generation
+}
+
+// A cell goes back to a backup, goes on, and is lost. The next one is restored from the same backup, which knows nothing of that: no token
+// that it issues may be one that was issued, or below one.
+func TestTokensOfABackupThatIsRestoredTwice(t *testing.T) {
+	lost := newRestoring(t)
+	for i := range 5 { // above the generations of the nodes in the backup
+		lost.token(fmt.Sprint("early-", i))
+	}
+	id, counter := lost.state.CellID, lost.state.Counter
+	newest := lost.token("late")
+	for round := range 3 {
+		lost.restore(id, counter)
+		if is := lost.token(fmt.Sprint("after-", round)); is <= newest {
+			t.Fatalf("restore %d of a cell that goes on: token %d after %d", round, is, newest)
+		} else {
+			newest = is
+		}
+	}
+
+	next := newRestoring(t)
+	next.state.CellID = "ffeeddccbbaa99887766554433221100" // of another bootstrap
+	next.restore(id, counter)
+	if is := next.token("new"); is <= newest || next.state.CellID != id {
+		t.Errorf("the next cell, %s, issues token %d after %d of the lost one, %s", next.state.CellID, is, newest, id)
+	}
+	if next.state.Counter < uint64(newest)+raftfsm.RestoreGap/2 {
+		t.Errorf("tokens go on at %d after %d: there is no room for what the backup does not know", next.state.Counter, newest)
+	}
+}
