@@ -64,3 +64,18 @@ func TestTokensOfABackupThatIsRestoredTwice(t *testing.T) {
 		t.Errorf("tokens go on at %d after %d: there is no room for what the backup does not know", next.state.Counter, newest)
 	}
 }
+
+// The highest counter that a cell can be restored with leaves it tokens to issue.
+func TestTokensAfterTheHighestCounter(t *testing.T) {
+	const highest = api.MaxGeneration - 2*raftfsm.RestoreGap
+	c := newRestoring(t)
+	c.step(c.operator, raftfsm.Restore{Begin: &raftfsm.RestoreBegin{Cell: "local", Level: 1, Counter: highest + 1, Nodes: 3}}, api.InvalidArgument)
+	c.restore("ffeeddccbbaa99887766554433221100", highest)
+	if is := c.token("after"); is > api.MaxGeneration {
+		t.Errorf("token %d", is)
+	}
+	if left := api.MaxGeneration - c.state.Counter; left < raftfsm.RestoreGap-10 {
+		t.Errorf("%d numbers are left", left)
+	}
+	c.restore(c.state.CellID, highest) // its own backup takes none of them
+}

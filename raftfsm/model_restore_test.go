@@ -33,7 +33,7 @@ func (m *model) restore(c *raftfsm.Restore) raftfsm.Result {
 		return no(api.PermissionDenied)
 	case c.Begin != nil && g != nil && g.by != id:
 		return no(api.Exists)
-	case c.Begin != nil && (c.Begin.Level > m.level || c.Begin.Counter > api.MaxGeneration-1<<40 || len(c.Begin.Source.Recovered) > 2 || m.clients[id].record.MayCache):
+	case c.Begin != nil && (c.Begin.Level > m.level || !(c.Begin.CellID == m.lineage && c.Begin.Counter <= m.counter) && max(c.Begin.Counter, m.counter) > api.MaxGeneration-1<<41 || len(c.Begin.Source.Recovered) > 2 || m.clients[id].record.MayCache):
 		return no(api.InvalidArgument)
 	case c.Begin != nil:
 		root := newModel().nodes[""]

@@ -133,6 +133,9 @@ func (g *staged) snapshot() *staged {
 // reach it, and can be restored 8,000 times.
 const RestoreGap = 1 << 40
 
+// maxRestored is the highest counter above which the gap can be left: then there is room for as many numbers again.
+const maxRestored = api.MaxGeneration - 2*RestoreGap
+
 // Restoring returns the session of the operator who restores the cell from a backup, 0 if nobody does, and
 // whether the backup is complete, so that other sessions are ended.
 func (s *State) Restoring() (by api.SessionID, sealed bool) {
@@ -180,8 +183,8 @@ func (s *State) restoreBegin(id api.SessionID, c *RestoreBegin) Result {
 		return refuse(&refusal.Refusal{Cause: refusal.RestoreByOther, Session: s.staged.session, Principal: s.principal(s.staged.session)})
 	case c.Level > s.Level:
 		return refuse(&refusal.Refusal{Cause: refusal.RestoreLevel, Used: int64(c.Level), Allowed: int64(s.Level)})
-	case c.Counter > api.MaxGeneration-RestoreGap || s.Counter > api.MaxGeneration-RestoreGap:
-		return refuse(&refusal.Refusal{Cause: refusal.RestoreCounter, Current: api.Generation(max(c.Counter, s.Counter)), Allowed: api.MaxGeneration - RestoreGap})
+	case !s.hasIssued(c) && max(c.Counter, s.Counter) > maxRestored:
+		return refuse(&refusal.Refusal{Cause: refusal.RestoreCounter, Current: api.Generation(max(c.Counter, s.Counter)), Allowed: maxRestored})
 	case who.MayCache:
 		return refuse(&refusal.Refusal{Cause: refusal.RestoreCaches})
 	case !c.Source.isWellFormed():
@@ -281,10 +284,15 @@ func (s *State) restoreFinish(wall int64) Result {
 // issued since. If it left a gap, too, a later cell that is restored from the same backup, and cannot know of this, would issue
 // the numbers in and above that gap once more.
 func (s *State) counterAfter(g *staged) uint64 {
-	if g.CellID == s.CellID && g.Counter <= s.Counter {
+	if s.hasIssued(&g.RestoreBegin) {
 		return s.Counter
 	}
 	return max(s.Counter, g.Counter) + RestoreGap
+}
+
+// hasIssued reports whether a backup is one of this cell's own, and the cell's counter is not behind it.
+func (s *State) hasIssued(b *RestoreBegin) bool {
+	return b.CellID == s.CellID && b.Counter <= s.Counter
 }
 
 // refuseOwner returns a refusal if the operator's own session holds a lock or has an ephemeral node open.

@@ -40,8 +40,13 @@ func restoreSafeguards() []safeguard {
 		},
 		{
 			name: "a cell that goes back leaves the gap to the next one", file: "raftfsm/restore.go",
-			old: "	if g.CellID == s.CellID && g.Counter <= s.Counter {\n", new: "	if false {\n",
+			old: "	if s.hasIssued(&g.RestoreBegin) {\n", new: "	if false {\n",
 			pkg: "./raftfsm", test: "TestTokensOfABackup",
+		},
+		{
+			name: "a restored cell has tokens left", file: "raftfsm/restore.go",
+			old: "const maxRestored = api.MaxGeneration - 2*RestoreGap\n", new: "const maxRestored = api.MaxGeneration - RestoreGap\n",
+			pkg: "./raftfsm", test: "TestTokensAfterTheHighestCounter",
 		},
 		{
 			name: "guards know the cell after a restore", file: "raftfsm/restore.go",
