@@ -11,12 +11,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/session"
 )
 
 // BackupSchedule says where the master puts a backup from time to time, and how many of them are kept. Their names are
-// CELL-20060102T150405Z.backup, by the time in UTC when they were begun; nothing else that is there is touched.
+// CELL-20060102T150405Z-ID.backup, by the time in UTC when they were begun and the first digits of the id of the cell's tokens; nothing else that is there
+// is touched. So a cell that was just bootstrapped removes nothing of the lost one, of the same name, that it is to be restored from.
 type BackupSchedule struct {
 	Place BackupPlace   // nil: no backups are taken
 	Every time.Duration // at least MinBackupEvery
@@ -49,16 +51,19 @@ const (
 const backupTime = "20060102T150405Z"
 
 // backupName is the name of a backup of that second since 1970.
-func backupName(cell string, at int64) string {
-	return cell + "-" + time.Unix(at, 0).UTC().Format(backupTime) + ".backup"
+func backupName(cell string, id api.CellID, at int64) string {
+	return cell + "-" + time.Unix(at, 0).UTC().Format(backupTime) + backupEnd(id)
 }
 
+// backupEnd is how the names of the backups of a cell end.
+func backupEnd(id api.CellID) string { return fmt.Sprintf("-%.8s.backup", id) }
+
 // backupTimes returns when the backups of a cell were taken, of which some names are, oldest first.
-func backupTimes(cell string, names []string) (times []int64) {
+func backupTimes(cell string, id api.CellID, names []string) (times []int64) {
 	for _, name := range names {
 		middle, ok := strings.CutPrefix(name, cell+"-")
-		at, err := time.Parse(backupTime, strings.TrimSuffix(middle, ".backup"))
-		if ok && err == nil && backupName(cell, at.Unix()) == name {
+		at, err := time.Parse(backupTime, strings.TrimSuffix(middle, backupEnd(id)))
+		if ok && err == nil && backupName(cell, id, at.Unix()) == name {
 			times = append(times, at.Unix())
 		}
 	}
@@ -121,7 +126,7 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 			return err
 		}
 		s.known = true
-		for _, at := range backupTimes(r.cfg.Cell, names) {
+		for _, at := range backupTimes(r.cfg.Cell, m.CellID(), names) {
 			if at < now+every { // else the clock of a master was wrong
 				s.last = max(s.last, at)
 			}
@@ -130,7 +135,8 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 	if since := now - s.last; since < every && since > -every { // nor was it put back
 		return nil
 	}
-	name, begun := backupName(r.cfg.Cell, now), r.clock()
+	id := m.CellID()
+	name, begun := backupName(r.cfg.Cell, id, now), r.clock()
 	var size countingWriter
 	err := r.cfg.Backups.Place.Create(ctx, name, func(w io.Writer) error {
 		size.w = w
@@ -141,7 +147,7 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 	}
 	s.last, s.failures = now, 0
 	r.log.Info("a backup was taken", "to", r.cfg.Backups.Place.String(), "name", name, "bytes", size.n, "took", r.clock().Sub(begun))
-	if err := r.removeOldBackups(ctx, now+every); err != nil {
+	if err := r.removeOldBackups(ctx, id, now+every); err != nil {
 		r.log.Warn("backups that are not kept any more could not be removed", "from", r.cfg.Backups.Place.String(), "for", err)
 	}
 	return nil
@@ -149,14 +155,14 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 
 // removeOldBackups keeps the newest of the backups that were taken before a time. Those of later are left alone, and take nobody's room: a clock
 // that was wrong, or whoever may only add to the place, would have each new one removed otherwise.
-func (r *Replica) removeOldBackups(ctx context.Context, before int64) error {
+func (r *Replica) removeOldBackups(ctx context.Context, id api.CellID, before int64) error {
 	names, err := r.cfg.Backups.Place.List(ctx)
 	if err != nil {
 		return err
 	}
-	times := slices.DeleteFunc(backupTimes(r.cfg.Cell, names), func(at int64) bool { return at >= before })
+	times := slices.DeleteFunc(backupTimes(r.cfg.Cell, id, names), func(at int64) bool { return at >= before })
 	for _, at := range times[:max(0, len(times)-r.cfg.Backups.Keep)] {
-		err = cmp.Or(err, r.cfg.Backups.Place.Remove(ctx, backupName(r.cfg.Cell, at)))
+		err = cmp.Or(err, r.cfg.Backups.Place.Remove(ctx, backupName(r.cfg.Cell, id, at)))
 	}
 	return err
 }

@@ -59,16 +59,18 @@ func (s *shelf) Remove(_ context.Context, name string) error {
 func TestScheduledBackups(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backups")
 	place := &shelf{dir: dir}
-	const others = "local-copy.backup, local-b-20000101T000000Z.backup, notes"
-	const future = "local-29990101T000000Z.backup, local-29990101T000001Z.backup, local-29990101T000002Z.backup"
+	others := strings.Split("local-copy.backup, local-b-20000101T000000Z-00112233.backup, local-20000101T000000Z.backup, notes", ", ")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name := range strings.SplitSeq(others+", "+future, ", ") {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
+	add := func(names ...string) {
+		for _, name := range names {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	add(others...)
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		write(t, ctx, c, "contents")
 		taken := func() (names []string) {
@@ -77,12 +79,12 @@ func TestScheduledBackups(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, name := range all {
-				if !strings.Contains(others+future, name) {
+				if !slices.Contains(others, name) {
 					names = append(names, name)
 				}
 			}
 			slices.Sort(names)
-			if len(all)-len(names) != 6 {
+			if len(all)-len(names) != len(others) {
 				t.Errorf("what is no backup of this cell was removed: there is %s", all)
 			}
 			return names
@@ -102,6 +104,10 @@ func TestScheduledBackups(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		is("the first", 1)
+		end := all[0][len("local-20000101T000000Z"):] // with the id of the cell
+		future := []string{"local-29990101T000000Z" + end, "local-29990101T000001Z" + end, "local-29990101T000002Z" + end}
+		others = append(others, future...)
+		add(future...)
 		time.Sleep(8 * time.Minute)
 		is("before ten minutes are over", 1)
 		c.Transfer()
@@ -143,4 +149,29 @@ func TestScheduledBackups(t *testing.T) {
 	}, func(cfg *cell.Config) {
 		cfg.Backups = cell.BackupSchedule{Place: place, Every: 10 * time.Minute, Keep: 3} // besides those of the far future
 	})
+}
+
+// A cell that was just bootstrapped has nothing yet, and takes a backup at once. It removes none of those of the cell
+// before it, which had its name: that is what it is going to be restored from.
+func TestBackupsOfALostCellStay(t *testing.T) {
+	place := &shelf{dir: t.TempDir()}
+	scheduled := func(cfg *cell.Config) {
+		cfg.Backups = cell.BackupSchedule{Place: place, Every: 10 * time.Minute, Keep: 1}
+	}
+	var before []string
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		write(t, ctx, c, "contents")
+		time.Sleep(21 * time.Minute)
+		var err error
+		if before, err = place.List(ctx); err != nil || len(before) != 1 {
+			t.Fatalf("one is kept: %q, %v", before, err)
+		}
+	}, scheduled)
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, _ *celltest.Cell) {
+		time.Sleep(45 * time.Minute) // the clock of the bubble begins anew: the one of before is of later until then
+		now, err := place.List(ctx)
+		if err != nil || len(now) != 2 || !slices.Contains(now, before[0]) {
+			t.Errorf("after a new cell of that name took backups there are %q, and were %q: %v", now, before, err)
+		}
+	}, scheduled)
 }

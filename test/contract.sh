@@ -483,7 +483,7 @@ AWS_SECRET_ACCESS_KEY=wrong ctl 1 cell backup "${remote/whole/other}"; err 'refu
 "$bin/chubbyd" serve --insecure --bootstrap --cell kept --id r1 --data r1 --members 'r1=127.0.0.1:9463,127.0.0.1:9473' \
 	--backup-to "$PWD/kept" --backup-every 1m --backup-keep 2 >serve.out 2>serve.err &
 kept=$!
-if until_true 30 sh -c 'ls kept | grep -q "^kept-.*Z.backup$"'; then ok "chubbyd serve --backup-to"; else cp serve.err err; bad "chubbyd serve --backup-to"; fi
+if until_true 30 sh -c 'ls kept | grep -q "^kept-.*Z-........\.backup$"'; then ok "chubbyd serve --backup-to"; else cp serve.err err; bad "chubbyd serve --backup-to"; fi
 ctl 0 cell backup verify kept/kept-*.backup; out 'cell kept'
 kill -TERM "$kept"; ends "$kept" 0 "SIGTERM ends serve"
 "$bin/chubbyd" serve --insecure --cell kept --id r1 --data r1 --members 'r1=127.0.0.1:9463,127.0.0.1:9473' --backup-to kept --backup-every 1s --backup-keep 0 >out 2>err

@@ -31,6 +31,11 @@ func scheduleSafeguards() []safeguard {
 			pkg: "./cell", test: schedule,
 		},
 		{
+			name: "a new cell removes no backup of the lost one", file: "cell/schedule.go",
+			old: "return fmt.Sprintf(\"-%.8s.backup\", id) }", new: "return fmt.Sprintf(\"-%.0s.backup\", id) }",
+			pkg: "./cell", test: "TestBackupsOfALostCellStay",
+		},
+		{
 			name: "a backup of the far future does not stop others", file: "cell/schedule.go",
 			old: "			if at < now+every { ", new: "			if at > 0 { ",
 			pkg: "./cell", test: schedule,
