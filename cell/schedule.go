@@ -13,6 +13,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -132,7 +133,7 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 			}
 		}
 	}
-	if since := now - s.last; since < every && since > -every { // nor was it put back
+	if since := now - s.last; since < every && since > -every && !restoredSince(m.Restored(), s.last, now) { // nor was it put back
 		return nil
 	}
 	id := m.CellID()
@@ -151,6 +152,12 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 		r.log.Warn("backups that are not kept any more could not be removed", "from", r.cfg.Backups.Place.String(), "for", err)
 	}
 	return nil
+}
+
+// restoredSince reports whether the cell was restored after its last backup: no backup knows of what it issues since then, and a cell
+// that is restored from an earlier one would issue the same again.
+func restoredSince(r *raftfsm.Restoration, last, now int64) bool {
+	return r != nil && r.AtUnix >= last && r.AtUnix <= now // a time to come is that of a wrong clock
 }
 
 // removeOldBackups keeps the newest of the backups that were taken before a time. Those of later are left alone, and take nobody's room: a clock

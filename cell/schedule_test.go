@@ -15,6 +15,7 @@ import (
 
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/backup"
 )
 
@@ -148,6 +149,34 @@ func TestScheduledBackups(t *testing.T) {
 		}
 	}, func(cfg *cell.Config) {
 		cfg.Backups = cell.BackupSchedule{Place: place, Every: 10 * time.Minute, Keep: 3} // besides those of the far future
+	})
+}
+
+// After a restore a backup is due: what the cell issues from then on, no earlier backup knows.
+func TestBackupAfterARestore(t *testing.T) {
+	place := &shelf{dir: t.TempDir()}
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		write(t, ctx, c, "contents")
+		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+		is := func(what string, want int) {
+			t.Helper()
+			if names, err := place.List(ctx); err != nil || len(names) != want {
+				t.Errorf("%s: there are %q, %v; want %d", what, names, err, want)
+			}
+		}
+		time.Sleep(time.Minute)
+		b := takeBackup(t, ctx, operator)
+		is("before", 1)
+		if _, err := client.Restore(ctx, operator, sourceOf(b), nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		is("after a restore", 2)
+		c.Restart(c.FailOver())
+		time.Sleep(5 * time.Minute)
+		is("it is due once", 2)
+	}, func(cfg *cell.Config) {
+		cfg.Backups = cell.BackupSchedule{Place: place, Every: 10 * time.Minute, Keep: 5}
 	})
 }
 

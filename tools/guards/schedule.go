@@ -36,6 +36,11 @@ func scheduleSafeguards() []safeguard {
 			pkg: "./cell", test: "TestBackupsOfALostCellStay",
 		},
 		{
+			name: "a restore is backed up at once", file: "cell/schedule.go",
+			old: "	return r != nil && r.AtUnix >= last && r.AtUnix <= now ", new: "	return r != nil && r.AtUnix < 0 ",
+			pkg: "./cell", test: "TestBackupAfterARestore",
+		},
+		{
 			name: "a backup of the far future does not stop others", file: "cell/schedule.go",
 			old: "			if at < now+every { ", new: "			if at > 0 { ",
 			pkg: "./cell", test: schedule,

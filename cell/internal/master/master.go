@@ -165,6 +165,9 @@ func (m *Master) Cell() string { return m.epoch.cell }
 // CellID returns the id of the cell.
 func (m *Master) CellID() api.CellID { return m.epoch.state().CellID }
 
+// Restored returns the last restore of the cell, nil if there was none.
+func (m *Master) Restored() *raftfsm.Restoration { return m.epoch.state().Restored }
+
 // Counter returns the fencing counter: nothing that was issued is above it.
 func (m *Master) Counter() uint64 { return m.epoch.state().Counter }
 
