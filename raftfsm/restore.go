@@ -211,6 +211,10 @@ func (s *State) restoreAdd(c *RestoreAdd) Result {
 		}
 	}
 	for _, q := range c.Quotas {
+		if q.Principal == "" || len(q.Principal) > api.MaxPrincipal { // nobody could take it away again
+			s.staged = nil
+			return refuse(&refusal.Refusal{Cause: refusal.RestoreNode})
+		}
 		if q.Quota.Validate() != nil || q.Quota == (api.Quota{}) {
 			s.staged = nil
 			return refuse(&refusal.Refusal{Cause: refusal.QuotaNegative, Quota: &q.Quota})

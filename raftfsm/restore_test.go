@@ -197,3 +197,15 @@ func TestRestoreRefusesNodes(t *testing.T) {
 	wrong.Checksum++
 	c.add(api.InvalidArgument, 1, wrong)
 }
+
+// A quota that nobody could set or take away ends the restore, too.
+func TestRestoreRefusesQuotas(t *testing.T) {
+	for _, principal := range []string{"", strings.Repeat("p", api.MaxPrincipal+1)} {
+		c := newRestoring(t)
+		c.begin()
+		c.step(c.operator, raftfsm.Restore{Add: &raftfsm.RestoreAdd{Part: 1, Quotas: []raftfsm.PrincipalQuota{{Principal: principal, Quota: api.Quota{Nodes: 1}}}}}, api.InvalidArgument)
+		if by, _ := c.state.Restoring(); by != 0 {
+			t.Errorf("the quota of %.20q: the restore goes on", principal)
+		}
+	}
+}
