@@ -123,10 +123,14 @@ func (w *world) attacked(t *testing.T, h *honest, trial attackTrial, number int,
 	result := attackResult{trial: trial, before: h.during(quiet), idle: readingOf(t, master)}
 	var children []child
 	for n := range trial.children {
+		start := (*exec.Cmd).Start
+		if *full {
+			start = startNicely // else other tests run beside, and leave nothing to whoever is so polite
+		}
 		children = append(children, w.childBy(t, task{
 			Do: "attack", Attack: trial.name, Target: master.Client, Number: 1 + 10*number + n, Clients: trial.size, Lease: trial.lease, Lock: w.path("watched"),
 			Files: []string{filepath.Join(tls, "ca.crt"), filepath.Join(tls, "client-attacker.crt"), filepath.Join(tls, "client-attacker.key")},
-		}, startNicely))
+		}, start))
 	}
 	if trial.name == "slow readers" {
 		children[0].waitNote("ready", 0, time.Minute)
@@ -143,7 +147,7 @@ func (w *world) attacked(t *testing.T, h *honest, trial attackTrial, number int,
 	began := time.Now()
 	attackers, replicas := used()
 	h.begin()
-	for limit := began.Add(5 * time.Minute); time.Since(began) < trial.lasts || trial.until != nil && !trial.until(result.done); {
+	for limit := began.Add(5 * time.Minute); time.Since(began) < trial.lasts || result.done == 0 || trial.until != nil && !trial.until(result.done); {
 		if time.Now().After(limit) {
 			t.Fatalf("after %v the attack has done %d", time.Since(began), result.done)
 		}

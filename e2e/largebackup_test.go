@@ -22,13 +22,13 @@ const maxBackupPause = 20 * time.Millisecond
 // collector never stops it for long, an honest client's calls are served all the time, and no session ends.
 func TestLargeBackup(t *testing.T) {
 	besideOthers(t)
-	size := 16 << 20
+	size := 4 << 20
 	if *full {
 		size = 1000 << 20 // a principal may have 1 GiB
 	}
 	w := start(t)
-	h := newHonest(t, w, client.TLSFiles{})
 	fill(t, w, size)
+	h := newHonest(t, w, client.TLSFiles{})
 	master := w.masterByMetrics(t)
 	quiet := 2 * time.Second
 	if *full {
