@@ -78,8 +78,10 @@ func (r attackResult) budget() int64 {
 
 // An honest client is served during every attack, with latencies that at most double; the master's memory stays within its
 // budget, no session or replica ends, and after the attack the master is as before it.
+//
+// It runs alone in its package: attackers take what processor time is left, and beside other tests that is either nothing, or
+// what the master needs to stay the master.
 func TestAttacks(t *testing.T) {
-	besideOthers(t)
 	w := newWorld(t)
 	w.env = []string{"GOGC=100"}
 	w.run("--tls")
@@ -123,14 +125,10 @@ func (w *world) attacked(t *testing.T, h *honest, trial attackTrial, number int,
 	result := attackResult{trial: trial, before: h.during(quiet), idle: readingOf(t, master)}
 	var children []child
 	for n := range trial.children {
-		start := (*exec.Cmd).Start
-		if *full {
-			start = startNicely // else other tests run beside, and leave nothing to whoever is so polite
-		}
 		children = append(children, w.childBy(t, task{
 			Do: "attack", Attack: trial.name, Target: master.Client, Number: 1 + 10*number + n, Clients: trial.size, Lease: trial.lease, Lock: w.path("watched"),
 			Files: []string{filepath.Join(tls, "ca.crt"), filepath.Join(tls, "client-attacker.crt"), filepath.Join(tls, "client-attacker.key")},
-		}, start))
+		}, startNicely))
 	}
 	if trial.name == "slow readers" {
 		children[0].waitNote("ready", 0, time.Minute)
