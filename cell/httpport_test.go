@@ -3,11 +3,13 @@ package cell
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -70,7 +72,7 @@ func said(t *testing.T, address, begin, more string) string {
 		}
 	}()
 	answer, err := io.ReadAll(conn)
-	if e, ok := err.(net.Error); ok && e.Timeout() { //nolint:errorlint // io.ReadAll does not wrap
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%.40q and so on: the connection is kept; it answered %q", begin, answer)
 	}
 	_ = conn.Close()
@@ -108,7 +110,7 @@ func TestAttacksOnTheHTTPPort(t *testing.T) {
 		for err == nil {
 			_, err = io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n")
 		}
-		if e, ok := err.(net.Error); ok && e.Timeout() { //nolint:errorlint // Write does not wrap
+		if errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error("the connection is kept")
 		}
 	})
@@ -211,7 +213,7 @@ func TestHTTPPortSpeaksNoOtherProtocol(t *testing.T) {
 		_ = conn.SetDeadline(time.Now().Add(8 * time.Second))
 		if err := tls.Client(conn, config).HandshakeContext(t.Context()); err == nil {
 			t.Errorf("TLS %s is spoken", what)
-		} else if e, ok := err.(net.Error); ok && e.Timeout() { //nolint:errorlint // of the connection itself
+		} else if errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("TLS %s: the connection is kept", what)
 		}
 		_ = conn.Close()

@@ -8,7 +8,7 @@ import (
 // Times of check points.
 const (
 	checkEvery = 3 * time.Minute  // between two, if nobody asks for one
-	checkPause = 10 * time.Second // between two at least, whoever asks
+	checkPause = 10 * time.Second // at least, between two check points
 )
 
 // CheckPoints puts check points into the log: entries without a command, at which every replica hashes its

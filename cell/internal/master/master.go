@@ -165,7 +165,7 @@ func (m *Master) Cell() string { return m.epoch.cell }
 // CellID returns the id of the cell.
 func (m *Master) CellID() api.CellID { return m.epoch.state().CellID }
 
-// Restored returns the last restore of the cell, nil if there was none.
+// Restored returns the last restore of the cell, or nil if it was never restored.
 func (m *Master) Restored() *raftfsm.Restoration { return m.epoch.state().Restored }
 
 // Counter returns the fencing counter: nothing that was issued is above it.

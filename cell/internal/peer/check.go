@@ -10,7 +10,7 @@ import (
 // Check is what a replica says of its whole state at a check point, which is an entry of the log. It is cut to what is
 // free in the answer to a probe: bits of a hash that is equal by chance miss a difference, and stop nobody.
 type Check struct {
-	Index uint64 // of the check point, below 2^48; 0: there is none
+	Index uint64 // of the check point, below 2^48; 0 if there is no check
 	Kind  uint32 // of that entry's term, and of the software: only checks of one kind can be compared
 	Sum   uint64 // 48 bits of a hash of the state
 }

@@ -105,7 +105,7 @@ func (c *Comparison) Checks() (own Check, others map[string]Check) {
 	return c.own, maps.Clone(c.checks)
 }
 
-// Keep forgets all replicas but these: the others are none of the cell any more.
+// Keep forgets all replicas but these: the others have left the cell.
 func (c *Comparison) Keep(ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
