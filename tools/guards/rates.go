@@ -35,6 +35,21 @@ func rateSafeguards() []safeguard {
 			pkg: pkg, test: "TestRateOfHandshakes",
 		},
 		{
+			name: "an address has few connections that are silent", file: "cell/internal/wire/connections.go",
+			old: "	case o.silent >= maxSilent:", new: "	case false:",
+			pkg: pkg, test: "TestFewConnectionsAreSilent",
+		},
+		{
+			name: "a connection that has spoken is not silent", file: "cell/internal/wire/account.go",
+			old: "	if begins {\n		a.all.speaks(a)\n	}\n", new: "",
+			pkg: pkg, test: "TestFewConnectionsAreSilent",
+		},
+		{
+			name: "a connection that has ended is not silent", file: "cell/internal/wire/connections.go",
+			old: "	a.speaks() // it will say nothing more\n", new: "",
+			pkg: pkg, test: "TestFewConnectionsAreSilent",
+		},
+		{
 			name: "few refused connections are answered in a second", file: "cell/internal/wire/connections.go",
 			old: " || !c.strangers.handshakes.take(conn.clock(), MaxRefused) {", new: " {",
 			pkg: pkg, test: "TestRateOfHandshakes",

@@ -41,6 +41,7 @@ type account struct {
 	all    *Connections
 	origin *source
 	conn   *heardConn
+	silent bool // nothing was said over it yet; Connections.mu guards it
 
 	mu      sync.Mutex // guards what follows
 	in, out passing
@@ -92,14 +93,26 @@ func (a *account) endingIs(n int64) {
 func (a *account) received(p []byte) {
 	a.mu.Lock()
 	before := a.bytes
-	if !a.started && len(p) > 0 {
+	begins := !a.started && len(p) > 0
+	if begins {
 		a.start(p[0])
 	}
 	a.in.scan(p, a.arrived)
 	grown, bytes := a.bytes > before, a.bytes
 	a.mu.Unlock()
+	if begins {
+		a.all.speaks(a)
+	}
 	if grown {
 		a.all.relieve(a, bytes)
+	}
+}
+
+// speaks takes it from those over which nothing was said. Connections.mu is held.
+func (a *account) speaks() {
+	if a.silent {
+		a.silent = false
+		a.origin.silent--
 	}
 }
 

@@ -42,7 +42,7 @@ func (l Listener) Accept() (net.Conn, error) {
 // the frame that it needs next: see withCall.
 type heardConn struct {
 	net.Conn
-	buffer *bufio.Reader
+	buffer *bufio.Reader // nil before something arrived; its reader's
 	clock  session.Clock
 	last   atomic.Int64 // a session.Instant; 0 before anything arrived
 	asked  atomic.Int64 // when a sign of life was last asked for; 0 if it never was
@@ -77,7 +77,6 @@ func hear(conn net.Conn, l Listener) *heardConn {
 	if l.Tokens != nil {
 		c.asking = make(chan struct{}, 1)
 	}
-	c.buffer = bufio.NewReaderSize(arrivals{c}, readBuffer)
 	return c
 }
 
@@ -87,11 +86,6 @@ type arrivals struct{ conn *heardConn }
 // Read implements io.Reader.
 func (a arrivals) Read(p []byte) (int, error) {
 	a.conn.pause()
-	if a.conn.stream == nil {
-		if err := a.conn.begin(); err != nil {
-			return 0, err
-		}
-	}
 	n, err := a.conn.stream.Read(p)
 	if n > 0 {
 		a.conn.last.Store(int64(a.conn.clock()))
@@ -116,13 +110,37 @@ func (c *heardConn) Close() error {
 
 // Read implements net.Conn.
 func (c *heardConn) Read(p []byte) (int, error) {
-	n, err := c.buffer.Read(p)
+	buffer, err := c.reader()
+	if err != nil {
+		return 0, err
+	}
+	n, err := buffer.Read(p)
 	c.account.received(p[:n])
 	return n, err
 }
 
+// reader returns what the connection is read through. It is made as late as that, so that connections over which nothing is
+// said are cheap.
+func (c *heardConn) reader() (*bufio.Reader, error) {
+	if c.buffer == nil {
+		if c.stream == nil {
+			if err := c.begin(); err != nil {
+				return nil, err
+			}
+		}
+		c.buffer = bufio.NewReaderSize(arrivals{c}, readBuffer)
+	}
+	return c.buffer, nil
+}
+
 // Peek returns the next bytes that Read will return.
-func (c *heardConn) Peek(n int) ([]byte, error) { return c.buffer.Peek(n) }
+func (c *heardConn) Peek(n int) ([]byte, error) {
+	buffer, err := c.reader()
+	if err != nil {
+		return nil, err
+	}
+	return buffer.Peek(n)
+}
 
 // Write implements net.Conn.
 func (c *heardConn) Write(p []byte) (int, error) {

@@ -20,6 +20,11 @@ const (
 	RefusedFor = 5 * time.Second // how long they are kept open at most
 )
 
+// maxSilent is over how many connections from one address nothing may have been said yet, beyond a handshake. An honest client speaks as soon
+// as its connection stands; so many at a time are at hand for it to connect anew even if all clients of an address do at once, since handshakes
+// take turns. See heardConn.begin.
+const maxSilent = 100
+
 // maxIdle is how long a client's connection may be without a call before the replica
 // closes it. A session always has a call under way, its parked KeepAlive; a client that
 // calls again connects again.
@@ -94,17 +99,28 @@ func (c *Connections) enter(conn *heardConn) *api.Error {
 		return api.Errorf(api.Unavailable, "the replica has %d client connections, and at most %d are allowed (max-connections); "+advice, c.open, c.bounds.Connections)
 	case o.open >= c.bounds.PerAddress:
 		return api.Errorf(api.Unavailable, "the replica has %d client connections from %s, and at most %d are allowed for one address (max-connections-per-address); "+advice, o.open, from, c.bounds.PerAddress)
+	case o.silent >= maxSilent:
+		return api.Errorf(api.Unavailable, "over %d connections from %s nothing was said yet, and at most %d are allowed; "+advice, o.silent, from, maxSilent)
 	case !o.handshakes.take(now, c.bounds.Rates.HandshakesPerAddress):
 		return api.Errorf(api.Unavailable, "more than %d connections a second come from %s (max-handshakes-per-address); "+advice, c.bounds.Rates.HandshakesPerAddress, from)
 	}
 	c.fromFading.drop(from)
 	c.open++
 	o.open++
+	o.silent++
 	c.from[from] = o
 	c.origins.Store(int64(len(c.from)))
 	conn.account = newAccount(c, o, conn)
+	conn.account.silent = true
 	o.accounts[conn.account] = struct{}{}
 	return nil
+}
+
+// speaks is called when something was said over a connection for the first time.
+func (c *Connections) speaks(a *account) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a.speaks()
 }
 
 func (c *Connections) leave(a *account) {
@@ -112,6 +128,7 @@ func (c *Connections) leave(a *account) {
 	c.mu.Lock()
 	c.open--
 	a.origin.open--
+	a.speaks() // it will say nothing more
 	delete(a.origin.accounts, a)
 	c.parts(a.conn)
 	c.mu.Unlock()

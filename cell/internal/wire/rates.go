@@ -38,7 +38,7 @@ const burst = time.Second
 // in the system's queue. They would take the processors from calls otherwise, if they came from addresses enough.
 const (
 	acceptsPerProcessor = 500
-	acceptBurst         = 200 * time.Millisecond
+	acceptBurst         = 20 * time.Millisecond
 )
 
 // bucket is a token bucket as one number, so that no mutex is needed: when it will be full again (the
