@@ -49,8 +49,8 @@ type stateHash struct {
 
 // Bounds of a stateHash.
 const (
-	hashedAtATime = 256 << 10 // bytes: a quarter to half of a millisecond (BenchmarkCheckPoint)
-	hashRest      = time.Millisecond
+	hashedAtATime = 256 << 10            // bytes: a quarter to half of a millisecond (BenchmarkCheckPoint)
+	hashRest      = 5 * time.Millisecond // ten times that, so that a goroutine that holds the master's mutex seldom shares its processor
 )
 
 // Write implements io.Writer.
