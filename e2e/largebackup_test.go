@@ -3,11 +3,14 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,12 +36,20 @@ func TestLargeBackup(t *testing.T) {
 	quiet := 2 * time.Second
 	if *full {
 		quiet = 20 * time.Second
+		for _, r := range w.replicas() {
+			if r.PID != master.PID {
+				yieldProcessors(t, r.PID)
+			}
+		}
 	}
 	before, stopped := h.during(quiet), stopsOf(t, master)
 	h.begin()
 	began := time.Now()
 	file := filepath.Join(t.TempDir(), "backup")
-	w.must("cell", "backup", file)
+	taking := launch(t, command(bin("chubbyctl"), "--servers", w.servers(), "cell", "backup", file), startNicely)
+	if code := taking.wait(10 * time.Minute); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &taking.stderr)
+	}
 	took, during, after := time.Since(began), h.end(), stopsOf(t, master)
 	h.check(t)
 	if now := w.masterByMetrics(t); now.PID != master.PID {
@@ -65,14 +76,33 @@ func TestLargeBackup(t *testing.T) {
 	}
 }
 
+// yieldProcessors has a process take what processor time is left, as if it ran on a machine of its own: the five replicas hash all
+// that they have at the beginning of a backup, and two processors would be busy with that of others.
+func yieldProcessors(t *testing.T, pid int) {
+	t.Helper()
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, thread := range threads {
+		id, err := strconv.Atoi(thread.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, 19); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // stops are what a master says of what kept all calls waiting.
 type stops struct{ holds, long int64 }
 
 func stopsOf(t *testing.T, master replica) stops {
 	t.Helper()
 	const name = "chubby_master_mutex_hold_seconds"
-	all := metric(t, master, name+"_count")
-	return stops{holds: all, long: all - metric(t, master, fmt.Sprintf("%s_bucket{le=%q}", name, fmt.Sprint(maxBackupPause.Seconds())))}
+	at := metrics(t, master, name+"_count", fmt.Sprintf("%s_bucket{le=%q}", name, fmt.Sprint(maxBackupPause.Seconds())))
+	return stops{holds: at[0], long: at[0] - at[1]}
 }
 
 // fill writes files of the largest size, so many bytes of them.

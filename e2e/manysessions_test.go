@@ -122,6 +122,12 @@ func liveMemory(t *testing.T, r replica) int64 {
 // metric returns the value of a replica's metric that has no labels.
 func metric(t *testing.T, r replica, name string) int64 {
 	t.Helper()
+	return metrics(t, r, name)[0]
+}
+
+// metrics returns values of one page of a replica's metrics, and so of one moment.
+func metrics(t *testing.T, r replica, names ...string) []int64 {
+	t.Helper()
 	resp, err := http.Get("http://" + r.HTTP + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -131,17 +137,21 @@ func metric(t *testing.T, r replica, name string) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
+	all := map[string]string{}
 	for line := range strings.Lines(string(text)) {
-		if number, ok := strings.CutPrefix(line, name+" "); ok {
-			v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return int64(v)
+		if at := strings.LastIndexByte(line, ' '); at > 0 {
+			all[line[:at]] = strings.TrimSpace(line[at:])
 		}
 	}
-	t.Fatalf("there is no metric %s", name)
-	return 0
+	values := make([]int64, len(names))
+	for i, name := range names {
+		v, err := strconv.ParseFloat(all[name], 64)
+		if err != nil {
+			t.Fatalf("the metric %s: %v", name, err)
+		}
+		values[i] = int64(v)
+	}
+	return values
 }
 
 // rss returns the resident memory of a process, in bytes.
