@@ -8,12 +8,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/session"
 )
@@ -87,6 +90,35 @@ func TestRecords(t *testing.T) {
 	l.Act(t.Context(), Record{Call: "late"})
 	if l.failed.Load() != 1 || !strings.Contains(l.logged.String(), "late") {
 		t.Error("an act after the end:", l.logged.String())
+	}
+}
+
+// Whatever is in a field, its record is one line that can be read back, and nothing in it drives a terminal or hides from who looks.
+func TestLinesCanBeSeen(t *testing.T) {
+	for _, text := range []string{
+		"a\n{\"event\":\"act\"}", "a\r\x1b[2K", "\x1b]0;title\a", "\x7f\b\b\b", "\u009b2J", "\u0085", "a\u2028b\u2029c", "\u202etca", "\u2066a\u2069",
+		"a\u200bb\ufeff", "\u00a0", "\U000e0041\U000f0000", "\xff\x9b2J", "\xed\xa0\x80", "é 世 😀", "\"\\", strings.Repeat("\u009b", maxField),
+	} {
+		name := filepath.Join(t.TempDir(), "audit.log")
+		l := openLog(t, name, nil)
+		l.Act(t.Context(), Record{Call: text, Principal: text, From: text, On: text, Reason: text, Code: text, Message: text})
+		l.Close()
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, rest, ended := strings.Cut(string(data), "\n")
+		if hidden := strings.IndexFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }); hidden >= 0 || !utf8.ValidString(line) || !ended || rest != "" {
+			t.Errorf("%q is written as %q", text, data)
+		}
+		want := cut(strings.ToValidUTF8(text, "\ufffd"))
+		if utf8.ValidString(text) {
+			for _, r := range records(t, name) {
+				if got := []string{r.Call, r.Principal, r.From, r.On, r.Reason, r.Code, r.Message}; slices.ContainsFunc(got, func(s string) bool { return s != want }) {
+					t.Errorf("%q is read as %q", text, got)
+				}
+			}
+		}
 	}
 }
 
