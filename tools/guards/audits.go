@@ -39,6 +39,16 @@ func auditSafeguards() []safeguard {
 			pkg: "./cell/internal/audit", test: "TestLinesCanBeSeen",
 		},
 		{
+			name: "an audit file is synced before the next one", file: "cell/internal/audit/file.go",
+			old: "	a.earlier = errors.Join(a.earlier, a.syncThis())\n", new: "",
+			pkg: "./cell/internal/audit", test: "TestFilesAreSyncedBeforeTheNext",
+		},
+		{
+			name: "the name of a new audit file survives a crash", file: "cell/internal/audit/file.go",
+			old: "	if a.unnamed {\n", new: "	if false {\n",
+			pkg: "./cell/internal/audit", test: "TestFilesAreSyncedBeforeTheNext",
+		},
+		{
 			name: "acts are recorded", file: "cell/internal/wire/audit.go",
 			old: "		s.cfg.Audit.Act(ctx, record)\n", new: "		s.cfg.Audit.Act(ctx, audit.Record{})\n",
 			pkg: "./cell", test: "TestAudit$",

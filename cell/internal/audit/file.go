@@ -1,9 +1,13 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+
+	"github.com/chubbylock/chubby/internal/durable"
 )
 
 // errClosed is why nothing can be recorded any more.
@@ -11,11 +15,20 @@ var errClosed = errors.New("the replica is stopping")
 
 // file is the file of a log. One goroutine uses it.
 type file struct {
-	cfg  Config
-	f    *os.File
-	info os.FileInfo
-	size int64
-	torn bool // it ends within a line
+	cfg     Config
+	f       *os.File // nil if none is open
+	info    os.FileInfo
+	size    int64
+	torn    bool  // it ends within a line
+	unnamed bool  // it was empty when it was opened, so its name may not survive a crash of the machine
+	earlier error // why a file that was left could not be synced; until sync tells it
+
+	syncFile func(*os.File) error
+	syncDir  func(name string) error
+}
+
+func newFile(cfg Config) *file {
+	return &file{cfg: cfg, syncFile: (*os.File).Sync, syncDir: durable.SyncDir}
 }
 
 // open opens the file.
@@ -33,7 +46,7 @@ func (a *file) open() error {
 		_ = f.Close()
 		return err
 	}
-	a.f, a.info, a.size, a.torn = f, info, info.Size(), false
+	a.f, a.info, a.size, a.torn, a.unnamed = f, info, info.Size(), false, info.Size() == 0
 	if a.size > 0 {
 		last := make([]byte, 1)
 		_, err := f.ReadAt(last, a.size-1)
@@ -65,11 +78,11 @@ func (a *file) prepare(n int64) error {
 	}
 	if a.f != nil {
 		if now, err := os.Stat(a.cfg.File); err != nil || !os.SameFile(now, a.info) {
-			a.close()
+			a.leave()
 		}
 	}
 	if a.f != nil && a.cfg.Files > 0 && a.size > 0 && a.size+n > a.cfg.Size && a.info.Mode().IsRegular() {
-		a.close()
+		a.leave()
 		if err := a.rename(); err != nil {
 			return err
 		}
@@ -91,12 +104,31 @@ func (a *file) rename() error {
 	return os.Rename(a.cfg.File, older(1))
 }
 
-// sync has what was written survive a crash of the machine. What is no regular file has nothing to survive.
+// leave closes a file after which another follows. What is in it is synced first: sync will know of the other alone.
+func (a *file) leave() {
+	a.earlier = errors.Join(a.earlier, a.syncThis())
+	a.close()
+}
+
+// sync has what was written, to files that were left since, too, survive a crash of the machine.
 func (a *file) sync() error {
+	err := errors.Join(a.earlier, a.syncThis())
+	a.earlier = nil
+	return err
+}
+
+// syncThis syncs the file that is open, and the directory that has its name. What is no regular file has nothing to survive.
+func (a *file) syncThis() error {
 	if a.f == nil || a.info == nil || !a.info.Mode().IsRegular() {
 		return nil
 	}
-	return a.f.Sync()
+	err := a.syncFile(a.f)
+	if a.unnamed {
+		a.unnamed = false
+		target, _ := filepath.EvalSymlinks(a.cfg.File) // "" if it was renamed or removed
+		err = errors.Join(err, a.syncDir(filepath.Dir(cmp.Or(target, a.cfg.File))))
+	}
+	return err
 }
 
 func (a *file) close() {

@@ -53,7 +53,7 @@ type Log struct {
 
 // Open opens the file, which is created if it is absent, and starts to write to it.
 func Open(cfg Config) (*Log, error) {
-	f := &file{cfg: cfg}
+	f := newFile(cfg)
 	if err := f.open(); err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
