@@ -20,7 +20,7 @@ type Config struct {
 	Wall          func() int64
 	Clock         session.Clock
 	Logger        *slog.Logger
-	Failed        func() // is called for each act that was not written
+	Failed        func() // is called for each act that was not written, and each time that a file could not be renamed
 }
 
 // Stdout is the name of the process's standard output, for journals.
@@ -228,7 +228,7 @@ func (l *Log) waiting() (records []Record) {
 func (l *Log) batch(f *file, records []Record) {
 	var acts []Record
 	for _, r := range records {
-		if err := f.write(r.line()); err != nil {
+		if err := f.write(r.line(), r.Event == Act); err != nil {
 			l.lost(r, err)
 		} else if r.Event == Act {
 			acts = append(acts, r)
