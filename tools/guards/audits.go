@@ -15,7 +15,7 @@ func auditSafeguards() []safeguard {
 		},
 		{
 			name: "refusals that are not recorded are counted", file: "cell/internal/audit/log.go",
-			old: "		l.omitted++\n", new: "		l.omitted = 1\n",
+			old: "	l.omitted += n\n", new: "	l.omitted = n\n",
 			pkg: "./cell/internal/audit", test: "TestRefusalsAreBounded",
 		},
 		{
@@ -67,6 +67,21 @@ func auditSafeguards() []safeguard {
 			name: "a failure to rename an audit file moves no other twice", file: "cell/internal/audit/file.go",
 			old: "errors.Is(err, os.ErrNotExist) {\n			break\n", new: "errors.Is(err, os.ErrNotExist) {\n			continue\n",
 			pkg: "./cell/internal/audit", test: "TestKeptFilesMoveOnce",
+		},
+		{
+			name: "refusals that a disk does not take are counted", file: "cell/internal/audit/log.go",
+			old: "	default:\n		l.omit(1)\n", new: "	default:\n",
+			pkg: "./cell/internal/audit", test: "TestRefusalsOfABrokenDiskAreCounted",
+		},
+		{
+			name: "and a count that it does not take is kept", file: "cell/internal/audit/log.go",
+			old: "		l.omit(r.Count)\n", new: "",
+			pkg: "./cell/internal/audit", test: "TestRefusalsOfABrokenDiskAreCounted",
+		},
+		{
+			name: "and told in the next line", file: "cell/internal/audit/log.go",
+			old: "			if !all {\n", new: "			if false && !all {\n",
+			pkg: "./cell/internal/audit", test: "TestRefusalsOfABrokenDiskAreCounted",
 		},
 		{
 			name: "acts are recorded", file: "cell/internal/wire/audit.go",

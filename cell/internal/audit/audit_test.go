@@ -158,6 +158,44 @@ func TestRefusalsAreBounded(t *testing.T) {
 	})
 }
 
+// Refusals that the disk did not take are counted in the next line that it takes, and else in the replica's log.
+func TestRefusalsOfABrokenDiskAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "dir")
+		name := filepath.Join(dir, "audit.log")
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(os.Mkdir(dir, 0o700))
+		l := openLog(t, name, nil)
+		refuse := func(times int) {
+			for range times {
+				l.Refused(Record{Call: "Open"})
+				synctest.Wait()
+			}
+		}
+		must(os.RemoveAll(dir))
+		refuse(3)
+		time.Sleep(omittedEvery) // virtual; the line that counts them is not written either
+		refuse(2)
+		must(os.Mkdir(dir, 0o700))
+		refuse(1)
+		all := records(t, name)
+		if len(all) != 2 || all[0].Event != Omitted || all[0].Count != 5 || all[1].Event != Refusal {
+			t.Errorf("%+v", all)
+		}
+		must(os.RemoveAll(dir))
+		l.Refused(Record{Call: "Open"})
+		l.Close()
+		if said := "refusals have no line in the audit log"; !strings.Contains(l.logged.String(), said) || l.failed.Load() != 0 {
+			t.Errorf("%d acts failed, and %q is not said: %s", l.failed.Load(), said, l.logged.String())
+		}
+	})
+}
+
 // The file is renamed when it is full, and so many are kept as were asked for.
 func TestRotation(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "audit.log")
