@@ -56,8 +56,8 @@ func (r *Replica) openCertificates() error {
 	if err != nil {
 		return &api.Error{Code: api.InvalidArgument, Op: "read the certificates", Message: err.Error(), Err: err}
 	}
-	if r.clientCerts.Shares(r.peerCerts) {
-		return api.Errorf(api.InvalidArgument, "the files %s (tls-ca) and %s (peer-tls-ca) have an authority in common: whoever is given a certificate as a client by it could be a replica", r.cfg.ClientTLS.CA, r.cfg.PeerTLS.CA)
+	if err := certs.KeepApart(r.clientCerts, r.peerCerts); err != nil {
+		return &api.Error{Code: api.InvalidArgument, Op: "read the certificates", Message: "tls-ca, peer-tls-ca: " + err.Error(), Err: err}
 	}
 	own, want := r.peerCerts.Own(), certs.Replica{Cell: r.cfg.Cell, ID: r.cfg.ID}
 	if is, err := certs.ReplicaOf(own); err != nil || is != want {
@@ -145,7 +145,7 @@ func (r *Replica) refresh(port string, store *certs.Store) {
 	changed, err := store.Refresh()
 	switch {
 	case err != nil:
-		r.log.Error("the files of certificates cannot be read again; what was read before stays in use", "port", port, "error", err)
+		r.log.Error("the files of certificates cannot be taken over; what was read before stays in use", "port", port, "error", err)
 	case changed:
 		r.log.Info("read the files of certificates again", "port", port)
 	}

@@ -39,7 +39,7 @@ func newMetrics(r *Replica) *metrics {
 			Namespace: "chubby", Name: "log_lines_dropped_total", Help: "Log lines that could not be written as fast as they came.",
 		}, func() float64 { return float64(r.logs.dropped.Load()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Namespace: "chubby", Name: "audit_errors_total", Help: "Acts of operators that could not be written to the audit log; they are in the replica's log.",
+			Namespace: "chubby", Name: "audit_errors_total", Help: "Acts of operators that could not be written to the audit log; they are in the replica's log. And how often its file could not be renamed.",
 		}, func() float64 { return float64(r.auditErrors.Load()) }),
 		gauge("client_connections", "Connections of clients.", func() float64 { return float64(r.conns.Count()) }),
 		gauge("client_held_bytes", "Bytes that are held for calls of clients.", func() float64 { return float64(r.conns.Held()) }),

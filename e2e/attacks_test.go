@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"flag"
-	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"

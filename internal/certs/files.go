@@ -30,8 +30,9 @@ type Store struct {
 
 	held atomic.Pointer[material]
 
-	mu         sync.Mutex // guards what follows; held while files are read, so that of two that read the later one stays
+	mu         *sync.Mutex // guards what follows; held while files are read, so that of two that read the later one stays; see KeepApart
 	own, trust reading
+	other      *Store // with which no authority may be in common; nil if there is none
 }
 
 // material is what was read, and is not changed any more.
@@ -49,21 +50,33 @@ type reading struct {
 
 // Open reads the files.
 func Open(files Files) (*Store, error) {
-	s := &Store{files: files, now: wallNow, own: reading{names: []string{files.Cert, files.Key}}, trust: reading{names: []string{files.CA, files.CRL}}}
+	s := &Store{files: files, now: wallNow, mu: new(sync.Mutex), own: reading{names: []string{files.Cert, files.Key}}, trust: reading{names: []string{files.CA, files.CRL}}}
 	s.held.Store(&material{})
 	_, err := s.Refresh()
 	return s, err
 }
 
 // Refresh reads the files again that have changed, and reports whether anything
-// did. The own certificate with its key, and the authorities with their lists, are read apart: if one cannot be read, or
-// its two files do not belong together, what was read before stays in use, and the other is read.
+// did. The own certificate with its key, and the authorities with their lists, are read apart: if one cannot be read, its two files do not
+// belong together, or an authority is one of the store that this is kept apart from, what was read before stays in use, and the other is read.
 func (s *Store) Refresh() (changed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := *s.held.Load()
 	own, ownErr := s.own.again(func() (err error) { next.own, err = s.files.loadOwn(next.own); return err })
-	others, otherErr := s.trust.again(func() (err error) { next.trust, err = s.files.loadTrust(next.trust); return err })
+	others, otherErr := s.trust.again(func() error {
+		read, err := s.files.loadTrust(next.trust)
+		if err == nil {
+			err = s.checkApart(read)
+		}
+		if err == nil {
+			next.trust = read
+		}
+		return err
+	})
+	if errors.Is(otherErr, errShared) {
+		s.trust.about = nil // the other store may have another authority by the next time
+	}
 	if own || others {
 		s.held.Store(&next)
 	}
@@ -121,17 +134,6 @@ func (s *Store) Own() *x509.Certificate {
 		return own.Leaf
 	}
 	return nil
-}
-
-// Shares reports whether an authority is one of another store's, too.
-func (s *Store) Shares(other *Store) bool {
-	theirs := other.held.Load().counting
-	for raw := range s.held.Load().counting {
-		if _, ok := theirs[raw]; ok {
-			return true
-		}
-	}
-	return false
 }
 
 // End returns when the own certificate ends; zero if there is none.

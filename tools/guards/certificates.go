@@ -278,8 +278,18 @@ func shownSafeguards() []safeguard {
 		},
 		{
 			name: "the ports have authorities of their own", file: "cell/certificates.go",
-			old: "	if r.clientCerts.Shares(r.peerCerts) {\n", new: "	if false {\n",
-			pkg: "./cell", test: "TestTLSConfigurations",
+			old: "	if err := certs.KeepApart(r.clientCerts, r.peerCerts); err != nil {\n", new: "	if err := error(nil); err != nil {\n",
+			pkg: "./cell", test: "TestTLSConfigurations|TestTLSAuthoritiesStayApart",
+		},
+		{
+			name: "and still when their files are read again", file: "internal/certs/files.go",
+			old: "			err = s.checkApart(read)\n", new: "",
+			pkg: "./internal/certs", test: "TestStoresStayApart",
+		},
+		{
+			name: "authorities that were refused are read again", file: "internal/certs/files.go",
+			old: "		s.trust.about = nil //", new: "		//",
+			pkg: "./internal/certs", test: "TestStoresStayApart",
 		},
 		{
 			name: "a flood at the Raft port displaces itself", file: "cell/internal/peer/port.go",

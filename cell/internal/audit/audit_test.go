@@ -8,12 +8,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/session"
 )
@@ -90,6 +93,35 @@ func TestRecords(t *testing.T) {
 	}
 }
 
+// Whatever is in a field, its record is one line that can be read back, and nothing in it drives a terminal or hides from who looks.
+func TestLinesCanBeSeen(t *testing.T) {
+	for _, text := range []string{
+		"a\n{\"event\":\"act\"}", "a\r\x1b[2K", "\x1b]0;title\a", "\x7f\b\b\b", "\u009b2J", "\u0085", "a\u2028b\u2029c", "\u202etca", "\u2066a\u2069",
+		"a\u200bb\ufeff", "\u00a0", "\U000e0041\U000f0000", "\xff\x9b2J", "\xed\xa0\x80", "é 世 😀", "\"\\", strings.Repeat("\u009b", maxField),
+	} {
+		name := filepath.Join(t.TempDir(), "audit.log")
+		l := openLog(t, name, nil)
+		l.Act(t.Context(), Record{Call: text, Principal: text, From: text, On: text, Reason: text, Code: text, Message: text})
+		l.Close()
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, rest, ended := strings.Cut(string(data), "\n")
+		if hidden := strings.IndexFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }); hidden >= 0 || !utf8.ValidString(line) || !ended || rest != "" {
+			t.Errorf("%q is written as %q", text, data)
+		}
+		want := cut(strings.ToValidUTF8(text, "\ufffd"))
+		if utf8.ValidString(text) {
+			for _, r := range records(t, name) {
+				if got := []string{r.Call, r.Principal, r.From, r.On, r.Reason, r.Code, r.Message}; slices.ContainsFunc(got, func(s string) bool { return s != want }) {
+					t.Errorf("%q is read as %q", text, got)
+				}
+			}
+		}
+	}
+}
+
 // However many are refused, their lines stay few, and none is uncounted.
 func TestRefusalsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -122,6 +154,44 @@ func TestRefusalsAreBounded(t *testing.T) {
 		}
 		if refused > refusalsAtOnce+1 || refused+omitted != 100_001 || acts != 1 {
 			t.Errorf("%d refusals and %d omitted, %d acts", refused, omitted, acts)
+		}
+	})
+}
+
+// Refusals that the disk did not take are counted in the next line that it takes, and else in the replica's log.
+func TestRefusalsOfABrokenDiskAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "dir")
+		name := filepath.Join(dir, "audit.log")
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(os.Mkdir(dir, 0o700))
+		l := openLog(t, name, nil)
+		refuse := func(times int) {
+			for range times {
+				l.Refused(Record{Call: "Open"})
+				synctest.Wait()
+			}
+		}
+		must(os.RemoveAll(dir))
+		refuse(3)
+		time.Sleep(omittedEvery) // virtual; the line that counts them is not written either
+		refuse(2)
+		must(os.Mkdir(dir, 0o700))
+		refuse(1)
+		all := records(t, name)
+		if len(all) != 2 || all[0].Event != Omitted || all[0].Count != 5 || all[1].Event != Refusal {
+			t.Errorf("%+v", all)
+		}
+		must(os.RemoveAll(dir))
+		l.Refused(Record{Call: "Open"})
+		l.Close()
+		if said := "refusals have no line in the audit log"; !strings.Contains(l.logged.String(), said) || l.failed.Load() != 0 {
+			t.Errorf("%d acts failed, and %q is not said: %s", l.failed.Load(), said, l.logged.String())
 		}
 	})
 }

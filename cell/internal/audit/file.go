@@ -1,21 +1,45 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/chubbylock/chubby/internal/durable"
+	"github.com/chubbylock/chubby/session"
 )
 
-// errClosed is why nothing can be recorded any more.
-var errClosed = errors.New("the replica is stopping")
+// Why a record is not written.
+var (
+	errClosed = errors.New("the replica is stopping")
+	errFull   = errors.New("the file is full, and cannot be renamed")
+)
+
+// renameAgain is how long after a failure it is tried again to rename a file that is full.
+const renameAgain = 10 * time.Second
 
 // file is the file of a log. One goroutine uses it.
 type file struct {
-	cfg  Config
-	f    *os.File
-	info os.FileInfo
-	size int64
-	torn bool // it ends within a line
+	cfg     Config
+	f       *os.File // nil if none is open
+	info    os.FileInfo
+	size    int64
+	torn    bool  // it ends within a line
+	unnamed bool  // it was empty when it was opened, so its name may not survive a crash of the machine
+	earlier error // why a file that was left could not be synced; until sync tells it
+
+	stuck bool            // it is full, and could not be renamed
+	again session.Instant // when that is tried again, if stuck
+
+	syncFile func(*os.File) error
+	syncDir  func(name string) error
+}
+
+func newFile(cfg Config) *file {
+	return &file{cfg: cfg, syncFile: (*os.File).Sync, syncDir: durable.SyncDir}
 }
 
 // open opens the file.
@@ -33,7 +57,7 @@ func (a *file) open() error {
 		_ = f.Close()
 		return err
 	}
-	a.f, a.info, a.size, a.torn = f, info, info.Size(), false
+	a.f, a.info, a.size, a.torn, a.unnamed = f, info, info.Size(), false, info.Size() == 0
 	if a.size > 0 {
 		last := make([]byte, 1)
 		_, err := f.ReadAt(last, a.size-1)
@@ -42,10 +66,13 @@ func (a *file) open() error {
 	return nil
 }
 
-// write appends a line.
-func (a *file) write(line []byte) error {
+// write appends a line. There is room in a file that is full, and cannot be renamed, for as much again of acts.
+func (a *file) write(line []byte, act bool) error {
 	if err := a.prepare(int64(len(line))); err != nil {
 		return err
+	}
+	if a.stuck && (!act || a.size+int64(len(line)) > 2*a.cfg.Size) {
+		return errFull
 	}
 	if a.torn {
 		line = append([]byte("\n"), line...)
@@ -65,14 +92,13 @@ func (a *file) prepare(n int64) error {
 	}
 	if a.f != nil {
 		if now, err := os.Stat(a.cfg.File); err != nil || !os.SameFile(now, a.info) {
-			a.close()
+			a.leave()
 		}
 	}
 	if a.f != nil && a.cfg.Files > 0 && a.size > 0 && a.size+n > a.cfg.Size && a.info.Mode().IsRegular() {
-		a.close()
-		if err := a.rename(); err != nil {
-			return err
-		}
+		a.begin()
+	} else {
+		a.stuck = false // it is another file, or an operator has made room
 	}
 	if a.f == nil {
 		return a.open()
@@ -80,23 +106,64 @@ func (a *file) prepare(n int64) error {
 	return nil
 }
 
-// rename makes the file the youngest of those that are kept, and removes the oldest.
+// begin renames a file that is full, so that a new one is begun. If it cannot be renamed it is used further, for a while.
+func (a *file) begin() {
+	now := a.cfg.Clock()
+	if a.stuck && now < a.again {
+		return
+	}
+	a.leave()
+	err := a.rename()
+	if a.stuck = err != nil; a.stuck {
+		a.again = now.Add(renameAgain)
+		a.cfg.Failed()
+		a.cfg.Logger.Error("the audit log is full, and cannot be renamed: refusals are counted alone, and acts are written until it has twice its size", "file", a.cfg.File, "error", err)
+	}
+}
+
+// rename makes the file the youngest of those that are kept. Those that are kept move up to the first number that is free, so that
+// trying again moves none of them once more; if none is free, the oldest goes.
 func (a *file) rename() error {
 	older := func(n int) string { return fmt.Sprintf("%s.%d", a.cfg.File, n) }
-	for n := a.cfg.Files - 1; n > 0; n-- {
-		if err := os.Rename(older(n), older(n+1)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	free := 1
+	for ; free < a.cfg.Files; free++ {
+		if _, err := os.Lstat(older(free)); errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	for n := free - 1; n > 0; n-- {
+		if err := os.Rename(older(n), older(n+1)); err != nil {
 			return err
 		}
 	}
 	return os.Rename(a.cfg.File, older(1))
 }
 
-// sync has what was written survive a crash of the machine. What is no regular file has nothing to survive.
+// leave closes a file after which another follows. What is in it is synced first: sync will know of the other alone.
+func (a *file) leave() {
+	a.earlier = errors.Join(a.earlier, a.syncThis())
+	a.close()
+}
+
+// sync has what was written, to files that were left since, too, survive a crash of the machine.
 func (a *file) sync() error {
+	err := errors.Join(a.earlier, a.syncThis())
+	a.earlier = nil
+	return err
+}
+
+// syncThis syncs the file that is open, and the directory that has its name. What is no regular file has nothing to survive.
+func (a *file) syncThis() error {
 	if a.f == nil || a.info == nil || !a.info.Mode().IsRegular() {
 		return nil
 	}
-	return a.f.Sync()
+	err := a.syncFile(a.f)
+	if a.unnamed {
+		a.unnamed = false
+		target, _ := filepath.EvalSymlinks(a.cfg.File) // "" if it was renamed or removed
+		err = errors.Join(err, a.syncDir(filepath.Dir(cmp.Or(target, a.cfg.File))))
+	}
+	return err
 }
 
 func (a *file) close() {

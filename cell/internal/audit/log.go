@@ -20,7 +20,7 @@ type Config struct {
 	Wall          func() int64
 	Clock         session.Clock
 	Logger        *slog.Logger
-	Failed        func() // is called for each act that was not written
+	Failed        func() // is called for each act that was not written, and each time that a file could not be renamed
 }
 
 // Stdout is the name of the process's standard output, for journals.
@@ -53,7 +53,7 @@ type Log struct {
 
 // Open opens the file, which is created if it is absent, and starts to write to it.
 func Open(cfg Config) (*Log, error) {
-	f := &file{cfg: cfg}
+	f := newFile(cfg)
 	if err := f.open(); err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
@@ -107,10 +107,15 @@ func (l *Log) bounded(r Record, kind Event) {
 	}
 	defer l.coming.Done()
 	if !l.allow() || !l.offer(l.complete(r, kind)) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.omitted++
+		l.omit(1)
 	}
+}
+
+// omit counts records that have no line, until takeOmitted.
+func (l *Log) omit(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.omitted += n
 }
 
 // enter reports whether the log is open; then coming.Done is to be called.
@@ -167,13 +172,18 @@ func (l *Log) complete(r Record, kind Event) Record {
 	return r
 }
 
-// lost says in the replica's log what could not be written, and why. Refusals are said once a second.
+// lost says in the replica's log what could not be written, and why. Refusals are said once a second, and counted in the next line that is written.
 func (l *Log) lost(r Record, why error) {
 	line := string(r.line())
-	if r.Event == Act {
+	switch r.Event {
+	case Act:
 		l.cfg.Failed()
 		l.cfg.Logger.Error("an act could not be written to the audit log", "file", l.cfg.File, "error", why, "record", line)
 		return
+	case Omitted:
+		l.omit(r.Count)
+	default:
+		l.omit(1)
 	}
 	if n, ok := l.failed.Next(); ok {
 		l.cfg.Logger.Error("refusals could not be written to the audit log", "file", l.cfg.File, "error", why, "refusals", n, "last", line)
@@ -198,14 +208,23 @@ func (l *Log) write(f *file) {
 	defer f.close()
 	flush := time.NewTicker(omittedEvery)
 	defer flush.Stop()
+	all := true // of the last batch was written
 	for {
 		select {
 		case r := <-l.records:
-			l.batch(f, append([]Record{r}, l.waiting()...))
+			var first []Record
+			if !all {
+				first = l.takeOmitted()
+			}
+			all = l.batch(f, append(append(first, r), l.waiting()...))
 		case <-flush.C:
 			l.batch(f, l.takeOmitted())
 		case <-l.closing:
-			l.batch(f, append(l.waiting(), l.takeOmitted()...))
+			l.batch(f, l.waiting())
+			l.batch(f, l.takeOmitted()) // of this batch, too
+			for _, r := range l.takeOmitted() {
+				l.cfg.Logger.Error("refusals have no line in the audit log", "file", l.cfg.File, "refusals", r.Count)
+			}
 			return
 		}
 	}
@@ -224,22 +243,25 @@ func (l *Log) waiting() (records []Record) {
 	return records
 }
 
-// batch writes records, and syncs the file if there is an act among them.
-func (l *Log) batch(f *file, records []Record) {
+// batch writes records, and syncs the file if there is an act among them. It reports whether all are written.
+func (l *Log) batch(f *file, records []Record) (all bool) {
 	var acts []Record
+	all = true
 	for _, r := range records {
-		if err := f.write(r.line()); err != nil {
+		if err := f.write(r.line(), r.Event == Act); err != nil {
 			l.lost(r, err)
+			all = false
 		} else if r.Event == Act {
 			acts = append(acts, r)
 		}
 	}
 	if len(acts) == 0 {
-		return
+		return all
 	}
 	if err := f.sync(); err != nil {
 		for _, r := range acts {
 			l.lost(r, err)
 		}
 	}
+	return all
 }

@@ -3,6 +3,9 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -35,15 +38,33 @@ const (
 // maxField bounds what a caller can put into one field, in bytes.
 const maxField = 1 << 10
 
-// line encodes a record. A line feed that is part of it is escaped, as all of JSON is.
+// line encodes a record: one line of characters that can be seen. Of each field its caller decides.
 func (r Record) line() []byte {
-	for _, field := range []*string{&r.Principal, &r.From, &r.On, &r.Reason, &r.Message} {
+	for _, field := range []*string{&r.Call, &r.Principal, &r.From, &r.On, &r.Reason, &r.Code, &r.Message} {
 		*field = cut(*field)
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(r) // strings and a number, into memory
+	return escape(b.Bytes())
+}
+
+// escape escapes what package json leaves as it is and nobody sees, or a terminal acts upon: C1 controls as CSI, what turns the direction
+// of text, what has no width. All of these are inside of JSON's strings.
+func escape(line []byte) []byte {
+	var b bytes.Buffer
+	for _, r := range string(line) {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
 	return b.Bytes()
 }
 
