@@ -18,54 +18,27 @@ import (
 
 // Each of the five replicas of a cell under load is replaced by a new one, on other addresses: one that was killed and has
 // lost its disk, one that runs, the master, one that is stopped and comes back, and the last while masters die.
-// Then a spare takes the place of a dead master by itself. No acknowledged change is lost, no session, and no lock has two holders; a server
+// No acknowledged change is lost, no session, and no lock has two holders; a server
 // with a guard, which they use, lets in no request of an earlier holder, and the holder always. The clients go on that were configured with those of before.
 func TestEveryReplicaIsReplaced(t *testing.T) {
 	t.Parallel()
-	r := &replaced{rollingCell: startRollingCell(t, thisVersion()), has: map[string]addresses{}}
-	for i, id := range rollingIDs {
-		r.has[id] = r.addressesOf(i)
-	}
-	reader := r.newClient(client.Config{NoCache: true})
-	holders := r.startHolders(thisVersion())
-	traffic := startTraffic(t, r.rollingCell, thisVersion())
-	traffic.contend()
-	files := traffic.writeFiles("/ls/local/files")
-	history, first := traffic.compareAndSwap("/ls/local/register")
-	defer r.end(files.release, holders.release, holders.ephemeral)
-	defer traffic.stop()
-	check := func(what string) {
-		t.Helper()
-		r.waitCaughtUp()
-		holders.check(t, thisVersion())
-		traffic.killGuard()
-		traffic.check()
-		r.stopIfFailed()
-		t.Log(what)
-	}
-	check("all is well")
+	r := startReplaced(t)
+	defer r.end()
 
 	r.endReplica("r1", syscall.SIGKILL)
-	if err := os.RemoveAll(filepath.Join(r.dir, "r1")); err != nil {
-		t.Fatal(err)
-	}
-	for _, flags := range [][]string{nil, {"--bootstrap"}, {"--join"}} {
-		if p := r.serveAt("r1", r.has["r1"], flags...); p.wait(20*time.Second) != 78 {
-			t.Errorf("a replica that has lost its disk, with %q, is not refused: %s", flags, &p.stderr)
-		}
-	}
+	r.loseDisk("r1")
 	r.replaceBy("r1", 0)
-	check("the dead one, whose disk is lost")
+	r.check("the dead one, whose disk is lost")
 	r.replaceBy("r2", 1)
-	check("one that runs")
+	r.check("one that runs")
 	r.transfer("r3")
 	r.replaceBy("r3", 2)
-	check("the master")
+	r.check("the master")
 	if err := r.procs["r4"].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	r.replaceBy("r4", 3)
-	check("one that was stopped, and comes back")
+	r.check("one that was stopped, and comes back")
 	joins := r.serveNew("r10", 4)
 	dying := make(chan struct{})
 	go func() {
@@ -89,31 +62,86 @@ func TestEveryReplicaIsReplaced(t *testing.T) {
 	}
 	<-dying
 	r.settle("r5", "r10", joins)
-	check("the last, while masters die")
-	r.spareInPlaceOfMaster("r11")
-	check("a master that is dead, by a spare")
-
-	for _, id := range r.ids() {
-		if slices.Contains(rollingIDs, id) {
-			t.Errorf("%s is still there", id)
-		}
-	}
-	traffic.stop()
-	traffic.check()
-	traffic.guard.check()
-	r.checkHashes()
-	if err := errors.Join(files.checkFiles(t.Context(), reader), history.check(first)); err != nil {
-		t.Error(err)
-	}
+	r.check("the last, while masters die")
+	r.checkAll()
 }
 
 // addresses are those of a replica.
 type addresses struct{ client, raft string }
 
-// replaced is a cell whose replicas are replaced by others.
+// replaced is a cell under load whose replicas are replaced by others.
 type replaced struct {
 	*rollingCell
 	has map[string]addresses
+
+	holders *holders
+	traffic *traffic
+	files   *fileSet
+	history *history
+	first   operation      // of the history
+	reader  *client.Client // without a cache
+}
+
+// startReplaced starts a cell of five, and its clients.
+func startReplaced(t *testing.T) *replaced {
+	t.Helper()
+	r := &replaced{rollingCell: startRollingCell(t, thisVersion()), has: map[string]addresses{}}
+	for i, id := range rollingIDs {
+		r.has[id] = r.addressesOf(i)
+	}
+	r.reader = r.newClient(client.Config{NoCache: true})
+	r.holders = r.startHolders(thisVersion())
+	r.traffic = startTraffic(t, r.rollingCell, thisVersion())
+	r.traffic.contend()
+	r.files = r.traffic.writeFiles("/ls/local/files")
+	r.history, r.first = r.traffic.compareAndSwap("/ls/local/register")
+	r.check("all is well")
+	return r
+}
+
+// end ends the clients, and then the cell.
+func (r *replaced) end() {
+	r.traffic.stop()
+	r.rollingCell.end(r.files.release, r.holders.release, r.holders.ephemeral)
+}
+
+// check looks at what clients were promised, after something was done to the cell.
+func (r *replaced) check(what string) {
+	r.t.Helper()
+	r.waitCaughtUp()
+	r.holders.check(r.t, thisVersion())
+	r.traffic.killGuard()
+	r.traffic.check()
+	r.stopIfFailed()
+	r.t.Log(what)
+}
+
+// checkAll stops the clients, and checks all that they were promised. Of the first replicas these are left.
+func (r *replaced) checkAll(left ...string) {
+	r.t.Helper()
+	if of := slices.DeleteFunc(r.ids(), func(id string) bool { return !slices.Contains(rollingIDs, id) }); !slices.Equal(of, left) {
+		r.t.Errorf("of the first replicas, %v are left, want %v", of, left)
+	}
+	r.traffic.stop()
+	r.traffic.check()
+	r.traffic.guard.check()
+	r.checkHashes()
+	if err := errors.Join(r.files.checkFiles(r.t.Context(), r.reader), r.history.check(r.first)); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// loseDisk removes what a replica that was killed had, and starts it with nothing: it is refused, however it is started.
+func (r *replaced) loseDisk(id string) {
+	r.t.Helper()
+	if err := os.RemoveAll(filepath.Join(r.dir, id)); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, flags := range [][]string{nil, {"--bootstrap"}, {"--join"}} {
+		if p := r.serveAt(id, r.has[id], flags...); p.wait(20*time.Second) != 78 {
+			r.t.Errorf("a replica that has lost its disk, with %q, is not refused: %s", flags, &p.stderr)
+		}
+	}
 }
 
 // addressesOf returns the addresses of the i-th replica that the cell has ever had.
@@ -159,29 +187,6 @@ func (r *replaced) replaceBy(old string, i int) {
 	r.must("cell", "replace", old, id, r.has[id].raft)
 	r.settle(old, id, joins)
 	r.t.Logf("%s has the place of %s after %v", id, old, time.Since(began).Round(time.Millisecond))
-}
-
-// spareInPlaceOfMaster adds a spare, on the machine of the first replica, and kills the master.
-func (r *replaced) spareInPlaceOfMaster(id string) {
-	r.t.Helper()
-	r.has[id] = r.addressesOf(0)
-	spare := r.serveAt(id, r.has[id], "--spare")
-	spare.waitFor("waiting to be added", 20*time.Second)
-	r.must("cell", "add", id, r.has[id].raft, "--spare")
-	s, err := r.status()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.endReplica(s.Master, syscall.SIGKILL)
-	began := time.Now()
-	for now := r.do("cell", "members"); now.code != 0 || strings.Contains(now.out, s.Master+" "); now = r.do("cell", "members") {
-		if time.Since(began) > 90*time.Second {
-			r.t.Fatalf("the spare does not take the place of %s: %s%s", s.Master, now.out, now.err)
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
-	r.t.Logf("%s has the place of the master %s after %v", id, s.Master, time.Since(began).Round(time.Millisecond))
-	r.settle(s.Master, id, spare)
 }
 
 // settle waits for the end of a replica that was replaced, if it runs, and looks at the cell through those that it has now.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -43,12 +44,12 @@ func startRollingCell(t *testing.T, version release) *rollingCell {
 	for _, id := range rollingIDs {
 		r.serveBy(id, version)
 	}
-	cell, err := client.Dial(t.Context(), client.Config{Servers: strings.Split(r.servers(), ",")})
+	dialed, err := client.Dial(t.Context(), client.Config{Servers: strings.Split(r.servers(), ",")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cell.Close() })
-	r.cell = cell
+	t.Cleanup(func() { _ = dialed.Close() })
+	r.cell = dialed
 	r.waitCaughtUp()
 	return r
 }
@@ -95,7 +96,8 @@ func (r *rollingCell) serveBy(id string, version release) *process {
 		"--members", strings.Join(members, ";"), "--data", filepath.Join(r.dir, id), "--log-store", store)
 	cmd.Env = append(cmd.Env, "CHUBBYD_INSECURE=true", "CHUBBYD_OPERATORS=everybody") // what v0.1.0 does not know
 	if version == thisVersion() {
-		cmd.Env = append(cmd.Env, "CHUBBYD_LOG_LEVEL=debug") // which says that a check point was reached
+		// The log says that a check point was reached; spares, if there are any, do not stand by for hours.
+		cmd.Env = append(cmd.Env, "CHUBBYD_LOG_LEVEL=debug", "CHUBBYD_REPLACE_AFTER="+cell.MinReplaceAfter.String())
 	}
 	r.procs[id] = launch(r.t, cmd, (*exec.Cmd).Start)
 	return r.procs[id]
