@@ -80,6 +80,7 @@ func safeguards() []safeguard {
 		channelSafeguards(),
 		deadMasterSafeguards(),
 		rateSafeguards(),
+		restSafeguards(),
 	)
 }
 

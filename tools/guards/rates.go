@@ -64,6 +64,13 @@ func rateSafeguards() []safeguard {
 			old: " && len(f.order) < maxFading {", new: " {",
 			pkg: pkg, test: "TestWhoHasLeftIsForgotten",
 		},
+	}
+}
+
+// restSafeguards are those by which what came too fast is read, and computed, later.
+func restSafeguards() []safeguard {
+	const pkg = "./cell/internal/wire"
+	return []safeguard{
 		{
 			name: "calls that are reset have their connection rest", file: "cell/internal/wire/account.go",
 			old: "			a.wasted(a.conn.LastArrival())\n		}\n		a.end(f.stream)\n	}\n", new: "		}\n		a.end(f.stream)\n	}\n",
