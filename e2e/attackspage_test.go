@@ -23,7 +23,7 @@ configuration, the attackers and an honest client on one machine of %d processor
 
 The honest client has 20 sessions, locks and unlocks a lock a hundred times a second, and reads a file as often; a latency counts from when the
 operation was due. It is another principal than the attackers, and comes from another address. Each attack is aimed at the master, from five addresses for each process, and lasts
-15 seconds or until it has done all; before and after the client is measured for 10 seconds; the master's metrics are read five times a second all the time. Attackers run with the lowest priority (nice 19), as they would be on machines of
+15 seconds or until it has done all; before and after the client is measured for 10 seconds; the master's metrics are read every two seconds all the time. Attackers run with the lowest priority (nice 19), as they would be on machines of
 their own; what they and the five replicas take of the processors is in the table. **A latency may double, against the greater of those before and after; nothing may
 end; memory may reach its budget.**
 

@@ -130,7 +130,8 @@ func (h *honest) during(span time.Duration) figures {
 func (h *honest) watched(t *testing.T, r replica, span time.Duration) figures {
 	t.Helper()
 	h.begin()
-	for end := time.Now().Add(span); time.Now().Before(end); time.Sleep(betweenReadings) {
+	const between = looksPerReading * betweenLooks
+	for end := time.Now().Add(span); time.Now().Before(end); time.Sleep(min(between, time.Until(end))) {
 		readingOf(t, r)
 	}
 	return h.end()
