@@ -85,7 +85,7 @@ func auditSafeguards() []safeguard {
 		},
 		{
 			name: "acts are recorded", file: "cell/internal/wire/audit.go",
-			old: "		s.cfg.Audit.Act(ctx, record)\n", new: "		s.cfg.Audit.Act(ctx, audit.Record{})\n",
+			old: "		s.cfg.Audit.Act(record)\n", new: "		s.cfg.Audit.Act(audit.Record{})\n",
 			pkg: "./cell", test: "TestAudit$",
 		},
 		{

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -68,9 +67,9 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Act records what an operator did or tried to, after it has ended. It returns when the record is in
-// the queue; there it waits for room for actWait at most, and until ctx ends.
-func (l *Log) Act(ctx context.Context, r Record) {
+// Act records what was done, or may have been by who had the right to do it, after the call has ended. It returns when the record is in
+// the queue; it waits for room there for actWait at most, and no less because whoever has called is gone.
+func (l *Log) Act(r Record) {
 	if l == nil {
 		return
 	}
@@ -89,8 +88,6 @@ func (l *Log) Act(ctx context.Context, r Record) {
 	case l.records <- r:
 	case <-late.C:
 		l.lost(r, fmt.Errorf("%d records wait for the disk", maxQueue))
-	case <-ctx.Done():
-		l.lost(r, context.Cause(ctx))
 	}
 }
 

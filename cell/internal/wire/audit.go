@@ -96,7 +96,7 @@ func (s *service) audit(ctx context.Context, who, method string, request any, er
 	case err != nil:
 		s.cfg.Audit.Unknown(record)
 	default:
-		s.cfg.Audit.Act(ctx, record)
+		s.cfg.Audit.Act(record)
 	}
 }
 
