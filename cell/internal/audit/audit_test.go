@@ -136,24 +136,26 @@ func TestRefusalsAreBounded(t *testing.T) {
 			})
 		}
 		all.Wait()
+		l.Unknown(Record{Call: "unknown"})
 		time.Sleep(omittedEvery) // virtual
 		synctest.Wait()
 		l.Refused(Record{Call: "last"})
 		l.Act(Record{Call: "act"})
 		l.Close()
-		refused, omitted, acts := 0, 0, 0
+		refused, omitted, unknown, acts := 0, 0, 0, 0
 		for _, r := range records(t, name) {
 			switch r.Event {
 			case Refusal:
 				refused++
 			case Omitted:
 				omitted += r.Count
+				unknown += r.Unknown
 			case Act:
 				acts++
 			}
 		}
-		if refused > refusalsAtOnce+1 || refused+omitted != 100_001 || acts != 1 {
-			t.Errorf("%d refusals and %d omitted, %d acts", refused, omitted, acts)
+		if refused > refusalsAtOnce+1 || refused+omitted != 100_002 || unknown != 1 || acts != 1 {
+			t.Errorf("%d refusals and %d omitted (%d unknown), %d acts", refused, omitted, unknown, acts)
 		}
 	})
 }

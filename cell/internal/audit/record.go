@@ -23,6 +23,7 @@ type Record struct {
 	Code      string `json:"code,omitempty"`      // how the call ended; OK if what was asked is done
 	Message   string `json:"message,omitempty"`   // why not
 	Count     int    `json:"count,omitempty"`     // of an event Omitted
+	Unknown   int    `json:"unknown,omitempty"`   // how many of them may be acts that were done, and no refusals
 }
 
 // Event is a kind of record.
@@ -32,7 +33,7 @@ type Event string
 const (
 	Act     Event = "act"     // what only an operator may do, or a change of who may do what
 	Refusal Event = "refusal" // of any call, for lack of a right
-	Omitted Event = "omitted" // how many refusals were left out
+	Omitted Event = "omitted" // how many refusals, and calls of strangers of which it is not known how they ended, were left out
 )
 
 // maxField bounds what a caller can put into one field, in bytes.
