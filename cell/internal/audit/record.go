@@ -15,7 +15,7 @@ type Record struct {
 	Cell      string `json:"cell"`
 	Replica   string `json:"replica"`
 	Event     Event  `json:"event"`
-	Call      string `json:"call,omitempty"`      // the RPC, as in BreakLock
+	Call      string `json:"call,omitempty"`      // the RPC, as in BreakLock, or RestoreAccess
 	Principal string `json:"principal,omitempty"` // who called; "" if that is not known
 	From      string `json:"from,omitempty"`      // the address
 	On        string `json:"on,omitempty"`        // what it was about: a path, a session, a principal
@@ -35,6 +35,9 @@ const (
 	Refusal Event = "refusal" // of any call, for lack of a right
 	Omitted Event = "omitted" // how many refusals, and calls of strangers of which it is not known how they ended, were left out
 )
+
+// NotKnown begins the message of an act of which that is so.
+const NotKnown = "it is not known whether this was done: "
 
 // maxField bounds what a caller can put into one field, in bytes.
 const maxField = 1 << 10

@@ -62,9 +62,6 @@ func (s *service) witness(ctx context.Context, method string, request any) (w wi
 	return w
 }
 
-// notKnown begins the message of an act of which that is so.
-const notKnown = "it is not known whether this was done: "
-
 // audit records a call that has ended, if it is one to record. What an operator tried in vain is recorded if it was refused: else it would
 // be for strangers to have as many lines written as they like.
 func (s *service) audit(ctx context.Context, before witness, method string, request, reply any, err error) {
@@ -108,7 +105,7 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 		return
 	}
 	if err != nil {
-		record.Code, record.Message = api.Uncertain.String(), notKnown+record.Message
+		record.Code, record.Message = api.Uncertain.String(), audit.NotKnown+record.Message
 		if !s.mayDo(m, record.Principal, node, request) {
 			s.cfg.Audit.Unknown(record)
 			return
