@@ -65,15 +65,3 @@ func (in *Inspector) CheckOperator(ctx context.Context, who Caller) error {
 	}
 	return in.epoch.state().PermitOperator(in.epoch.principal(who.Session))
 }
-
-// IsOperator reports whether a principal is an operator, as far as this replica knows: without a proof that it is the master.
-func (in *Inspector) IsOperator(principal string) bool {
-	return in.epoch.state().PermitOperator(principal) == nil
-}
-
-// HasRight reports whether a principal has a right to what is at a name, as far as this replica knows.
-func (in *Inspector) HasRight(principal string, name api.Name, right namespace.Rights) bool {
-	state := in.epoch.state()
-	node, there := state.Tree.Get(name)
-	return there && state.Tree.Permit(node, principal, right) == nil
-}

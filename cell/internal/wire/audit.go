@@ -126,15 +126,15 @@ func (s *service) mayDo(m *master.Master, principal string, node api.Name, reque
 	if m == nil || principal == "" {
 		return false
 	}
-	if m.Inspector.IsOperator(principal) {
+	if m.IsOperator(principal) {
 		return true
 	}
 	switch q := request.(type) {
 	case *pb.OpenRequest:
-		return m.Inspector.HasRight(principal, node.Parent(), namespace.ToWrite)
+		return m.HasRight(principal, node.Parent(), namespace.ToWrite)
 	case *pb.BreakLockRequest:
 		p, err := api.ParsePath(q.GetPath())
-		return err == nil && m.Inspector.HasRight(principal, p.Name(), namespace.ToChange)
+		return err == nil && m.HasRight(principal, p.Name(), namespace.ToChange)
 	case *pb.EndSessionRequest:
 		owner, err := m.Sessions.Principal(api.SessionID(q.GetTarget()))
 		return err == nil && owner == principal
