@@ -1,6 +1,9 @@
 package cell_test
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,7 +20,26 @@ import (
 func TestRestoreAccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var restore atomic.Bool
-		c := celltest.Start(t, 3, func(cfg *cell.Config) { cfg.RestoreAccess = restore.Load() })
+		audits := t.TempDir()
+		c := celltest.Start(t, 3, func(cfg *cell.Config) {
+			cfg.RestoreAccess = restore.Load()
+			cfg.Audit.File = filepath.Join(audits, cfg.ID)
+		})
+		recorded := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			lines := 0
+			for _, id := range []string{"r1", "r2", "r3"} {
+				data, err := os.ReadFile(filepath.Join(audits, id))
+				if err != nil {
+					t.Fatal(err)
+				}
+				lines += strings.Count(string(data), `"event":"act","call":"RestoreAccess","on":"/ls/local","reason":"it was started with --restore-access","code":"OK"`)
+			}
+			if lines != want {
+				t.Errorf("%d restores of the access are in the audit logs, want %d", lines, want)
+			}
+		}
 		open := func() error {
 			k, err := client.New(t.Context(), client.Config{Servers: c.Servers(), Dialer: c.Dial, Clock: celltest.Clock})
 			if err != nil {
@@ -46,7 +68,9 @@ func TestRestoreAccess(t *testing.T) {
 		if err := open(); api.CodeOf(err) != api.PermissionDenied {
 			t.Fatalf("before RestoreAccess: %v", err)
 		}
+		recorded(0)
 		restart(true)
+		recorded(1)
 		if err := open(); err != nil {
 			t.Errorf("after a start with RestoreAccess: %v", err)
 		}
@@ -55,5 +79,6 @@ func TestRestoreAccess(t *testing.T) {
 		if err := open(); api.CodeOf(err) != api.PermissionDenied {
 			t.Errorf("RestoreAccess of an old start still has an effect: %v", err)
 		}
+		recorded(1)
 	})
 }

@@ -24,7 +24,7 @@ import (
 // auditRecord is what a reader of an audit log finds in it.
 type auditRecord struct {
 	Time, Cell, Replica, Event, Call, Principal, From, On, Reason, Code, Message string
-	Count                                                                        int
+	Count, Unknown                                                               int
 }
 
 // inAuditedCell runs a test in a cell with the operator root, each of whose replicas has an audit log. records reads and empties them all.

@@ -164,10 +164,13 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master.Master, 
 		return nil, err
 	}
 	results, err := master.AppendEntry(r.entries(), api.Epoch(term), r.cfg.Wall(), []raftfsm.Encoded{command})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = results[0].Answer.Err()
 	}
-	if err := results[0].Answer.Err(); err != nil {
+	if restore {
+		r.recordRestoredAccess(err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	state := r.fsm.State()

@@ -7,7 +7,7 @@ func (s *State) Edit() {
 	s.Tree.Edit()
 	s.Sessions.Edit()
 	s.quotas.Edit()
-	s.past.byNode.Edit()
+	s.past.edit()
 	if s.staged != nil {
 		s.staged = s.staged.snapshot() // a copy of the state has the one before
 		s.staged.edit()
@@ -20,7 +20,7 @@ func (s *State) Settle() {
 	s.Tree.Settle()
 	s.Sessions.Settle()
 	s.quotas.Settle()
-	s.past.byNode.Settle()
+	s.past.settle()
 	if s.staged != nil {
 		s.staged.settle()
 	}
@@ -32,6 +32,6 @@ func (s *State) Settle() {
 func (s *State) Snapshot() State {
 	now := *s
 	now.Tree, now.Sessions, now.quotas, now.editing = s.Tree.Snapshot(), s.Sessions.Snapshot(), s.quotas.Snapshot(), false
-	now.past.byNode, now.staged = s.past.byNode.Snapshot(), s.staged.snapshot()
+	now.past, now.staged = s.past.snapshot(), s.staged.snapshot()
 	return now
 }

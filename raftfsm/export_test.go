@@ -23,6 +23,10 @@ func BoundPast(s *State, most int) { s.past.most = most }
 // AddPast has a state remember a holding that may never have been.
 func AddPast(s *State, name api.Name, h *api.Holding) {
 	s.Edit()
-	s.past.add(name, h)
+	at := place{name: name}
+	if n, there := s.Tree.Get(name); there {
+		at.creator = n.Creator
+	}
+	s.past.add(at, h)
 	s.Settle()
 }

@@ -157,10 +157,11 @@ func (s *State) changed(kind namespace.ChangeKind, node namespace.Ref, generatio
 	return []namespace.Change{c}
 }
 
-// removed adds the removal of a node to r. The removal of the last child of a
+// removed adds the removal of a node, and of what is remembered of it, to r. The removal of the last child of a
 // dying directory makes the directory removable.
-func (s *State) removed(r *Result, node namespace.Ref) {
-	s.past.forget(node.Name)
+func (s *State) removed(r *Result, was *namespace.Node) {
+	s.past.forget(placeOf(was))
+	node := was.Ref()
 	r.Changes = append(r.Changes, s.changed(namespace.Removed, node, node.Instance)...)
 	if parent, ok := s.Tree.Get(node.Name.Parent()); ok && parent.Dying() && parent.Children == 0 {
 		r.Dying = append(r.Dying, parent.Ref())
@@ -169,11 +170,12 @@ func (s *State) removed(r *Result, node namespace.Ref) {
 
 func (s *State) delete(c *Delete) Result {
 	return s.once(c.Mutation, c.Preconditions, func() Result {
+		node, _ := s.Tree.Get(c.Node.Name) // which Delete checks
 		if err := s.Tree.Delete(c.Node, namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle}); err != nil {
 			return refuse(err)
 		}
 		var r Result
-		s.removed(&r, c.Node)
+		s.removed(&r, node)
 		return r
 	})
 }
@@ -196,8 +198,8 @@ func (s *State) close(c *Close, wall int64) Result {
 func (s *State) remove(c *Remove) Result {
 	var r Result
 	for _, ref := range c.Nodes {
-		if s.Tree.Remove(ref) {
-			s.removed(&r, ref)
+		if node, _ := s.Tree.Get(ref.Name); s.Tree.Remove(ref) {
+			s.removed(&r, node)
 		}
 	}
 	return r

@@ -27,6 +27,9 @@ func (m *model) note(n *modelNode, left []api.Holding, why api.EndReason) {
 		of := m.clients[h.Session].record
 		h.Principal, h.Host, h.PID = of.Principal, of.Host, of.PID
 		h.Generation, h.Until, h.ToUnix, h.End = n.lock, api.Generation(m.counter), m.wall, why
+		if _, total := m.pastOf(n.creator); total == 0 {
+			delete(m.hands, n.creator)
+		}
 		if n.past = append(n.past, h); len(n.past) > 16 {
 			n.past = n.past[1:]
 		}
@@ -34,19 +37,36 @@ func (m *model) note(n *modelNode, left []api.Holding, why api.EndReason) {
 	}
 }
 
-// giveUp has the node at the hand, or the next one after it in a circle, forget its oldest, if there is too much.
-func (m *model) giveUp() {
-	var those []api.Name
-	total := 0
+// pastOf returns the nodes of a creator of which something is remembered, by name, and how much of them all.
+func (m *model) pastOf(creator string) (those []api.Name, total int) {
 	for name, n := range m.nodes {
-		if len(n.past) > 0 {
+		if n.creator == creator && len(n.past) > 0 {
 			those, total = append(those, name), total+len(n.past)
 		}
+	}
+	slices.Sort(those)
+	return those, total
+}
+
+// giveUp has, if there is too much, the creator with most forget something: of the node at the hand, or of the next one after it in a circle,
+// the oldest.
+func (m *model) giveUp() {
+	totals := map[string]int{}
+	total, creator := 0, ""
+	for _, n := range m.nodes {
+		totals[n.creator] += len(n.past)
+		total += len(n.past)
 	}
 	if total <= modelPast {
 		return
 	}
-	slices.Sort(those)
-	m.hand = those[max(0, slices.IndexFunc(those, func(name api.Name) bool { return name > m.hand }))]
-	m.nodes[m.hand].past = m.nodes[m.hand].past[1:]
+	for one, has := range totals {
+		if has > totals[creator] || has == totals[creator] && one < creator {
+			creator = one
+		}
+	}
+	those, _ := m.pastOf(creator)
+	hand := those[max(0, slices.IndexFunc(those, func(name api.Name) bool { return name > m.hands[creator] }))]
+	m.hands[creator] = hand
+	m.nodes[hand].past = m.nodes[hand].past[1:]
 }

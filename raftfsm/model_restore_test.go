@@ -61,7 +61,7 @@ func (m *model) restore(c *raftfsm.Restore) raftfsm.Result {
 		return no(api.InvalidArgument)
 	}
 	r := raftfsm.Result{Restored: true}
-	m.nodes, m.quotas, m.staged, m.hand = g.nodes, g.quotas, nil, ""
+	m.nodes, m.quotas, m.staged, m.hands = g.nodes, g.quotas, nil, map[string]api.Name{}
 	if g.begin.CellID != m.lineage || g.begin.Counter > m.counter {
 		m.counter = max(m.counter, g.begin.Counter) + 1<<40
 	}

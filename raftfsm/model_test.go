@@ -29,7 +29,7 @@ type model struct {
 	lineage      api.CellID
 	staged       *modelBackup
 	replicas     []modelReplica
-	hand         api.Name // see giveUp
+	hands        map[string]api.Name // see giveUp
 }
 
 type modelNode struct {
@@ -67,7 +67,7 @@ func newModel() *model {
 	root := &modelNode{kind: api.Directory, instance: 1, content: 1, acls: 1, acl: api.ACL{Read: "everyone", Write: "everyone", Change: "everyone"}}
 	return &model{
 		counter: 1, lineage: "00112233445566778899aabbccddeeff", nodes: map[api.Name]*modelNode{"": root}, delays: map[api.Name]namespace.Delay{},
-		clients: map[api.SessionID]*modelSession{}, quotas: map[string]api.Quota{},
+		clients: map[api.SessionID]*modelSession{}, quotas: map[string]api.Quota{}, hands: map[string]api.Name{},
 	}
 }
 

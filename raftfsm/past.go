@@ -18,20 +18,33 @@ const maxPast = 50_000
 const HistoryLevel = 3
 
 // past is what the cell remembers of how its locks were held: of each node the holdings that ended last, the
-// latest last. It goes with the node.
-//
-// When there is no room for one more, some node gives up its oldest: the next one after the hand, which goes round the
-// nodes in the order of their names. So locks that come and go by the thousand take from each
-// other before they take the last from those that nobody touches, and no list of ages has to be kept.
+// latest last. It goes with the node. When there is no room for one more, some node gives up its oldest; see pastshare.go.
 type past struct {
-	byNode cowmap.Map[api.Name, []*api.Holding] // by name; neither a list nor what is in it ever changes
-	count  int                                  // of the holdings
-	hand   api.Name                             // of the node that gave up one last
-	most   int                                  // maxPast, but in tests
+	byNode cowmap.Map[place, []*api.Holding] // neither a list nor what is in it ever changes
+	shares cowmap.Map[string, share]         // of what is in byNode, by creator
+	ranks  cowmap.Map[rank, struct{}]        // of the shares, the largest first
+	count  int                               // of the holdings
+	most   int                               // maxPast, but in tests
 }
 
 func newPast(most int) past {
-	return past{byNode: cowmap.New[api.Name, []*api.Holding](cmp.Less[api.Name]), most: most}
+	return past{byNode: cowmap.New[place, []*api.Holding](place.before), shares: cowmap.New[string, share](cmp.Less[string]), ranks: cowmap.New[rank, struct{}](rank.before), most: most}
+}
+
+func (p *past) edit() {
+	p.byNode.Edit()
+	p.shares.Edit()
+	p.ranks.Edit()
+}
+
+func (p *past) settle() {
+	p.byNode.Settle()
+	p.shares.Settle()
+	p.ranks.Settle()
+}
+
+func (p *past) snapshot() past {
+	return past{byNode: p.byNode.Snapshot(), shares: p.shares.Snapshot(), ranks: p.ranks.Snapshot(), count: p.count, most: p.most}
 }
 
 // ended is how, and when by the clock of the master, holdings have ended.
@@ -51,65 +64,54 @@ func (s *State) remember(left []namespace.Left, end ended) {
 			h.Principal, h.Host, h.PID = who.Principal, who.Host, who.PID
 		}
 		h.Until, h.End, h.ToUnix = api.Generation(s.Counter), end.why, end.wall
-		s.past.add(one.Lock.Name, h)
+		creator := ""
+		if node, there := s.Tree.Get(one.Lock.Name); there {
+			creator = node.Creator
+		}
+		s.past.add(place{creator, one.Lock.Name}, h)
 	}
 }
 
 // add adds the latest holding of a node.
-func (p *past) add(name api.Name, h *api.Holding) {
-	before, _ := p.byNode.Get(name)
+func (p *past) add(at place, h *api.Holding) {
+	before, _ := p.byNode.Get(at)
 	keep := before[max(0, len(before)-api.MaxHoldings+1):]
 	list := make([]*api.Holding, len(keep)+1)
 	copy(list, keep)
 	list[len(keep)] = h
-	p.byNode.Set(name, list)
-	if p.count += len(list) - len(before); p.count > p.most {
-		p.dropOne()
+	p.byNode.Set(at, list)
+	switch {
+	case len(list) == len(before):
+	case p.count < p.most:
+		p.adjust(at.creator, 1)
+	default:
+		p.makeRoom(at.creator)
 	}
-}
-
-// dropOne takes the oldest holding from the node after the hand.
-func (p *past) dropOne() {
-	name, list, found := p.after(p.hand)
-	if !found {
-		for name, list = range p.byNode.All() { // there is one: count is not 0
-			break
-		}
-	}
-	if p.hand = name; len(list) == 1 {
-		p.byNode.Delete(name)
-	} else {
-		p.byNode.Set(name, slices.Clone(list[1:]))
-	}
-	p.count--
-}
-
-// after returns the first node after a name.
-func (p *past) after(hand api.Name) (name api.Name, list []*api.Holding, found bool) {
-	for name, list := range p.byNode.From(hand) {
-		if name != hand {
-			return name, list, true
-		}
-	}
-	return "", nil, false
 }
 
 // forget forgets a node that is gone.
-func (p *past) forget(name api.Name) {
-	list, _ := p.byNode.Delete(name)
-	p.count -= len(list)
+func (p *past) forget(at place) {
+	list, _ := p.byNode.Delete(at)
+	p.adjust(at.creator, -len(list))
 }
 
 // Ended returns how a node's lock was held, as far as that is remembered: the latest last. The holdings do not change.
 func (s *State) Ended(n *namespace.Node) []*api.Holding {
-	list, _ := s.past.byNode.Get(n.Name)
+	list, _ := s.past.byNode.Get(placeOf(n))
 	return list
 }
 
 // pastHeader says in the header of a snapshot what is remembered.
 type pastHeader struct {
-	Nodes int      `cbor:"1,keyasint"`
-	Hand  api.Name `cbor:"2,keyasint,omitempty"`
+	Nodes int        `cbor:"1,keyasint"`
+	Hand  api.Name   `cbor:"2,keyasint,omitempty"`           // of builds before the first release that has a past; it is read, and ignored
+	Hands []pastHand `cbor:"3,keyasint,omitempty" since:"3"` // by creator
+}
+
+// pastHand is the hand of one share that has given up something.
+type pastHand struct {
+	Creator string   `cbor:"1,keyasint,omitempty"`
+	Hand    api.Name `cbor:"2,keyasint"`
 }
 
 // pastRecord is what is remembered of one node.
@@ -120,10 +122,16 @@ type pastRecord struct {
 
 // header returns what the header of a snapshot says, nil while there is nothing to say.
 func (p *past) header() *pastHeader {
-	if p.byNode.Len() == 0 && p.hand == "" {
+	if p.byNode.Len() == 0 {
 		return nil
 	}
-	return &pastHeader{Nodes: p.byNode.Len(), Hand: p.hand}
+	h := &pastHeader{Nodes: p.byNode.Len()}
+	for creator, one := range p.shares.All() {
+		if one.hand != "" {
+			h.Hands = append(h.Hands, pastHand{creator, one.hand})
+		}
+	}
+	return h
 }
 
 // past reads what is remembered.
@@ -131,7 +139,6 @@ func (in *recordReader) past(s *State, h *pastHeader) error {
 	if h == nil {
 		return nil
 	}
-	s.past.hand = h.Hand
 	for i := range h.Nodes {
 		var one pastRecord
 		if err := in.record(&one); err != nil {
@@ -140,12 +147,19 @@ func (in *recordReader) past(s *State, h *pastHeader) error {
 		if slices.Contains(one.Holdings, nil) {
 			return fmt.Errorf("history %d of %d has a holding that is empty", i+1, h.Nodes)
 		}
-		s.past.forget(one.Name)
-		s.past.byNode.Set(one.Name, one.Holdings)
-		s.past.count += len(one.Holdings)
+		at := place{name: one.Name}
+		if node, there := s.Tree.Get(one.Name); there {
+			at.creator = node.Creator
+		}
+		s.past.forget(at)
+		s.past.byNode.Set(at, one.Holdings)
+		s.past.adjust(at.creator, len(one.Holdings))
 	}
-	if is := s.past.header(); is == nil || *is != *h {
-		return fmt.Errorf("some history is in it twice, or it has none: of %d nodes, there is that of %d", h.Nodes, s.past.byNode.Len())
+	for _, of := range h.Hands {
+		s.past.setHand(of.Creator, of.Hand)
+	}
+	if is := s.past.header(); is == nil || is.Nodes != h.Nodes || !slices.Equal(is.Hands, h.Hands) {
+		return fmt.Errorf("some history is in it twice, or it has none: of %d nodes and %d hands, there are %d nodes", h.Nodes, len(h.Hands), s.past.byNode.Len())
 	}
 	return nil
 }
@@ -154,7 +168,7 @@ func (in *recordReader) past(s *State, h *pastHeader) error {
 func (s *State) checkPast() error {
 	nodes, count := 0, 0
 	for n := range s.Tree.All() {
-		list, ok := s.past.byNode.Get(n.Name)
+		list, ok := s.past.byNode.Get(placeOf(n))
 		if !ok {
 			continue
 		}

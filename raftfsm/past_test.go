@@ -2,6 +2,7 @@ package raftfsm_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -151,6 +152,82 @@ func TestRoomForHoldings(t *testing.T) {
 	}
 	if total != most || len(c.ended("/z")) == 0 {
 		t.Errorf("%d are remembered, %d of them of the last, want %d", total, len(c.ended("/z")), most)
+	}
+}
+
+// Whatever a principal does with locks of its own, very many or one often, others keep their part of the room: its own are forgotten first.
+func TestNobodyTakesThePastOfOthers(t *testing.T) {
+	c := newCell(t)
+	const most = 40
+	raftfsm.BoundPast(&c.state, most)
+	alice, bob, mallory := c.session("alice"), c.session("bob"), c.session("mallory")
+	for _, one := range []struct {
+		by   api.SessionID
+		name api.Name
+	}{{alice, "/a"}, {bob, "/z"}} {
+		file, h := c.file(one.by, one.name)
+		for range 12 {
+			c.use(file, one.by, h)
+		}
+	}
+	for i := range 60 { // each of a new node, before, between and after those of the others
+		name := api.Name(fmt.Sprintf("/%c-%d", "0mz"[i%3], i))
+		file, h := c.file(mallory, name)
+		c.use(file, mallory, h)
+	}
+	if a, b := len(c.ended("/a")), len(c.ended("/z")); a != 12 || b != 12 {
+		t.Errorf("of 12 holdings each, of which all have room, %d and %d are left", a, b)
+	}
+	for range 20 { // some of them again
+		file, h := c.file(mallory, "/0-57")
+		c.use(file, mallory, h)
+	}
+	for i := range 5 {
+		file, h := c.file(bob, api.Name(fmt.Sprintf("/bob-%d", i)))
+		for range api.MaxHoldings {
+			c.use(file, bob, h)
+		}
+	}
+	total, of := 0, map[string]int{}
+	for n := range c.state.Tree.All() {
+		held := len(c.state.Ended(n))
+		total, of[n.Creator] = total+held, of[n.Creator]+held
+	}
+	if total != most || of["alice"] != 12 || of["bob"] != 14 || of["mallory"] != 14 {
+		t.Errorf("%d are remembered, by creator %v; want %d, of which none has more than its part while another has less", total, of, most)
+	}
+}
+
+// A replica that starts from a snapshot forgets the same as the others afterwards.
+func TestForgettingGoesOnFromASnapshot(t *testing.T) {
+	c := newCell(t)
+	raftfsm.BoundPast(&c.state, 10)
+	by := c.session("by")
+	for i := range 8 {
+		file, h := c.file(by, api.Name(fmt.Sprintf("/%d", i)))
+		for range 2 {
+			c.use(file, by, h)
+		}
+	}
+	var snapshot bytes.Buffer
+	if _, err := c.state.WriteTo(&snapshot); err != nil {
+		t.Fatal(err)
+	}
+	other, err := raftfsm.ReadState(&snapshot, raftfsm.MaxLevel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raftfsm.BoundPast(&other, 10)
+	for i := range 5 {
+		h := &api.Holding{Session: 1, Mode: api.Exclusive, Generation: api.Generation(c.state.Counter), Until: api.Generation(c.state.Counter), End: api.ByClose}
+		for _, state := range []*raftfsm.State{&c.state, &other} {
+			raftfsm.AddPast(state, api.Name(fmt.Sprintf("/%d", i)), h)
+		}
+	}
+	a, aerr := c.state.Hash()
+	b, berr := other.Hash()
+	if a != b || aerr != nil || berr != nil {
+		t.Errorf("the two have forgotten different holdings, %v, %v", aerr, berr)
 	}
 }
 

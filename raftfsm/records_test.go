@@ -113,6 +113,8 @@ func texts() map[string]string {
 		"raftfsm.header.Origin":            cell,
 		"raftfsm.pastHeader.Hand":          name,
 		"raftfsm.pastRecord.Name":          name,
+		"raftfsm.pastHand.Creator":         principal,
+		"raftfsm.pastHand.Hand":            name,
 		"raftfsm.quotaRecord.Principal":    principal,
 		"refusal.Intervention.Principal":   principal,
 		"refusal.Intervention.Why":         words,

@@ -279,7 +279,7 @@ func (s *State) restoreFinish(wall int64) Result {
 	}
 	s.Counter = counter
 	s.Tree, s.quotas, s.past, s.staged = g.tree, g.quotas, newPast(s.past.most), nil
-	s.past.byNode.Edit()
+	s.past.edit()
 	s.Restored = &Restoration{Source: g.Source, AtUnix: wall, Counter: s.Counter}
 	return r
 }

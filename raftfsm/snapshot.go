@@ -99,8 +99,8 @@ func (s State) WriteTo(w io.Writer) (int64, error) {
 	for principal, q := range s.Quotas() {
 		out.record(quotaRecord{Principal: principal, Quota: q})
 	}
-	for name, list := range s.past.byNode.All() {
-		out.record(pastRecord{Name: name, Holdings: list})
+	for at, list := range s.past.byNode.All() {
+		out.record(pastRecord{Name: at.name, Holdings: list})
 	}
 	if s.staged != nil {
 		for node := range s.staged.tree.All() {

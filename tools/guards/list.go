@@ -75,6 +75,7 @@ func safeguards() []safeguard {
 		scheduleSafeguards(),
 		operatorSafeguards(),
 		auditSafeguards(),
+		actSafeguards(),
 		memberSafeguards(),
 		certifiedSafeguards(),
 		channelSafeguards(),

@@ -5,7 +5,7 @@ func pastSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "a node's past goes with the node", file: "raftfsm/files.go",
-			old: "	s.past.forget(node.Name)\n", new: "",
+			old: "	s.past.forget(placeOf(was))\n", new: "",
 			pkg: "./raftfsm", test: "TestHoldingsOfANode",
 		},
 		{
@@ -20,13 +20,23 @@ func pastSafeguards() []safeguard {
 		},
 		{
 			name: "a cell's past is bounded", file: "raftfsm/past.go",
-			old: "len(before); p.count > p.most {\n", new: "len(before); p.count > p.most && p.most < 0 {\n",
+			old: "	case p.count < p.most:\n", new: "	case p.count < p.most || p.most > 0:\n",
 			pkg: "./raftfsm", test: "TestRoomForHoldings",
 		},
 		{
-			name: "locks that come and go do not take the past of the others", file: "raftfsm/past.go",
-			old: "	name, list, found := p.after(p.hand)\n", new: "	name, list, found := p.after(\"\")\n",
+			name: "locks that come and go do not take the past of the others", file: "raftfsm/pastshare.go",
+			old: "	at, list := p.after(place{creator, of.hand})\n", new: "	at, list := p.after(place{creator, of.hand[:0]})\n",
 			pkg: "./raftfsm", test: "TestRoomForHoldings",
+		},
+		{
+			name: "nobody has the past of others' locks forgotten", file: "raftfsm/pastshare.go",
+			old: "		if first.before(largest) {\n", new: "		if false {\n",
+			pkg: "./raftfsm", test: "TestNobodyTakesThePastOfOthers",
+		},
+		{
+			name: "what is forgotten next is in a snapshot", file: "raftfsm/past.go",
+			old: "		if one.hand != \"\" {\n", new: "		if one.hand == \"/none\" {\n",
+			pkg: "./raftfsm", test: "TestForgettingGoesOnFromASnapshot",
 		},
 		{
 			name: "a holding ends with the counter of the cell", file: "raftfsm/past.go",

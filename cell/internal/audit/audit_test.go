@@ -69,7 +69,7 @@ func records(t *testing.T, name string) (all []Record) {
 func TestRecords(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "audit.log")
 	l := openLog(t, name, nil)
-	l.Act(t.Context(), Record{Call: "BreakLock", Principal: "ops", From: "10.0.0.1:5", On: "/ls/main/a", Reason: "two\nlines <&>", Code: "OK"})
+	l.Act(Record{Call: "BreakLock", Principal: "ops", From: "10.0.0.1:5", On: "/ls/main/a", Reason: "two\nlines <&>", Code: "OK"})
 	l.Refused(Record{Call: "Open", Message: strings.Repeat("é", maxField)})
 	l.Close()
 	data, err := os.ReadFile(name)
@@ -87,7 +87,7 @@ func TestRecords(t *testing.T) {
 	if info, _ := os.Stat(name); info.Mode().Perm() != 0o600 {
 		t.Error(info.Mode())
 	}
-	l.Act(t.Context(), Record{Call: "late"})
+	l.Act(Record{Call: "late"})
 	if l.failed.Load() != 1 || !strings.Contains(l.logged.String(), "late") {
 		t.Error("an act after the end:", l.logged.String())
 	}
@@ -101,7 +101,7 @@ func TestLinesCanBeSeen(t *testing.T) {
 	} {
 		name := filepath.Join(t.TempDir(), "audit.log")
 		l := openLog(t, name, nil)
-		l.Act(t.Context(), Record{Call: text, Principal: text, From: text, On: text, Reason: text, Code: text, Message: text})
+		l.Act(Record{Call: text, Principal: text, From: text, On: text, Reason: text, Code: text, Message: text})
 		l.Close()
 		data, err := os.ReadFile(name)
 		if err != nil {
@@ -136,24 +136,26 @@ func TestRefusalsAreBounded(t *testing.T) {
 			})
 		}
 		all.Wait()
+		l.Unknown(Record{Call: "unknown"})
 		time.Sleep(omittedEvery) // virtual
 		synctest.Wait()
 		l.Refused(Record{Call: "last"})
-		l.Act(t.Context(), Record{Call: "act"})
+		l.Act(Record{Call: "act"})
 		l.Close()
-		refused, omitted, acts := 0, 0, 0
+		refused, omitted, unknown, acts := 0, 0, 0, 0
 		for _, r := range records(t, name) {
 			switch r.Event {
 			case Refusal:
 				refused++
 			case Omitted:
 				omitted += r.Count
+				unknown += r.Unknown
 			case Act:
 				acts++
 			}
 		}
-		if refused > refusalsAtOnce+1 || refused+omitted != 100_001 || acts != 1 {
-			t.Errorf("%d refusals and %d omitted, %d acts", refused, omitted, acts)
+		if refused > refusalsAtOnce+1 || refused+omitted != 100_002 || unknown != 1 || acts != 1 {
+			t.Errorf("%d refusals and %d omitted (%d unknown), %d acts", refused, omitted, unknown, acts)
 		}
 	})
 }
@@ -201,7 +203,7 @@ func TestRotation(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "audit.log")
 	l := openLog(t, name, func(cfg *Config) { cfg.Size = 1000 })
 	for i := range 50 {
-		l.Act(t.Context(), Record{Call: fmt.Sprint(i)})
+		l.Act(Record{Call: fmt.Sprint(i)})
 	}
 	l.Close()
 	var last []Record
@@ -230,7 +232,7 @@ func TestFileIsTakenAway(t *testing.T) {
 		}
 		l := openLog(t, name, func(cfg *Config) { cfg.Files = 0 })
 		act := func(call string) {
-			l.Act(t.Context(), Record{Call: call})
+			l.Act(Record{Call: call})
 			synctest.Wait()
 		}
 		act("one")
@@ -263,7 +265,7 @@ func TestDiskThatHangs(t *testing.T) {
 		l.mu.Unlock()
 		begun := time.Now()
 		for range maxQueue + 1 {
-			l.Act(t.Context(), Record{Call: "BreakLock"})
+			l.Act(Record{Call: "BreakLock"})
 		}
 		if took := time.Since(begun); took != actWait || l.failed.Load() != 1 {
 			t.Error(took, l.failed.Load())

@@ -7,7 +7,7 @@
 //     replica's own log, as an error, and counted.
 //   - Refusals cost strangers nothing, so they cannot push acts out of the file, nor out of the files that are
 //     kept: at most refusalsPerSecond go in, after a burst; how many were left out is in a line
-//     of its own. So are acts of which it is not known whether they were done: anybody can give a call up.
+//     of its own. So is what may have been done by callers of whom no right is known: anybody can give a call up.
 //   - Nobody waits for the disk for longer than actWait, and who is refused does not wait at all.
 //
 // The file is appended to, and synced after each batch with an act in it. It is renamed and begun anew when it

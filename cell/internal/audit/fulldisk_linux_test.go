@@ -9,7 +9,7 @@ import (
 func TestFullDisk(t *testing.T) {
 	const full = "/dev/full"
 	l := openLog(t, full, nil)
-	l.Act(t.Context(), Record{Call: "BreakLock", Principal: "ops"})
+	l.Act(Record{Call: "BreakLock", Principal: "ops"})
 	l.Close()
 	if l.failed.Load() != 1 || !strings.Contains(l.logged.String(), "BreakLock") {
 		t.Error(l.failed.Load(), l.logged.String())

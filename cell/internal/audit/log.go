@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -35,6 +34,12 @@ const (
 	omittedEvery      = 10 * time.Second
 )
 
+// omission is how many records have no line.
+type omission struct {
+	all     int
+	unknown int // of them, of Unknown
+}
+
 // Log is an audit log. A nil Log takes records, and keeps none.
 type Log struct {
 	cfg     Config
@@ -48,7 +53,7 @@ type Log struct {
 	closed  bool            // nobody may begin to put a record into the queue
 	allowed float64         // refusals that may go in now
 	earned  session.Instant // when that was last added to
-	omitted int             // refusals that did not, and that no line counts yet
+	omitted omission        // what did not, and no line counts yet
 }
 
 // Open opens the file, which is created if it is absent, and starts to write to it.
@@ -68,9 +73,9 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Act records what an operator did or tried to, after it has ended. It returns when the record is in
-// the queue; there it waits for room for actWait at most, and until ctx ends.
-func (l *Log) Act(ctx context.Context, r Record) {
+// Act records what was done, or may have been by who had the right to do it, after the call has ended. It returns when the record is in
+// the queue; it waits for room there for actWait at most, and no less because whoever has called is gone.
+func (l *Log) Act(r Record) {
 	if l == nil {
 		return
 	}
@@ -89,16 +94,14 @@ func (l *Log) Act(ctx context.Context, r Record) {
 	case l.records <- r:
 	case <-late.C:
 		l.lost(r, fmt.Errorf("%d records wait for the disk", maxQueue))
-	case <-ctx.Done():
-		l.lost(r, context.Cause(ctx))
 	}
 }
 
 // Refused records a refusal, unless there are too many of them.
 func (l *Log) Refused(r Record) { l.bounded(r, Refusal) }
 
-// Unknown records what may have been done: the call ended before that was known, perhaps before its caller's rights were
-// looked at. So strangers can have as many of these as of refusals, and they are bounded together.
+// Unknown records what may have been done, though nobody knows of a right that its caller has: the call ended before it was looked at, perhaps.
+// Strangers can have as many of these as of refusals, and they are bounded together.
 func (l *Log) Unknown(r Record) { l.bounded(r, Act) }
 
 func (l *Log) bounded(r Record, kind Event) {
@@ -107,15 +110,20 @@ func (l *Log) bounded(r Record, kind Event) {
 	}
 	defer l.coming.Done()
 	if !l.allow() || !l.offer(l.complete(r, kind)) {
-		l.omit(1)
+		missing := omission{all: 1}
+		if kind == Act {
+			missing.unknown = 1
+		}
+		l.omit(missing)
 	}
 }
 
 // omit counts records that have no line, until takeOmitted.
-func (l *Log) omit(n int) {
+func (l *Log) omit(more omission) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.omitted += n
+	l.omitted.all += more.all
+	l.omitted.unknown += more.unknown
 }
 
 // enter reports whether the log is open; then coming.Done is to be called.
@@ -153,15 +161,15 @@ func (l *Log) allow() bool {
 	return true
 }
 
-// takeOmitted returns a record of the refusals that no line counts, if there are any.
+// takeOmitted returns a record of those that no line counts, if there are any.
 func (l *Log) takeOmitted() []Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.omitted == 0 {
+	if l.omitted.all == 0 {
 		return nil
 	}
-	r := l.complete(Record{Count: l.omitted}, Omitted)
-	l.omitted = 0
+	r := l.complete(Record{Count: l.omitted.all, Unknown: l.omitted.unknown}, Omitted)
+	l.omitted = omission{}
 	return []Record{r}
 }
 
@@ -181,9 +189,9 @@ func (l *Log) lost(r Record, why error) {
 		l.cfg.Logger.Error("an act could not be written to the audit log", "file", l.cfg.File, "error", why, "record", line)
 		return
 	case Omitted:
-		l.omit(r.Count)
+		l.omit(omission{all: r.Count, unknown: r.Unknown})
 	default:
-		l.omit(1)
+		l.omit(omission{all: 1})
 	}
 	if n, ok := l.failed.Next(); ok {
 		l.cfg.Logger.Error("refusals could not be written to the audit log", "file", l.cfg.File, "error", why, "refusals", n, "last", line)
@@ -223,7 +231,7 @@ func (l *Log) write(f *file) {
 			l.batch(f, l.waiting())
 			l.batch(f, l.takeOmitted()) // of this batch, too
 			for _, r := range l.takeOmitted() {
-				l.cfg.Logger.Error("refusals have no line in the audit log", "file", l.cfg.File, "refusals", r.Count)
+				l.cfg.Logger.Error("refusals have no line in the audit log", "file", l.cfg.File, "refusals", r.Count, "of_unknown_end", r.Unknown)
 			}
 			return
 		}

@@ -15,7 +15,7 @@ type Record struct {
 	Cell      string `json:"cell"`
 	Replica   string `json:"replica"`
 	Event     Event  `json:"event"`
-	Call      string `json:"call,omitempty"`      // the RPC, as in BreakLock
+	Call      string `json:"call,omitempty"`      // the RPC, as in BreakLock, or RestoreAccess
 	Principal string `json:"principal,omitempty"` // who called; "" if that is not known
 	From      string `json:"from,omitempty"`      // the address
 	On        string `json:"on,omitempty"`        // what it was about: a path, a session, a principal
@@ -23,6 +23,7 @@ type Record struct {
 	Code      string `json:"code,omitempty"`      // how the call ended; OK if what was asked is done
 	Message   string `json:"message,omitempty"`   // why not
 	Count     int    `json:"count,omitempty"`     // of an event Omitted
+	Unknown   int    `json:"unknown,omitempty"`   // how many of them may be acts that were done, and no refusals
 }
 
 // Event is a kind of record.
@@ -32,8 +33,11 @@ type Event string
 const (
 	Act     Event = "act"     // what only an operator may do, or a change of who may do what
 	Refusal Event = "refusal" // of any call, for lack of a right
-	Omitted Event = "omitted" // how many refusals were left out
+	Omitted Event = "omitted" // how many refusals, and calls of strangers of which it is not known how they ended, were left out
 )
+
+// NotKnown begins the message of an act of which that is so.
+const NotKnown = "it is not known whether this was done: "
 
 // maxField bounds what a caller can put into one field, in bytes.
 const maxField = 1 << 10

@@ -13,6 +13,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/audit"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/internal/frames"
+	"github.com/chubbylock/chubby/namespace"
 )
 
 // audited says what of a call is recorded as an act, besides the refusal that every call may end with.
@@ -46,23 +47,29 @@ func auditOf(method string) audited {
 	return unknownCall
 }
 
-// actor returns who calls, if that may not be known any more when the call ends: a master that hands over forgets its sessions.
-func (s *service) actor(ctx context.Context, method string, request any) string {
-	if s.cfg.Audit == nil || auditOf(method) != everyCall {
-		return ""
-	}
-	m, _ := s.cfg.Replica.Master()
-	return s.whoCalls(ctx, m, request)
+// witness is what is known of a call before it is served, and may not be when it has ended: a master that hands over is none any more, and sessions end.
+type witness struct {
+	master    *master.Master // nil if there was none
+	principal string
 }
 
-// audit records a call that has ended, if it is one to record. who is what actor said. What an operator tried in vain is recorded if it was refused: else it would
+// witness looks at a call that may be an act.
+func (s *service) witness(ctx context.Context, method string, request any) (w witness) {
+	if s.cfg.Audit != nil && auditOf(method) != onlyRefusals {
+		w.master, _ = s.cfg.Replica.Master()
+		w.principal = s.whoCalls(ctx, w.master, request)
+	}
+	return w
+}
+
+// audit records a call that has ended, if it is one to record. What an operator tried in vain is recorded if it was refused: else it would
 // be for strangers to have as many lines written as they like.
-func (s *service) audit(ctx context.Context, who, method string, request any, err error) {
+func (s *service) audit(ctx context.Context, before witness, method string, request, reply any, err error) {
 	if s.cfg.Audit == nil || errors.Is(err, frames.ErrParked) {
 		return
 	}
 	scope := auditOf(method)
-	if err == nil && scope == onlyRefusals {
+	if err == nil && (scope == onlyRefusals || isVain(reply)) {
 		return // nearly all of them
 	}
 	var e api.Error
@@ -71,12 +78,15 @@ func (s *service) audit(ctx context.Context, who, method string, request any, er
 	}
 	call := callOf(ctx)
 	refused := e.Code == api.PermissionDenied || e.Code == api.Unauthenticated || call != nil && call.foreign
-	m, _ := s.cfg.Replica.Master()
+	m := before.master
+	if m == nil {
+		m, _ = s.cfg.Replica.Master()
+	}
 	node, known := nodeOf(m, request)
 	if !refused && (!mayBeDone(e.Code) || !isAct(scope, node, request)) {
 		return
 	}
-	record := audit.Record{Call: path.Base(method), Principal: cmp.Or(who, s.whoCalls(ctx, m, request)), On: subjectOf(request), Code: e.Code.String(), Message: e.Message}
+	record := audit.Record{Call: path.Base(method), Principal: cmp.Or(before.principal, s.whoCalls(ctx, m, request)), On: subjectOf(request), Code: e.Code.String(), Message: e.Message}
 	if known {
 		record.On = m.Path(node)
 	}
@@ -90,14 +100,62 @@ func (s *service) audit(ctx context.Context, who, method string, request any, er
 	case *pb.RestoreRequest:
 		record.Reason = q.GetSeal().GetWhy()
 	}
-	switch {
-	case refused:
+	if refused {
 		s.cfg.Audit.Refused(record)
-	case err != nil:
-		s.cfg.Audit.Unknown(record)
-	default:
-		s.cfg.Audit.Act(ctx, record)
+		return
 	}
+	if err != nil {
+		record.Code, record.Message = api.Uncertain.String(), audit.NotKnown+record.Message
+		if !s.mayDo(m, record.Principal, node, request) {
+			s.cfg.Audit.Unknown(record)
+			return
+		}
+	}
+	s.cfg.Audit.Act(record)
+}
+
+// isVain reports whether a call was answered, and has done nothing: a restore that waits for sessions to end.
+func isVain(reply any) bool {
+	r, ok := reply.(*pb.RestoreReply)
+	return ok && !r.GetRestored() && r.GetSessions() > 0
+}
+
+// mayDo reports whether a principal had the right to do what it has asked for, as far as this replica knows. If so, what may have been done is
+// recorded as surely as what was: else who may do it could hide it behind a flood.
+func (s *service) mayDo(m *master.Master, principal string, node api.Name, request any) bool {
+	if m == nil || principal == "" {
+		return false
+	}
+	if m.IsOperator(principal) {
+		return true
+	}
+	switch q := request.(type) {
+	case *pb.OpenRequest:
+		return m.HasRight(principal, node.Parent(), namespace.ToWrite)
+	case *pb.BreakLockRequest:
+		p, err := api.ParsePath(q.GetPath())
+		return err == nil && m.HasRight(principal, p.Name(), namespace.ToChange)
+	case *pb.EndSessionRequest:
+		owner, err := m.Sessions.Principal(api.SessionID(q.GetTarget()))
+		return err == nil && owner == principal
+	case *pb.SetACLRequest:
+		return s.isFor(m, q, namespace.ToChange)
+	case *pb.SetContentsRequest:
+		return s.isFor(m, q, namespace.ToWrite)
+	case *pb.DeleteRequest:
+		return s.isFor(m, q, namespace.ToWrite)
+	}
+	return false
+}
+
+// isFor reports whether a request's handle is the caller's, and has a right.
+func (s *service) isFor(m *master.Master, q handleRequest, right namespace.Rights) bool {
+	who, err := s.callerOf(m, q.GetCaller())
+	if err != nil {
+		return false
+	}
+	h, err := s.handleOf(m, who, q.GetHandle())
+	return err == nil && h.Rights&right != 0
 }
 
 // mayBeDone reports whether what a call asked for may have been done.

@@ -1,9 +1,17 @@
 package wire
 
 import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/audit"
+	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
 )
 
@@ -26,5 +34,31 @@ func TestEveryCallIsAudited(t *testing.T) {
 	}
 	if n < 30 {
 		t.Errorf("%d calls", n)
+	}
+}
+
+// noMaster is a replica that is not the master.
+type noMaster struct{ Replica }
+
+func (noMaster) Master() (*master.Master, error) { return nil, api.NotMaster }
+
+// A restore that waits for sessions to end was answered, and has done nothing: it is asked again and again. The last one is told.
+func TestRestoreThatWaitsIsNoAct(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "audit.log")
+	log, err := audit.Open(audit.Config{
+		File: name, Size: 1 << 20, Files: 1, Wall: func() int64 { return 0 }, Clock: func() session.Instant { return 0 }, Logger: slog.New(slog.DiscardHandler), Failed: func() {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{cfg: Config{Audit: log, Replica: noMaster{}}}
+	for _, reply := range []*pb.RestoreReply{{Sessions: 3}, {Sessions: 1}, {Restored: true}} {
+		s.audit(t.Context(), witness{principal: "root"}, pb.Chubby_Restore_FullMethodName, &pb.RestoreRequest{Finish: true}, reply, nil)
+	}
+	s.audit(t.Context(), witness{principal: "root"}, pb.Chubby_Restore_FullMethodName, &pb.RestoreRequest{Begin: &pb.RestoreBegin{}}, &pb.RestoreReply{}, nil)
+	log.Close()
+	data, err := os.ReadFile(name)
+	if told := strings.Count(string(data), `"event":"act","call":"Restore","principal":"root","code":"OK"`); told != 2 || err != nil {
+		t.Errorf("%d steps of two are told: %s (%v)", told, data, err)
 	}
 }

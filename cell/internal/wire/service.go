@@ -61,8 +61,8 @@ func (s *service) options() []grpc.ServerOption {
 const maxStreams = 2_000
 
 func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
-	who := s.actor(ctx, info.FullMethod, request)
-	defer func() { s.audit(ctx, who, info.FullMethod, request, err) }() // after recovered
+	before := s.witness(ctx, info.FullMethod, request)
+	defer func() { s.audit(ctx, before, info.FullMethod, request, reply, err) }() // after recovered
 	defer s.recovered(info.FullMethod, &err)
 	if err := s.checkConnection(ctx, info.FullMethod); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (s *service) park(ctx context.Context, method string, rest func() (any, err
 
 func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	replies := &answers{ServerStream: stream, service: s}
-	defer func() { s.audit(stream.Context(), "", info.FullMethod, replies.request, err) }() // after recovered
+	defer func() { s.audit(stream.Context(), witness{}, info.FullMethod, replies.request, nil, err) }() // after recovered
 	defer s.recovered(info.FullMethod, &err)
 	if err := s.checkConnection(stream.Context(), info.FullMethod); err != nil {
 		return err
