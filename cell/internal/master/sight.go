@@ -55,7 +55,7 @@ func (s sight) reads(name api.Name) bool {
 func (s sight) refuse(path string) error {
 	return &api.Error{
 		Code: api.PermissionDenied, Path: path,
-		Message: fmt.Sprintf("%s may not look at it: that takes the right to read it, or to change the access control list of the root", s.principal),
+		Message: fmt.Sprintf("%s may not look at it: that takes the right to read it, or to be an operator of the cell (/ls/CELL/acl/operators)", s.principal),
 	}
 }
 
