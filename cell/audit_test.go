@@ -28,7 +28,8 @@ type auditRecord struct {
 }
 
 // inAuditedCell runs a test in a cell with the operator root, each of whose replicas has an audit log. records reads and empties them all.
-func inAuditedCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord)) {
+func inAuditedCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord), edits ...func(*cell.Config)) {
+	t.Helper()
 	dir := t.TempDir()
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		test(t, ctx, c, func() (all []auditRecord) {
@@ -58,10 +59,10 @@ func inAuditedCell(t *testing.T, test func(t *testing.T, ctx context.Context, c 
 			}
 			return all
 		})
-	}, func(cfg *cell.Config) {
+	}, append(edits, func(cfg *cell.Config) {
 		cfg.Operators = []string{"root"}
 		cfg.Audit = cell.AuditConfig{File: filepath.Join(dir, cfg.ID+".log"), Files: 3}
-	})
+	})...)
 }
 
 // What an operator does is recorded once, with who, what and why; what another tries is recorded as a refusal.

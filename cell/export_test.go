@@ -107,3 +107,6 @@ func HashCheckPoint(ctx context.Context, state raftfsm.State) ([]byte, error) {
 	_, err := state.WriteTo(&hash)
 	return hash.last, err
 }
+
+// BackupFailures returns how often in succession the replica could not take a backup.
+func (r *Replica) BackupFailures() int64 { return r.backups.failures.Load() }

@@ -30,7 +30,8 @@ type BackupSchedule struct {
 type BackupPlace interface {
 	// List returns the names of what is there.
 	List(ctx context.Context) ([]string, error)
-	// Create makes a file of what write writes, which appears when it is whole; nothing is replaced: then the error is fs.ErrExist.
+	// Create makes a file of what write writes, which appears when it is whole; nothing is replaced: then the error is fs.ErrExist. Until
+	// it is whole, there may be one whose name is a dot, that of the file, a dot, and digits; after a crash it stays.
 	Create(ctx context.Context, name string, write func(io.Writer) error) error
 	// Remove removes a file.
 	Remove(ctx context.Context, name string) error
@@ -127,6 +128,7 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 			return err
 		}
 		s.known = true
+		r.removeUnfinished(ctx, m.CellID(), now, names)
 		for _, at := range backupTimes(r.cfg.Cell, m.CellID(), names) {
 			if at < now+every { // else the clock of a master was wrong
 				s.last = max(s.last, at)
@@ -134,6 +136,7 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 		}
 	}
 	if since := now - s.last; since < every && since > -every && !restoredSince(m.Restored(), s.last, now) { // nor was it put back
+		s.failures = 0 // the last one was made, though its maker was not told
 		return nil
 	}
 	id := m.CellID()
@@ -148,7 +151,7 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 	}
 	s.last, s.failures = now, 0
 	r.log.Info("a backup was taken", "to", r.cfg.Backups.Place.String(), "name", name, "bytes", size.n, "took", r.clock().Sub(begun))
-	if err := r.removeOldBackups(ctx, id, now+every); err != nil {
+	if err := r.removeOldBackups(ctx, id, now, every); err != nil {
 		r.log.Warn("backups that are not kept any more could not be removed", "from", r.cfg.Backups.Place.String(), "for", err)
 	}
 	return nil
@@ -160,18 +163,41 @@ func restoredSince(r *raftfsm.Restoration, last, now int64) bool {
 	return r != nil && r.AtUnix >= last && r.AtUnix <= now // a time to come is that of a wrong clock
 }
 
-// removeOldBackups keeps the newest of the backups that were taken before a time. Those of later are left alone, and take nobody's room: a clock
+// removeOldBackups keeps the newest of the backups. Those of a time that is still far are left alone, and take nobody's room: a clock
 // that was wrong, or whoever may only add to the place, would have each new one removed otherwise.
-func (r *Replica) removeOldBackups(ctx context.Context, id api.CellID, before int64) error {
+func (r *Replica) removeOldBackups(ctx context.Context, id api.CellID, now, every int64) error {
 	names, err := r.cfg.Backups.Place.List(ctx)
 	if err != nil {
 		return err
 	}
-	times := slices.DeleteFunc(backupTimes(r.cfg.Cell, id, names), func(at int64) bool { return at >= before })
+	r.removeUnfinished(ctx, id, now, names)
+	times := slices.DeleteFunc(backupTimes(r.cfg.Cell, id, names), func(at int64) bool { return at >= now+every })
 	for _, at := range times[:max(0, len(times)-r.cfg.Backups.Keep)] {
 		err = cmp.Or(err, r.cfg.Backups.Place.Remove(ctx, backupName(r.cfg.Cell, id, at)))
 	}
 	return err
+}
+
+// removeUnfinished removes files of backups of this cell that were being written when a master, or its machine, crashed: nobody writes one for
+// longer than maxBackupTakes, and clocks may differ by as much.
+func (r *Replica) removeUnfinished(ctx context.Context, id api.CellID, now int64, names []string) {
+	for _, name := range names {
+		whole, hidden := strings.CutPrefix(name, ".")
+		end := strings.LastIndexByte(whole, '.')
+		if !hidden || end < 0 || end+1 == len(whole) || strings.Trim(whole[end+1:], "0123456789") != "" {
+			continue
+		}
+		for _, at := range backupTimes(r.cfg.Cell, id, []string{whole[:end]}) {
+			if at > now-int64(2*maxBackupTakes/time.Second) {
+				continue
+			}
+			if err := r.cfg.Backups.Place.Remove(ctx, name); err != nil {
+				r.log.Warn("what is left of a backup that was not finished could not be removed", "from", r.cfg.Backups.Place.String(), "name", name, "for", err)
+				continue
+			}
+			r.log.Info("what was left of a backup that was not finished is removed", "from", r.cfg.Backups.Place.String(), "name", name)
+		}
+	}
 }
 
 // check returns what is wrong with a schedule, "" if nothing is.

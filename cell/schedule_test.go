@@ -23,6 +23,7 @@ import (
 type shelf struct {
 	dir    string
 	failed atomic.Int64 // how often it could not be listed
+	silent atomic.Bool  // the next that is made is made, and its maker is told that it failed
 }
 
 func (s *shelf) String() string { return s.dir }
@@ -48,6 +49,9 @@ func (s *shelf) Create(_ context.Context, name string, write func(io.Writer) err
 		return err
 	}
 	_, err = io.WriteString(f, whole.String())
+	if s.silent.CompareAndSwap(true, false) {
+		err = errors.New("the answer was lost")
+	}
 	return errors.Join(err, f.Close())
 }
 
@@ -203,4 +207,73 @@ func TestBackupsOfALostCellStay(t *testing.T) {
 			t.Errorf("after a new cell of that name took backups there are %q, and were %q: %v", now, before, err)
 		}
 	}, scheduled)
+}
+
+// What was being written when a master crashed is removed by the next one, and by one that goes on: no backup was ever written for longer. What may still be written, is
+// of another cell, or is called in another way, stays.
+func TestUnfinishedBackupsAreRemoved(t *testing.T) {
+	place := &shelf{dir: t.TempDir()}
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		time.Sleep(10 * time.Second)
+		names, err := place.List(ctx)
+		if err != nil || len(names) != 1 {
+			t.Fatalf("%q, %v", names, err)
+		}
+		end := names[0][len("local-20000101T000000Z"):] // with the id of the cell
+		left := ".local-19991231T215900Z" + end + ".123"
+		stays := []string{
+			names[0], ".local-19991231T230000Z" + end + ".7", ".local-29990101T000000Z" + end + ".7",
+			".local-19991231T215900Z-00112233.backup.123", ".local-19991231T215900Z" + end + ".12a", ".local-19991231T215900Z" + end + ".", ".local-19991231T215900Z" + end, ".notes.1",
+		}
+		is := func(what string, want ...string) {
+			t.Helper()
+			names, err := place.List(ctx)
+			slices.Sort(names)
+			if slices.Sort(want); err != nil || !slices.Equal(names, want) {
+				t.Errorf("%s, there are\n%q, %v; want\n%q", what, names, err, want)
+			}
+		}
+		add := func(names ...string) {
+			for _, name := range names {
+				if err := os.WriteFile(filepath.Join(place.dir, name), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		add(append(stays[1:], left)...)
+		time.Sleep(10 * time.Second)
+		c.Kill("r1")
+		c.Restart("r1")
+		time.Sleep(time.Minute)
+		is("after a crash", stays...)
+		add(left)
+		time.Sleep(4 * time.Minute)
+		is("while no backup is due", append(stays, left)...)
+		time.Sleep(5 * time.Minute)
+		now, err := place.List(ctx)
+		if err != nil || len(now) != len(stays)+1 || slices.Contains(now, left) {
+			t.Errorf("after the next backup, there are %q, %v", now, err)
+		}
+	}, func(cfg *cell.Config) {
+		cfg.Backups = cell.BackupSchedule{Place: place, Every: 10 * time.Minute, Keep: 5}
+	})
+}
+
+// A backup is there, and the master was told that it failed: it is tried again, seen, and neither a failure nor taken twice.
+func TestBackupWhoseAnswerIsLost(t *testing.T) {
+	place := &shelf{dir: t.TempDir()}
+	place.silent.Store(true)
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		time.Sleep(30 * time.Second)
+		failures := c.Replica(c.Master()).BackupFailures
+		if n := failures(); n != 1 {
+			t.Errorf("%d failures", n)
+		}
+		time.Sleep(2 * time.Minute)
+		if names, err := place.List(ctx); failures() != 0 || len(names) != 1 || err != nil {
+			t.Errorf("after it was looked for, there are %d failures, and %q, %v", failures(), names, err)
+		}
+	}, func(cfg *cell.Config) {
+		cfg.Backups = cell.BackupSchedule{Place: place, Every: 10 * time.Minute, Keep: 1}
+	})
 }

@@ -2,10 +2,12 @@ package cell
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/audit"
 	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -73,10 +75,26 @@ func (r *Replica) useSpare(ctx context.Context, m *master.Master, roster raftfsm
 	for _, spare := range spares {
 		if err = r.standsBy(spare, m.Level()); err == nil {
 			r.log.Warn("a replica has not answered for too long: a spare takes its place", "member", dead, "silent_s", int(absent.Seconds()), "spare", spare.ID)
-			return m.SettleMember(ctx, raftfsm.SettleMember{ID: spare.ID, Phase: raftfsm.Standby, Replaces: dead})
+			err = m.SettleMember(ctx, raftfsm.SettleMember{ID: spare.ID, Phase: raftfsm.Standby, Replaces: dead})
+			r.auditSpare(ctx, spare, dead, absent, err)
+			return err
 		}
 	}
 	return err
+}
+
+// auditSpare records that a spare takes a place as the call of an operator would be by which it did. Nobody called, so there is no principal.
+func (r *Replica) auditSpare(ctx context.Context, spare raftfsm.Member, dead string, absent time.Duration, err error) {
+	act := audit.Record{
+		Call: "ChangeMembers", On: spare.ID + " " + spare.Raft + " " + dead, Code: api.CodeOf(err).String(),
+		Reason: fmt.Sprintf("by the cell itself: %s has not answered for %v (replace-after), and a spare stood by", dead, absent),
+	}
+	if err != nil {
+		act.Message = err.Error()
+		r.audit.Unknown(act) // it is tried again at once, and may have been done
+		return
+	}
+	r.audit.Act(ctx, act)
 }
 
 // standsBy returns nil if a spare waits to be let in, and can follow the cell.

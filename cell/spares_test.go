@@ -142,3 +142,32 @@ func TestSpareThatCannot(t *testing.T) {
 		}
 	}, func(cfg *cell.Config) { cfg.ReplaceAfter = 20 * time.Second })
 }
+
+// That a spare takes a place, which nobody asked for in that moment, is in the audit log once, as a change of the replicas that nobody called for, and why.
+func TestSpareIsAudited(t *testing.T) {
+	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
+		root := as(t, ctx, c, "root")
+		joined := joins(ctx, c, "r4")
+		time.Sleep(time.Second)
+		if err := client.ChangeMembers(ctx, root, client.MemberChange{Add: "r4", Raft: "r4:7431", Spare: true}, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records() {
+			if r.Principal != "root" {
+				t.Errorf("before: %+v", r)
+			}
+		}
+		c.Kill("r3")
+		becomes(t, ctx, root, "r1, r2, r4", 5*time.Second)
+		if err := <-joined; err != nil {
+			t.Fatal(err)
+		}
+		all := records()
+		if len(all) != 1 {
+			t.Fatalf("there are %+v", all)
+		}
+		if r := all[0]; r.Event != "act" || r.Call != "ChangeMembers" || r.On != "r4 r4:7431 r3" || r.Code != "OK" || r.Principal+r.From+r.Message != "" || !strings.Contains(r.Reason, "r3 has not answered for 2") {
+			t.Errorf("%+v", r)
+		}
+	}, func(cfg *cell.Config) { cfg.ReplaceAfter = 20 * time.Second })
+}

@@ -33,6 +33,23 @@ func (t *Tree) Adopt(n *Node, newest api.Generation) error {
 	return nil
 }
 
+// Renew gives every node this generation, which none of them has had: as its instance, its contents, its ACL names, and its lock if that was ever held.
+// Nobody may own a node.
+func (t *Tree) Renew(generation api.Generation) {
+	all := make([]*Node, 0, t.nodes.Len()) // a map does not change while it is passed through
+	for n := range t.All() {
+		all = append(all, n)
+	}
+	for _, n := range all {
+		renewed := *n
+		renewed.Instance, renewed.Content, renewed.ACLs = generation, generation, generation
+		if n.Lock > 0 {
+			renewed.Lock = generation
+		}
+		t.nodes.Set(keyOf(n.Name), &renewed)
+	}
+}
+
 // adoptable reports whether a node can be, at its place in the tree.
 func (t Tree) adoptable(n *Node, newest api.Generation) bool {
 	if refuseName(n.Name) != nil || problemOfSelf(n) != "" || max(n.Instance, n.Content, n.ACLs, n.Lock) > newest {

@@ -79,3 +79,39 @@ func TestTokensAfterTheHighestCounter(t *testing.T) {
 	}
 	c.restore(c.state.CellID, highest) // its own backup takes none of them
 }
+
+// A generation stands for one value of a path for good, over every restore: of a backup of another cell, whose numbers are those that this
+// one has issued, of one of its own, and of an earlier one of the cell whose tokens it goes on with. So nobody who writes on condition of what was
+// read before overwrites anything else. Nor does a generation go back.
+func TestGenerationsAfterARestore(t *testing.T) {
+	c := newRestoring(t)
+	type seen struct{ instance, content, acls, lock api.Generation }
+	of := func(name api.Name) seen {
+		n, there := c.state.Tree.Get(name)
+		if !there {
+			t.Fatal(name, "is gone")
+		}
+		return seen{n.Instance, n.Content, n.ACLs, n.Lock}
+	}
+	for range 20 { // the nodes of the backup, and what the cell has, are of the same numbers
+		c.token(fmt.Sprint("early-", c.state.Counter))
+	}
+	own := c.state.CellID
+	const foreign = "ffeeddccbbaa99887766554433221100"
+	newest := of("/acl/everyone")
+	for i, from := range []struct {
+		id      api.CellID
+		counter uint64
+	}{{foreign, 1000}, {foreign, 1000}, {foreign, 10}, {own, 20}, {own, 20}} {
+		before := api.Generation(c.state.Counter)
+		c.restore(from.id, from.counter)
+		is := of("/acl/everyone")
+		if least := min(is.instance, is.content, is.acls, is.lock); least <= before || least <= max(newest.instance, newest.content, newest.acls, newest.lock) || uint64(least) <= from.counter {
+			t.Errorf("restore %d, of a backup whose counter is %d, into a cell whose counter is %d: the generations are %+v after %+v", i, from.counter, before, is, newest)
+		}
+		if is.content > api.Generation(c.state.Counter) {
+			t.Errorf("restore %d: the generations are %+v, and the counter is %d", i, is, c.state.Counter)
+		}
+		newest = is
+	}
+}

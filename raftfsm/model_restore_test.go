@@ -64,6 +64,14 @@ func (m *model) restore(c *raftfsm.Restore) raftfsm.Result {
 	m.nodes, m.quotas, m.staged, m.hands = g.nodes, g.quotas, nil, map[string]api.Name{}
 	if g.begin.CellID != m.lineage || g.begin.Counter > m.counter {
 		m.counter = max(m.counter, g.begin.Counter) + 1<<40
+	} else {
+		m.counter++
+	}
+	for _, n := range m.nodes {
+		n.instance, n.content, n.acls = api.Generation(m.counter), api.Generation(m.counter), api.Generation(m.counter)
+		if n.lock > 0 {
+			n.lock = n.instance
+		}
 	}
 	m.lineage = g.begin.CellID
 	m.restored = fmt.Sprintf("restored %+v", raftfsm.Restoration{Source: g.begin.Source, AtUnix: m.wall, Counter: m.counter})

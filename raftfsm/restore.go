@@ -267,13 +267,14 @@ func (s *State) restoreFinish(wall int64) Result {
 	for name, d := range s.Tree.Delays() {
 		g.tree.RestoreDelay(name, d)
 	}
+	counter := s.counterAfter(g)
+	g.tree.Renew(api.Generation(counter))
 	r := Result{Restored: true}
 	for n := range g.tree.All() {
 		if n.Dying() {
 			r.Dying = append(r.Dying, n.Ref())
 		}
 	}
-	counter := s.counterAfter(g)
 	if g.Cell == s.Cell && g.CellID != s.CellID {
 		s.Origin, s.CellID = cmp.Or(s.Origin, s.CellID), g.CellID
 	}
@@ -284,12 +285,14 @@ func (s *State) restoreFinish(wall int64) Result {
 	return r
 }
 
-// counterAfter returns the fencing counter after a restore. A cell that goes back to a backup of its own goes on counting: it knows what it has
+// counterAfter returns the fencing counter after a restore, which is the generation of all that comes with it: above what this cell has ever
+// issued, and what the backup's has. So a write on condition of a generation that was read before meets no other contents of that generation.
+// A cell that goes back to a backup of its own goes on counting: it knows what it has
 // issued since. If it left a gap, too, a later cell that is restored from the same backup, and cannot know of this, would issue
 // the numbers in and above that gap once more.
 func (s *State) counterAfter(g *staged) uint64 {
 	if s.hasIssued(&g.RestoreBegin) {
-		return s.Counter
+		return s.Counter + 1
 	}
 	return max(s.Counter, g.Counter) + RestoreGap
 }

@@ -115,7 +115,7 @@ func TestRestoreSteps(t *testing.T) {
 	if d, ok := c.state.Tree.Delay("/f"); !ok || d.For != 10*time.Second {
 		t.Errorf("the lock-delay of the last holder: %+v, %v", d, ok)
 	}
-	if n, ok := c.state.Tree.Get("/e"); !ok || !n.Dying() || len(n.Holders) > 0 || n.Children != 0 || n.Lock != 10 {
+	if n, ok := c.state.Tree.Get("/e"); !ok || !n.Dying() || len(n.Holders) > 0 || n.Children != 0 || uint64(n.Lock) != c.state.Counter {
 		t.Errorf("%+v", n)
 	}
 	if _, there := c.state.Tree.Get("/f"); there {

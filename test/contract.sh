@@ -412,6 +412,9 @@ ends "$sixth" 78 "a replica that was replaced ends"
 ctl 0 -o json cell remove r7 --no-wait
 ends "$seventh" 78 "a replica that was removed ends"
 ctl 1 cell remove r7; err 'has no replica r7'
+ctl 0 cell recover joined-r7; out 'r7 .*removed'; err 'r7 was removed from cell local'
+ctl 2 cell recover joined-r7 --to removed.backup; err 'no backup is made of joined-r7'; err 'from-removed'
+ctl 0 cell recover joined-r7 --to removed.backup --from-removed; out 'removed.backup: cell local'
 ctl 2 cell add r8; ctl 2 cell replace r1 r8
 "$bin/chubbyd" serve --insecure --insecure-principals --spare --replace-after 1h --cell local --id r9 --data joined-r9 \
 	--members "$joined;r9=127.0.0.1:7498,127.0.0.1:7598" >r9.out 2>r9.err &
@@ -570,7 +573,7 @@ ctl 0 "${at[@]}" acquire /ls/gone/lock -- sh -c 'echo "$CHUBBY_SEQUENCER" >old.s
 ctl 69 cell recover before/r3/data; err 'has the directory'
 kill -9 $(jq '.replicas[1,2].pid' before/dev.json) "$gone"; wait "$gone" 2>/dev/null
 ctl 0 cell recover before/r1/data before/r3/data; out 'r3 .*freshest'; err 'a majority: start them'
-ctl 0 -o json cell recover before/r1/data; fields out directory cell cell_id replica index term freshest replicas
+ctl 0 -o json cell recover before/r1/data; fields out directory cell cell_id replica index term freshest replicas removed
 ctl 1 cell recover nosuch; err 'no such file'
 ctl 0 cell recover before/r3/data --to gone.backup; out 'gone.backup: cell gone'; err 'r1, r2'; err 'cell restore gone.backup'
 ctl 2 cell recover before/r3/data --to gone.backup; err 'nothing is replaced'

@@ -26,7 +26,10 @@ type Directory struct {
 
 	Contradicted string // why its replica must not run any more, because most others had another state; "" if it may
 
+	Removed bool // its replica was taken out of the cell, as this directory or another of those looked at says: it has nothing of later
+
 	store disk.LogStore
+	left  func(id string) bool // says whether it knows that a replica was removed
 }
 
 // Look looks at data directories of replicas of one cell. It returns them with the freshest first: the one that Raft would
@@ -50,6 +53,9 @@ func Look(ctx context.Context, paths []string) ([]Directory, error) {
 				list[i].Path, list[i].Replica, list[i].Cell, list[i].CellID, d.Path, d.Replica, d.Cell, d.CellID)
 		}
 		list = append(list, d)
+	}
+	for i := range list {
+		list[i].Removed = slices.ContainsFunc(list, func(one Directory) bool { return one.left(list[i].Replica) })
 	}
 	slices.SortStableFunc(list, func(a, b Directory) int {
 		return cmp.Or(cmp.Compare(b.Term, a.Term), cmp.Compare(b.Index, a.Index), cmp.Compare(a.Replica, b.Replica))
@@ -77,8 +83,12 @@ func look(path string) (d Directory, err error) {
 	if d.Index, d.Term, err = stores.End(); err != nil {
 		return d, err
 	}
+	d.left = func(string) bool { return false }
 	if is := stores.Identity().Get(); is.Roster != nil {
-		d.CellID = is.Roster.CellID
+		d.CellID, d.left = is.Roster.CellID, is.Roster.HasLeft
+	}
+	if stores.WasRemoved(d.Replica) {
+		d.left = func(id string) bool { return id == d.Replica }
 	}
 	d.Replicas = stores.Voters()
 	slices.Sort(d.Replicas)

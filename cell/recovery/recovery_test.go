@@ -154,3 +154,66 @@ func TestWhatCannotBeRecovered(t *testing.T) {
 		}
 	})
 }
+
+// A replica that was removed knows it if it ran then; if it did not, the others know. What it has is old, and says so.
+func TestRemovedReplicaIsNotFresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		dirs := map[string]string{}
+		c := celltest.Start(t, 5, func(cfg *cell.Config) { dirs[cfg.ID] = cfg.Data })
+		cl, err := client.New(ctx, client.Config{Cell: "local", Servers: c.Servers(), Dialer: c.DialFrom("client")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ran, down string // when they are removed
+		for _, id := range slices.Sorted(maps.Keys(dirs)) {
+			if id != c.Master() {
+				ran, down = down, id
+			}
+		}
+		c.Kill(down)
+		for _, id := range []string{ran, down} {
+			if err := client.ChangeMembers(ctx, cl, client.MemberChange{Remove: id}, func([]client.Member) {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-c.Replica(ran).Done()
+		_ = cl.Close(ctx)
+		for id := range dirs {
+			if id != ran && id != down {
+				c.Kill(id)
+			}
+		}
+		var member string
+		for id := range dirs {
+			if id != ran && id != down {
+				member = id
+			}
+		}
+		removed := func(paths ...string) (ids []string) {
+			list, err := recovery.Look(ctx, paths)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range list {
+				if d.Removed {
+					ids = append(ids, d.Replica)
+				}
+			}
+			slices.Sort(ids)
+			return ids
+		}
+		both := []string{ran, down}
+		slices.Sort(both)
+		if got := removed(dirs[ran]); !slices.Equal(got, []string{ran}) {
+			t.Errorf("of %s alone, these were removed: %v", ran, got)
+		}
+		if got := removed(dirs[member]); len(got) > 0 {
+			t.Errorf("of %s alone, these were removed: %v", member, got)
+		}
+		if got := removed(dirs[ran], dirs[down], dirs[member]); !slices.Equal(got, both) {
+			t.Errorf("these were removed: %v, want %v", got, both)
+		}
+	})
+}

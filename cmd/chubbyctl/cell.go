@@ -18,14 +18,14 @@ type statusFields struct {
 	Cell     string          `json:"cell"`
 	CellID   api.CellID      `json:"cell_id"`
 	Master   string          `json:"master"`
-	Epoch    api.Epoch       `json:"epoch"`
+	Epoch    *api.Epoch      `json:"epoch"` // null, as all that the master says, if none answers
 	Replicas []replicaFields `json:"replicas"`
-	Sessions uint64          `json:"sessions"`
-	Nodes    uint64          `json:"nodes"`
-	Locks    uint64          `json:"locks"`
-	Level    int             `json:"level"`
+	Sessions *uint64         `json:"sessions"`
+	Nodes    *uint64         `json:"nodes"`
+	Locks    *uint64         `json:"locks"`
+	Level    *int            `json:"level"`
 
-	Restored *restorationFields `json:"restored"` // null if it never was
+	Restored *restorationFields `json:"restored"` // null if it never was, or no master answers
 
 	Divergence string `json:"divergence"` // which replicas differ that should be the same; "" if none do
 }
@@ -60,13 +60,11 @@ func newStatusFields(s client.Status, fault string) statusFields {
 		Cell:       s.Cell,
 		CellID:     s.CellID,
 		Master:     s.Master,
-		Epoch:      s.Epoch,
-		Sessions:   s.Sessions,
-		Nodes:      s.Nodes,
-		Locks:      s.Locks,
-		Level:      s.Level,
 		Replicas:   []replicaFields{},
 		Divergence: fault,
+	}
+	if s.Master != "" {
+		f.Epoch, f.Sessions, f.Nodes, f.Locks, f.Level = &s.Epoch, &s.Sessions, &s.Nodes, &s.Locks, &s.Level
 	}
 	if r := s.Restored; r != nil {
 		f.Restored = &restorationFields{timestamp(r.AtUnix), r.Counter, r.Index, timestamp(r.TakenUnix), r.Recovered}
@@ -111,7 +109,8 @@ func newCellCommand(g *globals) *cobra.Command {
 			Use:   "status [CELL]",
 			Short: "Show the replicas of a cell, its master and its size",
 			Long: fmt.Sprintf(`status asks every replica of a cell about itself, and the master about the cell. It
-exits with %d if no replica answers, or none of those that do knows a master.
+exits with %d if no replica answers, or none of those that do is the master; what only
+the master knows is not known then (null with -o json).
 
 OK is whether a replica serves, LAST the last entry of its log, LAG how many it is
 behind the furthest one, DISK what is free where its data is, and STATE the beginning
@@ -257,8 +256,15 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 	case s.Master == "":
 		master = term.StyleOf(out).Paint(term.Trouble, "no master")
 	}
-	if _, err := fmt.Fprintf(out, "cell %s, %s, epoch %d, feature level %d: %s, %s, %s\n\n",
-		s.Cell, master, s.Epoch, s.Level, term.Counted(int(s.Sessions), "session"), term.Counted(int(s.Nodes), "node"), term.Counted(int(s.Locks), "lock")); err != nil {
+	about := fmt.Sprintf("epoch %d, feature level %d: %s, %s, %s",
+		s.Epoch, s.Level, term.Counted(int(s.Sessions), "session"), term.Counted(int(s.Nodes), "node"), term.Counted(int(s.Locks), "lock"))
+	switch {
+	case s.Master == "" && s.Level > 0:
+		about = fmt.Sprintf("feature level %d at least: its sessions, nodes and locks are not known", s.Level)
+	case s.Master == "":
+		about = "its feature level, sessions, nodes and locks are not known"
+	}
+	if _, err := fmt.Fprintf(out, "cell %s, %s, %s\n\n", s.Cell, master, about); err != nil {
 		return err
 	}
 	t := g.output.NewTable(out, "ID", "ROLE", "OK", "CLIENT", "TERM?", "LAST?", "LAG", "DISK", "STATE?", "VERSION")

@@ -54,3 +54,26 @@ func TestExplainNoMaster(t *testing.T) {
 		}
 	}
 }
+
+// Without a master nobody says how much there is in the cell: no figure is shown, as it would be false.
+func TestStatusWithoutAMaster(t *testing.T) {
+	var b bytes.Buffer
+	asJSON, asText := &globals{output: "json"}, &globals{output: "text"}
+	none := client.Status{Cell: "foo", Replicas: []client.ReplicaStatus{{ID: "r1", Role: "replica"}}}
+	lists := `"epoch":null,"replicas":[{`
+	if err := asJSON.printStatus(&b, none, ""); err == nil || !strings.Contains(b.String(), lists) || !strings.Contains(b.String(), `"sessions":null,"nodes":null,"locks":null,"level":null,`) {
+		t.Errorf("%v: %s", err, &b)
+	}
+	for level, want := range []string{"cell foo, no master, its feature level, sessions, nodes and locks are not known\n", "cell foo, no master, feature level 1 at least: its sessions, nodes and locks are not known\n"} {
+		b.Reset()
+		none.Level = level
+		if err := asText.printStatus(&b, none, ""); err == nil || !strings.HasPrefix(b.String(), want) {
+			t.Errorf("%v: %s; want %s", err, &b, want)
+		}
+	}
+	b.Reset()
+	empty := client.Status{Cell: "foo", Master: "r1", Epoch: 3, Level: 2, Nodes: 9}
+	if err := asJSON.printStatus(&b, empty, ""); err != nil || !strings.Contains(b.String(), `"epoch":3,`) || !strings.Contains(b.String(), `"sessions":0,"nodes":9,"locks":0,"level":2,`) {
+		t.Errorf("%v: %s", err, &b)
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/recovery"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 	"github.com/chubbylock/chubby/internal/backup"
@@ -24,12 +25,14 @@ type survivorFields struct {
 	Term      uint64   `json:"term"`  // of that
 	Freshest  bool     `json:"freshest"`
 	Replicas  []string `json:"replicas"` // that the cell has, as far as it knows
+	Removed   bool     `json:"removed"`  // its replica was removed from the cell
 }
 
 func newRecoverCommand(g *globals) *cobra.Command {
 	var to string
+	var fromRemoved bool
 	cmd := &cobra.Command{
-		Use:   "recover DIRECTORY... [--to FILE]",
+		Use:   "recover DIRECTORY... [--to FILE [--from-removed]]",
 		Short: "Make a backup of what is left of a cell that lost its majority",
 		Long: `recover reads the data directories of the last replicas of a cell, when fewer than a
 majority of its replicas are left, so that none can become master. It says which one
@@ -44,17 +47,22 @@ What only the lost replicas had is lost: changes of the last moments, which may 
 been acknowledged. What the freshest has is in the backup, acknowledged or not. Tokens
 go on 2^40 above it, so no sequencer from before is valid after the restore.
 
+A replica that was removed from its cell has nothing of what came after. No backup is
+made of it, unless --from-removed says that nothing else is left. One that was down when
+it was removed does not know it: name the directories of others as well.
+
 If a majority is left, start those replicas instead: nothing is lost then.`,
 		Example: "  chubbyctl cell recover /var/lib/chubby/r4\n  chubbyctl cell recover copies/r4 copies/r5 --to foo.backup\n  chubbyctl cell restore foo.backup foo --yes",
 		Args:    arguments(cobra.MinimumNArgs(1)),
-		RunE:    func(cmd *cobra.Command, args []string) error { return g.recover(cmd, args, to) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return g.recover(cmd, args, to, fromRemoved) },
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the `file` for the backup; without it recover only looks")
+	cmd.Flags().BoolVar(&fromRemoved, "from-removed", false, "make a backup also of a replica that was removed from the cell, as old as it is")
 	return cmd
 }
 
 // recover looks at directories of replicas, and makes a backup of the freshest.
-func (g *globals) recover(cmd *cobra.Command, paths []string, to string) error {
+func (g *globals) recover(cmd *cobra.Command, paths []string, to string, fromRemoved bool) error {
 	if cmd.Flags().Changed("to") {
 		if err := mustBeNew(to); err != nil {
 			return err
@@ -72,6 +80,9 @@ func (g *globals) recover(cmd *cobra.Command, paths []string, to string) error {
 	if to == "" {
 		return nil
 	}
+	if err := mustBeCurrent(freshest, fromRemoved); err != nil {
+		return err
+	}
 	f, err := g.writeRecovered(cmd.Context(), freshest, to)
 	if err != nil {
 		return err
@@ -82,6 +93,15 @@ func (g *globals) recover(cmd *cobra.Command, paths []string, to string) error {
 	term.Remark(g.stderr, "once it is restored, never start the replicas of before again. Two minutes after the last one ended, bootstrap cell %s on empty directories, and restore: chubbyctl cell restore %s %s --yes",
 		freshest.Cell, term.Printable(to), freshest.Cell)
 	return nil
+}
+
+// mustBeCurrent refuses to make a backup of a replica that was removed from its cell, unless the operator knows it.
+func mustBeCurrent(d recovery.Directory, fromRemoved bool) error {
+	if !d.Removed || fromRemoved {
+		return nil
+	}
+	return api.Errorf(api.InvalidArgument, "no backup is made of %s: replica %s was removed from cell %s, and has nothing of what the cell acknowledged after that. Name the directories of replicas that are its members (%s), and leave this one out; "+
+		"if none of those is left, --from-removed makes a backup of what the cell was then", d.Path, d.Replica, d.Cell, strings.Join(d.Replicas, ", "))
 }
 
 // writeRecovered makes a backup of the state in a directory.
@@ -110,7 +130,7 @@ func (g *globals) printSurvivors(out io.Writer, list []recovery.Directory) error
 	for i, d := range list {
 		fresh := d.Term == list[0].Term && d.Index == list[0].Index
 		if g.json() {
-			f := survivorFields{d.Path, d.Cell, d.CellID, d.Replica, d.Index, d.Term, fresh, append([]string{}, d.Replicas...)}
+			f := survivorFields{d.Path, d.Cell, d.CellID, d.Replica, d.Index, d.Term, fresh, append([]string{}, d.Replicas...), d.Removed}
 			if err := term.PrintJSON(out, f); err != nil {
 				return err
 			}
@@ -122,6 +142,9 @@ func (g *globals) printSurvivors(out io.Writer, list []recovery.Directory) error
 			if i == 0 {
 				remark = "freshest"
 			}
+		}
+		if d.Removed {
+			remark = strings.TrimPrefix(remark+", removed", ", ")
 		}
 		table.Add(d.Path, d.Cell, d.Replica, d.Index, d.Term, remark)
 	}
@@ -135,6 +158,10 @@ func (g *globals) printSurvivors(out io.Writer, list []recovery.Directory) error
 func (g *globals) adviseRecovery(list []recovery.Directory) {
 	if why := list[0].Contradicted; why != "" {
 		term.Remark(g.stderr, "use this to look at it only, and make no cell of it while others are left: %s", why)
+		return
+	}
+	if list[0].Removed {
+		term.Remark(g.stderr, "replica %s was removed from cell %s: what it has ends there; look for the directories of %s", list[0].Replica, list[0].Cell, strings.Join(list[0].Replicas, ", "))
 		return
 	}
 	all := list[0].Replicas

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -113,8 +114,9 @@ func (b *Bucket) Create(ctx context.Context, name string, write func(io.Writer) 
 	case !isNotThere(err):
 		return b.explain("look for "+name, err)
 	}
-	u := &upload{ctx: ctx, core: minio.Core{Client: b.client}, bucket: b.name, key: b.prefix + name, part: make([]byte, 0, partSize)}
+	u := &upload{ctx: ctx, core: minio.Core{Client: b.client}, bucket: b.name, key: b.prefix + name, mark: rand.Text(), part: make([]byte, 0, partSize)}
 	u.options.SetMatchETagExcept("*")
+	u.options.ContentType, u.options.UserMetadata = contentType, map[string]string{writeKey: u.mark}
 	if err := write(u); err != nil {
 		u.abort()
 		if errors.Is(err, u.failed) {
@@ -122,7 +124,7 @@ func (b *Bucket) Create(ctx context.Context, name string, write func(io.Writer) 
 		}
 		return err
 	}
-	if err = u.finish(); err == nil {
+	if err = u.finish(); err == nil || u.isThere() { // the answer may have been lost, and a second try refused because of the first
 		return nil
 	}
 	u.abort()
@@ -138,6 +140,7 @@ type upload struct {
 	ctx         context.Context
 	core        minio.Core
 	bucket, key string
+	mark        string // of this upload alone, which the object gets
 	options     minio.PutObjectOptions
 	id          string // of the upload, once a part was sent
 	part        []byte // what was not sent yet
@@ -167,7 +170,7 @@ func (u *upload) Write(p []byte) (n int, err error) {
 // send sends what was not sent yet as a part.
 func (u *upload) send() (err error) {
 	if u.id == "" {
-		if u.id, err = u.core.NewMultipartUpload(u.ctx, u.bucket, u.key, minio.PutObjectOptions{ContentType: contentType}); err != nil {
+		if u.id, err = u.core.NewMultipartUpload(u.ctx, u.bucket, u.key, minio.PutObjectOptions{ContentType: contentType, UserMetadata: u.options.UserMetadata}); err != nil {
 			return err
 		}
 	}
@@ -181,7 +184,6 @@ func (u *upload) send() (err error) {
 
 // finish has the file appear.
 func (u *upload) finish() error {
-	u.options.ContentType = contentType
 	if u.id == "" {
 		_, err := u.core.Client.PutObject(u.ctx, u.bucket, u.key, bytes.NewReader(u.part), int64(len(u.part)), u.options)
 		return err
@@ -202,6 +204,17 @@ func (u *upload) abort() {
 	defer cancel()
 	_ = u.core.AbortMultipartUpload(ctx, u.bucket, u.key, u.id)
 }
+
+// isThere reports whether the object is there, and was made by this upload.
+func (u *upload) isThere() bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), answerTimeout)
+	defer cancel()
+	is, err := u.core.Client.StatObject(ctx, u.bucket, u.key, minio.StatObjectOptions{})
+	return err == nil && is.UserMetadata[writeKey] == u.mark
+}
+
+// writeKey is the name of what an object says of the upload that made it.
+const writeKey = "Chubby-Write"
 
 const contentType = "application/octet-stream"
 

@@ -66,7 +66,7 @@ func safeguards() []safeguard {
 		shownSafeguards(),
 		sightSafeguards(),
 		backupSafeguards(),
-		restoreSafeguards(),
+		restoreSafeguards(), restoredNumberSafeguards(),
 		pastSafeguards(),
 		recoverySafeguards(),
 		spareSafeguards(),

@@ -43,5 +43,20 @@ func recoverySafeguards() []safeguard {
 			old: "	case m == nil:\n", new: "	case m == nil && dir == \"\":\n",
 			pkg: "./cell/recovery", test: "TestWhatCannotBeRecovered",
 		},
+		{
+			name: "no cell is made unasked of a replica that was removed", file: "cmd/chubbyctl/recover.go",
+			old: "	if !d.Removed || fromRemoved {\n", new: "	if true {\n",
+			pkg: "./cmd/chubbyctl", test: "TestRecoverFromARemovedReplica",
+		},
+		{
+			name: "a replica that was removed knows it", file: "cell/recovery/recovery.go",
+			old: "	if stores.WasRemoved(d.Replica) {\n", new: "	if false {\n",
+			pkg: "./cell/recovery", test: "TestRemovedReplicaIsNotFresh",
+		},
+		{
+			name: "others know who was removed", file: "cell/recovery/recovery.go",
+			old: "return one.left(list[i].Replica) })", new: "return one.Replica == list[i].Replica && one.left(list[i].Replica) })",
+			pkg: "./cell/recovery", test: "TestRemovedReplicaIsNotFresh",
+		},
 	}
 }

@@ -24,31 +24,6 @@ func restoreSafeguards() []safeguard {
 			pkg: "./cell", test: "TestRestoreWaitsForHolders",
 		},
 		{
-			name: "tokens go on above those of the cell", file: "raftfsm/restore.go",
-			old: "		return s.Counter\n", new: "		return g.Counter\n",
-			pkg: "./cell", test: "TestRestore",
-		},
-		{
-			name: "tokens go on above those of the backup", file: "raftfsm/restore.go",
-			old: "	return max(s.Counter, g.Counter) + RestoreGap\n", new: "	return s.Counter + RestoreGap\n",
-			pkg: "./cell", test: "TestRestoreIntoAnotherCell",
-		},
-		{
-			name: "tokens go on above those that the backup does not know", file: "raftfsm/restore.go",
-			old: "	return max(s.Counter, g.Counter) + RestoreGap\n", new: "	return max(s.Counter, g.Counter) + 1\n",
-			pkg: "./raftfsm", test: "TestTokensOfABackup",
-		},
-		{
-			name: "a cell that goes back leaves the gap to the next one", file: "raftfsm/restore.go",
-			old: "	if s.hasIssued(&g.RestoreBegin) {\n", new: "	if false {\n",
-			pkg: "./raftfsm", test: "TestTokensOfABackup",
-		},
-		{
-			name: "a restored cell has tokens left", file: "raftfsm/restore.go",
-			old: "const maxRestored = api.MaxGeneration - 2*RestoreGap\n", new: "const maxRestored = api.MaxGeneration - RestoreGap\n",
-			pkg: "./raftfsm", test: "TestTokensAfterTheHighestCounter",
-		},
-		{
 			name: "guards know the cell after a restore", file: "raftfsm/restore.go",
 			old: "	if g.Cell == s.Cell && g.CellID != s.CellID {\n", new: "	if false {\n",
 			pkg: "./cell", test: "TestRestoreIntoAnotherCell",
@@ -97,6 +72,47 @@ func restoreSafeguards() []safeguard {
 			name: "no backup has another one in it", file: "raftfsm/restore.go",
 			old: "	s.Secret, s.staged, s.Origin, s.Roster, s.past, s.Restored = nil, nil, \"\", Roster{}, newPast(s.past.most), nil\n", new: "	s.Secret, s.Origin, s.Roster, s.past, s.Restored = nil, \"\", Roster{}, newPast(s.past.most), nil\n",
 			pkg: "./cell", test: "TestRestoreIsInterrupted",
+		},
+	}
+}
+
+// restoredNumberSafeguards are those of the numbers of a cell that was restored.
+func restoredNumberSafeguards() []safeguard {
+	return []safeguard{
+		{
+			name: "tokens go on above those of the cell", file: "raftfsm/restore.go",
+			old: "		return s.Counter + 1\n", new: "		return g.Counter\n",
+			pkg: "./cell", test: "TestRestore",
+		},
+		{
+			name: "what a restore brings has a generation of its own", file: "raftfsm/restore.go",
+			old: "	g.tree.Renew(api.Generation(counter))\n", new: "",
+			pkg: "./raftfsm", test: "TestGenerationsAfterARestore",
+		},
+		{
+			name: "a cell that goes back has no generation twice", file: "raftfsm/restore.go",
+			old: "		return s.Counter + 1\n", new: "		return s.Counter\n",
+			pkg: "./raftfsm", test: "TestGenerationsAfterARestore",
+		},
+		{
+			name: "tokens go on above those of the backup", file: "raftfsm/restore.go",
+			old: "	return max(s.Counter, g.Counter) + RestoreGap\n", new: "	return s.Counter + RestoreGap\n",
+			pkg: "./cell", test: "TestRestoreIntoAnotherCell",
+		},
+		{
+			name: "tokens go on above those that the backup does not know", file: "raftfsm/restore.go",
+			old: "	return max(s.Counter, g.Counter) + RestoreGap\n", new: "	return max(s.Counter, g.Counter) + 1\n",
+			pkg: "./raftfsm", test: "TestTokensOfABackup",
+		},
+		{
+			name: "a cell that goes back leaves the gap to the next one", file: "raftfsm/restore.go",
+			old: "	if s.hasIssued(&g.RestoreBegin) {\n", new: "	if false {\n",
+			pkg: "./raftfsm", test: "TestTokensOfABackup",
+		},
+		{
+			name: "a restored cell has tokens left", file: "raftfsm/restore.go",
+			old: "const maxRestored = api.MaxGeneration - 2*RestoreGap\n", new: "const maxRestored = api.MaxGeneration - RestoreGap\n",
+			pkg: "./raftfsm", test: "TestTokensAfterTheHighestCounter",
 		},
 	}
 }

@@ -47,8 +47,38 @@ func scheduleSafeguards() []safeguard {
 		},
 		{
 			name: "backups of the far future take nobody's room", file: "cell/schedule.go",
-			old: "return at >= before })", new: "return at >= before && false })",
+			old: "return at >= now+every })", new: "return at >= now+every && false })",
 			pkg: "./cell", test: schedule,
+		},
+		{
+			name: "a backup whose answer was lost is no failure", file: "cell/schedule.go",
+			old: "		s.failures = 0 // the last one was made", new: "		// the last one was made",
+			pkg: "./cell", test: "TestBackupWhoseAnswerIsLost",
+		},
+		{
+			name: "an object whose answer was lost is there", file: "internal/backupstore/bucket.go",
+			old: "err == nil || u.isThere() {", new: "err == nil {",
+			pkg: store, test: "TestAnswersOfABucketAreLost",
+		},
+		{
+			name: "an object of another is not taken for one's own", file: "internal/backupstore/bucket.go",
+			old: "	return err == nil && is.UserMetadata[writeKey] == u.mark\n", new: "	return err == nil && is.Key != \"\"\n",
+			pkg: store, test: "TestOneOfManyWrites",
+		},
+		{
+			name: "backups that a crash left unfinished are removed by the next master", file: "cell/schedule.go",
+			old: "		r.removeUnfinished(ctx, m.CellID(), now, names)\n", new: "",
+			pkg: "./cell", test: "TestUnfinishedBackupsAreRemoved",
+		},
+		{
+			name: "backups that a crash left unfinished are removed after the next backup", file: "cell/schedule.go",
+			old: "	r.removeUnfinished(ctx, id, now, names)\n	times", new: "	times",
+			pkg: "./cell", test: "TestUnfinishedBackupsAreRemoved",
+		},
+		{
+			name: "a backup that is being written is not removed", file: "cell/schedule.go",
+			old: "			if at > now-int64(2*maxBackupTakes/time.Second) {", new: "			if at > now {",
+			pkg: "./cell", test: "TestUnfinishedBackupsAreRemoved",
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/hashicorp/raft"
@@ -55,6 +56,16 @@ func (s *Stores) Voters() (ids []string) {
 		}
 	}
 	return ids
+}
+
+// WasRemoved reports whether the directory says that a replica was taken out of its cell: its newest configuration has not got
+// it any more, or the roster says that it has left. It says nothing of what happened after it was last written.
+func (s *Stores) WasRemoved(id string) bool {
+	if is := s.Identity().Get(); is.Roster != nil && is.Roster.HasLeft(id) {
+		return true
+	}
+	servers := s.configuration.Servers
+	return len(servers) > 0 && !slices.ContainsFunc(servers, func(one raft.Server) bool { return string(one.ID) == id })
 }
 
 // Replay hands what the directory holds to a state machine, as Raft would if everything were committed: the newest

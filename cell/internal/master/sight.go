@@ -55,7 +55,7 @@ func (s sight) reads(name api.Name) bool {
 func (s sight) refuse(path string) error {
 	return &api.Error{
 		Code: api.PermissionDenied, Path: path,
-		Message: fmt.Sprintf("%s may not look at it: that takes the right to read it, or to change the access control list of the root", s.principal),
+		Message: fmt.Sprintf("%s may not look at it: that takes the right to read it, or to be an operator of the cell (/ls/CELL/acl/operators)", s.principal),
 	}
 }
 
@@ -81,7 +81,7 @@ func (in *Inspector) Withhold(n Named, err error) error {
 	}
 	return &api.Error{
 		Code: api.PermissionDenied, Path: n.Path.String(), Final: final,
-		Message: fmt.Sprintf("%q has no right here, neither to this node, if there is one, nor to its directory; whoever may read the directory sees the lists that decide (chubbyctl acl get)", principal),
+		Message: fmt.Sprintf("%q has no right here, neither to this node, if there is one, nor to the directory that it is or would be in: ask who administers the cell to name you in a list that gives one (chubbyctl acl get shows the lists of a node to those who may read it, and acl file put changes one)", principal),
 	}
 }
 
