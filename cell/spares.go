@@ -76,7 +76,7 @@ func (r *Replica) useSpare(ctx context.Context, m *master.Master, roster raftfsm
 		if err = r.standsBy(spare, m.Level()); err == nil {
 			r.log.Warn("a replica has not answered for too long: a spare takes its place", "member", dead, "silent_s", int(absent.Seconds()), "spare", spare.ID)
 			err = m.SettleMember(ctx, raftfsm.SettleMember{ID: spare.ID, Phase: raftfsm.Standby, Replaces: dead})
-			r.auditSpare(ctx, spare, dead, absent, err)
+			r.auditSpare(spare, dead, absent, err)
 			return err
 		}
 	}
@@ -84,7 +84,7 @@ func (r *Replica) useSpare(ctx context.Context, m *master.Master, roster raftfsm
 }
 
 // auditSpare records that a spare takes a place as the call of an operator would be by which it did. Nobody called, so there is no principal.
-func (r *Replica) auditSpare(ctx context.Context, spare raftfsm.Member, dead string, absent time.Duration, err error) {
+func (r *Replica) auditSpare(spare raftfsm.Member, dead string, absent time.Duration, err error) {
 	act := audit.Record{
 		Call: "ChangeMembers", On: spare.ID + " " + spare.Raft + " " + dead, Code: api.CodeOf(err).String(),
 		Reason: fmt.Sprintf("by the cell itself: %s has not answered for %v (replace-after), and a spare stood by", dead, absent),
@@ -94,7 +94,7 @@ func (r *Replica) auditSpare(ctx context.Context, spare raftfsm.Member, dead str
 		r.audit.Unknown(act) // it is tried again at once, and may have been done
 		return
 	}
-	r.audit.Act(ctx, act)
+	r.audit.Act(act)
 }
 
 // standsBy returns nil if a spare waits to be let in, and can follow the cell.
