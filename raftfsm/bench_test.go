@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -99,6 +100,27 @@ func (c *benchCell) lockUnlock(b *testing.B, first, n int) {
 		commands[k] = raftfsm.Command{Release: &raftfsm.Release{Mutation: c.mutation(i), Lock: c.locks[i], Handle: 1, Generation: generation}}
 	}
 	c.do(b, commands...)
+}
+
+// BenchmarkFullHistory is as BenchmarkLockUnlock in a cell that has no room for another holding, with those of 10,000 principals. "first-ms" is
+// how long the entry took that had to count what each of them has.
+func BenchmarkFullHistory(b *testing.B) {
+	const sessions, commands = 10_000, 64
+	c := newBenchCell(b, sessions)
+	c.read = true
+	first := 0
+	next := func() {
+		c.lockUnlock(b, first, commands)
+		first = (first + commands) % sessions
+	}
+	for range raftfsm.MaxPast / commands {
+		next()
+	}
+	begun := time.Now()
+	next()
+	counting := time.Since(begun)
+	c.measure(b, 2*commands, next)
+	b.ReportMetric(counting.Seconds()*1000, "first-ms")
 }
 
 // measure reports the cost of a command. Some of the allocations are those of making the commands.

@@ -1,7 +1,6 @@
 package raftfsm
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -21,30 +20,27 @@ const HistoryLevel = 3
 // latest last. It goes with the node. When there is no room for one more, some node gives up its oldest; see pastshare.go.
 type past struct {
 	byNode cowmap.Map[place, []*api.Holding] // neither a list nor what is in it ever changes
-	shares cowmap.Map[string, share]         // of what is in byNode, by creator
-	ranks  cowmap.Map[rank, struct{}]        // of the shares, the largest first
+	shares shares                            // of what is in byNode
 	count  int                               // of the holdings
 	most   int                               // maxPast, but in tests
 }
 
 func newPast(most int) past {
-	return past{byNode: cowmap.New[place, []*api.Holding](place.before), shares: cowmap.New[string, share](cmp.Less[string]), ranks: cowmap.New[rank, struct{}](rank.before), most: most}
+	return past{byNode: cowmap.New[place, []*api.Holding](place.before), most: most}
 }
 
 func (p *past) edit() {
 	p.byNode.Edit()
-	p.shares.Edit()
-	p.ranks.Edit()
+	p.shares.edit()
 }
 
 func (p *past) settle() {
 	p.byNode.Settle()
-	p.shares.Settle()
-	p.ranks.Settle()
+	p.shares.settle()
 }
 
 func (p *past) snapshot() past {
-	return past{byNode: p.byNode.Snapshot(), shares: p.shares.Snapshot(), ranks: p.ranks.Snapshot(), count: p.count, most: p.most}
+	return past{byNode: p.byNode.Snapshot(), shares: p.shares.snapshot(), count: p.count, most: p.most}
 }
 
 // ended is how, and when by the clock of the master, holdings have ended.
@@ -74,6 +70,9 @@ func (s *State) remember(left []namespace.Left, end ended) {
 
 // add adds the latest holding of a node.
 func (p *past) add(at place, h *api.Holding) {
+	if p.count >= p.most {
+		p.countShares() // before anything is added that is not counted yet
+	}
 	before, _ := p.byNode.Get(at)
 	keep := before[max(0, len(before)-api.MaxHoldings+1):]
 	list := make([]*api.Holding, len(keep)+1)
@@ -125,13 +124,7 @@ func (p *past) header() *pastHeader {
 	if p.byNode.Len() == 0 {
 		return nil
 	}
-	h := &pastHeader{Nodes: p.byNode.Len()}
-	for creator, one := range p.shares.All() {
-		if one.hand != "" {
-			h.Hands = append(h.Hands, pastHand{creator, one.hand})
-		}
-	}
-	return h
+	return &pastHeader{Nodes: p.byNode.Len(), Hands: p.shares.hands()}
 }
 
 // past reads what is remembered.
@@ -154,6 +147,9 @@ func (in *recordReader) past(s *State, h *pastHeader) error {
 		s.past.forget(at)
 		s.past.byNode.Set(at, one.Holdings)
 		s.past.adjust(at.creator, len(one.Holdings))
+	}
+	if len(h.Hands) > 0 {
+		s.past.countShares()
 	}
 	for _, of := range h.Hands {
 		s.past.setHand(of.Creator, of.Hand)

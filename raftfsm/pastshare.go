@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/cowmap"
 	"github.com/chubbylock/chubby/namespace"
 )
 
@@ -29,6 +30,36 @@ func (p place) before(other place) bool {
 	return p.name < other.name
 }
 
+// shares are what is remembered of the nodes of each principal. They follow from what is remembered, and are counted
+// when they are needed first: when there is no room. Until then a release does not pay for them.
+type shares struct {
+	counted   bool
+	editing   bool
+	byCreator cowmap.Map[string, share]  // not usable until it is counted; nor is ranks
+	ranks     cowmap.Map[rank, struct{}] // of byCreator, the largest first
+}
+
+func (s *shares) edit() {
+	if s.editing = true; s.counted {
+		s.byCreator.Edit()
+		s.ranks.Edit()
+	}
+}
+
+func (s *shares) settle() {
+	if s.editing = false; s.counted {
+		s.byCreator.Settle()
+		s.ranks.Settle()
+	}
+}
+
+func (s *shares) snapshot() shares {
+	if !s.counted {
+		return shares{}
+	}
+	return shares{counted: true, byCreator: s.byCreator.Snapshot(), ranks: s.ranks.Snapshot()}
+}
+
 // share is how much is remembered of the nodes that one principal has created.
 type share struct {
 	count int      // of the holdings; never 0
@@ -47,35 +78,76 @@ func (r rank) before(other rank) bool {
 
 // adjust counts holdings that were added to the nodes of a creator, or taken from them.
 func (p *past) adjust(creator string, more int) {
+	p.count += more
+	if p.shares.counted {
+		p.shares.adjust(creator, more)
+	}
+}
+
+func (s *shares) adjust(creator string, more int) {
 	if more == 0 {
 		return
 	}
-	of, there := p.shares.Get(creator)
+	of, there := s.byCreator.Get(creator)
 	if there {
-		p.ranks.Delete(rank{of.count, creator})
+		s.ranks.Delete(rank{of.count, creator})
 	}
-	p.count += more
 	if of.count += more; of.count == 0 {
-		p.shares.Delete(creator)
+		s.byCreator.Delete(creator)
 		return
 	}
-	p.shares.Set(creator, of)
-	p.ranks.Set(rank{of.count, creator}, struct{}{})
+	s.byCreator.Set(creator, of)
+	s.ranks.Set(rank{of.count, creator}, struct{}{})
+}
+
+// countShares counts the shares of what is remembered, if they were not counted yet.
+func (p *past) countShares() {
+	if p.shares.counted {
+		return
+	}
+	of := shares{counted: true, byCreator: cowmap.New[string, share](cmp.Less[string]), ranks: cowmap.New[rank, struct{}](rank.before)}
+	of.edit() // so that nothing is copied for each of them
+	creator, count := "", 0
+	for at, list := range p.byNode.All() {
+		if at.creator != creator {
+			of.adjust(creator, count)
+			creator, count = at.creator, 0
+		}
+		count += len(list)
+	}
+	of.adjust(creator, count)
+	if !p.shares.editing {
+		of.settle()
+	}
+	p.shares = of
+}
+
+// hands returns the hands of the shares that have given up something.
+func (s *shares) hands() (list []pastHand) {
+	if !s.counted {
+		return nil
+	}
+	for creator, one := range s.byCreator.All() {
+		if one.hand != "" {
+			list = append(list, pastHand{creator, one.hand})
+		}
+	}
+	return list
 }
 
 // setHand sets the hand of a share, if there is that share.
 func (p *past) setHand(creator string, hand api.Name) {
-	if of, there := p.shares.Get(creator); there {
+	if of, there := p.shares.byCreator.Get(creator); there {
 		of.hand = hand
-		p.shares.Set(creator, of)
+		p.shares.byCreator.Set(creator, of)
 	}
 }
 
 // makeRoom takes a holding from the largest share, for one that was added to the nodes of a creator and is not counted yet.
 func (p *past) makeRoom(by string) {
-	own, _ := p.shares.Get(by)
+	own, _ := p.shares.byCreator.Get(by)
 	largest := rank{own.count + 1, by}
-	for first := range p.ranks.All() {
+	for first := range p.shares.ranks.All() {
 		if first.before(largest) {
 			largest = first
 		}
@@ -90,7 +162,7 @@ func (p *past) makeRoom(by string) {
 
 // dropOne takes the oldest holding from the node after the hand of a share. It is not counted here.
 func (p *past) dropOne(creator string) {
-	of, _ := p.shares.Get(creator)
+	of, _ := p.shares.byCreator.Get(creator)
 	at, list := p.after(place{creator, of.hand})
 	p.setHand(creator, at.name)
 	if len(list) == 1 {

@@ -34,7 +34,7 @@ func pastSafeguards() []safeguard {
 			pkg: "./raftfsm", test: "TestNobodyTakesThePastOfOthers",
 		},
 		{
-			name: "what is forgotten next is in a snapshot", file: "raftfsm/past.go",
+			name: "what is forgotten next is in a snapshot", file: "raftfsm/pastshare.go",
 			old: "		if one.hand != \"\" {\n", new: "		if one.hand == \"/none\" {\n",
 			pkg: "./raftfsm", test: "TestForgettingGoesOnFromASnapshot",
 		},
