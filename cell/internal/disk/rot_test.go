@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -100,7 +101,7 @@ func TestDeniedIsNotDamaged(t *testing.T) {
 }
 
 // TestSnapshotsMetadataRot: a replica neither uses a snapshot whose metadata were changed, but can
-// be read, nor sends it to others.
+// be read, nor sends it to others; with a checksum of the metadata, and without, as after a crash.
 func TestSnapshotsMetadataRot(t *testing.T) {
 	for name, rot := range map[string][2]string{
 		"index":                 {`"Index":10,`, `"Index":12,`},
@@ -115,50 +116,57 @@ func TestSnapshotsMetadataRot(t *testing.T) {
 		"a member's vote":       {`{"Suffrage":0,"ID":"r2"`, `{"Suffrage":1,"ID":"r2"`},
 		"configuration's index": {`"ConfigurationIndex":1,`, `"ConfigurationIndex":91,`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := filepath.Join(t.TempDir(), "data")
-			r, err := openCrashReplica(dir, WALStore, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, step := range []crashSend{appendStep(2, 2, 10, 10), nil, appendStep(3, 11, 14, 11)} {
-				if _, err := r.do(step); err != nil {
-					t.Fatalf("step %d: %v", i, err)
+		for _, summed := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, summed %v", name, summed), func(t *testing.T) {
+				t.Parallel()
+				dir := filepath.Join(t.TempDir(), "data")
+				r, err := openCrashReplica(dir, WALStore, nil)
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-			metas, err := filepath.Glob(filepath.Join(dir, snapshotsName, "2-10-*", metaName))
-			if err != nil || len(metas) != 1 {
-				t.Fatalf("snapshots %q, %v", metas, err)
-			}
-			text, err := os.ReadFile(metas[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			rotten := strings.Replace(string(text), rot[0], rot[1], 1)
-			if rotten == string(text) {
-				t.Fatalf("%s: %s is missing", text, rot[0])
-			}
-			if err := os.WriteFile(metas[0], []byte(rotten), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			list, err := r.s.snapshots.List()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, _, err := r.s.snapshots.Open(list[0].ID); err == nil {
-				t.Error("it would send the snapshot to others")
-			}
-			_ = r.stop() // an error was returned already
-			r, err = openCrashReplica(dir, WALStore, nil)
-			if err == nil {
-				t.Errorf("it goes on, from entry %d", r.raft.LastIndex())
-				_ = r.stop()
-			}
-			if !errors.Is(err, identity.ErrRefused) || api.CodeOf(err) != api.Corrupt {
-				t.Errorf("%v, want a refusal", err)
-			}
-		})
+				for i, step := range []crashSend{appendStep(2, 2, 10, 10), nil, appendStep(3, 11, 14, 11)} {
+					if _, err := r.do(step); err != nil {
+						t.Fatalf("step %d: %v", i, err)
+					}
+				}
+				metas, err := filepath.Glob(filepath.Join(dir, snapshotsName, "2-10-*", metaName))
+				if err != nil || len(metas) != 1 {
+					t.Fatalf("snapshots %q, %v", metas, err)
+				}
+				text, err := os.ReadFile(metas[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				rotten := strings.Replace(string(text), rot[0], rot[1], 1)
+				if rotten == string(text) {
+					t.Fatalf("%s: %s is missing", text, rot[0])
+				}
+				if err := os.WriteFile(metas[0], []byte(rotten), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if !summed {
+					if err := os.Remove(filepath.Join(filepath.Dir(metas[0]), metaSumName)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				list, err := r.s.snapshots.List()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, _, err := r.s.snapshots.Open(list[0].ID); err == nil {
+					t.Error("it would send the snapshot to others")
+				}
+				_ = r.stop() // an error was returned already
+				r, err = openCrashReplica(dir, WALStore, nil)
+				if err == nil {
+					t.Errorf("it goes on, from entry %d", r.raft.LastIndex())
+					_ = r.stop()
+				}
+				if !errors.Is(err, identity.ErrRefused) || api.CodeOf(err) != api.Corrupt {
+					t.Errorf("%v, want a refusal", err)
+				}
+			})
+		}
 	}
 }
 
