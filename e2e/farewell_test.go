@@ -23,9 +23,7 @@ func TestFarewellInAnOutage(t *testing.T) {
 	}
 	short, long := holder("short", "4s"), holder("long", "1m")
 	for _, r := range w.replicas() {
-		if err := syscall.Kill(r.PID, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		halt(t, r.PID)
 		t.Cleanup(func() { _ = syscall.Kill(r.PID, syscall.SIGCONT) })
 	}
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {

@@ -71,9 +71,7 @@ func (w *world) pauseMaster(ctx context.Context, other *client.Handle, s *shelf,
 	t.Helper()
 	old := w.replicas()[w.status().Master]
 	z := newZombie(t, ctx, old.Client)
-	if err := syscall.Kill(old.PID, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	halt(t, old.PID)
 	going := sync.OnceFunc(func() { _ = syscall.Kill(old.PID, syscall.SIGCONT) })
 	defer going()
 	stopped := time.Now()

@@ -34,9 +34,7 @@ func TestEveryReplicaIsReplaced(t *testing.T) {
 	r.transfer("r3")
 	r.replaceBy("r3", 2)
 	r.check("the master")
-	if err := r.procs["r4"].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	halt(t, r.procs["r4"].cmd.Process.Pid)
 	r.replaceBy("r4", 3)
 	r.check("one that was stopped, and comes back")
 	joins := r.serveNew("r10", 4)

@@ -73,7 +73,7 @@ func TestSilentHolder(t *testing.T) {
 func stoppedHolder(t *testing.T, w *world, path string) *silentHolder {
 	t.Helper()
 	h := newSilentHolder(t, w, path, (*exec.Cmd).Start)
-	h.silence = func() { h.signal(syscall.SIGSTOP) }
+	h.silence = func() { halt(t, h.cmd.Process.Pid) }
 	h.wake = func() { h.signal(syscall.SIGCONT) }
 	return h
 }

@@ -36,9 +36,7 @@ func TestZombieMaster(t *testing.T) {
 		all := w.replicas()
 		z := newZombie(t, ctx, all[master].Client)
 		pid := all[master].PID
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		halt(t, pid)
 		_, err := other.SetContents(ctx, fmt.Append(nil, "new", round))
 		if err != nil {
 			_ = syscall.Kill(pid, syscall.SIGCONT)
