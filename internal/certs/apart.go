@@ -6,7 +6,7 @@ import (
 )
 
 // errShared is why authorities are not taken over.
-var errShared = errors.New("whoever is given a certificate as a client by it could be a replica")
+var errShared = errors.New("a client with a certificate of it could pose as a replica")
 
 // KeepApart has two stores have no authority in common, now and whenever their files are read again: what would bring one about
 // is not taken over. It fails if there is one already. It is called before anything else uses the stores.

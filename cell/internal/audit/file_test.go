@@ -31,7 +31,7 @@ func (a *file) mustWrite(t *testing.T, lines int) {
 	}
 }
 
-// A file is synced before another takes its place, whoever has renamed it; and so is the directory when a file is new, for its name.
+// A file is synced before another takes its place, no matter who renamed it; and so is the directory when a file is new, for its name.
 func TestFilesAreSyncedBeforeTheNext(t *testing.T) {
 	broken := errors.New("broken")
 	for what, move := range map[string]func(t *testing.T, a *file){

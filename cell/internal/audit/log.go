@@ -74,7 +74,7 @@ func Open(cfg Config) (*Log, error) {
 }
 
 // Act records what was done, or may have been by who had the right to do it, after the call has ended. It returns when the record is in
-// the queue; it waits for room there for actWait at most, and no less because whoever has called is gone.
+// the queue; it waits for room there for actWait at most, and no less because the caller is gone.
 func (l *Log) Act(r Record) {
 	if l == nil {
 		return

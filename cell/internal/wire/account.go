@@ -41,7 +41,7 @@ type account struct {
 	all    *Connections
 	origin *source
 	conn   *heardConn
-	silent bool // nothing was said over it yet; Connections.mu guards it
+	silent bool // it has sent nothing yet; Connections.mu guards it
 
 	mu      sync.Mutex // guards what follows
 	in, out passing
@@ -108,7 +108,7 @@ func (a *account) received(p []byte) {
 	}
 }
 
-// speaks takes it from those over which nothing was said. Connections.mu is held.
+// speaks takes it from those that have sent nothing. Connections.mu is held.
 func (a *account) speaks() {
 	if a.silent {
 		a.silent = false

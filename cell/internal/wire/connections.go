@@ -20,7 +20,7 @@ const (
 	RefusedFor = 5 * time.Second // how long they are kept open at most
 )
 
-// maxSilent is over how many connections from one address nothing may have been said yet, beyond a handshake. An honest client speaks as soon
+// maxSilent is how many connections from one address may have sent nothing yet, beyond a handshake. An honest client sends as soon
 // as its connection stands; so many at a time are at hand for it to connect anew even if all clients of an address do at once, since handshakes
 // take turns. See heardConn.begin.
 const maxSilent = 100
@@ -100,7 +100,7 @@ func (c *Connections) enter(conn *heardConn) *api.Error {
 	case o.open >= c.bounds.PerAddress:
 		return api.Errorf(api.Unavailable, "the replica has %d client connections from %s, and at most %d are allowed for one address (max-connections-per-address); "+advice, o.open, from, c.bounds.PerAddress)
 	case o.silent >= maxSilent:
-		return api.Errorf(api.Unavailable, "over %d connections from %s nothing was said yet, and at most %d are allowed; "+advice, o.silent, from, maxSilent)
+		return api.Errorf(api.Unavailable, "%d connections from %s have sent nothing yet, and at most %d are allowed; "+advice, o.silent, from, maxSilent)
 	case !o.handshakes.take(now, c.bounds.Rates.HandshakesPerAddress):
 		return api.Errorf(api.Unavailable, "more than %d connections a second come from %s (max-handshakes-per-address); "+advice, c.bounds.Rates.HandshakesPerAddress, from)
 	}

@@ -248,7 +248,7 @@ func TestRateOfHandshakes(t *testing.T) {
 	}
 }
 
-// An address has few connections over which nothing was said; others have room when one speaks, or ends.
+// An address has few connections that have sent nothing; others have room when one sends, or ends.
 func TestFewConnectionsAreSilent(t *testing.T) {
 	c, _ := rated(Rates{})
 	open := func(from string) *heardConn {
@@ -264,7 +264,7 @@ func TestFewConnectionsAreSilent(t *testing.T) {
 	full := func(when string) {
 		t.Helper()
 		one := open(here)
-		if one.refusal == nil || !strings.Contains(one.refusal.Error(), "over 100 connections from 10.0.0.1 nothing was said yet") {
+		if one.refusal == nil || !strings.Contains(one.refusal.Error(), "100 connections from 10.0.0.1 have sent nothing yet") {
 			t.Fatalf("%s one more is answered %v", when, one.refusal)
 		}
 		_ = one.Close()

@@ -29,7 +29,7 @@ type source struct {
 	bytes    atomic.Int64
 	ending   atomic.Int64          // of those, what closed connections hold yet
 	open     int                   // connections; Connections.mu guards it
-	silent   int                   // of these, over which nothing was said yet; Connections.mu guards it
+	silent   int                   // of these, those that have sent nothing yet; Connections.mu guards it
 	accounts map[*account]struct{} // of these, and of refused ones that are kept; Connections.mu guards it
 
 	calls, handshakes, waste bucket
