@@ -36,7 +36,7 @@ demo: ## show a primary election and what a sequencer stops
 
 .PHONY: test
 test: ## run every test of the module under the race detector
-	GOGC=$(TESTGOGC) go test -race -timeout 10m -p $(TESTPACKAGES) ./e2e ./...
+	GOGC=$(TESTGOGC) go test -race -timeout 20m -p $(TESTPACKAGES) ./e2e ./...
 
 .PHONY: test-more
 test-more: ## run the tests of the modules beside it: contrib, the SQL example, bench and tools
