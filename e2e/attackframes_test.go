@@ -152,12 +152,28 @@ func (a *attacker) slowReaders() error {
 	if err != nil {
 		return err
 	}
-	var writer []*pb.Caller
-	for len(writer) == 0 && err == nil {
-		writer, err = a.create(r, 1)
+	for {
+		err := a.change(r)
+		if !errors.Is(err, errCallRefused) { // that nobody extends its lease ends its session, and a busy replica refuses calls
+			return err
+		}
+		a.rejected.Add(1)
 	}
-	if err != nil {
-		return err
+}
+
+// change changes the file again and again, in one session. It returns nil when the attack is over.
+func (a *attacker) change(r *rawFrames) error {
+	var writer []*pb.Caller
+	for err := error(nil); len(writer) == 0; {
+		if writer, err = a.create(r, 1); err != nil {
+			return err
+		}
+		if len(writer) == 0 {
+			if a.isOver() {
+				return nil
+			}
+			<-a.pace
+		}
 	}
 	var handle pb.OpenReply
 	open := &pb.OpenRequest{Caller: writer[0], Mutation: mutation(1), Path: a.Lock, Write: true}
@@ -165,6 +181,7 @@ func (a *attacker) slowReaders() error {
 		return err
 	}
 	changes := time.NewTicker(200 * time.Millisecond)
+	defer changes.Stop()
 	for n := uint64(2); ; n++ {
 		select {
 		case <-a.over:
