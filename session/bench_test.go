@@ -56,14 +56,13 @@ func BenchmarkTick(b *testing.B) {
 		l, now := manyLeases(), session.Instant(0)
 		for b.Loop() {
 			now++
-			l.Tick(now, 1, 1000)
+			l.Tick(now, 0, 1000)
 		}
 	})
 	b.Run("after a gap", func(b *testing.B) {
 		l, now := manyLeases(), session.Instant(0)
 		for b.Loop() {
 			now = now.Add(time.Second)
-			l.Tick(now, session.MaxTick, 0) // restores the budget
 			l.Tick(now, time.Second, 1000)
 		}
 	})

@@ -5,7 +5,8 @@
 //     the longest lease that each may have been granted, and the answers kept for
 //     retries. The only times in it are lengths of time.
 //   - [Leases] is the master's part: when each lease runs out. It lives for one
-//     epoch; the next master starts every lease again in full.
+//     epoch; the next master starts every lease again in full. [Pauses] has it extend them when the
+//     master's process did not run.
 //   - [Local] is the client's part: until when the client may rely on its session.
 //
 // A client never relies on a lease, or on a lock, that the cell has already
@@ -13,7 +14,7 @@
 //
 // The methods here take the present time and return decisions: the package
 // reads no clock, starts no goroutine and takes no lock. It uses neither raft
-// nor gRPC. A Table may be copied to be read elsewhere; Leases and Local are
+// nor gRPC. A Table may be copied to be read elsewhere; Leases, Pauses and Local are
 // not safe for concurrent use.
 //
 // # Who may use it

@@ -18,7 +18,6 @@ type Leases struct {
 	sessions map[api.SessionID]*lease // ALIVE and EXPIRING
 	alive    leaseQueue               // the ALIVE ones, as a heap
 	granted  uint64                   // number of the latest grant
-	patience time.Duration            // how much more of its pauses Tick may forgive
 }
 
 // lease is the lease of one session. It is EXPIRING once it is out of the
@@ -36,7 +35,7 @@ const expiring = -1
 
 // NewLeases returns an empty set.
 func NewLeases() *Leases {
-	return &Leases{sessions: make(map[api.SessionID]*lease), patience: MaxPatience}
+	return &Leases{sessions: make(map[api.SessionID]*lease)}
 }
 
 // Inherit begins, on takeover, the lease of a session from the table, with the longest length that the
@@ -147,43 +146,23 @@ func (l *Leases) Len() int { return len(l.sessions) }
 // Tick makes those sessions EXPIRING whose leases have run out and returns them,
 // at most limit of them, earliest first; the others are for the next Tick. It
 // returns each session once: the caller proposes the end until the session or the
-// epoch has ended. The clock loop must call it at least every MaxTick.
+// epoch has ended.
 //
-// slept is how long the loop slept before this Tick. If that is more than
-// MaxTick, the process was stopped or got no CPU time, and the clients could
-// not reach this master either: Tick then extends every ALIVE lease by as much
-// and expires no session. forgiven says by how much, and is 0 otherwise. slept
-// must not include time in which the loop was awake, at work or waiting for a
-// mutex: clients could reach the master then, and some of them could prolong
-// it.
-//
-// For pauses of at most MaxPatience, Tick forgives MaxPatience in total; sleeps
-// that are not late restore this budget. So even if every sleep is late, a
-// session that is not extended has ended after twice its lease plus
-// MaxPatience. Tick forgives a longer pause completely: the machine was
-// suspended, or its clock is wrong, and no client can cause that by load.
+// forgiven is what Pauses has found up to now. If it is more than 0, Tick extends every ALIVE lease
+// by as much and expires no session: a client that could not reach the master has until the next Tick at least.
 //
 // It takes O(1) when nothing is due, O(log n) for each session returned, and
 // O(n) after a pause.
-func (l *Leases) Tick(now Instant, slept time.Duration, limit int) (expired []api.SessionID, forgiven time.Duration) {
-	switch {
-	case slept <= MaxTick:
-		l.patience = min(l.patience+max(slept, 0), MaxPatience)
-	case slept > MaxPatience:
-		forgiven = slept
-	default:
-		forgiven = min(slept, l.patience)
-		l.patience -= forgiven
-	}
+func (l *Leases) Tick(now Instant, forgiven time.Duration, limit int) (expired []api.SessionID) {
 	if forgiven > 0 {
 		l.alive.delay(forgiven)
-		return nil, forgiven
+		return nil
 	}
 	for len(l.alive) > 0 && len(expired) < limit && l.alive[0].end <= now {
 		s := heap.Pop(&l.alive).(*lease)
 		expired = append(expired, s.id)
 	}
-	return expired, 0
+	return expired
 }
 
 // Next returns when the earliest lease of an ALIVE session runs out.
@@ -193,15 +172,6 @@ func (l *Leases) Next() (Instant, bool) {
 	}
 	return l.alive[0].end, true
 }
-
-// MaxTick is a quarter of the shortest lease. A clock loop that slept longer
-// expires no session in the Tick after it.
-const MaxTick = api.MinLease / 4
-
-// MaxPatience bounds what Tick forgives in total for pauses up to this long: a client that could
-// not reach the master for longer than the longest lease and the grace period after it has given up
-// its session.
-const MaxPatience = api.MaxLease + api.DefaultGrace
 
 // leaseQueue is a heap of leases, the earliest end first. Its methods are those
 // of heap.Interface; each lease knows its place.

@@ -45,8 +45,8 @@ type master struct {
 	now      session.Instant
 	epoch    api.Epoch
 	leases   *session.Leases
-	ticked   session.Instant // when its clock loop last ran
-	longest  time.Duration   // as of the end of its epoch
+	pauses   *session.Pauses
+	longest  time.Duration // as of the end of its epoch
 	parked   []message
 	proving  []message
 	expiring bool
@@ -75,7 +75,7 @@ func (w *world) master() *master { return w.masters[len(w.masters)-1] }
 
 func (w *world) takeOver() {
 	m := &master{epoch: api.Epoch(len(w.masters) + 1), now: session.Instant(w.choose("master's origin", -1e15, 1e15)), longest: w.longest}
-	m.leases, m.ticked = session.NewLeases(), m.now
+	m.leases, m.pauses = session.NewLeases(), session.NewPauses(m.now)
 	length := w.longest
 	if w.takeoverShort {
 		length = api.DefaultLease
@@ -234,10 +234,10 @@ func (w *world) wait() {
 // any effect.
 func (w *world) tick(commits bool) {
 	for _, m := range w.masters {
-		if expired, _ := m.leases.Tick(m.now, m.now.Sub(m.ticked), 1); len(expired) > 0 {
+		m.pauses.Look(m.now)
+		if expired := m.leases.Tick(m.now, m.pauses.Take(), 1); len(expired) > 0 {
 			m.expiring, m.endFrom = true, m.now
 		}
-		m.ticked = m.now
 	}
 	m := w.master()
 	if m.expiring && m.now >= m.endFrom && commits && !w.ended {

@@ -21,12 +21,17 @@ func boundSafeguards() []safeguard {
 		},
 		{
 			name: "time spent waiting for the mutex extends no lease", file: "cell/internal/master/timekeeper.go",
-			old: "		asleep = t.epoch.clock()\n		timer.Reset(next)\n", new: "		asleep = awake\n		timer.Reset(next)\n",
-			pkg: "./cell/internal/master", test: "TestHoldsExtendNoLease",
+			old: "		case <-ticker.C:\n			p.look()\n", new: "		case <-ticker.C:\n",
+			pkg: "./cell/internal/master", test: "TestBusyLoopExtendsNoLease",
 		},
 		{
-			name: "a loop that is always late forgives so much", file: "session/leases.go",
-			old: "forgiven = min(slept, l.patience)\n", new: "forgiven = slept\n",
+			name: "a stop is a stop whatever the clock loop does meanwhile", file: "cell/internal/master/timekeeper.go",
+			old: "		timer.Reset(t.tick(now, forgiven))\n", new: "		timer.Reset(t.tick(now, forgiven))\n		t.pauses.take()\n",
+			pkg: "./cell/internal/master", test: "TestStopDuringATickEndsNoSession",
+		},
+		{
+			name: "a process that is always late is forgiven so much", file: "session/pauses.go",
+			old: "		some := min(gap, p.patience)\n", new: "		some := gap\n",
 			pkg: "./session", test: "TestPatienceEnds",
 		},
 		{

@@ -41,6 +41,6 @@
 //	epoch.mu.line > epoch.mu > proposer.mu
 //	epoch.mu > parked.mu
 //
-// Three goroutines belong to a Master: the proposer's, the timekeeper's and the remover's.
+// Goroutines of a Master are the proposer's, the timekeeper's two, the remover's and that of the check points.
 // They end with the context of the epoch, and Wait waits for them.
 package master

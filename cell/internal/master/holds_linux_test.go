@@ -265,7 +265,7 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 				s.epoch.mu.pause(1)
 			}
 			s.epoch.mu.Unlock()
-			s.timekeeper.tick(s.epoch.clock(), session.MaxTick/2)
+			s.timekeeper.tick(s.epoch.clock(), 0)
 		}},
 		{"a tick when the ends of very many sessions were refused", func(int) {
 			s.epoch.mu.Lock()
@@ -275,9 +275,9 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 				s.epoch.mu.pause(1)
 			}
 			s.epoch.mu.Unlock()
-			s.timekeeper.tick(s.epoch.clock(), session.MaxTick/2)
+			s.timekeeper.tick(s.epoch.clock(), 0)
 		}},
-		{"a tick of the clock", func(int) { s.timekeeper.tick(s.epoch.clock(), session.MaxTick/2) }},
+		{"a tick of the clock", func(int) { s.timekeeper.tick(s.epoch.clock(), 0) }},
 		{"a tick after a stop", func(int) { s.timekeeper.tick(s.epoch.clock(), time.Second) }},
 		{"looking for those that 10,000 removals wait for", func(int) { s.remover.reportSlowRemovals() }},
 		{"the removal of a node that 10,000 wait for", func(n int) { locked(func() { s.events.nodeRemoved(crowded(n)) }) }},

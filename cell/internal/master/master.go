@@ -37,8 +37,8 @@ type Config struct {
 // observed in their order, before their callers go on, and the observer is the one place
 // where they change the tables.
 //
-// Its goroutines are the proposer's, the timekeeper's, the remover's, that of the check points, and those of the
-// calls that are being served; Wait waits for the first four.
+// Its goroutines are the proposer's, the timekeeper's two, the remover's, that of the check points, and those of the
+// calls that are being served; Wait waits for all but these.
 type Master struct {
 	epoch       *epoch
 	tables      *tables
@@ -110,7 +110,7 @@ func New(ctx context.Context, cfg Config) *Master {
 		coherence:   coherent,
 		revocations: lost,
 		remover:     gone,
-		timekeeper:  &timekeeper{epoch: e, tables: t, offers: out, revocations: lost, sessions: sessions, coherence: coherent},
+		timekeeper:  &timekeeper{epoch: e, tables: t, offers: out, revocations: lost, sessions: sessions, coherence: coherent, pauses: newPauses(e.clock)},
 	}
 }
 
@@ -139,11 +139,13 @@ func (m *Master) Start() {
 	m.events.tellFailOver()
 	m.coherence.beginFlush()
 	m.revocations.resumeRevocations(state)
+	m.timekeeper.pauses.take() // the time up to here passed before any lease began
 	m.work.Go(func() { m.epoch.proposer.runProposer(m.epoch.ctx) })
 	m.work.Go(func() {
 		m.timekeeper.clockLoop(m.epoch.ctx)
 		m.Sessions.endCalls()
 	})
+	m.work.Go(func() { m.timekeeper.pauses.watch(m.epoch.ctx) })
 	m.work.Go(m.remover.runRemover)
 	m.work.Go(func() { m.Inspector.CheckPoints.run(m.epoch.ctx) })
 }

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -105,8 +106,7 @@ func TestPatientHoldersBeginShortly(t *testing.T) {
 	}
 }
 
-// Holding the master's mutex for long extends no lease: the clock loop was not
-// stopped, it waited.
+// Holding the master's mutex for long extends no lease: the process was not stopped.
 func TestHoldsExtendNoLease(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		id, _, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: time.Second})
@@ -114,12 +114,57 @@ func TestHoldsExtendNoLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.epoch.mu.Lock()
-		m.epoch.mu.held = func(time.Duration) { m.lost.Add(int64(2 * session.MaxTick)) }
+		m.epoch.mu.held = func(time.Duration) {
+			for range 4 { // as the goroutine that watches for pauses does meanwhile
+				m.lost.Add(int64(session.MaxTick / 2))
+				m.timekeeper.pauses.look()
+			}
+		}
 		m.epoch.mu.Unlock()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if _, lives := m.epoch.state().Sessions.Get(id); lives {
 			t.Error("a session with a lease of a second and without KeepAlives lives, because every hold of the mutex takes long")
 		}
+	})
+}
+
+// A process that is stopped while its clock loop is at work, or waits for the mutex, ends no session by that.
+func TestStopDuringATickEndsNoSession(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		id, _, err := m.Sessions.Create(t.Context(), raftfsm.CreateSession{Nonce: make([]byte, 16), Principal: "p", Lease: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stops atomic.Int64
+		m.epoch.mu.Lock()
+		m.epoch.mu.held = func(time.Duration) { // the loop's hold among others
+			stops.Add(1)
+			m.lost.Add(int64(time.Hour))
+		}
+		m.epoch.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		m.epoch.mu.Lock()
+		m.epoch.mu.held = nil
+		m.epoch.mu.Unlock()
+		synctest.Wait()
+		if _, lives := m.epoch.state().Sessions.Get(id); !lives || stops.Load() < 5 {
+			t.Errorf("after %d stops of an hour within 5 s, a session with a lease of 10 s lives: %v", stops.Load(), lives)
+		}
+	})
+}
+
+// A clock loop that waits for the mutex for long was not stopped.
+func TestBusyLoopExtendsNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		p := newPauses(func() session.Instant { return session.Instant(time.Since(began)) })
+		ctx, cancel := context.WithCancel(t.Context())
+		go p.watch(ctx)
+		time.Sleep(10 * time.Second)
+		if _, forgiven := p.take(); forgiven != 0 {
+			t.Errorf("%v are forgiven because nobody has asked for 10 s", forgiven)
+		}
+		cancel()
 	})
 }

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -17,30 +18,70 @@ type timekeeper struct {
 	revocations *revocations
 	sessions    *Sessions
 	coherence   *coherence
+	pauses      *pauses
 }
 
 // clockLoop is the only place where a master acts because time has passed: it
 // ends sessions whose leases ran out and lock-delays that are over, lets go changes
 // that wait for cache leases which are over, forgets
 // waiters that stayed away, and offers again what could not be proposed. It
-// wakes for the next of these, and in any case often enough for Leases to
-// notice that the process was stopped. It is Leases that is told how long each sleep
-// was, and not how long the loop waited for the mutex: if that counted, clients that can
-// make others hold the mutex for long could keep sessions alive.
+// wakes for the next of these, and often enough for what others have it do.
 func (t *timekeeper) clockLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	asleep := t.epoch.clock()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		}
-		awake := t.epoch.clock()
-		next := t.tick(awake, awake.Sub(asleep))
-		asleep = t.epoch.clock()
-		timer.Reset(next)
+		now, forgiven := t.pauses.take()
+		if forgiven > 0 {
+			t.epoch.log.Warn("the replica was stopped, or starved of processor time: every lease is extended", "extended", forgiven)
+		}
+		timer.Reset(t.tick(now, forgiven))
+	}
+}
+
+// pauses are the process's pauses, as two goroutines see them: clockLoop, before it ends any lease, and one that does
+// nothing else. Without the second a pause would pass for work if clockLoop was awake when it began, perhaps
+// waiting for the mutex, and every session that it outlasted would end.
+type pauses struct {
+	clock session.Clock
+	mu    sync.Mutex // guards found, and has looks come in the order of what the clock read
+	found *session.Pauses
+}
+
+func newPauses(clock session.Clock) *pauses {
+	return &pauses{clock: clock, found: session.NewPauses(clock())}
+}
+
+// take looks at the clock, and returns what it reads and the pauses up to then that were not taken yet.
+func (p *pauses) take() (now session.Instant, forgiven time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now = p.clock()
+	p.found.Look(now)
+	return now, p.found.Take()
+}
+
+func (p *pauses) look() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.found.Look(p.clock())
+}
+
+// watch looks at the clock often enough, whatever clockLoop waits for.
+func (p *pauses) watch(ctx context.Context) {
+	ticker := time.NewTicker(session.MaxTick / 2)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			p.look()
+		}
 	}
 }
 
@@ -67,15 +108,12 @@ func (t *timekeeper) affordable(ends []raftfsm.End) int {
 	return len(ends)
 }
 
-// tick does what is due at now, after the loop has slept for so long, and returns
+// tick does what is due at now, with so much forgiven for pauses, and returns
 // how long to sleep until the next time.
-func (t *timekeeper) tick(now session.Instant, slept time.Duration) time.Duration {
+func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Duration {
 	t.epoch.mu.Lock()
 	defer t.epoch.mu.Unlock()
-	expired, forgiven := t.tables.leases.Tick(now, slept, maxExpiries)
-	if forgiven > 0 {
-		t.epoch.log.Warn("the replica was stopped, or starved of processor time: every lease is extended", "stopped", slept, "extended", forgiven)
-	}
+	expired := t.tables.leases.Tick(now, forgiven, maxExpiries)
 	ending, more := t.tables.outbox.takeEnds()
 	ending = append(ending, t.revocations.takeDue(now)...)
 	remembers := t.epoch.state().Level >= raftfsm.HistoryLevel
