@@ -164,7 +164,8 @@ func (a *attacker) slowReaders() error {
 // change changes the file again and again, in one session. It returns nil when the attack is over.
 func (a *attacker) change(r *rawFrames) error {
 	var writer []*pb.Caller
-	for err := error(nil); len(writer) == 0; {
+	for len(writer) == 0 {
+		var err error
 		if writer, err = a.create(r, 1); err != nil {
 			return err
 		}
