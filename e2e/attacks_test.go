@@ -41,7 +41,10 @@ func attackTrials() []attackTrial {
 	}
 	const lasts = 15 * time.Second
 	return []attackTrial{
-		{name: "half-open", what: "20,000 half-open handshakes, as fast as they can be opened: half say nothing, half send a ClientHello", size: 10_000, children: 2, lasts: lasts},
+		{
+			name: "half-open", what: "20,000 half-open handshakes, as fast as they can be opened: half say nothing, half send a ClientHello", size: 10_000, children: 2, lasts: lasts,
+			until: func(done int64) bool { return done >= 20_000 },
+		},
 		{name: "slow headers", what: "2,000 connections that send the headers of a call, a byte a second", size: 2_000, children: 1, lasts: lasts},
 		{name: "resets", what: "HEADERS and RST_STREAM as fast as 4 connections take them", size: 4, children: 1, lasts: lasts},
 		{name: "prefixes", what: "requests of 1 GiB, announced as fast as 4 connections take them, over HTTP/2 and in frames", size: 4, children: 1, lasts: lasts},
