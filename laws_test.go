@@ -93,7 +93,7 @@ func rooms() []room {
 			"what replicas say to each other: no store and no master, so that a proof of leadership rests on answers alone",
 		},
 		{
-			"cell/internal/fsm", []string{"raftfsm"}, []string{raft},
+			"cell/internal/fsm", []string{"raftfsm", "session"}, []string{raft},
 			"the replicated state as Raft's state machine: it alone knows both, so the state and the master that reads it link no Raft",
 		},
 		{

@@ -87,7 +87,9 @@ func (r *Replica) runEpoch(ctx context.Context, term uint64) {
 	}
 	m.Start()
 	r.master.Store(m)
-	r.log.Info("master", "epoch", m.Epoch(), "sessions", r.fsm.State().Sessions.Len(), "took", r.clock().Sub(began))
+	took := r.clock().Sub(began)
+	r.metrics.takeovers.Observe(took.Seconds())
+	r.log.Info("master", "epoch", m.Epoch(), "sessions", r.fsm.State().Sessions.Len(), "took", took)
 	<-ctx.Done()
 	r.master.Store(nil)
 	m.Wait()
@@ -239,6 +241,7 @@ func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch) *master.Master
 			Ask:   r.prober.Ask,
 			Clock: r.clock,
 			Hint:  r.masterAddress,
+			Ended: r.metrics.proofEnded,
 		}),
 		Wall:       r.cfg.Wall,
 		Logger:     r.log.With("epoch", epoch),

@@ -110,3 +110,25 @@ func HashCheckPoint(ctx context.Context, state raftfsm.State) ([]byte, error) {
 
 // BackupFailures returns how often in succession the replica could not take a backup.
 func (r *Replica) BackupFailures() int64 { return r.backups.failures.Load() }
+
+// Measured returns how often a replica has measured something, and the sum of that, by the name of the metric and the
+// values of its labels: "chubby_call_seconds OK Open".
+func Measured(r *Replica) (counts map[string]uint64, sums map[string]float64) {
+	families, err := r.metrics.registry.Gather()
+	if err != nil {
+		panic(err)
+	}
+	counts, sums = map[string]uint64{}, map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if h := m.GetHistogram(); h != nil {
+				name := f.GetName()
+				for _, l := range m.GetLabel() {
+					name += " " + l.GetValue()
+				}
+				counts[name], sums[name] = h.GetSampleCount(), h.GetSampleSum()
+			}
+		}
+	}
+	return counts, sums
+}

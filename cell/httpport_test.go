@@ -232,11 +232,12 @@ func TestHTTPPortSpeaksNoOtherProtocol(t *testing.T) {
 func TestMetricsNameNobody(t *testing.T) {
 	r, _ := startHTTPPort(t, hastened)
 	r.metrics.master.SessionEnded(api.ByClose) // a metric with labels appears with its first value
+	r.metrics.calls.answered("/chubby.Chubby/Open", api.OK, 0)
 	families, err := r.metrics.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	allowed := []string{"chubby_sessions_ended_total reason", "go_info version", "go_gc_duration_seconds quantile"}
+	allowed := []string{"chubby_sessions_ended_total reason", "chubby_call_seconds code", "chubby_call_seconds method", "go_info version", "go_gc_duration_seconds quantile"}
 	var text bytes.Buffer
 	for _, f := range families {
 		fmt.Fprintln(&text, f)

@@ -1,6 +1,8 @@
 package cell
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
@@ -13,6 +15,13 @@ type metrics struct {
 	refusals prometheus.Counter
 	shed     prometheus.Counter
 	late     prometheus.Counter
+
+	calls     *callTimes
+	appends   prometheus.Histogram
+	applies   prometheus.Histogram
+	proofs    prometheus.Histogram
+	unproven  prometheus.Counter
+	takeovers prometheus.Histogram
 }
 
 func newMetrics(r *Replica) *metrics {
@@ -23,12 +32,18 @@ func newMetrics(r *Replica) *metrics {
 		shed:     counter("client_connections_shed_total", "Connections of clients that were closed, because their calls held too much memory."),
 		late:     counter("client_calls_refused_total", "Calls of clients that were refused, because their principal or address made too many in a second."),
 	}
+	m.calls = newCallTimes()
+	m.appends = histogram("log_append_seconds", "Time to write entries to the Raft log, and to sync it.", 0.00005)
+	m.applies = histogram("apply_seconds", "Time to apply a batch of committed entries.", 0.00001)
+	m.proofs = histogram("leadership_proof_seconds", "Time for which this master asked the other replicas whether it is one still; every read and every lease waits for such a proof.", 0.0001)
+	m.unproven = counter("leadership_proofs_failed_total", "Of these, those that failed: the calls that waited are refused.")
+	m.takeovers = histogram("takeover_seconds", "Time from this replica's election to its first call as master.", 0.001)
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "chubby", Name: name, Help: help}, read)
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.refusals, m.shed, m.late,
+		m.refusals, m.shed, m.late, m.calls.all, m.appends, m.applies, m.proofs, m.unproven, m.takeovers,
 		gauge("master", "1 while this replica is the master.", func() float64 {
 			if r.master.Load() != nil {
 				return 1
@@ -61,6 +76,19 @@ func newMetrics(r *Replica) *metrics {
 		m.registry.MustRegister(c)
 	}
 	return m
+}
+
+// proofEnded counts a round of a fence.
+func (m *metrics) proofEnded(took time.Duration, err error) {
+	m.proofs.Observe(took.Seconds())
+	if err != nil {
+		m.unproven.Inc()
+	}
+}
+
+// histogram has ten buckets, each four times the one before.
+func histogram(name, help string, first float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "chubby", Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(first, 4, 10)})
 }
 
 func counter(name, help string) prometheus.Counter {

@@ -101,6 +101,7 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 	r.logs, r.log = newLogQueue(cfg.Logger.With("replica", cfg.ID))
 	r.cfg.Logger = r.log
 	r.space = disk.NewSpace(cfg.Data, r.clock, r.log)
+	r.metrics = newMetrics(r)
 	defer close(r.started)
 	if err := r.start(ctx); err != nil {
 		r.release()
@@ -133,6 +134,8 @@ func (r *Replica) start(ctx context.Context) error {
 		Silence:   r.silence,
 		Logger:    r.log,
 		RaftLog:   peer.NewStoreLog(r.log),
+		Clock:     r.clock,
+		Appended:  func(took time.Duration) { r.metrics.appends.Observe(took.Seconds()) },
 		Bootstrap: r.cfg.Bootstrap || r.cfg.Join || r.cfg.Spare,
 	}); err != nil {
 		return disk.ExplainFull(r.cfg.Data, err)
@@ -184,6 +187,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	})
 	r.reached = make(chan fsm.CheckPoint, 1)
 	r.fsm.OnCheckPoint(r.noteCheckPoint)
+	r.fsm.OnApplied(r.clock, func(took time.Duration) { r.metrics.applies.Observe(took.Seconds()) })
 	r.comparison = peer.NewComparison(r.fsm.HistoryAt, r.clock, r.log)
 	r.prober = peer.NewProber(r.port, r.clock, r.noteReport)
 	r.elections = make(chan bool, 64)
@@ -199,7 +203,6 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	r.passport.HoldsUpTo(func() uint64 { return r.stores.Holds(r.raft) })
 	r.running.Store(r.raft)
 	r.transport.StartReceiving()
-	r.metrics = newMetrics(r)
 	most := affordableConnections(r.cfg.MaxConnections, descriptorLimit())
 	if most < r.cfg.MaxConnections {
 		r.log.Info("fewer client connections are allowed than max-connections: raise the limit of open files (ulimit -n, LimitNOFILE) for more",
@@ -256,6 +259,7 @@ func (r *Replica) serve() {
 		Logger:             r.log,
 		Clock:              r.cfg.Clock,
 		Audit:              r.audit,
+		Answered:           r.metrics.calls.answered,
 		InsecurePrincipals: r.cfg.InsecurePrincipals,
 	})
 	r.work.Go(func() {

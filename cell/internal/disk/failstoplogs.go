@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
 )
 
@@ -30,6 +32,8 @@ type failStopLogs struct {
 	path     string
 	maxEntry int // bytes; 0 is MaxLogEntry
 	mark     *commitMark
+	clock    session.Clock            // for appended
+	appended func(took time.Duration) // called after each append; may be nil
 
 	onDamaged    func(index uint64, err error) // called for a damaged entry that a snapshot replaces; may be nil
 	lastReported atomic.Uint64                 // the entry that onDamaged was called for last
@@ -108,7 +112,11 @@ func (l *failStopLogs) StoreLogs(logs []*raft.Log) error {
 		sealed[i] = &entry
 	}
 	op := storeOp{verb: "append", from: logs[0].Index, to: logs[len(logs)-1].Index, path: l.path}
-	return l.failStop.attemptOrExit(op, nil, func() error {
+	var began session.Instant
+	if l.appended != nil {
+		began = l.clock()
+	}
+	err := l.failStop.attemptOrExit(op, nil, func() error {
 		if err := l.checkSize(sealed); err != nil {
 			return err
 		}
@@ -121,6 +129,10 @@ func (l *failStopLogs) StoreLogs(logs []*raft.Log) error {
 		}
 		return l.inner.StoreLogs(sealed)
 	})
+	if l.appended != nil {
+		l.appended(l.clock().Sub(began))
+	}
+	return err
 }
 
 // checkSize refuses entries that could not be read again.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
@@ -30,6 +31,9 @@ type Options struct {
 	stall    time.Duration // default maxStoreWait
 	Logger   *slog.Logger
 	RaftLog  hclog.Logger // for the libraries that keep the log and the snapshots; default none
+
+	Clock    session.Clock            // for Appended; default none
+	Appended func(took time.Duration) // called when entries were written to the log and synced; nil: nobody counts
 
 	Bootstrap bool // a directory that holds nothing may become a replica's
 	Inspect   bool // no replica is to run on it: it may be one of a replica that was contradicted
@@ -134,6 +138,8 @@ func (s *Stores) open(store logStore, opts Options) error {
 		failStop: s.failStop,
 		path:     filepath.Join(s.dir, store.path),
 		mark:     &s.mark,
+		clock:    opts.Clock,
+		appended: opts.Appended,
 		onDamaged: func(index uint64, err error) {
 			opts.Logger.Error("an entry of the log is damaged: the newest snapshot takes its place. Look after the disk", "entry", index, "error", err)
 		},

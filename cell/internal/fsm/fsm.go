@@ -6,8 +6,10 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
 )
 
@@ -20,6 +22,8 @@ type FSM struct {
 	trail  trail
 
 	reached func(CheckPoint) // nil if nobody wants to know
+	clock   session.Clock
+	applied func(took time.Duration) // nil if nobody counts
 
 	wanted atomic.Bool // somebody has read the state since the last batch
 
@@ -68,6 +72,12 @@ func (f *FSM) publish() *raftfsm.State {
 	return &state
 }
 
+// OnApplied has applied called when a batch has been applied, and says how long that took. OnApplied is to be called before
+// Raft starts.
+func (f *FSM) OnApplied(clock session.Clock, applied func(took time.Duration)) {
+	f.clock, f.applied = clock, applied
+}
+
 // Apply applies one log entry; its result is a []raftfsm.Result, or an error.
 func (f *FSM) Apply(log *raft.Log) any { return f.ApplyBatch([]*raft.Log{log})[0] }
 
@@ -75,7 +85,14 @@ func (f *FSM) Apply(log *raft.Log) any { return f.ApplyBatch([]*raft.Log{log})[0
 // an error for one that cannot be read.
 func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 	was := f.now.Roster.Version // this goroutine alone changes it
+	var began session.Instant
+	if f.applied != nil {
+		began = f.clock()
+	}
 	results, broke := f.applyAll(logs)
+	if f.applied != nil {
+		f.applied(f.clock().Sub(began))
+	}
 	if broke != nil {
 		f.fatal(broke)
 	}

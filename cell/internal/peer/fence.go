@@ -37,8 +37,9 @@ type FenceConfig struct {
 	Raft  raftView
 	Ask   func(id, address string, reply func(Report)) // Prober.Ask
 	Clock session.Clock
-	Hint  func() string // the client address of the believed master, for errors; may be nil
-	hedge time.Duration // how long a round waits for the voters asked first; 0 is fenceHedge
+	Hint  func() string                       // the client address of the believed master, for errors; may be nil
+	Ended func(took time.Duration, err error) // a round has ended; called with the mutex held, to count. May be nil
+	hedge time.Duration                       // how long a round waits for the voters asked first; 0 is fenceHedge
 }
 
 // Fence proves that this replica is still the leader of one term: that nobody had
@@ -255,6 +256,9 @@ func (f *Fence) endRound(r *fenceRound, err error) {
 	}
 	r.err = err
 	f.round = nil
+	if f.Ended != nil {
+		f.Ended(f.Clock().Sub(r.t0), err)
+	}
 	if err == nil {
 		f.prompt = r.prompt
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/internal/frames"
+	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 )
@@ -63,6 +64,8 @@ type call struct {
 	open    bool // its stream has not ended
 	serving bool
 	begun   bool // it has come to be served, or refused
+
+	arrived session.Instant // when its request, or that of a stream its headers, had; for those who serve it
 
 	foreign bool // it was in a session of another principal
 }

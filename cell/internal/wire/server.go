@@ -23,6 +23,8 @@ type Config struct {
 	Clock   session.Clock
 	Audit   *audit.Log // nil: none is kept
 
+	Answered func(method string, code api.Code, took time.Duration) // a call has ended; nil: nobody counts
+
 	InsecurePrincipals bool // take a client's word for who it is
 }
 

@@ -61,6 +61,8 @@ func (s *service) options() []grpc.ServerOption {
 const maxStreams = 2_000
 
 func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
+	s.arrive(ctx)
+	defer func() { s.count(ctx, info.FullMethod, err) }() // after recovered
 	before := s.witness(ctx, info.FullMethod, request)
 	defer func() { s.audit(ctx, before, info.FullMethod, request, reply, err) }() // after recovered
 	defer s.recovered(info.FullMethod, &err)
@@ -90,6 +92,26 @@ func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServer
 	return s.answered(call, reply, err)
 }
 
+// arrive notes when a call is served first, for count.
+func (s *service) arrive(ctx context.Context) {
+	if call := callOf(ctx); call != nil && s.cfg.Answered != nil {
+		call.arrived = s.cfg.Clock()
+	}
+}
+
+// count tells of a call that has ended. One that waits without a goroutine has not.
+func (s *service) count(ctx context.Context, method string, err error) {
+	call := callOf(ctx)
+	if call == nil || s.cfg.Answered == nil || errors.Is(err, frames.ErrParked) {
+		return
+	}
+	code := api.OK
+	if err != nil {
+		code = api.CodeOf(pb.Error(err))
+	}
+	s.cfg.Answered(method, code, s.cfg.Clock().Sub(call.arrived))
+}
+
 // answered returns what a call is answered with.
 func (s *service) answered(call *call, reply any, err error) (any, error) {
 	if err != nil {
@@ -105,6 +127,7 @@ func (s *service) answered(call *call, reply any, err error) (any, error) {
 // of the call was.
 func (s *service) park(ctx context.Context, method string, rest func() (any, error)) (resume func()) {
 	return frames.Park(ctx, func() (reply any, err error) {
+		defer func() { s.count(ctx, method, err) }() // after recovered
 		defer s.recovered(method, &err)
 		call := callOf(ctx)
 		defer func() {
@@ -120,6 +143,8 @@ func (s *service) park(ctx context.Context, method string, rest func() (any, err
 }
 
 func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	s.arrive(stream.Context())
+	defer func() { s.count(stream.Context(), info.FullMethod, err) }() // after recovered
 	replies := &answers{ServerStream: stream, service: s}
 	defer func() { s.audit(stream.Context(), witness{}, info.FullMethod, replies.request, nil, err) }() // after recovered
 	defer s.recovered(info.FullMethod, &err)

@@ -1,0 +1,54 @@
+package cell
+
+import (
+	"path"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// callTimes is how long clients' calls take, by method and code. It finds the histogram of a call without making
+// anything: every call passes here.
+type callTimes struct {
+	all *prometheus.HistogramVec
+
+	mu  sync.RWMutex // guards one
+	one map[callKind]prometheus.Observer
+}
+
+// callKind is one of few: a method has a full name, and is one that the services have.
+type callKind struct {
+	method string
+	code   api.Code
+}
+
+func newCallTimes() *callTimes {
+	return &callTimes{
+		all: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "chubby", Name: "call_seconds", Help: "Time from the arrival of a client's call to its answer, by method and code. KeepAlive, KeepAlives and Acquire wait as long as they have to.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10),
+		}, []string{"code", "method"}),
+		one: map[callKind]prometheus.Observer{},
+	}
+}
+
+// answered counts a call that has ended.
+func (c *callTimes) answered(method string, code api.Code, took time.Duration) {
+	c.of(callKind{method, code}).Observe(took.Seconds())
+}
+
+func (c *callTimes) of(kind callKind) prometheus.Observer {
+	c.mu.RLock()
+	one := c.one[kind]
+	c.mu.RUnlock()
+	if one != nil {
+		return one
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one = c.all.WithLabelValues(kind.code.String(), path.Base(kind.method))
+	c.one[kind] = one
+	return one
+}
