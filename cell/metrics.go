@@ -37,7 +37,7 @@ func newMetrics(r *Replica) *metrics {
 	m.applies = histogram("apply_seconds", "Time to apply a batch of committed entries.", 0.00001)
 	m.proofs = histogram("leadership_proof_seconds", "Time for which this master asked the other replicas whether it is one still; every read and every lease waits for such a proof.", 0.0001)
 	m.unproven = counter("leadership_proofs_failed_total", "Of these, those that failed: the calls that waited are refused.")
-	m.takeovers = histogram("takeover_seconds", "Time from this replica's election to its first call as master.", 0.001)
+	m.takeovers = histogram("takeover_seconds", "Time from this replica's election until it served as master.", 0.001)
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "chubby", Name: name, Help: help}, read)
 	}

@@ -152,16 +152,17 @@ func (a *attacker) slowReaders() error {
 	if err != nil {
 		return err
 	}
-	for {
+	for !a.isOver() {
 		err := a.change(r)
-		if !errors.Is(err, errCallRefused) { // that nobody extends its lease ends its session, and a busy replica refuses calls
+		if !errors.Is(err, errCallRefused) { // its session ends, since nobody extends the lease; and a busy replica refuses calls
 			return err
 		}
 		a.rejected.Add(1)
 	}
+	return nil
 }
 
-// change changes the file again and again, in one session. It returns nil when the attack is over.
+// change writes to the file five times a second, in one session, until a call is refused or the attack is over.
 func (a *attacker) change(r *rawFrames) error {
 	var writer []*pb.Caller
 	for len(writer) == 0 {

@@ -12,8 +12,8 @@ import (
 )
 
 // halt stops a process, and returns when none of its threads runs. kill(2) returns before: the
-// thread that takes the signal has to be given a processor first, and while it waits for one, on a
-// busy machine for a tenth of a second, the others go on and answer calls.
+// thread that takes the signal needs a processor first, and while it waits for one, 30 ms on a
+// busy machine, the others run on and answer calls.
 func halt(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {

@@ -10,8 +10,8 @@ import (
 // processor time. The clients could not reach the master then either, so their leases are extended by as much.
 //
 // It is told what the clock reads again and again, by Look, also while the master works or waits for a
-// mutex. A gap of more than MaxTick between two looks is a pause. What a master is busy with is none: clients that
-// can keep it busy could keep sessions alive, and others could reach it meanwhile.
+// mutex. A gap of more than MaxTick between two looks is a pause. Time in which the master is busy is not a pause: clients could
+// reach it, and those that can keep it busy could keep sessions alive.
 //
 // Of pauses of at most MaxPatience each, it forgives MaxPatience in total; time without pauses restores
 // this budget. So even if every look is late, a session that is not extended has ended after twice its lease

@@ -25,6 +25,16 @@ func boundSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestBusyLoopExtendsNoLease",
 		},
 		{
+			name: "a call that waits is counted when it is answered", file: "cell/internal/wire/service.go",
+			old: "s.cfg.Answered == nil || errors.Is(err, frames.ErrParked) {\n", new: "s.cfg.Answered == nil {\n",
+			pkg: "./cell", test: "TestCallsAreMeasured",
+		},
+		{
+			name: "a call that waited is counted", file: "cell/internal/wire/service.go",
+			old: "		defer func() { s.count(call, method, err) }() // after recovered\n		defer s.recovered(method, &err)\n", new: "		defer s.recovered(method, &err)\n",
+			pkg: "./cell", test: "TestCallsAreMeasured",
+		},
+		{
 			name: "a stop is a stop whatever the clock loop does meanwhile", file: "cell/internal/master/timekeeper.go",
 			old: "		timer.Reset(t.tick(now, forgiven))\n", new: "		timer.Reset(t.tick(now, forgiven))\n		t.pauses.take()\n",
 			pkg: "./cell/internal/master", test: "TestStopDuringATickEndsNoSession",

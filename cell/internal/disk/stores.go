@@ -32,7 +32,7 @@ type Options struct {
 	Logger   *slog.Logger
 	RaftLog  hclog.Logger // for the libraries that keep the log and the snapshots; default none
 
-	Clock    session.Clock            // for Appended; default none
+	Clock    session.Clock            // needed if Appended is set
 	Appended func(took time.Duration) // called when entries were written to the log and synced; nil: nobody counts
 
 	Bootstrap bool // a directory that holds nothing may become a replica's

@@ -61,8 +61,9 @@ func (s *service) options() []grpc.ServerOption {
 const maxStreams = 2_000
 
 func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
-	s.arrive(ctx)
-	defer func() { s.count(ctx, info.FullMethod, err) }() // after recovered
+	call := callOf(ctx)
+	s.arrive(call)
+	defer func() { s.count(call, info.FullMethod, err) }() // after recovered
 	before := s.witness(ctx, info.FullMethod, request)
 	defer func() { s.audit(ctx, before, info.FullMethod, request, reply, err) }() // after recovered
 	defer s.recovered(info.FullMethod, &err)
@@ -74,7 +75,6 @@ func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServer
 		ctx, cancel = context.WithTimeout(ctx, maxCall)
 		defer cancel()
 	}
-	call := callOf(ctx)
 	if err := call.serve(request); err != nil {
 		return nil, status(s.fail("call", err))
 	}
@@ -93,15 +93,14 @@ func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServer
 }
 
 // arrive notes when a call is served first, for count.
-func (s *service) arrive(ctx context.Context) {
-	if call := callOf(ctx); call != nil && s.cfg.Answered != nil {
+func (s *service) arrive(call *call) {
+	if call != nil && s.cfg.Answered != nil {
 		call.arrived = s.cfg.Clock()
 	}
 }
 
 // count tells of a call that has ended. One that waits without a goroutine has not.
-func (s *service) count(ctx context.Context, method string, err error) {
-	call := callOf(ctx)
+func (s *service) count(call *call, method string, err error) {
 	if call == nil || s.cfg.Answered == nil || errors.Is(err, frames.ErrParked) {
 		return
 	}
@@ -127,9 +126,9 @@ func (s *service) answered(call *call, reply any, err error) (any, error) {
 // of the call was.
 func (s *service) park(ctx context.Context, method string, rest func() (any, error)) (resume func()) {
 	return frames.Park(ctx, func() (reply any, err error) {
-		defer func() { s.count(ctx, method, err) }() // after recovered
-		defer s.recovered(method, &err)
 		call := callOf(ctx)
+		defer func() { s.count(call, method, err) }() // after recovered
+		defer s.recovered(method, &err)
 		defer func() {
 			if !errors.Is(err, frames.ErrParked) { // again
 				call.served()
@@ -143,15 +142,15 @@ func (s *service) park(ctx context.Context, method string, rest func() (any, err
 }
 
 func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	s.arrive(stream.Context())
-	defer func() { s.count(stream.Context(), info.FullMethod, err) }() // after recovered
+	call := callOf(stream.Context())
+	s.arrive(call)
+	defer func() { s.count(call, info.FullMethod, err) }() // after recovered
 	replies := &answers{ServerStream: stream, service: s}
 	defer func() { s.audit(stream.Context(), witness{}, info.FullMethod, replies.request, nil, err) }() // after recovered
 	defer s.recovered(info.FullMethod, &err)
 	if err := s.checkConnection(stream.Context(), info.FullMethod); err != nil {
 		return err
 	}
-	call := callOf(stream.Context())
 	var request any
 	if info.FullMethod == pb.Chubby_KeepAlives_FullMethodName {
 		request = (*pb.KeepAliveRequest)(nil) // RecvMsg sees how long it is
