@@ -40,6 +40,8 @@ type options struct {
 	page    string        // a file to write the results page to
 	from    string        // a results file to report instead of measuring
 	steady  time.Duration // run the steady check for this long instead
+	pairs   bool          // measure two systems in pairs instead
+	atMost  float64       // what the second may need of the first's time; 0 is no limit
 	growth  bool          // measure how a cell's figures change with its size instead
 
 	crowds    []int         // measure crowds of so many sessions instead
@@ -91,6 +93,9 @@ func run(args []string, out io.Writer) error {
 	if o.steady > 0 {
 		return runSteady(ctx, o, out)
 	}
+	if o.pairs {
+		return runPairs(ctx, o, out)
+	}
 	if o.growth {
 		return runGrowth(ctx, o, out)
 	}
@@ -115,6 +120,8 @@ func parseOptions(args []string) (options, error) {
 	flags.StringVar(&o.page, "docs", "", "also write the results page to this file, and plots and results.json into the directory of the same name beside it")
 	flags.StringVar(&o.from, "from", "", "measure nothing, and report what is in this results.json")
 	flags.DurationVar(&o.steady, "steady", 0, "instead keep the first system under load beside two busy loops for so long; fail if its term changes")
+	flags.BoolVar(&o.pairs, "pairs", false, "instead keep both of two systems running, and measure each row on one after the other, -rounds times; with -docs, write that page")
+	flags.Float64Var(&o.atMost, "at-most", 0, "fail if an operation of the second system of -pairs takes more than so many times as long as the first's")
 	flags.BoolVar(&o.growth, "growth", false, "instead measure a cell as its nodes, sessions, replicas and contenders become more; with -docs, write that page")
 	flags.Func("crowd", "instead measure what so many idle sessions cost, over few connections; numbers with commas between them; with -docs, write that page", func(text string) (err error) {
 		o.crowds, err = parseNumbers(text)
@@ -145,6 +152,9 @@ func parseOptions(args []string) (options, error) {
 	}
 	if o.acquisitions < 0 || o.watchers < 0 || o.sessions < 0 || o.kills < 0 {
 		return o, fmt.Errorf("-acquisitions %d -watchers %d -sessions %d -kills %d: want 0 or more", o.acquisitions, o.watchers, o.sessions, o.kills)
+	}
+	if o.pairs && len(o.systems) != 2 || o.atMost < 0 {
+		return o, fmt.Errorf("-pairs of %d systems, -at-most %v: want two systems, and a limit of 0 (none) or more", len(o.systems), o.atMost)
 	}
 	if o.rounds < 1 || o.measure <= 0 || o.warm < 0 {
 		return o, fmt.Errorf("-rounds %d -measure %v -warm %v: want at least one round of some length", o.rounds, o.measure, o.warm)

@@ -93,26 +93,13 @@ func runOnce(ctx context.Context, o options, name string, dir string, list []row
 
 // measureStarted starts a system, measures rows, and stops it.
 func measureStarted(ctx context.Context, o options, name, parent string, list []row, results *record) (err error) {
-	s, err := newSystem(name, o)
+	s, err := startRunning(ctx, o, name, parent, maxClients(list))
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(parent, name+"-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := s.Start(ctx, dir); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
-	workers, err := connect(ctx, s, maxClients(list))
-	defer func() { err = errors.Join(err, disconnect(ctx, workers)) }()
-	if err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, s.stop(ctx)) }()
 	for _, r := range list {
-		measured, err := measureRow(ctx, o, s, r, workers)
+		measured, err := measureRow(ctx, o, s.system, r, s.workers)
 		if errors.Is(err, errNotMeasured) {
 			continue
 		}
@@ -122,6 +109,40 @@ func measureStarted(ctx context.Context, o options, name, parent string, list []
 		results.add(key{r.name, r.clients}, name, measured)
 	}
 	return nil
+}
+
+// running is a system that runs, with workers that are connected.
+type running struct {
+	system
+	name    string
+	dir     string // its data
+	workers []worker
+}
+
+// startRunning starts a system, with data below parent, and connects clients to it. After an error
+// nothing is left.
+func startRunning(ctx context.Context, o options, name, parent string, clients int) (*running, error) {
+	s, err := newSystem(name, o)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(parent, "system-")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Start(ctx, dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	r := &running{system: s, name: name, dir: dir}
+	if r.workers, err = connect(ctx, s, clients); err != nil {
+		return nil, errors.Join(err, r.stop(ctx))
+	}
+	return r, nil
+}
+
+// stop disconnects the workers, ends the system and removes its data.
+func (r *running) stop(ctx context.Context) error {
+	return errors.Join(disconnect(ctx, r.workers), r.Stop(), os.RemoveAll(r.dir))
 }
 
 // measureRow returns errNotMeasured if the system does not have what the row measures.

@@ -102,7 +102,11 @@ type cacher interface {
 }
 
 // newSystem returns an error for a name that does not exist, and for a system that is not installed.
+// A name of Chubby may be followed by @ and another directory of its source.
 func newSystem(name string, o options) (system, error) {
+	if of, source, _ := strings.Cut(name, "@"); source != "" && (of == "chubby" || of == encrypted) {
+		name, o.repo = of, source
+	}
 	switch name {
 	case "chubby":
 		return &chubby{repo: o.repo, logStore: o.logStore}, nil

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+)
+
+//go:embed pairs.md.tmpl
+var pairsTemplate string
+
+// runPairs measures two systems that both run all the time, one after the other and then the other
+// way round, o.rounds times a row. A machine that others share is by a third faster in one minute than
+// in the next: a pair takes seconds, so what slows one half most often slows the other half as much,
+// and the median of the pairs' ratios says more than the ratio of two medians.
+func runPairs(ctx context.Context, o options, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp(o.dir, "chubby-pairs-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	about, err := lookAtMachine(dir)
+	if err != nil {
+		return err
+	}
+	list := slices.DeleteFunc(rows(o), func(r row) bool { return r.op == nil || r.limit > 0 })
+	if len(list) == 0 {
+		return fmt.Errorf("-rows %q: no row that can be repeated has that in its name", o.rows)
+	}
+	results := newRecord(about, o)
+	both := make([]*running, len(o.systems))
+	for i, name := range o.systems {
+		if both[i], err = startRunning(ctx, o, name, dir, maxClients(list)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		defer func() { err = errors.Join(err, both[i].stop(ctx)) }()
+		results.addSystem(name, both[i].Version())
+	}
+	for at, r := range list {
+		fmt.Fprintf(os.Stderr, "row %d of %d: %s\n", at+1, len(list), r)
+		if err := measurePairs(ctx, o, r, both, results); err != nil {
+			return fmt.Errorf("%s: %w", r, err)
+		}
+	}
+	return errors.Join(results.reportPairs(o, out), results.checkPairs(o.atMost))
+}
+
+// measurePairs measures a row on both systems, o.rounds times, each first in half of the pairs.
+func measurePairs(ctx context.Context, o options, r row, both []*running, results *record) error {
+	order := slices.Clone(both)
+	for range o.rounds {
+		for _, s := range order {
+			ops, ok := operations(r, s.workers)
+			if !ok {
+				return nil
+			}
+			measured, err := load(ctx, r.plan(o, s), ops)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			results.add(key{r.name, r.clients}, s.name, measured)
+		}
+		slices.Reverse(order)
+	}
+	return nil
+}
+
+// ratios is by what the second system of a pair needs more than the first: 1 is as much.
+type ratios struct {
+	key
+	first, second   sample  // medians
+	time            float64 // for an operation: the median of the pairs
+	low, high       float64 // an interval that has the true median of time with 95 % certainty
+	processor, sent float64 // processor time of servers and client, and bytes, over all pairs
+}
+
+// pairs compares the two systems of a run, row by row.
+func (r *record) pairs() []ratios {
+	var list []ratios
+	names := r.names()
+	for _, k := range r.keys() {
+		first, second := r.find(k, names[0]), r.find(k, names[1])
+		if first == nil || second == nil || len(first.Rounds) != len(second.Rounds) {
+			continue
+		}
+		each := make([]float64, len(first.Rounds))
+		for i := range each {
+			each[i] = timeRatio(k, first.Rounds[i], second.Rounds[i])
+		}
+		c := ratios{key: k, first: medianOf(first.Rounds), second: medianOf(second.Rounds), time: median(each)}
+		c.low, c.high = certainty(each)
+		c.processor = ratioOf(first, second, func(s sample) int64 { return int64(s.ServerCPU + s.ClientCPU) })
+		c.sent = ratioOf(first, second, func(s sample) int64 { return s.Bytes })
+		list = append(list, c)
+	}
+	return list
+}
+
+// timeRatio compares the time that operations took. A closed loop has as many of them as it had time
+// for; in an open loop their number is set, and the median latency says how long they took.
+func timeRatio(k key, first, second sample) float64 {
+	if isOpenLoop(k) {
+		return float64(second.P50) / float64(max(1, first.P50))
+	}
+	return first.Rate / max(1e-9, second.Rate)
+}
+
+// ratioOf compares a figure per operation over all operations of a row.
+func ratioOf(first, second *result, of func(sample) int64) float64 {
+	mean := func(r *result) float64 {
+		var sum, ops int64
+		for _, s := range r.Rounds {
+			sum += of(s) * s.Ops
+			ops += s.Ops
+		}
+		return float64(sum) / float64(max(1, ops))
+	}
+	return mean(second) / max(1e-9, mean(first))
+}
+
+// certainty returns an interval that has the median of what the values were drawn from, whatever their
+// distribution, with a certainty of at least 95 %; of fewer than six values the whole range, which has
+// less. Each value is above that median as often as a coin shows heads, so the interval leaves out on
+// either side as many values as there are heads in a series so poor in them that it is as rare as 2.5 %.
+func certainty(values []float64) (low, high float64) {
+	sorted := slices.Sorted(slices.Values(values))
+	n := int64(len(sorted))
+	all := new(big.Int).Lsh(big.NewInt(1), uint(n))
+	fewer, cut := new(big.Int), int64(0) // the ways to have at most cut heads
+	for ; 2*cut+1 < n; cut++ {
+		fewer.Add(fewer, new(big.Int).Binomial(n, cut))
+		if new(big.Int).Mul(fewer, big.NewInt(40)).Cmp(all) > 0 { // more than 2.5 %
+			break
+		}
+	}
+	cut = max(0, cut-1)
+	return sorted[cut], sorted[n-1-cut]
+}
+
+func (r *record) pairTable() table {
+	names := r.names()
+	t := table{head: []string{"operation, clients", names[0] + " /s", "p50", "p99", names[1] + " /s", "p50", "p99", "time", "95 %", "processor", "bytes"}}
+	for _, c := range r.pairs() {
+		cells := []string{c.String()}
+		for _, s := range []sample{c.first, c.second} {
+			cells = append(cells, fmt.Sprintf("%.0f", s.Rate), readable(s.P50), readable(s.P99))
+		}
+		sent := none
+		if c.first.Bytes > 0 {
+			sent = fmt.Sprintf("%.2f", c.sent)
+		}
+		t.rows = append(t.rows, append(cells,
+			fmt.Sprintf("%.2f", c.time), fmt.Sprintf("%.2f to %.2f", c.low, c.high), fmt.Sprintf("%.2f", c.processor), sent))
+	}
+	return t
+}
+
+// checkPairs returns an error if the second system needs more than atMost times as long for any
+// operation; 0 is no limit.
+func (r *record) checkPairs(atMost float64) error {
+	if atMost == 0 {
+		return nil
+	}
+	var errs []error
+	for _, c := range r.pairs() {
+		if c.time > atMost {
+			errs = append(errs, fmt.Errorf("%s: %s takes %.3f times as long as %s, want at most %v", c.key, r.names()[1], c.time, r.names()[0], atMost))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// reportPairs prints the comparison, and writes the page if one is asked for.
+func (r *record) reportPairs(o options, out io.Writer) error {
+	if o.output == "json" {
+		return r.writeLines(out)
+	}
+	fmt.Fprintf(out, "%s\n%d processes a system, fsync on; medians of %d pairs of %v\n\n", r.Machine, r.Members, r.Rounds, r.Measure)
+	return errors.Join(r.pairTable().writeText(out), r.writePairsPage(o))
+}
+
+func (r *record) writePairsPage(o options) error {
+	if o.page == "" {
+		return nil
+	}
+	page, err := template.New("pairs").Parse(pairsTemplate)
+	if err != nil {
+		return err
+	}
+	results := strings.TrimSuffix(o.page, filepath.Ext(o.page)) + ".json"
+	if err := r.save(results); err != nil {
+		return err
+	}
+	worst := slices.MaxFunc(r.pairs(), func(a, b ratios) int { return cmp.Compare(a.time, b.time) })
+	var text strings.Builder
+	err = page.Execute(&text, map[string]any{
+		"Record": r, "First": r.Systems[0], "Second": r.Systems[1], "Results": filepath.Base(results), "Table": r.pairTable().markdown(),
+		"Worst": worst.String(), "WorstTime": fmt.Sprintf("%.2f", worst.time), "AtMost": o.atMost, "Warm": o.warm.Round(time.Millisecond),
+	})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(o.page, []byte(text.String()), 0o644)
+}

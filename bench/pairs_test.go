@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Two real cells run beside each other, and are compared.
+func TestPairsOfRealCells(t *testing.T) {
+	dir := t.TempDir()
+	o := options{systems: []string{"chubby", encrypted}, rounds: 2, measure: 100 * time.Millisecond, dir: dir, repo: "..", rows: "read, 1", page: filepath.Join(dir, "pairs.md"), atMost: 1000}
+	var out bytes.Buffer
+	if err := runPairs(t.Context(), o, &out); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(o.page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| read, 1 | ", "--tls", "](pairs.json)", "that of *read, 1*", "the target allows 1000"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
+		}
+	}
+	saved, err := loadRecord(filepath.Join(dir, "pairs.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, result := range saved.Results {
+		if len(result.Rounds) != o.rounds {
+			t.Errorf("%s was measured %d times, want %d", result.System, len(result.Rounds), o.rounds)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "chubby-pairs-*")); len(left) > 0 {
+		t.Errorf("%q are left", left)
+	}
+}
+
+// paired returns the results of pairs in which the second system takes twice as long, but for one pair.
+func paired() *record {
+	r := newRecord(machine{CPUs: 2}, options{rounds: 3})
+	r.addSystem("chubby", "Chubby")
+	r.addSystem(encrypted, "Chubby --tls")
+	for i, rate := range []float64{100, 200, 300} {
+		second := sample{Rate: rate / 2, P50: 4 * time.Millisecond, Ops: 10, ServerCPU: 30, Bytes: 220}
+		if i == 2 {
+			second.Rate = rate * 3
+		}
+		for _, k := range []key{{"read", 1}, {"lock+unlock, 100 /s asked for", 64}} {
+			r.add(k, "chubby", sample{Rate: rate, P50: time.Millisecond, Ops: 10, ServerCPU: 20, Bytes: 200})
+			r.add(k, encrypted, second)
+		}
+	}
+	r.add(key{"write 256 B", 1}, "chubby", sample{Rate: 1}) // the other does not have it
+	return r
+}
+
+func TestPairsAreCompared(t *testing.T) {
+	list := paired().pairs()
+	if len(list) != 2 {
+		t.Fatalf("%d rows are compared, want the 2 that both systems have", len(list))
+	}
+	for i, want := range []float64{2, 4} { // of the rates, and of the median latencies
+		if c := list[i]; c.time != want || c.processor != 1.5 || c.sent != 1.1 {
+			t.Errorf("%s: time %v, processor %v, bytes %v; want %v, 1.5 and 1.1", c.key, c.time, c.processor, c.sent, want)
+		}
+	}
+	if low, high := list[0].low, list[0].high; low != 1./3 || high != 2 {
+		t.Errorf("of three pairs the interval is %v to %v, want all of them", low, high)
+	}
+	if err := paired().checkPairs(4); err != nil {
+		t.Errorf("at the limit: %v", err)
+	}
+	if err := paired().checkPairs(3.9); err == nil || !strings.Contains(err.Error(), "lock+unlock, 100 /s asked for, 64") || strings.Contains(err.Error(), "read") {
+		t.Errorf("one row is beyond the limit: %v", err)
+	}
+}
+
+// The intervals of a table of the sign test: of so many values so many are left out on either side.
+func TestCertainty(t *testing.T) {
+	for n, out := range map[int]int{1: 0, 5: 0, 6: 0, 8: 0, 9: 1, 12: 2, 15: 3, 20: 5, 25: 7, 50: 17} {
+		values := make([]float64, n)
+		for i := range values {
+			values[i] = float64(i)
+		}
+		slices.Reverse(values)
+		if low, high := certainty(values); low != float64(out) || high != float64(n-1-out) {
+			t.Errorf("of %d values the interval is %v to %v, want %d left out on either side", n, low, high, out)
+		}
+	}
+}
+
+func TestPairsNeedTwoSystems(t *testing.T) {
+	for _, args := range [][]string{{"-pairs", "-systems", "chubby"}, {"-pairs", "-systems", "chubby,etcd,chubby-tls"}, {"-at-most", "-1", "-systems", "chubby"}} {
+		if _, err := parseOptions(args); err == nil || !strings.Contains(err.Error(), "-pairs of") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	if o, err := parseOptions([]string{"-pairs", "-systems", "chubby,chubby@../../before", "-dir", "."}); err != nil || !slices.Equal(o.systems, []string{"chubby", "chubby@../../before"}) {
+		t.Errorf("%+v: %v", o, err)
+	}
+}
