@@ -91,7 +91,7 @@ func (r *Replica) Differing() []string { return r.comparison.Differing() }
 
 // Lie has a replica say to the others that it has another state than it has, at each check point.
 func (r *Replica) Lie() {
-	own, _ := r.comparison.Checks()
+	own := r.comparison.Own()
 	r.port.AnswerProbes(func() peer.Report {
 		report := r.probeReport()
 		if report.Check.Index > own.Index {

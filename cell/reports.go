@@ -69,7 +69,7 @@ func (r *Replica) probeReport() peer.Report {
 		History:  state.History,
 		MaxLevel: uint64(r.cfg.supports),
 	}
-	if own, _ := r.comparison.Checks(); !r.leaving.Load() { // read last; see Replica.leaving
+	if own := r.comparison.Own(); !r.leaving.Load() { // read last; see Replica.leaving
 		report.Check = own
 	}
 	return report

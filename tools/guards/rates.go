@@ -93,7 +93,7 @@ func restSafeguards() []safeguard {
 		},
 		{
 			name: "handshakes take processor time in turn", file: "cell/internal/wire/identity.go",
-			old: "func (c *turns) take() { c.slots <- struct{}{} }", new: "func (c *turns) take() { go func() { c.slots <- struct{}{} }() }",
+			old: "func (c *opening) take() { c.slots <- struct{}{} }", new: "func (c *opening) take() { go func() { c.slots <- struct{}{} }() }",
 			pkg: pkg, test: "TestHandshakesTakeTurns",
 		},
 		{

@@ -98,6 +98,13 @@ func (c *Comparison) Reached(own Check) {
 	}
 }
 
+// Own returns the newest check of this replica. Every probe has it.
+func (c *Comparison) Own() Check {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.own
+}
+
 // Checks returns the newest check of this replica, and those of the others.
 func (c *Comparison) Checks() (own Check, others map[string]Check) {
 	c.mu.Lock()

@@ -155,8 +155,10 @@ func (f *Fence) beginRound(r *fenceRound) {
 		})
 		return
 	}
-	var others []raft.Server
-	for _, s := range configuration.Configuration().Servers {
+	servers := configuration.Configuration().Servers
+	others := make([]raft.Server, 0, len(servers))
+	r.prompt = make([]raft.ServerID, 0, len(servers))
+	for _, s := range servers {
 		if s.Suffrage != raft.Voter {
 			continue
 		}

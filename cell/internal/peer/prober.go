@@ -119,7 +119,6 @@ type probeWait struct {
 }
 
 func (q *probePeer) ask(reply func(Report)) {
-	now := q.prober.clock()
 	q.mu.Lock()
 	q.asked++
 	if len(q.waiting) == maxAsked {
@@ -127,7 +126,7 @@ func (q *probePeer) ask(reply func(Report)) {
 	}
 	q.waiting = append(q.waiting, probeWait{q.asked, reply})
 	var stalled net.Conn
-	if q.inFlight > 0 && now.Sub(q.progress) > maxAnswerWait {
+	if q.inFlight > 0 && q.prober.clock().Sub(q.progress) > maxAnswerWait {
 		stalled = q.conn
 	}
 	q.mu.Unlock()
@@ -233,7 +232,6 @@ func (q *probePeer) send(conn net.Conn, broken <-chan struct{}) {
 		case <-q.gone:
 			return
 		}
-		now := q.prober.clock()
 		q.mu.Lock()
 		number := q.asked
 		if number == q.sent || q.inFlight == probeWindow {
@@ -241,7 +239,7 @@ func (q *probePeer) send(conn net.Conn, broken <-chan struct{}) {
 			continue // receive nudges when an answer makes room
 		}
 		if q.inFlight == 0 {
-			q.progress = now
+			q.progress = q.prober.clock()
 		}
 		q.sent = number
 		q.inFlight++
@@ -270,7 +268,7 @@ func (q *probePeer) receive(conn net.Conn) {
 			MaxLevel: binary.BigEndian.Uint64(frame[40:]),
 			Check:    checkIn(frame[48:]),
 		}
-		ready, err := q.takeAnswer(number, q.prober.clock())
+		ready, err := q.takeAnswer(number)
 		if err != nil {
 			return
 		}
@@ -284,15 +282,16 @@ func (q *probePeer) receive(conn net.Conn) {
 // takeAnswer takes the answer to a question and returns whose it is. It fails on an
 // answer to a question that this connection did not carry, or carried before
 // one that is answered already: then the peer is not what it claims to be.
-func (q *probePeer) takeAnswer(number uint64, now session.Instant) ([]probeWait, error) {
+func (q *probePeer) takeAnswer(number uint64) ([]probeWait, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if number <= q.answered || number > q.sent {
 		return nil, api.Errorf(api.Corrupt, "replica %s answers question %d; the open ones are %d to %d", q.id, number, q.answered+1, q.sent)
 	}
 	q.answered = number
-	q.inFlight--
-	q.progress = now
+	if q.inFlight--; q.inFlight > 0 {
+		q.progress = q.prober.clock()
+	}
 	if q.asked > q.sent {
 		q.nudge()
 	}

@@ -54,12 +54,12 @@ func (c *heardConn) begin() error {
 	if _, err := io.ReadFull(c.Conn, first[:]); err != nil {
 		return err
 	}
-	from := &begun{Conn: c.Conn, first: first[:]}
-	if c.stream = from; first[0] != handshakeByte {
+	turn := &opening{Conn: c.Conn, first: first[:], slots: c.account.all.handshakes}
+	if c.stream = turn; first[0] != handshakeByte {
+		turn.over = true
 		c.refuse(&identity{refusal: unauthenticated("the connection is not encrypted", c.tokens)})
 		return nil
 	}
-	turn := &turns{Conn: from, slots: c.account.all.handshakes}
 	turn.take()
 	defer turn.end()
 	encrypted := c.certificates.Accept(turn)
@@ -71,28 +71,34 @@ func (c *heardConn) begin() error {
 	return nil
 }
 
-// turns is a connection whose handshake takes processor time in turn with others, but waits for the other end
-// beside them. Else thousands of handshakes that begin together would be as many goroutines that can run, and every
-// call would wait behind them.
-type turns struct {
+// opening is a connection of which the first bytes were read, and are read again. Its handshake takes
+// processor time in turn with others, but waits for the other end beside them. Else thousands of handshakes
+// that begin together would be as many goroutines that can run, and every call would wait behind them.
+type opening struct {
 	net.Conn
-	slots chan struct{} // an element for each that takes processor time
-	over  bool          // it has ended
+	first []byte
+	slots chan struct{} // an element for each handshake that takes processor time
+	over  bool          // the handshake has ended
 }
 
 // handshakesAtATime leaves half of the processors to calls.
 func handshakesAtATime() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
-func (c *turns) take() { c.slots <- struct{}{} }
+func (c *opening) take() { c.slots <- struct{}{} }
 
 // end is called once the handshake has ended, by the goroutine that made it.
-func (c *turns) end() {
+func (c *opening) end() {
 	c.over = true
 	<-c.slots
 }
 
 // Read implements net.Conn.
-func (c *turns) Read(p []byte) (int, error) {
+func (c *opening) Read(p []byte) (int, error) {
+	if len(c.first) > 0 {
+		n := copy(p, c.first)
+		c.first = c.first[n:]
+		return n, nil
+	}
 	if c.over {
 		return c.Conn.Read(p)
 	}
@@ -100,22 +106,6 @@ func (c *turns) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.take()
 	return n, err
-}
-
-// begun is a connection of which the first bytes were read.
-type begun struct {
-	net.Conn
-	first []byte
-}
-
-// Read implements net.Conn.
-func (b *begun) Read(p []byte) (int, error) {
-	if len(b.first) == 0 {
-		return b.Conn.Read(p)
-	}
-	n := copy(p, b.first)
-	b.first = b.first[n:]
-	return n, nil
 }
 
 // identify finds out whom a chain of certificates names. A connection whose chain does not count is

@@ -205,7 +205,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := make(chan struct{}, 1)
 		near, far := net.Pipe()
-		first, second := &turns{Conn: near, slots: slots}, &turns{slots: slots}
+		first, second := &opening{Conn: near, slots: slots}, &opening{slots: slots}
 		first.take()
 		var read, had atomic.Bool
 		go func() {
