@@ -78,7 +78,7 @@ func Open(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error) {
 		return nil, err
 	}
 	l.slots, l.length = make(chan struct{}, min(theirs.calls, maxSlots)), int(min(theirs.length, math.MaxInt32))
-	l.out = outlet{conn: conn, clock: cfg.Clock, pool: &l.pool, stopped: l.end}
+	l.out = outlet{conn: conn, clock: cfg.Clock, pool: &l.pool, stopped: l.end, wake: newWake()}
 	l.beat = pulse{
 		clock: cfg.Clock, times: cfg.Times, since: &l.out.since, dead: l.end,
 		ping: func() { l.control(Header{Kind: KindPing, Call: 1}) },

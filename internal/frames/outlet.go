@@ -19,6 +19,7 @@ type outlet struct {
 	since   atomic.Int64 // when the write that is under way began, as a session.Instant; 0 if there is none
 
 	running sync.WaitGroup // goroutines that write; Add only under mu, and not after closed
+	wake    chan struct{}  // nil: each write has a goroutine of its own; else one stays, and has an element when it is to write
 
 	mu      sync.Mutex // guards what follows
 	waiting []*buffer
@@ -29,7 +30,12 @@ type outlet struct {
 	writing bool      // somebody writes, or is about to
 	ending  bool      // stopped is called when nothing waits any more
 	closed  bool
+	stays   bool // the goroutine that stays has been started
 }
+
+// newWake is for an outlet of whose writes most are for callers that have no time to make them. Each would have a new
+// goroutine, whose stack grows anew: below a write over TLS that takes as long as the encryption.
+func newWake() chan struct{} { return make(chan struct{}, 1) }
 
 // maxChunk is up to which size frames are written together.
 const maxChunk = 16 << 10
@@ -72,8 +78,23 @@ func (o *outlet) enqueue(frame *buffer, final bool) (at uint64, write, open bool
 func (o *outlet) write() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.closed {
+	switch {
+	case o.closed:
+	case o.wake == nil:
 		o.running.Go(o.flush)
+	default:
+		o.wake <- struct{}{} // there is room: nobody else writes, or is about to
+		if !o.stays {
+			o.stays = true
+			o.running.Go(o.stay)
+		}
+	}
+}
+
+// stay flushes whenever there is something to write, until the outlet is closed.
+func (o *outlet) stay() {
+	for range o.wake {
+		o.flush()
 	}
 }
 
@@ -134,6 +155,9 @@ func (o *outlet) end() {
 func (o *outlet) close() (begun uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if !o.closed && o.wake != nil {
+		close(o.wake)
+	}
 	o.closed, o.waiting, o.spare = true, nil, nil
 	return o.begun
 }
