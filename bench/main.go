@@ -16,6 +16,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -87,6 +88,9 @@ func run(args []string, out io.Writer) error {
 		results, err := loadRecord(o.from)
 		if err != nil {
 			return err
+		}
+		if o.pairs {
+			return errors.Join(results.reportPairs(o, out), results.checkPairs(o.atMost))
 		}
 		return report(results, o, out)
 	}

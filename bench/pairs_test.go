@@ -73,11 +73,11 @@ func TestPairsAreCompared(t *testing.T) {
 	if low, high := list[0].low, list[0].high; low != 1./3 || high != 2 {
 		t.Errorf("of three pairs the interval is %v to %v, want all of them", low, high)
 	}
-	if err := paired().checkPairs(4); err != nil {
+	if err := paired().checkPairs(2); err != nil {
 		t.Errorf("at the limit: %v", err)
 	}
-	if err := paired().checkPairs(3.9); err == nil || !strings.Contains(err.Error(), "lock+unlock, 100 /s asked for, 64") || strings.Contains(err.Error(), "read") {
-		t.Errorf("one row is beyond the limit: %v", err)
+	if err := paired().checkPairs(1.9); err == nil || !strings.Contains(err.Error(), "read, 1: ") || strings.Contains(err.Error(), "asked for") {
+		t.Errorf("one closed loop is beyond the limit: %v", err)
 	}
 }
 
