@@ -119,6 +119,10 @@ type Config struct {
 
 	Backups BackupSchedule // which the master takes by itself
 
+	// MetricPrefixes are paths of this cell, at most MaxMetricPrefixes, below each of which the metrics of locks (how long they are
+	// waited for and held) are counted apart. The longest that a lock is below of counts.
+	MetricPrefixes []string
+
 	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development
 
 	// Listen says where this replica listens, each of the three that is set: with a
@@ -286,6 +290,7 @@ func (cfg Config) complete() (Config, error) {
 	cfg.checkTokens(fault)
 	cfg.checkAudit(fault)
 	cfg.checkBounds(fault)
+	cfg.checkMetricPrefixes(fault)
 	if cfg.ReplaceAfter < MinReplaceAfter {
 		fault("replace-after: %v; want %v or longer", cfg.ReplaceAfter, MinReplaceAfter)
 	}

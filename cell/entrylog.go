@@ -9,10 +9,14 @@ import (
 )
 
 // entryLog is Raft as a master's log.
-type entryLog struct{ raft *raft.Raft }
+type entryLog struct {
+	raft  *raft.Raft
+	sized func(bytes int) // is told of each entry, to count
+}
 
 // Append implements Log.
 func (l entryLog) Append(entry []byte) ([]raftfsm.Result, error) {
+	l.sized(len(entry))
 	future := l.raft.Apply(entry, 0)
 	if err := future.Error(); err != nil {
 		return nil, appendError(err)

@@ -220,10 +220,11 @@ func (r *Replica) restoresAccess() bool {
 
 // entries is where entries go to Raft.
 func (r *Replica) entries() master.Log {
+	log := entryLog{r.raft, r.metrics.entrySized}
 	if r.cfg.proposeTo != nil {
-		return r.cfg.proposeTo(entryLog{r.raft})
+		return r.cfg.proposeTo(log)
 	}
-	return entryLog{r.raft}
+	return log
 }
 
 // newMaster makes the master of an epoch; its Start sets it going.

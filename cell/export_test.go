@@ -111,6 +111,27 @@ func HashCheckPoint(ctx context.Context, state raftfsm.State) ([]byte, error) {
 // BackupFailures returns how often in succession the replica could not take a backup.
 func (r *Replica) BackupFailures() int64 { return r.backups.failures.Load() }
 
+// Gauges returns the gauges of a replica, by name and labels.
+func Gauges(r *Replica) map[string]float64 {
+	families, err := r.metrics.registry.Gather()
+	if err != nil {
+		panic(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if g := m.GetGauge(); g != nil {
+				name := f.GetName()
+				for _, l := range m.GetLabel() {
+					name += " " + l.GetValue()
+				}
+				values[name] = g.GetValue()
+			}
+		}
+	}
+	return values
+}
+
 // Measured returns how often a replica has measured something, and the sum of that, by the name of the metric and the
 // values of its labels: "chubby_call_seconds OK Open".
 func Measured(r *Replica) (counts map[string]uint64, sums map[string]float64) {

@@ -1,23 +1,26 @@
 package cell
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // masterMetrics is what masters of a replica count, one after the other; see
 // master.Metrics.
 type masterMetrics struct {
-	commands  prometheus.Counter
-	entries   prometheus.Counter
-	failures  prometheus.Counter
-	begun     prometheus.Counter
-	endings   *prometheus.CounterVec
-	renewals  prometheus.Counter
-	grants    prometheus.Counter
-	lockWaits prometheus.Histogram
+	commands prometheus.Counter
+	entries  prometheus.Counter
+	failures prometheus.Counter
+	begun    prometheus.Counter
+	endings  *prometheus.CounterVec
+	ended    atomic.Uint64 // of all reasons
+	renewals prometheus.Counter
+	grants   prometheus.Counter
+	locks    *lockTimes
 
 	invalidations prometheus.Counter
 	eventsDropped prometheus.Counter
@@ -25,7 +28,7 @@ type masterMetrics struct {
 	mutexHolds    prometheus.Histogram
 }
 
-func newMasterMetrics() *masterMetrics {
+func newMasterMetrics(prefixes []string) *masterMetrics {
 	m := &masterMetrics{
 		commands: counter("commands_total", "Commands proposed by this replica as master."),
 		entries:  counter("entries_total", "Raft entries those commands were put into."),
@@ -36,10 +39,7 @@ func newMasterMetrics() *masterMetrics {
 		}, []string{"reason"}),
 		renewals: counter("leases_extended_total", "Session leases extended."),
 		grants:   counter("locks_granted_total", "Locks granted to waiting requests."),
-		lockWaits: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "chubby", Name: "lock_wait_seconds", Help: "Time from Acquire to its grant.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10),
-		}),
+		locks:    newLockTimes(prefixes),
 	}
 	m.invalidations = counter("invalidations_total", "Copies in clients' caches that had to be dropped for a change.")
 	m.eventsDropped = counter("events_dropped_total", "Events that clients were not sent, because too many waited: they were told to look again.")
@@ -56,9 +56,32 @@ func newMasterMetrics() *masterMetrics {
 
 func (m *masterMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		m.commands, m.entries, m.failures, m.begun, m.endings, m.renewals, m.grants, m.lockWaits,
+		m.commands, m.entries, m.failures, m.begun, m.endings, m.renewals, m.grants, m.locks.waits, m.locks.holds,
 		m.invalidations, m.eventsDropped, m.changeWaits, m.mutexHolds,
 	}
+}
+
+// counts are what is counted, for Overview.
+func (m *masterMetrics) counts(into map[string]uint64) {
+	for name, c := range map[string]prometheus.Counter{
+		"commands": m.commands, "entries": m.entries, "grants": m.grants, "leases": m.renewals,
+		"sessions-begun": m.begun, "invalidations": m.invalidations, "events-dropped": m.eventsDropped,
+	} {
+		into[name] = count(c)
+	}
+	into["sessions-ended"] = m.ended.Load()
+}
+
+// count reads what was counted.
+func count(c prometheus.Metric) uint64 {
+	var now dto.Metric
+	if err := c.Write(&now); err != nil {
+		return 0 // no metric of ours fails
+	}
+	if h := now.GetHistogram(); h != nil {
+		return h.GetSampleCount()
+	}
+	return uint64(now.GetCounter().GetValue())
 }
 
 func (m *masterMetrics) Proposed(commands int, err error) {
@@ -72,6 +95,7 @@ func (m *masterMetrics) Proposed(commands int, err error) {
 func (m *masterMetrics) SessionBegun() { m.begun.Inc() }
 func (m *masterMetrics) SessionEnded(why api.EndReason) {
 	m.endings.WithLabelValues(why.String()).Inc()
+	m.ended.Add(1)
 }
 func (m *masterMetrics) LeaseExtended()               { m.renewals.Inc() }
 func (m *masterMetrics) ChangeWaited(d time.Duration) { m.changeWaits.Observe(d.Seconds()) }
@@ -79,7 +103,9 @@ func (m *masterMetrics) Invalidated()                 { m.invalidations.Inc() }
 func (m *masterMetrics) EventDropped()                { m.eventsDropped.Inc() }
 func (m *masterMetrics) MutexHeld(d time.Duration)    { m.mutexHolds.Observe(d.Seconds()) }
 
-func (m *masterMetrics) LockGranted(wait time.Duration) {
+func (m *masterMetrics) TurnEnded(name api.Name, held time.Duration) { m.locks.held(name, held) }
+
+func (m *masterMetrics) LockGranted(name api.Name, wait time.Duration) {
 	m.grants.Inc()
-	m.lockWaits.Observe(wait.Seconds())
+	m.locks.waited(name, wait)
 }

@@ -239,6 +239,10 @@ backup-to: /var/backups/chubby
 backup-every: 6h
 backup-keep: 28
 
+# Count how long locks are waited for and held apart for those below each of these
+# paths: at most 32, separated by commas.
+metric-prefixes: /ls/main/services, /ls/main/jobs
+
 # Run without certificates. Then whoever reaches this replica may do anything, and
 # read what is on the network.
 insecure: false

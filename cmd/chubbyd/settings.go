@@ -81,6 +81,7 @@ func keys() []key {
 		{"audit-file-mib", "the size, in MiB, at which that file is renamed and begun anew", count(1, cell.MaxAuditMiB, func(s *settings) *int { return &s.replica.Audit.MiB })},
 		{"audit-files", "how many renamed ones are kept; 0 leaves renaming to others", count(0, cell.MaxAuditFiles, func(s *settings) *int { return &s.replica.Audit.Files })},
 	}, publishKeys(), backupKeys(), []key{
+		{"metric-prefixes", "paths of this cell; how long locks below each are waited for and held is counted apart (/metrics)", special("none, or paths, separated by commas", none, setMetricPrefixes, none)},
 		{"insecure", "run without certificates: whoever reaches this replica may do anything, and read what is on the network", switched(func(s *settings) *bool { return &s.insecure })},
 		{"insecure-principals", "believe clients who they are; for development only", switched(func(s *settings) *bool { return &s.replica.InsecurePrincipals })},
 		{"log-level", "the least level that is logged: debug, info, warn or error", logLevels()},
@@ -178,6 +179,16 @@ func setOperators(s *settings, text string) error {
 			return fmt.Errorf("%q has no principal in it; name them, separated by commas, or say everybody or none", text)
 		}
 		s.replica.Operators = append(s.replica.Operators, principal)
+	}
+	return nil
+}
+
+func setMetricPrefixes(s *settings, text string) error {
+	if s.replica.MetricPrefixes = nil; text == none {
+		return nil
+	}
+	for path := range strings.SplitSeq(text, ",") {
+		s.replica.MetricPrefixes = append(s.replica.MetricPrefixes, strings.TrimSpace(path))
 	}
 	return nil
 }

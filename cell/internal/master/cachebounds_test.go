@@ -55,10 +55,10 @@ func TestFullCacheMakesRoom(t *testing.T) {
 		if bytes := m.tables.copyset.bytes[id]; bytes > maxSessionCopiesUntold+copyBytes+api.MaxPath {
 			t.Errorf("the copies of a client that drops nothing take %d bytes; the bound is %d", bytes, maxSessionCopiesUntold)
 		}
-		if n := m.tables.copyset.used["p"]; n != m.tables.copyset.bytes[id] {
+		if n := m.tables.copyset.used.of["p"]; n != m.tables.copyset.bytes[id] {
 			t.Errorf("%d bytes are counted for the principal, %d for its session", n, m.tables.copyset.bytes[id])
 		}
-		if m.tables.copyset.drop(id, maxCopies); len(m.tables.copyset.used)+len(m.tables.copyset.bytes)+len(m.tables.copyset.order)+len(m.tables.copyset.copies) != 0 {
+		if m.tables.copyset.drop(id, maxCopies); len(m.tables.copyset.used.of)+len(m.tables.copyset.bytes)+len(m.tables.copyset.order)+len(m.tables.copyset.copies) != 0 {
 			t.Error("something is kept of a session that has ended")
 		}
 	})

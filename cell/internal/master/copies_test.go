@@ -296,7 +296,7 @@ func (s *soloMaster) leftovers(t *testing.T) {
 			t.Errorf("left: a waiter for %s: %+v", name, w)
 		}
 	}
-	if len(s.tables.handles.used) > 0 || len(s.tables.handles.onNode) > 0 || len(s.tables.queues.used) > 0 {
+	if len(s.tables.handles.used.of) > 0 || len(s.tables.handles.onNode) > 0 || len(s.tables.queues.used.of) > 0 || s.tables.handles.used.all != 0 || s.tables.queues.used.all != 0 {
 		t.Errorf("left: used %v, on nodes %v, waiters %v", s.tables.handles.used, s.tables.handles.onNode, s.tables.queues.used)
 	}
 	s.checkMailLocked(t)

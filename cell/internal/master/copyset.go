@@ -27,7 +27,7 @@ type copyset struct {
 	told     map[api.SessionID][]*cachedCopy            // invalidations posted and not acknowledged, in their order
 	order    map[api.SessionID]*list.List               // of *cachedCopy, those not told, by when they were last asked for
 	bytes    map[api.SessionID]int                      // that its copies take here
-	used     map[string]int                             // the same, by principal
+	used     tally                                      // the same, by principal
 	changing map[api.Name]int                           // how many changes of a name are under way
 	flush    *clearing                                  // what every change waits for after a takeover; nil if there is nothing
 	until    map[api.SessionID]session.Instant          // the ends of cache leases, of sessions that had any
@@ -52,7 +52,7 @@ func newCopyset() *copyset {
 	return &copyset{
 		copies: map[api.Name]map[api.SessionID]*cachedCopy{}, names: map[api.SessionID]map[api.Name]*cachedCopy{},
 		told: map[api.SessionID][]*cachedCopy{}, changing: map[api.Name]int{},
-		order: map[api.SessionID]*list.List{}, bytes: map[api.SessionID]int{}, used: map[string]int{},
+		order: map[api.SessionID]*list.List{}, bytes: map[api.SessionID]int{}, used: newTally(),
 		clearings: map[api.Name]*clearing{}, until: map[api.SessionID]session.Instant{},
 	}
 }
@@ -86,7 +86,7 @@ func (c *copyset) register(id api.SessionID, principal string, name api.Name, le
 		}
 		return one.sequence == 0
 	}
-	if c.bytes[id] >= maxSessionCopiesUntold || c.used[principal] >= maxPrincipalCopies {
+	if c.bytes[id] >= maxSessionCopiesUntold || c.used.of[principal] >= maxPrincipalCopies {
 		return false
 	}
 	if c.names[id] == nil {
@@ -99,14 +99,14 @@ func (c *copyset) register(id api.SessionID, principal string, name api.Name, le
 	one.place = c.order[id].PushBack(one)
 	c.names[id][name], c.copies[name][id] = one, one
 	c.bytes[id] += one.size()
-	c.used[principal] += one.size()
+	c.used.add(principal, one.size())
 	return true
 }
 
 // surplus returns what a session is to drop to make room for more: a sixteenth of
 // what it has, and nothing while it still has to drop something.
 func (c *copyset) surplus(id api.SessionID, principal string) (drop []*cachedCopy) {
-	if c.bytes[id] < maxSessionCopies && c.used[principal] < maxPrincipalCopies || len(c.told[id]) > 0 || c.order[id] == nil {
+	if c.bytes[id] < maxSessionCopies && c.used.of[principal] < maxPrincipalCopies || len(c.told[id]) > 0 || c.order[id] == nil {
 		return nil
 	}
 	bytes := 0
@@ -140,9 +140,7 @@ func (c *copyset) forget(one *cachedCopy) {
 		delete(c.order, one.session)
 		delete(c.bytes, one.session)
 	}
-	if c.used[one.principal] -= one.size(); c.used[one.principal] == 0 {
-		delete(c.used, one.principal)
-	}
+	c.used.add(one.principal, -one.size())
 	c.release(one)
 }
 

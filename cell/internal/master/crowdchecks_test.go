@@ -229,14 +229,14 @@ func (m *Master) remembered() map[string]int {
 		flush = len(c.flush.left)
 	}
 	return map[string]int{
-		"leases": m.tables.leases.Len(), "mail": len(m.tables.boxes.mail.used), "mailboxes": len(m.tables.boxes.byID), "raising": len(m.Sessions.raising), "unended": len(m.tables.outbox.ends),
-		"handles": len(m.tables.handles.of), "handles by node": len(m.tables.handles.onNode), "principals with handles": len(m.tables.handles.used),
+		"leases": m.tables.leases.Len(), "mail": len(m.tables.boxes.mail.used.of), "mailboxes": len(m.tables.boxes.byID), "raising": len(m.Sessions.raising), "unended": len(m.tables.outbox.ends),
+		"handles": len(m.tables.handles.of), "handles by node": len(m.tables.handles.onNode), "principals with handles": len(m.tables.handles.used.of),
 		"queues": len(m.tables.queues.byName), "waiters": len(m.tables.queues.bySession), "absent waiters": len(m.tables.queues.absent), "settled waiters": len(m.tables.outbox.requests),
-		"principals with waiters": len(m.tables.queues.used), "locks to be offered again": len(m.tables.outbox.locks), "closes on their way": len(m.tables.queues.closing),
+		"principals with waiters": len(m.tables.queues.used.of), "locks to be offered again": len(m.tables.outbox.locks), "closes on their way": len(m.tables.queues.closing),
 		"lost locks": len(m.revocations.locks), "locks to be taken again": len(m.tables.outbox.evictions), "ending sessions": len(m.revocations.ends), "last leases": m.revocations.lastLeases.Len(),
 		"delays": len(m.tables.delays.ids), "timed delays": m.tables.delays.ends.Len(),
 		"copies": len(c.copies), "names in caches": len(c.names), "invalidations": len(c.told), "cache leases": len(c.until), "lapses": c.lapses.Len(), "order of copies": len(c.order),
-		"bytes of copies": len(c.bytes), "principals with copies": len(c.used), "names that change": len(c.changing), "clearings": len(c.clearings), "flush": flush,
+		"bytes of copies": len(c.bytes), "principals with copies": len(c.used.of), "names that change": len(c.changing), "clearings": len(c.clearings), "flush": flush,
 		"dying nodes": len(r.dying), "removals": len(r.waiting), "removals to look at": len(r.again), "removals to be done": len(r.ready),
 		"proposals": pending, "bytes of proposals": bytes, "shares of proposals": shares,
 	}

@@ -15,7 +15,7 @@ import (
 type handles struct {
 	of     map[api.SessionID]*ownHandles
 	onNode map[namespace.Ref]map[namespace.Owner]*openHandle // the open ones
-	used   map[string]int                                    // of each principal, for its quota
+	used   tally
 }
 
 // ownHandles is what is known of the handles of one session.
@@ -43,7 +43,7 @@ func newHandles() *handles {
 	return &handles{
 		of:     map[api.SessionID]*ownHandles{},
 		onNode: map[namespace.Ref]map[namespace.Owner]*openHandle{},
-		used:   map[string]int{},
+		used:   newTally(),
 	}
 }
 
@@ -88,8 +88,8 @@ func (t *handles) reserve(h Handle, principal string, allowed *int) (*openHandle
 		if allowed != nil && len(own.byID) >= api.MaxHandles {
 			return nil, &refusal.Refusal{Cause: refusal.SessionHandles, Used: int64(len(own.byID)), Allowed: api.MaxHandles}
 		}
-		if allowed != nil && t.used[principal] >= *allowed {
-			return nil, &refusal.Refusal{Cause: refusal.HandleQuota, Principal: principal, Used: int64(t.used[principal]), Allowed: int64(*allowed)}
+		if allowed != nil && t.used.of[principal] >= *allowed {
+			return nil, &refusal.Refusal{Cause: refusal.HandleQuota, Principal: principal, Used: int64(t.used.of[principal]), Allowed: int64(*allowed)}
 		}
 		one = t.enter(h, principal)
 	}
@@ -108,7 +108,7 @@ func (t *handles) endReservation(one *openHandle) {
 func (t *handles) enter(h Handle, principal string) *openHandle {
 	one := &openHandle{Handle: h, principal: principal}
 	t.own(h.Owner.Session).byID[h.Owner.Handle] = one
-	t.used[principal]++
+	t.used.add(principal, 1)
 	return one
 }
 
@@ -172,9 +172,7 @@ func (t *handles) drop(id api.SessionID, most int) (done bool) {
 // remove takes a handle out of the table.
 func (t *handles) remove(one *openHandle) {
 	delete(t.of[one.Owner.Session].byID, one.Owner.Handle)
-	if t.used[one.principal]--; t.used[one.principal] == 0 {
-		delete(t.used, one.principal)
-	}
+	t.used.add(one.principal, -1)
 	if !one.open {
 		return
 	}

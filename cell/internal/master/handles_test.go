@@ -110,7 +110,7 @@ func TestOpenOfAnEndedSession(t *testing.T) {
 		}
 		m.epoch.mu.Lock()
 		defer m.epoch.mu.Unlock()
-		if _, known := m.tables.handles.of[c.who.Session]; known || m.tables.handles.used[""] > 0 || m.tables.handles.used["p"] != 1 {
+		if _, known := m.tables.handles.of[c.who.Session]; known || m.tables.handles.used.of[""] > 0 || m.tables.handles.used.of["p"] != 1 {
 			t.Errorf("known %v, used %v", known, m.tables.handles.used)
 		}
 	})

@@ -20,6 +20,7 @@ const maxHoldTimes = 4096
 // epoch.mu guards it.
 type holdTimes struct {
 	byName *simplelru.LRU[api.Name, holdTime]
+	over   func(name api.Name, took time.Duration) // is told of each turn that has ended, to count
 }
 
 type holdTime struct {
@@ -29,12 +30,12 @@ type holdTime struct {
 	usual      time.Duration   // how long one takes: a mean in which the latest counts for a quarter; 0 if none is over
 }
 
-func newHoldTimes() *holdTimes {
+func newHoldTimes(over func(api.Name, time.Duration)) *holdTimes {
 	byName, err := simplelru.NewLRU[api.Name, holdTime](maxHoldTimes, nil)
 	if err != nil {
 		panic(err) // a size below 1
 	}
-	return &holdTimes{byName}
+	return &holdTimes{byName: byName, over: over}
 }
 
 // beginHold notes a grant. One of the same generation is of the turn that goes on.
@@ -47,7 +48,7 @@ func (t *holdTimes) beginHold(name api.Name, generation api.Generation, cached b
 		}
 		return
 	}
-	one = one.ended(now)
+	one = t.ended(name, one, now)
 	one.generation, one.began, one.cached = generation, now, cached
 	t.byName.Add(name, one)
 }
@@ -55,17 +56,18 @@ func (t *holdTimes) beginHold(name api.Name, generation api.Generation, cached b
 // endHold notes that nobody has the lock.
 func (t *holdTimes) endHold(name api.Name, now session.Instant) {
 	if one, ok := t.byName.Get(name); ok {
-		t.byName.Add(name, one.ended(now))
+		t.byName.Add(name, t.ended(name, one, now))
 	}
 }
 
 // ended is what is known when the turn that goes on, if one does, has ended.
-func (one holdTime) ended(now session.Instant) holdTime {
+func (t *holdTimes) ended(name api.Name, one holdTime, now session.Instant) holdTime {
 	if one.generation == 0 || one.cached {
 		one.generation, one.cached = 0, false
 		return one
 	}
 	took := max(now.Sub(one.began), 1)
+	t.over(name, took)
 	if one.usual == 0 {
 		one.usual = took
 	}

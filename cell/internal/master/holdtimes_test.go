@@ -17,7 +17,7 @@ func at(d time.Duration) session.Instant { return session.Instant(0).Add(d) }
 
 func TestEstimate(t *testing.T) {
 	const held, free = true, false
-	u := newHoldTimes()
+	u := newHoldTimes(func(api.Name, time.Duration) {})
 	asked := func(now time.Duration, held bool, ahead int, want time.Duration) {
 		t.Helper()
 		if got := u.estimateWait("/x", held, ahead, at(now)); got != want {
@@ -57,7 +57,7 @@ func TestEstimate(t *testing.T) {
 // The number of known locks is bounded: those granted longest ago are removed
 // first.
 func TestTurnsAreBounded(t *testing.T) {
-	u := newHoldTimes()
+	u := newHoldTimes(func(api.Name, time.Duration) {})
 	for i := range maxHoldTimes + 1 {
 		name := api.Name(fmt.Sprint("/", i))
 		u.beginHold(name, 1, false, at(0))

@@ -8,13 +8,13 @@ package master
 // told that it missed events. That happens to sessions of the principal that is at its
 // bound, and to no others.
 type mail struct {
-	limit   int            // bytes of one principal's events; the bounds below are parts of it
-	used    map[string]int // bytes by principal
-	dropped func()         // is told of each event that was dropped
+	limit   int    // bytes of one principal's events; the bounds below are parts of it
+	used    tally  // bytes
+	dropped func() // is told of each event that was dropped
 }
 
 func newMail(dropped func()) *mail {
-	return &mail{limit: maxPrincipalMail, used: map[string]int{}, dropped: dropped}
+	return &mail{limit: maxPrincipalMail, used: newTally(), dropped: dropped}
 }
 
 // Of a principal's mail. A bound of 256 MiB is a million events of usual length. A
@@ -37,26 +37,20 @@ func (l *mail) hasRoom(principal string, e *Event) bool {
 	if invalidates(e) {
 		most = l.limit
 	}
-	return l.used[principal]+eventSize(e) <= most
+	return l.used.of[principal]+eventSize(e) <= most
 }
 
 // isCrowded reports whether a principal has so much mail that its clients have to say soon
 // what they have received.
-func (l *mail) isCrowded(principal string) bool { return l.used[principal] > l.limit/8 }
+func (l *mail) isCrowded(principal string) bool { return l.used.of[principal] > l.limit/8 }
 
 // isOver reports whether a principal has more mail than even invalidations of
 // everything that it may have in its caches explain. A session that loses a lock then
 // is not extended any more: with each loss it would take more.
-func (l *mail) isOver(principal string) bool { return l.used[principal] > l.limit*maxMailFactor }
+func (l *mail) isOver(principal string) bool { return l.used.of[principal] > l.limit*maxMailFactor }
 
 // mostMail is that bound as a multiple of the other: invalidations of
 // maxPrincipalCopies take as many bytes again at most.
 const maxMailFactor = 1 + maxPrincipalCopies/maxPrincipalMail
 
-func (l *mail) add(principal string, bytes int) { l.used[principal] += bytes }
-
-func (l *mail) subtract(principal string, bytes int) {
-	if l.used[principal] -= bytes; l.used[principal] <= 0 {
-		delete(l.used, principal)
-	}
-}
+func (l *mail) add(principal string, bytes int) { l.used.add(principal, bytes) }

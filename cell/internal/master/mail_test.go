@@ -84,8 +84,8 @@ func TestMailIsCounted(t *testing.T) {
 			}
 			checkMail(t, l, boxes)
 		}
-		if len(l.used) > 0 {
-			t.Fatalf("nothing waits, and %v is counted", l.used)
+		if len(l.used.of) > 0 {
+			t.Fatalf("nothing waits, and %v is counted", l.used.of)
 		}
 	})
 }
@@ -119,14 +119,14 @@ func postCounted(t *rapid.T, l *mail, boxes map[api.SessionID]*mailbox, b *mailb
 
 func checkMail(t *rapid.T, l *mail, boxes map[api.SessionID]*mailbox) {
 	bytes := bytesByPrincipal(boxes)
-	for principal := range l.used {
+	for principal := range l.used.of {
 		if _, ok := bytes[principal]; !ok {
-			t.Fatalf("%d bytes are counted for %s, which has no events", l.used[principal], principal)
+			t.Fatalf("%d bytes are counted for %s, which has no events", l.used.of[principal], principal)
 		}
 	}
 	for principal, n := range bytes {
-		if l.used[principal] != n {
-			t.Fatalf("%d bytes are counted for %s, whose events have %d", l.used[principal], principal, n)
+		if l.used.of[principal] != n {
+			t.Fatalf("%d bytes are counted for %s, whose events have %d", l.used.of[principal], principal, n)
 		}
 	}
 }
@@ -167,12 +167,12 @@ func (s *soloMaster) checkMail(t *testing.T) {
 func (s *soloMaster) checkMailLocked(t *testing.T) {
 	t.Helper()
 	bytes := bytesByPrincipal(s.tables.boxes.byID)
-	if len(bytes) != len(s.tables.boxes.mail.used) {
-		t.Errorf("%v is counted; %v waits", s.tables.boxes.mail.used, bytes)
+	if len(bytes) != len(s.tables.boxes.mail.used.of) {
+		t.Errorf("%v is counted; %v waits", s.tables.boxes.mail.used.of, bytes)
 	}
 	for principal, n := range bytes {
-		if s.tables.boxes.mail.used[principal] != n {
-			t.Errorf("%d bytes are counted for %s, whose events have %d", s.tables.boxes.mail.used[principal], principal, n)
+		if s.tables.boxes.mail.used.of[principal] != n {
+			t.Errorf("%d bytes are counted for %s, whose events have %d", s.tables.boxes.mail.used.of[principal], principal, n)
 		}
 	}
 }
@@ -204,7 +204,7 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 		}
 		m.checkMail(t)
 		m.epoch.mu.Lock()
-		if used := m.tables.boxes.mail.used["crowd"]; used < most/2 || used > most+watchers*(eventBytes+api.MaxPath) {
+		if used := m.tables.boxes.mail.used.of["crowd"]; used < most/2 || used > most+watchers*(eventBytes+api.MaxPath) {
 			t.Errorf("the events of a crowd take %d bytes; the bound is %d", used, most)
 		}
 		m.epoch.mu.Unlock()
@@ -228,22 +228,22 @@ func TestMailOfAPrincipalIsBounded(t *testing.T) {
 		time.Sleep(10 * time.Minute) // no client keeps them alive
 		synctest.Wait()
 		m.checkMail(t)
-		if n := len(m.tables.boxes.mail.used); n > 0 || m.epoch.state().Sessions.Len() > 0 {
+		if n := len(m.tables.boxes.mail.used.of); n > 0 || m.epoch.state().Sessions.Len() > 0 {
 			t.Errorf("%d sessions live, and mail of %d principals is counted", m.epoch.state().Sessions.Len(), n)
 		}
 	})
 	inSolo(t, func(s *raftfsm.State) { *s = left }, func(t *testing.T, m *soloMaster) {
 		m.checkMail(t)
-		if len(m.tables.boxes.mail.used) != 3 {
-			t.Errorf("after a fail-over mail is counted of %v", m.tables.boxes.mail.used)
+		if len(m.tables.boxes.mail.used.of) != 3 {
+			t.Errorf("after a fail-over mail is counted of %v", m.tables.boxes.mail.used.of)
 		}
 		for s := range m.epoch.state().Sessions.All() {
 			c := &soloClient{m: m, who: Caller{Session: s.ID, Epoch: 1}}
 			c.acknowledge(t, c.hear(t))
 		}
 		m.checkMail(t)
-		if len(m.tables.boxes.mail.used) != 0 {
-			t.Errorf("all is acknowledged, and mail is counted of %v", m.tables.boxes.mail.used)
+		if len(m.tables.boxes.mail.used.of) != 0 {
+			t.Errorf("all is acknowledged, and mail is counted of %v", m.tables.boxes.mail.used.of)
 		}
 	})
 }

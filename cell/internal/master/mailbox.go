@@ -49,7 +49,7 @@ func newMailbox(l *mail, principal string) *mailbox { return &mailbox{mail: l, p
 // discard drops everything, of a session that has ended.
 func (b *mailbox) discard() {
 	b.wakeCall()
-	b.mail.subtract(b.principal, b.bytes)
+	b.mail.add(b.principal, -b.bytes)
 	b.events, b.bytes, b.ends = nil, 0, 0
 }
 
@@ -148,7 +148,7 @@ func (b *mailbox) removeFirst() {
 		b.ends--
 	}
 	b.bytes -= eventSize(first)
-	b.mail.subtract(b.principal, eventSize(first))
+	b.mail.add(b.principal, -eventSize(first))
 	b.events[0] = nil
 	if b.events = b.events[1:]; len(b.events) == 0 {
 		b.events = nil

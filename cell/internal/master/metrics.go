@@ -13,7 +13,10 @@ type Metrics interface {
 	SessionBegun()
 	SessionEnded(why api.EndReason)
 	LeaseExtended()
-	LockGranted(wait time.Duration)  // to a request that waited in the queue
+	// LockGranted is told how long a request waited in the queue that was granted its lock.
+	LockGranted(name api.Name, wait time.Duration)
+	// TurnEnded is told how long a lock was held, by one holder or by readers together; see holdTimes.
+	TurnEnded(name api.Name, held time.Duration)
 	ChangeWaited(wait time.Duration) // for clients to drop what they had cached
 	Invalidated()                    // a client was told to drop a copy
 	EventDropped()                   // because too many waited
@@ -23,12 +26,13 @@ type Metrics interface {
 // uncounted is the Metrics of a master that was given none.
 type uncounted struct{}
 
-func (uncounted) Proposed(int, error)        {}
-func (uncounted) SessionBegun()              {}
-func (uncounted) SessionEnded(api.EndReason) {}
-func (uncounted) LeaseExtended()             {}
-func (uncounted) LockGranted(time.Duration)  {}
-func (uncounted) ChangeWaited(time.Duration) {}
-func (uncounted) Invalidated()               {}
-func (uncounted) EventDropped()              {}
-func (uncounted) MutexHeld(time.Duration)    {}
+func (uncounted) Proposed(int, error)                 {}
+func (uncounted) SessionBegun()                       {}
+func (uncounted) SessionEnded(api.EndReason)          {}
+func (uncounted) LeaseExtended()                      {}
+func (uncounted) LockGranted(api.Name, time.Duration) {}
+func (uncounted) TurnEnded(api.Name, time.Duration)   {}
+func (uncounted) ChangeWaited(time.Duration)          {}
+func (uncounted) Invalidated()                        {}
+func (uncounted) EventDropped()                       {}
+func (uncounted) MutexHeld(time.Duration)             {}

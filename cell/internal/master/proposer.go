@@ -110,6 +110,13 @@ func (p *proposer) enqueue(one *proposal) error {
 	return nil
 }
 
+// waiting returns how many commands wait.
+func (p *proposer) waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.pending)
+}
+
 // checkRoom says why a proposal cannot wait here, or could not be written. A quarter
 // is kept for the master's own commands, by which locks are handed over and
 // sessions end. p.mu is held.

@@ -72,7 +72,7 @@ type queues struct {
 	absent    absentees
 	outbox    *outbox                 // of locks and requests that are to be looked at again
 	issued    uint64                  // tickets of this epoch
-	used      map[string]int          // waiters of each principal, for its quota
+	used      tally                   // waiters
 	closing   map[namespace.Owner]int // Closes that are on their way to the log, by handle
 	claims    int                     // bytes of the claims that leading returns at most; see limits
 }
@@ -81,7 +81,7 @@ func newQueues(out *outbox) *queues {
 	return &queues{
 		byName: map[api.Name][]*waiter{}, bySession: map[api.SessionID]map[api.RequestNumber]*waiter{},
 		byHandle: map[namespace.Owner]map[*waiter]bool{},
-		outbox:   out, used: map[string]int{}, closing: map[namespace.Owner]int{},
+		outbox:   out, used: newTally(), closing: map[namespace.Owner]int{},
 		claims: defaultLimits().claims,
 	}
 }
@@ -102,10 +102,10 @@ func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) 
 	if len(line) >= api.MaxWaiters {
 		return nil, &refusal.Refusal{Cause: refusal.LockWaiters, Used: int64(len(line)), Allowed: api.MaxWaiters}
 	}
-	if q.used[w.who] >= allowed {
-		return nil, &refusal.Refusal{Cause: refusal.WaiterQuota, Principal: w.who, Used: int64(q.used[w.who]), Allowed: int64(allowed)}
+	if q.used.of[w.who] >= allowed {
+		return nil, &refusal.Refusal{Cause: refusal.WaiterQuota, Principal: w.who, Used: int64(q.used.of[w.who]), Allowed: int64(allowed)}
 	}
-	q.used[w.who]++
+	q.used.add(w.who, 1)
 	if w.ticket == (Ticket{}) || w.ticket.Epoch >= epoch {
 		q.issued++
 		w.ticket = Ticket{Epoch: epoch, Number: q.issued}
@@ -152,9 +152,7 @@ func (q *queues) removeWaiter(key waiterKey) *waiter {
 	}
 	delete(q.outbox.requests, w)
 	q.absent.drop(w)
-	if q.used[w.who]--; q.used[w.who] == 0 {
-		delete(q.used, w.who)
-	}
+	q.used.add(w.who, -1)
 	line, at := q.byName[w.lock.Name], q.at(w)
 	if line = slices.Delete(line, at, at+1); len(line) == 0 {
 		delete(q.byName, w.lock.Name)

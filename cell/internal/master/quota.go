@@ -95,7 +95,7 @@ func (in *Inspector) addPrincipals(p *Page[*QuotaUse], state *raftfsm.State, nam
 	in.epoch.mu.Lock()
 	defer in.epoch.mu.Unlock()
 	for _, info := range p.List {
-		info.Used.Handles, info.Used.Waiters = in.handles.used[info.Principal], in.queues.used[info.Principal]
+		info.Used.Handles, info.Used.Waiters = in.tables.handles.used.of[info.Principal], in.tables.queues.used.of[info.Principal]
 		in.epoch.mu.pause(1)
 	}
 	return added

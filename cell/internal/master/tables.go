@@ -27,7 +27,7 @@ func newTables(metrics Metrics) *tables {
 		handles:   newHandles(),
 		queues:    newQueues(out),
 		recalls:   newRecalls(),
-		holdTimes: newHoldTimes(),
+		holdTimes: newHoldTimes(metrics.TurnEnded),
 		delays:    newDelays(),
 		copyset:   newCopyset(),
 		outbox:    out,

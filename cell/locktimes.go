@@ -1,0 +1,86 @@
+package cell
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// MaxMetricPrefixes is how many paths Config.MetricPrefixes may have: each has metrics of its own.
+const MaxMetricPrefixes = 32
+
+// checkMetricPrefixes checks that every one is a path of this cell.
+func (cfg Config) checkMetricPrefixes(fault func(string, ...any)) {
+	if len(cfg.MetricPrefixes) > MaxMetricPrefixes {
+		fault("metric-prefixes: %d paths; at most %d are possible", len(cfg.MetricPrefixes), MaxMetricPrefixes)
+	}
+	var before []api.Name
+	for _, text := range cfg.MetricPrefixes {
+		path, err := api.ParsePath(text)
+		switch {
+		case err != nil:
+			fault("metric-prefixes: %v", err)
+		case path.Cell() != cfg.Cell && path.Cell() != api.LocalCell:
+			fault("metric-prefixes: %q is of another cell", text)
+		case slices.Contains(before, path.Name()):
+			fault("metric-prefixes: %q is there twice", text)
+		}
+		before = append(before, path.Name())
+	}
+}
+
+// lockTimes are how long locks are waited for and held: those below some paths apart, and all others
+// together, so that the number of metrics does not grow with the number of locks.
+type lockTimes struct {
+	waits, holds *prometheus.HistogramVec
+	prefixes     []prefixTimes // the longest first
+	others       prefixTimes
+}
+
+// prefixTimes is for the locks at and below one name.
+type prefixTimes struct {
+	name         api.Name
+	waits, holds prometheus.Observer
+}
+
+// newLockTimes returns lock times of a configuration that was checked.
+func newLockTimes(prefixes []string) *lockTimes {
+	vec := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "chubby", Name: name, Help: help + " Those at and below a path of metric-prefixes are counted apart; prefix is empty for all others.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 12), // up to half an hour
+		}, []string{"prefix"})
+	}
+	l := &lockTimes{
+		waits: vec("lock_wait_seconds", "Time from Acquire to its grant, of those that had to wait in the queue."),
+		holds: vec("lock_hold_seconds", "Time from when a lock that was free, or was handed over, was granted until nobody had it, or it was handed over again. Locks that a client keeps while it does not use them are left out, and what began before this replica became the master."),
+	}
+	one := func(name api.Name, prefix string) prefixTimes {
+		return prefixTimes{name: name, waits: l.waits.WithLabelValues(prefix), holds: l.holds.WithLabelValues(prefix)}
+	}
+	l.others = one("", "")
+	for _, text := range prefixes {
+		if path, err := api.ParsePath(text); err == nil {
+			l.prefixes = append(l.prefixes, one(path.Name(), text))
+		}
+	}
+	slices.SortStableFunc(l.prefixes, func(a, b prefixTimes) int { return cmp.Compare(len(b.name), len(a.name)) })
+	return l
+}
+
+// of returns where the times of a lock count.
+func (l *lockTimes) of(name api.Name) prefixTimes {
+	for _, p := range l.prefixes {
+		if rest, below := strings.CutPrefix(string(name), string(p.name)); below && (rest == "" || rest[0] == '/') {
+			return p
+		}
+	}
+	return l.others
+}
+
+func (l *lockTimes) waited(name api.Name, d time.Duration) { l.of(name).waits.Observe(d.Seconds()) }
+func (l *lockTimes) held(name api.Name, d time.Duration)   { l.of(name).holds.Observe(d.Seconds()) }
