@@ -39,6 +39,19 @@ func (c *callTimes) answered(method string, code api.Code, took time.Duration) {
 	c.of(callKind{method, code}).Observe(took.Seconds())
 }
 
+// counts are how many calls were answered, in all and by method.
+func (c *callTimes) counts(into map[string]uint64) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for kind, one := range c.one {
+		if m, ok := one.(prometheus.Metric); ok {
+			n := count(m)
+			into["calls"] += n
+			into["call:"+path.Base(kind.method)] += n
+		}
+	}
+}
+
 func (c *callTimes) of(kind callKind) prometheus.Observer {
 	c.mu.RLock()
 	one := c.one[kind]

@@ -38,6 +38,7 @@ func rpcRows() map[protoreflect.Name]rpcRow {
 		"ListLocks":     {request: &pb.ListLocksRequest{}},
 		"ListSessions":  {request: &pb.ListSessionsRequest{}},
 		"ListQuotas":    {request: &pb.ListQuotasRequest{}},
+		"Overview":      {request: &pb.OverviewRequest{}},
 		"Explain":       {request: &pb.ExplainRequest{Path: closedFile}},
 		"History":       {request: &pb.HistoryRequest{Path: closedFile}},
 		"CheckSequencer": {

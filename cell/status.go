@@ -24,6 +24,14 @@ func (s served) Master() (*master.Master, error) {
 	return nil, s.r.notMaster()
 }
 
+// Counts implements wire.Replica.
+func (s served) Counts() map[string]uint64 {
+	counts := map[string]uint64{}
+	s.r.metrics.master.counts(counts)
+	s.r.metrics.calls.counts(counts)
+	return counts
+}
+
 // Location implements wire.Replica.
 func (s served) Location() wire.Location {
 	h := s.r.Health()

@@ -169,7 +169,7 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) b
 		}
 	}
 	if !answered {
-		return nil, c.noAnswerError(ctx, op, views)
+		return nil, noAnswerError(ctx, c.cfg, op, views)
 	}
 	return views, nil
 }
@@ -191,14 +191,14 @@ func (c *Cell) nextView(ctx context.Context, arrived <-chan replicaView, asked m
 }
 
 // noAnswerError is the error of a survey that no replica of the cell has answered.
-func (c *Cell) noAnswerError(ctx context.Context, op string, views []replicaView) error {
+func noAnswerError(ctx context.Context, cfg Config, op string, views []replicaView) error {
 	slices.SortFunc(views, func(a, b replicaView) int { return strings.Compare(a.address, b.address) })
 	var said, addresses []string
 	refused := true
 	for _, v := range views {
 		var e *api.Error
 		if errors.As(v.err, &e) && e.Code == api.WrongCell {
-			return withOperation(e, op, rootPath(c.cfg))
+			return withOperation(e, op, rootPath(cfg))
 		}
 		refused = refused && v.refused
 		said, addresses = append(said, v.address+": "+brief(v.err)), append(addresses, v.address)
@@ -208,9 +208,9 @@ func (c *Cell) noAnswerError(ctx context.Context, op string, views []replicaView
 		e.Err = contextError(ctx)
 	}
 	if refused && len(views) > 0 {
-		e = refusedByAll(c.cfg.Cell, addresses, 0)
+		e = refusedByAll(cfg.Cell, addresses, 0)
 	}
-	return withOperation(e, op, rootPath(c.cfg))
+	return withOperation(e, op, rootPath(cfg))
 }
 
 // Members lists the replicas of the cell's configuration, by id, as the master says; if

@@ -189,7 +189,7 @@ ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code 
 
 echo "== verbs"
 "$bin/chubbyctl" --help >out 2>&1
-for verb in acquire elect ls tree cat put mkdir rm stat touch cp watch locks history explain lock sequencer session acl cell bench completion; do out "^  $verb "; done
+for verb in acquire elect ls tree cat put mkdir rm stat touch cp watch top locks history explain lock sequencer session acl cell bench completion; do out "^  $verb "; done
 
 echo "== files"
 ctl 0 mkdir /ls/local/d
@@ -285,6 +285,10 @@ ctl 0 -o json locks /ls/local/held
 fields out path mode token holders.0.session holders.0.principal holders.0.host holders.0.pid holders.0.since_s holders.0.reason \
 	waiters.0.session waiters.0.principal waiters.0.host waiters.0.pid waiters.0.waiting_s waiters.0.estimate_s waiters.0.place waiters.0.mode delayed_s revoked
 ctl 0 explain /ls/local/held; ctl 0 -o json explain /ls/local/held; fields out path
+ctl 0 top; out '^cell local: master r'; out '^sessions '; out '^WAITED FOR LONGEST'; out '^/ls/local/held '; out "no change waits for clients' caches"
+ctl 0 -o json top; fields out cell master epoch replicas healthy sessions nodes locks backlog.waiters backlog.mail_bytes per_s waits.0.path waits.0.waiters.0.waiting_s holdups
+ctl 0 top --times 2 --every 300ms; out '^a second: '
+ctl 2 top --every 1ms; ctl 2 top --most 0; ctl 2 top --times -1
 
 echo "== sequencers"
 ctl 0 sequencer check "$sequencer"; ctl 0 -o json sequencer check "$sequencer"

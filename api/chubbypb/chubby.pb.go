@@ -4180,6 +4180,321 @@ func (x *SessionInfo) GetMayCache() bool {
 	return false
 }
 
+type OverviewRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	Most          uint32                 `protobuf:"varint,2,opt,name=most,proto3" json:"most,omitempty"` // locks, and changes, that are listed at most; 0: 20, and at most 100
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverviewRequest) Reset() {
+	*x = OverviewRequest{}
+	mi := &file_chubby_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverviewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverviewRequest) ProtoMessage() {}
+
+func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverviewRequest.ProtoReflect.Descriptor instead.
+func (*OverviewRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *OverviewRequest) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *OverviewRequest) GetMost() uint32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+// OverviewReply has the numbers of the whole cell if the caller is an operator, or nobody is asked who he is.
+type OverviewReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Whole         bool                   `protobuf:"varint,2,opt,name=whole,proto3" json:"whole,omitempty"` // the caller sees everything, and the numbers are there
+	Backlog       *Backlog               `protobuf:"bytes,3,opt,name=backlog,proto3" json:"backlog,omitempty"`
+	Counts        map[string]uint64      `protobuf:"bytes,4,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // that only grow while one replica is the master of an epoch: see client.Overview
+	Waits         []*LockInfo            `protobuf:"bytes,5,rep,name=waits,proto3" json:"waits,omitempty"`                                                                              // the locks that somebody has waited for longest, the longest first
+	MoreWaits     uint32                 `protobuf:"varint,6,opt,name=more_waits,json=moreWaits,proto3" json:"more_waits,omitempty"`                                                    // locks that others wait for, besides those listed
+	Holdups       []*Holdup              `protobuf:"bytes,7,rep,name=holdups,proto3" json:"holdups,omitempty"`                                                                          // the changes that have waited longest for clients' caches, the longest first
+	MoreHoldups   uint32                 `protobuf:"varint,8,opt,name=more_holdups,json=moreHoldups,proto3" json:"more_holdups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverviewReply) Reset() {
+	*x = OverviewReply{}
+	mi := &file_chubby_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverviewReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverviewReply) ProtoMessage() {}
+
+func (x *OverviewReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverviewReply.ProtoReflect.Descriptor instead.
+func (*OverviewReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *OverviewReply) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *OverviewReply) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+func (x *OverviewReply) GetBacklog() *Backlog {
+	if x != nil {
+		return x.Backlog
+	}
+	return nil
+}
+
+func (x *OverviewReply) GetCounts() map[string]uint64 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *OverviewReply) GetWaits() []*LockInfo {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
+func (x *OverviewReply) GetMoreWaits() uint32 {
+	if x != nil {
+		return x.MoreWaits
+	}
+	return 0
+}
+
+func (x *OverviewReply) GetHoldups() []*Holdup {
+	if x != nil {
+		return x.Holdups
+	}
+	return nil
+}
+
+func (x *OverviewReply) GetMoreHoldups() uint32 {
+	if x != nil {
+		return x.MoreHoldups
+	}
+	return 0
+}
+
+// Backlog is how much waits in the master, or is kept there for clients.
+type Backlog struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Waiters       uint64                 `protobuf:"varint,1,opt,name=waiters,proto3" json:"waiters,omitempty"`                      // requests that wait for locks
+	Changes       uint64                 `protobuf:"varint,2,opt,name=changes,proto3" json:"changes,omitempty"`                      // names whose changes wait for clients' caches
+	Delays        uint64                 `protobuf:"varint,3,opt,name=delays,proto3" json:"delays,omitempty"`                        // locks in a lock-delay
+	Handles       uint64                 `protobuf:"varint,4,opt,name=handles,proto3" json:"handles,omitempty"`                      // that clients have open
+	MailBytes     uint64                 `protobuf:"varint,5,opt,name=mail_bytes,json=mailBytes,proto3" json:"mail_bytes,omitempty"` // of events that clients have not acknowledged
+	CopyBytes     uint64                 `protobuf:"varint,6,opt,name=copy_bytes,json=copyBytes,proto3" json:"copy_bytes,omitempty"` // in which the master remembers what clients may have cached
+	Proposals     uint64                 `protobuf:"varint,7,opt,name=proposals,proto3" json:"proposals,omitempty"`                  // commands that wait to be put into the log
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Backlog) Reset() {
+	*x = Backlog{}
+	mi := &file_chubby_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Backlog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Backlog) ProtoMessage() {}
+
+func (x *Backlog) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Backlog.ProtoReflect.Descriptor instead.
+func (*Backlog) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *Backlog) GetWaiters() uint64 {
+	if x != nil {
+		return x.Waiters
+	}
+	return 0
+}
+
+func (x *Backlog) GetChanges() uint64 {
+	if x != nil {
+		return x.Changes
+	}
+	return 0
+}
+
+func (x *Backlog) GetDelays() uint64 {
+	if x != nil {
+		return x.Delays
+	}
+	return 0
+}
+
+func (x *Backlog) GetHandles() uint64 {
+	if x != nil {
+		return x.Handles
+	}
+	return 0
+}
+
+func (x *Backlog) GetMailBytes() uint64 {
+	if x != nil {
+		return x.MailBytes
+	}
+	return 0
+}
+
+func (x *Backlog) GetCopyBytes() uint64 {
+	if x != nil {
+		return x.CopyBytes
+	}
+	return 0
+}
+
+func (x *Backlog) GetProposals() uint64 {
+	if x != nil {
+		return x.Proposals
+	}
+	return 0
+}
+
+// Holdup is a change that waits until clients have dropped what they have cached.
+type Holdup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`                             // whose changes wait; the root directory: every change waits, after a fail-over
+	WaitingNs     int64                  `protobuf:"varint,2,opt,name=waiting_ns,json=waitingNs,proto3" json:"waiting_ns,omitempty"` // since the first of the clients was told
+	Slow          []*Party               `protobuf:"bytes,3,rep,name=slow,proto3" json:"slow,omitempty"`                             // sessions that it waits for, at most 10
+	MoreSlow      uint32                 `protobuf:"varint,4,opt,name=more_slow,json=moreSlow,proto3" json:"more_slow,omitempty"`    // besides those listed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holdup) Reset() {
+	*x = Holdup{}
+	mi := &file_chubby_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holdup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holdup) ProtoMessage() {}
+
+func (x *Holdup) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holdup.ProtoReflect.Descriptor instead.
+func (*Holdup) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *Holdup) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Holdup) GetWaitingNs() int64 {
+	if x != nil {
+		return x.WaitingNs
+	}
+	return 0
+}
+
+func (x *Holdup) GetSlow() []*Party {
+	if x != nil {
+		return x.Slow
+	}
+	return nil
+}
+
+func (x *Holdup) GetMoreSlow() uint32 {
+	if x != nil {
+		return x.MoreSlow
+	}
+	return 0
+}
+
 type ListQuotasRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
@@ -4190,7 +4505,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_chubby_proto_msgTypes[57]
+	mi := &file_chubby_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4202,7 +4517,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[57]
+	mi := &file_chubby_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4215,7 +4530,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{57}
+	return file_chubby_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListQuotasRequest) GetCell() string {
@@ -4243,7 +4558,7 @@ type ListQuotasReply struct {
 
 func (x *ListQuotasReply) Reset() {
 	*x = ListQuotasReply{}
-	mi := &file_chubby_proto_msgTypes[58]
+	mi := &file_chubby_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4255,7 +4570,7 @@ func (x *ListQuotasReply) String() string {
 func (*ListQuotasReply) ProtoMessage() {}
 
 func (x *ListQuotasReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[58]
+	mi := &file_chubby_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4268,7 +4583,7 @@ func (x *ListQuotasReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasReply.ProtoReflect.Descriptor instead.
 func (*ListQuotasReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{58}
+	return file_chubby_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListQuotasReply) GetQuotas() []*QuotaInfo {
@@ -4299,7 +4614,7 @@ type QuotaInfo struct {
 
 func (x *QuotaInfo) Reset() {
 	*x = QuotaInfo{}
-	mi := &file_chubby_proto_msgTypes[59]
+	mi := &file_chubby_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4311,7 +4626,7 @@ func (x *QuotaInfo) String() string {
 func (*QuotaInfo) ProtoMessage() {}
 
 func (x *QuotaInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[59]
+	mi := &file_chubby_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4324,7 +4639,7 @@ func (x *QuotaInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaInfo.ProtoReflect.Descriptor instead.
 func (*QuotaInfo) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{59}
+	return file_chubby_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *QuotaInfo) GetPrincipal() string {
@@ -4368,7 +4683,7 @@ type QuotaAmounts struct {
 
 func (x *QuotaAmounts) Reset() {
 	*x = QuotaAmounts{}
-	mi := &file_chubby_proto_msgTypes[60]
+	mi := &file_chubby_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4380,7 +4695,7 @@ func (x *QuotaAmounts) String() string {
 func (*QuotaAmounts) ProtoMessage() {}
 
 func (x *QuotaAmounts) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[60]
+	mi := &file_chubby_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4393,7 +4708,7 @@ func (x *QuotaAmounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaAmounts.ProtoReflect.Descriptor instead.
 func (*QuotaAmounts) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{60}
+	return file_chubby_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *QuotaAmounts) GetNodes() int64 {
@@ -4446,7 +4761,7 @@ type SetQuotaRequest struct {
 
 func (x *SetQuotaRequest) Reset() {
 	*x = SetQuotaRequest{}
-	mi := &file_chubby_proto_msgTypes[61]
+	mi := &file_chubby_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4458,7 +4773,7 @@ func (x *SetQuotaRequest) String() string {
 func (*SetQuotaRequest) ProtoMessage() {}
 
 func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[61]
+	mi := &file_chubby_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4471,7 +4786,7 @@ func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{61}
+	return file_chubby_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SetQuotaRequest) GetCaller() *Caller {
@@ -4517,7 +4832,7 @@ type SetQuotaReply struct {
 
 func (x *SetQuotaReply) Reset() {
 	*x = SetQuotaReply{}
-	mi := &file_chubby_proto_msgTypes[62]
+	mi := &file_chubby_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4529,7 +4844,7 @@ func (x *SetQuotaReply) String() string {
 func (*SetQuotaReply) ProtoMessage() {}
 
 func (x *SetQuotaReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[62]
+	mi := &file_chubby_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4542,7 +4857,7 @@ func (x *SetQuotaReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaReply.ProtoReflect.Descriptor instead.
 func (*SetQuotaReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{62}
+	return file_chubby_proto_rawDescGZIP(), []int{66}
 }
 
 type ExplainRequest struct {
@@ -4555,7 +4870,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4567,7 +4882,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4580,7 +4895,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{63}
+	return file_chubby_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ExplainRequest) GetCell() string {
@@ -4611,7 +4926,7 @@ type ExplainReply struct {
 
 func (x *ExplainReply) Reset() {
 	*x = ExplainReply{}
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +4938,7 @@ func (x *ExplainReply) String() string {
 func (*ExplainReply) ProtoMessage() {}
 
 func (x *ExplainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +4951,7 @@ func (x *ExplainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReply.ProtoReflect.Descriptor instead.
 func (*ExplainReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{64}
+	return file_chubby_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ExplainReply) GetLock() *LockInfo {
@@ -4678,7 +4993,7 @@ type Cacher struct {
 
 func (x *Cacher) Reset() {
 	*x = Cacher{}
-	mi := &file_chubby_proto_msgTypes[65]
+	mi := &file_chubby_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4690,7 +5005,7 @@ func (x *Cacher) String() string {
 func (*Cacher) ProtoMessage() {}
 
 func (x *Cacher) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[65]
+	mi := &file_chubby_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4703,7 +5018,7 @@ func (x *Cacher) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cacher.ProtoReflect.Descriptor instead.
 func (*Cacher) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{65}
+	return file_chubby_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Cacher) GetParty() *Party {
@@ -4737,7 +5052,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4749,7 +5064,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4762,7 +5077,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{66}
+	return file_chubby_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *HistoryRequest) GetCell() string {
@@ -4789,7 +5104,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4801,7 +5116,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4814,7 +5129,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{67}
+	return file_chubby_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *HistoryReply) GetHoldings() []*Holding {
@@ -4847,7 +5162,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4859,7 +5174,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4872,7 +5187,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{68}
+	return file_chubby_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Holding) GetParty() *Party {
@@ -4936,7 +5251,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4948,7 +5263,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4961,7 +5276,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{69}
+	return file_chubby_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *TransferRequest) GetCaller() *Caller {
@@ -4987,7 +5302,7 @@ type TransferReply struct {
 
 func (x *TransferReply) Reset() {
 	*x = TransferReply{}
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4999,7 +5314,7 @@ func (x *TransferReply) String() string {
 func (*TransferReply) ProtoMessage() {}
 
 func (x *TransferReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5012,7 +5327,7 @@ func (x *TransferReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferReply.ProtoReflect.Descriptor instead.
 func (*TransferReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{70}
+	return file_chubby_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *TransferReply) GetMaster() string {
@@ -5033,7 +5348,7 @@ type FinishUpgradeRequest struct {
 
 func (x *FinishUpgradeRequest) Reset() {
 	*x = FinishUpgradeRequest{}
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5045,7 +5360,7 @@ func (x *FinishUpgradeRequest) String() string {
 func (*FinishUpgradeRequest) ProtoMessage() {}
 
 func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5058,7 +5373,7 @@ func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{71}
+	return file_chubby_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FinishUpgradeRequest) GetCaller() *Caller {
@@ -5095,7 +5410,7 @@ type FinishUpgradeReply struct {
 
 func (x *FinishUpgradeReply) Reset() {
 	*x = FinishUpgradeReply{}
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5107,7 +5422,7 @@ func (x *FinishUpgradeReply) String() string {
 func (*FinishUpgradeReply) ProtoMessage() {}
 
 func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5120,7 +5435,7 @@ func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeReply.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{72}
+	return file_chubby_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *FinishUpgradeReply) GetLevel() uint32 {
@@ -5154,7 +5469,7 @@ type MemberLevel struct {
 
 func (x *MemberLevel) Reset() {
 	*x = MemberLevel{}
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5166,7 +5481,7 @@ func (x *MemberLevel) String() string {
 func (*MemberLevel) ProtoMessage() {}
 
 func (x *MemberLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5179,7 +5494,7 @@ func (x *MemberLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLevel.ProtoReflect.Descriptor instead.
 func (*MemberLevel) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{73}
+	return file_chubby_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *MemberLevel) GetId() string {
@@ -5205,7 +5520,7 @@ type LocateRequest struct {
 
 func (x *LocateRequest) Reset() {
 	*x = LocateRequest{}
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5217,7 +5532,7 @@ func (x *LocateRequest) String() string {
 func (*LocateRequest) ProtoMessage() {}
 
 func (x *LocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5230,7 +5545,7 @@ func (x *LocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
 func (*LocateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{74}
+	return file_chubby_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *LocateRequest) GetCell() string {
@@ -5256,7 +5571,7 @@ type LocateReply struct {
 
 func (x *LocateReply) Reset() {
 	*x = LocateReply{}
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5268,7 +5583,7 @@ func (x *LocateReply) String() string {
 func (*LocateReply) ProtoMessage() {}
 
 func (x *LocateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5281,7 +5596,7 @@ func (x *LocateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
 func (*LocateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{75}
+	return file_chubby_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *LocateReply) GetCell() string {
@@ -5351,7 +5666,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5363,7 +5678,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5376,7 +5691,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{76}
+	return file_chubby_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *BackupRequest) GetCell() string {
@@ -5410,7 +5725,7 @@ type BackupReply struct {
 
 func (x *BackupReply) Reset() {
 	*x = BackupReply{}
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5422,7 +5737,7 @@ func (x *BackupReply) String() string {
 func (*BackupReply) ProtoMessage() {}
 
 func (x *BackupReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5435,7 +5750,7 @@ func (x *BackupReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
 func (*BackupReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{77}
+	return file_chubby_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *BackupReply) GetData() []byte {
@@ -5467,7 +5782,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5479,7 +5794,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5492,7 +5807,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{78}
+	return file_chubby_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RestoreRequest) GetCaller() *Caller {
@@ -5555,7 +5870,7 @@ type RestoreBegin struct {
 
 func (x *RestoreBegin) Reset() {
 	*x = RestoreBegin{}
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5567,7 +5882,7 @@ func (x *RestoreBegin) String() string {
 func (*RestoreBegin) ProtoMessage() {}
 
 func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5580,7 +5895,7 @@ func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreBegin.ProtoReflect.Descriptor instead.
 func (*RestoreBegin) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{79}
+	return file_chubby_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RestoreBegin) GetCell() string {
@@ -5656,7 +5971,7 @@ type RestorePart struct {
 
 func (x *RestorePart) Reset() {
 	*x = RestorePart{}
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5668,7 +5983,7 @@ func (x *RestorePart) String() string {
 func (*RestorePart) ProtoMessage() {}
 
 func (x *RestorePart) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5681,7 +5996,7 @@ func (x *RestorePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestorePart.ProtoReflect.Descriptor instead.
 func (*RestorePart) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{80}
+	return file_chubby_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RestorePart) GetPart() uint64 {
@@ -5707,7 +6022,7 @@ type RestoreSeal struct {
 
 func (x *RestoreSeal) Reset() {
 	*x = RestoreSeal{}
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5719,7 +6034,7 @@ func (x *RestoreSeal) String() string {
 func (*RestoreSeal) ProtoMessage() {}
 
 func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5732,7 +6047,7 @@ func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSeal.ProtoReflect.Descriptor instead.
 func (*RestoreSeal) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{81}
+	return file_chubby_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RestoreSeal) GetWhy() string {
@@ -5754,7 +6069,7 @@ type RestoreReply struct {
 
 func (x *RestoreReply) Reset() {
 	*x = RestoreReply{}
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5766,7 +6081,7 @@ func (x *RestoreReply) String() string {
 func (*RestoreReply) ProtoMessage() {}
 
 func (x *RestoreReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5779,7 +6094,7 @@ func (x *RestoreReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
 func (*RestoreReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{82}
+	return file_chubby_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RestoreReply) GetRestored() bool {
@@ -5819,7 +6134,7 @@ type AuthenticateRequest struct {
 
 func (x *AuthenticateRequest) Reset() {
 	*x = AuthenticateRequest{}
-	mi := &file_chubby_proto_msgTypes[83]
+	mi := &file_chubby_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5831,7 +6146,7 @@ func (x *AuthenticateRequest) String() string {
 func (*AuthenticateRequest) ProtoMessage() {}
 
 func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[83]
+	mi := &file_chubby_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5844,7 +6159,7 @@ func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
 func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{83}
+	return file_chubby_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *AuthenticateRequest) GetToken() string {
@@ -5863,7 +6178,7 @@ type AuthenticateReply struct {
 
 func (x *AuthenticateReply) Reset() {
 	*x = AuthenticateReply{}
-	mi := &file_chubby_proto_msgTypes[84]
+	mi := &file_chubby_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5875,7 +6190,7 @@ func (x *AuthenticateReply) String() string {
 func (*AuthenticateReply) ProtoMessage() {}
 
 func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[84]
+	mi := &file_chubby_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5888,7 +6203,7 @@ func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateReply.ProtoReflect.Descriptor instead.
 func (*AuthenticateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{84}
+	return file_chubby_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *AuthenticateReply) GetPrincipal() string {
@@ -5906,7 +6221,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[85]
+	mi := &file_chubby_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5918,7 +6233,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[85]
+	mi := &file_chubby_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5931,7 +6246,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{85}
+	return file_chubby_proto_rawDescGZIP(), []int{89}
 }
 
 type StatusReply struct {
@@ -5952,7 +6267,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5964,7 +6279,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5977,7 +6292,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{86}
+	return file_chubby_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -6064,7 +6379,7 @@ type Restoration struct {
 
 func (x *Restoration) Reset() {
 	*x = Restoration{}
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6076,7 +6391,7 @@ func (x *Restoration) String() string {
 func (*Restoration) ProtoMessage() {}
 
 func (x *Restoration) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6089,7 +6404,7 @@ func (x *Restoration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restoration.ProtoReflect.Descriptor instead.
 func (*Restoration) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{87}
+	return file_chubby_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Restoration) GetAtUnix() int64 {
@@ -6147,7 +6462,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6159,7 +6474,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6172,7 +6487,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{88}
+	return file_chubby_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -6267,7 +6582,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6279,7 +6594,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6292,7 +6607,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{89}
+	return file_chubby_proto_rawDescGZIP(), []int{93}
 }
 
 // ChangeMembersRequest adds a replica, which waits to be let in; or removes one; or, with
@@ -6311,7 +6626,7 @@ type ChangeMembersRequest struct {
 
 func (x *ChangeMembersRequest) Reset() {
 	*x = ChangeMembersRequest{}
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6323,7 +6638,7 @@ func (x *ChangeMembersRequest) String() string {
 func (*ChangeMembersRequest) ProtoMessage() {}
 
 func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6336,7 +6651,7 @@ func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeMembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{90}
+	return file_chubby_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ChangeMembersRequest) GetCaller() *Caller {
@@ -6389,7 +6704,7 @@ type ChangeMembersReply struct {
 
 func (x *ChangeMembersReply) Reset() {
 	*x = ChangeMembersReply{}
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6401,7 +6716,7 @@ func (x *ChangeMembersReply) String() string {
 func (*ChangeMembersReply) ProtoMessage() {}
 
 func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6414,7 +6729,7 @@ func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersReply.ProtoReflect.Descriptor instead.
 func (*ChangeMembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{91}
+	return file_chubby_proto_rawDescGZIP(), []int{95}
 }
 
 type MembersReply struct {
@@ -6426,7 +6741,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6438,7 +6753,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6451,7 +6766,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{92}
+	return file_chubby_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -6476,7 +6791,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[93]
+	mi := &file_chubby_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6488,7 +6803,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[93]
+	mi := &file_chubby_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6501,7 +6816,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{93}
+	return file_chubby_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Member) GetId() string {
@@ -6856,7 +7171,39 @@ const file_chubby_proto_rawDesc = "" +
 	"leftMostNs\x12\x18\n" +
 	"\ahandles\x18\x05 \x01(\rR\ahandles\x12\x14\n" +
 	"\x05locks\x18\x06 \x01(\rR\x05locks\x12\x1b\n" +
-	"\tmay_cache\x18\a \x01(\bR\bmayCache\"=\n" +
+	"\tmay_cache\x18\a \x01(\bR\bmayCache\"9\n" +
+	"\x0fOverviewRequest\x12\x12\n" +
+	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
+	"\x04most\x18\x02 \x01(\rR\x04most\"\xfc\x02\n" +
+	"\rOverviewReply\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
+	"\x05whole\x18\x02 \x01(\bR\x05whole\x12,\n" +
+	"\abacklog\x18\x03 \x01(\v2\x12.chubby.v1.BacklogR\abacklog\x12<\n" +
+	"\x06counts\x18\x04 \x03(\v2$.chubby.v1.OverviewReply.CountsEntryR\x06counts\x12)\n" +
+	"\x05waits\x18\x05 \x03(\v2\x13.chubby.v1.LockInfoR\x05waits\x12\x1d\n" +
+	"\n" +
+	"more_waits\x18\x06 \x01(\rR\tmoreWaits\x12+\n" +
+	"\aholdups\x18\a \x03(\v2\x11.chubby.v1.HoldupR\aholdups\x12!\n" +
+	"\fmore_holdups\x18\b \x01(\rR\vmoreHoldups\x1a9\n" +
+	"\vCountsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xcb\x01\n" +
+	"\aBacklog\x12\x18\n" +
+	"\awaiters\x18\x01 \x01(\x04R\awaiters\x12\x18\n" +
+	"\achanges\x18\x02 \x01(\x04R\achanges\x12\x16\n" +
+	"\x06delays\x18\x03 \x01(\x04R\x06delays\x12\x18\n" +
+	"\ahandles\x18\x04 \x01(\x04R\ahandles\x12\x1d\n" +
+	"\n" +
+	"mail_bytes\x18\x05 \x01(\x04R\tmailBytes\x12\x1d\n" +
+	"\n" +
+	"copy_bytes\x18\x06 \x01(\x04R\tcopyBytes\x12\x1c\n" +
+	"\tproposals\x18\a \x01(\x04R\tproposals\"~\n" +
+	"\x06Holdup\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1d\n" +
+	"\n" +
+	"waiting_ns\x18\x02 \x01(\x03R\twaitingNs\x12$\n" +
+	"\x04slow\x18\x03 \x03(\v2\x10.chubby.v1.PartyR\x04slow\x12\x1b\n" +
+	"\tmore_slow\x18\x04 \x01(\rR\bmoreSlow\"=\n" +
 	"\x11ListQuotasRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\fR\x05after\"S\n" +
@@ -7068,7 +7415,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x10END_REASON_BREAK\x10\x04\x12\x17\n" +
 	"\x13END_REASON_DELETION\x10\x05\x12\x16\n" +
 	"\x12END_REASON_RESTORE\x10\x06\x12\x18\n" +
-	"\x14END_REASON_FAIL_OVER\x10\a2\xb9\x11\n" +
+	"\x14END_REASON_FAIL_OVER\x10\a2\xfb\x11\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
@@ -7096,7 +7443,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06Cancel\x12\x18.chubby.v1.CancelRequest\x1a\x16.chubby.v1.CancelReply\x12C\n" +
 	"\tBreakLock\x12\x1b.chubby.v1.BreakLockRequest\x1a\x19.chubby.v1.BreakLockReply\x12C\n" +
 	"\tListLocks\x12\x1b.chubby.v1.ListLocksRequest\x1a\x19.chubby.v1.ListLocksReply\x12L\n" +
-	"\fListSessions\x12\x1e.chubby.v1.ListSessionsRequest\x1a\x1c.chubby.v1.ListSessionsReply\x12F\n" +
+	"\fListSessions\x12\x1e.chubby.v1.ListSessionsRequest\x1a\x1c.chubby.v1.ListSessionsReply\x12@\n" +
+	"\bOverview\x12\x1a.chubby.v1.OverviewRequest\x1a\x18.chubby.v1.OverviewReply\x12F\n" +
 	"\n" +
 	"ListQuotas\x12\x1c.chubby.v1.ListQuotasRequest\x1a\x1a.chubby.v1.ListQuotasReply\x12@\n" +
 	"\bSetQuota\x12\x1a.chubby.v1.SetQuotaRequest\x1a\x18.chubby.v1.SetQuotaReply\x12=\n" +
@@ -7126,7 +7474,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 99)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -7190,43 +7538,48 @@ var file_chubby_proto_goTypes = []any{
 	(*ListSessionsRequest)(nil),       // 59: chubby.v1.ListSessionsRequest
 	(*ListSessionsReply)(nil),         // 60: chubby.v1.ListSessionsReply
 	(*SessionInfo)(nil),               // 61: chubby.v1.SessionInfo
-	(*ListQuotasRequest)(nil),         // 62: chubby.v1.ListQuotasRequest
-	(*ListQuotasReply)(nil),           // 63: chubby.v1.ListQuotasReply
-	(*QuotaInfo)(nil),                 // 64: chubby.v1.QuotaInfo
-	(*QuotaAmounts)(nil),              // 65: chubby.v1.QuotaAmounts
-	(*SetQuotaRequest)(nil),           // 66: chubby.v1.SetQuotaRequest
-	(*SetQuotaReply)(nil),             // 67: chubby.v1.SetQuotaReply
-	(*ExplainRequest)(nil),            // 68: chubby.v1.ExplainRequest
-	(*ExplainReply)(nil),              // 69: chubby.v1.ExplainReply
-	(*Cacher)(nil),                    // 70: chubby.v1.Cacher
-	(*HistoryRequest)(nil),            // 71: chubby.v1.HistoryRequest
-	(*HistoryReply)(nil),              // 72: chubby.v1.HistoryReply
-	(*Holding)(nil),                   // 73: chubby.v1.Holding
-	(*TransferRequest)(nil),           // 74: chubby.v1.TransferRequest
-	(*TransferReply)(nil),             // 75: chubby.v1.TransferReply
-	(*FinishUpgradeRequest)(nil),      // 76: chubby.v1.FinishUpgradeRequest
-	(*FinishUpgradeReply)(nil),        // 77: chubby.v1.FinishUpgradeReply
-	(*MemberLevel)(nil),               // 78: chubby.v1.MemberLevel
-	(*LocateRequest)(nil),             // 79: chubby.v1.LocateRequest
-	(*LocateReply)(nil),               // 80: chubby.v1.LocateReply
-	(*BackupRequest)(nil),             // 81: chubby.v1.BackupRequest
-	(*BackupReply)(nil),               // 82: chubby.v1.BackupReply
-	(*RestoreRequest)(nil),            // 83: chubby.v1.RestoreRequest
-	(*RestoreBegin)(nil),              // 84: chubby.v1.RestoreBegin
-	(*RestorePart)(nil),               // 85: chubby.v1.RestorePart
-	(*RestoreSeal)(nil),               // 86: chubby.v1.RestoreSeal
-	(*RestoreReply)(nil),              // 87: chubby.v1.RestoreReply
-	(*AuthenticateRequest)(nil),       // 88: chubby.v1.AuthenticateRequest
-	(*AuthenticateReply)(nil),         // 89: chubby.v1.AuthenticateReply
-	(*StatusRequest)(nil),             // 90: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 91: chubby.v1.StatusReply
-	(*Restoration)(nil),               // 92: chubby.v1.Restoration
-	(*ReplicaStatus)(nil),             // 93: chubby.v1.ReplicaStatus
-	(*MembersRequest)(nil),            // 94: chubby.v1.MembersRequest
-	(*ChangeMembersRequest)(nil),      // 95: chubby.v1.ChangeMembersRequest
-	(*ChangeMembersReply)(nil),        // 96: chubby.v1.ChangeMembersReply
-	(*MembersReply)(nil),              // 97: chubby.v1.MembersReply
-	(*Member)(nil),                    // 98: chubby.v1.Member
+	(*OverviewRequest)(nil),           // 62: chubby.v1.OverviewRequest
+	(*OverviewReply)(nil),             // 63: chubby.v1.OverviewReply
+	(*Backlog)(nil),                   // 64: chubby.v1.Backlog
+	(*Holdup)(nil),                    // 65: chubby.v1.Holdup
+	(*ListQuotasRequest)(nil),         // 66: chubby.v1.ListQuotasRequest
+	(*ListQuotasReply)(nil),           // 67: chubby.v1.ListQuotasReply
+	(*QuotaInfo)(nil),                 // 68: chubby.v1.QuotaInfo
+	(*QuotaAmounts)(nil),              // 69: chubby.v1.QuotaAmounts
+	(*SetQuotaRequest)(nil),           // 70: chubby.v1.SetQuotaRequest
+	(*SetQuotaReply)(nil),             // 71: chubby.v1.SetQuotaReply
+	(*ExplainRequest)(nil),            // 72: chubby.v1.ExplainRequest
+	(*ExplainReply)(nil),              // 73: chubby.v1.ExplainReply
+	(*Cacher)(nil),                    // 74: chubby.v1.Cacher
+	(*HistoryRequest)(nil),            // 75: chubby.v1.HistoryRequest
+	(*HistoryReply)(nil),              // 76: chubby.v1.HistoryReply
+	(*Holding)(nil),                   // 77: chubby.v1.Holding
+	(*TransferRequest)(nil),           // 78: chubby.v1.TransferRequest
+	(*TransferReply)(nil),             // 79: chubby.v1.TransferReply
+	(*FinishUpgradeRequest)(nil),      // 80: chubby.v1.FinishUpgradeRequest
+	(*FinishUpgradeReply)(nil),        // 81: chubby.v1.FinishUpgradeReply
+	(*MemberLevel)(nil),               // 82: chubby.v1.MemberLevel
+	(*LocateRequest)(nil),             // 83: chubby.v1.LocateRequest
+	(*LocateReply)(nil),               // 84: chubby.v1.LocateReply
+	(*BackupRequest)(nil),             // 85: chubby.v1.BackupRequest
+	(*BackupReply)(nil),               // 86: chubby.v1.BackupReply
+	(*RestoreRequest)(nil),            // 87: chubby.v1.RestoreRequest
+	(*RestoreBegin)(nil),              // 88: chubby.v1.RestoreBegin
+	(*RestorePart)(nil),               // 89: chubby.v1.RestorePart
+	(*RestoreSeal)(nil),               // 90: chubby.v1.RestoreSeal
+	(*RestoreReply)(nil),              // 91: chubby.v1.RestoreReply
+	(*AuthenticateRequest)(nil),       // 92: chubby.v1.AuthenticateRequest
+	(*AuthenticateReply)(nil),         // 93: chubby.v1.AuthenticateReply
+	(*StatusRequest)(nil),             // 94: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 95: chubby.v1.StatusReply
+	(*Restoration)(nil),               // 96: chubby.v1.Restoration
+	(*ReplicaStatus)(nil),             // 97: chubby.v1.ReplicaStatus
+	(*MembersRequest)(nil),            // 98: chubby.v1.MembersRequest
+	(*ChangeMembersRequest)(nil),      // 99: chubby.v1.ChangeMembersRequest
+	(*ChangeMembersReply)(nil),        // 100: chubby.v1.ChangeMembersReply
+	(*MembersReply)(nil),              // 101: chubby.v1.MembersReply
+	(*Member)(nil),                    // 102: chubby.v1.Member
+	nil,                               // 103: chubby.v1.OverviewReply.CountsEntry
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
@@ -7292,110 +7645,117 @@ var file_chubby_proto_depIdxs = []int32{
 	0,   // 60: chubby.v1.Waiter.mode:type_name -> chubby.v1.LockMode
 	61,  // 61: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
 	9,   // 62: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
-	64,  // 63: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
-	65,  // 64: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
-	65,  // 65: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
-	5,   // 66: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 67: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
-	65,  // 68: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
-	57,  // 69: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
-	70,  // 70: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
-	9,   // 71: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
-	73,  // 72: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
-	9,   // 73: chubby.v1.Holding.party:type_name -> chubby.v1.Party
-	0,   // 74: chubby.v1.Holding.mode:type_name -> chubby.v1.LockMode
-	4,   // 75: chubby.v1.Holding.end:type_name -> chubby.v1.EndReason
-	5,   // 76: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
-	5,   // 77: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 78: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
-	78,  // 79: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
-	5,   // 80: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 81: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
-	84,  // 82: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
-	85,  // 83: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
-	86,  // 84: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
-	93,  // 85: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	92,  // 86: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
-	5,   // 87: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 88: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
-	98,  // 89: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	11,  // 90: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	14,  // 91: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	14,  // 92: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
-	16,  // 93: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
-	19,  // 94: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	21,  // 95: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	23,  // 96: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	25,  // 97: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	27,  // 98: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	29,  // 99: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	31,  // 100: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	33,  // 101: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	35,  // 102: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	37,  // 103: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	41,  // 104: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	43,  // 105: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	45,  // 106: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	47,  // 107: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	49,  // 108: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	51,  // 109: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	53,  // 110: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	55,  // 111: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	59,  // 112: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	62,  // 113: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	66,  // 114: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	68,  // 115: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	71,  // 116: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
-	74,  // 117: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	76,  // 118: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	81,  // 119: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
-	83,  // 120: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
-	95,  // 121: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
-	79,  // 122: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	90,  // 123: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	94,  // 124: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	88,  // 125: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
-	12,  // 126: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	15,  // 127: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	15,  // 128: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	17,  // 129: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	20,  // 130: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	22,  // 131: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	24,  // 132: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	26,  // 133: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	28,  // 134: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	30,  // 135: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	32,  // 136: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	34,  // 137: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	36,  // 138: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	38,  // 139: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	42,  // 140: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	44,  // 141: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	46,  // 142: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	48,  // 143: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	50,  // 144: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	52,  // 145: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	54,  // 146: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	56,  // 147: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	60,  // 148: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	63,  // 149: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	67,  // 150: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	69,  // 151: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	72,  // 152: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
-	75,  // 153: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	77,  // 154: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	82,  // 155: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
-	87,  // 156: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
-	96,  // 157: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
-	80,  // 158: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	91,  // 159: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	97,  // 160: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	89,  // 161: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
-	126, // [126:162] is the sub-list for method output_type
-	90,  // [90:126] is the sub-list for method input_type
-	90,  // [90:90] is the sub-list for extension type_name
-	90,  // [90:90] is the sub-list for extension extendee
-	0,   // [0:90] is the sub-list for field type_name
+	64,  // 63: chubby.v1.OverviewReply.backlog:type_name -> chubby.v1.Backlog
+	103, // 64: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
+	57,  // 65: chubby.v1.OverviewReply.waits:type_name -> chubby.v1.LockInfo
+	65,  // 66: chubby.v1.OverviewReply.holdups:type_name -> chubby.v1.Holdup
+	9,   // 67: chubby.v1.Holdup.slow:type_name -> chubby.v1.Party
+	68,  // 68: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
+	69,  // 69: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
+	69,  // 70: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
+	5,   // 71: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 72: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
+	69,  // 73: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
+	57,  // 74: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
+	74,  // 75: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
+	9,   // 76: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
+	77,  // 77: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
+	9,   // 78: chubby.v1.Holding.party:type_name -> chubby.v1.Party
+	0,   // 79: chubby.v1.Holding.mode:type_name -> chubby.v1.LockMode
+	4,   // 80: chubby.v1.Holding.end:type_name -> chubby.v1.EndReason
+	5,   // 81: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
+	5,   // 82: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 83: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
+	82,  // 84: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
+	5,   // 85: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 86: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
+	88,  // 87: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
+	89,  // 88: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
+	90,  // 89: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
+	97,  // 90: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	96,  // 91: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
+	5,   // 92: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 93: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
+	102, // 94: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	11,  // 95: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	14,  // 96: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	14,  // 97: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
+	16,  // 98: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
+	19,  // 99: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	21,  // 100: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	23,  // 101: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	25,  // 102: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	27,  // 103: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	29,  // 104: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	31,  // 105: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	33,  // 106: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	35,  // 107: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	37,  // 108: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	41,  // 109: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	43,  // 110: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	45,  // 111: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	47,  // 112: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	49,  // 113: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	51,  // 114: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	53,  // 115: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	55,  // 116: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	59,  // 117: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	62,  // 118: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
+	66,  // 119: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	70,  // 120: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	72,  // 121: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	75,  // 122: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
+	78,  // 123: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	80,  // 124: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	85,  // 125: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
+	87,  // 126: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
+	99,  // 127: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
+	83,  // 128: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	94,  // 129: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	98,  // 130: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	92,  // 131: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	12,  // 132: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	15,  // 133: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	15,  // 134: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	17,  // 135: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	20,  // 136: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	22,  // 137: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	24,  // 138: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	26,  // 139: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	28,  // 140: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	30,  // 141: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	32,  // 142: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	34,  // 143: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	36,  // 144: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	38,  // 145: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	42,  // 146: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	44,  // 147: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	46,  // 148: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	48,  // 149: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	50,  // 150: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	52,  // 151: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	54,  // 152: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	56,  // 153: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	60,  // 154: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	63,  // 155: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
+	67,  // 156: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	71,  // 157: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	73,  // 158: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	76,  // 159: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
+	79,  // 160: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	81,  // 161: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	86,  // 162: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
+	91,  // 163: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
+	100, // 164: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
+	84,  // 165: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	95,  // 166: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	101, // 167: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	93,  // 168: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	132, // [132:169] is the sub-list for method output_type
+	95,  // [95:132] is the sub-list for method input_type
+	95,  // [95:95] is the sub-list for extension type_name
+	95,  // [95:95] is the sub-list for extension extendee
+	0,   // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -7415,7 +7775,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   94,
+			NumMessages:   99,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -49,6 +49,7 @@ const (
 	Chubby_BreakLock_FullMethodName          = "/chubby.v1.Chubby/BreakLock"
 	Chubby_ListLocks_FullMethodName          = "/chubby.v1.Chubby/ListLocks"
 	Chubby_ListSessions_FullMethodName       = "/chubby.v1.Chubby/ListSessions"
+	Chubby_Overview_FullMethodName           = "/chubby.v1.Chubby/Overview"
 	Chubby_ListQuotas_FullMethodName         = "/chubby.v1.Chubby/ListQuotas"
 	Chubby_SetQuota_FullMethodName           = "/chubby.v1.Chubby/SetQuota"
 	Chubby_Explain_FullMethodName            = "/chubby.v1.Chubby/Explain"
@@ -112,6 +113,8 @@ type ChubbyClient interface {
 	// ListLocks lists locks that are held, waited for or delayed.
 	ListLocks(ctx context.Context, in *ListLocksRequest, opts ...grpc.CallOption) (*ListLocksReply, error)
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsReply, error)
+	// Overview says what the cell does and what waits longest, as the caller may see it.
+	Overview(ctx context.Context, in *OverviewRequest, opts ...grpc.CallOption) (*OverviewReply, error)
 	// ListQuotas lists what principals use and may use, and directories that have
 	// a quota.
 	ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasReply, error)
@@ -396,6 +399,16 @@ func (c *chubbyClient) ListSessions(ctx context.Context, in *ListSessionsRequest
 	return out, nil
 }
 
+func (c *chubbyClient) Overview(ctx context.Context, in *OverviewRequest, opts ...grpc.CallOption) (*OverviewReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OverviewReply)
+	err := c.cc.Invoke(ctx, Chubby_Overview_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *chubbyClient) ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListQuotasReply)
@@ -538,6 +551,8 @@ type ChubbyServer interface {
 	// ListLocks lists locks that are held, waited for or delayed.
 	ListLocks(context.Context, *ListLocksRequest) (*ListLocksReply, error)
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsReply, error)
+	// Overview says what the cell does and what waits longest, as the caller may see it.
+	Overview(context.Context, *OverviewRequest) (*OverviewReply, error)
 	// ListQuotas lists what principals use and may use, and directories that have
 	// a quota.
 	ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasReply, error)
@@ -642,6 +657,9 @@ func (UnimplementedChubbyServer) ListLocks(context.Context, *ListLocksRequest) (
 }
 func (UnimplementedChubbyServer) ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSessions not implemented")
+}
+func (UnimplementedChubbyServer) Overview(context.Context, *OverviewRequest) (*OverviewReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Overview not implemented")
 }
 func (UnimplementedChubbyServer) ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListQuotas not implemented")
@@ -1091,6 +1109,24 @@ func _Chubby_ListSessions_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Chubby_Overview_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OverviewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChubbyServer).Overview(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Chubby_Overview_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChubbyServer).Overview(ctx, req.(*OverviewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Chubby_ListQuotas_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListQuotasRequest)
 	if err := dec(in); err != nil {
@@ -1343,6 +1379,10 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListSessions",
 			Handler:    _Chubby_ListSessions_Handler,
+		},
+		{
+			MethodName: "Overview",
+			Handler:    _Chubby_Overview_Handler,
 		},
 		{
 			MethodName: "ListQuotas",

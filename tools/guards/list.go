@@ -82,6 +82,7 @@ func safeguards() []safeguard {
 		deadMasterSafeguards(),
 		rateSafeguards(),
 		restSafeguards(),
+		overviewSafeguards(),
 	)
 }
 

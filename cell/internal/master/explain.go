@@ -15,13 +15,13 @@ import (
 // Explanation says what an operation on a node would wait for.
 type Explanation struct {
 	Lock        *LockInfo
-	Cachers     []Cacher // that may have the node in a cache: the longest waited for first
+	Cachers     []cacher // that may have the node in a cache: the longest waited for first
 	MoreCachers int
 	Explanation []string
 }
 
-// Cacher is a session that a change of a node would wait for.
-type Cacher struct {
+// cacher is a session that a change of a node would wait for.
+type cacher struct {
 	Session api.Holder    // its owner
 	Waiting time.Duration // for how long a change has waited for it; 0 if none does
 	AtMost  time.Duration // until it has dropped the node, or has ended
@@ -79,9 +79,9 @@ func (in *Inspector) explainLock(state *raftfsm.State, name api.Name, lock *Lock
 // cachers lists sessions that may have something of a name in their caches, the
 // longest waited for first, and says how many more there are. Of very many it looks
 // at some only.
-func (in *Inspector) cachers(state *raftfsm.State, name api.Name) (list []Cacher, more int) {
+func (in *Inspector) cachers(state *raftfsm.State, name api.Name) (list []cacher, more int) {
 	waited, total := in.waitedFor(name)
-	slices.SortFunc(waited, func(a, b Cacher) int {
+	slices.SortFunc(waited, func(a, b cacher) int {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Session.Session, b.Session.Session))
 	})
 	list = waited[:min(len(waited), api.MaxListed)]
@@ -94,16 +94,16 @@ func (in *Inspector) cachers(state *raftfsm.State, name api.Name) (list []Cacher
 // waitedFor returns sessions that may have something of a name in their caches,
 // each with how long a change has waited for it, and how many there are. It looks at
 // maxVisited at most of them, and leaves out those whose cache leases are over.
-func (in *Inspector) waitedFor(name api.Name) (list []Cacher, total int) {
+func (in *Inspector) waitedFor(name api.Name) (list []cacher, total int) {
 	in.epoch.mu.Lock()
 	defer in.epoch.mu.Unlock()
 	now := in.epoch.clock()
 	add := func(id api.SessionID, since, most time.Duration) {
-		end, _ := in.leases.End(id)
-		list = append(list, Cacher{Session: api.Holder{Session: id}, Waiting: since, AtMost: min(max(end.Sub(now), 0), most) + expirySlack})
+		end, _ := in.tables.leases.End(id)
+		list = append(list, cacher{Session: api.Holder{Session: id}, Waiting: since, AtMost: min(max(end.Sub(now), 0), most) + expirySlack})
 		in.epoch.mu.pause(1)
 	}
-	flush, copies := in.copyset.flush, in.copyset.copies[name]
+	flush, copies := in.tables.copyset.flush, in.tables.copyset.copies[name]
 	total = len(copies)
 	if flush != nil {
 		total += len(flush.left)
@@ -125,7 +125,7 @@ func (in *Inspector) waitedFor(name api.Name) (list []Cacher, total int) {
 		}
 		most := api.MaxLease
 		if one.leased {
-			most = in.copyset.left(id, now)
+			most = in.tables.copyset.left(id, now)
 		}
 		switch {
 		case flush != nil && flush.left[id]:
@@ -142,12 +142,12 @@ func (in *Inspector) waitedFor(name api.Name) (list []Cacher, total int) {
 }
 
 // explainChange says what a change would wait for.
-func (in *Inspector) explainChange(cachers []Cacher, more int) []string {
+func (in *Inspector) explainChange(cachers []cacher, more int) []string {
 	if len(cachers) == 0 {
 		return []string{"nobody has it in a cache: a change waits for nobody"}
 	}
 	var longest time.Duration
-	var late *Cacher
+	var late *cacher
 	for i, c := range cachers {
 		longest = max(longest, c.AtMost)
 		if c.Waiting > slowChange && late == nil {

@@ -7,7 +7,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/refusal"
-	"github.com/chubbylock/chubby/session"
 )
 
 // Inspector tells operators what the master knows, and changes nothing.
@@ -16,11 +15,7 @@ type Inspector struct {
 	CheckPoints *CheckPoints
 
 	epoch    *epoch
-	handles  *handles
-	queues   *queues
-	delays   *delays
-	leases   *session.Leases
-	copyset  *copyset
+	tables   *tables
 	sessions *Sessions
 	locks    *Locks
 

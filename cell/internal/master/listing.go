@@ -118,8 +118,8 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 			continue // it is only said to be there
 		}
 		id := info.Session.Session
-		info.Handles = in.handles.count(id)
-		if end, ok := in.leases.End(id); ok {
+		info.Handles = in.tables.handles.count(id)
+		if end, ok := in.tables.leases.End(id); ok {
 			info.LeftLeast = max(end.Sub(now), 0)
 			info.LeftMost = info.LeftLeast + expirySlack
 		}
@@ -224,7 +224,7 @@ func (in *Inspector) listNodes(p *Page[*LockInfo], prefix api.Name, behind names
 		if p.full() {
 			return append([]byte{ofNodes}, nodes[i-1].Mark()...) // some were listed, so i > 0
 		}
-		in.addLock(p, state, nodes[i].Name)
+		addLock(p, in.lockInfo(state, nodes[i].Name))
 	}
 	return next
 }
@@ -248,11 +248,11 @@ func (in *Inspector) lockedNodes(state *raftfsm.State, nodes []*namespace.Node) 
 func (in *Inspector) addQueues(asked []bool, nodes []*namespace.Node) {
 	in.epoch.mu.Lock()
 	defer in.epoch.mu.Unlock()
-	if len(in.queues.byName) == 0 {
+	if len(in.tables.queues.byName) == 0 {
 		return
 	}
 	for i, node := range nodes {
-		asked[i] = asked[i] || len(in.queues.byName[node.Name]) > 0
+		asked[i] = asked[i] || len(in.tables.queues.byName[node.Name]) > 0
 		in.epoch.mu.pause(1)
 	}
 }
@@ -273,7 +273,7 @@ func (in *Inspector) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte
 			return append([]byte{ofDelays}, name...)
 		}
 		if _, there := state.Tree.Get(name); !there && within(name, prefix) && sight.reads(name) {
-			in.addLock(p, state, name)
+			addLock(p, in.lockInfo(state, name))
 		}
 	}
 	return nil
@@ -294,17 +294,14 @@ func (in *Inspector) listLocksOf(prefix api.Name, id api.SessionID, after []byte
 		}
 		last = node.Name
 		if within(node.Name, prefix) && sight.reads(node.Name) && slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == id }) {
-			in.addLock(&p, state, node.Name)
+			addLock(&p, in.lockInfo(state, node.Name))
 		}
 	}
 	return p
 }
 
 // addLock adds the description of a lock to a page.
-func (in *Inspector) addLock(p *Page[*LockInfo], state *raftfsm.State, name api.Name) {
-	info := in.lockInfo(state, name)
-	p.add(info, info.WireSize())
-}
+func addLock(p *Page[*LockInfo], info *LockInfo) { p.add(info, info.WireSize()) }
 
 // lockInfo describes one lock. It holds the mutex for what only the master knows.
 func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
@@ -324,13 +321,13 @@ func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
 		defer in.epoch.mu.Unlock()
 		now = in.epoch.clock()
 		for i := range info.Holders {
-			one := in.handles.find(node.Holders[i].Owner)
+			one := in.tables.handles.find(node.Holders[i].Owner)
 			info.Holders[i].Cached = one != nil && one.CachesLock
 		}
-		info.Delayed = in.delays.left(name, now)
-		for ahead, w := range in.queues.inOrder(name) {
+		info.Delayed = in.tables.delays.left(name, now)
+		for ahead, w := range in.tables.queues.inOrder(name) {
 			if len(first) == api.MaxListed {
-				info.MoreWaiters = len(in.queues.byName[name]) - len(first)
+				info.MoreWaiters = len(in.tables.queues.byName[name]) - len(first)
 				break
 			}
 			first = append(first, waiter{claim: w.claim, since: w.since, absent: w.absent})

@@ -88,8 +88,7 @@ func New(ctx context.Context, cfg Config) *Master {
 		events: events, offers: out, sessions: sessions, files: files,
 	}
 	inspector := &Inspector{
-		epoch: e, handles: t.handles, queues: t.queues, delays: t.delays, leases: t.leases, copyset: t.copyset,
-		sessions: sessions, locks: locks, pages: make(chan struct{}, maxPages),
+		epoch: e, tables: t, sessions: sessions, locks: locks, pages: make(chan struct{}, maxPages),
 		Backups: &Backups{epoch: e, wall: cfg.Wall, open: map[backupKey]*takenBackup{}},
 	}
 	observed := &observer{

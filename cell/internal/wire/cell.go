@@ -17,6 +17,8 @@ type Replica interface {
 	Location() Location
 	Status() Status
 	Members() ([]Member, error)
+	// Counts are what this replica has counted as master, by name; see client.Overview.
+	Counts() map[string]uint64
 	// Transfer hands the mastership over, to a replica or to any, and returns the new
 	// master; "" if it is not known.
 	Transfer(ctx context.Context, to string) (master string, err error)

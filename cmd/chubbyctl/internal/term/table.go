@@ -23,6 +23,7 @@ type Table struct {
 	out      io.Writer
 	style    Style
 	list     bool
+	wide     bool // nothing is left out or shortened
 	rows     [][]Painted
 	optional []int // columns that may be left out, in the order in which they are
 	leftOut  []int // those that are left out, from the first piece on
@@ -50,7 +51,7 @@ func Paint(m Meaning, value any) Painted { return Painted{m, value} }
 // one that may be left out. With Wide nothing is left out or shortened.
 func (f Format) NewTable(w io.Writer, names ...string) *Table {
 	t := &Table{out: w, style: StyleOf(w), list: len(names) > 0}
-	if f == Wide {
+	if t.wide = f == Wide; t.wide {
 		t.style.Width = 0
 	}
 	if t.list {
@@ -65,6 +66,13 @@ func (f Format) NewTable(w io.Writer, names ...string) *Table {
 		t.rows = append(t.rows, row)
 	}
 	return t
+}
+
+// Fit has the table look as a style says. It is for a table that is written to memory first, and then to a terminal.
+func (t *Table) Fit(s Style) {
+	if t.style = s; t.wide {
+		t.style.Width = 0
+	}
 }
 
 // Add adds a row of values, some of which may be Painted. The names of fields are

@@ -1,0 +1,44 @@
+package wire
+
+import (
+	"context"
+
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/master"
+)
+
+// Overview says what the cell does, and what waits longest.
+func (s *service) Overview(ctx context.Context, q *pb.OverviewRequest) (*pb.OverviewReply, error) {
+	return onMaster(s, "overview", "", func(m *master.Master) (*pb.OverviewReply, error) {
+		if err := s.checkCell(q.GetCell()); err != nil {
+			return nil, err
+		}
+		o, err := m.Inspector.For(principalOf(ctx)).Overview(ctx, int(min(q.GetMost(), 1<<16)))
+		if err != nil {
+			return nil, err
+		}
+		reply := &pb.OverviewReply{Epoch: uint64(o.Epoch), Whole: o.Whole, Backlog: backlog(o.Backlog), MoreWaits: uint32(o.MoreWaits), MoreHoldups: uint32(o.MoreHoldups)}
+		if o.Whole {
+			reply.Counts = s.cfg.Replica.Counts()
+		}
+		for _, l := range o.Waits {
+			reply.Waits = append(reply.Waits, lockInfo(l))
+		}
+		for _, h := range o.Holdups {
+			one := &pb.Holdup{Path: h.Path, WaitingNs: int64(h.Waiting), MoreSlow: uint32(h.MoreSlow)}
+			for _, slow := range h.Slow {
+				one.Slow = append(one.Slow, pb.NewParty(slow))
+			}
+			reply.Holdups = append(reply.Holdups, one)
+		}
+		return reply, nil
+	})
+}
+
+// backlog encodes how much waits.
+func backlog(b master.Backlog) *pb.Backlog {
+	return &pb.Backlog{
+		Waiters: uint64(b.Waiters), Changes: uint64(b.Changes), Delays: uint64(b.Delays), Handles: uint64(b.Handles),
+		MailBytes: uint64(b.Mail), CopyBytes: uint64(b.Copies), Proposals: uint64(b.Proposals),
+	}
+}

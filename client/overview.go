@@ -1,0 +1,77 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// Overview is what a cell does at one moment, as its master sees it.
+type Overview struct {
+	Epoch api.Epoch
+	Whole bool // the client may see everything: it is an operator, or the cell asks nobody who he is
+
+	// Backlog and Counts are zero unless Whole. Counts grow while one replica is the master of an epoch, and begin
+	// anew with another: to have rates, compare two of one epoch. They are "calls", and by method "call:Acquire" and so on;
+	// "commands" and "entries" of the Raft log; "grants" of locks that were waited for; "leases" extended; "sessions-begun" and
+	// "sessions-ended"; "invalidations" of clients' caches; "events-dropped".
+	Backlog Backlog
+	Counts  map[string]uint64
+
+	Waits   []LockInfo // the locks that somebody has waited for longest, the longest first
+	Holdups []Holdup   // the changes that have waited for clients' caches longest, the longest first
+
+	MoreWaits, MoreHoldups int // besides those listed
+}
+
+// Backlog is how much waits in the master, or is kept there for clients.
+type Backlog struct {
+	Waiters   int // requests that wait for locks
+	Changes   int // names whose changes wait for clients to drop what they have cached
+	Delays    int // locks that nobody gets because of a lock-delay
+	Handles   int // that clients have open
+	Mail      int // bytes of events that clients have not acknowledged
+	Copies    int // bytes in which the master remembers what clients may have cached
+	Proposals int // commands that wait to be put into the log
+}
+
+// Holdup is a change that waits until clients have dropped what they have cached (Chubby §2.7).
+type Holdup struct {
+	Path     string        // whose changes wait; that of the root directory: every change waits, after a fail-over
+	Waiting  time.Duration // since the first of the clients was told
+	Slow     []api.Holder  // sessions that it waits for, at most 10
+	MoreSlow int           // besides those listed
+}
+
+// Overview says what the cell does, and lists what has waited longest: of locks and of changes at most as many as most, which is
+// at most api.MaxListed; 0 is 20. Where clients have to say who they are, it lists what the client may read, and the numbers
+// of the whole cell are for operators.
+func (c *Cell) Overview(ctx context.Context, most int) (Overview, error) {
+	var o Overview
+	err := c.ask(ctx, "overview", rootPath(c.cfg), func(ctx context.Context, t *target) error {
+		reply, err := t.data.chubby.Overview(ctx, &chubbypb.OverviewRequest{Cell: c.cfg.Cell, Most: uint32(min(max(most, 0), api.MaxListed))})
+		b := reply.GetBacklog()
+		o = Overview{
+			Epoch: api.Epoch(reply.GetEpoch()), Whole: reply.GetWhole(), Counts: reply.GetCounts(),
+			Backlog: Backlog{
+				Waiters: int(b.GetWaiters()), Changes: int(b.GetChanges()), Delays: int(b.GetDelays()), Handles: int(b.GetHandles()),
+				Mail: int(b.GetMailBytes()), Copies: int(b.GetCopyBytes()), Proposals: int(b.GetProposals()),
+			},
+			MoreWaits: int(reply.GetMoreWaits()), MoreHoldups: int(reply.GetMoreHoldups()),
+		}
+		for _, l := range reply.GetWaits() {
+			o.Waits = append(o.Waits, lockInfo(l))
+		}
+		for _, h := range reply.GetHoldups() {
+			one := Holdup{Path: h.GetPath(), Waiting: time.Duration(h.GetWaitingNs()), MoreSlow: int(h.GetMoreSlow())}
+			for _, slow := range h.GetSlow() {
+				one.Slow = append(one.Slow, slow.Holder())
+			}
+			o.Holdups = append(o.Holdups, one)
+		}
+		return err
+	})
+	return o, err
+}

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+// topFields is what a cell does, as -o json shows it.
+type topFields struct {
+	Cell     string             `json:"cell"`
+	Master   string             `json:"master"`
+	Epoch    uint64             `json:"epoch"`
+	Replicas int                `json:"replicas"`
+	Healthy  int                `json:"healthy"`
+	Sessions *uint64            `json:"sessions"` // null while the master is not known
+	Nodes    *uint64            `json:"nodes"`
+	Locks    *uint64            `json:"locks"`
+	Backlog  *backlogFields     `json:"backlog"` // null for who is no operator
+	PerS     map[string]float64 `json:"per_s"`   // null the first time, after a fail-over, and for who is no operator
+	Waits    []lockFields       `json:"waits"`
+	Holdups  []holdupFields     `json:"holdups"`
+
+	MoreWaits   int `json:"more_waits,omitempty"`
+	MoreHoldups int `json:"more_holdups,omitempty"`
+}
+
+type backlogFields struct {
+	Waiters   int `json:"waiters"`
+	Changes   int `json:"changes"`
+	Delays    int `json:"delays"`
+	Handles   int `json:"handles"`
+	Mail      int `json:"mail_bytes"`
+	Copies    int `json:"copy_bytes"`
+	Proposals int `json:"proposals"`
+}
+
+type holdupFields struct {
+	Path     string         `json:"path"`
+	WaitingS float64        `json:"waiting_s"`
+	Slow     []holderFields `json:"slow"`
+	MoreSlow int            `json:"more_slow,omitempty"`
+}
+
+// topOptions are the flags of top.
+type topOptions struct {
+	every time.Duration
+	times int
+	most  int
+}
+
+const minTop = 200 * time.Millisecond // between two looks at a cell
+
+func newTopCommand(g *globals) *cobra.Command {
+	o := topOptions{every: 2 * time.Second, most: 10}
+	cmd := &cobra.Command{
+		Use:   "top [CELL]",
+		Short: "Show what a cell does, and what waits longest, again and again",
+		Long: `top shows at a glance whether a cell is well, how much it does, which locks somebody
+has waited for longest, and which changes wait for clients that have not dropped what they
+have cached, and for whom. On a terminal it goes on until Ctrl-C; else it looks once, or
+--times.
+
+Rates are of the time since the look before, and so are missing in the first one and after
+a fail-over. Where clients have to say who they are, the numbers of the whole cell are for
+operators, and everybody else sees the locks and changes of what he may read.`,
+		Example: `  chubbyctl top
+  chubbyctl top foo --every 10s
+  chubbyctl top --times 2 -o json`,
+		Args: arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case o.every < minTop:
+				return usagef("--every %v: want %v or longer", o.every, minTop)
+			case o.times < 0:
+				return usagef("--times %d: want 1 or more, or 0 to go on until Ctrl-C", o.times)
+			case o.most < 1 || o.most > api.MaxListed:
+				return usagef("--most %d: want 1 to %d", o.most, api.MaxListed)
+			}
+			if !cmd.Flags().Changed("times") && !term.StyleOf(cmd.OutOrStdout()).Terminal {
+				o.times = 1
+			}
+			return g.top(cmd, args, o)
+		},
+	}
+	cmd.Flags().DurationVar(&o.every, "every", o.every, "the time between two looks")
+	cmd.Flags().IntVar(&o.times, "times", 0, "how many looks; 0 goes on until Ctrl-C (default 0 on a terminal, else 1)")
+	cmd.Flags().IntVar(&o.most, "most", o.most, "how many locks and changes to list at most")
+	return cmd
+}
+
+// top looks again and again. A look that fails after the first is shown, and the next one is tried: it is for the time of a
+// fail-over, too.
+func (g *globals) top(cmd *cobra.Command, args []string, o topOptions) error {
+	out := cmd.OutOrStdout()
+	var before topLook
+	for n := 1; ; n++ {
+		now := topLook{clock: stopwatch()}
+		err := g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error { return now.take(ctx, c, o.most) })
+		switch {
+		case err != nil && (n == 1 || n == o.times):
+			return err
+		case err != nil:
+			term.Remark(cmd.ErrOrStderr(), "%v; trying again", err)
+		default:
+			if err := g.showTop(out, &now, &before, o); err != nil {
+				return err
+			}
+			before = now
+		}
+		if n == o.times {
+			return nil
+		}
+		select {
+		case <-cmd.Context().Done():
+			return nil // Ctrl-C is how it ends
+		case <-time.After(o.every):
+		}
+	}
+}
+
+// topLook is what one look found.
+type topLook struct {
+	clock    func() time.Duration // since the look began
+	status   client.Status
+	overview client.Overview
+}
+
+func (l *topLook) take(ctx context.Context, c *client.Cell, most int) (err error) {
+	if l.overview, err = c.Overview(ctx, most); err != nil {
+		return err
+	}
+	l.status, err = c.Status(ctx)
+	return err
+}
+
+// rates returns what was counted in a second since an earlier look; nil if that is not known.
+func (l *topLook) rates(before *topLook) map[string]float64 {
+	if before.clock == nil || !l.overview.Whole || !before.overview.Whole || l.overview.Epoch != before.overview.Epoch {
+		return nil
+	}
+	passed := (before.clock() - l.clock()).Seconds()
+	if passed <= 0 {
+		return nil
+	}
+	rates := map[string]float64{}
+	for name, n := range l.overview.Counts {
+		rates[name] = float64(n-min(n, before.overview.Counts[name])) / passed
+	}
+	return rates
+}
+
+func (l *topLook) healthy() (n int) {
+	for _, r := range l.status.Replicas {
+		if r.Healthy {
+			n++
+		}
+	}
+	return n
+}
+
+func (g *globals) showTop(out io.Writer, now, before *topLook, o topOptions) error {
+	rates := now.rates(before)
+	if g.json() {
+		return term.PrintJSON(out, newTopFields(now, rates))
+	}
+	var screen bytes.Buffer
+	style := term.StyleOf(out)
+	if err := g.drawTop(&screen, style, now, rates); err != nil {
+		return err
+	}
+	text := screen.String()
+	if style.Terminal && o.times != 1 {
+		text = clearScreen + text
+	} else if before.clock != nil {
+		text = "\n" + text
+	}
+	_, err := io.WriteString(out, text)
+	return err
+}
+
+// clearScreen has a terminal begin at its upper left corner. What was there stays in the lines that can be
+// scrolled back to.
+const clearScreen = "\x1b[H\x1b[2J"
+
+func newTopFields(l *topLook, rates map[string]float64) topFields {
+	s, o := l.status, l.overview
+	f := topFields{
+		Cell: s.Cell, Master: s.Master, Epoch: uint64(o.Epoch), Replicas: len(s.Replicas), Healthy: l.healthy(), PerS: rates,
+		Waits: []lockFields{}, Holdups: []holdupFields{}, MoreWaits: o.MoreWaits, MoreHoldups: o.MoreHoldups,
+	}
+	if s.Master != "" {
+		f.Sessions, f.Nodes, f.Locks = &s.Sessions, &s.Nodes, &s.Locks
+	}
+	if o.Whole {
+		b := backlogFields(o.Backlog)
+		f.Backlog = &b
+	}
+	for _, w := range o.Waits {
+		f.Waits = append(f.Waits, newLockFields(w))
+	}
+	for _, h := range o.Holdups {
+		one := holdupFields{Path: h.Path, WaitingS: term.Seconds(h.Waiting), Slow: []holderFields{}, MoreSlow: h.MoreSlow}
+		for _, s := range h.Slow {
+			one.Slow = append(one.Slow, newHolderFields(s))
+		}
+		f.Holdups = append(f.Holdups, one)
+	}
+	return f
+}
+
+// drawTop draws a screen.
+func (g *globals) drawTop(out io.Writer, style term.Style, l *topLook, rates map[string]float64) error {
+	s, o := l.status, l.overview
+	well := fmt.Sprintf("%d of %d replicas well", l.healthy(), len(s.Replicas))
+	if l.healthy() < len(s.Replicas) {
+		well = style.Paint(term.Trouble, well)
+	}
+	fmt.Fprintf(out, "cell %s: master %s, epoch %d, %s\n", s.Cell, term.OrDash(s.Master), o.Epoch, well)
+	fmt.Fprintf(out, "sessions %d, nodes %d, locks %d\n", s.Sessions, s.Nodes, s.Locks)
+	if b := o.Backlog; o.Whole {
+		fmt.Fprintf(out, "waiting: %s, %s, %s\n", paintMany(style, "requests for locks", b.Waiters), paintMany(style, "changes", b.Changes), paintMany(style, "locks in a lock-delay", b.Delays))
+	}
+	if rates != nil {
+		fmt.Fprintf(out, "a second: %s\n", ratesText(rates))
+	}
+	fmt.Fprintln(out)
+	t := g.output.NewTable(out, "WAITED FOR LONGEST", "WAITING", "FOR", "FIRST IN THE QUEUE", "HELD FOR?", "HELD BY")
+	t.Fit(style)
+	for _, w := range o.Waits {
+		addWait(t, w)
+	}
+	if err := flushOr(t, out, len(o.Waits), "nobody waits for a lock", o.MoreWaits, "locks"); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	t = g.output.NewTable(out, "CHANGES THAT WAIT FOR CACHES", "FOR", "AND MORE?", "OF")
+	t.Fit(style)
+	for _, h := range o.Holdups {
+		slow := "clients that have not answered"
+		if len(h.Slow) > 0 {
+			slow = fmt.Sprintf("session %v, %s", h.Slow[0].Session, whoseProcess(h.Slow[0]))
+		}
+		t.Add(h.Path, term.Paint(term.Waiting, term.Roughly(h.Waiting)), max(len(h.Slow)-1, 0)+h.MoreSlow, slow)
+	}
+	return flushOr(t, out, len(o.Holdups), "no change waits for clients' caches", o.MoreHoldups, "changes")
+}
+
+// addWait adds the row of a lock that somebody waits for.
+func addWait(t *term.Table, l client.LockInfo) {
+	var longest time.Duration
+	first := ""
+	for i, w := range l.Waiters {
+		if longest = max(longest, w.Waiting); i == 0 {
+			first = whoseProcess(w.Holder)
+		}
+	}
+	holder, since := term.Paint(term.Waiting, "nobody"), ""
+	switch {
+	case len(l.Holders) > 0:
+		holder, since = term.Paint(term.Plain, whoseProcess(l.Holders[0])), heldFor(l.Holders[0])
+		if more := len(l.Holders) - 1 + l.MoreHolders; more > 0 {
+			holder = term.Paint(term.Plain, fmt.Sprintf("%s and %d more", whoseProcess(l.Holders[0]), more))
+		}
+	case l.Delayed > 0:
+		holder = term.Paint(term.Waiting, "delayed, "+term.Roughly(l.Delayed)+" more")
+	}
+	t.Add(l.Path, len(l.Waiters)+l.MoreWaiters, term.Roughly(longest), first, since, holder)
+}
+
+// heldFor says for how long a lock is held.
+func heldFor(h api.Holder) string { return term.Roughly(since(h.SinceUnix)) }
+
+// flushOr writes a table, or that there is nothing in it, and how much more there is.
+func flushOr(t *term.Table, out io.Writer, rows int, none string, more int, of string) error {
+	if rows == 0 {
+		_, err := fmt.Fprintln(out, none)
+		return err
+	}
+	if err := t.Flush(); err != nil || more == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "and %d more %s\n", more, of)
+	return err
+}
+
+// paintMany says how many wait, in a colour if there are any.
+func paintMany(style term.Style, what string, n int) string {
+	text := fmt.Sprintf("%s %d", what, n)
+	if n > 0 {
+		return style.Paint(term.Waiting, text)
+	}
+	return text
+}
+
+// ratesText says how often what happens that most cells do.
+func ratesText(rates map[string]float64) string {
+	var parts []string
+	for _, r := range []struct{ name, what string }{
+		{"calls", "calls"}, {"commands", "changes"}, {"entries", "log entries"}, {"grants", "locks granted in turn"}, {"leases", "leases"},
+		{"invalidations", "invalidations"},
+	} {
+		parts = append(parts, fmt.Sprintf("%.0f %s", rates[r.name], r.what))
+	}
+	return strings.Join(parts, ", ")
+}
