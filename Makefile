@@ -123,6 +123,10 @@ verify-tidy:
 	go mod tidy -diff
 	for module in bench contrib examples/sqlfence tools tools/lint tools/s3; do go -C $$module mod tidy -diff || exit 1; done
 
+.PHONY: verify-alerts
+verify-alerts: build ## check alerts, their tests and the dashboard, beside a live replica (promtool is built on first use)
+	./test/alerts.sh
+
 # Generates into a copy, so that a check changes nothing.
 .PHONY: verify-generated
 verify-generated:
