@@ -69,8 +69,8 @@ func printLast(out io.Writer, err error) {
 }
 
 // The exit codes that are not 0. exitRefused is EX_CONFIG of sysexits.h: a replica must not
-// run on the data or with the members that it has. A unit of systemd needs
-// RestartPreventExitStatus=78.
+// run with the configuration, on the data or with the members that it has. A unit of systemd
+// needs RestartPreventExitStatus=78.
 const (
 	exitFailed  = 1
 	exitUsage   = 2
@@ -83,7 +83,7 @@ func exitCodes() map[int]string {
 		0:           "stopped in order, by SIGTERM or SIGINT, or by SIGHUP from its terminal; or done",
 		exitFailed:  "any other failure, such as a disk that failed: starting it again may help",
 		exitUsage:   "the command line was not understood",
-		exitRefused: "the replica must not run on the data or with the members that it has: starting it again does not help",
+		exitRefused: "the replica must not run with the configuration, on the data or with the members that it has: starting it again does not help",
 	}
 }
 
@@ -92,11 +92,17 @@ func exitCode(err error) int {
 	if errors.As(err, &usage) {
 		return exitUsage
 	}
-	if errors.Is(err, cell.ErrRefused) {
+	var faulty configError
+	if errors.Is(err, cell.ErrRefused) || errors.As(err, &faulty) {
 		return exitRefused
 	}
 	return exitFailed
 }
+
+// configError is that of a replica which was started with a faulty configuration: it stays so until somebody edits it.
+type configError struct{ error }
+
+func (e configError) Unwrap() error { return e.error }
 
 // usageError is a command line that was not understood.
 type usageError struct{ text string }

@@ -52,7 +52,8 @@ the flag after that: it means nothing later, and the log of the cell keeps what 
 
 If the replica stops by itself (its disk failed or stalled), serve says why and
 exits with 1; let the supervisor of the process start it again. It exits with 78
-when it must not run on the data that it has: starting it again does not help.`,
+when it must not run with the configuration or on the data that it has: starting it
+again does not help.`,
 		Example: `  chubbyd serve --config /etc/chubby/chubbyd.yaml
   CHUBBYD_ID=r2 chubbyd serve --config chubbyd.yaml --data /srv/chubby/r2
   chubbyd serve --bootstrap --cell main --id r1 --data ./r1 \
@@ -126,11 +127,11 @@ func (o *serveOptions) collect() (*draft, error) {
 
 func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writer) error {
 	d, err := o.collect()
-	if err == nil {
-		err = errorOf(d.validate())
-	}
 	if err != nil {
 		return err
+	}
+	if err := errorOf(d.validate()); err != nil {
+		return configError{err}
 	}
 	s, level := d.settings, new(slog.LevelVar)
 	level.Set(s.logLevel)
