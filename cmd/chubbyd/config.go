@@ -120,7 +120,7 @@ listen: auto
 advertise: auto
 
 # The directory that belongs to this replica alone; created with --bootstrap.
-data: /var/lib/chubby
+data: /var/lib/chubby/data
 
 # Begin the cell if the data directory holds nothing. Set it on every member of a
 # new cell; the cell begins when all of them were reached. It may stay: it means
@@ -235,7 +235,7 @@ dns-hook: none
 # all, shared or not), or a bucket (s3://bucket/prefix?endpoint=https://HOST&region=NAME,
 # with the credentials of Amazon's tools: AWS_ACCESS_KEY_ID, ~/.aws/credentials). A new
 # one every backup-every, 1m to 720h; the newest backup-keep stay.
-backup-to: /var/backups/chubby
+backup-to: /var/lib/chubby/backups
 backup-every: 6h
 backup-keep: 28
 

@@ -2,33 +2,14 @@ package main
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
-
-var update = flag.Bool("update", false, "write docs/chubbyd.md as commands and keys have it now")
-
-// The page is generated from the commands' own help and from the keys that the program reads, so that it is true.
-func TestReference(t *testing.T) {
-	const file = "../../docs/chubbyd.md"
-	page := reference()
-	if *update {
-		if err := os.WriteFile(file, page, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if text, err := os.ReadFile(file); err != nil || !bytes.Equal(text, page) {
-		t.Errorf("docs/chubbyd.md is not what the commands and keys say (%v); run make generate", err)
-	}
-}
 
 // A key's default is one of its values, and setting it changes nothing.
 func TestDefaultsAreValues(t *testing.T) {
@@ -117,26 +98,11 @@ func writeCommand(b *bytes.Buffer, cmd *cobra.Command) {
 		fmt.Fprintf(b, "\n%s\n", prose(cmd.Long))
 	}
 	var rows strings.Builder
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if _, isKey := findKey(f.Name); f.Hidden || f.Name == "help" || isKey && cmd.Name() == "serve" {
-			return
-		}
-		name, usage := pflag.UnquoteUsage(f)
-		switch f.DefValue {
-		case "", "false", "0":
-		default:
-			usage += " (default " + f.DefValue + ")"
-		}
-		typed := strings.TrimSpace("--" + f.Name + " " + name)
-		if f.Shorthand != "" {
-			typed = "-" + f.Shorthand + ", " + typed
-		}
-		fmt.Fprintf(&rows, "| `%s` | %s |\n", typed, escaped(usage))
-	})
+	eachFlag(cmd, func(typed, usage string) { fmt.Fprintf(&rows, "| `%s` | %s |\n", typed, escaped(usage)) })
 	if rows.Len() > 0 {
 		fmt.Fprintf(b, "\n| flag | |\n|---|---|\n%s", rows.String())
 	}
-	if cmd.Name() == "serve" {
+	if takesKeys(cmd) {
 		b.WriteString("\nEvery key of the [configuration](#configuration) is a flag, too.\n")
 	}
 	if cmd.Example != "" {
