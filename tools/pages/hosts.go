@@ -34,7 +34,8 @@ type host struct {
 
 type world struct {
 	dir    string // of this run
-	bin    string
+	bin    string // the directory of the binaries
+	units  string // that of the unit
 	exe    string // this program
 	wire   *host  // the bridge between the hosts
 	hosts  map[string]*host
@@ -52,7 +53,7 @@ func hostNames() []string {
 }
 
 // newWorld makes the hosts and the network between them.
-func newWorld(bin string) (*world, error) {
+func newWorld(bin, units string) (*world, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func newWorld(bin string) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{dir: dir, bin: bin, exe: exe, hosts: map[string]*host{}}
+	w := &world{dir: dir, bin: bin, units: units, exe: exe, hosts: map[string]*host{}}
 	if err := w.build(); err != nil {
 		return nil, errors.Join(err, w.close())
 	}

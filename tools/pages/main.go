@@ -1,5 +1,5 @@
-// Command pages does what the pages for operators say, as a new operator would: it takes the commands, the
-// configuration and the systemd unit out of docs/deployment.md, docs/operations.md and docs/disaster-recovery.md, and runs
+// Command pages does what the pages for operators say, as a new operator would: it takes the commands and the
+// configuration out of docs/deployment.md, docs/operations.md and docs/disaster-recovery.md, and runs
 // them on hosts that are namespaces of this machine. A page that does not hold fails. Run it as root in the tools
 // directory, as `make pages` does; without root, or where the system has no namespaces, it says that it is skipped.
 //
@@ -60,7 +60,7 @@ func try() error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("it takes more than %v", patience))
 	defer cancel()
 	begun := time.Now()
-	w, err := newWorld(*bin)
+	w, err := newWorld(*bin, filepath.Join(*docs, "../deploy/systemd"))
 	if err != nil {
 		return err
 	}

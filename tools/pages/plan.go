@@ -29,7 +29,7 @@ type step struct {
 	want    string // what the page says that it prints, by the blocks of text that follow
 }
 
-// do is a step that types a block of a section on hosts; of YAML or INI, it writes the file.
+// do is a step that types a block of a section on hosts; of YAML, it writes the file.
 func do(page, heading string, n int, on string) step {
 	return step{key: key{page, heading, n}, on: on}
 }
@@ -66,7 +66,6 @@ func deploying() []step {
 		do(dep, "On your machine: one configuration", 1, desk),
 		do(dep, "On your machine: one configuration", 2, desk),
 		do(dep, "On your machine: one configuration", 3, desk),
-		do(dep, "On your machine: one configuration", 4, desk),
 		do(dep, "On each host: start it", 1, replicas),
 		do(dep, "On each host: start it", 2, replicas),
 		do(dep, "On each host: start it", 3, replicas),

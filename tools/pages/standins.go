@@ -16,7 +16,7 @@ type standIn struct {
 // standIns is the whole list. Everything else in the pages runs as it is written.
 func standIns() []standIn {
 	return []standIn{
-		{"make", "the binaries are built before", `[ "$*" = build ] && mkdir -p bin && cp /mnt/built/chubbyd /mnt/built/chubbyctl bin/`},
+		{"make", "the binaries are built before, and the directory is not the source", `[ "$*" = build ] && cp -r /mnt/source/. .`},
 		{"systemctl", "no systemd runs in the hosts: unit.go starts what the unit says, as it says", ""},
 		{"journalctl", "and keeps what it prints", `case "$*" in
 "--unit chubbyd --follow") exec tail -n +1 --retry --follow=name /var/log/journal/chubbyd 2>/dev/null ;;
@@ -49,11 +49,11 @@ done`},
 	}
 }
 
-// writeStandIns puts them where the hosts look first, and the binaries where make finds them.
+// writeStandIns puts them where the hosts look first, and what the pages take out of the source where make finds it.
 func (w *world) writeStandIns() error {
-	dir, built := filepath.Join(w.dir, "standins"), filepath.Join(w.dir, "built")
-	for _, made := range []string{dir, built} {
-		if err := os.Mkdir(made, 0o755); err != nil {
+	dir, bin, units := filepath.Join(w.dir, "standins"), filepath.Join(w.dir, "source", "bin"), filepath.Join(w.dir, "source", "deploy", "systemd")
+	for _, made := range []string{dir, bin, units} {
+		if err := os.MkdirAll(made, 0o755); err != nil {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ func (w *world) writeStandIns() error {
 			return err
 		}
 	}
-	return shell("cp " + w.bin + "/chubbyd " + w.bin + "/chubbyctl " + built)
+	return shell("cp " + w.bin + "/chubbyd " + w.bin + "/chubbyctl " + bin + " && cp " + w.units + "/chubbyd.service " + units)
 }
 
 // patience bounds the whole run.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -16,8 +17,9 @@ import (
 	"time"
 )
 
-// The hosts have no systemd. This program stands for systemctl there: it reads the unit of the page, and honours what
-// the unit says. A key that it does not know is an error: either the page has a typing error, or it is to be added here.
+// The hosts have no systemd. This program stands for systemctl there: it reads the unit that the page installs, and honours
+// what the unit says, but for the keys that keep the replica in a sandbox. A key that it does not know is an error: either the
+// unit has a typing error, or it is to be added here.
 const (
 	unitDir    = "/etc/systemd/system"
 	runDir     = "/var/lib/systemctl" // the process ids of supervisors
@@ -29,10 +31,24 @@ type unit map[string]string
 
 func unitKeys() []string {
 	return []string{
-		"Unit.Description", "Unit.After", "Unit.Wants", "Install.WantedBy",
-		"Service.User", "Service.WorkingDirectory", "Service.EnvironmentFile", "Service.ExecStart", "Service.ExecReload",
-		"Service.Restart", "Service.RestartPreventExitStatus", "Service.LimitNOFILE", "Service.TimeoutStopSec",
+		"Unit.Description", "Unit.Documentation", "Unit.After", "Unit.Wants", "Install.WantedBy", "Service.Type",
+		"Service.User", "Service.Group", "Service.WorkingDirectory", "Service.EnvironmentFile", "Service.ExecStart", "Service.ExecReload",
+		"Service.Restart", "Service.RestartSec", "Service.RestartPreventExitStatus", "Service.LimitNOFILE", "Service.TimeoutStopSec",
+		"Service.StateDirectory", "Service.StateDirectoryMode", "Service.LogsDirectory", "Service.LogsDirectoryMode",
 	}
+}
+
+// sandboxKeys are the beginnings of those that this program passes over.
+func sandboxKeys() []string {
+	return []string{
+		"Service.CapabilityBoundingSet", "Service.LockPersonality", "Service.MemoryDenyWriteExecute", "Service.NoNewPrivileges", "Service.Private",
+		"Service.Protect", "Service.RemoveIPC", "Service.Restrict", "Service.SystemCall", "Service.UMask",
+	}
+}
+
+func isUnitKey(name string) bool {
+	return slices.Contains(unitKeys(), name) ||
+		slices.ContainsFunc(sandboxKeys(), func(begins string) bool { return strings.HasPrefix(name, begins) })
 }
 
 func parseUnit(text string) (unit, error) {
@@ -44,7 +60,7 @@ func parseUnit(text string) (unit, error) {
 		case line == "" || line[0] == '#':
 		case line[0] == '[':
 			section = strings.Trim(line, "[]")
-		case !isPair || !slices.Contains(unitKeys(), section+"."+name):
+		case !isPair || !isUnitKey(section+"."+name):
 			return nil, fmt.Errorf("line %d: %s.%s is not a key that this launcher knows", i+1, section, name)
 		default:
 			u[section+"."+name] = value
@@ -59,18 +75,7 @@ func parseUnit(text string) (unit, error) {
 // command returns what a line of the unit starts, as its user, in its directory and with its environment.
 func (u unit) command(line string) (*exec.Cmd, error) {
 	words := strings.Fields(line)
-	if !filepath.IsAbs(words[0]) {
-		return nil, fmt.Errorf("%s is not an absolute path", words[0])
-	}
-	account, err := user.Lookup(u["Service.User"])
-	if err != nil {
-		return nil, err
-	}
-	uid, err := strconv.Atoi(account.Uid)
-	if err != nil {
-		return nil, err
-	}
-	gid, err := strconv.Atoi(account.Gid)
+	account, uid, gid, err := u.account()
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +83,9 @@ func (u unit) command(line string) (*exec.Cmd, error) {
 	cmd.Dir = u["Service.WorkingDirectory"]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + account.HomeDir, "USER=" + account.Username}
-	if name := u["Service.EnvironmentFile"]; name != "" {
+	if name, optional := strings.CutPrefix(u["Service.EnvironmentFile"], "-"); name != "" {
 		data, err := os.ReadFile(name)
-		if err != nil {
+		if err != nil && !(optional && errors.Is(err, fs.ErrNotExist)) {
 			return nil, err
 		}
 		for line := range strings.Lines(string(data)) {
@@ -90,6 +95,39 @@ func (u unit) command(line string) (*exec.Cmd, error) {
 		}
 	}
 	return cmd, nil
+}
+
+// account returns whom the unit starts a program as.
+func (u unit) account() (account *user.User, uid, gid int, err error) {
+	if account, err = user.Lookup(u["Service.User"]); err != nil {
+		return nil, 0, 0, err
+	}
+	if uid, err = strconv.Atoi(account.Uid); err != nil {
+		return nil, 0, 0, err
+	}
+	gid, err = strconv.Atoi(account.Gid)
+	return account, uid, gid, err
+}
+
+// makeDirectories makes those that the unit names, of its user.
+func (u unit) makeDirectories() error {
+	_, uid, gid, err := u.account()
+	if err != nil {
+		return err
+	}
+	for kind, below := range map[string]string{"StateDirectory": "/var/lib", "LogsDirectory": "/var/log"} {
+		mode, err := strconv.ParseUint(u["Service."+kind+"Mode"], 8, 32)
+		if err != nil {
+			return fmt.Errorf("%sMode: %w", kind, err)
+		}
+		for name := range strings.FieldsSeq(u["Service."+kind]) {
+			dir := filepath.Join(below, name)
+			if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, fs.FileMode(mode)), os.Chown(dir, uid, gid)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // systemctl does what is asked of it: [disable|enable] [--now] UNIT, and the like.
@@ -229,6 +267,9 @@ func supervise(name string) error {
 		if err != nil {
 			return err
 		}
+		if err := u.makeDirectories(); err != nil {
+			return err
+		}
 		cmd, err := u.command(u["Service.ExecStart"])
 		if err != nil {
 			return err
@@ -261,6 +302,6 @@ func supervise(name string) error {
 		if code == 0 || u["Service.Restart"] != "on-failure" || slices.Contains(strings.Fields(u["Service.RestartPreventExitStatus"]), strconv.Itoa(code)) {
 			return nil
 		}
-		time.Sleep(100 * time.Millisecond) // RestartSec of systemd
+		time.Sleep(100 * time.Millisecond) // in place of RestartSec
 	}
 }
