@@ -105,6 +105,10 @@ generate: ## generate Go code from chubby.proto, and the reference pages (docs/c
 release-source: ## keep the source of the release REF, from which the test of upgrades starts (REF=v0.1.0)
 	go -C tools run ./releasesource -ref "$(REF)"
 
+.PHONY: image
+image: ## build dist/chubby-image.tar, a container image of chubbyd and chubbyctl for amd64 and arm64 (OCI), without a daemon
+	go -C tools run ./image -source .. -output ../dist/chubby-image.tar
+
 .PHONY: verify
 verify: verify-format verify-vet verify-tidy verify-generated ## check format, vet, go.mod files and generated code
 
@@ -190,4 +194,4 @@ cross: ## build for the systems beside Linux: everything, and for windows the cl
 
 .PHONY: clean
 clean: ## remove what make built
-	rm -rf bin
+	rm -rf bin dist

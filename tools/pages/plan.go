@@ -161,6 +161,7 @@ func recovered() []step {
 // notRun are the blocks that nothing is done with, and why.
 func notRun() map[key]string {
 	return map[key]string{
+		{dep, "In containers", 1}: "it needs docker",
 		{ops, "Five hosts", 3}:    "a file of clients; cmd/chubbyctl reads one in its tests",
 		{ops, "Spares", 1}:        "a spare needs one more host and a death of hours; e2e tries it",
 		{ops, "Names in DNS", 2}:  "lines of BIND's configuration; cmd/chubbyd/internal/names runs BIND with them",
