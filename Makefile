@@ -12,6 +12,8 @@ ROUNDS ?= 10
 # collector that runs less often saves a sixth of the processor time of compiling and testing.
 TESTPACKAGES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 TESTGOGC ?= 400
+# In a clone without a remote, goreleaser takes nothing from git, not even the time of the commit; so it is told of one.
+RELEASER := GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/chubbylock/chubby go tool -modfile=tools/release/go.mod goreleaser
 LINT := go tool -modfile=tools/lint/go.mod golangci-lint
 GENERATED := api/chubbypb/chubby.pb.go api/chubbypb/chubby_grpc.pb.go
 
@@ -95,7 +97,7 @@ lint: ## run golangci-lint (built on first use, about two minutes)
 	$(LINT) run ./...
 
 .PHONY: generate
-generate: ## generate Go code from chubby.proto, and the reference pages (docs/cli.md, man, chubbyd.md, metrics.md)
+generate: ## generate Go code from chubby.proto, and the reference pages (docs/cli.md, man, chubbyd.md, metrics.md) and the packaged configuration
 	go -C tools run ./protogen ../api/chubbypb/chubby.proto
 	go test ./cmd/chubbyctl -count 1 -run '^TestReference$$' -update
 	go test ./cmd/chubbyd -count 1 -run '^TestReference$$' -update
@@ -104,6 +106,21 @@ generate: ## generate Go code from chubby.proto, and the reference pages (docs/c
 .PHONY: release-source
 release-source: ## keep the source of the release REF, from which the test of upgrades starts (REF=v0.1.0)
 	go -C tools run ./releasesource -ref "$(REF)"
+
+.PHONY: release-snapshot
+release-snapshot: ## build the archives, packages, SBOMs and checksums of a release into dist, and publish nothing (the tools are built on first use, some minutes)
+	$(RELEASER) release --snapshot --clean
+
+.PHONY: release-files
+release-files: build # what .goreleaser.yaml packs beside the programs and is not in the repository
+	rm -rf bin/release
+	mkdir -p bin/release/completions bin/release/man
+	for program in chubbyctl chubbyd; do \
+	  for shell in bash fish zsh; do ./bin/$$program completion $$shell >bin/release/completions/$$program.$$shell || exit 1; done; \
+	done
+	./bin/chubbyctl completion powershell >bin/release/completions/chubbyctl.ps1
+	for page in docs/man/*; do gzip -9 -n <$$page >bin/release/man/$$(basename $$page).gz || exit 1; done
+	gzip -9 -n <CHANGELOG.md >bin/release/CHANGELOG.md.gz
 
 .PHONY: image
 image: ## build dist/chubby-image.tar, a container image of chubbyd and chubbyctl for amd64 and arm64 (OCI), without a daemon
@@ -125,7 +142,7 @@ verify-vet: # what tests run with -race is compiled so, once for both
 .PHONY: verify-tidy
 verify-tidy:
 	go mod tidy -diff
-	for module in bench contrib examples/sqlfence tools tools/lint tools/s3; do go -C $$module mod tidy -diff || exit 1; done
+	for module in bench contrib examples/sqlfence tools tools/lint tools/release tools/s3; do go -C $$module mod tidy -diff || exit 1; done
 
 .PHONY: verify-alerts
 verify-alerts: build ## check alerts, their tests and the dashboard, beside a live replica (promtool is built on first use)
