@@ -126,6 +126,10 @@ release-files: build # what .goreleaser.yaml packs beside the programs and is no
 image: ## build dist/chubby-image.tar, a container image of chubbyd and chubbyctl for amd64 and arm64 (OCI), without a daemon
 	go -C tools run ./image -source .. -output ../dist/chubby-image.tar
 
+.PHONY: verify-packages
+verify-packages: ## build a release twice, compare, and install, start, upgrade and remove the packages (as root, on Debian)
+	./test/packages.sh
+
 .PHONY: verify
 verify: verify-format verify-vet verify-tidy verify-generated ## check format, vet, go.mod files and generated code
 
