@@ -53,7 +53,7 @@ backup-to: /var/lib/chubby/backups
 YAML
 must "enable and start" systemctl enable --now chubbyd
 must "it serves in its sandbox" ready
-must "no system call was refused" bash -c '! journalctl --no-pager | grep -iE "seccomp|operation not permitted"'
+must "no system call was refused" bash -c '! journalctl --no-pager --unit chubbyd | grep -iE "seccomp|operation not permitted"'
 must "its timers are slack" grep -x 500000 "/proc/$(main_pid)/timerslack_ns"
 must "it is in the sandbox" grep -E "^(NoNewPrivs|Seccomp):[[:space:]]*[12]" "/proc/$(main_pid)/status"
 must "a file is written" env CHUBBY_CELLS=main=127.0.0.1:7421 chubbyctl put /ls/main/kept 'through the upgrade'

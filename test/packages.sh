@@ -91,7 +91,7 @@ elif has debootstrap "install, start, upgrade, remove" && has systemd-nspawn "in
 	# shellcheck disable=SC2016 # apt-get fills it in
 	mirror=${MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -n 1)}
 	if [ -n "${SYSTEM:-}" ]; then cp -a "$SYSTEM" "$system"; else
-		debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus bookworm "$system" "$mirror" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+		debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,procps bookworm "$system" "$mirror" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 	fi
 	cp "$deb" "$system/root/old.deb"
 	# The same package with a higher version is the upgrade.
