@@ -112,13 +112,14 @@ release-snapshot: ## build the archives, packages, SBOMs and checksums of a rele
 	$(RELEASER) release --snapshot --clean
 
 .PHONY: release-files
-release-files: build # what .goreleaser.yaml packs beside the programs and is not in the repository
+release-files: # what .goreleaser.yaml packs beside the programs and is not in the repository
 	rm -rf bin/release
 	mkdir -p bin/release/completions bin/release/man
+	CGO_ENABLED=0 go build -trimpath -o bin/release/ ./cmd/chubbyd ./cmd/chubbyctl # compiled as those of the release are, once for both
 	for program in chubbyctl chubbyd; do \
-	  for shell in bash fish zsh; do ./bin/$$program completion $$shell >bin/release/completions/$$program.$$shell || exit 1; done; \
+	  for shell in bash fish zsh; do ./bin/release/$$program completion $$shell >bin/release/completions/$$program.$$shell || exit 1; done; \
 	done
-	./bin/chubbyctl completion powershell >bin/release/completions/chubbyctl.ps1
+	./bin/release/chubbyctl completion powershell >bin/release/completions/chubbyctl.ps1
 	for page in docs/man/*; do gzip -9 -n <$$page >bin/release/man/$$(basename $$page).gz || exit 1; done
 	gzip -9 -n <CHANGELOG.md >bin/release/CHANGELOG.md.gz
 
