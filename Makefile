@@ -162,6 +162,17 @@ verify-generated:
 	    cmp "$$copy/$$(basename $$file)" $$file || { echo "$$file is not what chubby.proto says; run make generate"; exit 1; }; \
 	  done
 
+.PHONY: manifests
+manifests: ## make deploy/kubernetes of the Helm chart
+	./test/kube.sh --write
+
+.PHONY: verify-kube
+verify-kube: ## check the Helm chart and the manifests made of it, and run a rendered cell (as root, on Linux); builds helm, some minutes
+	for module in tools/kube tools/kubescore; do go -C $$module mod tidy -diff || exit 1; done
+	go -C tools/kube vet ./...
+	./test/kube.sh
+	./test/kubecell.sh
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME each (30s)
 	@failed=; for file in $$(grep -rlE --include='*_test.go' --exclude-dir=bench --exclude-dir=contrib --exclude-dir=tools '^func Fuzz' . | sort); do \
