@@ -127,7 +127,7 @@ until_it() { # what is waited for, and a command
 	cat "$work/out" >&2
 	fail "not within a minute: $what"
 }
-all_ok() { [ "$(ctl cell status main -o json | grep -o '"ok": *true' | wc -l)" = "$1" ]; }
+all_ok() { [ "$(ctl cell status main -o json | grep -o '"healthy": *true' | wc -l)" = "$1" ]; }
 ready() { curl --fail --silent --max-time 2 "http://10.0.0.$((10 + $1)):7441/readyz"; }
 
 for i in 0 1 2 3 4; do start $i first; done
