@@ -69,11 +69,12 @@ chown -R 0:$user "$work/etc/chubby/operator"
 chmod 0440 "$work"/etc/chubby/operator/*
 chmod 755 "$work"
 
-# in_pod runs a command as a container would: $1 is what is mounted at /var/lib/chubby, or nothing.
+# in_pod becomes a command as a container would run it, so that signals reach that: $1 is what is mounted at /var/lib/chubby, or nothing.
 in_pod() {
 	local volume=$1
 	shift
-	unshare --mount bash -c '
+	# shellcheck disable=SC2016 # the inner shell expands that
+	exec unshare --mount bash -c '
 		work=$1 volume=$2 user=$3
 		shift 3
 		mount --make-rprivate /
@@ -105,10 +106,10 @@ start() { # pod $1, by the arguments and variables of $2
 		CHUBBYD_LISTEN="10.0.0.$((10 + i)):7421,10.0.0.$((10 + i)):7431,10.0.0.$((10 + i)):7441" "${args[@]}" >>"$work/log$i" 2>&1 &
 	pids[i]=$!
 }
-ctl() {
+ctl() (
 	in_pod "" env -i PATH="$work/bin" CHUBBY_CELLS="main=$(for i in 0 1 2 3 4; do printf '%s' "chubby-$i.$domain:7421,"; done | sed 's/,$//')" \
 		CHUBBY_CACERT=/etc/chubby/operator/ca.crt CHUBBY_CERT=/etc/chubby/operator/tls.crt CHUBBY_KEY=/etc/chubby/operator/tls.key chubbyctl "$@"
-}
+)
 fail() {
 	echo "kubecell: $1" >&2
 	tail -n 5 "$work"/log* >&2
