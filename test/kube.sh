@@ -71,12 +71,19 @@ for values in "" "$chart"/ci/*.yaml; do
 	if grep -v -e '^\[OK\]' -e '^\[SKIPPED\]' "$work/score"; then
 		exit 1
 	fi
+	grep -q '^\[OK\]' "$work/score" || { echo "kube-score has checked nothing"; exit 1; }
 	"$work/unpack" "$work/$name" <"$rendered"
+	checked=0
 	for config in "$work/$name"/config/*.yaml; do
 		"$work/chubbyd" config check "$config" >"$work/check" 2>&1 || { cat "$work/check"; exit 1; }
+		checked=$((checked + 1))
 	done
-	echo "$(ls "$work/$name/config" | wc -l) configurations are right"
+	echo "$checked configurations are right"
 done
+
+echo "== what the schemas find"
+sed 's/publishNotReadyAddresses/publishNotReadyAdresses/' "$work/default.yaml" >"$work/misspelt.yaml"
+! tool kubeconform -strict -schema-location "$schemas/{{ .ResourceKind }}{{ .KindSuffix }}.json" "$work/misspelt.yaml" || { echo "a field that does not exist is not found"; exit 1; }
 
 echo "== what restarts no replica"
 # Whoever sets bootstrap to false, or gives a pod a new id, must not set off a rolling update.

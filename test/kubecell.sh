@@ -45,6 +45,7 @@ for i in 0 1 2 3 4; do
 	ip address add "10.0.0.$((10 + i))/32" dev lo
 	echo "10.0.0.$((10 + i)) chubby-$i.$domain" >>"$work/etc/hosts"
 done
+echo '10.0.0.13 chubby.chubby.svc.cluster.local' >>"$work/etc/hosts" # the Service, which leads to any of them
 echo 'hosts: files' >"$work/etc/nsswitch.conf"
 
 certify() { # the replica in pod $2 is $1
@@ -106,8 +107,9 @@ start() { # pod $1, by the arguments and variables of $2
 		CHUBBYD_LISTEN="10.0.0.$((10 + i)):7421,10.0.0.$((10 + i)):7431,10.0.0.$((10 + i)):7441" "${args[@]}" >>"$work/log$i" 2>&1 &
 	pids[i]=$!
 }
+all=$(for i in 0 1 2 3 4; do printf '%s' "chubby-$i.$domain:7421,"; done | sed 's/,$//')
 ctl() (
-	in_pod "" env -i PATH="$work/bin" CHUBBY_CELLS="main=$(for i in 0 1 2 3 4; do printf '%s' "chubby-$i.$domain:7421,"; done | sed 's/,$//')" \
+	in_pod "" env -i PATH="$work/bin" CHUBBY_CELLS="main=${servers:-$all}" \
 		CHUBBY_CACERT=/etc/chubby/operator/ca.crt CHUBBY_CERT=/etc/chubby/operator/tls.crt CHUBBY_KEY=/etc/chubby/operator/tls.key chubbyctl "$@"
 )
 fail() {
@@ -136,6 +138,8 @@ until_it "the cell begins, and five replicas are well" all_ok 5
 for i in 0 1 2 3 4; do until_it "pod $i is ready" ready $i; done
 until_it "helm test: a lock" ctl acquire /ls/main/helm-test --wait 1m --reason "helm test" -- chubbyctl cell status main
 cat "$work/out"
+
+servers=chubby.chubby.svc.cluster.local:7421 until_it "a client that knows the Service alone writes a file" ctl put /ls/main/hello world
 
 configure begun # bootstrap: false
 for i in 4 3 2 1 0; do # as a rolling update does
