@@ -33,7 +33,7 @@ func newGauges(r *Replica) *gauges {
 			one("cached_copies_bytes", "Bytes in which the master remembers what clients may have cached.", func(b master.Backlog) int { return b.Copies }),
 			one("commands_waiting", "Commands that wait to be put into the Raft log.", func(b master.Backlog) int { return b.Proposals }),
 		},
-		peers: prometheus.NewDesc("chubby_peer_applied_index", "The last Raft entry that another replica has said it had applied; it is asked every few seconds. 0 if it never answered this one.", []string{"peer"}, nil),
+		peers: prometheus.NewDesc("chubby_peer_held_index", "The last Raft entry up to which another replica is known to hold the log. 0 if this one does not know.", []string{"peer"}, nil),
 	}
 }
 

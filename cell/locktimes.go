@@ -24,6 +24,7 @@ func (cfg Config) checkMetricPrefixes(fault func(string, ...any)) {
 		switch {
 		case err != nil:
 			fault("metric-prefixes: %v", err)
+			continue
 		case path.Cell() != cfg.Cell && path.Cell() != api.LocalCell:
 			fault("metric-prefixes: %q is of another cell", text)
 		case slices.Contains(before, path.Name()):
@@ -56,8 +57,8 @@ func newLockTimes(prefixes []string) *lockTimes {
 		}, []string{"prefix"})
 	}
 	l := &lockTimes{
-		waits: vec("lock_wait_seconds", "Time from Acquire to its grant, of those that had to wait in the queue."),
-		holds: vec("lock_hold_seconds", "Time from when a lock that was free, or was handed over, was granted until nobody had it, or it was handed over again. Locks that a client keeps while it does not use them are left out, and what began before this replica became the master."),
+		waits: vec("lock_wait_seconds", "Time from Acquire to its grant, of those that had to wait in the queue, as far as they waited for this master."),
+		holds: vec("lock_hold_seconds", "Time from when a lock that was free, or was handed over, was granted until nobody had it, or it was handed over again. Left out are locks that a client keeps while it does not use them, what began before this replica became the master, and, in a cell with more than 4096 locks in use, those that were granted longest ago."),
 	}
 	one := func(name api.Name, prefix string) prefixTimes {
 		return prefixTimes{name: name, waits: l.waits.WithLabelValues(prefix), holds: l.holds.WithLabelValues(prefix)}

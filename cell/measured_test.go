@@ -114,7 +114,7 @@ func TestBacklogIsMeasured(t *testing.T) {
 		}
 		peers := 0
 		for name, index := range now {
-			if strings.HasPrefix(name, "chubby_peer_applied_index ") {
+			if strings.HasPrefix(name, "chubby_peer_held_index ") {
 				peers++
 				if index == 0 || index > now["chubby_applied_index"] {
 					t.Errorf("%s is %v, here %v", name, index, now["chubby_applied_index"])

@@ -288,7 +288,7 @@ ctl 0 explain /ls/local/held; ctl 0 -o json explain /ls/local/held; fields out p
 ctl 0 top; out '^cell local: master r'; out '^sessions '; out '^WAITED FOR LONGEST'; out '^/ls/local/held '; out "no change waits for clients' caches"
 ctl 0 -o json top; fields out cell master epoch replicas healthy sessions nodes locks backlog.waiters backlog.mail_bytes per_s waits.0.path waits.0.waiters.0.waiting_s holdups
 ctl 0 top --times 2 --every 300ms; out '^a second: '
-ctl 2 top --every 1ms; ctl 2 top --most 0; ctl 2 top --times -1
+ctl 0 -o json top --most 1; fields out waits.0.path; ctl 2 top --every 1ms; ctl 2 top --most 0; ctl 2 top --times -1
 
 echo "== sequencers"
 ctl 0 sequencer check "$sequencer"; ctl 0 -o json sequencer check "$sequencer"
@@ -495,7 +495,7 @@ ctl 0 cell backup verify kept/kept-*.backup; out 'cell kept'
 kill -TERM "$kept"; ends "$kept" 0 "SIGTERM ends serve"
 "$bin/chubbyd" serve --insecure --cell kept --id r1 --data r1 --members 'r1=127.0.0.1:9463,127.0.0.1:9473' --backup-to kept --backup-every 1s --backup-keep 0 >out 2>err
 got=$?
-if [ $got = 1 ]; then ok "chubbyd serve refuses such keys -> 1"; else bad "chubbyd serve refuses such keys -> $got, want 1"; fi
+if [ $got = 78 ]; then ok "chubbyd serve refuses such keys -> 78"; else bad "chubbyd serve refuses such keys -> $got, want 78"; fi
 err 'backup-to: "kept" is neither'; err 'backup-every: 1s is outside'; err 'backup-keep: "0" is not'
 kill -TERM "$bucket"; wait "$bucket" 2>/dev/null; unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 
@@ -541,7 +541,7 @@ for key in tls-cert tls-key tls-ca peer-tls-cert peer-tls-key peer-tls-ca; do ou
 "$bin/chubbyd" certs init --dir own >out 2>err && bad "chubbyd certs init replaces nothing" || ok "chubbyd certs init replaces nothing"
 "$bin/chubbyd" serve --cell c --id r1 --data empty --members 'r1=127.0.0.1:9521,127.0.0.1:9531' >out 2>err
 got=$?
-if [ $got = 1 ]; then ok "chubbyd serve needs certificates, or --insecure -> 1"; else bad "chubbyd serve needs certificates, or --insecure -> $got, want 1"; fi
+if [ $got = 78 ]; then ok "chubbyd serve needs certificates, or --insecure -> 78"; else bad "chubbyd serve needs certificates, or --insecure -> $got, want 78"; fi
 err 'tls-cert is missing'; err 'insecure: true'
 cp audit.log out; out '"event":"refusal"'; out '"code":"Unauthenticated"'; out '"event":"act","call":"Open","principal":"dev"'; out '"on":"/ls/safe/acl/oncall"'
 kill -TERM "$safe"; ends "$safe" 0 "SIGTERM ends dev --tls"
@@ -557,7 +557,7 @@ cp published out; is .cell '"named"'; is '.replicas[0].client' '"127.0.0.1:9461"
 kill -TERM "$named"; ends "$named" 0 "SIGTERM ends serve"
 "$bin/chubbyd" serve --insecure --cell named --id r1 --data r1 --members 'r1=127.0.0.1:9461,127.0.0.1:9471' --dns-hook hook --dns-server ns1 --dns-ttl 1ms >out 2>err
 got=$?
-if [ $got = 1 ]; then ok "chubbyd serve refuses such keys -> 1"; else bad "chubbyd serve refuses such keys -> $got, want 1"; fi
+if [ $got = 78 ]; then ok "chubbyd serve refuses such keys -> 78"; else bad "chubbyd serve refuses such keys -> $got, want 78"; fi
 err 'dns-hook: "hook" is not an absolute path'; err 'dns-domain is missing'; err 'dns-ttl'
 cd ..
 

@@ -104,9 +104,11 @@ func (g *globals) top(cmd *cobra.Command, args []string, o topOptions) error {
 	out := cmd.OutOrStdout()
 	var before topLook
 	for n := 1; ; n++ {
-		now := topLook{clock: stopwatch()}
+		var now topLook
 		err := g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error { return now.take(ctx, c, o.most) })
 		switch {
+		case hasEnded(cmd.Context()):
+			return nil // Ctrl-C is how it ends
 		case err != nil && (n == 1 || n == o.times):
 			return err
 		case err != nil:
@@ -128,9 +130,12 @@ func (g *globals) top(cmd *cobra.Command, args []string, o topOptions) error {
 	}
 }
 
+// hasEnded reports whether somebody has typed Ctrl-C.
+func hasEnded(ctx context.Context) bool { return ctx.Err() != nil }
+
 // topLook is what one look found.
 type topLook struct {
-	clock    func() time.Duration // since the look began
+	clock    func() time.Duration // since the master had looked
 	status   client.Status
 	overview client.Overview
 }
@@ -139,6 +144,7 @@ func (l *topLook) take(ctx context.Context, c *client.Cell, most int) (err error
 	if l.overview, err = c.Overview(ctx, most); err != nil {
 		return err
 	}
+	l.clock = stopwatch()
 	l.status, err = c.Status(ctx)
 	return err
 }
@@ -188,8 +194,7 @@ func (g *globals) showTop(out io.Writer, now, before *topLook, o topOptions) err
 	return err
 }
 
-// clearScreen has a terminal begin at its upper left corner. What was there stays in the lines that can be
-// scrolled back to.
+// clearScreen has a terminal begin at its upper left corner, with nothing on it.
 const clearScreen = "\x1b[H\x1b[2J"
 
 func newTopFields(l *topLook, rates map[string]float64) topFields {
@@ -226,7 +231,9 @@ func (g *globals) drawTop(out io.Writer, style term.Style, l *topLook, rates map
 		well = style.Paint(term.Trouble, well)
 	}
 	fmt.Fprintf(out, "cell %s: master %s, epoch %d, %s\n", s.Cell, term.OrDash(s.Master), o.Epoch, well)
-	fmt.Fprintf(out, "sessions %d, nodes %d, locks %d\n", s.Sessions, s.Nodes, s.Locks)
+	if s.Master != "" {
+		fmt.Fprintf(out, "sessions %d, nodes %d, locks %d\n", s.Sessions, s.Nodes, s.Locks)
+	}
 	if b := o.Backlog; o.Whole {
 		fmt.Fprintf(out, "waiting: %s, %s, %s\n", paintMany(style, "requests for locks", b.Waiters), paintMany(style, "changes", b.Changes), paintMany(style, "locks in a lock-delay", b.Delays))
 	}

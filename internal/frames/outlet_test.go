@@ -36,7 +36,9 @@ func TestOneGoroutineWritesForALink(t *testing.T) {
 		for range 5 {
 			frame := pool.get(8)
 			frame.b = append(frame.b, "message"...)
-			o.send(frame, false)
+			if _, write, _ := o.enqueue(frame, false); write {
+				o.write()
+			}
 			synctest.Wait()
 		}
 		if len(conn.ids) != 1 {

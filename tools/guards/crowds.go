@@ -20,12 +20,12 @@ func crowdSafeguards() []safeguard {
 		},
 		{
 			name: "mail is given back when it was received", file: "cell/internal/master/mailbox.go",
-			old: "	b.mail.subtract(b.principal, eventSize(first))\n", new: "",
+			old: "	b.mail.add(b.principal, -eventSize(first))\n", new: "",
 			pkg: "./cell/internal/master", test: "TestMailIsCounted",
 		},
 		{
 			name: "mail is given back when a session ends", file: "cell/internal/master/mailbox.go",
-			old: "	b.mail.subtract(b.principal, b.bytes)\n", new: "",
+			old: "	b.mail.add(b.principal, -b.bytes)\n", new: "",
 			pkg: "./cell/internal/master", test: "TestMailOfAPrincipalIsBounded",
 		},
 		{

@@ -15,7 +15,7 @@ func overviewSafeguards() []safeguard {
 		},
 		{
 			name: "an overview has what its viewer may read", file: "cell/internal/master/overview.go",
-			old: "since := line[0].since; sight.reads(name) {", new: "since := line[0].since; true {",
+			old: "!seen[one.what] && sees(one.what) {", new: "!seen[one.what] {",
 			pkg: "./cell", test: "TestOverviewIsForWhoMayLook",
 		},
 		{

@@ -18,8 +18,12 @@ func (m *Master) Backlog() Backlog { return backlogOf(m.epoch, m.tables) }
 func backlogOf(e *epoch, t *tables) Backlog {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	changes := len(t.copyset.clearings)
+	if cl := t.copyset.flush; cl != nil && !cl.isDone() {
+		changes++ // after a fail-over: every change
+	}
 	return Backlog{
-		Waiters: t.queues.used.all, Changes: len(t.copyset.clearings), Delays: len(t.delays.ids), Handles: t.handles.used.all,
+		Waiters: t.queues.used.all, Changes: changes, Delays: len(t.delays.ids), Handles: t.handles.used.all,
 		Mail: t.boxes.mail.used.all, Copies: t.copyset.used.all, Proposals: e.proposer.waiting(),
 	}
 }

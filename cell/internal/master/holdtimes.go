@@ -20,7 +20,7 @@ const maxHoldTimes = 4096
 // epoch.mu guards it.
 type holdTimes struct {
 	byName *simplelru.LRU[api.Name, holdTime]
-	over   func(name api.Name, took time.Duration) // is told of each turn that has ended, to count
+	over   func(name api.Name, took time.Duration) // is told of each turn that has ended with one of these locks, to count
 }
 
 type holdTime struct {

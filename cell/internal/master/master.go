@@ -117,7 +117,8 @@ func New(ctx context.Context, cfg Config) *Master {
 // lease begins anew at the longest its predecessor may have granted, and every
 // lock-delay in full.
 func (m *Master) Start() {
-	now, state := m.epoch.clock(), m.epoch.state()
+	now, _ := m.timekeeper.pauses.take() // the time up to here passed before any lease began
+	state := m.epoch.state()
 	m.epoch.mu.Lock() // nobody else has it yet, but what is called below may pause
 	defer m.epoch.mu.Unlock()
 	for s := range state.Sessions.All() {
@@ -138,7 +139,6 @@ func (m *Master) Start() {
 	m.events.tellFailOver()
 	m.coherence.beginFlush()
 	m.revocations.resumeRevocations(state)
-	m.timekeeper.pauses.take() // the time up to here passed before any lease began
 	m.work.Go(func() { m.epoch.proposer.runProposer(m.epoch.ctx) })
 	m.work.Go(func() {
 		m.timekeeper.clockLoop(m.epoch.ctx)

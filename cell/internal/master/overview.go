@@ -27,8 +27,6 @@ type holdup struct {
 	Waiting  time.Duration // since the first of the clients was told
 	Slow     []api.Holder  // sessions that it waits for, at most maxSlow
 	MoreSlow int           // besides those listed
-
-	of *clearing
 }
 
 // Of an overview.
@@ -52,22 +50,36 @@ func (in *Inspector) Overview(ctx context.Context, most int) (o Overview, err er
 		most = usualOverview
 	}
 	most = min(most, api.MaxListed)
-	state := in.epoch.state()
+	waits, clearings := collectWaits(in)
+	state := in.epoch.state() // as it is after that: who waits is in it
 	sight := in.sightOf(state)
 	o.Epoch, o.Whole = in.epoch.number, sight.all
 	if o.Whole {
 		o.Backlog = backlogOf(in.epoch, in.tables)
 	}
-	waits, holdups := findLongest(in, most, sight)
-	o.MoreWaits, o.MoreHoldups = waits.more, holdups.more
-	for _, name := range waits.list {
-		if info := in.lockInfo(state, name.what); len(info.Waiters) > 0 { // else it was granted meanwhile
-			o.Waits = append(o.Waits, info)
-		}
+	longest, err := findLongest(ctx, waits, most, sight.reads)
+	if err != nil {
+		return o, err
 	}
-	for _, one := range holdups.list {
-		h := one.what
-		h.Path = in.epoch.path(h.of.name)
+	held, err := findLongest(ctx, clearings, most, func(cl *clearing) bool { return sight.reads(cl.name) })
+	if err != nil {
+		return o, err
+	}
+	o.MoreWaits, o.MoreHoldups = longest.more, held.more
+	bytes := 0
+	for i, name := range longest.list {
+		info := in.lockInfo(state, name.what)
+		if len(info.Waiters) == 0 {
+			continue // it was granted meanwhile
+		}
+		if bytes += info.WireSize(); bytes > api.MaxPageBytes && i > 0 {
+			o.MoreWaits += len(longest.list) - i // as a page of ListLocks, a reply has a bound
+			break
+		}
+		o.Waits = append(o.Waits, info)
+	}
+	for _, one := range held.list {
+		h := describeHoldup(in, one.what)
 		for i := range h.Slow {
 			h.Slow[i] = in.epoch.holder(state, namespace.Holder{Owner: namespace.Owner{Session: h.Slow[i].Session}})
 			if !sight.sees(h.Slow[i].Principal) {
@@ -79,41 +91,62 @@ func (in *Inspector) Overview(ctx context.Context, most int) (o Overview, err er
 	return o, nil
 }
 
-// findLongest finds what has waited longest of what may be seen.
-func findLongest(in *Inspector, most int, sight sight) (waits longestList[api.Name], holdups longestList[holdup]) {
-	waits.most, holdups.most = most, most
+// maxOldest is how many requests of a queue are looked at for the one that has waited longest. Most often that is the first;
+// after a fail-over one with an earlier ticket may come later.
+const maxOldest = 100
+
+// collectWaits copies, under the mutex, what all queues and changes are about and since when. It asks for no rights there, which
+// may take long. What changes in a pause may be missing, or twice.
+func collectWaits(in *Inspector) (waits []aged[api.Name], clearings []aged[*clearing]) {
 	in.epoch.mu.LockPatient()
 	defer in.epoch.mu.Unlock()
-	now := in.epoch.clock()
-	for name, line := range in.tables.queues.byName { // it may change in a pause; then it has what was there all the time
-		if since := line[0].since; sight.reads(name) {
-			waits.add(since, name)
+	for name, line := range in.tables.queues.byName {
+		oldest := line[0].since
+		for _, w := range line[:min(len(line), maxOldest)] {
+			oldest = min(oldest, w.since)
 		}
-		in.epoch.mu.pause(1)
+		waits = append(waits, aged[api.Name]{oldest, name})
+		in.epoch.mu.pause(1 + min(len(line), maxOldest)/16)
 	}
-	add := func(cl *clearing) {
-		if !cl.isDone() && sight.reads(cl.name) {
-			holdups.add(cl.since, holdup{of: cl, Waiting: max(now.Sub(cl.since), 0)})
-		}
-		in.epoch.mu.pause(1)
-	}
-	if in.tables.copyset.flush != nil {
-		add(in.tables.copyset.flush)
+	if cl := in.tables.copyset.flush; cl != nil && !cl.isDone() {
+		clearings = append(clearings, aged[*clearing]{cl.since, cl})
 	}
 	for _, cl := range in.tables.copyset.clearings {
-		add(cl)
+		clearings = append(clearings, aged[*clearing]{cl.since, cl})
+		in.epoch.mu.pause(1)
 	}
-	for i := range holdups.list {
-		h := &holdups.list[i].what
-		for id := range in.tables.copyset.slowOf(h.of) { // none, if it has ended meanwhile
-			if in.epoch.mu.pause(1); len(h.Slow) < maxSlow {
-				h.Slow = append(h.Slow, api.Holder{Session: id})
-			} else {
-				h.MoreSlow++
-			}
+	return waits, clearings
+}
+
+// findLongest finds what has waited longest of what may be seen, each once. The error is ctx's.
+func findLongest[T comparable](ctx context.Context, all []aged[T], most int, sees func(T) bool) (longestList[T], error) {
+	longest, seen := longestList[T]{most: most}, map[T]bool{}
+	for i, one := range all {
+		if i%256 == 0 && ctx.Err() != nil {
+			return longest, &api.Error{Code: api.ContextCode(context.Cause(ctx)), Message: "the call ended while it looked at what waits", Err: context.Cause(ctx)}
 		}
+		if !seen[one.what] && sees(one.what) {
+			longest.add(one.since, one.what)
+		}
+		seen[one.what] = true
 	}
-	return waits, holdups
+	return longest, nil
+}
+
+// describeHoldup says what a change waits for.
+func describeHoldup(in *Inspector, cl *clearing) holdup {
+	in.epoch.mu.LockPatient()
+	defer in.epoch.mu.Unlock()
+	h := holdup{Path: in.epoch.path(cl.name), Waiting: max(in.epoch.clock().Sub(cl.since), 0)}
+	for id := range in.tables.copyset.slowOf(cl) { // none, if it has ended meanwhile
+		if len(h.Slow) < maxSlow {
+			h.Slow = append(h.Slow, api.Holder{Session: id})
+		} else {
+			h.MoreSlow++
+		}
+		in.epoch.mu.pause(1)
+	}
+	return h
 }
 
 // longestList keeps the most entries that are oldest, the oldest first, and counts the others.

@@ -279,13 +279,13 @@ func (q *probePeer) receive(conn net.Conn) {
 	}
 }
 
-// takeAnswer takes the answer to a question and returns whose it is. It fails on an
-// answer to a question that this connection did not carry, or carried before
-// one that is answered already: then the peer is not what it claims to be.
+// takeAnswer takes the answer to a question and returns whose it is. It fails on more answers
+// than there were questions, and on one that is later than all of them, or before one that is
+// answered already: then the peer is not what it claims to be.
 func (q *probePeer) takeAnswer(number uint64) ([]probeWait, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if number <= q.answered || number > q.sent {
+	if number <= q.answered || number > q.sent || q.inFlight == 0 {
 		return nil, api.Errorf(api.Corrupt, "replica %s answers question %d; the open ones are %d to %d", q.id, number, q.answered+1, q.sent)
 	}
 	q.answered = number

@@ -41,7 +41,7 @@ type Connections struct {
 	limits             heldLimits // made of bounds.Memory
 	told               Told
 	log                *slog.Logger
-	handshakes         chan struct{} // an element for each that is computed; see turns
+	handshakes         chan struct{} // an element for each that is computed; see opening
 	accepts            bucket
 	said, saidShed     loglimit.Refusals
 	saidLate, stumbled loglimit.Refusals
