@@ -6,7 +6,7 @@ func boundSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "a waiter that is gone is in no index", file: "cell/internal/master/queue.go",
-			old: "	q.absent.drop(w)\n	if q.used[w.who]--", new: "	if q.used[w.who]--",
+			old: "	q.absent.drop(w)\n	q.used.add(w.who, -1)", new: "	q.used.add(w.who, -1)",
 			pkg: "./cell/internal/master", test: "TestQueuesAnswerAsTheirTwin",
 		},
 		{

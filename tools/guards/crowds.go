@@ -5,7 +5,7 @@ func crowdSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "a principal's mail is bounded", file: "cell/internal/master/mail.go",
-			old: "	return l.used[principal]+eventSize(e) <= most\n", new: "	return most > 0\n",
+			old: "	return l.used.of[principal]+eventSize(e) <= most\n", new: "	return most > 0\n",
 			pkg: "./cell/internal/master", test: "TestMailOfAPrincipalIsBounded",
 		},
 		{
