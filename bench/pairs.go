@@ -210,7 +210,7 @@ func (r *record) writePairsPage(o options) error {
 	}
 	closed := slices.DeleteFunc(r.pairs(), func(c ratios) bool { return isOpenLoop(c.key) })
 	if len(closed) == 0 {
-		return fmt.Errorf("%s is about rows that can be repeated as fast as clients can, and there is none", o.page)
+		return fmt.Errorf("%s: the page is about closed loops, and none of the chosen rows is one", o.page)
 	}
 	worst := slices.MaxFunc(closed, func(a, b ratios) int { return cmp.Compare(a.time, b.time) })
 	var text strings.Builder

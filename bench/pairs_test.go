@@ -41,7 +41,7 @@ func TestPairsOfRealCells(t *testing.T) {
 	}
 }
 
-// paired returns the results of pairs in which the second system takes twice as long, but for one pair.
+// paired returns the results of pairs in which the second system takes twice as long, except in one pair.
 func paired() *record {
 	r := newRecord(machine{CPUs: 2}, options{rounds: 3})
 	r.addSystem("chubby", "Chubby")
