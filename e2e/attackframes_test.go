@@ -137,8 +137,11 @@ func (a *attacker) slowReaders() error {
 	for range a.Clients / each {
 		opening.Add(1)
 		reading.Go(func() {
-			if a.slowReader(each, opening.Done) != nil {
-				a.rejected.Add(1)
+			ready := sync.OnceFunc(opening.Done)
+			defer ready()
+			for !a.isOver() && a.slowReader(each, ready) != nil {
+				a.rejected.Add(1) // a call was refused, or sessions ended before all of them were open: with new ones, then
+				<-a.pace
 			}
 		})
 	}
@@ -197,14 +200,13 @@ func (a *attacker) change(r *rawFrames) error {
 	}
 }
 
-// slowReader is a connection with so many sessions that read no news. It calls ready when they are there, or will not be.
+// slowReader is a connection with so many sessions that read no news. It calls ready when they are there.
 func (a *attacker) slowReader(number int, ready func()) error {
-	ready = sync.OnceFunc(ready)
-	defer ready()
 	conn, err := a.secure()
 	if err != nil {
 		return err
 	}
+	defer conn.Close()
 	r, err := greet(conn)
 	if err != nil {
 		return err
@@ -238,12 +240,13 @@ func (a *attacker) slowReader(number int, ready func()) error {
 	for _, c := range sessions {
 		batch = r.request(batch, pb.Chubby_KeepAlives_FullMethodName, &pb.KeepAliveRequest{Caller: c})
 	}
-	_, err = r.Write(batch)
+	if _, err := r.Write(batch); err != nil {
+		return err
+	}
 	a.done.Add(int64(len(sessions)))
 	ready()
-	<-a.over // it would be closed if nobody referred to it
-	conn.Close()
-	return err
+	<-a.over
+	return nil
 }
 
 func mutation(n uint64) *pb.Mutation {

@@ -35,7 +35,7 @@ func attackTrials() []attackTrial {
 			{name: "slow headers", size: 50, children: 1, lasts: lasts},
 			{name: "resets", size: 2, children: 1, lasts: lasts},
 			{name: "prefixes", size: 2, children: 1, lasts: lasts},
-			{name: "slow readers", size: 400, children: 1, lease: api.MinLease, lasts: lasts},
+			{name: "slow readers", size: 400, children: 1, lease: api.DefaultLease, lasts: lasts}, // it has to outlast that all are opened,
 			{name: "sessions", size: 1500, children: 1, lease: api.MinLease, lasts: lasts},
 		}
 	}
