@@ -147,7 +147,7 @@ verify-vet: # what tests run with -race is compiled so, once for both
 .PHONY: verify-tidy
 verify-tidy:
 	go mod tidy -diff
-	for module in bench contrib examples/sqlfence tools tools/lint tools/release tools/s3; do go -C $$module mod tidy -diff || exit 1; done
+	for module in bench contrib examples/sqlfence tools tools/lint tools/promtool tools/release tools/s3; do go -C $$module mod tidy -diff || exit 1; done
 
 .PHONY: verify-alerts
 verify-alerts: build ## check alerts, their tests and the dashboard, beside a live replica (promtool is built on first use)

@@ -62,18 +62,8 @@ type crowdRecord struct {
 }
 
 // runCrowd measures what crowds cost; the largest for as long as the flags say.
-func runCrowd(ctx context.Context, o options, out io.Writer) (err error) {
-	dir, err := os.MkdirTemp(o.dir, "chubby-crowd-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	about, err := lookAtMachine(dir)
-	if err != nil {
-		return err
-	}
-	results := newRecord(about, o)
-	found := crowdRecord{Date: results.Date, Machine: about}
+func runCrowd(ctx context.Context, o options, dir string, results *record, out io.Writer) error {
+	found := crowdRecord{Date: results.Date, Machine: results.Machine}
 	for i, sessions := range o.crowds {
 		watch := o.crowdTime
 		if i < len(o.crowds)-1 {

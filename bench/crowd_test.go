@@ -16,7 +16,7 @@ func TestCrowd(t *testing.T) {
 	page := filepath.Join(dir, "crowd.md")
 	o := options{systems: []string{"chubby", "etcd"}, dir: dir, repo: "..", page: page, allEtcd: true, crowds: []int{300}, crowdTime: 2 * time.Second}
 	var out strings.Builder
-	if err := runCrowd(t.Context(), o, &out); err != nil {
+	if err := measureOn(t.Context(), o, &out, runCrowd); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(page)

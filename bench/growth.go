@@ -40,17 +40,7 @@ func axes(o options) []axis {
 }
 
 // runGrowth measures each axis on cells of its own.
-func runGrowth(ctx context.Context, o options, out io.Writer) (err error) {
-	dir, err := os.MkdirTemp(o.dir, "chubby-growth-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	about, err := lookAtMachine(dir)
-	if err != nil {
-		return err
-	}
-	results := newRecord(about, o)
+func runGrowth(ctx context.Context, o options, dir string, results *record, out io.Writer) error {
 	for _, a := range axes(o) {
 		if err := a.measure(ctx, o, dir, results); err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)

@@ -97,16 +97,31 @@ func run(args []string, out io.Writer) error {
 	if o.steady > 0 {
 		return runSteady(ctx, o, out)
 	}
-	if o.pairs {
-		return runPairs(ctx, o, out)
+	switch {
+	case o.pairs:
+		return measureOn(ctx, o, out, runPairs)
+	case o.growth:
+		return measureOn(ctx, o, out, runGrowth)
+	case len(o.crowds) > 0:
+		return measureOn(ctx, o, out, runCrowd)
+	default:
+		return measureOn(ctx, o, out, runRounds)
 	}
-	if o.growth {
-		return runGrowth(ctx, o, out)
+}
+
+// measureOn has something measured in a temporary directory of the disk that is asked for, and recorded beside what the
+// machine is.
+func measureOn(ctx context.Context, o options, out io.Writer, measure func(context.Context, options, string, *record, io.Writer) error) (err error) {
+	dir, err := os.MkdirTemp(o.dir, "chubby-bench-")
+	if err != nil {
+		return err
 	}
-	if len(o.crowds) > 0 {
-		return runCrowd(ctx, o, out)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	about, err := lookAtMachine(dir)
+	if err != nil {
+		return err
 	}
-	return runRounds(ctx, o, out)
+	return measure(ctx, o, dir, newRecord(about, o), out)
 }
 
 func parseOptions(args []string) (options, error) {

@@ -22,21 +22,11 @@ var pairsTemplate string
 // way round, o.rounds times a row. A machine that others share is by a third faster in one minute than
 // in the next: a pair takes seconds, so what slows one half most often slows the other half as much,
 // and the median of the pairs' ratios says more than the ratio of two medians.
-func runPairs(ctx context.Context, o options, out io.Writer) (err error) {
-	dir, err := os.MkdirTemp(o.dir, "chubby-pairs-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	about, err := lookAtMachine(dir)
-	if err != nil {
-		return err
-	}
+func runPairs(ctx context.Context, o options, dir string, results *record, out io.Writer) (err error) {
 	list := slices.DeleteFunc(rows(o), func(r row) bool { return r.op == nil || r.limit > 0 })
 	if len(list) == 0 {
 		return fmt.Errorf("-rows %q: no row that can be repeated has that in its name", o.rows)
 	}
-	results := newRecord(about, o)
 	both := make([]*running, len(o.systems))
 	for i, name := range o.systems {
 		if both[i], err = startRunning(ctx, o, name, dir, maxClients(list)); err != nil {

@@ -13,9 +13,9 @@ import (
 // Two real cells run beside each other, and are compared.
 func TestPairsOfRealCells(t *testing.T) {
 	dir := t.TempDir()
-	o := options{systems: []string{"chubby", encrypted}, rounds: 2, measure: 100 * time.Millisecond, dir: dir, repo: "..", rows: "read, 1", page: filepath.Join(dir, "pairs.md"), atMost: 1000}
+	o := options{systems: []string{"chubby", encrypted}, rounds: 2, measure: time.Second, dir: dir, repo: "..", rows: "read, 1", page: filepath.Join(dir, "pairs.md"), atMost: 1000}
 	var out bytes.Buffer
-	if err := runPairs(t.Context(), o, &out); err != nil {
+	if err := measureOn(t.Context(), o, &out, runPairs); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(o.page)
@@ -36,7 +36,7 @@ func TestPairsOfRealCells(t *testing.T) {
 			t.Errorf("%s was measured %d times, want %d", result.System, len(result.Rounds), o.rounds)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "chubby-pairs-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, "chubby-bench-*")); len(left) > 0 {
 		t.Errorf("%q are left", left)
 	}
 }

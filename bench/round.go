@@ -11,21 +11,11 @@ import (
 )
 
 // runRounds measures every system once a round, in turn, and prints the table.
-func runRounds(ctx context.Context, o options, out io.Writer) (err error) {
-	dir, err := os.MkdirTemp(o.dir, "chubby-bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	about, err := lookAtMachine(dir)
-	if err != nil {
-		return err
-	}
+func runRounds(ctx context.Context, o options, dir string, results *record, out io.Writer) error {
 	list := rows(o)
 	if len(list) == 0 {
 		return fmt.Errorf("-rows %q: no row has that in its name", o.rows)
 	}
-	results := newRecord(about, o)
 	for round := range o.rounds {
 		for _, name := range o.systems {
 			s, err := newSystem(name, o)
