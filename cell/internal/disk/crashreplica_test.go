@@ -122,8 +122,8 @@ func openCrashReplicaOn(dir string, kind LogStore, equip func(*Stores) error) (*
 	if err := equip(s); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	_, own := raft.NewInmemTransportWithTimeout("a1", 10*time.Second)
-	_, wire := raft.NewInmemTransportWithTimeout("a2", 10*time.Second)
+	_, own := raft.NewInmemTransportWithTimeout("a1", time.Minute)
+	_, wire := raft.NewInmemTransportWithTimeout("a2", time.Minute)
 	wire.Connect("a1", own)
 	own.Connect("a2", wire)
 	r := &crashReplica{s: s, machine: &crashMachine{}, wire: wire}

@@ -42,9 +42,11 @@ func TestEntryUnderSnapshotRots(t *testing.T) {
 				if r, err = openCrashReplica(dir, kind, nil); err != nil {
 					t.Fatalf("it does not start: %v", err)
 				}
-				_, err = r.do(appendStep(4, c.last+1, 20, 20))
+				if _, err := r.do(appendStep(4, c.last+1, 20, 20)); err != nil {
+					t.Fatal(errors.Join(err, r.stop()))
+				}
 				testbed.Await(t, "entries that are applied", func() bool { return r.raft.AppliedIndex() == 20 })
-				if err := errors.Join(err, r.machine.check(), r.stop()); err != nil {
+				if err := errors.Join(r.machine.check(), r.stop()); err != nil {
 					t.Error(err)
 				}
 			})
