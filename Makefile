@@ -204,7 +204,7 @@ bench-crowd: ## measure what 10,000 and 100,000 sessions cost, and etcd beside t
 	go -C bench run . -systems chubby,etcd -etcd-all -crowd 10000,100000 -docs ../docs/crowd.md $(BENCHFLAGS)
 
 .PHONY: bench-tls
-bench-tls: ## measure what certificates cost, in pairs, ten minutes (writes docs/tls.md); fails above 15 %
+bench-tls: ## measure what certificates cost, in pairs, ten to twenty minutes (writes docs/tls.md); fails above 15 %
 	go -C bench run . -pairs -systems chubby,chubby-tls -rounds 41 -warm 100ms -measure 400ms -at-most 1.15 -docs ../docs/tls.md $(BENCHFLAGS)
 
 .PHONY: bench-growth

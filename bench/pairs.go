@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 )
@@ -48,13 +49,18 @@ func runPairs(ctx context.Context, o options, dir string, results *record, out i
 // fewer there are: what was due while it was warmed up would else be a large part of it.
 const openFactor = 5
 
-// measurePairs measures a row on both systems, o.rounds times, each first in half of the pairs.
+// moreRounds is how many times o.rounds a row is measured at most, as long as its interval does not say on which side of the
+// limit it is.
+const moreRounds = 4
+
+// measurePairs measures a row on both systems, o.rounds times or more, each first in half of the pairs.
 func measurePairs(ctx context.Context, o options, r row, both []*running, results *record) error {
+	k := key{r.name, r.clients}
 	if r.rate > 0 {
 		o.measure, o.rounds = openFactor*o.measure, max(1, o.rounds/openFactor)
 	}
 	order := slices.Clone(both)
-	for range o.rounds {
+	for n := 0; n < o.rounds || n < moreRounds*o.rounds && results.isUndecided(k, o.atMost); n++ {
 		for _, s := range order {
 			ops, ok := operations(r, s.workers)
 			if !ok {
@@ -64,17 +70,31 @@ func measurePairs(ctx context.Context, o options, r row, both []*running, result
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
-			results.add(key{r.name, r.clients}, s.name, measured)
+			results.add(k, s.name, measured)
 		}
 		slices.Reverse(order)
 	}
 	return nil
 }
 
+// isUndecided reports whether the interval of a row has the limit in it. More pairs make it narrower; none is left out.
+func (r *record) isUndecided(k key, atMost float64) bool {
+	if atMost == 0 || isOpenLoop(k) {
+		return false
+	}
+	at := slices.IndexFunc(r.pairs(), func(c ratios) bool { return c.key == k })
+	if at < 0 {
+		return false
+	}
+	c := r.pairs()[at]
+	return c.low <= atMost && atMost < c.high
+}
+
 // ratios is by what the second system of a pair needs more than the first: 1 is as much.
 type ratios struct {
 	key
-	first, second   sample  // medians
+	first, second   sample // medians
+	pairs           int
 	time            float64 // for an operation: the median of the pairs
 	low, high       float64 // an interval that has the true median of time with 95 % certainty
 	processor, sent float64 // processor time of servers and client, and bytes, over all pairs
@@ -93,7 +113,7 @@ func (r *record) pairs() []ratios {
 		for i := range each {
 			each[i] = timeRatio(k, first.Rounds[i], second.Rounds[i])
 		}
-		c := ratios{key: k, first: medianOf(first.Rounds), second: medianOf(second.Rounds), time: median(each)}
+		c := ratios{key: k, first: medianOf(first.Rounds), second: medianOf(second.Rounds), pairs: len(each), time: median(each)}
 		c.low, c.high = certainty(each)
 		c.processor = ratioOf(first, second, func(s sample) int64 { return int64(s.ServerCPU + s.ClientCPU) })
 		c.sent = ratioOf(first, second, func(s sample) int64 { return s.Bytes })
@@ -145,7 +165,7 @@ func certainty(values []float64) (low, high float64) {
 
 func (r *record) pairTable() table {
 	names := r.names()
-	t := table{head: []string{"operation, clients", names[0] + " /s", "p50", "p99", names[1] + " /s", "p50", "p99", "time", "95 %", "processor", "bytes"}}
+	t := table{head: []string{"operation, clients", names[0] + " /s", "p50", "p99", names[1] + " /s", "p50", "p99", "pairs", "time", "95 %", "processor", "bytes"}}
 	for _, c := range r.pairs() {
 		cells := []string{c.String()}
 		for _, s := range []sample{c.first, c.second} {
@@ -156,7 +176,7 @@ func (r *record) pairTable() table {
 			sent = fmt.Sprintf("%.2f", c.sent)
 		}
 		t.rows = append(t.rows, append(cells,
-			fmt.Sprintf("%.2f", c.time), fmt.Sprintf("%.2f to %.2f", c.low, c.high), fmt.Sprintf("%.2f", c.processor), sent))
+			strconv.Itoa(c.pairs), fmt.Sprintf("%.2f", c.time), fmt.Sprintf("%.2f to %.2f", c.low, c.high), fmt.Sprintf("%.2f", c.processor), sent))
 	}
 	return t
 }
@@ -182,7 +202,7 @@ func (r *record) reportPairs(o options, out io.Writer) error {
 	if o.output == "json" {
 		return r.writeLines(out)
 	}
-	fmt.Fprintf(out, "%s\n%d processes a system, fsync on; medians of %d pairs of %v\n\n", r.Machine, r.Members, r.Rounds, r.Measure)
+	fmt.Fprintf(out, "%s\n%d processes a system, fsync on; medians of pairs of %v\n\n", r.Machine, r.Members, r.Measure)
 	return errors.Join(r.pairTable().writeText(out), r.writePairsPage(o))
 }
 

@@ -81,6 +81,19 @@ func TestPairsAreCompared(t *testing.T) {
 	}
 }
 
+// A row is measured on as long as its interval has the limit in it.
+func TestMorePairsDecide(t *testing.T) {
+	k := key{"read", 1}
+	for limit, want := range map[float64]bool{0: false, 0.3: false, 1. / 3: true, 1.9: true, 2: false} { // it is 1/3 to 2
+		if paired().isUndecided(k, limit) != want {
+			t.Errorf("a limit of %v: undecided is %v, want %v", limit, !want, want)
+		}
+	}
+	if paired().isUndecided(key{"lock+unlock, 100 /s asked for", 64}, 1.9) || paired().isUndecided(key{"write 256 B", 1}, 1.9) {
+		t.Error("a row that has no limit is undecided")
+	}
+}
+
 // The intervals of a table of the sign test: of so many values so many are left out on either side.
 func TestCertainty(t *testing.T) {
 	for n, out := range map[int]int{1: 0, 5: 0, 6: 0, 8: 0, 9: 1, 12: 2, 15: 3, 20: 5, 25: 7, 50: 17} {
