@@ -112,6 +112,7 @@ func lawState(t *testing.T, files []source) {
 		{"api/errors.go", "codeNames", "the names of the codes"},
 		{"api/event.go", "eventRows", "the kinds of events"},
 		{"cell/refusal.go", "ErrRefused", "the error of a room below, for users"},
+		{"misuse/kind.go", "rows", "the kinds of misuse"},
 		{"raftfsm/codec.go", "entryCodec", "immutable, and dear to make"},
 		{"raftfsm/level.go", "commandGates", "immutable, and asked for each command"},
 		{"refusal/rows.go", "rows", "the causes"},

@@ -75,6 +75,7 @@ func rooms() []room {
 		{"sequencer/seqgrpc", []string{"sequencer", "api"}, []string{grpc}, "the check as a gRPC interceptor"},
 		{"sequencer/seqhttp", []string{"sequencer", "api"}, nil, "the check as net/http middleware"},
 		{"refusal", []string{"api"}, nil, "pure: why the state machine says no, and the one place where that is put into words"},
+		{"misuse", []string{"api"}, nil, "pure: the words for clients that misuse a cell, shared by master, client and console"},
 		{"namespace", []string{"api", "refusal", "internal/cowmap"}, nil, "pure: the tree and its locks, tested without a cell"},
 		{"session", []string{"api", "refusal", "internal/cowmap"}, nil, "pure: sessions and the arithmetic of leases, shared by master and client"},
 		{"raftfsm", []string{"api", "refusal", "namespace", "session", "internal/cowmap"}, nil, "what is replicated: no wire, no clock and no Raft, so every replica computes the same"},
@@ -108,11 +109,11 @@ func rooms() []room {
 			"what tests of a replica and of its rooms share: no room imports it but their tests",
 		},
 		{
-			"cell/internal/master", []string{"api", "refusal", "namespace", "session", "raftfsm", "sequencer", "internal/backup"}, nil,
+			"cell/internal/master", []string{"api", "misuse", "refusal", "namespace", "session", "raftfsm", "sequencer", "internal/backup"}, nil,
 			"one epoch of a master: neither the wire nor Raft; of its tests only one has a log store, to see that large entries fit",
 		},
 		{
-			"cell/internal/wire", []string{"api", "api/chubbypb", "sequencer", "namespace", "session", "raftfsm", "cell/internal/audit", "cell/internal/loglimit", "cell/internal/master", "internal/frames"}, []string{grpc, proto},
+			"cell/internal/wire", []string{"api", "api/chubbypb", "misuse", "sequencer", "namespace", "session", "raftfsm", "cell/internal/audit", "cell/internal/loglimit", "cell/internal/master", "internal/frames"}, []string{grpc, proto},
 			"the services for clients, and what bounds them: every call is one of the master's",
 		},
 		{
@@ -121,7 +122,7 @@ func rooms() []room {
 		},
 		{"cell/celltest", []string{"cell", "api", "session", "internal/frames"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
 		{
-			"client", []string{"api", "api/chubbypb", "sequencer", "session", "internal/bootclock", "internal/certs", "internal/frames", "internal/tokens"}, []string{grpc},
+			"client", []string{"api", "api/chubbypb", "misuse", "sequencer", "session", "internal/bootclock", "internal/certs", "internal/frames", "internal/tokens"}, []string{grpc},
 			"what applications link: never raft, never the server",
 		},
 		{"client/recipe", []string{"client", "api", "sequencer"}, nil, "recipes use what users can use: the exported client only"},
@@ -132,7 +133,7 @@ func rooms() []room {
 			"names of services for gRPC: only who uses them for that links this",
 		},
 		{
-			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock", "internal/backup", "internal/backupstore", "cell/recovery"}, []string{cobra},
+			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "misuse", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock", "internal/backup", "internal/backupstore", "cell/recovery"}, []string{cobra},
 			"whatever the command line can do, a program can do over the exported client",
 		},
 		{"cmd/chubbyctl/internal/supervise", []string{"internal/bootclock"}, nil, "what ends a command in time depends on nothing that can block"},

@@ -79,7 +79,7 @@ func (w *rights) namings(member string, handle []byte, sequencer, stale string) 
 		"backup": "a random number of the caller", "part": noName, "seal": noName, "finish": noName, "token": "it says who the caller is", "as": "it says who the caller is",
 	}
 	for name := range strings.FieldsSeq(`nonce lease_ns host pid may_cache cache_lease acknowledged grant received reason read write change_acl events lock_delay_ns create kind
-		ephemeral contents cache_lock if_generation mode generation now raft spare most`) {
+		ephemeral contents cache_lock if_generation mode generation now raft spare most kinds sequencer_unread`) {
 		nothing[protoreflect.Name(name)] = noName
 	}
 	return named, nothing
@@ -214,6 +214,9 @@ func (w *rights) answer(method protoreflect.MethodDescriptor, request proto.Mess
 	if err != nil {
 		s, _ := status.FromError(err)
 		return strings.Join(strings.Fields(prototext.Format(s.Proto())), " ")
+	}
+	if since := method.Output().Fields().ByName("since_ns"); since != nil {
+		reply.Clear(since) // the time that has passed is another at each call
 	}
 	return strings.Join(strings.Fields(prototext.Format(reply)), " ")
 }

@@ -39,6 +39,7 @@ func rpcRows() map[protoreflect.Name]rpcRow {
 		"ListSessions":  {request: &pb.ListSessionsRequest{}},
 		"ListQuotas":    {request: &pb.ListQuotasRequest{}},
 		"Overview":      {request: &pb.OverviewRequest{}},
+		"Lint":          {request: &pb.LintRequest{}},
 		"Explain":       {request: &pb.ExplainRequest{Path: closedFile}},
 		"History":       {request: &pb.HistoryRequest{Path: closedFile}},
 		"CheckSequencer": {
@@ -114,6 +115,7 @@ func notAskedFor() map[protoreflect.Name]string {
 		"SetContents.if_sequencer": checkedFirst,
 		"SetACL.if_sequencer":      checkedFirst,
 		"Delete.if_sequencer":      checkedFirst,
+		"Release.sequencer_unread": "it changes nothing: it is only counted",
 		"Acquire.ticket":           "a retry has the ticket that it was given meanwhile",
 		"SetQuota.path":            checkedFirst,
 		"ChangeMembers.add":        checkedFirst,

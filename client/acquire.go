@@ -239,7 +239,7 @@ func (a *acquireCall) releaseInBackground() {
 
 func (a *acquireCall) releaseGrant(ctx context.Context, g *chubbypb.Granted) {
 	c := a.handle.client
-	_ = c.sendUntilAnswered(ctx, "release", a.handle.path, c.numbers.allocateNow(), classCleanup, releaseSender(a.handle.currentToken(), api.Generation(g.GetGeneration())))
+	_ = c.sendUntilAnswered(ctx, "release", a.handle.path, c.numbers.allocateNow(), classCleanup, releaseSender(a.handle.currentToken(), api.Generation(g.GetGeneration()), false))
 }
 
 // settle settles a request that was abandoned: it withdraws the request, or, if the

@@ -77,7 +77,7 @@ func (k *keptLock) take(ctx context.Context, a *acquireCall) *Lock {
 	if was == nil || h.unusable != nil {
 		return nil
 	}
-	l := newLock(h, was.mode, was.seq, was.reason)
+	l := newLock(h, was.mode, was.seq.Sequencer, was.reason)
 	if was.mode != a.mode || was.reason != a.options.reason || h.boundToken != nil || !k.track(l) {
 		l.cancel(nil) // else it stays with the session
 		k.giveBack(h)
@@ -106,7 +106,7 @@ func (k *keptLock) track(l *Lock) bool {
 // giveBack has the janitor release the lock that is kept; Handle.mu is held. Requests that are made
 // from now on wait for that.
 func (k *keptLock) giveBack(h *Handle) {
-	c, send := h.client, releaseSender(h.currentTokenLocked(), k.idle.seq.Generation)
+	c, send := h.client, releaseSender(h.currentTokenLocked(), k.idle.seq.Generation, false)
 	k.idle = nil
 	returned := make(chan struct{})
 	k.returned = returned

@@ -36,7 +36,7 @@ func (s *sessionState) endDueLocks(now session.Instant) {
 		s.locks.Drop(l)
 		left := s.local.FreeAt(l.handle.delay).Sub(now)
 		s.notifier.enqueueLog(func() {
-			s.logger.Error("a lock may not be relied on any more", "path", l.handle.path, "token", l.Token(), "session", s.id, "left", left)
+			s.logger.Error("a lock may not be relied on any more", "path", l.handle.path, "token", l.seq.Token(), "session", s.id, "left", left)
 		})
 		l.cancel(&api.Error{Code: api.LockLost, Op: "hold", Path: l.handle.path, Err: LeaseNearEnd,
 			Message: "no master has extended the lease, and another could hold the lock soon; stop the work it protects, then release it"})

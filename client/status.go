@@ -156,7 +156,7 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) b
 	var views []replicaView
 	answered := false
 	for len(views) < len(asked) {
-		v := c.nextView(ctx, arrived, asked, views)
+		v := nextView(ctx, arrived, asked, views)
 		views = append(views, v)
 		answered = answered || v.err == nil
 		if v.err == nil && enough(v) {
@@ -176,7 +176,7 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) b
 
 // nextView waits for a view. Once ctx has ended, it returns one that says that a
 // replica has not answered.
-func (c *Cell) nextView(ctx context.Context, arrived <-chan replicaView, asked map[string]bool, views []replicaView) replicaView {
+func nextView(ctx context.Context, arrived <-chan replicaView, asked map[string]bool, views []replicaView) replicaView {
 	select {
 	case v := <-arrived:
 		return v

@@ -24,7 +24,7 @@ var childTask = flag.String("child", "", "what to do instead of testing, as JSON
 
 // task is what a child does, until its standard input ends.
 type task struct {
-	Do        string // holdCaches, reportPause, cling or attack
+	Do        string // holdCaches, reportPause, cling, attack or misuse
 	Servers   []string
 	Lease     time.Duration
 	Grace     time.Duration
@@ -34,6 +34,7 @@ type task struct {
 	Lock      string
 	Watch     string // what to check all the time: "read" or "lock"
 
+	Misuse string // which one of misusers
 	Attack string // which one
 	Target string // the address that is attacked
 	Number int    // of the attacker, from whose addresses it comes
@@ -41,7 +42,7 @@ type task struct {
 
 // run does the task and returns the exit code.
 func (k task) run() int {
-	work := map[string]func(task, <-chan struct{}) error{"holdCaches": holdCaches, "reportPause": reportPause, "cling": cling, "attack": attack}[k.Do]
+	work := map[string]func(task, <-chan struct{}) error{"holdCaches": holdCaches, "reportPause": reportPause, "cling": cling, "attack": attack, "misuse": misuseCell}[k.Do]
 	if work == nil {
 		fmt.Fprintf(os.Stderr, "no task is called %q\n", k.Do)
 		return 2

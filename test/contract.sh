@@ -189,7 +189,7 @@ ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code 
 
 echo "== verbs"
 "$bin/chubbyctl" --help >out 2>&1
-for verb in acquire elect ls tree cat put mkdir rm stat touch cp watch top locks history explain lock sequencer session acl cell bench completion; do out "^  $verb "; done
+for verb in acquire elect ls tree cat put mkdir rm stat touch cp watch top locks history explain lint lock sequencer session acl cell bench completion; do out "^  $verb "; done
 
 echo "== files"
 ctl 0 mkdir /ls/local/d
@@ -288,6 +288,9 @@ ctl 0 explain /ls/local/held; ctl 0 -o json explain /ls/local/held; fields out p
 ctl 0 top; out '^cell local: master r'; out '^sessions '; out '^WAITED FOR LONGEST'; out '^/ls/local/held '; out "no change waits for clients' caches"
 ctl 0 -o json top; fields out cell master epoch replicas healthy sessions nodes locks backlog.waiters backlog.mail_bytes per_s waits.0.path waits.0.waiters.0.waiting_s holdups
 ctl 0 top --times 2 --every 300ms; out '^a second: '
+ctl 0 lint /ls/local/held; out '^no client misuses the cell' # this script does: it has a session for each command
+ctl 0 -o json lint /ls/local/held --most 5; fields out epoch since_s findings; is .findings '[]'
+ctl 0 lint --session "$session" --principal nobody --rule polling,handle-leak; ctl 2 lint --rule nonsense; err 'want some of polling'; ctl 2 lint --session x; ctl 2 lint --most 0
 ctl 0 -o json top --most 1; fields out waits.0.path; ctl 2 top --every 1ms; ctl 2 top --most 0; ctl 2 top --times -1
 
 echo "== sequencers"

@@ -3037,13 +3037,14 @@ func (x *TryAcquireReply) GetGranted() *Granted {
 }
 
 type ReleaseRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Mutation      *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
-	Handle        []byte                 `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
-	Generation    uint64                 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Caller          *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Mutation        *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
+	Handle          []byte                 `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
+	Generation      uint64                 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
+	SequencerUnread bool                   `protobuf:"varint,5,opt,name=sequencer_unread,json=sequencerUnread,proto3" json:"sequencer_unread,omitempty"` // the program did not read the sequencer of the lock, nor its token; for Lint
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ReleaseRequest) Reset() {
@@ -3102,6 +3103,13 @@ func (x *ReleaseRequest) GetGeneration() uint64 {
 		return x.Generation
 	}
 	return 0
+}
+
+func (x *ReleaseRequest) GetSequencerUnread() bool {
+	if x != nil {
+		return x.SequencerUnread
+	}
+	return false
 }
 
 type ReleaseReply struct {
@@ -4495,6 +4503,252 @@ func (x *Holdup) GetMoreSlow() uint32 {
 	return 0
 }
 
+type LintRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`           // findings at this node or below it; empty: all
+	Session       uint64                 `protobuf:"varint,3,opt,name=session,proto3" json:"session,omitempty"`    // of this session; 0: of all
+	Principal     string                 `protobuf:"bytes,4,opt,name=principal,proto3" json:"principal,omitempty"` // of its sessions; empty: of all
+	Kinds         []uint32               `protobuf:"varint,5,rep,packed,name=kinds,proto3" json:"kinds,omitempty"` // of misuse.Kind; empty: all
+	Most          uint32                 `protobuf:"varint,6,opt,name=most,proto3" json:"most,omitempty"`          // that are listed at most; 0: 20, and at most 100
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LintRequest) Reset() {
+	*x = LintRequest{}
+	mi := &file_chubby_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LintRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LintRequest) ProtoMessage() {}
+
+func (x *LintRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LintRequest.ProtoReflect.Descriptor instead.
+func (*LintRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *LintRequest) GetCell() string {
+	if x != nil {
+		return x.Cell
+	}
+	return ""
+}
+
+func (x *LintRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *LintRequest) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *LintRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *LintRequest) GetKinds() []uint32 {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *LintRequest) GetMost() uint32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+// LintReply has what the master of this epoch has counted since it became it: no other knows that.
+type LintReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	SinceNs       int64                  `protobuf:"varint,2,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"` // for how long it has counted; it forgets what is older than some minutes
+	Findings      []*Finding             `protobuf:"bytes,3,rep,name=findings,proto3" json:"findings,omitempty"`               // the worst first
+	More          uint32                 `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`                      // besides those listed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LintReply) Reset() {
+	*x = LintReply{}
+	mi := &file_chubby_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LintReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LintReply) ProtoMessage() {}
+
+func (x *LintReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LintReply.ProtoReflect.Descriptor instead.
+func (*LintReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *LintReply) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *LintReply) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *LintReply) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+func (x *LintReply) GetMore() uint32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+// Finding is a misuse by one session, or by the sessions of one principal.
+type Finding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`  // of misuse.Kind
+	Party         *Party                 `protobuf:"bytes,2,opt,name=party,proto3" json:"party,omitempty"` // without a session: about those of its principal; only the session, if the caller may not see whose it is
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`   // where it was last; empty if it is about no node, or the caller may not read that
+	Count         uint64                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	Share         float64                `protobuf:"fixed64,5,opt,name=share,proto3" json:"share,omitempty"`                            // of all those that count is a part of; 0: of nothing
+	MeasuredNs    int64                  `protobuf:"varint,6,opt,name=measured_ns,json=measuredNs,proto3" json:"measured_ns,omitempty"` // in which they were counted
+	LeaseNs       int64                  `protobuf:"varint,7,opt,name=lease_ns,json=leaseNs,proto3" json:"lease_ns,omitempty"`          // that was asked for, if that is what is wrong
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_chubby_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *Finding) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *Finding) GetParty() *Party {
+	if x != nil {
+		return x.Party
+	}
+	return nil
+}
+
+func (x *Finding) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Finding) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Finding) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *Finding) GetMeasuredNs() int64 {
+	if x != nil {
+		return x.MeasuredNs
+	}
+	return 0
+}
+
+func (x *Finding) GetLeaseNs() int64 {
+	if x != nil {
+		return x.LeaseNs
+	}
+	return 0
+}
+
 type ListQuotasRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
@@ -4505,7 +4759,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_chubby_proto_msgTypes[61]
+	mi := &file_chubby_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4517,7 +4771,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[61]
+	mi := &file_chubby_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4530,7 +4784,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{61}
+	return file_chubby_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListQuotasRequest) GetCell() string {
@@ -4558,7 +4812,7 @@ type ListQuotasReply struct {
 
 func (x *ListQuotasReply) Reset() {
 	*x = ListQuotasReply{}
-	mi := &file_chubby_proto_msgTypes[62]
+	mi := &file_chubby_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4570,7 +4824,7 @@ func (x *ListQuotasReply) String() string {
 func (*ListQuotasReply) ProtoMessage() {}
 
 func (x *ListQuotasReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[62]
+	mi := &file_chubby_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4583,7 +4837,7 @@ func (x *ListQuotasReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasReply.ProtoReflect.Descriptor instead.
 func (*ListQuotasReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{62}
+	return file_chubby_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListQuotasReply) GetQuotas() []*QuotaInfo {
@@ -4614,7 +4868,7 @@ type QuotaInfo struct {
 
 func (x *QuotaInfo) Reset() {
 	*x = QuotaInfo{}
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4626,7 +4880,7 @@ func (x *QuotaInfo) String() string {
 func (*QuotaInfo) ProtoMessage() {}
 
 func (x *QuotaInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4639,7 +4893,7 @@ func (x *QuotaInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaInfo.ProtoReflect.Descriptor instead.
 func (*QuotaInfo) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{63}
+	return file_chubby_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *QuotaInfo) GetPrincipal() string {
@@ -4683,7 +4937,7 @@ type QuotaAmounts struct {
 
 func (x *QuotaAmounts) Reset() {
 	*x = QuotaAmounts{}
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4695,7 +4949,7 @@ func (x *QuotaAmounts) String() string {
 func (*QuotaAmounts) ProtoMessage() {}
 
 func (x *QuotaAmounts) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4708,7 +4962,7 @@ func (x *QuotaAmounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaAmounts.ProtoReflect.Descriptor instead.
 func (*QuotaAmounts) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{64}
+	return file_chubby_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *QuotaAmounts) GetNodes() int64 {
@@ -4761,7 +5015,7 @@ type SetQuotaRequest struct {
 
 func (x *SetQuotaRequest) Reset() {
 	*x = SetQuotaRequest{}
-	mi := &file_chubby_proto_msgTypes[65]
+	mi := &file_chubby_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4773,7 +5027,7 @@ func (x *SetQuotaRequest) String() string {
 func (*SetQuotaRequest) ProtoMessage() {}
 
 func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[65]
+	mi := &file_chubby_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4786,7 +5040,7 @@ func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{65}
+	return file_chubby_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SetQuotaRequest) GetCaller() *Caller {
@@ -4832,7 +5086,7 @@ type SetQuotaReply struct {
 
 func (x *SetQuotaReply) Reset() {
 	*x = SetQuotaReply{}
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4844,7 +5098,7 @@ func (x *SetQuotaReply) String() string {
 func (*SetQuotaReply) ProtoMessage() {}
 
 func (x *SetQuotaReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4857,7 +5111,7 @@ func (x *SetQuotaReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaReply.ProtoReflect.Descriptor instead.
 func (*SetQuotaReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{66}
+	return file_chubby_proto_rawDescGZIP(), []int{69}
 }
 
 type ExplainRequest struct {
@@ -4870,7 +5124,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4882,7 +5136,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4895,7 +5149,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{67}
+	return file_chubby_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ExplainRequest) GetCell() string {
@@ -4926,7 +5180,7 @@ type ExplainReply struct {
 
 func (x *ExplainReply) Reset() {
 	*x = ExplainReply{}
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4938,7 +5192,7 @@ func (x *ExplainReply) String() string {
 func (*ExplainReply) ProtoMessage() {}
 
 func (x *ExplainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4951,7 +5205,7 @@ func (x *ExplainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReply.ProtoReflect.Descriptor instead.
 func (*ExplainReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{68}
+	return file_chubby_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ExplainReply) GetLock() *LockInfo {
@@ -4993,7 +5247,7 @@ type Cacher struct {
 
 func (x *Cacher) Reset() {
 	*x = Cacher{}
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5005,7 +5259,7 @@ func (x *Cacher) String() string {
 func (*Cacher) ProtoMessage() {}
 
 func (x *Cacher) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5018,7 +5272,7 @@ func (x *Cacher) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cacher.ProtoReflect.Descriptor instead.
 func (*Cacher) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{69}
+	return file_chubby_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Cacher) GetParty() *Party {
@@ -5052,7 +5306,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5064,7 +5318,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5077,7 +5331,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{70}
+	return file_chubby_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *HistoryRequest) GetCell() string {
@@ -5104,7 +5358,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5116,7 +5370,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5129,7 +5383,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{71}
+	return file_chubby_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *HistoryReply) GetHoldings() []*Holding {
@@ -5162,7 +5416,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5174,7 +5428,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5187,7 +5441,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{72}
+	return file_chubby_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Holding) GetParty() *Party {
@@ -5251,7 +5505,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5263,7 +5517,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5276,7 +5530,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{73}
+	return file_chubby_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TransferRequest) GetCaller() *Caller {
@@ -5302,7 +5556,7 @@ type TransferReply struct {
 
 func (x *TransferReply) Reset() {
 	*x = TransferReply{}
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5314,7 +5568,7 @@ func (x *TransferReply) String() string {
 func (*TransferReply) ProtoMessage() {}
 
 func (x *TransferReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5327,7 +5581,7 @@ func (x *TransferReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferReply.ProtoReflect.Descriptor instead.
 func (*TransferReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{74}
+	return file_chubby_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *TransferReply) GetMaster() string {
@@ -5348,7 +5602,7 @@ type FinishUpgradeRequest struct {
 
 func (x *FinishUpgradeRequest) Reset() {
 	*x = FinishUpgradeRequest{}
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5360,7 +5614,7 @@ func (x *FinishUpgradeRequest) String() string {
 func (*FinishUpgradeRequest) ProtoMessage() {}
 
 func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5373,7 +5627,7 @@ func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{75}
+	return file_chubby_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *FinishUpgradeRequest) GetCaller() *Caller {
@@ -5410,7 +5664,7 @@ type FinishUpgradeReply struct {
 
 func (x *FinishUpgradeReply) Reset() {
 	*x = FinishUpgradeReply{}
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5422,7 +5676,7 @@ func (x *FinishUpgradeReply) String() string {
 func (*FinishUpgradeReply) ProtoMessage() {}
 
 func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5435,7 +5689,7 @@ func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeReply.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{76}
+	return file_chubby_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *FinishUpgradeReply) GetLevel() uint32 {
@@ -5469,7 +5723,7 @@ type MemberLevel struct {
 
 func (x *MemberLevel) Reset() {
 	*x = MemberLevel{}
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5481,7 +5735,7 @@ func (x *MemberLevel) String() string {
 func (*MemberLevel) ProtoMessage() {}
 
 func (x *MemberLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5494,7 +5748,7 @@ func (x *MemberLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLevel.ProtoReflect.Descriptor instead.
 func (*MemberLevel) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{77}
+	return file_chubby_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *MemberLevel) GetId() string {
@@ -5520,7 +5774,7 @@ type LocateRequest struct {
 
 func (x *LocateRequest) Reset() {
 	*x = LocateRequest{}
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5532,7 +5786,7 @@ func (x *LocateRequest) String() string {
 func (*LocateRequest) ProtoMessage() {}
 
 func (x *LocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5545,7 +5799,7 @@ func (x *LocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
 func (*LocateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{78}
+	return file_chubby_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *LocateRequest) GetCell() string {
@@ -5571,7 +5825,7 @@ type LocateReply struct {
 
 func (x *LocateReply) Reset() {
 	*x = LocateReply{}
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5583,7 +5837,7 @@ func (x *LocateReply) String() string {
 func (*LocateReply) ProtoMessage() {}
 
 func (x *LocateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5596,7 +5850,7 @@ func (x *LocateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
 func (*LocateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{79}
+	return file_chubby_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *LocateReply) GetCell() string {
@@ -5666,7 +5920,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5678,7 +5932,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5691,7 +5945,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{80}
+	return file_chubby_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *BackupRequest) GetCell() string {
@@ -5725,7 +5979,7 @@ type BackupReply struct {
 
 func (x *BackupReply) Reset() {
 	*x = BackupReply{}
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5737,7 +5991,7 @@ func (x *BackupReply) String() string {
 func (*BackupReply) ProtoMessage() {}
 
 func (x *BackupReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5750,7 +6004,7 @@ func (x *BackupReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
 func (*BackupReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{81}
+	return file_chubby_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *BackupReply) GetData() []byte {
@@ -5782,7 +6036,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5794,7 +6048,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5807,7 +6061,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{82}
+	return file_chubby_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RestoreRequest) GetCaller() *Caller {
@@ -5870,7 +6124,7 @@ type RestoreBegin struct {
 
 func (x *RestoreBegin) Reset() {
 	*x = RestoreBegin{}
-	mi := &file_chubby_proto_msgTypes[83]
+	mi := &file_chubby_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5882,7 +6136,7 @@ func (x *RestoreBegin) String() string {
 func (*RestoreBegin) ProtoMessage() {}
 
 func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[83]
+	mi := &file_chubby_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5895,7 +6149,7 @@ func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreBegin.ProtoReflect.Descriptor instead.
 func (*RestoreBegin) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{83}
+	return file_chubby_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RestoreBegin) GetCell() string {
@@ -5971,7 +6225,7 @@ type RestorePart struct {
 
 func (x *RestorePart) Reset() {
 	*x = RestorePart{}
-	mi := &file_chubby_proto_msgTypes[84]
+	mi := &file_chubby_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5983,7 +6237,7 @@ func (x *RestorePart) String() string {
 func (*RestorePart) ProtoMessage() {}
 
 func (x *RestorePart) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[84]
+	mi := &file_chubby_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5996,7 +6250,7 @@ func (x *RestorePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestorePart.ProtoReflect.Descriptor instead.
 func (*RestorePart) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{84}
+	return file_chubby_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RestorePart) GetPart() uint64 {
@@ -6022,7 +6276,7 @@ type RestoreSeal struct {
 
 func (x *RestoreSeal) Reset() {
 	*x = RestoreSeal{}
-	mi := &file_chubby_proto_msgTypes[85]
+	mi := &file_chubby_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6034,7 +6288,7 @@ func (x *RestoreSeal) String() string {
 func (*RestoreSeal) ProtoMessage() {}
 
 func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[85]
+	mi := &file_chubby_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6047,7 +6301,7 @@ func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSeal.ProtoReflect.Descriptor instead.
 func (*RestoreSeal) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{85}
+	return file_chubby_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *RestoreSeal) GetWhy() string {
@@ -6069,7 +6323,7 @@ type RestoreReply struct {
 
 func (x *RestoreReply) Reset() {
 	*x = RestoreReply{}
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6081,7 +6335,7 @@ func (x *RestoreReply) String() string {
 func (*RestoreReply) ProtoMessage() {}
 
 func (x *RestoreReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6094,7 +6348,7 @@ func (x *RestoreReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
 func (*RestoreReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{86}
+	return file_chubby_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RestoreReply) GetRestored() bool {
@@ -6134,7 +6388,7 @@ type AuthenticateRequest struct {
 
 func (x *AuthenticateRequest) Reset() {
 	*x = AuthenticateRequest{}
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6146,7 +6400,7 @@ func (x *AuthenticateRequest) String() string {
 func (*AuthenticateRequest) ProtoMessage() {}
 
 func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6159,7 +6413,7 @@ func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
 func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{87}
+	return file_chubby_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *AuthenticateRequest) GetToken() string {
@@ -6178,7 +6432,7 @@ type AuthenticateReply struct {
 
 func (x *AuthenticateReply) Reset() {
 	*x = AuthenticateReply{}
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6190,7 +6444,7 @@ func (x *AuthenticateReply) String() string {
 func (*AuthenticateReply) ProtoMessage() {}
 
 func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6203,7 +6457,7 @@ func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateReply.ProtoReflect.Descriptor instead.
 func (*AuthenticateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{88}
+	return file_chubby_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *AuthenticateReply) GetPrincipal() string {
@@ -6221,7 +6475,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6233,7 +6487,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6246,7 +6500,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{89}
+	return file_chubby_proto_rawDescGZIP(), []int{92}
 }
 
 type StatusReply struct {
@@ -6267,7 +6521,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6279,7 +6533,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6292,7 +6546,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{90}
+	return file_chubby_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -6379,7 +6633,7 @@ type Restoration struct {
 
 func (x *Restoration) Reset() {
 	*x = Restoration{}
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6391,7 +6645,7 @@ func (x *Restoration) String() string {
 func (*Restoration) ProtoMessage() {}
 
 func (x *Restoration) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6404,7 +6658,7 @@ func (x *Restoration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restoration.ProtoReflect.Descriptor instead.
 func (*Restoration) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{91}
+	return file_chubby_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Restoration) GetAtUnix() int64 {
@@ -6462,7 +6716,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6474,7 +6728,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6487,7 +6741,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{92}
+	return file_chubby_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -6582,7 +6836,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[93]
+	mi := &file_chubby_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6594,7 +6848,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[93]
+	mi := &file_chubby_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6607,7 +6861,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{93}
+	return file_chubby_proto_rawDescGZIP(), []int{96}
 }
 
 // ChangeMembersRequest adds a replica, which waits to be let in; or removes one; or, with
@@ -6626,7 +6880,7 @@ type ChangeMembersRequest struct {
 
 func (x *ChangeMembersRequest) Reset() {
 	*x = ChangeMembersRequest{}
-	mi := &file_chubby_proto_msgTypes[94]
+	mi := &file_chubby_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6638,7 +6892,7 @@ func (x *ChangeMembersRequest) String() string {
 func (*ChangeMembersRequest) ProtoMessage() {}
 
 func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[94]
+	mi := &file_chubby_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6651,7 +6905,7 @@ func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeMembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{94}
+	return file_chubby_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ChangeMembersRequest) GetCaller() *Caller {
@@ -6704,7 +6958,7 @@ type ChangeMembersReply struct {
 
 func (x *ChangeMembersReply) Reset() {
 	*x = ChangeMembersReply{}
-	mi := &file_chubby_proto_msgTypes[95]
+	mi := &file_chubby_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6716,7 +6970,7 @@ func (x *ChangeMembersReply) String() string {
 func (*ChangeMembersReply) ProtoMessage() {}
 
 func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[95]
+	mi := &file_chubby_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6729,7 +6983,7 @@ func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersReply.ProtoReflect.Descriptor instead.
 func (*ChangeMembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{95}
+	return file_chubby_proto_rawDescGZIP(), []int{98}
 }
 
 type MembersReply struct {
@@ -6741,7 +6995,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[96]
+	mi := &file_chubby_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6753,7 +7007,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[96]
+	mi := &file_chubby_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6766,7 +7020,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{96}
+	return file_chubby_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -6791,7 +7045,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[97]
+	mi := &file_chubby_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6803,7 +7057,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[97]
+	mi := &file_chubby_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6816,7 +7070,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{97}
+	return file_chubby_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Member) GetId() string {
@@ -7087,14 +7341,15 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04mode\x18\x04 \x01(\x0e2\x13.chubby.v1.LockModeR\x04mode\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\"?\n" +
 	"\x0fTryAcquireReply\x12,\n" +
-	"\agranted\x18\x01 \x01(\v2\x12.chubby.v1.GrantedR\agranted\"\xa4\x01\n" +
+	"\agranted\x18\x01 \x01(\v2\x12.chubby.v1.GrantedR\agranted\"\xcf\x01\n" +
 	"\x0eReleaseRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\fR\x06handle\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x04 \x01(\x04R\n" +
-	"generation\"\x0e\n" +
+	"generation\x12)\n" +
+	"\x10sequencer_unread\x18\x05 \x01(\bR\x0fsequencerUnread\"\x0e\n" +
 	"\fReleaseReply\"X\n" +
 	"\x13GetSequencerRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x16\n" +
@@ -7203,7 +7458,28 @@ const file_chubby_proto_rawDesc = "" +
 	"\n" +
 	"waiting_ns\x18\x02 \x01(\x03R\twaitingNs\x12$\n" +
 	"\x04slow\x18\x03 \x03(\v2\x10.chubby.v1.PartyR\x04slow\x12\x1b\n" +
-	"\tmore_slow\x18\x04 \x01(\rR\bmoreSlow\"=\n" +
+	"\tmore_slow\x18\x04 \x01(\rR\bmoreSlow\"\x97\x01\n" +
+	"\vLintRequest\x12\x12\n" +
+	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x18\n" +
+	"\asession\x18\x03 \x01(\x04R\asession\x12\x1c\n" +
+	"\tprincipal\x18\x04 \x01(\tR\tprincipal\x12\x14\n" +
+	"\x05kinds\x18\x05 \x03(\rR\x05kinds\x12\x12\n" +
+	"\x04most\x18\x06 \x01(\rR\x04most\"\x80\x01\n" +
+	"\tLintReply\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x19\n" +
+	"\bsince_ns\x18\x02 \x01(\x03R\asinceNs\x12.\n" +
+	"\bfindings\x18\x03 \x03(\v2\x12.chubby.v1.FindingR\bfindings\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\rR\x04more\"\xc1\x01\n" +
+	"\aFinding\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\rR\x04kind\x12&\n" +
+	"\x05party\x18\x02 \x01(\v2\x10.chubby.v1.PartyR\x05party\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x04R\x05count\x12\x14\n" +
+	"\x05share\x18\x05 \x01(\x01R\x05share\x12\x1f\n" +
+	"\vmeasured_ns\x18\x06 \x01(\x03R\n" +
+	"measuredNs\x12\x19\n" +
+	"\blease_ns\x18\a \x01(\x03R\aleaseNs\"=\n" +
 	"\x11ListQuotasRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\fR\x05after\"S\n" +
@@ -7415,7 +7691,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x10END_REASON_BREAK\x10\x04\x12\x17\n" +
 	"\x13END_REASON_DELETION\x10\x05\x12\x16\n" +
 	"\x12END_REASON_RESTORE\x10\x06\x12\x18\n" +
-	"\x14END_REASON_FAIL_OVER\x10\a2\xfb\x11\n" +
+	"\x14END_REASON_FAIL_OVER\x10\a2\xb1\x12\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
@@ -7444,7 +7720,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\tBreakLock\x12\x1b.chubby.v1.BreakLockRequest\x1a\x19.chubby.v1.BreakLockReply\x12C\n" +
 	"\tListLocks\x12\x1b.chubby.v1.ListLocksRequest\x1a\x19.chubby.v1.ListLocksReply\x12L\n" +
 	"\fListSessions\x12\x1e.chubby.v1.ListSessionsRequest\x1a\x1c.chubby.v1.ListSessionsReply\x12@\n" +
-	"\bOverview\x12\x1a.chubby.v1.OverviewRequest\x1a\x18.chubby.v1.OverviewReply\x12F\n" +
+	"\bOverview\x12\x1a.chubby.v1.OverviewRequest\x1a\x18.chubby.v1.OverviewReply\x124\n" +
+	"\x04Lint\x12\x16.chubby.v1.LintRequest\x1a\x14.chubby.v1.LintReply\x12F\n" +
 	"\n" +
 	"ListQuotas\x12\x1c.chubby.v1.ListQuotasRequest\x1a\x1a.chubby.v1.ListQuotasReply\x12@\n" +
 	"\bSetQuota\x12\x1a.chubby.v1.SetQuotaRequest\x1a\x18.chubby.v1.SetQuotaReply\x12=\n" +
@@ -7474,7 +7751,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 99)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -7542,44 +7819,47 @@ var file_chubby_proto_goTypes = []any{
 	(*OverviewReply)(nil),             // 63: chubby.v1.OverviewReply
 	(*Backlog)(nil),                   // 64: chubby.v1.Backlog
 	(*Holdup)(nil),                    // 65: chubby.v1.Holdup
-	(*ListQuotasRequest)(nil),         // 66: chubby.v1.ListQuotasRequest
-	(*ListQuotasReply)(nil),           // 67: chubby.v1.ListQuotasReply
-	(*QuotaInfo)(nil),                 // 68: chubby.v1.QuotaInfo
-	(*QuotaAmounts)(nil),              // 69: chubby.v1.QuotaAmounts
-	(*SetQuotaRequest)(nil),           // 70: chubby.v1.SetQuotaRequest
-	(*SetQuotaReply)(nil),             // 71: chubby.v1.SetQuotaReply
-	(*ExplainRequest)(nil),            // 72: chubby.v1.ExplainRequest
-	(*ExplainReply)(nil),              // 73: chubby.v1.ExplainReply
-	(*Cacher)(nil),                    // 74: chubby.v1.Cacher
-	(*HistoryRequest)(nil),            // 75: chubby.v1.HistoryRequest
-	(*HistoryReply)(nil),              // 76: chubby.v1.HistoryReply
-	(*Holding)(nil),                   // 77: chubby.v1.Holding
-	(*TransferRequest)(nil),           // 78: chubby.v1.TransferRequest
-	(*TransferReply)(nil),             // 79: chubby.v1.TransferReply
-	(*FinishUpgradeRequest)(nil),      // 80: chubby.v1.FinishUpgradeRequest
-	(*FinishUpgradeReply)(nil),        // 81: chubby.v1.FinishUpgradeReply
-	(*MemberLevel)(nil),               // 82: chubby.v1.MemberLevel
-	(*LocateRequest)(nil),             // 83: chubby.v1.LocateRequest
-	(*LocateReply)(nil),               // 84: chubby.v1.LocateReply
-	(*BackupRequest)(nil),             // 85: chubby.v1.BackupRequest
-	(*BackupReply)(nil),               // 86: chubby.v1.BackupReply
-	(*RestoreRequest)(nil),            // 87: chubby.v1.RestoreRequest
-	(*RestoreBegin)(nil),              // 88: chubby.v1.RestoreBegin
-	(*RestorePart)(nil),               // 89: chubby.v1.RestorePart
-	(*RestoreSeal)(nil),               // 90: chubby.v1.RestoreSeal
-	(*RestoreReply)(nil),              // 91: chubby.v1.RestoreReply
-	(*AuthenticateRequest)(nil),       // 92: chubby.v1.AuthenticateRequest
-	(*AuthenticateReply)(nil),         // 93: chubby.v1.AuthenticateReply
-	(*StatusRequest)(nil),             // 94: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 95: chubby.v1.StatusReply
-	(*Restoration)(nil),               // 96: chubby.v1.Restoration
-	(*ReplicaStatus)(nil),             // 97: chubby.v1.ReplicaStatus
-	(*MembersRequest)(nil),            // 98: chubby.v1.MembersRequest
-	(*ChangeMembersRequest)(nil),      // 99: chubby.v1.ChangeMembersRequest
-	(*ChangeMembersReply)(nil),        // 100: chubby.v1.ChangeMembersReply
-	(*MembersReply)(nil),              // 101: chubby.v1.MembersReply
-	(*Member)(nil),                    // 102: chubby.v1.Member
-	nil,                               // 103: chubby.v1.OverviewReply.CountsEntry
+	(*LintRequest)(nil),               // 66: chubby.v1.LintRequest
+	(*LintReply)(nil),                 // 67: chubby.v1.LintReply
+	(*Finding)(nil),                   // 68: chubby.v1.Finding
+	(*ListQuotasRequest)(nil),         // 69: chubby.v1.ListQuotasRequest
+	(*ListQuotasReply)(nil),           // 70: chubby.v1.ListQuotasReply
+	(*QuotaInfo)(nil),                 // 71: chubby.v1.QuotaInfo
+	(*QuotaAmounts)(nil),              // 72: chubby.v1.QuotaAmounts
+	(*SetQuotaRequest)(nil),           // 73: chubby.v1.SetQuotaRequest
+	(*SetQuotaReply)(nil),             // 74: chubby.v1.SetQuotaReply
+	(*ExplainRequest)(nil),            // 75: chubby.v1.ExplainRequest
+	(*ExplainReply)(nil),              // 76: chubby.v1.ExplainReply
+	(*Cacher)(nil),                    // 77: chubby.v1.Cacher
+	(*HistoryRequest)(nil),            // 78: chubby.v1.HistoryRequest
+	(*HistoryReply)(nil),              // 79: chubby.v1.HistoryReply
+	(*Holding)(nil),                   // 80: chubby.v1.Holding
+	(*TransferRequest)(nil),           // 81: chubby.v1.TransferRequest
+	(*TransferReply)(nil),             // 82: chubby.v1.TransferReply
+	(*FinishUpgradeRequest)(nil),      // 83: chubby.v1.FinishUpgradeRequest
+	(*FinishUpgradeReply)(nil),        // 84: chubby.v1.FinishUpgradeReply
+	(*MemberLevel)(nil),               // 85: chubby.v1.MemberLevel
+	(*LocateRequest)(nil),             // 86: chubby.v1.LocateRequest
+	(*LocateReply)(nil),               // 87: chubby.v1.LocateReply
+	(*BackupRequest)(nil),             // 88: chubby.v1.BackupRequest
+	(*BackupReply)(nil),               // 89: chubby.v1.BackupReply
+	(*RestoreRequest)(nil),            // 90: chubby.v1.RestoreRequest
+	(*RestoreBegin)(nil),              // 91: chubby.v1.RestoreBegin
+	(*RestorePart)(nil),               // 92: chubby.v1.RestorePart
+	(*RestoreSeal)(nil),               // 93: chubby.v1.RestoreSeal
+	(*RestoreReply)(nil),              // 94: chubby.v1.RestoreReply
+	(*AuthenticateRequest)(nil),       // 95: chubby.v1.AuthenticateRequest
+	(*AuthenticateReply)(nil),         // 96: chubby.v1.AuthenticateReply
+	(*StatusRequest)(nil),             // 97: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 98: chubby.v1.StatusReply
+	(*Restoration)(nil),               // 99: chubby.v1.Restoration
+	(*ReplicaStatus)(nil),             // 100: chubby.v1.ReplicaStatus
+	(*MembersRequest)(nil),            // 101: chubby.v1.MembersRequest
+	(*ChangeMembersRequest)(nil),      // 102: chubby.v1.ChangeMembersRequest
+	(*ChangeMembersReply)(nil),        // 103: chubby.v1.ChangeMembersReply
+	(*MembersReply)(nil),              // 104: chubby.v1.MembersReply
+	(*Member)(nil),                    // 105: chubby.v1.Member
+	nil,                               // 106: chubby.v1.OverviewReply.CountsEntry
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
@@ -7646,116 +7926,120 @@ var file_chubby_proto_depIdxs = []int32{
 	61,  // 61: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
 	9,   // 62: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
 	64,  // 63: chubby.v1.OverviewReply.backlog:type_name -> chubby.v1.Backlog
-	103, // 64: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
+	106, // 64: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
 	57,  // 65: chubby.v1.OverviewReply.waits:type_name -> chubby.v1.LockInfo
 	65,  // 66: chubby.v1.OverviewReply.holdups:type_name -> chubby.v1.Holdup
 	9,   // 67: chubby.v1.Holdup.slow:type_name -> chubby.v1.Party
-	68,  // 68: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
-	69,  // 69: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
-	69,  // 70: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
-	5,   // 71: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 72: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
-	69,  // 73: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
-	57,  // 74: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
-	74,  // 75: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
-	9,   // 76: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
-	77,  // 77: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
-	9,   // 78: chubby.v1.Holding.party:type_name -> chubby.v1.Party
-	0,   // 79: chubby.v1.Holding.mode:type_name -> chubby.v1.LockMode
-	4,   // 80: chubby.v1.Holding.end:type_name -> chubby.v1.EndReason
-	5,   // 81: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
-	5,   // 82: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 83: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
-	82,  // 84: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
-	5,   // 85: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 86: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
-	88,  // 87: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
-	89,  // 88: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
-	90,  // 89: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
-	97,  // 90: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	96,  // 91: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
-	5,   // 92: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 93: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
-	102, // 94: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	11,  // 95: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	14,  // 96: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	14,  // 97: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
-	16,  // 98: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
-	19,  // 99: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	21,  // 100: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	23,  // 101: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	25,  // 102: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	27,  // 103: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	29,  // 104: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	31,  // 105: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	33,  // 106: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	35,  // 107: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	37,  // 108: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	41,  // 109: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	43,  // 110: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	45,  // 111: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	47,  // 112: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	49,  // 113: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	51,  // 114: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	53,  // 115: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	55,  // 116: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	59,  // 117: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	62,  // 118: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
-	66,  // 119: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	70,  // 120: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	72,  // 121: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	75,  // 122: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
-	78,  // 123: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	80,  // 124: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	85,  // 125: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
-	87,  // 126: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
-	99,  // 127: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
-	83,  // 128: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	94,  // 129: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	98,  // 130: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	92,  // 131: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
-	12,  // 132: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	15,  // 133: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	15,  // 134: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	17,  // 135: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	20,  // 136: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	22,  // 137: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	24,  // 138: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	26,  // 139: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	28,  // 140: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	30,  // 141: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	32,  // 142: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	34,  // 143: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	36,  // 144: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	38,  // 145: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	42,  // 146: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	44,  // 147: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	46,  // 148: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	48,  // 149: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	50,  // 150: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	52,  // 151: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	54,  // 152: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	56,  // 153: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	60,  // 154: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	63,  // 155: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
-	67,  // 156: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	71,  // 157: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	73,  // 158: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	76,  // 159: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
-	79,  // 160: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	81,  // 161: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	86,  // 162: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
-	91,  // 163: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
-	100, // 164: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
-	84,  // 165: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	95,  // 166: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	101, // 167: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	93,  // 168: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
-	132, // [132:169] is the sub-list for method output_type
-	95,  // [95:132] is the sub-list for method input_type
-	95,  // [95:95] is the sub-list for extension type_name
-	95,  // [95:95] is the sub-list for extension extendee
-	0,   // [0:95] is the sub-list for field type_name
+	68,  // 68: chubby.v1.LintReply.findings:type_name -> chubby.v1.Finding
+	9,   // 69: chubby.v1.Finding.party:type_name -> chubby.v1.Party
+	71,  // 70: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
+	72,  // 71: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
+	72,  // 72: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
+	5,   // 73: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 74: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
+	72,  // 75: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
+	57,  // 76: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
+	77,  // 77: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
+	9,   // 78: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
+	80,  // 79: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
+	9,   // 80: chubby.v1.Holding.party:type_name -> chubby.v1.Party
+	0,   // 81: chubby.v1.Holding.mode:type_name -> chubby.v1.LockMode
+	4,   // 82: chubby.v1.Holding.end:type_name -> chubby.v1.EndReason
+	5,   // 83: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
+	5,   // 84: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 85: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
+	85,  // 86: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
+	5,   // 87: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 88: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
+	91,  // 89: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
+	92,  // 90: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
+	93,  // 91: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
+	100, // 92: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	99,  // 93: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
+	5,   // 94: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 95: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
+	105, // 96: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	11,  // 97: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	14,  // 98: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	14,  // 99: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
+	16,  // 100: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
+	19,  // 101: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	21,  // 102: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	23,  // 103: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	25,  // 104: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	27,  // 105: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	29,  // 106: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	31,  // 107: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	33,  // 108: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	35,  // 109: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	37,  // 110: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	41,  // 111: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	43,  // 112: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	45,  // 113: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	47,  // 114: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	49,  // 115: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	51,  // 116: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	53,  // 117: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	55,  // 118: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	59,  // 119: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	62,  // 120: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
+	66,  // 121: chubby.v1.Chubby.Lint:input_type -> chubby.v1.LintRequest
+	69,  // 122: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	73,  // 123: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	75,  // 124: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	78,  // 125: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
+	81,  // 126: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	83,  // 127: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	88,  // 128: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
+	90,  // 129: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
+	102, // 130: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
+	86,  // 131: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	97,  // 132: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	101, // 133: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	95,  // 134: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	12,  // 135: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	15,  // 136: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	15,  // 137: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	17,  // 138: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	20,  // 139: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	22,  // 140: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	24,  // 141: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	26,  // 142: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	28,  // 143: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	30,  // 144: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	32,  // 145: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	34,  // 146: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	36,  // 147: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	38,  // 148: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	42,  // 149: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	44,  // 150: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	46,  // 151: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	48,  // 152: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	50,  // 153: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	52,  // 154: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	54,  // 155: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	56,  // 156: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	60,  // 157: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	63,  // 158: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
+	67,  // 159: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
+	70,  // 160: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	74,  // 161: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	76,  // 162: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	79,  // 163: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
+	82,  // 164: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	84,  // 165: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	89,  // 166: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
+	94,  // 167: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
+	103, // 168: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
+	87,  // 169: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	98,  // 170: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	104, // 171: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	96,  // 172: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	135, // [135:173] is the sub-list for method output_type
+	97,  // [97:135] is the sub-list for method input_type
+	97,  // [97:97] is the sub-list for extension type_name
+	97,  // [97:97] is the sub-list for extension extendee
+	0,   // [0:97] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -7775,7 +8059,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   99,
+			NumMessages:   102,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -50,6 +50,7 @@ const (
 	Chubby_ListLocks_FullMethodName          = "/chubby.v1.Chubby/ListLocks"
 	Chubby_ListSessions_FullMethodName       = "/chubby.v1.Chubby/ListSessions"
 	Chubby_Overview_FullMethodName           = "/chubby.v1.Chubby/Overview"
+	Chubby_Lint_FullMethodName               = "/chubby.v1.Chubby/Lint"
 	Chubby_ListQuotas_FullMethodName         = "/chubby.v1.Chubby/ListQuotas"
 	Chubby_SetQuota_FullMethodName           = "/chubby.v1.Chubby/SetQuota"
 	Chubby_Explain_FullMethodName            = "/chubby.v1.Chubby/Explain"
@@ -115,6 +116,8 @@ type ChubbyClient interface {
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsReply, error)
 	// Overview says what the cell does and what waits longest, as the caller may see it.
 	Overview(ctx context.Context, in *OverviewRequest, opts ...grpc.CallOption) (*OverviewReply, error)
+	// Lint says which sessions misuse the cell, as the caller may see it.
+	Lint(ctx context.Context, in *LintRequest, opts ...grpc.CallOption) (*LintReply, error)
 	// ListQuotas lists what principals use and may use, and directories that have
 	// a quota.
 	ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasReply, error)
@@ -409,6 +412,16 @@ func (c *chubbyClient) Overview(ctx context.Context, in *OverviewRequest, opts .
 	return out, nil
 }
 
+func (c *chubbyClient) Lint(ctx context.Context, in *LintRequest, opts ...grpc.CallOption) (*LintReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LintReply)
+	err := c.cc.Invoke(ctx, Chubby_Lint_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *chubbyClient) ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListQuotasReply)
@@ -553,6 +566,8 @@ type ChubbyServer interface {
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsReply, error)
 	// Overview says what the cell does and what waits longest, as the caller may see it.
 	Overview(context.Context, *OverviewRequest) (*OverviewReply, error)
+	// Lint says which sessions misuse the cell, as the caller may see it.
+	Lint(context.Context, *LintRequest) (*LintReply, error)
 	// ListQuotas lists what principals use and may use, and directories that have
 	// a quota.
 	ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasReply, error)
@@ -660,6 +675,9 @@ func (UnimplementedChubbyServer) ListSessions(context.Context, *ListSessionsRequ
 }
 func (UnimplementedChubbyServer) Overview(context.Context, *OverviewRequest) (*OverviewReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Overview not implemented")
+}
+func (UnimplementedChubbyServer) Lint(context.Context, *LintRequest) (*LintReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Lint not implemented")
 }
 func (UnimplementedChubbyServer) ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListQuotas not implemented")
@@ -1127,6 +1145,24 @@ func _Chubby_Overview_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Chubby_Lint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LintRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChubbyServer).Lint(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Chubby_Lint_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChubbyServer).Lint(ctx, req.(*LintRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Chubby_ListQuotas_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListQuotasRequest)
 	if err := dec(in); err != nil {
@@ -1383,6 +1419,10 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Overview",
 			Handler:    _Chubby_Overview_Handler,
+		},
+		{
+			MethodName: "Lint",
+			Handler:    _Chubby_Lint_Handler,
 		},
 		{
 			MethodName: "ListQuotas",

@@ -73,7 +73,7 @@ Environment:
 		newAcquireCommand(g), newElectCommand(g), newGuardianCommand(),
 		newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newMkdirCommand(g),
 		newRmCommand(g), newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newWatchCommand(g),
-		newTopCommand(g), newLocksCommand(g), newHistoryCommand(g), newExplainCommand(g), newLockCommand(g), newSequencerCommand(g), newSessionCommand(g),
+		newTopCommand(g), newLocksCommand(g), newHistoryCommand(g), newExplainCommand(g), newLintCommand(g), newLockCommand(g), newSequencerCommand(g), newSessionCommand(g),
 		newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newBenchCommand(g), newCompletionCommand(), newVersionCommand(g),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true

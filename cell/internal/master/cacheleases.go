@@ -61,11 +61,11 @@ func (s *Sessions) NeedsCacheLease(id api.SessionID) bool {
 
 // awaitLapse has a clearing wait for a copy that is to be dropped no longer than its
 // cache lease runs, if it has one: that is not renewed before it was dropped.
-func (c *copyset) awaitLapse(cl *clearing, one *cachedCopy, now session.Instant) {
+func (c *copyset) awaitLapse(cl *clearing, one *cachedCopy, until, now session.Instant) {
 	if !one.leased {
 		return
 	}
-	left := c.left(one.session, now)
+	left := max(until.Sub(now), 0)
 	if left == 0 {
 		c.release(one)
 		return

@@ -188,10 +188,16 @@ func (co *coherence) dropCopy(cl *clearing, one *cachedCopy) {
 		co.copyset.forget(one)
 		return
 	}
-	now := co.epoch.clock()
+	now, until := co.epoch.clock(), session.Instant(0)
+	if one.leased {
+		until = co.copyset.until[one.session]
+	}
+	if one.leased && one.sequence == 0 {
+		box.conduct.dropped(one.name, until > one.entered)
+	}
 	co.invalidate(box, one, now)
 	cl.since = min(cl.since, one.posted)
-	co.copyset.awaitLapse(cl, one, now)
+	co.copyset.awaitLapse(cl, one, until, now)
 }
 
 // mustWait reports whether a change of names will have to wait for anybody but the

@@ -46,6 +46,7 @@ type cachedCopy struct {
 	place     *list.Element   // in order
 	sequence  uint64          // of the event that invalidates it; 0 if none was posted
 	posted    session.Instant // that event
+	entered   session.Instant // when it was entered here
 }
 
 func newCopyset() *copyset {
@@ -76,7 +77,7 @@ func (one *cachedCopy) size() int { return copyBytes + len(one.name) }
 
 // register takes note that a session is about to read something of a name, and
 // reports whether it may keep it; leased says that it uses that only under cache leases.
-func (c *copyset) register(id api.SessionID, principal string, name api.Name, leased bool) bool {
+func (c *copyset) register(id api.SessionID, principal string, name api.Name, leased bool, now session.Instant) bool {
 	if c.changing[name] > 0 {
 		return false
 	}
@@ -95,7 +96,7 @@ func (c *copyset) register(id api.SessionID, principal string, name api.Name, le
 	if c.copies[name] == nil {
 		c.copies[name] = map[api.SessionID]*cachedCopy{}
 	}
-	one := &cachedCopy{name: name, session: id, principal: principal, leased: leased}
+	one := &cachedCopy{name: name, session: id, principal: principal, leased: leased, entered: now}
 	one.place = c.order[id].PushBack(one)
 	c.names[id][name], c.copies[name][id] = one, one
 	c.bytes[id] += one.size()
@@ -223,15 +224,14 @@ func (co *coherence) registerReader(id api.SessionID, names ...api.Name) bool {
 	if !co.leases.Alive(id) {
 		return false
 	}
-	all := true
+	all, now := true, co.epoch.clock()
 	if box := co.boxes.byID[id]; box != nil {
-		now := co.epoch.clock()
 		for _, one := range co.copyset.surplus(id, s.Principal) {
 			co.invalidate(box, one, now)
 		}
 	}
 	for _, name := range names {
-		all = co.copyset.register(id, s.Principal, name, s.CacheLease) && all
+		all = co.copyset.register(id, s.Principal, name, s.CacheLease, now) && all
 	}
 	return all
 }

@@ -57,6 +57,7 @@ func (p *publisher) tellHandles(ref namespace.Ref, kind api.EventKind, e *Event)
 	tree := p.epoch.state().Tree
 	for _, h := range p.handles.onNode[ref] {
 		p.epoch.mu.pause(1)
+		h.known = known{}
 		if !h.Events.Has(kind) {
 			continue
 		}

@@ -1,11 +1,13 @@
 package master
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/misuse"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
@@ -73,8 +75,10 @@ func (f *Files) reserveHandle(r OpenRequest) (*openHandle, error) {
 	principal := f.epoch.principal(r.Mutation.Session)
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
-	if f.boxes.byID[r.Mutation.Session] != nil {
+	var counts *conduct
+	if box := f.boxes.byID[r.Mutation.Session]; box != nil {
 		f.handles.declare(r.Mutation)
+		counts = box.conduct
 	}
 	if err := f.checkUnfinished(r.Mutation); err != nil {
 		return nil, err
@@ -82,7 +86,7 @@ func (f *Files) reserveHandle(r OpenRequest) (*openHandle, error) {
 	h := r.Handle
 	h.Epoch = f.epoch.number
 	if f.epoch.isAnswered(r.Mutation) || f.handles.find(h.Owner) != nil {
-		return f.handles.reserve(h, principal, nil)
+		return f.handles.reserve(h, principal, counts, nil)
 	}
 	if r.Directory.Owner.Session != 0 {
 		if _, err := f.handles.get(r.Directory, f.epoch.number, principal); err != nil {
@@ -93,7 +97,7 @@ func (f *Files) reserveHandle(r OpenRequest) (*openHandle, error) {
 		}
 	}
 	allowed := f.epoch.state().Quota(principal).Handles
-	return f.handles.reserve(h, principal, &allowed)
+	return f.handles.reserve(h, principal, counts, &allowed)
 }
 
 // endReservation ends the reservation that an Open has made.
@@ -138,6 +142,7 @@ func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Open
 		}
 		one.Directory = node.Kind == api.Directory
 		f.handles.bind(one, node.Ref())
+		one.conduct.opened(node)
 		return Opened{Handle: one.Handle, Stat: stat(node, r.Path)}, true, nil
 	case !there && r.Create.Create == api.MustExist:
 		absent := api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.Path.Parent())
@@ -248,9 +253,23 @@ func stat(n *namespace.Node, path api.Path) api.Stat {
 
 // Use checks that a handle is open, and was opened for what is to be done.
 func (f *Files) Use(h Handle, right namespace.Rights, locking bool) error {
+	return f.use(h, right, purpose{locking: locking})
+}
+
+// purpose is what a handle is used for, beside the right that this takes.
+type purpose struct {
+	locking bool // a lock is asked for
+	trying  bool // without waiting
+	looking bool // at the node
+	writing deed // if that is counted
+}
+
+// use is Use, and counts.
+func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
-	if f.boxes.byID[h.Owner.Session] == nil {
+	box := f.boxes.byID[h.Owner.Session]
+	if box == nil {
 		return f.epoch.sessionEnded(h.Owner.Session)
 	}
 	known := f.handles.find(h.Owner)
@@ -259,6 +278,7 @@ func (f *Files) Use(h Handle, right namespace.Rights, locking bool) error {
 		return err
 	}
 	if one != known {
+		one.conduct = box.conduct
 		f.events.tellRecreated(one)
 	}
 	if h.Rights&right != right {
@@ -266,8 +286,35 @@ func (f *Files) Use(h Handle, right namespace.Rights, locking bool) error {
 			namespace.ToRead: refusal.NotOpenedToRead, namespace.ToWrite: refusal.NotOpenedToWrite, namespace.ToChange: refusal.NotOpenedToChange,
 		}[right]}
 	}
-	one.locks = one.locks || locking
+	one.locks = one.locks || to.locking
+	one.countUse(to)
 	return nil
+}
+
+// countUse counts what a handle is used for.
+func (one *openHandle) countUse(to purpose) {
+	if to.looking && one.looked {
+		one.conduct.count(deedLookAgain, one.Node.Name)
+	}
+	if to.trying && one.tried {
+		one.conduct.count(deedTryAgain, one.Node.Name)
+	}
+	one.looked, one.tried = one.looked || to.looking, one.tried || to.trying
+	one.conduct.count(to.writing, one.Node.Name)
+}
+
+// writingOf says what is to be counted of a change: whether it writes much, or for nothing.
+func (f *Files) writingOf(h Handle, c *raftfsm.SetContents) deed {
+	switch {
+	case c == nil:
+	case len(c.Contents) >= misuse.LargeWrite:
+		return deedWriteLarge
+	default:
+		if node, err := f.epoch.state().Tree.Resolve(h.Node); err == nil && node.Kind == api.File && bytes.Equal(node.Contents, c.Contents) {
+			return deedWriteSame
+		}
+	}
+	return noDeed
 }
 
 // principal returns whom a session belongs to.
@@ -281,7 +328,7 @@ func (e *epoch) principal(id api.SessionID) string {
 // Change makes a change through a handle on a node, which was opened for it.
 func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
 	var result raftfsm.Result
-	err := f.Use(h, right, false)
+	err := f.use(h, right, purpose{writing: f.writingOf(h, c.SetContents)})
 	if err != nil {
 		result, err = f.Refuse(ctx, by, err)
 	} else {

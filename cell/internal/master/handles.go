@@ -37,7 +37,13 @@ type openHandle struct {
 	locks     bool // a lock was asked for through it, so closing it goes through the log
 	copies    int  // of its Open that are being served
 	logged    bool // one of those went to the log, which therefore answers them all
+
+	conduct *conduct // of its session; nil if nobody counts it
+	known            // what was learned through it that may be the same yet
 }
+
+// known says that nothing has happened at a node since somebody has looked, or tried to take its lock, through a handle.
+type known struct{ looked, tried bool }
 
 func newHandles() *handles {
 	return &handles{
@@ -80,8 +86,8 @@ func (t *handles) declare(by session.Mutation) {
 // reserve makes room for a handle that is being opened in the name of a
 // principal, which may have allowed of them (nil: of one that was opened already
 // the quota is not asked again); a copy of the same Open shares it. It is given up
-// with done, unless it was opened by then.
-func (t *handles) reserve(h Handle, principal string, allowed *int) (*openHandle, error) {
+// with done, unless it was opened by then. What is done through it is counted there.
+func (t *handles) reserve(h Handle, principal string, counts *conduct, allowed *int) (*openHandle, error) {
 	own := t.own(h.Owner.Session)
 	one := own.byID[h.Owner.Handle]
 	if one == nil {
@@ -92,6 +98,7 @@ func (t *handles) reserve(h Handle, principal string, allowed *int) (*openHandle
 			return nil, &refusal.Refusal{Cause: refusal.HandleQuota, Principal: principal, Used: int64(t.used.of[principal]), Allowed: int64(*allowed)}
 		}
 		one = t.enter(h, principal)
+		one.conduct = counts
 	}
 	one.copies++
 	return one, nil
@@ -115,6 +122,7 @@ func (t *handles) enter(h Handle, principal string) *openHandle {
 // bind opens a handle that was reserved.
 func (t *handles) bind(one *openHandle, node namespace.Ref) {
 	one.open, one.Node = true, node
+	one.conduct.count(deedOpen, node.Name)
 	if t.onNode[node] == nil {
 		t.onNode[node] = map[namespace.Owner]*openHandle{}
 	}
@@ -148,6 +156,9 @@ func (t *handles) get(h Handle, epoch api.Epoch, principal string) (*openHandle,
 // close closes a handle, or forgets one that is being opened.
 func (t *handles) close(owner namespace.Owner) {
 	if one := t.find(owner); one != nil {
+		if one.open {
+			one.conduct.count(deedClose, "")
+		}
 		t.remove(one)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/misuse"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -133,14 +134,14 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 		one := s.tables.handles.enter(Handle{Owner: owner, Rights: namespace.ToRead, Events: EventSet(0).With(api.EventContentsModified)}, fmt.Sprintf("p%d", i%manyReaders))
 		s.tables.handles.bind(one, node.Ref())
 		for n := range 3 {
-			s.tables.copyset.register(owner.Session, one.principal, cached(n), false)
+			s.tables.copyset.register(owner.Session, one.principal, cached(n), false, 0)
 		}
 		s.epoch.mu.pause(1)
 	}
 	for i := range manyRemovals {
 		name := api.Name(fmt.Sprint("/removed-", i))
 		for _, id := range clients[i : i+5] {
-			s.tables.copyset.register(id, "p", name, false)
+			s.tables.copyset.register(id, "p", name, false, 0)
 		}
 		one := &removal{late: true, ch: s.coherence.beginChange(0, []api.Name{name})}
 		one.ch.since = one.ch.since.Add(-time.Minute)
@@ -154,7 +155,7 @@ func (s *soloMaster) crowd(t *testing.T, clients []api.SessionID) {
 		for n := range api.MaxHandles {
 			owner := namespace.Owner{Session: clients[manyClients-1-i], Handle: api.HandleID(n + 2)}
 			s.tables.handles.bind(s.tables.handles.enter(Handle{Owner: owner}, "p"), node.Ref())
-			s.tables.copyset.register(owner.Session, "p", api.Name(fmt.Sprint("/cached-", n)), false)
+			s.tables.copyset.register(owner.Session, "p", api.Name(fmt.Sprint("/cached-", n)), false, 0)
 			s.epoch.mu.pause(1)
 		}
 	}
@@ -219,6 +220,11 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 			}
 		}},
 		{"a page of the quotas", func(int) { _, _ = s.Inspector.ListQuotas(t.Context(), nil) }},
+		{"lint of all sessions", func(int) {
+			if _, err := s.Lint(t.Context(), "", "", misuse.Options{}); err != nil {
+				t.Error(err)
+			}
+		}},
 		{"explaining a node that many cache", func(int) {
 			if _, err := s.Inspector.Explain(t.Context(), cached(0)); err != nil {
 				t.Error(err)

@@ -21,35 +21,43 @@ const maxHoldTimes = 4096
 type holdTimes struct {
 	byName *simplelru.LRU[api.Name, holdTime]
 	over   func(name api.Name, took time.Duration) // is told of each turn that has ended with one of these locks, to count
+	unread *unreadSequencers
 }
 
 type holdTime struct {
-	generation api.Generation  // of the turn that goes on; 0 if none does
-	began      session.Instant // when that began
-	cached     bool            // a holder may keep the lock unused: how long it takes says nothing
-	usual      time.Duration   // how long one takes: a mean in which the latest counts for a quarter; 0 if none is over
+	turn
+	began session.Instant // when that began
+	usual time.Duration   // how long one takes: a mean in which the latest counts for a quarter; 0 if none is over
 }
 
-func newHoldTimes(over func(api.Name, time.Duration)) *holdTimes {
+// turn is one that goes on.
+type turn struct {
+	generation api.Generation // 0 if none does
+	cached     bool           // a holder may keep the lock unused: how long it takes says nothing
+	delays     bool           // nobody gets the lock for a while if the holder fails: nothing else has to refuse it
+	by         *conduct       // of the session that has the lock alone; nil if that is not counted
+}
+
+func newHoldTimes(over func(api.Name, time.Duration), unread *unreadSequencers) *holdTimes {
 	byName, err := simplelru.NewLRU[api.Name, holdTime](maxHoldTimes, nil)
 	if err != nil {
 		panic(err) // a size below 1
 	}
-	return &holdTimes{byName: byName, over: over}
+	return &holdTimes{byName: byName, over: over, unread: unread}
 }
 
 // beginHold notes a grant. One of the same generation is of the turn that goes on.
-func (t *holdTimes) beginHold(name api.Name, generation api.Generation, cached bool, now session.Instant) {
+func (t *holdTimes) beginHold(name api.Name, next turn, now session.Instant) {
 	one, _ := t.byName.Get(name)
-	if one.generation == generation {
-		if cached && !one.cached {
-			one.cached = true
+	if one.generation == next.generation {
+		if next.cached && !one.cached || one.by != nil {
+			one.cached, one.by = one.cached || next.cached, nil
 			t.byName.Add(name, one)
 		}
 		return
 	}
 	one = t.ended(name, one, now)
-	one.generation, one.began, one.cached = generation, now, cached
+	one.turn, one.began = next, now
 	t.byName.Add(name, one)
 }
 
@@ -63,16 +71,17 @@ func (t *holdTimes) endHold(name api.Name, now session.Instant) {
 // ended is what is known when the turn that goes on, if one does, has ended.
 func (t *holdTimes) ended(name api.Name, one holdTime, now session.Instant) holdTime {
 	if one.generation == 0 || one.cached {
-		one.generation, one.cached = 0, false
+		one.turn = turn{}
 		return one
 	}
 	took := max(now.Sub(one.began), 1)
 	t.over(name, took)
+	one.by.held(name, took, !one.delays && t.unread.has(one.generation))
 	if one.usual == 0 {
 		one.usual = took
 	}
 	one.usual += (took - one.usual) / 4
-	one.generation = 0
+	one.turn = turn{}
 	return one
 }
 

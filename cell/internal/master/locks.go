@@ -20,6 +20,7 @@ type Locks struct {
 	holdTimes *holdTimes
 	delays    *delays
 	outbox    *outbox
+	unread    *unreadSequencers
 	events    *publisher
 	offers    *offers
 	sessions  *Sessions
@@ -48,7 +49,14 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult) {
 		return
 	}
 	by := l.files.handles.find(claim.Owner)
-	l.holdTimes.beginHold(claim.Answer.Lock.Name, claim.Answer.Generation, by != nil && by.CachesLock, l.epoch.clock())
+	next := turn{generation: claim.Answer.Generation}
+	if by != nil {
+		next.cached, next.delays = by.CachesLock, by.Delay > 0
+		if claim.Answer.Mode == api.Exclusive {
+			next.by = by.conduct
+		}
+	}
+	l.holdTimes.beginHold(claim.Answer.Lock.Name, next, l.epoch.clock())
 	l.events.tellAcquired(claim)
 	if w := l.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
 		l.epoch.metrics.LockGranted(claim.Answer.Lock.Name, l.epoch.clock().Sub(w.since))
@@ -62,7 +70,7 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult) {
 // use it. Those who wait come first.
 func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (raftfsm.Answer, error) {
 	lock := h.Node
-	if err := l.files.Use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
+	if err := l.files.use(h, namespace.ToWrite, purpose{locking: true, trying: true}); err != nil { // Chubby §2.4: write permission in either mode
 		answer, err := l.refuseClaim(ctx, claim, err)
 		return answer, err
 	}
@@ -102,6 +110,9 @@ func (l *Locks) firstOvertaken(claim raftfsm.Claim, lock namespace.Ref) *waiter 
 	}
 	return l.queues.firstAhead(lock, claim.Mode)
 }
+
+// NoteReading notes whether the client that is about to release a lock says that nobody has read its sequencer.
+func (l *Locks) NoteReading(g api.Generation, unread bool) { l.unread.note(g, unread) }
 
 // Release gives a lock back; those who wait next have it in the same entry.
 func (l *Locks) Release(ctx context.Context, mutation session.Mutation, h Handle, generation api.Generation) error {

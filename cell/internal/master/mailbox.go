@@ -27,6 +27,12 @@ type mailbox struct {
 	marker uint64 // of the marker among events; 0 if there is none
 	missed bool   // an event was dropped after the marker was told
 
+	keptAlive
+	conduct *conduct // nil if nobody counts it
+}
+
+// keptAlive is how a session is kept alive.
+type keptAlive struct {
 	calls  uint64 // KeepAlives of this epoch
 	grant  uint64 // number of the newest grant made to the session
 	asked  bool   // it was asked for a sign of life, and is granted its lease when it gives it

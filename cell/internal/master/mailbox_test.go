@@ -176,7 +176,7 @@ func TestManyInvalidations(t *testing.T) {
 		m.epoch.mu.Lock()
 		for i := range names {
 			name := api.Name(fmt.Sprintf("/%s%06d", strings.Repeat("d", 240), i))
-			m.tables.copyset.register(reader.who.Session, "p", name, false)
+			m.tables.copyset.register(reader.who.Session, "p", name, false, 0)
 			m.coherence.beginChange(0, []api.Name{name})
 		}
 		m.epoch.mu.Unlock()

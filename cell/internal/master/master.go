@@ -85,7 +85,7 @@ func New(ctx context.Context, cfg Config) *Master {
 	files := &Files{epoch: e, handles: t.handles, boxes: t.boxes, queues: t.queues, events: events, offers: out, coherence: coherent}
 	locks := &Locks{
 		epoch: e, queues: t.queues, holdTimes: t.holdTimes, delays: t.delays, outbox: t.outbox,
-		events: events, offers: out, sessions: sessions, files: files,
+		unread: &t.conducts.unread, events: events, offers: out, sessions: sessions, files: files,
 	}
 	inspector := &Inspector{
 		epoch: e, tables: t, sessions: sessions, locks: locks, pages: make(chan struct{}, maxPages),
@@ -121,10 +121,11 @@ func (m *Master) Start() {
 	state := m.epoch.state()
 	m.epoch.mu.Lock() // nobody else has it yet, but what is called below may pause
 	defer m.epoch.mu.Unlock()
+	m.tables.conducts.began = now
 	for s := range state.Sessions.All() {
 		m.epoch.mu.pause(1)
 		m.tables.leases.Inherit(s.ID, s.Lease, now)
-		m.tables.boxes.byID[s.ID] = newMailbox(m.tables.boxes.mail, s.Principal)
+		m.tables.boxes.add(s.ID, s.Principal, m.tables.conducts.begin(now, false))
 	}
 	for name, d := range state.Tree.Delays() {
 		m.tables.delays.start(name, d.ID, d.For, now)

@@ -105,8 +105,9 @@ func (o *observer) madeOrClosed(c raftfsm.Command, r raftfsm.Result) {
 		delete(o.sessions.raising, c.RaiseLease.Session)
 	case r.Code() != api.OK:
 	case c.CreateSession != nil && o.tables.boxes.byID[r.Session] == nil:
-		o.tables.leases.Start(r.Session, c.CreateSession.Lease, o.epoch.clock())
-		o.tables.boxes.byID[r.Session] = newMailbox(o.tables.boxes.mail, c.CreateSession.Principal)
+		now := o.epoch.clock()
+		o.tables.leases.Start(r.Session, c.CreateSession.Lease, now)
+		o.tables.boxes.add(r.Session, c.CreateSession.Principal, o.tables.conducts.begin(now, true))
 	case r.Restored:
 		o.restored(c.Restore)
 	case c.Open != nil && r.Stat != nil:
@@ -199,6 +200,7 @@ func (o *observer) sessionEnded(end raftfsm.Ended) {
 	o.revocations.dropSession(end.Session)
 	o.epoch.mu.pause(o.tables.recalls.acknowledge(end.Session, math.MaxUint64))
 	if box := o.tables.boxes.byID[end.Session]; box != nil {
+		o.tables.conducts.sessionEnded(end.Principal, box.conduct, end.Reason, o.epoch.clock())
 		box.discard()
 		delete(o.tables.boxes.byID, end.Session)
 	}

@@ -11,10 +11,14 @@ import (
 // began: the proof of leadership comes first, the look second. So is a refusal
 // proved.
 func (f *Files) Read(ctx context.Context, h Handle, right namespace.Rights) (*namespace.Node, error) {
+	return f.read(ctx, h, right, purpose{})
+}
+
+func (f *Files) read(ctx context.Context, h Handle, right namespace.Rights, to purpose) (*namespace.Node, error) {
 	if _, err := f.epoch.fence.Prove(ctx); err != nil {
 		return nil, err
 	}
-	if err := f.Use(h, right, false); err != nil {
+	if err := f.use(h, right, to); err != nil {
 		return nil, err
 	}
 	state := f.epoch.state()
@@ -33,8 +37,12 @@ func (f *Files) Read(ctx context.Context, h Handle, right namespace.Rights) (*na
 // may keep what it is told: whoever reads is entered among those who may have the
 // node in a cache before the look.
 func (f *Files) ReadToCache(ctx context.Context, h Handle, right namespace.Rights) (node *namespace.Node, cacheable bool, err error) {
+	return f.readToCache(ctx, h, right, purpose{looking: true})
+}
+
+func (f *Files) readToCache(ctx context.Context, h Handle, right namespace.Rights, to purpose) (node *namespace.Node, cacheable bool, err error) {
 	cacheable = f.coherence.registerReader(h.Owner.Session, h.Node.Name)
-	node, err = f.Read(ctx, h, right)
+	node, err = f.read(ctx, h, right, to)
 	return node, cacheable, err
 }
 
@@ -47,7 +55,7 @@ type DirectoryPage struct {
 
 // ReadDir returns a page of a directory.
 func (f *Files) ReadDir(ctx context.Context, h Handle, after string) (DirectoryPage, error) {
-	node, cacheable, err := f.ReadToCache(ctx, h, namespace.ToRead)
+	node, cacheable, err := f.readToCache(ctx, h, namespace.ToRead, purpose{looking: after == ""})
 	if err != nil {
 		return DirectoryPage{}, err
 	}

@@ -17,20 +17,22 @@ type tables struct {
 	delays    *delays
 	copyset   *copyset
 	outbox    *outbox
+	conducts  *conducts
 }
 
 func newTables(metrics Metrics) *tables {
-	out := newOutbox()
+	out, conducts := newOutbox(), newConducts()
 	return &tables{
 		leases:    session.NewLeases(),
 		boxes:     &mailboxes{mail: newMail(metrics.EventDropped), byID: map[api.SessionID]*mailbox{}},
 		handles:   newHandles(),
 		queues:    newQueues(out),
 		recalls:   newRecalls(),
-		holdTimes: newHoldTimes(metrics.TurnEnded),
+		holdTimes: newHoldTimes(metrics.TurnEnded, &conducts.unread),
 		delays:    newDelays(),
 		copyset:   newCopyset(),
 		outbox:    out,
+		conducts:  conducts,
 	}
 }
 
@@ -38,4 +40,10 @@ func newTables(metrics Metrics) *tables {
 type mailboxes struct {
 	mail *mail
 	byID map[api.SessionID]*mailbox
+}
+
+// add begins the mailbox of a session.
+func (b *mailboxes) add(id api.SessionID, principal string, c *conduct) {
+	b.byID[id] = newMailbox(b.mail, principal)
+	b.byID[id].conduct = c
 }

@@ -41,7 +41,7 @@ func auditOf(method string) audited {
 		return beginsOnly
 	case "CreateSession", "KeepAlive", "KeepAlives", "RenewCache", "Close", "GetContentsAndStat", "GetStat", "ReadDir",
 		"Acquire", "TryAcquire", "Release", "GetSequencer", "SetSequencer", "CheckSequencer", "Cancel",
-		"ListLocks", "ListSessions", "Overview", "ListQuotas", "Explain", "History", "Locate", "Status", "Members", "Authenticate":
+		"ListLocks", "ListSessions", "Overview", "Lint", "ListQuotas", "Explain", "History", "Locate", "Status", "Members", "Authenticate":
 		return onlyRefusals
 	}
 	return unknownCall

@@ -1,0 +1,318 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/misuse"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/session"
+)
+
+// instant is that long after the epoch began.
+func instant(d time.Duration) session.Instant { return session.Instant(time.Hour).Add(d) }
+
+// newTestConduct returns the conduct of a session that was created with its epoch.
+func newTestConduct() *conduct {
+	all := newConducts()
+	all.began = instant(0)
+	return all.begin(instant(0), true)
+}
+
+// judged returns what a conduct amounts to.
+func (c *conduct) judged(now session.Instant) (found []misuse.Kind) {
+	c.all.advance(now)
+	for _, f := range c.judge(now) {
+		found = append(found, f.Kind)
+	}
+	return found
+}
+
+// Of each misuse that is counted by deeds, one deed fewer than its limits is none, whatever the time; and so is as much in a time so
+// long that the rate is lower, and as much that is too small a share of all.
+func TestMisuseBeginsAtItsLimits(t *testing.T) {
+	for _, m := range misuse.Kinds() {
+		what, of := deedOf(m)
+		if what == noDeed {
+			continue
+		}
+		t.Run(m.String(), func(t *testing.T) {
+			l := m.Limits()
+			within := misuse.MinTime // in which l.Count is as often as the limit wants
+			if l.PerSecond > 0 {
+				within = max(within, time.Duration(float64(l.Count)/l.PerSecond*float64(time.Second)))
+			}
+			with := func(count, others int) *conduct {
+				c := newTestConduct()
+				for range count {
+					c.count(what, "/x")
+					c.count(of, "/x")
+				}
+				for range others {
+					c.count(of, "/x")
+				}
+				return c
+			}
+			if found := with(l.Count, 0).judged(instant(within)); !slices.Equal(found, []misuse.Kind{m}) {
+				t.Errorf("%d in %v are %v", l.Count, within, found)
+			}
+			if found := with(l.Count-1, 0).judged(instant(within)); len(found) > 0 {
+				t.Errorf("%d are %v", l.Count-1, found)
+			}
+			if found := with(l.Count, 0).judged(instant(misuse.MinTime - 1)); len(found) > 0 {
+				t.Errorf("after less than %v they are %v", misuse.MinTime, found)
+			}
+			if l.PerSecond > 0 {
+				if found := with(l.Count, 0).judged(instant(within + time.Second)); len(found) > 0 {
+					t.Errorf("less often they are %v", found)
+				}
+			}
+			if l.Share > 0 {
+				few := int(float64(l.Count)*(1-l.Share)/l.Share) + 1
+				if found := with(l.Count, few-1).judged(instant(within)); len(found) != 1 {
+					t.Errorf("%d of %d are %v", l.Count, l.Count+few-1, found)
+				}
+				if found := with(l.Count, few).judged(instant(within)); len(found) > 0 {
+					t.Errorf("%d of %d are %v", l.Count, l.Count+few, found)
+				}
+			}
+		})
+	}
+}
+
+// What is counted is what was done in this window and the one before, at whatever times.
+func TestConductForgets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newTestConduct()
+		var done []time.Duration
+		now := time.Duration(0)
+		for range rapid.IntRange(1, 60).Draw(t, "deeds") {
+			now += time.Duration(rapid.Int64Range(0, int64(misuse.Window)).Draw(t, "pause")) * time.Duration(rapid.IntRange(0, 3).Draw(t, "times"))
+			c.all.advance(instant(now))
+			c.count(deedLookAgain, "/x")
+			done = append(done, now)
+		}
+		now += time.Duration(rapid.Int64Range(0, int64(3*misuse.Window)).Draw(t, "at last"))
+		c.all.advance(instant(now))
+		c.turn()
+		first := max(now-now%misuse.Window-misuse.Window, 0)
+		want := 0
+		for _, at := range done {
+			if at >= first {
+				want++
+			}
+		}
+		if got := c.sum(deedLookAgain); got != want {
+			t.Fatalf("%d are counted since %v, want %d of %v", got, first, want, done)
+		}
+		if measured := c.all.measured(c, instant(now)); measured != now-first {
+			t.Fatalf("it was measured for %v, want %v", measured, now-first)
+		}
+	})
+}
+
+// Counting allocates nothing.
+func TestConductAllocatesNothing(t *testing.T) {
+	c, window := newTestConduct(), uint32(0)
+	node := &namespace.Node{Name: "/x", Kind: api.File, Instance: 1, Content: 2}
+	if n := testing.AllocsPerRun(100, func() {
+		window++
+		c.all.window = window
+		c.count(deedLookAgain, "/x")
+		c.opened(node)
+		c.held("/x", time.Second, true)
+		c.dropped("/x", false)
+	}); n > 0 {
+		t.Errorf("it allocates %v times", n)
+	}
+}
+
+// A session opens a file again only if that is one of the last four, and the same.
+func TestReopening(t *testing.T) {
+	node := func(i, content int) *namespace.Node {
+		return &namespace.Node{Name: api.Name(fmt.Sprint("/", i)), Kind: api.File, Instance: 1, Content: api.Generation(content)}
+	}
+	c := newTestConduct()
+	for round := range 3 {
+		for i := range 5 {
+			c.opened(node(i, 1))
+		}
+		if n := c.sum(deedReopen); n > 0 {
+			t.Fatalf("five files in turn: %d count as opened again in round %d", n, round)
+		}
+	}
+	c.opened(node(4, 2))
+	if n := c.sum(deedReopen); n > 0 {
+		t.Errorf("a file that has changed: %d count as opened again", n)
+	}
+	c.opened(node(4, 2))
+	c.opened(node(3, 1))
+	if n := c.sum(deedReopen); n != 2 {
+		t.Errorf("two files that have not: %d count as opened again", n)
+	}
+	directory := node(9, 1)
+	directory.Kind = api.Directory
+	c.opened(directory)
+	c.opened(directory)
+	if n := c.sum(deedReopen); n != 2 {
+		t.Errorf("a directory, which may have other children: %d count as opened again", n)
+	}
+}
+
+// Of the sessions that end, those count that were closed at once, or that nobody closed, soon after they were created.
+func TestSessionsThatEndSoon(t *testing.T) {
+	for _, c := range []struct {
+		age   time.Duration
+		why   api.EndReason
+		begun bool
+		want  deed
+	}{
+		{misuse.BriefSession - 1, api.ByClose, true, deedBriefSession},
+		{misuse.BriefSession, api.ByClose, true, noDeed},
+		{misuse.AbandonedUntil - 1, api.ByExpiry, true, deedAbandonSession},
+		{misuse.AbandonedUntil, api.ByExpiry, true, noDeed},
+		{misuse.BriefSession - 1, api.ByClose, false, noDeed}, // of an earlier master: nobody knows how old it is
+		{misuse.BriefSession - 1, api.ByExpiry, false, noDeed},
+		{misuse.BriefSession - 1, api.ByOperator, true, noDeed},
+	} {
+		all := newConducts()
+		all.began = instant(0)
+		all.sessionEnded("p", all.begin(instant(0), c.begun), c.why, instant(c.age))
+		got := noDeed
+		if of, ok := all.ofPrincipal.Get("p"); ok {
+			for d := noDeed + 1; d < deeds; d++ {
+				if of.sum(d) > 0 {
+					got = d
+				}
+			}
+		}
+		if got != c.want {
+			t.Errorf("%v after %v, created here: %t, counts as deed %d, want %d", c.why, c.age, c.begun, got, c.want)
+		}
+	}
+	all := newConducts()
+	const bound = 1024 // as docs/design.md has it
+	for i := range 2 * bound {
+		all.sessionEnded(fmt.Sprint(i), all.begin(0, true), api.ByClose, 1)
+	}
+	if n := all.ofPrincipal.Len(); n != bound {
+		t.Errorf("%d principals are remembered, want %d", n, bound)
+	}
+}
+
+// A turn is unfenced if the holder says so last, and it took the lock without a lock-delay, and alone.
+func TestUnfencedTurns(t *testing.T) {
+	end := func(next turn, say func(*unreadSequencers)) int {
+		c := newTestConduct()
+		times := newHoldTimes(func(api.Name, time.Duration) {}, &c.all.unread)
+		next.by = c
+		times.beginHold("/x", next, instant(0))
+		say(&c.all.unread)
+		times.endHold("/x", instant(time.Second))
+		return c.sum(deedHoldUnfenced)
+	}
+	unread := func(u *unreadSequencers) { u.note(7, true) }
+	for _, c := range []struct {
+		name string
+		turn turn
+		say  func(*unreadSequencers)
+		want int
+	}{
+		{"nobody has read it", turn{generation: 7}, unread, 1},
+		{"nobody says anything", turn{generation: 7}, func(*unreadSequencers) {}, 0},
+		{"it is of another lock", turn{generation: 7 + 1024}, unread, 0},
+		{"a stranger has said so before", turn{generation: 7}, func(u *unreadSequencers) { u.note(7, true); u.note(7, false) }, 0},
+		{"there is a lock-delay", turn{generation: 7, delays: true}, unread, 0},
+		{"the lock may be kept", turn{generation: 7, cached: true}, unread, 0},
+	} {
+		if got := end(c.turn, c.say); got != c.want {
+			t.Errorf("%s: %d turns count as unfenced, want %d", c.name, got, c.want)
+		}
+	}
+	c := newTestConduct()
+	times := newHoldTimes(func(api.Name, time.Duration) {}, &c.all.unread)
+	times.beginHold("/x", turn{generation: 1, by: c}, instant(0))
+	times.beginHold("/x", turn{generation: 1}, instant(0)) // another reader
+	times.endHold("/x", instant(time.Millisecond))
+	if n := c.sum(deedHold); n > 0 {
+		t.Errorf("a turn of two counts for one")
+	}
+}
+
+// A session leaks handles if it has very many, goes on opening and does not close, and most are on the same nodes, or it will soon
+// be able to open no more.
+func TestHandleLeak(t *testing.T) {
+	for _, c := range []struct {
+		name                        string
+		nodes, handles, opens, ends int
+		want                        bool
+	}{
+		{"many on one node", 1, 256, 64, 0, true},
+		{"fewer", 1, 255, 64, 0, false},
+		{"on nodes of their own", 256, 256, 64, 0, false},
+		{"two on each", 128, 256, 64, 0, true},
+		{"no more of them", 1, 256, 63, 0, false},
+		{"some are closed", 1, 256, 64, 7, false},
+		{"more than half of the limit, of their own", 5001, 5001, 64, 0, true},
+	} {
+		inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+			by := m.tables.conducts.begin(m.epoch.clock(), true)
+			for i := range c.handles {
+				h := Handle{Owner: namespace.Owner{Session: 1, Handle: api.HandleID(i + 1)}, Node: namespace.Ref{Name: api.Name(fmt.Sprint("/", i%c.nodes)), Instance: 1}}
+				m.tables.handles.bind(m.tables.handles.enter(h, "p"), h.Node)
+			}
+			for range c.opens {
+				by.count(deedOpen, "/x")
+			}
+			for range c.ends {
+				by.count(deedClose, "")
+			}
+			m.lost.Add(int64(misuse.MinTime))
+			m.epoch.mu.Lock()
+			defer m.epoch.mu.Unlock()
+			if found := findLeak(m.Inspector, 1, by, m.epoch.clock()); (found != nil) != c.want {
+				t.Errorf("%s: found %+v", c.name, found)
+			}
+		})
+	}
+}
+
+// A report has a bound, the worst come first, and what is not listed is counted.
+func TestLintIsBounded(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		for i := range api.MaxListed + 50 {
+			m.tables.boxes.add(api.SessionID(i+1), "p", m.tables.conducts.begin(m.epoch.clock(), true))
+			for range 60 + i {
+				m.tables.boxes.byID[api.SessionID(i+1)].conduct.count(deedLookAgain, "/x")
+			}
+		}
+		m.lost.Add(int64(misuse.MinTime))
+		r, err := m.Lint(context.Background(), "", "", misuse.Options{Most: 1 << 16})
+		if err != nil || len(r.Findings) != api.MaxListed || r.More != 50 || r.Findings[0].Who.Session != api.MaxListed+50 || r.Since != misuse.MinTime {
+			t.Errorf("%d are listed, and %d more, %v: %v", len(r.Findings), r.More, r.Since, err)
+		}
+		if r, err = m.Lint(context.Background(), "", "", misuse.Options{}); err != nil || len(r.Findings) != usualFindings {
+			t.Errorf("%d are listed: %v", len(r.Findings), err)
+		}
+		if r, err = m.Lint(context.Background(), "", "", misuse.Options{Kinds: []misuse.Kind{misuse.Reopening}}); err != nil || len(r.Findings) > 0 {
+			t.Errorf("of another misuse %d are listed: %v", len(r.Findings), err)
+		}
+		if r, err = m.Lint(context.Background(), "", "/x/y", misuse.Options{}); err != nil || len(r.Findings) > 0 {
+			t.Errorf("below the node %d are listed: %v", len(r.Findings), err)
+		}
+		if r, err = m.Lint(context.Background(), "", "/x", misuse.Options{Session: 9}); err != nil || len(r.Findings) != 1 || r.Findings[0].Path != "/ls/local/x" {
+			t.Errorf("of one session %d are listed: %v", len(r.Findings), err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, err = m.Lint(ctx, "", "", misuse.Options{}); err == nil {
+			t.Error("a call that has ended is answered")
+		}
+	})
+}

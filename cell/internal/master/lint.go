@@ -1,0 +1,233 @@
+package master
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/misuse"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// finding is one with what decides where it is listed.
+type finding struct {
+	misuse.Finding
+	name  api.Name // where it was last; "" if it is about no node
+	worse float64  // how many times the limit it is
+}
+
+// usualFindings is how many findings are listed.
+const usualFindings = 20
+
+// deedOf says of which deeds a misuse is counted, and of which the share is taken.
+func deedOf(kind misuse.Kind) (counted, of deed) {
+	switch kind {
+	case misuse.Polling:
+		return deedLookAgain, noDeed
+	case misuse.LockPolling:
+		return deedTryAgain, noDeed
+	case misuse.Reopening:
+		return deedReopen, noDeed
+	case misuse.BriefHolds:
+		return deedHoldBriefly, deedHold
+	case misuse.Unfenced:
+		return deedHoldUnfenced, deedHold
+	case misuse.UnusedCache:
+		return deedDropUnused, deedDrop
+	case misuse.LargeWrites:
+		return deedWriteLarge, noDeed
+	case misuse.SameContents:
+		return deedWriteSame, noDeed
+	case misuse.BriefSessions:
+		return deedBriefSession, noDeed
+	case misuse.Abandoned:
+		return deedAbandonSession, noDeed
+	}
+	return noDeed, noDeed // it is no count of deeds
+}
+
+// judge returns what a conduct amounts to, as far as it is counted by deeds. epoch.mu is held.
+func (c *conduct) judge(now session.Instant) (found []*finding) {
+	c.turn()
+	measured := c.all.measured(c, now)
+	if measured < misuse.MinTime {
+		return nil
+	}
+	for _, kind := range misuse.Kinds() {
+		what, of := deedOf(kind)
+		if what == noDeed {
+			continue
+		}
+		one := finding{Finding: misuse.Finding{Kind: kind, Count: c.sum(what), Measured: measured}}
+		if of != noDeed && c.sum(of) > 0 {
+			one.Share = min(float64(one.Count)/float64(c.sum(of)), 1)
+		}
+		if what <= lastAtNode {
+			one.name = c.at[what]
+		}
+		if one.exceeds(kind.Limits()) {
+			kept := one // most are not
+			found = append(found, &kept)
+		}
+	}
+	return found
+}
+
+// exceeds reports whether a finding reaches the limits, and notes how far it is beyond them.
+func (f *finding) exceeds(l misuse.Limits) bool {
+	rate := float64(f.Count) / f.Measured.Seconds()
+	f.worse = float64(f.Count) / float64(l.Count)
+	if l.PerSecond > 0 {
+		f.worse = rate / l.PerSecond
+	}
+	return f.Count >= l.Count && rate >= l.PerSecond && f.Share >= l.Share
+}
+
+// Limits of a leak of handles, beside those in its row.
+const (
+	leakOpened = 64 // that were opened of late
+	leakClosed = 10 // one in so many was closed at most
+)
+
+// findLeak returns the finding that a session opens handles and does not close them; nil if it does. epoch.mu is held, and
+// released in between.
+func findLeak(in *Inspector, id api.SessionID, c *conduct, now session.Instant) *finding {
+	own, limits := in.tables.handles.of[id], misuse.HandleLeak.Limits()
+	measured := c.all.measured(c, now)
+	if own == nil || len(own.byID) < limits.Count || measured < misuse.MinTime || c.sum(deedOpen) < leakOpened || c.sum(deedClose)*leakClosed > c.sum(deedOpen) {
+		return nil
+	}
+	one := &finding{
+		Finding: misuse.Finding{Kind: misuse.HandleLeak, Count: len(own.byID), Measured: measured},
+		name:    c.at[deedOpen], worse: float64(len(own.byID)) / float64(limits.Count),
+	}
+	if one.Count > api.MaxHandles/2 {
+		return one
+	}
+	nodes := map[namespace.Ref]struct{}{}
+	for _, h := range own.byID {
+		nodes[h.Node] = struct{}{}
+		in.epoch.mu.pause(1)
+	}
+	if len(nodes)*2 > one.Count {
+		return nil
+	}
+	return one
+}
+
+// collectFindings looks at what all sessions do, under the mutex. It asks for no rights there. What changes in a
+// pause may be missing. The error is ctx's.
+func collectFindings(ctx context.Context, in *Inspector) (found []*finding, since time.Duration, err error) {
+	in.epoch.mu.LockPatient()
+	defer in.epoch.mu.Unlock()
+	now, state := in.epoch.clock(), in.epoch.state()
+	in.tables.conducts.advance(now)
+	looked := 0
+	for id, box := range in.tables.boxes.byID {
+		if looked++; looked%256 == 0 && ctx.Err() != nil {
+			return nil, 0, endedWhileLooking(ctx)
+		}
+		if box.conduct == nil {
+			continue
+		}
+		list := box.conduct.judge(now)
+		if one := findLeak(in, id, box.conduct, now); one != nil {
+			list = append(list, one)
+		}
+		if s, ok := state.Sessions.Get(id); ok {
+			measured, under := now.Sub(box.conduct.since), misuse.ShortLease.Limits().Under
+			if s.Asked > 0 && s.Asked < under && measured >= misuse.MinTime {
+				list = append(list, &finding{Finding: misuse.Finding{Kind: misuse.ShortLease, Measured: measured, Lease: s.Asked}, worse: under.Seconds() / s.Asked.Seconds()})
+			}
+		}
+		for _, one := range list {
+			one.Who.Session = id
+		}
+		found = append(found, list...)
+		in.epoch.mu.pause(2 + len(list))
+	}
+	for _, principal := range in.tables.conducts.ofPrincipal.Keys() {
+		c, ok := in.tables.conducts.ofPrincipal.Peek(principal)
+		if !ok {
+			continue
+		}
+		for _, one := range c.judge(now) {
+			one.Who.Principal = principal
+			found = append(found, one)
+		}
+		in.epoch.mu.pause(2)
+	}
+	return found, now.Sub(in.tables.conducts.began), nil
+}
+
+// Lint finds the sessions that misuse the cell, and describes those that are furthest beyond the limits, as far as a principal may
+// see it; see Inspector.For. Those at a node are at below, or further down.
+func (m *Master) Lint(ctx context.Context, viewer string, below api.Name, o misuse.Options) (r misuse.Report, err error) {
+	in := m.Inspector.For(viewer)
+	if _, err := in.epoch.fence.Prove(ctx); err != nil {
+		return r, err
+	}
+	done, err := in.waitForPage(ctx)
+	if err != nil {
+		return r, err
+	}
+	defer done()
+	found, since, err := collectFindings(ctx, in)
+	if err != nil {
+		return r, err
+	}
+	state := in.epoch.state() // as it is after that: whose sessions they are is in it
+	r.Epoch, r.Since = in.epoch.number, since
+	sight := in.sightOf(state)
+	var seen []*finding
+	for i, one := range found {
+		if i%256 == 0 && ctx.Err() != nil {
+			return r, endedWhileLooking(ctx)
+		}
+		wanted := (below == "" || one.name != "" && within(one.name, below)) && (o.Session == 0 || one.Who.Session == o.Session) &&
+			(len(o.Kinds) == 0 || slices.Contains(o.Kinds, one.Kind))
+		if wanted && one.describe(in.epoch, state, sight) && (o.Principal == "" || one.Who.Principal == o.Principal) {
+			seen = append(seen, one)
+		}
+	}
+	slices.SortFunc(seen, func(a, b *finding) int {
+		return cmp.Or(-cmp.Compare(a.worse, b.worse), cmp.Compare(a.Who.Session, b.Who.Session), cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Who.Principal, b.Who.Principal))
+	})
+	most := o.Most
+	if most <= 0 {
+		most = usualFindings
+	}
+	listed := seen[:min(len(seen), most, api.MaxListed)]
+	for _, one := range listed {
+		r.Findings = append(r.Findings, one.Finding)
+	}
+	r.More = len(seen) - len(listed)
+	return r, nil
+}
+
+// describe completes a finding as far as its viewer may see it, and reports whether he may see anything: he sees what his
+// own principal does, and what others do at the nodes that he may read, without their names.
+func (f *finding) describe(e *epoch, state *raftfsm.State, sight sight) bool {
+	if f.Who.Session != 0 {
+		f.Who = e.holder(state, namespace.Holder{Owner: namespace.Owner{Session: f.Who.Session}})
+	}
+	own := sight.sees(f.Who.Principal)
+	reads := f.name != "" && sight.reads(f.name)
+	if reads || own && f.name != "" {
+		f.Path = e.path(f.name)
+	}
+	if !own {
+		f.Who = api.Holder{Session: f.Who.Session}
+	}
+	return own || reads
+}
+
+// endedWhileLooking is the error of a call that ended while it looked at very many things.
+func endedWhileLooking(ctx context.Context) error {
+	return &api.Error{Code: api.ContextCode(context.Cause(ctx)), Message: "the call ended while it looked at what clients do", Err: context.Cause(ctx)}
+}

@@ -1,0 +1,148 @@
+package cell_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/misuse"
+)
+
+// poll reads a file again and again for longer than a client has to be seen.
+func poll(t *testing.T, ctx context.Context, h *client.Handle) {
+	t.Helper()
+	for range 2 * misuse.Polling.Limits().Count {
+		if _, _, err := h.Contents(ctx); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// Who is no operator sees what his own sessions do, and what is done to what he may read, but not by whom.
+func TestLintIsForWhoMayLook(t *testing.T) {
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		as := func(host, principal string, cfg client.Config) *client.Client {
+			cfg.TLS = c.clients.client(principal)
+			return dial(t, ctx, c.Cell, host, cfg)
+		}
+		operator := as("operator", "operator", client.Config{})
+		put := func(path, text string) *client.Handle {
+			t.Helper()
+			h := open(t, ctx, operator, path, 0)
+			if _, err := h.SetContents(ctx, []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+			return h
+		}
+		put("/ls/local/acl/us", "operator\nmember\n")
+		put("/ls/local/secret", "")
+		put("/ls/local/public", "")
+		changer, err := operator.Open(ctx, "/ls/local/secret", client.OpenOptions{ChangeACL: true})
+		if err == nil {
+			_, err = changer.SetACL(ctx, api.ACL{Read: "us", Write: "us", Change: "us"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		put("/ls/local/acl/operators", "operator\n")
+		member := as("member", "member", client.Config{NoCache: true})
+		h, err := member.Open(ctx, "/ls/local/secret", client.OpenOptions{Read: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		poll(t, ctx, h)
+		short := as("short", "member", client.Config{Lease: 2 * time.Second})
+		time.Sleep(misuse.MinTime)
+		poll(t, ctx, h)
+
+		lint := func(by *client.Client, o misuse.Options) []misuse.Finding {
+			t.Helper()
+			r, err := by.Cell().Lint(ctx, o)
+			if err != nil || r.Since <= 0 || r.Epoch == 0 {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			return r.Findings
+		}
+		stranger := as("stranger", "stranger", client.Config{})
+		for _, o := range []misuse.Options{{}, {Session: member.Session()}, {Principal: "member"}, {Path: "/ls/local/secret"}} {
+			if found := lint(stranger, o); len(found) > 0 {
+				t.Errorf("a stranger sees %+v", found)
+			}
+		}
+		for who, by := range map[string]*client.Client{"an operator": operator, "he himself": as("again", "member", client.Config{})} {
+			found := lint(by, misuse.Options{Principal: "member"})
+			if len(found) != 2 {
+				t.Fatalf("%s sees %+v", who, found)
+			}
+			for _, f := range found {
+				polls := f.Kind == misuse.Polling && f.Who.Session == member.Session() && f.Path == "/ls/local/secret" && f.Count > 60 && f.Lease == 0
+				lease := f.Kind == misuse.ShortLease && f.Who.Session == short.Session() && f.Path == "" && f.Lease == 2*time.Second
+				if !polls && !lease || f.Who.Principal != "member" || f.Who.Host == "" {
+					t.Errorf("%s sees %+v", who, f)
+				}
+			}
+		}
+		put("/ls/local/acl/us", "operator\nmember\nreader\n")
+		reader := as("reader", "reader", client.Config{})
+		found := lint(reader, misuse.Options{})
+		if len(found) != 1 || found[0].Path != "/ls/local/secret" || found[0].Who != (api.Holder{Session: member.Session()}) {
+			t.Errorf("who may read the file sees %+v", found)
+		}
+		if found := lint(reader, misuse.Options{Principal: "member"}); len(found) > 0 {
+			t.Errorf("he learns whose session it is: %+v", found)
+		}
+	})
+}
+
+// A change, an event or a lock that is taken excuses one more look; and what an earlier master has counted is forgotten.
+func TestLintOfWhatHasChanged(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		reader, writer := dial(t, ctx, c, "reader", client.Config{NoCache: true}), dial(t, ctx, c, "writer", client.Config{})
+		h, w := open(t, ctx, reader, "/ls/local/file", 0), open(t, ctx, writer, "/ls/local/file", 0)
+		read := func(writes bool) {
+			t.Helper()
+			for i := range 120 {
+				if writes {
+					if _, err := w.SetContents(ctx, []byte{byte(i)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, _, err := h.Contents(ctx); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(500 * time.Millisecond)
+			}
+		}
+		found := func() (list []misuse.Kind) {
+			t.Helper()
+			r, err := writer.Cell().Lint(ctx, misuse.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range r.Findings {
+				list = append(list, f.Kind)
+			}
+			return list
+		}
+		read(true)
+		if got := found(); len(got) > 0 {
+			t.Errorf("a reader of what has changed is said to do %v", got)
+		}
+		read(false)
+		read(false)
+		if got := found(); len(got) != 1 || got[0] != misuse.Polling {
+			t.Errorf("a reader of what has not changed is said to do %v", got)
+		}
+		c.FailOver()
+		if _, _, err := h.Contents(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := found(); len(got) > 0 {
+			t.Errorf("a new master says %v", got)
+		}
+	})
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/misuse"
+)
+
+// findingFields is a finding, as -o json shows it.
+type findingFields struct {
+	Rule      string   `json:"rule"`
+	Session   string   `json:"session,omitempty"` // none if it is about all sessions of the principal
+	Principal string   `json:"principal,omitempty"`
+	Host      string   `json:"host,omitempty"`
+	PID       int      `json:"pid,omitempty"`
+	Path      string   `json:"path,omitempty"`
+	Count     int      `json:"count"`
+	PerS      float64  `json:"per_s"`
+	Share     *float64 `json:"share"` // null if the count is no part of anything
+	MeasuredS float64  `json:"measured_s"`
+	LeaseS    *float64 `json:"lease_s"` // null if the lease is not what is wrong
+	What      string   `json:"what"`
+	Why       string   `json:"why"`
+	Instead   string   `json:"instead"`
+	Unseen    string   `json:"unseen,omitempty"`
+}
+
+// lintFields is a report, as -o json shows it.
+type lintFields struct {
+	Epoch    uint64          `json:"epoch"`
+	SinceS   float64         `json:"since_s"` // for how long the master has counted
+	Findings []findingFields `json:"findings"`
+	More     int             `json:"more,omitempty"`
+}
+
+func newLintCommand(g *globals) *cobra.Command {
+	var (
+		o       misuse.Options
+		session string
+		rules   []string
+	)
+	cmd := &cobra.Command{
+		Use:   "lint [PATH]",
+		Short: "Name the clients that misuse the cell, and what they should do instead",
+		Long: fmt.Sprintf(`lint names the sessions that cost the cell much and get little for it: that poll, hold
+locks for milliseconds, never close what they open, and so on. It says why that harms,
+and what to do instead; docs/misuse.md says more, and from when on something is a misuse.
+Nothing is refused or ended because of it.
+
+The master counts what each session does, for %v to twice that, and forgets all of it
+at a fail-over. What was seen for less than %v is not judged.
+
+With PATH, it shows what is done at that node or below it. Where clients have to say who
+they are, operators see everything, and everybody else what his own sessions do, and what
+others do to nodes that he may read, without their names.
+
+The exit code is %d if anything was found, and 0 if nothing was.
+
+The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.ReplaceAll(strings.Join(misuseNames(), ", "), "unused-cache, ", "unused-cache,\n")),
+		Example: `  chubbyctl lint
+  chubbyctl lint /ls/local/service
+  chubbyctl lint --principal batch --rule polling,lock-polling
+  chubbyctl lint --session s42 -o json`,
+		Args:              arguments(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := parsePath(rootOf(args))
+			if err != nil {
+				return err
+			}
+			if p.Name() != "" {
+				o.Path = p.String()
+			}
+			if cmd.Flags().Changed("session") {
+				if o.Session, _, err = sessionOf([]string{session}); err != nil {
+					return err
+				}
+			}
+			if o.Kinds, err = misusesOf(rules); err != nil {
+				return err
+			}
+			if o.Most < 1 || o.Most > api.MaxListed {
+				return usagef("--most %d: want 1 to %d", o.Most, api.MaxListed)
+			}
+			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
+				r, err := c.Lint(ctx, o)
+				if err != nil {
+					return err
+				}
+				return g.printLint(cmd.OutOrStdout(), r)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&session, "session", "", "only of the session `ID`")
+	flags.StringVar(&o.Principal, "principal", "", "only of sessions of this principal")
+	flags.StringSliceVar(&rules, "rule", nil, "only by these rules, `RULE,...`")
+	flags.IntVar(&o.Most, "most", 20, "how many findings to list at most")
+	_ = cmd.RegisterFlagCompletionFunc("rule", completeWords(misuseNames()...)) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("session", func(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+		return g.completeSession(cmd, nil, half)
+	})
+	return cmd
+}
+
+// misuseNames are the names of the rules.
+func misuseNames() (names []string) {
+	for _, m := range misuse.Kinds() {
+		names = append(names, m.String())
+	}
+	return names
+}
+
+// misusesOf reads the names of rules.
+func misusesOf(names []string) (list []misuse.Kind, err error) {
+	for _, name := range names {
+		var m misuse.Kind
+		if err := m.UnmarshalText([]byte(name)); err != nil {
+			return nil, usagef("--rule %s: there is no such rule; want some of %s", name, strings.Join(misuseNames(), ", "))
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+// printLint prints a report. The error says with its exit code that something was found.
+func (g *globals) printLint(out io.Writer, r misuse.Report) (err error) {
+	if g.json() {
+		err = term.PrintJSON(out, newLintFields(r))
+	} else {
+		err = g.drawLint(out, r)
+	}
+	if err == nil && len(r.Findings) > 0 {
+		err = &exitError{code: exitMismatch}
+	}
+	return err
+}
+
+func newLintFields(r misuse.Report) lintFields {
+	f := lintFields{Epoch: uint64(r.Epoch), SinceS: term.Seconds(r.Since), Findings: []findingFields{}, More: r.More}
+	for _, one := range r.Findings {
+		row := findingFields{
+			Rule: one.Kind.String(), Principal: one.Who.Principal, Host: one.Who.Host, PID: one.Who.PID, Path: one.Path, Count: one.Count, PerS: one.PerSecond(),
+			MeasuredS: term.Seconds(one.Measured), LeaseS: term.SecondsOrNull(one.Lease),
+			What: one.Kind.What(), Why: one.Kind.Why(), Instead: one.Kind.Instead(), Unseen: one.Kind.Unseen(),
+		}
+		if one.Who.Session != 0 {
+			row.Session = one.Who.Session.String()
+		}
+		if one.Share > 0 {
+			row.Share = &one.Share
+		}
+		f.Findings = append(f.Findings, row)
+	}
+	return f
+}
+
+// drawLint prints a table of the findings, and then, for each rule that they break, what is behind it.
+func (g *globals) drawLint(out io.Writer, r misuse.Report) error {
+	style := term.StyleOf(out)
+	if len(r.Findings) == 0 {
+		_, err := fmt.Fprintf(out, "no client misuses the cell, as far as its master (of epoch %d) has counted, for %s\n", r.Epoch, term.Roughly(r.Since))
+		return err
+	}
+	t := g.output.NewTable(out, "RULE", "SESSION", "WHO", "PATH", "COUNT", "A SECOND", "IN?")
+	var broken []misuse.Kind
+	for _, f := range r.Findings {
+		session, rate, count := "all", fmt.Sprintf("%.1f", f.PerSecond()), fmt.Sprint(f.Count)
+		if f.Who.Session != 0 {
+			session = f.Who.Session.String()
+		}
+		if f.Share > 0 {
+			count += fmt.Sprintf(" (%.0f %%)", 100*f.Share)
+		}
+		if f.Lease > 0 {
+			count, rate = "lease "+f.Lease.String(), ""
+		}
+		t.Add(term.Paint(term.Waiting, f.Kind.String()), session, whoseProcess(f.Who), f.Path, count, rate, term.Roughly(f.Measured))
+		if !slices.Contains(broken, f.Kind) {
+			broken = append(broken, f.Kind)
+		}
+	}
+	if err := flushOr(t, out, len(r.Findings), "", r.More, "findings"); err != nil {
+		return err
+	}
+	for _, m := range broken {
+		if !m.Known() {
+			fmt.Fprintf(out, "\n%s: this chubbyctl is too old to know it\n", m)
+			continue
+		}
+		fmt.Fprintf(out, "\n%s (docs/misuse.md#%s)\n", style.Paint(term.Heading, m.String()), m)
+		for _, part := range []struct{ first, text string }{
+			{"  what:    ", m.What()}, {"  why:     ", m.Why()}, {"  instead: ", m.Instead()}, {"  not seen: ", m.Unseen()},
+		} {
+			if part.text == "" {
+				continue
+			}
+			if _, err := fmt.Fprintln(out, style.Wrap(part.text, part.first)); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := fmt.Fprintf(out, "\ncounted by the master of epoch %d, which has counted for %s\n", r.Epoch, term.Roughly(r.Since))
+	return err
+}

@@ -1,0 +1,293 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/misuse"
+)
+
+// misusers returns programs that misuse the cell, each in one way, by the name of what they do. Each makes a file below the directory
+// k.Watch, acts as a principal of its own, and goes on until its context ends. "none" misuses nothing.
+func misusers() map[string]func(context.Context, task) error {
+	return map[string]func(context.Context, task) error{
+		"polling":            pollFile,
+		"lock-polling":       pollLock,
+		"reopening":          reopenFile,
+		"brief-holds":        holdBriefly,
+		"unfenced":           neverFence,
+		"unused-cache":       neverUseCache,
+		"handle-leak":        leakHandles,
+		"brief-sessions":     openBriefSessions,
+		"short-lease":        takeShortLease,
+		"large-writes":       writeLarge,
+		"same-contents":      writeSame,
+		"abandoned-sessions": openAndForget,
+		"none":               diligent,
+	}
+}
+
+func pollFile(ctx context.Context, k task) error {
+	return k.withFile(ctx, client.Config{NoCache: true}, func(c *client.Client, h *client.Handle) error {
+		return often(ctx, 5, func() error { _, _, err := h.Contents(ctx); return err })
+	})
+}
+
+func pollLock(ctx context.Context, k task) error {
+	return k.withFile(ctx, client.Config{}, func(c *client.Client, h *client.Handle) error {
+		holder, err := k.session(ctx, client.Config{})
+		if err != nil {
+			return err
+		}
+		defer holder.Close(context.Background())
+		other, err := holder.Open(ctx, h.Path(), client.OpenOptions{Write: true})
+		if err == nil {
+			_, err = other.Acquire(ctx, api.Exclusive)
+		}
+		if err != nil {
+			return err
+		}
+		return often(ctx, 5, func() error {
+			if _, err := h.TryAcquire(ctx, api.Exclusive); !errors.Is(err, api.LockHeld) {
+				return fmt.Errorf("the lock that another holds: %w", err)
+			}
+			return nil
+		})
+	})
+}
+
+func reopenFile(ctx context.Context, k task) error {
+	return k.withFile(ctx, client.Config{NoCache: true}, func(c *client.Client, h *client.Handle) error {
+		return often(ctx, 5, func() error {
+			again, err := c.Open(ctx, h.Path(), client.OpenOptions{Read: true})
+			if err != nil {
+				return err
+			}
+			return again.Close(ctx)
+		})
+	})
+}
+
+func holdBriefly(ctx context.Context, k task) error {
+	return k.withFile(ctx, client.Config{}, func(c *client.Client, h *client.Handle) error {
+		return often(ctx, 5, func() error {
+			l, err := h.Acquire(ctx, api.Exclusive)
+			if err != nil {
+				return err
+			}
+			_ = l.Sequencer() // it is no other misuse
+			return l.Release(ctx)
+		})
+	})
+}
+
+func neverFence(ctx context.Context, k task) error {
+	return k.withFile(ctx, client.Config{}, func(c *client.Client, h *client.Handle) error {
+		return often(ctx, 1, func() error {
+			l, err := h.Acquire(ctx, api.Exclusive)
+			if err != nil {
+				return err
+			}
+			time.Sleep(2 * misuse.BriefHold)
+			return l.Release(ctx)
+		})
+	})
+}
+
+func neverUseCache(ctx context.Context, k task) error { // it reads once between two changes
+	return k.withFile(ctx, client.Config{}, func(c *client.Client, h *client.Handle) error {
+		writer, err := k.session(ctx, client.Config{As: "writer of " + k.Misuse})
+		if err != nil {
+			return err
+		}
+		defer writer.Close(context.Background())
+		other, err := writer.Open(ctx, h.Path(), client.OpenOptions{Write: true})
+		if err != nil {
+			return err
+		}
+		n := 0
+		return often(ctx, 5, func() error {
+			if _, _, err := h.Contents(ctx); err != nil {
+				return err
+			}
+			n++
+			_, err := other.SetContents(ctx, []byte(fmt.Sprint(n)))
+			return err
+		})
+	})
+}
+
+func leakHandles(ctx context.Context, k task) error { // of some files in turn, so that it is no other misuse
+	return k.withFile(ctx, client.Config{NoCache: true}, func(c *client.Client, h *client.Handle) error {
+		n := 0
+		return often(ctx, 20, func() error {
+			n++
+			_, err := c.Open(ctx, fmt.Sprintf("%s-%d", h.Path(), n%8), client.OpenOptions{Read: true, Create: client.File})
+			return err
+		})
+	})
+}
+
+func openBriefSessions(ctx context.Context, k task) error {
+	return often(ctx, 5, func() error {
+		c, err := k.session(ctx, client.Config{})
+		if err != nil {
+			return err
+		}
+		return c.Close(ctx)
+	})
+}
+
+func takeShortLease(ctx context.Context, k task) error {
+	return k.withFile(ctx, client.Config{Lease: 2 * time.Second}, func(c *client.Client, h *client.Handle) error {
+		<-ctx.Done()
+		return nil
+	})
+}
+
+func writeLarge(ctx context.Context, k task) error {
+	return k.withFile(ctx, client.Config{}, func(c *client.Client, h *client.Handle) error {
+		n := byte(0)
+		return often(ctx, 2, func() error {
+			n++
+			_, err := h.SetContents(ctx, bytes.Repeat([]byte{n}, misuse.LargeWrite))
+			return err
+		})
+	})
+}
+
+func writeSame(ctx context.Context, k task) error {
+	return k.withFile(ctx, client.Config{}, func(c *client.Client, h *client.Handle) error {
+		return often(ctx, 2, func() error { _, err := h.SetContents(ctx, []byte("alive")); return err })
+	})
+}
+
+// openAndForget opens sessions, which end when it is killed.
+func openAndForget(ctx context.Context, k task) error {
+	for range misuse.Abandoned.Limits().Count + 5 {
+		if _, err := k.session(ctx, client.Config{Lease: time.Second}); err != nil {
+			return err
+		}
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(note{What: "all open"}); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// diligent is busy in a proper manner: it does often what others do wrongly.
+func diligent(ctx context.Context, k task) error {
+	return k.withFile(ctx, client.Config{}, func(c *client.Client, h *client.Handle) error {
+		primary, err := h.Acquire(ctx, api.Exclusive) // for long
+		if err != nil {
+			return err
+		}
+		follower, err := k.session(ctx, client.Config{})
+		if err != nil {
+			return err
+		}
+		defer follower.Close(context.Background())
+		watched, err := follower.Open(ctx, h.Path(), client.OpenOptions{Read: true, Write: true, Events: []api.EventKind{api.EventContentsModified}})
+		if err != nil {
+			return err
+		}
+		go func() { // it waits in the queue, as long as it takes
+			if l, err := watched.Acquire(ctx, api.Exclusive); err == nil {
+				_ = l.Release(context.Background())
+			}
+		}()
+		go func() { // it reads what has changed when it has changed, and uses that often
+			for {
+				if _, err := watched.Next(ctx); err != nil {
+					return
+				}
+				_, _, _ = watched.Contents(ctx)
+			}
+		}()
+		n := 0
+		return often(ctx, 20, func() error {
+			n++
+			if n%20 == 0 { // what changes, and while it is the primary only
+				if _, err := h.SetContents(ctx, []byte(fmt.Sprint(n)), client.IfSequencer(primary.Sequencer())); err != nil {
+					return err
+				}
+			}
+			again, err := follower.Open(ctx, h.Path(), client.OpenOptions{Read: true})
+			if err != nil {
+				return err
+			}
+			if _, _, err := again.Contents(ctx); err != nil {
+				return err
+			}
+			if _, err := again.Stat(ctx); err != nil {
+				return err
+			}
+			return again.Close(ctx)
+		})
+	})
+}
+
+// misuseCell is a task: it does what its name says until it is over.
+func misuseCell(k task, over <-chan struct{}) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		<-over
+		cancel()
+	}()
+	if err := json.NewEncoder(os.Stdout).Encode(note{What: "ready"}); err != nil {
+		return err
+	}
+	err := misusers()[k.Misuse](ctx, k)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// session opens a session of the task's principal.
+func (k task) session(ctx context.Context, cfg client.Config) (*client.Client, error) {
+	cfg.Servers = k.Servers
+	if cfg.As == "" {
+		cfg.As = k.Misuse
+	}
+	return client.New(ctx, cfg)
+}
+
+// withFile calls f with a session, and a handle on a file of the task's own.
+func (k task) withFile(ctx context.Context, cfg client.Config, f func(*client.Client, *client.Handle) error) error {
+	c, err := k.session(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer c.Close(context.Background())
+	h, err := c.Open(ctx, k.Watch+"/"+k.Misuse, client.OpenOptions{Read: true, Write: true, Create: client.File})
+	if err != nil {
+		return err
+	}
+	return f(c, h)
+}
+
+// often does something that many times a second, until ctx ends.
+func often(ctx context.Context, aSecond int, what func() error) error {
+	tick := time.NewTicker(time.Second / time.Duration(aSecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := what(); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
