@@ -253,3 +253,56 @@ func TestDrillsAreRefused(t *testing.T) {
 		}
 	})
 }
+
+// Listings say what there is to know before a drill: of a holder whether a sequencer of its lock was shown to the master, and its
+// lock-delay; and after one, which sessions were not heard of since.
+func TestListingsForDrills(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		cl := dial(t, ctx, c, "holder", client.Config{NoCache: true})
+		lock := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", 7*time.Second))
+		holder := func() api.Holder {
+			locks, err := cl.Cell().Locks(ctx, "/ls/local/lock")
+			if err != nil || len(locks) != 1 || len(locks[0].Holders) != 1 {
+				t.Fatal(locks, err)
+			}
+			return locks[0].Holders[0]
+		}
+		if h := holder(); h.Checked || h.LockDelay != 7*time.Second {
+			t.Errorf("before a sequencer was shown: %+v", h)
+		}
+		if err := cl.CheckSequencer(ctx, lock.Sequencer().String()); err != nil {
+			t.Fatal(err)
+		}
+		if h := holder(); !h.Checked {
+			t.Errorf("after one was shown: %+v", h)
+		}
+		gone := dial(t, ctx, c, "gone", client.Config{NoCache: true})
+		c.Cut("gone")
+		c.FailOver()
+		time.Sleep(2 * time.Second)
+		for id, want := range map[api.SessionID]bool{cl.Session(): false, gone.Session(): true} {
+			if s, found, err := cl.Cell().FindSession(ctx, id); err != nil || !found || s.Unheard != want {
+				t.Errorf("%v: %+v, %v, %v; want unheard: %v", id, s, found, err, want)
+			}
+		}
+	})
+}
+
+// An outage is recorded with who asked for it, although there is no master any more when it has ended.
+func TestDrillIsAudited(t *testing.T) {
+	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
+		root := as(t, ctx, c, "root")
+		time.Sleep(rested)
+		_, wait, err := client.BeginDrill(ctx, root, client.Drill{Kind: client.DrillOutage, For: time.Second, Reason: "because"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := wait(); err != nil {
+			t.Error(err)
+		}
+		all := records()
+		if len(all) != 1 || all[0].Call != "Drill" || all[0].Principal != "root" || all[0].On != "drill outage" || all[0].Reason != "because" || all[0].Code != "OK" {
+			t.Errorf("%+v", all)
+		}
+	})
+}
