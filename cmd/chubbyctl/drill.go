@@ -101,13 +101,15 @@ func newDrillOutageCommand(g *globals) *cobra.Command {
 		Use:   "outage DURATION [CELL]",
 		Short: "Leave the cell without a master for a while",
 		Long: fmt.Sprintf(`outage leaves the cell without a master, so that nobody is served: to see who depends
-on its being there all the time. It lasts DURATION, %v at most, which is the grace period
-of clients: with the usual settings no session is lost. A lock whose lease and lock-delay
-are over before that is given up by its holder, which cannot know that nobody else has
-got it. Afterwards the cell is as after a fail-over: all leases and lock-delays begin anew.
+on its being there all the time. It lasts DURATION, %v at most, which is the grace
+period of clients: with the usual settings no session is lost. A lock whose lease and
+lock-delay are over before that is given up by its holder, which cannot know that
+nobody else has got it. Afterwards the cell is as after a fail-over: all leases and
+lock-delays begin anew.
 
-It ends by itself, with Ctrl-C, with chubbyctl's death, and when another replica becomes
-the master. --limit counts the whole time without an answer, so it is longer than DURATION.`, api.MaxOutage),
+It ends by itself, with Ctrl-C, with chubbyctl's death, and when another replica
+becomes the master. --limit counts the whole time without an answer, so it is longer
+than DURATION.`, api.MaxOutage),
 		Example: `  chubbyctl drill outage 20s
   chubbyctl drill outage 20s --yes --limit 25s --reason 'game day'`,
 		Args: arguments(cobra.RangeArgs(1, 2)),
@@ -138,9 +140,10 @@ func newDrillSessionLossCommand(g *globals) *cobra.Command {
 		Use:   "session-loss ID [CELL]",
 		Short: "End a session, and see who gets its locks and whether its owner comes back",
 		Long: `session-loss ends one session, as 'chubbyctl session end' does, and waits until its
-locks are free: until its client has heard of it, or its lease and lock-delays are over. It
-says who has got each of them and after how long, and whether a new session of the same
-principal and host was opened. --limit is for how long the locks may be without a holder.`,
+locks are free: until its client has heard of it, or its lease and lock-delays are
+over. It says who has got each of them and after how long, and whether a new session
+of the same principal and host was opened. --limit is for how long the locks may be
+without a new holder.`,
 		Example: `  chubbyctl drill session-loss s42
   chubbyctl drill session-loss s42 --yes --reason 'does the standby take over?'`,
 		Args: arguments(cobra.RangeArgs(1, 2)),
@@ -161,9 +164,9 @@ func newDrillSlowClientCommand(g *globals) *cobra.Command {
 		Use:   "slow-client [CELL]",
 		Short: "Have a client that caches a file fall silent, and see how long writers wait for it",
 		Long: fmt.Sprintf(`slow-client opens a session that has a file in its cache and then falls silent for
---for: it reads and sends nothing, so it does not acknowledge that it has dropped the file.
-Writers of the file wait for it, at most until its cache lease is over (%v); how long they
-did is what it reports.
+--for: it reads and sends nothing, so it does not acknowledge that it has dropped the
+file. Writers of the file wait for it, at most until its cache lease is over (%v);
+how long they did is what it reports.
 
 The file is one of its own, which a second session of its own writes. With --file it is
 that one, which the drill reads and does not write: it reports how long writes of others
