@@ -185,7 +185,7 @@ func (r *Replica) abandon(ctx context.Context, m *master.Master, why error) erro
 func (r *Replica) drillOutage(ctx context.Context, m *master.Master, limit <-chan time.Time) error {
 	term := uint64(m.Epoch())
 	if err := r.abandon(ctx, m, r.errDrill(wire.Outage)); err != nil {
-		return nil //nolint:nilerr // it has ended before it began: the cell elects a master, or the caller wants none
+		return nil // it has ended before it began: the cell elects a master, or the caller wants none
 	}
 	tick := time.NewTicker(drillLook)
 	defer tick.Stop()
