@@ -49,6 +49,8 @@ const (
 	DefaultGrace     = 45 * time.Second // Chubby §2.8: longer than an election takes
 	DefaultLockDelay = 10 * time.Second // long enough for a slow packet, short enough for an operator
 	MaxLockDelay     = 60 * time.Second // Chubby §2.4
+	MaxOutage        = DefaultGrace     // that an operator asks for (a drill): clients with the usual settings outlast it
+	MaxDrill         = 5 * time.Minute
 )
 
 // ClockRateBound (rho) bounds how much faster or slower the clock of any one

@@ -1,5 +1,7 @@
 package api
 
+import "time"
+
 // ACL is the three names of access control lists that a node has (Chubby §2.3).
 // Each is the name of a file in ACLDir.
 type ACL struct {
@@ -39,4 +41,9 @@ type Holder struct {
 	Reason    string // why it takes the lock, in its own words; may be empty
 	SinceUnix int64  // since when, in seconds since 1970 by the wall clock of the master at that time; for display only
 	Cached    bool   // in listings: the holder may keep the lock between two uses, until another asks for it
+
+	// In listings of locks: whether a sequencer of the lock was shown to this master, to be checked or as the condition of a change
+	// (servers that check without the cell leave no trace there); and for how long nobody gets the lock if the holder's session fails.
+	Checked   bool
+	LockDelay time.Duration
 }

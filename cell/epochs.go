@@ -36,6 +36,10 @@ func (r *Replica) runEpochs(ctx context.Context, elections <-chan bool) {
 		case <-elections:
 		case <-running.ended:
 			running = epochRun{}
+		case g := <-r.giveUps:
+			if running.end != nil && g.term == begun {
+				running.end(g.why) // another begins in another term
+			}
 		}
 		term, leads := r.leads()
 		switch {
@@ -86,6 +90,7 @@ func (r *Replica) runEpoch(ctx context.Context, term uint64) {
 		return
 	}
 	m.Start()
+	r.drills.masterServes()
 	r.master.Store(m)
 	took := r.clock().Sub(began)
 	r.metrics.takeovers.Observe(took.Seconds())
@@ -258,6 +263,9 @@ func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch) *master.Master
 func (r *Replica) notMaster() error {
 	address, id := r.raft.LeaderWithID()
 	if id == "" || string(id) == r.cfg.ID {
+		if err := r.vacancyError(); err != nil {
+			return err
+		}
 		return api.Errorf(api.Unavailable, "replica %s knows of no master that serves; an election takes about a second: try again", r.cfg.ID)
 	}
 	master := r.clientAddress(string(id))

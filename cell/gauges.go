@@ -2,6 +2,7 @@ package cell
 
 import (
 	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/cell/internal/wire"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -11,6 +12,7 @@ type gauges struct {
 	replica *Replica
 	backlog []backlogGauge
 	peers   *prometheus.Desc
+	drill   *prometheus.Desc
 }
 
 type backlogGauge struct {
@@ -34,6 +36,7 @@ func newGauges(r *Replica) *gauges {
 			one("commands_waiting", "Commands that wait to be put into the Raft log.", func(b master.Backlog) int { return b.Proposals }),
 		},
 		peers: prometheus.NewDesc("chubby_peer_held_index", "The last Raft entry up to which another replica is known to hold the log. 0 if this one does not know.", []string{"peer"}, nil),
+		drill: prometheus.NewDesc("chubby_drill", "1 while a drill of that kind goes on that this replica began as the master: what is wrong then is wrong because somebody wants to see it.", []string{"kind"}, nil),
 	}
 }
 
@@ -43,6 +46,7 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 		to <- one.desc
 	}
 	to <- g.peers
+	to <- g.drill
 }
 
 // Collect implements prometheus.Collector.
@@ -58,5 +62,13 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		if id := string(s.ID); id != g.replica.cfg.ID {
 			to <- prometheus.MustNewConstMetric(g.peers, prometheus.GaugeValue, float64(g.replica.passport.HeldBy(id)), id)
 		}
+	}
+	running, _ := g.replica.drills.running()
+	for _, kind := range wire.DrillKinds() {
+		value := 0.0
+		if kind == running {
+			value = 1
+		}
+		to <- prometheus.MustNewConstMetric(g.drill, prometheus.GaugeValue, value, kind.Word())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
@@ -37,6 +38,15 @@ func operatorsActs(t *testing.T, ctx context.Context, c *celltest.Cell) map[stri
 		},
 		"transfer": func(by *client.Client) error {
 			_, err := by.Transfer(ctx, "")
+			return err
+		},
+		"drill": func(by *client.Client) error {
+			ctx, end := context.WithCancel(ctx)
+			defer end()
+			_, wait, err := client.BeginDrill(ctx, by, client.Drill{Kind: client.DrillSlowClient, For: time.Second, Reason: "because"})
+			if err == nil {
+				err = wait()
+			}
 			return err
 		},
 		"finish an upgrade": func(by *client.Client) error {

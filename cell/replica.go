@@ -67,10 +67,12 @@ type Replica struct {
 	epochsEnded chan struct{}           // closed when runEpochs has ended
 	lost        chan string             // replicas that have closed a stream of their Raft messages; see replaceDead
 	handing     chan struct{}           // full while the mastership is being handed over; see Transfer
-	work        sync.WaitGroup          // runEpochs and the servers
-	once        sync.Once               // the first of Stop and fail
-	left        raft.Future             // of Raft's end; for the goroutine that stops the replica
-	started     chan struct{}           // closed when Start returns
+	giveUps     chan giveUp             // has runEpochs end an epoch; see abandon
+	drills      drills
+	work        sync.WaitGroup // runEpochs and the servers
+	once        sync.Once      // the first of Stop and fail
+	left        raft.Future    // of Raft's end; for the goroutine that stops the replica
+	started     chan struct{}  // closed when Start returns
 	done        chan struct{}
 
 	mu    sync.Mutex // guards the fields below
@@ -95,6 +97,8 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 		begun:   cfg.Clock(),
 		lost:    make(chan string, 1),
 		handing: make(chan struct{}, 1),
+		giveUps: make(chan giveUp),
+		drills:  drills{clock: cfg.Clock},
 		started: make(chan struct{}),
 		done:    make(chan struct{}),
 	}

@@ -76,6 +76,7 @@ func (s served) Status() wire.Status {
 		Level:     state.Level,
 		MaxLevel:  r.cfg.supports,
 		Restored:  state.Restored,
+		Drill:     r.drills.status(),
 	}
 	if r.master.Load() != nil {
 		counts := state.Tree.Counts()

@@ -59,6 +59,7 @@ type SessionInfo struct {
 	Handles   int
 	Locks     int
 	MayCache  bool
+	Unheard   bool // since the last fail-over; it ends with what is left, unless its client returns
 }
 
 // History is how the lock of a node was held, as far as the cell remembers: it keeps the last holdings of each node,

@@ -148,7 +148,7 @@ func (c *Cell) sessionPages(ctx context.Context, only api.SessionID) iter.Seq2[S
 		for _, s := range reply.GetSessions() {
 			page = append(page, SessionInfo{
 				Holder: s.GetParty().Holder(), Lease: time.Duration(s.GetLeaseNs()), LeftLeast: time.Duration(s.GetLeftLeastNs()),
-				LeftMost: time.Duration(s.GetLeftMostNs()), Handles: int(s.GetHandles()), Locks: int(s.GetLocks()), MayCache: s.GetMayCache(),
+				LeftMost: time.Duration(s.GetLeftMostNs()), Handles: int(s.GetHandles()), Locks: int(s.GetLocks()), MayCache: s.GetMayCache(), Unheard: s.GetUnheard(),
 			})
 		}
 		return page, reply.GetNext(), err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
@@ -55,6 +56,17 @@ type ReplicaStatus struct {
 	LogStore  string
 	MaxLevel  int   // the newest feature level that it knows
 	Err       error // why nothing more is known of it
+
+	Drill *DrillStatus // the last that it began as the master, since it was started; nil if there was none
+}
+
+// DrillStatus is a drill that goes on, or has ended.
+type DrillStatus struct {
+	Kind    DrillKind
+	Since   time.Duration // how long ago it began
+	Running bool
+	Left    time.Duration // until it ends by itself, if it is running
+	Took    time.Duration // if it is not
 }
 
 // Member is one replica of a cell's configuration.
@@ -264,7 +276,7 @@ func (s *Status) addView(v replicaView, names map[string]string) {
 	s.Replicas = append(s.Replicas, ReplicaStatus{
 		ID: r.GetId(), Role: r.GetRole(), Client: r.GetClient(), Term: r.GetTerm(), Last: r.GetLast(), Applied: r.GetApplied(),
 		Healthy: r.GetHealthy(), Version: r.GetVersion(), DiskFree: r.GetDiskFreeBytes(), StateHash: r.GetStateHash(), LogStore: r.GetLogStore(),
-		MaxLevel: int(r.GetMaxLevel()),
+		MaxLevel: int(r.GetMaxLevel()), Drill: drillStatus(r.GetDrill()),
 	})
 	s.Cell, s.CellID = v.status.GetCell(), api.CellID(v.status.GetCellId())
 	s.Level = max(s.Level, int(v.status.GetLevel()))
@@ -275,6 +287,17 @@ func (s *Status) addView(v replicaView, names map[string]string) {
 		if r := v.status.GetRestored(); r != nil {
 			s.Restored = &Restoration{AtUnix: r.GetAtUnix(), Counter: r.GetCounter(), Index: r.GetIndex(), TakenUnix: r.GetTakenUnix(), Recovered: r.GetRecovered()}
 		}
+	}
+}
+
+// drillStatus converts a drill from the wire.
+func drillStatus(d *chubbypb.DrillStatus) *DrillStatus {
+	if d == nil {
+		return nil
+	}
+	return &DrillStatus{
+		Kind: DrillKind(d.GetKind()), Since: time.Duration(d.GetSinceNs()), Running: d.GetRunning(),
+		Left: time.Duration(d.GetLeftNs()), Took: time.Duration(d.GetTookNs()),
 	}
 }
 

@@ -432,6 +432,32 @@ ctl 0 cell remove r9; ends "$spare" 78 "a spare that was removed ends"
 ctl 0 -o json cell upgrade finish; fields out level newest
 other=$("$bin/chubbyctl" -o json cell status | jq -r '[.replicas[] | select(.role == "replica")][0].id')
 ctl 0 cell transfer --to "$other"; out "$other is the master"
+
+echo "== drills"
+background lost acquire /ls/local/lost -- sh -c 'echo up; exec sleep 300'; lost=$pid
+holds 10 "CMD runs" grep -q up lost.out
+ctl 2 drill failover; out 'would hand over'; out 'LOCKS WITHOUT A SEQUENCER'; err 'nothing was done; --yes does it'
+ctl 2 drill failover --hard; out 'would fall silent'
+ctl 2 -o json drill outage 20s; fields out drill done cell master epoch no_answer_s sessions sessions_in_jeopardy sessions_lost locks_held requests_waiting without_sequencer.list given_up.list queues.list
+ctl 2 drill outage 46s; err 'want 1s to 45s'; ctl 2 drill outage 20s --limit 20s; err 'want a longer limit'; ctl 2 drill outage soon
+ctl 2 drill failover --hard --to r1 --yes; ctl 2 drill slow-client --for 2m; ctl 1 drill session-loss s999999 --yes
+ctl 0 mkdir /ls/local/drills
+other=$("$bin/chubbyctl" -o json cell status | jq -r '[.replicas[] | select(.role == "replica")][0].id')
+ctl 0 --timeout 40s -o json drill failover --yes --to "$other" --limit 20s --reason contract --dir /ls/local/drills
+fields out drill done interrupted cell limit_s within_limit no_answer_s calls events master_before master_after epoch_before epoch_after sessions_before sessions_gone.list locks_before locks_kept locks_changed.list
+ctl 0 cell status; out 'There was a drill .*: failover'
+ctl 0 -o json cell status; jq -e '[.replicas[] | select(.drill.drill == "failover" and (.drill.running | not))] | length == 1' <out >/dev/null && ok "  has a drill" || bad "  has a drill"
+ctl 4 --timeout 40s drill failover --hard --yes --limit 1ms; out 'The master was '; err 'is longer than --limit 1ms'
+ctl 0 --timeout 40s drill outage 2s --yes --limit 40s --reason contract --dir /ls/local/drills; out 'no answer for [2-9]'
+ctl 0 --timeout 40s drill slow-client --yes --for 2s --limit 20s --reason contract --dir /ls/local/drills; out 'silent for'
+ctl 0 put /ls/local/cached x
+ctl 0 --timeout 40s -o json drill slow-client --yes --for 1s --file /ls/local/cached; fields out slow_client.file slow_client.silent_s slow_client.writes slow_client.longest_wait_s slow_client.at_most_s
+session=$("$bin/chubbyctl" -o json locks /ls/local/lost | jq -r '.holders[0].session')
+ctl 2 drill session-loss "$session"; out '/ls/local/lost'
+ctl 0 --timeout 40s -o json drill session-loss "$session" --yes --limit 40s --reason contract --dir /ls/local/drills
+fields out session_loss.session session_loss.gone_after_s session_loss.locks.0.path session_loss.locks.0.holders session_loss.locks.0.after_s session_loss.returned_as
+ends "$lost" 74 "CMD whose session was ended by a drill"
+
 ctl 69 --servers 127.0.0.1:1 --timeout 1s ls; err 'chubbyctl: '
 ctl 69 -o json --servers 127.0.0.1:1 --timeout 1s ls; cp err out; is .error.exit 69
 ctl 0 bench locks --duration 1s --clients 2; out '[0-9]'

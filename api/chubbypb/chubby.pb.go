@@ -321,6 +321,64 @@ func (EndReason) EnumDescriptor() ([]byte, []int) {
 	return file_chubby_proto_rawDescGZIP(), []int{4}
 }
 
+type DrillKind int32
+
+const (
+	DrillKind_DRILL_KIND_UNSPECIFIED   DrillKind = 0
+	DrillKind_DRILL_KIND_FAILOVER      DrillKind = 1 // announced only: the caller asks for a Transfer
+	DrillKind_DRILL_KIND_HARD_FAILOVER DrillKind = 2 // the master gives up, and says nothing to the other replicas until they have elected another
+	DrillKind_DRILL_KIND_OUTAGE        DrillKind = 3 // the cell has no master for the time
+	DrillKind_DRILL_KIND_SESSION_LOSS  DrillKind = 4 // announced only: the caller ends a session
+	DrillKind_DRILL_KIND_SLOW_CLIENT   DrillKind = 5 // announced only: the caller has a session of its own fall silent
+)
+
+// Enum value maps for DrillKind.
+var (
+	DrillKind_name = map[int32]string{
+		0: "DRILL_KIND_UNSPECIFIED",
+		1: "DRILL_KIND_FAILOVER",
+		2: "DRILL_KIND_HARD_FAILOVER",
+		3: "DRILL_KIND_OUTAGE",
+		4: "DRILL_KIND_SESSION_LOSS",
+		5: "DRILL_KIND_SLOW_CLIENT",
+	}
+	DrillKind_value = map[string]int32{
+		"DRILL_KIND_UNSPECIFIED":   0,
+		"DRILL_KIND_FAILOVER":      1,
+		"DRILL_KIND_HARD_FAILOVER": 2,
+		"DRILL_KIND_OUTAGE":        3,
+		"DRILL_KIND_SESSION_LOSS":  4,
+		"DRILL_KIND_SLOW_CLIENT":   5,
+	}
+)
+
+func (x DrillKind) Enum() *DrillKind {
+	p := new(DrillKind)
+	*p = x
+	return p
+}
+
+func (x DrillKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DrillKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_chubby_proto_enumTypes[5].Descriptor()
+}
+
+func (DrillKind) Type() protoreflect.EnumType {
+	return &file_chubby_proto_enumTypes[5]
+}
+
+func (x DrillKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DrillKind.Descriptor instead.
+func (DrillKind) EnumDescriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{5}
+}
+
 // Caller is in every call of a session.
 type Caller struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -651,8 +709,10 @@ type Party struct {
 	Host          string                 `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
 	Pid           int64                  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	SinceUnix     int64                  `protobuf:"varint,6,opt,name=since_unix,json=sinceUnix,proto3" json:"since_unix,omitempty"` // by the wall clock of the master at that time; for display only
-	Cached        bool                   `protobuf:"varint,7,opt,name=cached,proto3" json:"cached,omitempty"`                        // of a holder in a listing; see OpenRequest.cache_lock
+	SinceUnix     int64                  `protobuf:"varint,6,opt,name=since_unix,json=sinceUnix,proto3" json:"since_unix,omitempty"`         // by the wall clock of the master at that time; for display only
+	Cached        bool                   `protobuf:"varint,7,opt,name=cached,proto3" json:"cached,omitempty"`                                // of a holder in a listing; see OpenRequest.cache_lock
+	Checked       bool                   `protobuf:"varint,8,opt,name=checked,proto3" json:"checked,omitempty"`                              // of a holder in a listing: a sequencer of the lock was shown to this master
+	LockDelayNs   int64                  `protobuf:"varint,9,opt,name=lock_delay_ns,json=lockDelayNs,proto3" json:"lock_delay_ns,omitempty"` // of a holder in a listing (Chubby §2.4)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -734,6 +794,20 @@ func (x *Party) GetCached() bool {
 		return x.Cached
 	}
 	return false
+}
+
+func (x *Party) GetChecked() bool {
+	if x != nil {
+		return x.Checked
+	}
+	return false
+}
+
+func (x *Party) GetLockDelayNs() int64 {
+	if x != nil {
+		return x.LockDelayNs
+	}
+	return 0
 }
 
 // ErrorDetail is the one detail of every error status.
@@ -4105,6 +4179,7 @@ type SessionInfo struct {
 	Handles       uint32                 `protobuf:"varint,5,opt,name=handles,proto3" json:"handles,omitempty"`
 	Locks         uint32                 `protobuf:"varint,6,opt,name=locks,proto3" json:"locks,omitempty"`
 	MayCache      bool                   `protobuf:"varint,7,opt,name=may_cache,json=mayCache,proto3" json:"may_cache,omitempty"`
+	Unheard       bool                   `protobuf:"varint,8,opt,name=unheard,proto3" json:"unheard,omitempty"` // since the last fail-over; it ends with what is left, unless its client returns
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4184,6 +4259,13 @@ func (x *SessionInfo) GetLocks() uint32 {
 func (x *SessionInfo) GetMayCache() bool {
 	if x != nil {
 		return x.MayCache
+	}
+	return false
+}
+
+func (x *SessionInfo) GetUnheard() bool {
+	if x != nil {
+		return x.Unheard
 	}
 	return false
 }
@@ -5591,6 +5673,127 @@ func (x *TransferReply) GetMaster() string {
 	return ""
 }
 
+type DrillRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Kind          DrillKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=chubby.v1.DrillKind" json:"kind,omitempty"`
+	ForNs         int64                  `protobuf:"varint,3,opt,name=for_ns,json=forNs,proto3" json:"for_ns,omitempty"` // how long at most; for an outage at most 45 s, else at most 5 min
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`             // for the log and the audit log
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrillRequest) Reset() {
+	*x = DrillRequest{}
+	mi := &file_chubby_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrillRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrillRequest) ProtoMessage() {}
+
+func (x *DrillRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrillRequest.ProtoReflect.Descriptor instead.
+func (*DrillRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *DrillRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *DrillRequest) GetKind() DrillKind {
+	if x != nil {
+		return x.Kind
+	}
+	return DrillKind_DRILL_KIND_UNSPECIFIED
+}
+
+func (x *DrillRequest) GetForNs() int64 {
+	if x != nil {
+		return x.ForNs
+	}
+	return 0
+}
+
+func (x *DrillRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// DrillReply is sent once, when the drill has begun.
+type DrillReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Replica       string                 `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"` // that was the master then
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrillReply) Reset() {
+	*x = DrillReply{}
+	mi := &file_chubby_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrillReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrillReply) ProtoMessage() {}
+
+func (x *DrillReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrillReply.ProtoReflect.Descriptor instead.
+func (*DrillReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *DrillReply) GetReplica() string {
+	if x != nil {
+		return x.Replica
+	}
+	return ""
+}
+
+func (x *DrillReply) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 type FinishUpgradeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -5602,7 +5805,7 @@ type FinishUpgradeRequest struct {
 
 func (x *FinishUpgradeRequest) Reset() {
 	*x = FinishUpgradeRequest{}
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5614,7 +5817,7 @@ func (x *FinishUpgradeRequest) String() string {
 func (*FinishUpgradeRequest) ProtoMessage() {}
 
 func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5627,7 +5830,7 @@ func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{78}
+	return file_chubby_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *FinishUpgradeRequest) GetCaller() *Caller {
@@ -5664,7 +5867,7 @@ type FinishUpgradeReply struct {
 
 func (x *FinishUpgradeReply) Reset() {
 	*x = FinishUpgradeReply{}
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5676,7 +5879,7 @@ func (x *FinishUpgradeReply) String() string {
 func (*FinishUpgradeReply) ProtoMessage() {}
 
 func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5689,7 +5892,7 @@ func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeReply.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{79}
+	return file_chubby_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *FinishUpgradeReply) GetLevel() uint32 {
@@ -5723,7 +5926,7 @@ type MemberLevel struct {
 
 func (x *MemberLevel) Reset() {
 	*x = MemberLevel{}
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5735,7 +5938,7 @@ func (x *MemberLevel) String() string {
 func (*MemberLevel) ProtoMessage() {}
 
 func (x *MemberLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5748,7 +5951,7 @@ func (x *MemberLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLevel.ProtoReflect.Descriptor instead.
 func (*MemberLevel) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{80}
+	return file_chubby_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *MemberLevel) GetId() string {
@@ -5774,7 +5977,7 @@ type LocateRequest struct {
 
 func (x *LocateRequest) Reset() {
 	*x = LocateRequest{}
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5786,7 +5989,7 @@ func (x *LocateRequest) String() string {
 func (*LocateRequest) ProtoMessage() {}
 
 func (x *LocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5799,7 +6002,7 @@ func (x *LocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
 func (*LocateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{81}
+	return file_chubby_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *LocateRequest) GetCell() string {
@@ -5825,7 +6028,7 @@ type LocateReply struct {
 
 func (x *LocateReply) Reset() {
 	*x = LocateReply{}
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5837,7 +6040,7 @@ func (x *LocateReply) String() string {
 func (*LocateReply) ProtoMessage() {}
 
 func (x *LocateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5850,7 +6053,7 @@ func (x *LocateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
 func (*LocateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{82}
+	return file_chubby_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *LocateReply) GetCell() string {
@@ -5920,7 +6123,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_chubby_proto_msgTypes[83]
+	mi := &file_chubby_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5932,7 +6135,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[83]
+	mi := &file_chubby_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5945,7 +6148,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{83}
+	return file_chubby_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *BackupRequest) GetCell() string {
@@ -5979,7 +6182,7 @@ type BackupReply struct {
 
 func (x *BackupReply) Reset() {
 	*x = BackupReply{}
-	mi := &file_chubby_proto_msgTypes[84]
+	mi := &file_chubby_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5991,7 +6194,7 @@ func (x *BackupReply) String() string {
 func (*BackupReply) ProtoMessage() {}
 
 func (x *BackupReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[84]
+	mi := &file_chubby_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6004,7 +6207,7 @@ func (x *BackupReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
 func (*BackupReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{84}
+	return file_chubby_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *BackupReply) GetData() []byte {
@@ -6036,7 +6239,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_chubby_proto_msgTypes[85]
+	mi := &file_chubby_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6048,7 +6251,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[85]
+	mi := &file_chubby_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6061,7 +6264,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{85}
+	return file_chubby_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RestoreRequest) GetCaller() *Caller {
@@ -6124,7 +6327,7 @@ type RestoreBegin struct {
 
 func (x *RestoreBegin) Reset() {
 	*x = RestoreBegin{}
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6136,7 +6339,7 @@ func (x *RestoreBegin) String() string {
 func (*RestoreBegin) ProtoMessage() {}
 
 func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6149,7 +6352,7 @@ func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreBegin.ProtoReflect.Descriptor instead.
 func (*RestoreBegin) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{86}
+	return file_chubby_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *RestoreBegin) GetCell() string {
@@ -6225,7 +6428,7 @@ type RestorePart struct {
 
 func (x *RestorePart) Reset() {
 	*x = RestorePart{}
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6237,7 +6440,7 @@ func (x *RestorePart) String() string {
 func (*RestorePart) ProtoMessage() {}
 
 func (x *RestorePart) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6250,7 +6453,7 @@ func (x *RestorePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestorePart.ProtoReflect.Descriptor instead.
 func (*RestorePart) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{87}
+	return file_chubby_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RestorePart) GetPart() uint64 {
@@ -6276,7 +6479,7 @@ type RestoreSeal struct {
 
 func (x *RestoreSeal) Reset() {
 	*x = RestoreSeal{}
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6288,7 +6491,7 @@ func (x *RestoreSeal) String() string {
 func (*RestoreSeal) ProtoMessage() {}
 
 func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6301,7 +6504,7 @@ func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSeal.ProtoReflect.Descriptor instead.
 func (*RestoreSeal) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{88}
+	return file_chubby_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RestoreSeal) GetWhy() string {
@@ -6323,7 +6526,7 @@ type RestoreReply struct {
 
 func (x *RestoreReply) Reset() {
 	*x = RestoreReply{}
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6335,7 +6538,7 @@ func (x *RestoreReply) String() string {
 func (*RestoreReply) ProtoMessage() {}
 
 func (x *RestoreReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6348,7 +6551,7 @@ func (x *RestoreReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
 func (*RestoreReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{89}
+	return file_chubby_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RestoreReply) GetRestored() bool {
@@ -6388,7 +6591,7 @@ type AuthenticateRequest struct {
 
 func (x *AuthenticateRequest) Reset() {
 	*x = AuthenticateRequest{}
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6400,7 +6603,7 @@ func (x *AuthenticateRequest) String() string {
 func (*AuthenticateRequest) ProtoMessage() {}
 
 func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6413,7 +6616,7 @@ func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
 func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{90}
+	return file_chubby_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *AuthenticateRequest) GetToken() string {
@@ -6432,7 +6635,7 @@ type AuthenticateReply struct {
 
 func (x *AuthenticateReply) Reset() {
 	*x = AuthenticateReply{}
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6444,7 +6647,7 @@ func (x *AuthenticateReply) String() string {
 func (*AuthenticateReply) ProtoMessage() {}
 
 func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6457,7 +6660,7 @@ func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateReply.ProtoReflect.Descriptor instead.
 func (*AuthenticateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{91}
+	return file_chubby_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *AuthenticateReply) GetPrincipal() string {
@@ -6475,7 +6678,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6487,7 +6690,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6500,7 +6703,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{92}
+	return file_chubby_proto_rawDescGZIP(), []int{94}
 }
 
 type StatusReply struct {
@@ -6521,7 +6724,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[93]
+	mi := &file_chubby_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6533,7 +6736,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[93]
+	mi := &file_chubby_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6546,7 +6749,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{93}
+	return file_chubby_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -6633,7 +6836,7 @@ type Restoration struct {
 
 func (x *Restoration) Reset() {
 	*x = Restoration{}
-	mi := &file_chubby_proto_msgTypes[94]
+	mi := &file_chubby_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6645,7 +6848,7 @@ func (x *Restoration) String() string {
 func (*Restoration) ProtoMessage() {}
 
 func (x *Restoration) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[94]
+	mi := &file_chubby_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6658,7 +6861,7 @@ func (x *Restoration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restoration.ProtoReflect.Descriptor instead.
 func (*Restoration) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{94}
+	return file_chubby_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Restoration) GetAtUnix() int64 {
@@ -6710,13 +6913,14 @@ type ReplicaStatus struct {
 	StateHash     string                 `protobuf:"bytes,10,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"` // of the state at applied
 	LogStore      string                 `protobuf:"bytes,11,opt,name=log_store,json=logStore,proto3" json:"log_store,omitempty"`
 	MaxLevel      uint32                 `protobuf:"varint,12,opt,name=max_level,json=maxLevel,proto3" json:"max_level,omitempty"` // the newest feature level that it knows
+	Drill         *DrillStatus           `protobuf:"bytes,13,opt,name=drill,proto3" json:"drill,omitempty"`                        // the last that the replica began since its start
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[95]
+	mi := &file_chubby_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6728,7 +6932,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[95]
+	mi := &file_chubby_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6741,7 +6945,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{95}
+	return file_chubby_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -6828,6 +7032,90 @@ func (x *ReplicaStatus) GetMaxLevel() uint32 {
 	return 0
 }
 
+func (x *ReplicaStatus) GetDrill() *DrillStatus {
+	if x != nil {
+		return x.Drill
+	}
+	return nil
+}
+
+// DrillStatus describes a drill, without who began it.
+type DrillStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          DrillKind              `protobuf:"varint,1,opt,name=kind,proto3,enum=chubby.v1.DrillKind" json:"kind,omitempty"`
+	SinceNs       int64                  `protobuf:"varint,2,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"` // how long ago it began
+	Running       bool                   `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
+	LeftNs        int64                  `protobuf:"varint,4,opt,name=left_ns,json=leftNs,proto3" json:"left_ns,omitempty"` // until it ends by itself, if it is running
+	TookNs        int64                  `protobuf:"varint,5,opt,name=took_ns,json=tookNs,proto3" json:"took_ns,omitempty"` // how long it took, if it is not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrillStatus) Reset() {
+	*x = DrillStatus{}
+	mi := &file_chubby_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrillStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrillStatus) ProtoMessage() {}
+
+func (x *DrillStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrillStatus.ProtoReflect.Descriptor instead.
+func (*DrillStatus) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *DrillStatus) GetKind() DrillKind {
+	if x != nil {
+		return x.Kind
+	}
+	return DrillKind_DRILL_KIND_UNSPECIFIED
+}
+
+func (x *DrillStatus) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *DrillStatus) GetRunning() bool {
+	if x != nil {
+		return x.Running
+	}
+	return false
+}
+
+func (x *DrillStatus) GetLeftNs() int64 {
+	if x != nil {
+		return x.LeftNs
+	}
+	return 0
+}
+
+func (x *DrillStatus) GetTookNs() int64 {
+	if x != nil {
+		return x.TookNs
+	}
+	return 0
+}
+
 type MembersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -6836,7 +7124,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[96]
+	mi := &file_chubby_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6848,7 +7136,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[96]
+	mi := &file_chubby_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6861,7 +7149,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{96}
+	return file_chubby_proto_rawDescGZIP(), []int{99}
 }
 
 // ChangeMembersRequest adds a replica, which waits to be let in; or removes one; or, with
@@ -6880,7 +7168,7 @@ type ChangeMembersRequest struct {
 
 func (x *ChangeMembersRequest) Reset() {
 	*x = ChangeMembersRequest{}
-	mi := &file_chubby_proto_msgTypes[97]
+	mi := &file_chubby_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6892,7 +7180,7 @@ func (x *ChangeMembersRequest) String() string {
 func (*ChangeMembersRequest) ProtoMessage() {}
 
 func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[97]
+	mi := &file_chubby_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6905,7 +7193,7 @@ func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeMembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{97}
+	return file_chubby_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ChangeMembersRequest) GetCaller() *Caller {
@@ -6958,7 +7246,7 @@ type ChangeMembersReply struct {
 
 func (x *ChangeMembersReply) Reset() {
 	*x = ChangeMembersReply{}
-	mi := &file_chubby_proto_msgTypes[98]
+	mi := &file_chubby_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6970,7 +7258,7 @@ func (x *ChangeMembersReply) String() string {
 func (*ChangeMembersReply) ProtoMessage() {}
 
 func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[98]
+	mi := &file_chubby_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6983,7 +7271,7 @@ func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersReply.ProtoReflect.Descriptor instead.
 func (*ChangeMembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{98}
+	return file_chubby_proto_rawDescGZIP(), []int{101}
 }
 
 type MembersReply struct {
@@ -6995,7 +7283,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[99]
+	mi := &file_chubby_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7007,7 +7295,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[99]
+	mi := &file_chubby_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7020,7 +7308,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{99}
+	return file_chubby_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -7045,7 +7333,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[100]
+	mi := &file_chubby_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7057,7 +7345,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[100]
+	mi := &file_chubby_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7070,7 +7358,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{100}
+	return file_chubby_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Member) GetId() string {
@@ -7151,7 +7439,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\bchildren\x18\n" +
 	" \x01(\rR\bchildren\x12 \n" +
 	"\x03acl\x18\v \x01(\v2\x0e.chubby.v1.ACLR\x03acl\x12#\n" +
-	"\rmodified_unix\x18\f \x01(\x03R\fmodifiedUnix\"\xb4\x01\n" +
+	"\rmodified_unix\x18\f \x01(\x03R\fmodifiedUnix\"\xf2\x01\n" +
 	"\x05Party\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +
@@ -7160,7 +7448,9 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
 	"since_unix\x18\x06 \x01(\x03R\tsinceUnix\x12\x16\n" +
-	"\x06cached\x18\a \x01(\bR\x06cached\"\xc2\x02\n" +
+	"\x06cached\x18\a \x01(\bR\x06cached\x12\x18\n" +
+	"\achecked\x18\b \x01(\bR\achecked\x12\"\n" +
+	"\rlock_delay_ns\x18\t \x01(\x03R\vlockDelayNs\"\xc2\x02\n" +
 	"\vErrorDetail\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\tR\x02op\x12\x12\n" +
@@ -7417,7 +7707,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\asession\x18\x03 \x01(\x04R\asession\"[\n" +
 	"\x11ListSessionsReply\x122\n" +
 	"\bsessions\x18\x01 \x03(\v2\x16.chubby.v1.SessionInfoR\bsessions\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\fR\x04next\"\xe3\x01\n" +
+	"\x04next\x18\x02 \x01(\fR\x04next\"\xfd\x01\n" +
 	"\vSessionInfo\x12&\n" +
 	"\x05party\x18\x01 \x01(\v2\x10.chubby.v1.PartyR\x05party\x12\x19\n" +
 	"\blease_ns\x18\x02 \x01(\x03R\aleaseNs\x12\"\n" +
@@ -7426,7 +7716,8 @@ const file_chubby_proto_rawDesc = "" +
 	"leftMostNs\x12\x18\n" +
 	"\ahandles\x18\x05 \x01(\rR\ahandles\x12\x14\n" +
 	"\x05locks\x18\x06 \x01(\rR\x05locks\x12\x1b\n" +
-	"\tmay_cache\x18\a \x01(\bR\bmayCache\"9\n" +
+	"\tmay_cache\x18\a \x01(\bR\bmayCache\x12\x18\n" +
+	"\aunheard\x18\b \x01(\bR\aunheard\"9\n" +
 	"\x0fOverviewRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
 	"\x04most\x18\x02 \x01(\rR\x04most\"\xfc\x02\n" +
@@ -7538,7 +7829,16 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\"'\n" +
 	"\rTransferReply\x12\x16\n" +
-	"\x06master\x18\x01 \x01(\tR\x06master\"\x8c\x01\n" +
+	"\x06master\x18\x01 \x01(\tR\x06master\"\x92\x01\n" +
+	"\fDrillRequest\x12)\n" +
+	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12(\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x14.chubby.v1.DrillKindR\x04kind\x12\x15\n" +
+	"\x06for_ns\x18\x03 \x01(\x03R\x05forNs\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"<\n" +
+	"\n" +
+	"DrillReply\x12\x18\n" +
+	"\areplica\x18\x01 \x01(\tR\areplica\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"\x8c\x01\n" +
 	"\x14FinishUpgradeRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x18\n" +
@@ -7619,7 +7919,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x1d\n" +
 	"\n" +
 	"taken_unix\x18\x04 \x01(\x03R\ttakenUnix\x12\x1c\n" +
-	"\trecovered\x18\x05 \x01(\tR\trecovered\"\xc2\x02\n" +
+	"\trecovered\x18\x05 \x01(\tR\trecovered\"\xf0\x02\n" +
 	"\rReplicaStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x16\n" +
@@ -7634,7 +7934,14 @@ const file_chubby_proto_rawDesc = "" +
 	"state_hash\x18\n" +
 	" \x01(\tR\tstateHash\x12\x1b\n" +
 	"\tlog_store\x18\v \x01(\tR\blogStore\x12\x1b\n" +
-	"\tmax_level\x18\f \x01(\rR\bmaxLevel\"\x10\n" +
+	"\tmax_level\x18\f \x01(\rR\bmaxLevel\x12,\n" +
+	"\x05drill\x18\r \x01(\v2\x16.chubby.v1.DrillStatusR\x05drill\"\x9e\x01\n" +
+	"\vDrillStatus\x12(\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x14.chubby.v1.DrillKindR\x04kind\x12\x19\n" +
+	"\bsince_ns\x18\x02 \x01(\x03R\asinceNs\x12\x18\n" +
+	"\arunning\x18\x03 \x01(\bR\arunning\x12\x17\n" +
+	"\aleft_ns\x18\x04 \x01(\x03R\x06leftNs\x12\x17\n" +
+	"\atook_ns\x18\x05 \x01(\x03R\x06tookNs\"\x10\n" +
 	"\x0eMembersRequest\"\xc6\x01\n" +
 	"\x14ChangeMembersRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
@@ -7691,7 +7998,14 @@ const file_chubby_proto_rawDesc = "" +
 	"\x10END_REASON_BREAK\x10\x04\x12\x17\n" +
 	"\x13END_REASON_DELETION\x10\x05\x12\x16\n" +
 	"\x12END_REASON_RESTORE\x10\x06\x12\x18\n" +
-	"\x14END_REASON_FAIL_OVER\x10\a2\xb1\x12\n" +
+	"\x14END_REASON_FAIL_OVER\x10\a*\xae\x01\n" +
+	"\tDrillKind\x12\x1a\n" +
+	"\x16DRILL_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13DRILL_KIND_FAILOVER\x10\x01\x12\x1c\n" +
+	"\x18DRILL_KIND_HARD_FAILOVER\x10\x02\x12\x15\n" +
+	"\x11DRILL_KIND_OUTAGE\x10\x03\x12\x1b\n" +
+	"\x17DRILL_KIND_SESSION_LOSS\x10\x04\x12\x1a\n" +
+	"\x16DRILL_KIND_SLOW_CLIENT\x10\x052\xec\x12\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
@@ -7727,7 +8041,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\bSetQuota\x12\x1a.chubby.v1.SetQuotaRequest\x1a\x18.chubby.v1.SetQuotaReply\x12=\n" +
 	"\aExplain\x12\x19.chubby.v1.ExplainRequest\x1a\x17.chubby.v1.ExplainReply\x12=\n" +
 	"\aHistory\x12\x19.chubby.v1.HistoryRequest\x1a\x17.chubby.v1.HistoryReply\x12@\n" +
-	"\bTransfer\x12\x1a.chubby.v1.TransferRequest\x1a\x18.chubby.v1.TransferReply\x12O\n" +
+	"\bTransfer\x12\x1a.chubby.v1.TransferRequest\x1a\x18.chubby.v1.TransferReply\x129\n" +
+	"\x05Drill\x12\x17.chubby.v1.DrillRequest\x1a\x15.chubby.v1.DrillReply0\x01\x12O\n" +
 	"\rFinishUpgrade\x12\x1f.chubby.v1.FinishUpgradeRequest\x1a\x1d.chubby.v1.FinishUpgradeReply\x12:\n" +
 	"\x06Backup\x12\x18.chubby.v1.BackupRequest\x1a\x16.chubby.v1.BackupReply\x12=\n" +
 	"\aRestore\x12\x19.chubby.v1.RestoreRequest\x1a\x17.chubby.v1.RestoreReply\x12O\n" +
@@ -7750,296 +8065,306 @@ func file_chubby_proto_rawDescGZIP() []byte {
 	return file_chubby_proto_rawDescData
 }
 
-var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
+var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
 	(Create)(0),                       // 2: chubby.v1.Create
 	(EventKind)(0),                    // 3: chubby.v1.EventKind
 	(EndReason)(0),                    // 4: chubby.v1.EndReason
-	(*Caller)(nil),                    // 5: chubby.v1.Caller
-	(*Mutation)(nil),                  // 6: chubby.v1.Mutation
-	(*ACL)(nil),                       // 7: chubby.v1.ACL
-	(*Stat)(nil),                      // 8: chubby.v1.Stat
-	(*Party)(nil),                     // 9: chubby.v1.Party
-	(*ErrorDetail)(nil),               // 10: chubby.v1.ErrorDetail
-	(*CreateSessionRequest)(nil),      // 11: chubby.v1.CreateSessionRequest
-	(*CreateSessionReply)(nil),        // 12: chubby.v1.CreateSessionReply
-	(*Grant)(nil),                     // 13: chubby.v1.Grant
-	(*KeepAliveRequest)(nil),          // 14: chubby.v1.KeepAliveRequest
-	(*KeepAliveReply)(nil),            // 15: chubby.v1.KeepAliveReply
-	(*RenewCacheRequest)(nil),         // 16: chubby.v1.RenewCacheRequest
-	(*RenewCacheReply)(nil),           // 17: chubby.v1.RenewCacheReply
-	(*Event)(nil),                     // 18: chubby.v1.Event
-	(*EndSessionRequest)(nil),         // 19: chubby.v1.EndSessionRequest
-	(*EndSessionReply)(nil),           // 20: chubby.v1.EndSessionReply
-	(*OpenRequest)(nil),               // 21: chubby.v1.OpenRequest
-	(*OpenReply)(nil),                 // 22: chubby.v1.OpenReply
-	(*CloseRequest)(nil),              // 23: chubby.v1.CloseRequest
-	(*CloseReply)(nil),                // 24: chubby.v1.CloseReply
-	(*GetContentsAndStatRequest)(nil), // 25: chubby.v1.GetContentsAndStatRequest
-	(*GetContentsAndStatReply)(nil),   // 26: chubby.v1.GetContentsAndStatReply
-	(*GetStatRequest)(nil),            // 27: chubby.v1.GetStatRequest
-	(*GetStatReply)(nil),              // 28: chubby.v1.GetStatReply
-	(*ReadDirRequest)(nil),            // 29: chubby.v1.ReadDirRequest
-	(*ReadDirReply)(nil),              // 30: chubby.v1.ReadDirReply
-	(*SetContentsRequest)(nil),        // 31: chubby.v1.SetContentsRequest
-	(*SetContentsReply)(nil),          // 32: chubby.v1.SetContentsReply
-	(*SetACLRequest)(nil),             // 33: chubby.v1.SetACLRequest
-	(*SetACLReply)(nil),               // 34: chubby.v1.SetACLReply
-	(*DeleteRequest)(nil),             // 35: chubby.v1.DeleteRequest
-	(*DeleteReply)(nil),               // 36: chubby.v1.DeleteReply
-	(*AcquireRequest)(nil),            // 37: chubby.v1.AcquireRequest
-	(*AcquireReply)(nil),              // 38: chubby.v1.AcquireReply
-	(*Queued)(nil),                    // 39: chubby.v1.Queued
-	(*Granted)(nil),                   // 40: chubby.v1.Granted
-	(*TryAcquireRequest)(nil),         // 41: chubby.v1.TryAcquireRequest
-	(*TryAcquireReply)(nil),           // 42: chubby.v1.TryAcquireReply
-	(*ReleaseRequest)(nil),            // 43: chubby.v1.ReleaseRequest
-	(*ReleaseReply)(nil),              // 44: chubby.v1.ReleaseReply
-	(*GetSequencerRequest)(nil),       // 45: chubby.v1.GetSequencerRequest
-	(*GetSequencerReply)(nil),         // 46: chubby.v1.GetSequencerReply
-	(*SetSequencerRequest)(nil),       // 47: chubby.v1.SetSequencerRequest
-	(*SetSequencerReply)(nil),         // 48: chubby.v1.SetSequencerReply
-	(*CheckSequencerRequest)(nil),     // 49: chubby.v1.CheckSequencerRequest
-	(*CheckSequencerReply)(nil),       // 50: chubby.v1.CheckSequencerReply
-	(*CancelRequest)(nil),             // 51: chubby.v1.CancelRequest
-	(*CancelReply)(nil),               // 52: chubby.v1.CancelReply
-	(*BreakLockRequest)(nil),          // 53: chubby.v1.BreakLockRequest
-	(*BreakLockReply)(nil),            // 54: chubby.v1.BreakLockReply
-	(*ListLocksRequest)(nil),          // 55: chubby.v1.ListLocksRequest
-	(*ListLocksReply)(nil),            // 56: chubby.v1.ListLocksReply
-	(*LockInfo)(nil),                  // 57: chubby.v1.LockInfo
-	(*Waiter)(nil),                    // 58: chubby.v1.Waiter
-	(*ListSessionsRequest)(nil),       // 59: chubby.v1.ListSessionsRequest
-	(*ListSessionsReply)(nil),         // 60: chubby.v1.ListSessionsReply
-	(*SessionInfo)(nil),               // 61: chubby.v1.SessionInfo
-	(*OverviewRequest)(nil),           // 62: chubby.v1.OverviewRequest
-	(*OverviewReply)(nil),             // 63: chubby.v1.OverviewReply
-	(*Backlog)(nil),                   // 64: chubby.v1.Backlog
-	(*Holdup)(nil),                    // 65: chubby.v1.Holdup
-	(*LintRequest)(nil),               // 66: chubby.v1.LintRequest
-	(*LintReply)(nil),                 // 67: chubby.v1.LintReply
-	(*Finding)(nil),                   // 68: chubby.v1.Finding
-	(*ListQuotasRequest)(nil),         // 69: chubby.v1.ListQuotasRequest
-	(*ListQuotasReply)(nil),           // 70: chubby.v1.ListQuotasReply
-	(*QuotaInfo)(nil),                 // 71: chubby.v1.QuotaInfo
-	(*QuotaAmounts)(nil),              // 72: chubby.v1.QuotaAmounts
-	(*SetQuotaRequest)(nil),           // 73: chubby.v1.SetQuotaRequest
-	(*SetQuotaReply)(nil),             // 74: chubby.v1.SetQuotaReply
-	(*ExplainRequest)(nil),            // 75: chubby.v1.ExplainRequest
-	(*ExplainReply)(nil),              // 76: chubby.v1.ExplainReply
-	(*Cacher)(nil),                    // 77: chubby.v1.Cacher
-	(*HistoryRequest)(nil),            // 78: chubby.v1.HistoryRequest
-	(*HistoryReply)(nil),              // 79: chubby.v1.HistoryReply
-	(*Holding)(nil),                   // 80: chubby.v1.Holding
-	(*TransferRequest)(nil),           // 81: chubby.v1.TransferRequest
-	(*TransferReply)(nil),             // 82: chubby.v1.TransferReply
-	(*FinishUpgradeRequest)(nil),      // 83: chubby.v1.FinishUpgradeRequest
-	(*FinishUpgradeReply)(nil),        // 84: chubby.v1.FinishUpgradeReply
-	(*MemberLevel)(nil),               // 85: chubby.v1.MemberLevel
-	(*LocateRequest)(nil),             // 86: chubby.v1.LocateRequest
-	(*LocateReply)(nil),               // 87: chubby.v1.LocateReply
-	(*BackupRequest)(nil),             // 88: chubby.v1.BackupRequest
-	(*BackupReply)(nil),               // 89: chubby.v1.BackupReply
-	(*RestoreRequest)(nil),            // 90: chubby.v1.RestoreRequest
-	(*RestoreBegin)(nil),              // 91: chubby.v1.RestoreBegin
-	(*RestorePart)(nil),               // 92: chubby.v1.RestorePart
-	(*RestoreSeal)(nil),               // 93: chubby.v1.RestoreSeal
-	(*RestoreReply)(nil),              // 94: chubby.v1.RestoreReply
-	(*AuthenticateRequest)(nil),       // 95: chubby.v1.AuthenticateRequest
-	(*AuthenticateReply)(nil),         // 96: chubby.v1.AuthenticateReply
-	(*StatusRequest)(nil),             // 97: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 98: chubby.v1.StatusReply
-	(*Restoration)(nil),               // 99: chubby.v1.Restoration
-	(*ReplicaStatus)(nil),             // 100: chubby.v1.ReplicaStatus
-	(*MembersRequest)(nil),            // 101: chubby.v1.MembersRequest
-	(*ChangeMembersRequest)(nil),      // 102: chubby.v1.ChangeMembersRequest
-	(*ChangeMembersReply)(nil),        // 103: chubby.v1.ChangeMembersReply
-	(*MembersReply)(nil),              // 104: chubby.v1.MembersReply
-	(*Member)(nil),                    // 105: chubby.v1.Member
-	nil,                               // 106: chubby.v1.OverviewReply.CountsEntry
+	(DrillKind)(0),                    // 5: chubby.v1.DrillKind
+	(*Caller)(nil),                    // 6: chubby.v1.Caller
+	(*Mutation)(nil),                  // 7: chubby.v1.Mutation
+	(*ACL)(nil),                       // 8: chubby.v1.ACL
+	(*Stat)(nil),                      // 9: chubby.v1.Stat
+	(*Party)(nil),                     // 10: chubby.v1.Party
+	(*ErrorDetail)(nil),               // 11: chubby.v1.ErrorDetail
+	(*CreateSessionRequest)(nil),      // 12: chubby.v1.CreateSessionRequest
+	(*CreateSessionReply)(nil),        // 13: chubby.v1.CreateSessionReply
+	(*Grant)(nil),                     // 14: chubby.v1.Grant
+	(*KeepAliveRequest)(nil),          // 15: chubby.v1.KeepAliveRequest
+	(*KeepAliveReply)(nil),            // 16: chubby.v1.KeepAliveReply
+	(*RenewCacheRequest)(nil),         // 17: chubby.v1.RenewCacheRequest
+	(*RenewCacheReply)(nil),           // 18: chubby.v1.RenewCacheReply
+	(*Event)(nil),                     // 19: chubby.v1.Event
+	(*EndSessionRequest)(nil),         // 20: chubby.v1.EndSessionRequest
+	(*EndSessionReply)(nil),           // 21: chubby.v1.EndSessionReply
+	(*OpenRequest)(nil),               // 22: chubby.v1.OpenRequest
+	(*OpenReply)(nil),                 // 23: chubby.v1.OpenReply
+	(*CloseRequest)(nil),              // 24: chubby.v1.CloseRequest
+	(*CloseReply)(nil),                // 25: chubby.v1.CloseReply
+	(*GetContentsAndStatRequest)(nil), // 26: chubby.v1.GetContentsAndStatRequest
+	(*GetContentsAndStatReply)(nil),   // 27: chubby.v1.GetContentsAndStatReply
+	(*GetStatRequest)(nil),            // 28: chubby.v1.GetStatRequest
+	(*GetStatReply)(nil),              // 29: chubby.v1.GetStatReply
+	(*ReadDirRequest)(nil),            // 30: chubby.v1.ReadDirRequest
+	(*ReadDirReply)(nil),              // 31: chubby.v1.ReadDirReply
+	(*SetContentsRequest)(nil),        // 32: chubby.v1.SetContentsRequest
+	(*SetContentsReply)(nil),          // 33: chubby.v1.SetContentsReply
+	(*SetACLRequest)(nil),             // 34: chubby.v1.SetACLRequest
+	(*SetACLReply)(nil),               // 35: chubby.v1.SetACLReply
+	(*DeleteRequest)(nil),             // 36: chubby.v1.DeleteRequest
+	(*DeleteReply)(nil),               // 37: chubby.v1.DeleteReply
+	(*AcquireRequest)(nil),            // 38: chubby.v1.AcquireRequest
+	(*AcquireReply)(nil),              // 39: chubby.v1.AcquireReply
+	(*Queued)(nil),                    // 40: chubby.v1.Queued
+	(*Granted)(nil),                   // 41: chubby.v1.Granted
+	(*TryAcquireRequest)(nil),         // 42: chubby.v1.TryAcquireRequest
+	(*TryAcquireReply)(nil),           // 43: chubby.v1.TryAcquireReply
+	(*ReleaseRequest)(nil),            // 44: chubby.v1.ReleaseRequest
+	(*ReleaseReply)(nil),              // 45: chubby.v1.ReleaseReply
+	(*GetSequencerRequest)(nil),       // 46: chubby.v1.GetSequencerRequest
+	(*GetSequencerReply)(nil),         // 47: chubby.v1.GetSequencerReply
+	(*SetSequencerRequest)(nil),       // 48: chubby.v1.SetSequencerRequest
+	(*SetSequencerReply)(nil),         // 49: chubby.v1.SetSequencerReply
+	(*CheckSequencerRequest)(nil),     // 50: chubby.v1.CheckSequencerRequest
+	(*CheckSequencerReply)(nil),       // 51: chubby.v1.CheckSequencerReply
+	(*CancelRequest)(nil),             // 52: chubby.v1.CancelRequest
+	(*CancelReply)(nil),               // 53: chubby.v1.CancelReply
+	(*BreakLockRequest)(nil),          // 54: chubby.v1.BreakLockRequest
+	(*BreakLockReply)(nil),            // 55: chubby.v1.BreakLockReply
+	(*ListLocksRequest)(nil),          // 56: chubby.v1.ListLocksRequest
+	(*ListLocksReply)(nil),            // 57: chubby.v1.ListLocksReply
+	(*LockInfo)(nil),                  // 58: chubby.v1.LockInfo
+	(*Waiter)(nil),                    // 59: chubby.v1.Waiter
+	(*ListSessionsRequest)(nil),       // 60: chubby.v1.ListSessionsRequest
+	(*ListSessionsReply)(nil),         // 61: chubby.v1.ListSessionsReply
+	(*SessionInfo)(nil),               // 62: chubby.v1.SessionInfo
+	(*OverviewRequest)(nil),           // 63: chubby.v1.OverviewRequest
+	(*OverviewReply)(nil),             // 64: chubby.v1.OverviewReply
+	(*Backlog)(nil),                   // 65: chubby.v1.Backlog
+	(*Holdup)(nil),                    // 66: chubby.v1.Holdup
+	(*LintRequest)(nil),               // 67: chubby.v1.LintRequest
+	(*LintReply)(nil),                 // 68: chubby.v1.LintReply
+	(*Finding)(nil),                   // 69: chubby.v1.Finding
+	(*ListQuotasRequest)(nil),         // 70: chubby.v1.ListQuotasRequest
+	(*ListQuotasReply)(nil),           // 71: chubby.v1.ListQuotasReply
+	(*QuotaInfo)(nil),                 // 72: chubby.v1.QuotaInfo
+	(*QuotaAmounts)(nil),              // 73: chubby.v1.QuotaAmounts
+	(*SetQuotaRequest)(nil),           // 74: chubby.v1.SetQuotaRequest
+	(*SetQuotaReply)(nil),             // 75: chubby.v1.SetQuotaReply
+	(*ExplainRequest)(nil),            // 76: chubby.v1.ExplainRequest
+	(*ExplainReply)(nil),              // 77: chubby.v1.ExplainReply
+	(*Cacher)(nil),                    // 78: chubby.v1.Cacher
+	(*HistoryRequest)(nil),            // 79: chubby.v1.HistoryRequest
+	(*HistoryReply)(nil),              // 80: chubby.v1.HistoryReply
+	(*Holding)(nil),                   // 81: chubby.v1.Holding
+	(*TransferRequest)(nil),           // 82: chubby.v1.TransferRequest
+	(*TransferReply)(nil),             // 83: chubby.v1.TransferReply
+	(*DrillRequest)(nil),              // 84: chubby.v1.DrillRequest
+	(*DrillReply)(nil),                // 85: chubby.v1.DrillReply
+	(*FinishUpgradeRequest)(nil),      // 86: chubby.v1.FinishUpgradeRequest
+	(*FinishUpgradeReply)(nil),        // 87: chubby.v1.FinishUpgradeReply
+	(*MemberLevel)(nil),               // 88: chubby.v1.MemberLevel
+	(*LocateRequest)(nil),             // 89: chubby.v1.LocateRequest
+	(*LocateReply)(nil),               // 90: chubby.v1.LocateReply
+	(*BackupRequest)(nil),             // 91: chubby.v1.BackupRequest
+	(*BackupReply)(nil),               // 92: chubby.v1.BackupReply
+	(*RestoreRequest)(nil),            // 93: chubby.v1.RestoreRequest
+	(*RestoreBegin)(nil),              // 94: chubby.v1.RestoreBegin
+	(*RestorePart)(nil),               // 95: chubby.v1.RestorePart
+	(*RestoreSeal)(nil),               // 96: chubby.v1.RestoreSeal
+	(*RestoreReply)(nil),              // 97: chubby.v1.RestoreReply
+	(*AuthenticateRequest)(nil),       // 98: chubby.v1.AuthenticateRequest
+	(*AuthenticateReply)(nil),         // 99: chubby.v1.AuthenticateReply
+	(*StatusRequest)(nil),             // 100: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 101: chubby.v1.StatusReply
+	(*Restoration)(nil),               // 102: chubby.v1.Restoration
+	(*ReplicaStatus)(nil),             // 103: chubby.v1.ReplicaStatus
+	(*DrillStatus)(nil),               // 104: chubby.v1.DrillStatus
+	(*MembersRequest)(nil),            // 105: chubby.v1.MembersRequest
+	(*ChangeMembersRequest)(nil),      // 106: chubby.v1.ChangeMembersRequest
+	(*ChangeMembersReply)(nil),        // 107: chubby.v1.ChangeMembersReply
+	(*MembersReply)(nil),              // 108: chubby.v1.MembersReply
+	(*Member)(nil),                    // 109: chubby.v1.Member
+	nil,                               // 110: chubby.v1.OverviewReply.CountsEntry
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
-	7,   // 1: chubby.v1.Stat.acl:type_name -> chubby.v1.ACL
-	9,   // 2: chubby.v1.ErrorDetail.holders:type_name -> chubby.v1.Party
-	13,  // 3: chubby.v1.CreateSessionReply.grant:type_name -> chubby.v1.Grant
-	5,   // 4: chubby.v1.KeepAliveRequest.caller:type_name -> chubby.v1.Caller
-	13,  // 5: chubby.v1.KeepAliveReply.grant:type_name -> chubby.v1.Grant
-	18,  // 6: chubby.v1.KeepAliveReply.events:type_name -> chubby.v1.Event
-	5,   // 7: chubby.v1.RenewCacheRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 1: chubby.v1.Stat.acl:type_name -> chubby.v1.ACL
+	10,  // 2: chubby.v1.ErrorDetail.holders:type_name -> chubby.v1.Party
+	14,  // 3: chubby.v1.CreateSessionReply.grant:type_name -> chubby.v1.Grant
+	6,   // 4: chubby.v1.KeepAliveRequest.caller:type_name -> chubby.v1.Caller
+	14,  // 5: chubby.v1.KeepAliveReply.grant:type_name -> chubby.v1.Grant
+	19,  // 6: chubby.v1.KeepAliveReply.events:type_name -> chubby.v1.Event
+	6,   // 7: chubby.v1.RenewCacheRequest.caller:type_name -> chubby.v1.Caller
 	3,   // 8: chubby.v1.Event.kind:type_name -> chubby.v1.EventKind
 	4,   // 9: chubby.v1.Event.reason:type_name -> chubby.v1.EndReason
-	5,   // 10: chubby.v1.EndSessionRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 11: chubby.v1.EndSessionRequest.mutation:type_name -> chubby.v1.Mutation
-	5,   // 12: chubby.v1.OpenRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 13: chubby.v1.OpenRequest.mutation:type_name -> chubby.v1.Mutation
+	6,   // 10: chubby.v1.EndSessionRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 11: chubby.v1.EndSessionRequest.mutation:type_name -> chubby.v1.Mutation
+	6,   // 12: chubby.v1.OpenRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 13: chubby.v1.OpenRequest.mutation:type_name -> chubby.v1.Mutation
 	3,   // 14: chubby.v1.OpenRequest.events:type_name -> chubby.v1.EventKind
 	2,   // 15: chubby.v1.OpenRequest.create:type_name -> chubby.v1.Create
 	1,   // 16: chubby.v1.OpenRequest.kind:type_name -> chubby.v1.Kind
-	7,   // 17: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
-	8,   // 18: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
-	5,   // 19: chubby.v1.CloseRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 20: chubby.v1.CloseRequest.mutation:type_name -> chubby.v1.Mutation
-	5,   // 21: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 22: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
-	5,   // 23: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 24: chubby.v1.GetStatReply.stat:type_name -> chubby.v1.Stat
-	5,   // 25: chubby.v1.ReadDirRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 26: chubby.v1.ReadDirReply.children:type_name -> chubby.v1.Stat
-	5,   // 27: chubby.v1.SetContentsRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 28: chubby.v1.SetContentsRequest.mutation:type_name -> chubby.v1.Mutation
-	8,   // 29: chubby.v1.SetContentsReply.stat:type_name -> chubby.v1.Stat
-	5,   // 30: chubby.v1.SetACLRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 31: chubby.v1.SetACLRequest.mutation:type_name -> chubby.v1.Mutation
-	7,   // 32: chubby.v1.SetACLRequest.acl:type_name -> chubby.v1.ACL
-	8,   // 33: chubby.v1.SetACLReply.stat:type_name -> chubby.v1.Stat
-	5,   // 34: chubby.v1.DeleteRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 35: chubby.v1.DeleteRequest.mutation:type_name -> chubby.v1.Mutation
-	5,   // 36: chubby.v1.AcquireRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 37: chubby.v1.AcquireRequest.mutation:type_name -> chubby.v1.Mutation
+	8,   // 17: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
+	9,   // 18: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
+	6,   // 19: chubby.v1.CloseRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 20: chubby.v1.CloseRequest.mutation:type_name -> chubby.v1.Mutation
+	6,   // 21: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
+	9,   // 22: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
+	6,   // 23: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
+	9,   // 24: chubby.v1.GetStatReply.stat:type_name -> chubby.v1.Stat
+	6,   // 25: chubby.v1.ReadDirRequest.caller:type_name -> chubby.v1.Caller
+	9,   // 26: chubby.v1.ReadDirReply.children:type_name -> chubby.v1.Stat
+	6,   // 27: chubby.v1.SetContentsRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 28: chubby.v1.SetContentsRequest.mutation:type_name -> chubby.v1.Mutation
+	9,   // 29: chubby.v1.SetContentsReply.stat:type_name -> chubby.v1.Stat
+	6,   // 30: chubby.v1.SetACLRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 31: chubby.v1.SetACLRequest.mutation:type_name -> chubby.v1.Mutation
+	8,   // 32: chubby.v1.SetACLRequest.acl:type_name -> chubby.v1.ACL
+	9,   // 33: chubby.v1.SetACLReply.stat:type_name -> chubby.v1.Stat
+	6,   // 34: chubby.v1.DeleteRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 35: chubby.v1.DeleteRequest.mutation:type_name -> chubby.v1.Mutation
+	6,   // 36: chubby.v1.AcquireRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 37: chubby.v1.AcquireRequest.mutation:type_name -> chubby.v1.Mutation
 	0,   // 38: chubby.v1.AcquireRequest.mode:type_name -> chubby.v1.LockMode
-	39,  // 39: chubby.v1.AcquireReply.queued:type_name -> chubby.v1.Queued
-	40,  // 40: chubby.v1.AcquireReply.granted:type_name -> chubby.v1.Granted
-	9,   // 41: chubby.v1.Queued.holders:type_name -> chubby.v1.Party
-	5,   // 42: chubby.v1.TryAcquireRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 43: chubby.v1.TryAcquireRequest.mutation:type_name -> chubby.v1.Mutation
+	40,  // 39: chubby.v1.AcquireReply.queued:type_name -> chubby.v1.Queued
+	41,  // 40: chubby.v1.AcquireReply.granted:type_name -> chubby.v1.Granted
+	10,  // 41: chubby.v1.Queued.holders:type_name -> chubby.v1.Party
+	6,   // 42: chubby.v1.TryAcquireRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 43: chubby.v1.TryAcquireRequest.mutation:type_name -> chubby.v1.Mutation
 	0,   // 44: chubby.v1.TryAcquireRequest.mode:type_name -> chubby.v1.LockMode
-	40,  // 45: chubby.v1.TryAcquireReply.granted:type_name -> chubby.v1.Granted
-	5,   // 46: chubby.v1.ReleaseRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 47: chubby.v1.ReleaseRequest.mutation:type_name -> chubby.v1.Mutation
-	5,   // 48: chubby.v1.GetSequencerRequest.caller:type_name -> chubby.v1.Caller
-	5,   // 49: chubby.v1.SetSequencerRequest.caller:type_name -> chubby.v1.Caller
-	5,   // 50: chubby.v1.CancelRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 51: chubby.v1.CancelRequest.mutation:type_name -> chubby.v1.Mutation
-	40,  // 52: chubby.v1.CancelReply.granted:type_name -> chubby.v1.Granted
-	5,   // 53: chubby.v1.BreakLockRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 54: chubby.v1.BreakLockRequest.mutation:type_name -> chubby.v1.Mutation
-	57,  // 55: chubby.v1.ListLocksReply.locks:type_name -> chubby.v1.LockInfo
+	41,  // 45: chubby.v1.TryAcquireReply.granted:type_name -> chubby.v1.Granted
+	6,   // 46: chubby.v1.ReleaseRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 47: chubby.v1.ReleaseRequest.mutation:type_name -> chubby.v1.Mutation
+	6,   // 48: chubby.v1.GetSequencerRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 49: chubby.v1.SetSequencerRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 50: chubby.v1.CancelRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 51: chubby.v1.CancelRequest.mutation:type_name -> chubby.v1.Mutation
+	41,  // 52: chubby.v1.CancelReply.granted:type_name -> chubby.v1.Granted
+	6,   // 53: chubby.v1.BreakLockRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 54: chubby.v1.BreakLockRequest.mutation:type_name -> chubby.v1.Mutation
+	58,  // 55: chubby.v1.ListLocksReply.locks:type_name -> chubby.v1.LockInfo
 	0,   // 56: chubby.v1.LockInfo.mode:type_name -> chubby.v1.LockMode
-	9,   // 57: chubby.v1.LockInfo.holders:type_name -> chubby.v1.Party
-	58,  // 58: chubby.v1.LockInfo.waiters:type_name -> chubby.v1.Waiter
-	9,   // 59: chubby.v1.Waiter.party:type_name -> chubby.v1.Party
+	10,  // 57: chubby.v1.LockInfo.holders:type_name -> chubby.v1.Party
+	59,  // 58: chubby.v1.LockInfo.waiters:type_name -> chubby.v1.Waiter
+	10,  // 59: chubby.v1.Waiter.party:type_name -> chubby.v1.Party
 	0,   // 60: chubby.v1.Waiter.mode:type_name -> chubby.v1.LockMode
-	61,  // 61: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
-	9,   // 62: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
-	64,  // 63: chubby.v1.OverviewReply.backlog:type_name -> chubby.v1.Backlog
-	106, // 64: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
-	57,  // 65: chubby.v1.OverviewReply.waits:type_name -> chubby.v1.LockInfo
-	65,  // 66: chubby.v1.OverviewReply.holdups:type_name -> chubby.v1.Holdup
-	9,   // 67: chubby.v1.Holdup.slow:type_name -> chubby.v1.Party
-	68,  // 68: chubby.v1.LintReply.findings:type_name -> chubby.v1.Finding
-	9,   // 69: chubby.v1.Finding.party:type_name -> chubby.v1.Party
-	71,  // 70: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
-	72,  // 71: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
-	72,  // 72: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
-	5,   // 73: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 74: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
-	72,  // 75: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
-	57,  // 76: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
-	77,  // 77: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
-	9,   // 78: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
-	80,  // 79: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
-	9,   // 80: chubby.v1.Holding.party:type_name -> chubby.v1.Party
+	62,  // 61: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
+	10,  // 62: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
+	65,  // 63: chubby.v1.OverviewReply.backlog:type_name -> chubby.v1.Backlog
+	110, // 64: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
+	58,  // 65: chubby.v1.OverviewReply.waits:type_name -> chubby.v1.LockInfo
+	66,  // 66: chubby.v1.OverviewReply.holdups:type_name -> chubby.v1.Holdup
+	10,  // 67: chubby.v1.Holdup.slow:type_name -> chubby.v1.Party
+	69,  // 68: chubby.v1.LintReply.findings:type_name -> chubby.v1.Finding
+	10,  // 69: chubby.v1.Finding.party:type_name -> chubby.v1.Party
+	72,  // 70: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
+	73,  // 71: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
+	73,  // 72: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
+	6,   // 73: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 74: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
+	73,  // 75: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
+	58,  // 76: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
+	78,  // 77: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
+	10,  // 78: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
+	81,  // 79: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
+	10,  // 80: chubby.v1.Holding.party:type_name -> chubby.v1.Party
 	0,   // 81: chubby.v1.Holding.mode:type_name -> chubby.v1.LockMode
 	4,   // 82: chubby.v1.Holding.end:type_name -> chubby.v1.EndReason
-	5,   // 83: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
-	5,   // 84: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 85: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
-	85,  // 86: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
-	5,   // 87: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 88: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
-	91,  // 89: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
-	92,  // 90: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
-	93,  // 91: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
-	100, // 92: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	99,  // 93: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
-	5,   // 94: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 95: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
-	105, // 96: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	11,  // 97: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	14,  // 98: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	14,  // 99: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
-	16,  // 100: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
-	19,  // 101: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	21,  // 102: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	23,  // 103: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	25,  // 104: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	27,  // 105: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	29,  // 106: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	31,  // 107: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	33,  // 108: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	35,  // 109: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	37,  // 110: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	41,  // 111: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	43,  // 112: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	45,  // 113: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	47,  // 114: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	49,  // 115: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	51,  // 116: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	53,  // 117: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	55,  // 118: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	59,  // 119: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	62,  // 120: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
-	66,  // 121: chubby.v1.Chubby.Lint:input_type -> chubby.v1.LintRequest
-	69,  // 122: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	73,  // 123: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	75,  // 124: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	78,  // 125: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
-	81,  // 126: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	83,  // 127: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	88,  // 128: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
-	90,  // 129: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
-	102, // 130: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
-	86,  // 131: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	97,  // 132: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	101, // 133: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	95,  // 134: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
-	12,  // 135: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	15,  // 136: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	15,  // 137: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	17,  // 138: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	20,  // 139: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	22,  // 140: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	24,  // 141: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	26,  // 142: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	28,  // 143: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	30,  // 144: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	32,  // 145: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	34,  // 146: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	36,  // 147: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	38,  // 148: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	42,  // 149: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	44,  // 150: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	46,  // 151: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	48,  // 152: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	50,  // 153: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	52,  // 154: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	54,  // 155: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	56,  // 156: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	60,  // 157: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	63,  // 158: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
-	67,  // 159: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
-	70,  // 160: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	74,  // 161: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	76,  // 162: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	79,  // 163: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
-	82,  // 164: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	84,  // 165: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	89,  // 166: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
-	94,  // 167: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
-	103, // 168: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
-	87,  // 169: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	98,  // 170: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	104, // 171: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	96,  // 172: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
-	135, // [135:173] is the sub-list for method output_type
-	97,  // [97:135] is the sub-list for method input_type
-	97,  // [97:97] is the sub-list for extension type_name
-	97,  // [97:97] is the sub-list for extension extendee
-	0,   // [0:97] is the sub-list for field type_name
+	6,   // 83: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 84: chubby.v1.DrillRequest.caller:type_name -> chubby.v1.Caller
+	5,   // 85: chubby.v1.DrillRequest.kind:type_name -> chubby.v1.DrillKind
+	6,   // 86: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 87: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
+	88,  // 88: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
+	6,   // 89: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 90: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
+	94,  // 91: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
+	95,  // 92: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
+	96,  // 93: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
+	103, // 94: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	102, // 95: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
+	104, // 96: chubby.v1.ReplicaStatus.drill:type_name -> chubby.v1.DrillStatus
+	5,   // 97: chubby.v1.DrillStatus.kind:type_name -> chubby.v1.DrillKind
+	6,   // 98: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 99: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
+	109, // 100: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	12,  // 101: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	15,  // 102: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	15,  // 103: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
+	17,  // 104: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
+	20,  // 105: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	22,  // 106: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	24,  // 107: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	26,  // 108: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	28,  // 109: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	30,  // 110: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	32,  // 111: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	34,  // 112: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	36,  // 113: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	38,  // 114: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	42,  // 115: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	44,  // 116: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	46,  // 117: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	48,  // 118: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	50,  // 119: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	52,  // 120: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	54,  // 121: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	56,  // 122: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	60,  // 123: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	63,  // 124: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
+	67,  // 125: chubby.v1.Chubby.Lint:input_type -> chubby.v1.LintRequest
+	70,  // 126: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	74,  // 127: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	76,  // 128: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	79,  // 129: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
+	82,  // 130: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	84,  // 131: chubby.v1.Chubby.Drill:input_type -> chubby.v1.DrillRequest
+	86,  // 132: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	91,  // 133: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
+	93,  // 134: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
+	106, // 135: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
+	89,  // 136: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	100, // 137: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	105, // 138: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	98,  // 139: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	13,  // 140: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	16,  // 141: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	16,  // 142: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	18,  // 143: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	21,  // 144: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	23,  // 145: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	25,  // 146: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	27,  // 147: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	29,  // 148: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	31,  // 149: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	33,  // 150: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	35,  // 151: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	37,  // 152: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	39,  // 153: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	43,  // 154: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	45,  // 155: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	47,  // 156: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	49,  // 157: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	51,  // 158: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	53,  // 159: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	55,  // 160: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	57,  // 161: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	61,  // 162: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	64,  // 163: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
+	68,  // 164: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
+	71,  // 165: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	75,  // 166: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	77,  // 167: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	80,  // 168: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
+	83,  // 169: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	85,  // 170: chubby.v1.Chubby.Drill:output_type -> chubby.v1.DrillReply
+	87,  // 171: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	92,  // 172: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
+	97,  // 173: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
+	107, // 174: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
+	90,  // 175: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	101, // 176: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	108, // 177: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	99,  // 178: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	140, // [140:179] is the sub-list for method output_type
+	101, // [101:140] is the sub-list for method input_type
+	101, // [101:101] is the sub-list for extension type_name
+	101, // [101:101] is the sub-list for extension extendee
+	0,   // [0:101] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -8058,8 +8383,8 @@ func file_chubby_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   102,
+			NumEnums:      6,
+			NumMessages:   105,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

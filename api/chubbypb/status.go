@@ -166,6 +166,9 @@ func NewParty(h api.Holder) *Party {
 		Reason:    h.Reason,
 		SinceUnix: h.SinceUnix,
 		Cached:    h.Cached,
+
+		Checked:     h.Checked,
+		LockDelayNs: int64(h.LockDelay),
 	}
 }
 
@@ -188,6 +191,9 @@ func (p *Party) Holder() api.Holder {
 		Reason:    p.GetReason(),
 		SinceUnix: p.GetSinceUnix(),
 		Cached:    p.GetCached(),
+
+		Checked:   p.GetChecked(),
+		LockDelay: time.Duration(p.GetLockDelayNs()),
 	}
 }
 

@@ -1,6 +1,7 @@
 package chubbypb
 
 import (
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
@@ -28,4 +29,10 @@ func notUTF8(m protoreflect.Message) (field string) {
 		return field == ""
 	})
 	return field
+}
+
+// Word names a kind of drill for people: "hard-failover".
+func (k DrillKind) Word() string {
+	word := strings.TrimPrefix(k.String(), "DRILL_KIND_")
+	return strings.ReplaceAll(strings.ToLower(word), "_", "-")
 }

@@ -53,6 +53,8 @@ type replicaFields struct {
 	LogStore  string `json:"log_store"`
 	MaxLevel  int    `json:"max_level"`
 	Error     string `json:"error,omitempty"`
+
+	Drill *drillStatusFields `json:"drill,omitempty"` // the last that it began
 }
 
 func newStatusFields(s client.Status, fault string) statusFields {
@@ -84,6 +86,7 @@ func newStatusFields(s client.Status, fault string) statusFields {
 			StateHash: r.StateHash,
 			LogStore:  r.LogStore,
 			MaxLevel:  r.MaxLevel,
+			Drill:     newDrillStatusFields(r.Drill),
 		}
 		if r.Err != nil {
 			row.Error = r.Err.Error()
@@ -281,6 +284,14 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if text, running := describeDrill(s); text != "" {
+		if running {
+			text = term.StyleOf(out).Paint(term.Waiting, text)
+		}
+		if _, err := fmt.Fprintf(out, "\n%s\n", text); err != nil {
+			return err
+		}
 	}
 	if s.Restored != nil {
 		if _, err := fmt.Fprintf(out, "\n%s\n", term.StyleOf(out).Wrap(describeRestoration(*s.Restored), "")); err != nil {

@@ -29,6 +29,7 @@ func safeguards() []safeguard {
 		outlivingSafeguards(),
 		endSafeguards(),
 		drillSafeguards(),
+		operatorDrillSafeguards(),
 		clientSafeguards(),
 		restartSafeguards(),
 		crashSafeguards(),

@@ -34,9 +34,10 @@ type openHandle struct {
 	Handle
 	principal string
 	open      bool
-	locks     bool // a lock was asked for through it, so closing it goes through the log
-	copies    int  // of its Open that are being served
-	logged    bool // one of those went to the log, which therefore answers them all
+	locks     bool           // a lock was asked for through it, so closing it goes through the log
+	checked   api.Generation // of the lock, of which a sequencer was shown here while it was held through the handle; 0 if none was
+	copies    int            // of its Open that are being served
+	logged    bool           // one of those went to the log, which therefore answers them all
 
 	conduct *conduct // of its session; nil if nobody counts it
 	known            // what was learned through it that may be the same yet

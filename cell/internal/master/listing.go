@@ -65,6 +65,7 @@ type SessionInfo struct {
 	Handles   int
 	Locks     int
 	MayCache  bool
+	Unheard   bool // its client has not returned since the fail-over
 }
 
 // WireSize returns how long it is on the wire at most.
@@ -118,7 +119,7 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 			continue // it is only said to be there
 		}
 		id := info.Session.Session
-		info.Handles = in.tables.handles.count(id)
+		info.Handles, info.Unheard = in.tables.handles.count(id), in.tables.leases.Unheard(id)
 		if end, ok := in.tables.leases.End(id); ok {
 			info.LeftLeast = max(end.Sub(now), 0)
 			info.LeftMost = info.LeftLeast + expirySlack
@@ -322,7 +323,8 @@ func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
 		now = in.epoch.clock()
 		for i := range info.Holders {
 			one := in.tables.handles.find(node.Holders[i].Owner)
-			info.Holders[i].Cached = one != nil && one.CachesLock
+			info.Holders[i].LockDelay = node.Holders[i].Delay
+			info.Holders[i].Cached, info.Holders[i].Checked = one != nil && one.CachesLock, one != nil && one.checked == node.Lock
 		}
 		info.Delayed = in.tables.delays.left(name, now)
 		for ahead, w := range in.tables.queues.inOrder(name) {

@@ -21,7 +21,27 @@ func (l *Locks) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error
 	if err != nil {
 		return err
 	}
-	return l.epoch.state().CheckPrecondition(g)
+	if err := l.epoch.state().CheckPrecondition(g); err != nil {
+		return err
+	}
+	l.noteShown(g)
+	return nil
+}
+
+// noteShown notes with the holders of a lock, as far as listings name them, that a sequencer of it was shown: what it protects
+// is protected from a holder that does not know that it has lost it.
+func (l *Locks) noteShown(g raftfsm.Precondition) {
+	l.epoch.mu.Lock()
+	defer l.epoch.mu.Unlock()
+	node, ok := l.epoch.state().Tree.Get(g.Lock)
+	if !ok || node.Lock != g.Generation {
+		return
+	}
+	for _, h := range node.Holders[:min(len(node.Holders), api.MaxListed)] {
+		if one := l.files.handles.find(h.Owner); one != nil {
+			one.checked = g.Generation
+		}
+	}
 }
 
 // Precondition returns a sequencer of this cell as a condition for the log.
@@ -44,6 +64,9 @@ func (l *Locks) Preconditions(h Handle, text string) ([]raftfsm.Precondition, er
 		return nil, err
 	}
 	g, err := l.Precondition(s)
+	if err == nil {
+		l.noteShown(g)
+	}
 	return append(list, g), err
 }
 

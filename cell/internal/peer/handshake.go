@@ -96,8 +96,8 @@ func (p *Port) noteClientAddress(h hello) {
 
 // dial connects to a replica and exchanges hellos, in at most timeout.
 func (p *Port) dial(kind helloKind, id, address string, timeout time.Duration) (net.Conn, error) {
-	if p.isSilent() {
-		return nil, errSilenced
+	if err := p.quiet(); err != nil {
+		return nil, err
 	}
 	timeout = min(timeout, helloTimeout)
 	conn, err := p.Connect(address, timeout)

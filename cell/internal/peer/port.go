@@ -28,6 +28,9 @@ const (
 // errSilenced is the error of a port that was silenced or closed.
 var errSilenced = api.Errorf(api.Unavailable, "this replica's raft port is silent: it is stopping, or its disk has stalled")
 
+// errHushed is the error of a port that is silent for a while.
+var errHushed = api.Errorf(api.Unavailable, "this replica's raft port is silent for a moment, because of a drill")
+
 // PortConfig is what a port needs to know.
 type PortConfig struct {
 	Cell    string       // the cell's name
@@ -70,6 +73,7 @@ type Port struct {
 	conns   map[*portConn]struct{}
 	half    []*portConn // inbound ones whose hello has not been read, oldest first
 	silent  bool
+	hushed  bool // for a while
 	closed  bool
 	clients map[string]string // client address by replica ID, from hellos
 	report  func() Report     // the answer to probes; nil until Raft runs
@@ -134,6 +138,26 @@ func (p *Port) silence() {
 	}
 }
 
+// hush is silence until speak is called: every connection is broken, and none is made or taken. The listener stays
+// open, so that nobody takes this replica's process for dead. The last of two that overlap begins and the first to speak ends it.
+func (p *Port) hush() (speak func()) {
+	p.mu.Lock()
+	p.hushed = true
+	open := make([]*portConn, 0, len(p.conns))
+	for c := range p.conns {
+		open = append(open, c)
+	}
+	p.mu.Unlock()
+	for _, c := range open {
+		c.abort()
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.hushed = false
+	}
+}
+
 // close silences the port and waits for its goroutines.
 func (p *Port) close() {
 	p.silence()
@@ -180,12 +204,30 @@ func (p *Port) isSilent() bool {
 	return p.silent
 }
 
+// quiet returns why the port makes no connection; nil if it does.
+func (p *Port) quiet() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.quietLocked()
+}
+
+// quietLocked is quiet; mu is held.
+func (p *Port) quietLocked() error {
+	switch {
+	case p.silent:
+		return errSilenced
+	case p.hushed:
+		return errHushed
+	}
+	return nil
+}
+
 // register makes c a connection of the port.
 func (p *Port) register(c *portConn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.silent {
-		return errSilenced
+	if err := p.quietLocked(); err != nil {
+		return err
 	}
 	if len(p.conns) >= maxPortConns {
 		return api.Errorf(api.QuotaExceeded, "%d connections are open, the most this port takes", len(p.conns))
@@ -237,7 +279,7 @@ func (p *Port) refuseConnection(conn net.Conn, cause error) {
 	remote := conn.RemoteAddr()
 	_ = conn.Close() // it is refused, so an error does not matter
 	p.mu.Lock()
-	silent := p.silent
+	silent := p.silent || p.hushed
 	p.mu.Unlock()
 	if silent {
 		return

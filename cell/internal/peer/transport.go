@@ -86,6 +86,9 @@ func (t *Transport) StartReceiving() { close(t.ready) }
 // Silence makes the replica fall silent at once; see Port.silence.
 func (t *Transport) Silence() { t.port.silence() }
 
+// Hush makes the replica fall silent until speak is called; see Port.hush.
+func (t *Transport) Hush() (speak func()) { return t.port.hush() }
+
 // raftStreams is the Port as raft.NetworkTransport sees it.
 type raftStreams struct {
 	port  *Port

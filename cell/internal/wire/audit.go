@@ -31,7 +31,7 @@ const (
 // auditOf has every RPC: what is new has to be thought of. See TestEveryCallIsAudited.
 func auditOf(method string) audited {
 	switch path.Base(method) {
-	case "BreakLock", "SetQuota", "SetACL", "Transfer", "FinishUpgrade", "ChangeMembers":
+	case "BreakLock", "SetQuota", "SetACL", "Transfer", "FinishUpgrade", "ChangeMembers", "Drill":
 		return everyCall
 	case "Open", "SetContents", "Delete":
 		return listsAlone
@@ -215,6 +215,8 @@ func subjectOf(request any) string {
 		return cmp.Or(q.GetPath(), q.GetPrincipal())
 	case *pb.TransferRequest:
 		return q.GetTo()
+	case *pb.DrillRequest:
+		return "drill " + q.GetKind().Word()
 	case *pb.ChangeMembersRequest:
 		return strings.TrimSpace(q.GetAdd() + " " + q.GetRaft() + " " + q.GetRemove())
 	case interface{ GetPath() string }:

@@ -22,6 +22,9 @@ type Replica interface {
 	// Transfer hands the mastership over, to a replica or to any, and returns the new
 	// master; "" if it is not known.
 	Transfer(ctx context.Context, to string) (master string, err error)
+	// Drill does what an operator has asked for, and returns when that has ended: when its time is over, or ctx ends. It calls
+	// begun before it begins.
+	Drill(ctx context.Context, m *master.Master, d Drill, begun func() error) error
 	// Levels asks every member of the cell for the newest feature level that it knows.
 	Levels(ctx context.Context) ([]MemberLevel, error)
 	// Newcomer asks a replica that waits to be let in who it is, and which feature level it knows.
@@ -62,6 +65,7 @@ type Status struct {
 	Sessions, Nodes, Locks int // the master alone says them
 
 	Restored *raftfsm.Restoration // the last one; nil if there was none
+	Drill    *DrillStatus         // the last that began here; nil if there was none
 }
 
 // Member describes a member of the cell.
@@ -105,6 +109,7 @@ func (s *service) Status(context.Context, *pb.StatusRequest) (*pb.StatusReply, e
 			StateHash:     is.StateHash,
 			LogStore:      is.LogStore,
 			MaxLevel:      uint32(is.MaxLevel),
+			Drill:         drillStatus(is.Drill),
 		},
 		Sessions: uint64(is.Sessions),
 		Nodes:    uint64(is.Nodes),

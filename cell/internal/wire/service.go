@@ -145,8 +145,8 @@ func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 	call := callOf(stream.Context())
 	s.arrive(call)
 	defer func() { s.count(call, info.FullMethod, err) }() // after recovered
-	replies := &answers{ServerStream: stream, service: s}
-	defer func() { s.audit(stream.Context(), witness{}, info.FullMethod, replies.request, nil, err) }() // after recovered
+	replies := &answers{ServerStream: stream, service: s, method: info.FullMethod}
+	defer func() { s.audit(stream.Context(), replies.before, info.FullMethod, replies.request, nil, err) }() // after recovered
 	defer s.recovered(info.FullMethod, &err)
 	if err := s.checkConnection(stream.Context(), info.FullMethod); err != nil {
 		return err
@@ -172,7 +172,9 @@ type answers struct {
 	grpc.ServerStream
 	call    *call
 	service *service
-	request any // that has arrived; nil before
+	method  string
+	request any     // that has arrived; nil before
+	before  witness // when it had
 }
 
 // RecvMsg implements grpc.ServerStream.
@@ -180,7 +182,7 @@ func (a *answers) RecvMsg(m any) error {
 	if err := a.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	a.request = m
+	a.request, a.before = m, a.service.witness(a.Context(), a.method, m)
 	if err := checkSize(m); err != nil {
 		return err
 	}

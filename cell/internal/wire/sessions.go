@@ -303,5 +303,6 @@ func sessionInfo(s *master.SessionInfo) *pb.SessionInfo {
 		Handles:     uint32(s.Handles),
 		Locks:       uint32(s.Locks),
 		MayCache:    s.MayCache,
+		Unheard:     s.Unheard,
 	}
 }

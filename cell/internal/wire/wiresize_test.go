@@ -16,7 +16,7 @@ import (
 func TestNothingIsLongerOnTheWire(t *testing.T) {
 	for _, length := range []int{0, 1, 127, 128, 1024} {
 		text := strings.Repeat("x", length)
-		who := api.Holder{Session: math.MaxUint64, Principal: text, Host: text, PID: math.MaxInt, Reason: text, SinceUnix: math.MaxInt64}
+		who := api.Holder{Session: math.MaxUint64, Principal: text, Host: text, PID: math.MaxInt, Reason: text, SinceUnix: math.MaxInt64, Cached: true, Checked: true, LockDelay: math.MaxInt64}
 		event := &master.Event{
 			Sequence: math.MaxUint64, Kind: math.MaxUint8, Handle: math.MaxUint64, Path: text, Child: text,
 			Generation: math.MaxUint64, Reason: math.MaxUint8, Explanation: text,
@@ -27,7 +27,7 @@ func TestNothingIsLongerOnTheWire(t *testing.T) {
 			Waiters: []master.Waiter{{Owner: who, Place: math.MaxInt, Mode: math.MaxUint8, Waiting: math.MaxInt64, Absent: true, Estimate: math.MaxInt64}},
 		}
 		session := &master.SessionInfo{
-			Session: who, Lease: math.MaxInt64, LeftLeast: math.MaxInt64, LeftMost: math.MaxInt64, Handles: math.MaxInt, Locks: math.MaxInt, MayCache: true,
+			Session: who, Lease: math.MaxInt64, LeftLeast: math.MaxInt64, LeftMost: math.MaxInt64, Handles: math.MaxInt, Locks: math.MaxInt, MayCache: true, Unheard: true,
 		}
 		most := api.Quota{Nodes: math.MaxInt, Bytes: math.MaxInt64, Sessions: math.MaxInt, Handles: math.MaxInt, Waiters: math.MaxInt}
 		use := &master.QuotaUse{Principal: text, Directory: text, Used: most, Allowed: most}
