@@ -97,11 +97,11 @@ lint: ## run golangci-lint (built on first use, about two minutes)
 	$(LINT) run ./...
 
 .PHONY: generate
-generate: ## generate Go code from chubby.proto, and the reference pages (docs/cli.md, man, chubbyd.md, metrics.md) and the packaged configuration
+generate: ## generate Go code from chubby.proto, and the reference pages (docs/cli.md, man, chubbyd.md, metrics.md, client-metrics.md) and the packaged configuration
 	go -C tools run ./protogen ../api/chubbypb/chubby.proto
 	go test ./cmd/chubbyctl -count 1 -run '^TestReference$$' -update
 	go test ./cmd/chubbyd -count 1 -run '^TestReference$$' -update
-	go test ./cell -count 1 -run '^TestMetricsPage$$' -update
+	go test ./cell ./client/clientprom -count 1 -run '^TestMetricsPage$$' -update
 
 .PHONY: release-source
 release-source: ## keep the source of the release REF, from which the test of upgrades starts (REF=v0.1.0)
