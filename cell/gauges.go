@@ -1,7 +1,11 @@
 package cell
 
 import (
+	"sync"
+	"time"
+
 	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/session"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -11,7 +15,17 @@ type gauges struct {
 	replica *Replica
 	backlog []backlogGauge
 	peers   *prometheus.Desc
+	quotas  *prometheus.Desc
+
+	mu     sync.Mutex // guards what follows; the master's mutex is taken while it is held
+	shares map[string]float64
+	of     *master.Master  // whose shares they are
+	until  session.Instant // when they are looked at anew
 }
+
+// quotaInterval is for how long the shares of quotas are good: to look at all principals takes longer than the rest of the
+// page, and whoever reaches the port may ask.
+const quotaInterval = 10 * time.Second
 
 type backlogGauge struct {
 	desc *prometheus.Desc
@@ -33,7 +47,8 @@ func newGauges(r *Replica) *gauges {
 			one("cached_copies_bytes", "Bytes in which the master remembers what clients may have cached.", func(b master.Backlog) int { return b.Copies }),
 			one("commands_waiting", "Commands that wait to be put into the Raft log.", func(b master.Backlog) int { return b.Proposals }),
 		},
-		peers: prometheus.NewDesc("chubby_peer_held_index", "The last Raft entry up to which another replica is known to hold the log. 0 if this one does not know.", []string{"peer"}, nil),
+		peers:  prometheus.NewDesc("chubby_peer_held_index", "The last Raft entry up to which another replica is known to hold the log. 0 if this one does not know.", []string{"peer"}, nil),
+		quotas: prometheus.NewDesc("chubby_quota_used_ratio", "Which part of a quota the principal uses that uses most of its own, by what the quota is of; 1 is all. At most ten seconds old. 0 if this replica is not the master.", []string{"kind"}, nil),
 	}
 }
 
@@ -43,6 +58,7 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 		to <- one.desc
 	}
 	to <- g.peers
+	to <- g.quotas
 }
 
 // Collect implements prometheus.Collector.
@@ -54,9 +70,26 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	for _, one := range g.backlog {
 		to <- prometheus.MustNewConstMetric(one.desc, prometheus.GaugeValue, float64(one.of(now)))
 	}
+	for kind, share := range g.quotaShares() {
+		to <- prometheus.MustNewConstMetric(g.quotas, prometheus.GaugeValue, share, kind)
+	}
 	for _, s := range g.replica.servers() {
 		if id := string(s.ID); id != g.replica.cfg.ID {
 			to <- prometheus.MustNewConstMetric(g.peers, prometheus.GaugeValue, float64(g.replica.passport.HeldBy(id)), id)
 		}
 	}
+}
+
+// quotaShares looks at the quotas, or returns what it has seen at most quotaInterval ago.
+func (g *gauges) quotaShares() map[string]float64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.replica.master.Load()
+	switch now := g.replica.clock(); {
+	case m == nil:
+		g.shares, g.of = map[string]float64{"nodes": 0, "bytes": 0, "sessions": 0, "handles": 0, "waiters": 0}, nil
+	case g.of != m || now >= g.until:
+		g.shares, g.of, g.until = m.QuotaShares(), m, now.Add(quotaInterval)
+	}
+	return g.shares
 }
