@@ -211,6 +211,10 @@ bench-tls: ## measure what certificates cost, in pairs, ten to twenty minutes (w
 bench-growth: ## measure the cell as its nodes, sessions, replicas and contenders become more, half an hour (writes docs/growth.md)
 	go -C bench run . -systems chubby -growth -measure 15s -docs ../docs/growth.md $(BENCHFLAGS)
 
+.PHONY: sizing
+sizing: ## measure what one session, one node, one write costs, ten minutes (writes docs/sizing.md and what chubbyctl sizing reckons with)
+	go -C bench run . -systems chubby -sizing -docs ../docs/sizing.md $(BENCHFLAGS)
+
 .PHONY: steady
 steady: ## keep a cell under load beside two busy loops for STEADY (10m); its master must not change
 	go -C bench run . -systems chubby -steady $(STEADY) $(BENCHFLAGS)

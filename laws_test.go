@@ -134,9 +134,10 @@ func rooms() []room {
 			"names of services for gRPC: only who uses them for that links this",
 		},
 		{
-			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock", "internal/backup", "internal/backupstore", "cell/recovery"}, []string{cobra},
+			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "cmd/chubbyctl/internal/sizing", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock", "internal/backup", "internal/backupstore", "cell/recovery"}, []string{cobra},
 			"whatever the command line can do, a program can do over the exported client",
 		},
+		{"cmd/chubbyctl/internal/sizing", []string{"api"}, nil, "what a cell needs is arithmetic with what was measured: it asks no cell"},
 		{"cmd/chubbyctl/internal/supervise", []string{"internal/bootclock"}, nil, "what ends a command in time depends on nothing that can block"},
 		{"cmd/chubbyctl/internal/term", nil, nil, "how things are written to a terminal or for a program; it knows nothing of cells"},
 		{"e2e", nil, nil, "the whole as its users have it; it holds tests only"},
