@@ -83,6 +83,7 @@ func safeguards() []safeguard {
 		rateSafeguards(),
 		restSafeguards(),
 		overviewSafeguards(),
+		meterSafeguards(),
 	)
 }
 
