@@ -97,11 +97,11 @@ lint: ## run golangci-lint (built on first use, about two minutes)
 	$(LINT) run ./...
 
 .PHONY: generate
-generate: ## generate Go code from chubby.proto, and the reference pages (docs/cli.md, man, chubbyd.md, metrics.md) and the packaged configuration
+generate: ## generate Go code from chubby.proto, and the reference pages (docs/cli.md, man, chubbyd.md, metrics.md, client-metrics.md) and the packaged configuration
 	go -C tools run ./protogen ../api/chubbypb/chubby.proto
 	go test ./cmd/chubbyctl -count 1 -run '^TestReference$$' -update
 	go test ./cmd/chubbyd -count 1 -run '^TestReference$$' -update
-	go test ./cell -count 1 -run '^TestMetricsPage$$' -update
+	go test ./cell ./client/clientprom -count 1 -run '^TestMetricsPage$$' -update
 
 .PHONY: release-source
 release-source: ## keep the source of the release REF, from which the test of upgrades starts (REF=v0.1.0)
@@ -210,6 +210,10 @@ bench-tls: ## measure what certificates cost, in pairs, ten to twenty minutes (w
 .PHONY: bench-growth
 bench-growth: ## measure the cell as its nodes, sessions, replicas and contenders become more, half an hour (writes docs/growth.md)
 	go -C bench run . -systems chubby -growth -measure 15s -docs ../docs/growth.md $(BENCHFLAGS)
+
+.PHONY: sizing
+sizing: ## measure what one session, one node, one write costs, ten minutes (writes docs/sizing.md and what chubbyctl sizing reckons with)
+	go -C bench run . -systems chubby -sizing -docs ../docs/sizing.md $(BENCHFLAGS)
 
 .PHONY: steady
 steady: ## keep a cell under load beside two busy loops for STEADY (10m); its master must not change

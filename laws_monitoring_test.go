@@ -16,7 +16,7 @@ const (
 	dashboard  = "deploy/grafana/chubby.json"
 )
 
-// Every metric that an alert, the dashboard or a page names is one that a replica serves: a metric that was renamed is
+// Every metric that an alert, the dashboard or a page names is one that a replica or a program serves: a metric that was renamed is
 // found here, and not by an alert that never fires again. What has changed before, CHANGELOG.md may tell.
 func TestWatchedMetricsExist(t *testing.T) {
 	served := servedMetrics(t)
@@ -24,13 +24,13 @@ func TestWatchedMetricsExist(t *testing.T) {
 	if err != nil || len(pages) < 10 {
 		t.Fatalf("%d pages: %v", len(pages), err)
 	}
-	ours := regexp.MustCompile(`\bchubby_[a-z_]*[a-z]\b`)
+	ours := regexp.MustCompile(`\bchubby(?:client)?_[a-z_]*[a-z]\b`)
 	selected := regexp.MustCompile(`\b([a-zA-Z_]\w*)(?:\[|\{[^{])`) // in PromQL, and not before the {{ of a template
 	for _, name := range append(pages, "README.md", "CONTRIBUTING.md", alertRules, alertTests, dashboard) {
 		text := textOf(t, name)
 		for _, metric := range ours.FindAllString(text, -1) {
 			if !served[metric] {
-				t.Errorf("%s: %s is not in docs/metrics.md", name, metric)
+				t.Errorf("%s: %s is neither in docs/metrics.md nor in docs/client-metrics.md", name, metric)
 			}
 		}
 		if filepath.Ext(name) == ".md" {
@@ -38,17 +38,19 @@ func TestWatchedMetricsExist(t *testing.T) {
 		}
 		for _, match := range selected.FindAllStringSubmatch(text, -1) {
 			if metric := match[1]; !served[metric] && !servedByOthers(metric) {
-				t.Errorf("%s: %s{ is neither in docs/metrics.md nor a metric of the process or of Prometheus", name, metric)
+				t.Errorf("%s: %s{ is neither in docs/metrics.md, nor in docs/client-metrics.md, nor a metric of the process or of Prometheus", name, metric)
 			}
 		}
 	}
 }
 
-// servedMetrics are the names that queries may use: those of docs/metrics.md, and the parts of histograms.
+// servedMetrics are the names that queries may use: those of docs/metrics.md and docs/client-metrics.md, and the parts of
+// histograms.
 func servedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	served := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(chubby_\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(textOf(t, "docs/metrics.md"), -1) {
+	tables := textOf(t, "docs/metrics.md") + textOf(t, "docs/client-metrics.md")
+	for _, row := range regexp.MustCompile("(?m)^\\| `(chubby(?:client)?_\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(tables, -1) {
 		served[row[1]] = true
 		if row[2] == "histogram" {
 			for _, part := range []string{"_bucket", "_count", "_sum"} {
@@ -56,8 +58,8 @@ func servedMetrics(t *testing.T) map[string]bool {
 			}
 		}
 	}
-	if len(served) < 30 {
-		t.Fatalf("docs/metrics.md lists %d metrics: the pattern of this law does not fit it any more", len(served))
+	if len(served) < 60 {
+		t.Fatalf("docs/metrics.md and docs/client-metrics.md list %d metrics: the pattern of this law does not fit it any more", len(served))
 	}
 	return served
 }

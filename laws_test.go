@@ -41,12 +41,13 @@ const (
 	minio   = "github.com/minio/minio-go/v7"
 	miekg   = "github.com/miekg/dns"
 	jose    = "github.com/go-jose/go-jose/v4"
+	prom    = "github.com/prometheus/client_golang"
 	rapid   = "pgregory.net/rapid"
 	goleak  = "go.uber.org/goleak"
 )
 
 func confined() []string {
-	return []string{raft, boltlog, walLog, hclog, bbolt, btree, bufconn, grpc, proto, cobra, rapid, goleak}
+	return []string{raft, boltlog, walLog, hclog, bbolt, btree, bufconn, grpc, proto, cobra, prom, rapid, goleak}
 }
 
 // room is one package and the arrows that leave it. A path that ends in "/..."
@@ -118,13 +119,14 @@ func rooms() []room {
 		},
 		{
 			"cell", []string{"api", "session", "raftfsm", "refusal", "cell/internal/audit", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/wire", "internal/bootclock", "internal/certs", "internal/tokens"},
-			[]string{raft, grpc}, "one replica: the only room where state, time, disk and network meet",
+			[]string{raft, grpc, prom}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "api", "session", "internal/frames"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
 		{
 			"client", []string{"api", "api/chubbypb", "misuse", "sequencer", "session", "internal/bootclock", "internal/certs", "internal/frames", "internal/tokens"}, []string{grpc},
 			"what applications link: never raft, never the server",
 		},
+		{"client/clientprom", []string{"client", "api", "session"}, []string{prom}, "metrics of sessions: only programs that import it link Prometheus's library"},
 		{"client/recipe", []string{"client", "api", "sequencer"}, nil, "recipes use what users can use: the exported client only"},
 		{"cmd/chubbyd", []string{"cell", "api", "cmd/chubbyd/internal/names", "internal/backupstore", "internal/certs", "internal/flock", "internal/tokens"}, []string{cobra}, "the daemon wires a replica and does nothing itself"},
 		{"cmd/chubbyd/internal/names", []string{"cell"}, []string{miekg}, "clients find the replicas by the cell's name: only the daemon of one that publishes links a DNS library"},
@@ -133,9 +135,10 @@ func rooms() []room {
 			"names of services for gRPC: only who uses them for that links this",
 		},
 		{
-			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "misuse", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock", "internal/backup", "internal/backupstore", "cell/recovery"}, []string{cobra},
+			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "misuse", "cmd/chubbyctl/internal/sizing", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock", "internal/backup", "internal/backupstore", "cell/recovery"}, []string{cobra},
 			"whatever the command line can do, a program can do over the exported client",
 		},
+		{"cmd/chubbyctl/internal/sizing", []string{"api"}, nil, "what a cell needs is arithmetic with what was measured: it asks no cell"},
 		{"cmd/chubbyctl/internal/supervise", []string{"internal/bootclock"}, nil, "what ends a command in time depends on nothing that can block"},
 		{"cmd/chubbyctl/internal/term", nil, nil, "how things are written to a terminal or for a program; it knows nothing of cells"},
 		{"e2e", nil, nil, "the whole as its users have it; it holds tests only"},

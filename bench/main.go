@@ -45,6 +45,8 @@ type options struct {
 	atMost  float64       // what the second may need of the first's time; 0 is no limit
 	growth  bool          // measure how a cell's figures change with its size instead
 
+	sizing bool // measure what one of each thing costs instead
+
 	crowds    []int         // measure crowds of so many sessions instead
 	crowdTime time.Duration // for how long the largest is watched
 
@@ -102,6 +104,8 @@ func run(args []string, out io.Writer) error {
 		return measureOn(ctx, o, out, runPairs)
 	case o.growth:
 		return measureOn(ctx, o, out, runGrowth)
+	case o.sizing:
+		return measureOn(ctx, o, out, runSizing)
 	case len(o.crowds) > 0:
 		return measureOn(ctx, o, out, runCrowd)
 	default:
@@ -142,6 +146,7 @@ func parseOptions(args []string) (options, error) {
 	flags.BoolVar(&o.pairs, "pairs", false, "instead keep both of two systems running, and measure each row on one after the other, -rounds times; with -docs, write that page")
 	flags.Float64Var(&o.atMost, "at-most", 0, "fail if an operation of the second system of -pairs takes more than so many times as long as the first's")
 	flags.BoolVar(&o.growth, "growth", false, "instead measure a cell as its nodes, sessions, replicas and contenders become more; with -docs, write that page")
+	flags.BoolVar(&o.sizing, "sizing", false, "instead measure what one session, one node, one write costs a replica; with -docs, write that page, and the costs that chubbyctl reckons with")
 	flags.Func("crowd", "instead measure what so many idle sessions cost, over few connections; numbers with commas between them; with -docs, write that page", func(text string) (err error) {
 		o.crowds, err = parseNumbers(text)
 		return err

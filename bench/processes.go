@@ -99,16 +99,23 @@ func processorTime(roots []int) time.Duration {
 func residentMemory(roots []int) int64 {
 	var sum int64
 	for _, p := range treeOf(roots) {
-		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.id), "statm"))
-		if err != nil {
-			continue // it has ended meanwhile
-		}
-		if fields := bytes.Fields(text); len(fields) > 1 {
-			pages, _ := strconv.ParseInt(string(fields[1]), 10, 64) // the kernel writes a number
-			sum += pages * int64(os.Getpagesize())
-		}
+		sum += memoryOf(p.id)
 	}
 	return sum
+}
+
+// memoryOf returns the resident memory of one process, in bytes, 0 if it has ended.
+func memoryOf(id int) int64 {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(id), "statm"))
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(text)
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(string(fields[1]), 10, 64) // the kernel writes a number
+	return pages * int64(os.Getpagesize())
 }
 
 // usage is what was used: processor time, and bytes that crossed the loopback interface.

@@ -89,14 +89,15 @@ func (r *Replica) runEpoch(ctx context.Context, term uint64) {
 		r.fail(fmt.Errorf("replica %s leads in term %d and cannot become the master: %w", r.cfg.ID, term, err))
 		return
 	}
+	applied, sessions := r.clock(), r.fsm.State().Sessions.Len()
 	m.Start()
+	took := r.metrics.takeovers.served(began, applied, sessions)
 	r.drills.masterServes()
 	r.master.Store(m)
-	took := r.clock().Sub(began)
-	r.metrics.takeovers.Observe(took.Seconds())
-	r.log.Info("master", "epoch", m.Epoch(), "sessions", r.fsm.State().Sessions.Len(), "took", took)
+	r.log.Info("master", "epoch", m.Epoch(), "sessions", sessions, "took", took)
 	<-ctx.Done()
 	r.master.Store(nil)
+	r.metrics.takeovers.ended()
 	m.Wait()
 	r.log.Info("not master any more", "epoch", m.Epoch())
 }

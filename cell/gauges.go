@@ -1,8 +1,12 @@
 package cell
 
 import (
+	"sync"
+	"time"
+
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/wire"
+	"github.com/chubbylock/chubby/session"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -13,7 +17,17 @@ type gauges struct {
 	backlog []backlogGauge
 	peers   *prometheus.Desc
 	drill   *prometheus.Desc
+	quotas  *prometheus.Desc
+
+	mu     sync.Mutex // guards what follows; the master's mutex is taken while it is held
+	shares map[string]float64
+	of     *master.Master  // whose shares they are
+	until  session.Instant // when they are looked at anew
 }
+
+// quotaInterval is for how long the shares of quotas are good: to look at all principals takes longer than the rest of the
+// page, and whoever reaches the port may ask.
+const quotaInterval = 10 * time.Second
 
 type backlogGauge struct {
 	desc *prometheus.Desc
@@ -35,8 +49,9 @@ func newGauges(r *Replica) *gauges {
 			one("cached_copies_bytes", "Bytes in which the master remembers what clients may have cached.", func(b master.Backlog) int { return b.Copies }),
 			one("commands_waiting", "Commands that wait to be put into the Raft log.", func(b master.Backlog) int { return b.Proposals }),
 		},
-		peers: prometheus.NewDesc("chubby_peer_held_index", "The last Raft entry up to which another replica is known to hold the log. 0 if this one does not know.", []string{"peer"}, nil),
-		drill: prometheus.NewDesc("chubby_drill", "1 while a drill of that kind goes on that this replica began as the master: what is wrong then is wrong because somebody wants to see it.", []string{"kind"}, nil),
+		peers:  prometheus.NewDesc("chubby_peer_held_index", "The last Raft entry up to which another replica is known to hold the log. 0 if this one does not know.", []string{"peer"}, nil),
+		drill:  prometheus.NewDesc("chubby_drill", "1 while a drill of that kind goes on that this replica began as the master: what is wrong then is wrong because somebody wants to see it.", []string{"kind"}, nil),
+		quotas: prometheus.NewDesc("chubby_quota_used_ratio", "Which part of a quota the principal uses that uses most of its own, by what the quota is of; 1 is all. At most ten seconds old. 0 if this replica is not the master.", []string{"kind"}, nil),
 	}
 }
 
@@ -47,6 +62,7 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	}
 	to <- g.peers
 	to <- g.drill
+	to <- g.quotas
 }
 
 // Collect implements prometheus.Collector.
@@ -57,6 +73,9 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, one := range g.backlog {
 		to <- prometheus.MustNewConstMetric(one.desc, prometheus.GaugeValue, float64(one.of(now)))
+	}
+	for kind, share := range g.quotaShares() {
+		to <- prometheus.MustNewConstMetric(g.quotas, prometheus.GaugeValue, share, kind)
 	}
 	for _, s := range g.replica.servers() {
 		if id := string(s.ID); id != g.replica.cfg.ID {
@@ -71,4 +90,18 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		}
 		to <- prometheus.MustNewConstMetric(g.drill, prometheus.GaugeValue, value, kind.Word())
 	}
+}
+
+// quotaShares looks at the quotas, or returns what it has seen at most quotaInterval ago.
+func (g *gauges) quotaShares() map[string]float64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.replica.master.Load()
+	switch now := g.replica.clock(); {
+	case m == nil:
+		g.shares, g.of = map[string]float64{"nodes": 0, "bytes": 0, "sessions": 0, "handles": 0, "waiters": 0}, nil
+	case g.of != m || now >= g.until:
+		g.shares, g.of, g.until = m.QuotaShares(), m, now.Add(quotaInterval)
+	}
+	return g.shares
 }

@@ -22,13 +22,14 @@ type masterMetrics struct {
 	grants   prometheus.Counter
 	locks    *lockTimes
 
+	takeovers     *takeoverTimes
 	invalidations prometheus.Counter
 	eventsDropped prometheus.Counter
 	changeWaits   prometheus.Histogram
 	mutexHolds    prometheus.Histogram
 }
 
-func newMasterMetrics(prefixes []string) *masterMetrics {
+func newMasterMetrics(prefixes []string, takeovers *takeoverTimes) *masterMetrics {
 	m := &masterMetrics{
 		commands: counter("commands_total", "Commands proposed by this replica as master."),
 		entries:  counter("entries_total", "Raft entries those commands were put into."),
@@ -40,6 +41,8 @@ func newMasterMetrics(prefixes []string) *masterMetrics {
 		renewals: counter("leases_extended_total", "Session leases extended."),
 		grants:   counter("locks_granted_total", "Locks granted to waiting requests."),
 		locks:    newLockTimes(prefixes),
+
+		takeovers: takeovers,
 	}
 	m.invalidations = counter("invalidations_total", "Copies in clients' caches that had to be dropped for a change.")
 	m.eventsDropped = counter("events_dropped_total", "Events that clients were not sent, because too many waited: they were told to look again.")
@@ -97,7 +100,13 @@ func (m *masterMetrics) SessionEnded(why api.EndReason) {
 	m.endings.WithLabelValues(why.String()).Inc()
 	m.ended.Add(1)
 }
-func (m *masterMetrics) LeaseExtended()               { m.renewals.Inc() }
+func (m *masterMetrics) LeaseExtended() {
+	m.renewals.Inc()
+	m.takeovers.leaseExtended()
+}
+
+func (m *masterMetrics) TakeoverCleared(d time.Duration) { m.takeovers.observe(phaseCaches, d) }
+
 func (m *masterMetrics) ChangeWaited(d time.Duration) { m.changeWaits.Observe(d.Seconds()) }
 func (m *masterMetrics) Invalidated()                 { m.invalidations.Inc() }
 func (m *masterMetrics) EventDropped()                { m.eventsDropped.Inc() }

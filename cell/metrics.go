@@ -21,14 +21,14 @@ type metrics struct {
 	applies   prometheus.Histogram
 	proofs    prometheus.Histogram
 	unproven  prometheus.Counter
-	takeovers prometheus.Histogram
+	takeovers *takeoverTimes
 	sizes     prometheus.Histogram
 }
 
 func newMetrics(r *Replica) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		master:   newMasterMetrics(r.cfg.MetricPrefixes),
+		master:   newMasterMetrics(r.cfg.MetricPrefixes, newTakeoverTimes(r.clock)),
 		refusals: counter("client_connections_refused_total", "Connections of clients that were refused, because there were too many, or too many in a second."),
 		shed:     counter("client_connections_shed_total", "Connections of clients that were closed, because their calls held too much memory."),
 		late:     counter("client_calls_refused_total", "Calls of clients that were refused, because their principal or address made too many in a second."),
@@ -38,14 +38,14 @@ func newMetrics(r *Replica) *metrics {
 	m.applies = histogram("apply_seconds", "Time to apply a batch of committed entries.", 0.00001)
 	m.proofs = histogram("leadership_proof_seconds", "Time for which this master asked the other replicas whether it is one still; every read and every lease waits for such a proof.", 0.0001)
 	m.unproven = counter("leadership_proofs_failed_total", "Of these, those that failed: the calls that waited are refused.")
-	m.takeovers = histogram("takeover_seconds", "Time from this replica's election until it served as master.", 0.001)
+	m.takeovers = m.master.takeovers
 	m.sizes = histogram("entry_bytes", "Bytes of an entry that this master proposed.", 64)
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "chubby", Name: name, Help: help}, read)
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.refusals, m.shed, m.late, m.calls.all, m.appends, m.applies, m.proofs, m.unproven, m.takeovers, m.sizes, newGauges(r),
+		m.refusals, m.shed, m.late, m.calls.all, m.appends, m.applies, m.proofs, m.unproven, m.takeovers.whole, m.takeovers.parts, m.sizes, newGauges(r),
 		gauge("master", "1 while this replica is the master.", func() float64 {
 			if r.master.Load() != nil {
 				return 1

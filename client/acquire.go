@@ -84,13 +84,20 @@ func (h *Handle) Acquire(ctx context.Context, mode api.LockMode, options ...Lock
 	if err != nil {
 		return nil, err
 	}
-	return a.execute(ctx, "acquire", a.awaitGrant)
+	cfg := &h.client.cell.cfg
+	began := cfg.Meter.start(cfg.Clock)
+	l, err := a.execute(ctx, "acquire", a.awaitGrant)
+	if err == nil {
+		cfg.Meter.acquired(mode, cfg.Clock, began)
+	}
+	return l, err
 }
 
 // execute makes the call by send, and returns the lock of its answer.
 func (a *acquireCall) execute(ctx context.Context, op string, send func(ctx context.Context) error) (*Lock, error) {
 	h := a.handle
 	if l := h.kept.take(ctx, a); l != nil {
+		l.markHeld()
 		return l, nil
 	}
 	within, leave, err := h.beginCall(ctx, op)
@@ -105,6 +112,9 @@ func (a *acquireCall) execute(ctx context.Context, op string, send func(ctx cont
 		return nil, h.poisonedError(op, nameHolders(a.leftError(ctx, err)))
 	}
 	l, err := a.acceptGrant(within)
+	if err == nil {
+		l.markHeld()
+	}
 	return l, h.poisonedError(op, err)
 }
 

@@ -38,6 +38,7 @@ type channel struct {
 	err     error           // why the last attempt failed, if state is TransientFailure
 	changed chan struct{}   // closed when any of these changes
 	used    session.Instant // when a call last began
+	again   bool            // there was a link before
 }
 
 var _ grpc.ClientConnInterface = (*channel)(nil)
@@ -54,6 +55,7 @@ type link interface {
 type linking struct {
 	address string
 	dial    func(ctx context.Context, address string) (net.Conn, error)
+	linked  func(again bool) // is called for each that takes calls; again says that there was one before; may be nil
 	// introduce says over a new link who the client is; nil if that is not asked.
 	introduce func(ctx context.Context, l link) error
 	timeout   time.Duration // of one attempt
@@ -192,6 +194,11 @@ func (c *channel) connect() {
 	for pause := reconnectFirst; ; pause = min(pause*8/5, reconnectLongest) {
 		l, err := c.how.connect(c.life)
 		if err == nil {
+			again := c.again
+			c.again = true
+			if c.how.linked != nil {
+				c.how.linked(again)
+			}
 			c.set(connectivity.Ready, l, nil)
 			c.stay(l)
 			return

@@ -95,6 +95,7 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 		return nil, one.Err()
 	}
 	one.startGoroutines(ctx)
+	c.cfg.Meter.opened(one)
 	return one, nil
 }
 
@@ -209,6 +210,7 @@ func (c *Client) Close(ctx context.Context) error {
 			_ = c.cell.Close() // it never fails
 		}
 		c.running.Wait()
+		c.cell.cfg.Meter.closed(c)
 	})
 	return c.closeError
 }

@@ -74,6 +74,9 @@ type Config struct {
 	// it. If 64 changes wait, a new one takes the place of the newest of them, so that
 	// the last one reported is the state in which the session is.
 	OnState func(StateChange)
+	// Meter is told what the sessions, calls and connections do, for metrics: of all sessions of
+	// the Cell; nil is nobody. It may be that of other Cells, too.
+	Meter *Meter
 }
 
 // SessionConfig is the part of a Config that is a session's own: sessions of one Cell

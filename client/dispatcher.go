@@ -84,6 +84,14 @@ const maxHops = 3
 // dispatch makes attempts until one has a definite answer, or ctx or the session
 // ends.
 func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
+	began := d.cfg.Meter.start(d.cfg.Clock)
+	result, err := d.repeat(ctx, k)
+	d.cfg.Meter.called(k.op, d.cfg.Clock, began, err)
+	return result, err
+}
+
+// repeat is dispatch, which nobody measures.
+func (d *dispatcher) repeat(ctx context.Context, k call) (outcome, error) {
 	var unbind context.CancelFunc
 	bind := func() { // has ctx end with the session, before there is anything to wait for
 		if k.session != nil && unbind == nil {

@@ -78,6 +78,7 @@ func (h *Handle) takeEvent() (e api.Event, news <-chan struct{}, broken *api.Err
 	case len(h.events) > 0:
 		e = h.events[0]
 		h.events = h.events[1:]
+		h.client.session.counters.eventsDelivered.Add(1)
 		return e, nil, nil
 	case h.unusable != nil:
 		return e, nil, h.unusable
@@ -136,6 +137,7 @@ func (h *Handle) enqueueEvent(e api.Event) {
 	}
 	e.Path = h.path
 	if n := len(h.events); n >= api.MaxEventQueue {
+		h.client.session.counters.eventsDropped.Add(1)
 		if h.events[n-1].Kind == api.EventLost {
 			return
 		}

@@ -49,6 +49,17 @@ func (t *handleTable) all() []*Handle {
 	return list
 }
 
+// count returns how many handles there are, and how many events wait in them.
+func (t *handleTable) count() (handles, events int) {
+	for _, h := range t.all() {
+		handles++
+		h.mu.Lock()
+		events += len(h.events)
+		h.mu.Unlock()
+	}
+	return handles, events
+}
+
 // unreleasedLocks returns the locks that their owners have not released, lost ones
 // too.
 func (t *handleTable) unreleasedLocks() []*Lock {

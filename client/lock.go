@@ -10,6 +10,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/sequencer"
+	"github.com/chubbylock/chubby/session"
 )
 
 // Margin is how long before the first moment at which another could hold it a
@@ -32,10 +33,10 @@ type Lock struct {
 	cancel   context.CancelCauseFunc
 	released chan struct{} // closed when the owner has released the lock: then its loss may be acknowledged
 
-	mu          sync.Mutex // guards what follows; no other mutex is taken while it is held
-	takenError  *api.Error // why the cell took the lock away; nil if it has not
-	givenUp     bool       // by Release, or by Close of the handle
-	hasReleased bool       // the channel released is closed
+	mu         sync.Mutex      // guards what follows; no other mutex is taken while it is held
+	takenError *api.Error      // why the cell took the lock away; nil if it has not
+	givenUp    bool            // by Release, or by Close of the handle
+	heldSince  session.Instant // when Acquire returned it, if that is measured; else 0
 }
 
 // grantedSequencer is a sequencer, and whether the program has read it: without it, or the token in it, nobody can refuse a
@@ -141,18 +142,36 @@ func (l *Lock) giveUp(explanation string) (first bool, taken *api.Error) {
 // acknowledged.
 func (l *Lock) markReleased() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.hasReleased {
-		l.hasReleased = true
-		close(l.released)
+	if l.isReleased() {
+		l.mu.Unlock()
+		return
 	}
+	close(l.released)
+	since := l.heldSince
+	l.mu.Unlock()
+	c := l.handle.client.cell
+	c.cfg.Meter.released(l.mode, c.cfg.Clock, since)
 }
 
 // isReleased reports whether markReleased was called.
 func (l *Lock) isReleased() bool {
+	select {
+	case <-l.released:
+		return true
+	default:
+		return false
+	}
+}
+
+// markHeld notes that the lock is about to be returned to its owner.
+func (l *Lock) markHeld() {
+	c := l.handle.client.cell
+	if c.cfg.Meter == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.hasReleased
+	l.heldSince = c.cfg.Clock()
 }
 
 // Release gives the lock up; its context is cancelled first. Nil means that the lock

@@ -111,7 +111,7 @@ func (p *pool) getLocked(address string) (*target, error) {
 // linking says how connections to t are made; connected is called for each.
 func (p *pool) linking(t *target, connected func()) linking {
 	return linking{
-		address: t.address, timeout: p.cfg.DialTimeout, clock: p.cfg.Clock,
+		address: t.address, timeout: p.cfg.DialTimeout, clock: p.cfg.Clock, linked: p.cfg.Meter.connected,
 		dial: func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := p.cfg.Dialer(ctx, address)
 			if err == nil {

@@ -171,6 +171,13 @@ func (n *requestNumbers) wireMutation(number uint64) *chubbypb.Mutation {
 	return &chubbypb.Mutation{Number: number, HighestIssued: n.last, Outstanding: slices.Clone(n.outstanding)}
 }
 
+// countWaiting returns how many requests of the session have a place in the queue of a lock.
+func (n *requestNumbers) countWaiting() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.waiting)
+}
+
 // placeVacated returns a channel that is closed when a queue place may be free.
 func (n *requestNumbers) placeVacated() <-chan struct{} {
 	n.mu.Lock()

@@ -2,7 +2,7 @@ package client
 
 import "sync/atomic"
 
-// Stats counts what has happened to a session, and to its calls, since it was opened.
+// Stats counts what has happened to a session, and to its calls, since it was opened; and says what it has now.
 type Stats struct {
 	KeepAlives       uint64     // sent
 	KeepAlivesFailed uint64     // not answered in time, or refused
@@ -10,20 +10,29 @@ type Stats struct {
 	Rescues          uint64     // times that the session became safe again after that
 	FailOvers        uint64     // masters after the first
 	Attempts         uint64     // times that a call of the session was sent to a replica, without KeepAlives
+	EventsDelivered  uint64     // events that Next or Events has returned
+	EventsDropped    uint64     // events that were not queued, because too many waited: an EventLost is in their place
+	EventsWaiting    int        // events that Next would return now, of all handles
+	Handles          int        // handles that are open, or being opened
+	QueuePlaces      int        // requests for locks that are in queues at the cell, or about to be
 	Cache            CacheStats // all zero with Config.NoCache
 }
 
-// counters are the counts of Stats, without the cache's.
+// counters are the counts of Stats that only grow, without the cache's.
 type counters struct {
-	keepAlives, keepAlivesFailed, jeopardies, rescues, failOvers, attempts atomic.Uint64
+	keepAlives, keepAlivesFailed, jeopardies, rescues, failOvers, attempts, eventsDelivered, eventsDropped atomic.Uint64
 }
 
 // Stats returns the current counts. Each is exact; together they are not of one
 // moment.
 func (c *Client) Stats() Stats {
 	n := &c.session.counters
-	return Stats{
+	s := Stats{
 		KeepAlives: n.keepAlives.Load(), KeepAlivesFailed: n.keepAlivesFailed.Load(), Jeopardies: n.jeopardies.Load(),
-		Rescues: n.rescues.Load(), FailOvers: n.failOvers.Load(), Attempts: n.attempts.Load(), Cache: c.cache.currentStats(),
+		Rescues: n.rescues.Load(), FailOvers: n.failOvers.Load(), Attempts: n.attempts.Load(),
+		EventsDelivered: n.eventsDelivered.Load(), EventsDropped: n.eventsDropped.Load(),
+		QueuePlaces: c.numbers.countWaiting(), Cache: c.cache.currentStats(),
 	}
+	s.Handles, s.EventsWaiting = c.handles.count()
+	return s
 }

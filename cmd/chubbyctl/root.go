@@ -74,7 +74,7 @@ Environment:
 		newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newMkdirCommand(g),
 		newRmCommand(g), newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newWatchCommand(g),
 		newTopCommand(g), newLocksCommand(g), newHistoryCommand(g), newExplainCommand(g), newLintCommand(g), newLockCommand(g), newSequencerCommand(g), newSessionCommand(g),
-		newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newDrillCommand(g), newBenchCommand(g), newCompletionCommand(), newVersionCommand(g),
+		newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newDrillCommand(g), newBenchCommand(g), newSizingCommand(g), newCompletionCommand(), newVersionCommand(g),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelpCommand(root))

@@ -85,6 +85,7 @@ func safeguards() []safeguard {
 		restSafeguards(),
 		overviewSafeguards(),
 		misuseSafeguards(),
+		meterSafeguards(),
 	)
 }
 

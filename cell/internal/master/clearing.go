@@ -23,6 +23,7 @@ type clearing struct {
 	removals []*removal             // that are looked at again when it has ended
 	left     map[api.SessionID]bool // after a takeover: who has not acknowledged it
 	done     chan struct{}          // closed when it has ended
+	ended    func()                 // is called then, with epoch.mu held; may be nil
 }
 
 // isDone reports whether nobody has to drop anything.
@@ -61,6 +62,9 @@ func (c *copyset) cachedBeside(by api.SessionID, name api.Name) bool {
 // finish ends a clearing.
 func (c *copyset) finish(cl *clearing) {
 	close(cl.done)
+	if cl.ended != nil {
+		cl.ended()
+	}
 	c.lapses.Drop(cl)
 	if len(cl.removals) > 0 {
 		c.cleared(cl.removals)
@@ -240,6 +244,7 @@ func (co *coherence) endChange(ch *change) {
 // that (decision 12). epoch.mu is held.
 func (co *coherence) beginFlush() {
 	flush := &clearing{since: co.epoch.clock(), left: map[api.SessionID]bool{}, done: make(chan struct{})}
+	flush.ended = func() { co.epoch.metrics.TakeoverCleared(co.epoch.clock().Sub(flush.since)) }
 	for s := range co.epoch.state().Sessions.All() {
 		if s.MayCache {
 			flush.left[s.ID] = true

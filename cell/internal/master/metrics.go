@@ -21,6 +21,8 @@ type Metrics interface {
 	Invalidated()                    // a client was told to drop a copy
 	EventDropped()                   // because too many waited
 	MutexHeld(held time.Duration)    // once; see pausingMutex
+	// TakeoverCleared is told how long after the takeover the last client had dropped what an earlier master let it cache.
+	TakeoverCleared(took time.Duration)
 }
 
 // uncounted is the Metrics of a master that was given none.
@@ -36,3 +38,4 @@ func (uncounted) ChangeWaited(time.Duration)          {}
 func (uncounted) Invalidated()                        {}
 func (uncounted) EventDropped()                       {}
 func (uncounted) MutexHeld(time.Duration)             {}
+func (uncounted) TakeoverCleared(time.Duration)       {}

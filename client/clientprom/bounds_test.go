@@ -1,0 +1,54 @@
+package clientprom_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client/clientprom"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// However many operations there are, the metrics stay as many, and tell of each call.
+func TestLabelsAreBounded(t *testing.T) {
+	m := clientprom.New()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m)
+	const calls = 5000
+	for i := range calls {
+		m.Meter().Called(fmt.Sprint("open ", i), api.OK, 0)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "chubbyclient_call_seconds" {
+			continue
+		}
+		var counted uint64
+		for _, one := range f.GetMetric() {
+			counted += one.GetHistogram().GetSampleCount()
+		}
+		if n := len(f.GetMetric()); n > 520 || counted != calls {
+			t.Errorf("%d histograms for %d calls, of which they have %d", n, calls, counted)
+		}
+		return
+	}
+	t.Error("no calls")
+}
+
+// What is measured costs no memory.
+func TestMeterMakesNothing(t *testing.T) {
+	meter := clientprom.New().Meter()
+	measure := func() {
+		meter.Called("read", api.OK, time.Millisecond)
+		meter.Acquired(api.Exclusive, time.Millisecond)
+		meter.Released(api.Shared, time.Millisecond)
+		meter.Connected(true)
+	}
+	if n := testing.AllocsPerRun(100, measure); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

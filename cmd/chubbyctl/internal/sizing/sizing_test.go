@@ -1,0 +1,166 @@
+package sizing
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	"pgregory.net/rapid"
+)
+
+// round are costs that can be reckoned with by hand.
+func round() Costs {
+	act := func(n float64) Act {
+		return Act{Master: n * 1e6, Follower: n * 5e5, Clients: n * 1000, Replica: n * 100, Log: n * 300}
+	}
+	read := act(1)
+	read.Replica, read.Log = 0, 0
+	return Costs{
+		Base:    Base{Memory: 50e6, Disk: 1e6, Master: 0.01, Follower: 0.005, Replica: 10},
+		Session: Thing{Memory: 3000, Snapshot: 200}, Handle: Thing{Memory: 500}, Node: Thing{Memory: 400, Snapshot: 100},
+		Byte: Thing{Memory: 1.5, Snapshot: 1}, Lock: Thing{Memory: 300, Snapshot: 60}, Copy: Thing{Memory: 250},
+		Write: act(1), Read: read, Turn: act(2), KeepAlive: Act{Master: 5e4, Clients: 150}, Event: Act{Master: 1e4, Clients: 80},
+		WriteBytes: 256, Clients: 8, MostWrites: 5000, MostEntries: 500, Interval: 6.5,
+	}
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b)) }
+
+// What a small cell needs, added up by hand.
+func TestNeed(t *testing.T) {
+	c := Cell{Replicas: 3, Sessions: 650, Handles: 2, Cached: 4, Nodes: 1000, Bytes: 256, Locks: 100, Writes: 20, Reads: 100, Turns: 10, Watchers: 5}
+	n := c.Need(round())
+	for _, one := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"memory", n.Memory, 50e6 + 650*3000 + 1300*500 + 2600*250 + 1000*400 + 256000*1.5 + 100*300},
+		{"KeepAlives", n.KeepAlives, 100},
+		{"lease", n.Lease, 12},
+		{"cores of the master", n.MasterCores, 0.01 + 20*0.001 + 100*0.001 + 10*0.002 + 100*5e-5 + 100*1e-5},
+		{"cores of another", n.FollowerCores, 0.005 + 20*0.0005 + 100*0.0005 + 10*0.001},
+		{"network of the master", n.MasterNetwork, 2*10 + 20*(1000+200) + 100*1000 + 10*(2000+400) + 100*150 + 100*80},
+		{"network of another", n.FollowerNetwork, 10 + 20*100 + 10*200},
+		{"disk", n.Disk, 3*(650*200+1000*100+256000+100*60) + 1e6 + 3*4096*300},
+	} {
+		if !near(one.got, one.want) {
+			t.Errorf("%s is %v, want %v", one.name, one.got, one.want)
+		}
+	}
+	var memory, disk, cores float64
+	for _, p := range n.Parts {
+		memory, disk, cores = memory+p.Memory, disk+p.Disk, cores+p.Cores
+	}
+	if !near(memory, n.Memory) || !near(disk, n.Disk) || !near(cores, n.MasterCores) {
+		t.Errorf("the parts are %v, %v and %v together; want %v, %v and %v", memory, disk, cores, n.Memory, n.Disk, n.MasterCores)
+	}
+	if len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "caches") {
+		t.Errorf("%q", n.Notes)
+	}
+}
+
+// Larger contents are in the log and on the network; a write that is smaller than what was measured is no less than nothing.
+func TestContentsCount(t *testing.T) {
+	small, large := Cell{Replicas: 5, Writes: 10, Bytes: 0}, Cell{Replicas: 5, Writes: 10, Bytes: 10_000}
+	few, much := small.Need(round()), large.Need(round())
+	if more := much.MasterNetwork - few.MasterNetwork; !near(more, 10*(10_000+4*(10_000-256+100))) {
+		t.Errorf("10 writes of 10,000 bytes more are %v bytes on the network of the master", more)
+	}
+	if more := much.Disk - few.Disk; more < logEntries*9_000 {
+		t.Errorf("the log needs %v bytes more for contents of 10,000", more)
+	}
+}
+
+// Very many sessions get longer leases, and the KeepAlives are no more than a master wants, until leases are as long as they can be.
+func TestLeasesGrow(t *testing.T) {
+	for sessions, want := range map[int][2]float64{13_000: {2000, 12}, 26_000: {2000, 24}, 13_000_000: {0, api.MaxLease.Seconds()}} {
+		n := Cell{Replicas: 5, Sessions: sessions}.Need(round())
+		if n.Lease != want[1] || want[0] > 0 && !near(n.KeepAlives, want[0]) || want[0] == 0 && n.KeepAlives <= 2000 {
+			t.Errorf("%d sessions send %v KeepAlives a second, with leases of %v s; want %v", sessions, n.KeepAlives, n.Lease, want)
+		}
+	}
+}
+
+// More of anything never needs less of anything.
+func TestMoreNeedsMore(t *testing.T) {
+	costs, err := Measured()
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := rapid.IntRange(0, 1_000_000)
+	rapid.Check(t, func(t *rapid.T) {
+		c := Cell{
+			Replicas: rapid.IntRange(1, 9).Draw(t, "replicas"), Sessions: number.Draw(t, "sessions"), Handles: rapid.IntRange(0, 100).Draw(t, "handles"),
+			Cached: rapid.IntRange(0, 100).Draw(t, "cached"), Nodes: number.Draw(t, "nodes"), Bytes: rapid.Int64Range(0, api.MaxContents-1).Draw(t, "bytes"), Locks: number.Draw(t, "locks"),
+			Writes: float64(rapid.IntRange(0, 10_000).Draw(t, "writes")), Reads: float64(number.Draw(t, "reads")), Turns: float64(rapid.IntRange(0, 10_000).Draw(t, "turns")), Watchers: rapid.IntRange(0, 100).Draw(t, "watchers"),
+		}
+		more := c
+		for _, grow := range rapid.SliceOfN(rapid.IntRange(0, 9), 1, 5).Draw(t, "grow") {
+			[]func(){
+				func() { more.Sessions++ }, func() { more.Handles++ }, func() { more.Cached++ }, func() { more.Nodes++ }, func() { more.Bytes = min(more.Bytes+1, api.MaxContents) },
+				func() { more.Locks++ }, func() { more.Writes++ }, func() { more.Reads++ }, func() { more.Turns++ }, func() { more.Watchers++ },
+			}[grow]()
+		}
+		if fault := more.Validate(); fault != "" {
+			t.Fatal(fault)
+		}
+		was, is := c.Need(costs), more.Need(costs)
+		const slack = 1 - 1e-9 // of numbers that are added in the same order
+		for _, one := range [][2]float64{
+			{was.Memory, is.Memory}, {was.Disk, is.Disk}, {was.MasterCores, is.MasterCores}, {was.FollowerCores, is.FollowerCores},
+			{was.MasterNetwork, is.MasterNetwork}, {was.FollowerNetwork, is.FollowerNetwork},
+		} {
+			if one[1] < one[0]*slack || math.IsNaN(one[1]) {
+				t.Fatalf("%+v needs %+v, and %+v less: %+v", c, was, more, is)
+			}
+		}
+	})
+}
+
+// What cannot be is refused.
+func TestValidate(t *testing.T) {
+	good := Cell{Replicas: 5}
+	if fault := good.Validate(); fault != "" {
+		t.Error(fault)
+	}
+	for name, spoil := range map[string]func(*Cell){
+		"no replica": func(c *Cell) { c.Replicas = 0 }, "a negative number": func(c *Cell) { c.Nodes = -1 }, "a negative rate": func(c *Cell) { c.Reads = -1 },
+		"no number": func(c *Cell) { c.Writes = math.NaN() }, "infinite": func(c *Cell) { c.Turns = math.Inf(1) }, "too large a file": func(c *Cell) { c.Bytes = api.MaxContents + 1 },
+		"absurd": func(c *Cell) { c.Watchers = math.MaxInt },
+	} {
+		c := good
+		spoil(&c)
+		if c.Validate() == "" {
+			t.Errorf("%s: %+v is taken", name, c)
+		}
+	}
+}
+
+// The costs that chubbyctl reckons with are those that docs/sizing.md tells of, and were measured.
+func TestCostsAreThoseOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/sizing.json")
+	if err != nil || !bytes.Equal(page, measured) {
+		t.Errorf("docs/sizing.json is not costs.json (%v); run make sizing", err)
+	}
+	c, err := Measured()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, n := range map[string]float64{
+		"memory of a replica": c.Base.Memory, "disk of a replica": c.Base.Disk, "memory of a session": c.Session.Memory, "snapshot of a session": c.Session.Snapshot, "memory of a handle": c.Handle.Memory,
+		"memory of a node": c.Node.Memory, "snapshot of a node": c.Node.Snapshot, "memory of a byte": c.Byte.Memory, "snapshot of a byte": c.Byte.Snapshot, "snapshot of a lock": c.Lock.Snapshot, "memory of a copy": c.Copy.Memory,
+		"processor of a write": c.Write.Master, "of another": c.Write.Follower, "network of a write": c.Write.Clients, "to another": c.Write.Replica, "log of a write": c.Write.Log,
+		"processor of a read": c.Read.Master, "of a turn": c.Turn.Master, "of a KeepAlive": c.KeepAlive.Master, "of an event": c.Event.Master,
+		"writes": c.MostWrites, "entries": c.MostEntries, "interval": c.Interval, "bytes written": c.WriteBytes,
+	} {
+		if !(n > 0) {
+			t.Errorf("%s is %v: it was not measured", name, n)
+		}
+	}
+	if c.Byte.Snapshot < 0.9 || c.Write.Log < c.WriteBytes {
+		t.Errorf("a byte of contents takes %v in a snapshot, and a write of %v bytes %v in the log", c.Byte.Snapshot, c.WriteBytes, c.Write.Log)
+	}
+}
