@@ -55,6 +55,7 @@ func safeguards() []safeguard {
 		resizingSafeguards(),
 		strangerSafeguards(),
 		httpPortSafeguards(),
+		traceSafeguards(),
 		silenceSafeguards(),
 		keptSafeguards(),
 		snapshotSafeguards(),
