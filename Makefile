@@ -72,6 +72,10 @@ acceptance: ## repeat the drills as often as the promises say (ROUNDS=10)
 attacks: ## attack a cell as strangers might, with an honest client beside, ten minutes (writes docs/attacks.md)
 	go test -count 1 -timeout 25m -v -run 'TestAttacks$$' ./e2e -full -docs ../docs/attacks.md
 
+.PHONY: trace-example
+trace-example: ## trace a command that waits, on a cell of processes (writes the picture in docs/monitoring.md)
+	go test -count 1 -v -run 'TestTrace$$' ./e2e -trace-page ../docs/monitoring.md
+
 .PHONY: endurance
 endurance: ## run the tests of limits at their full size, and an hour of random clients and troubles
 	go test -count 1 -timeout 60m -v -run 'TestDyingNodes|TestReplicasRestart|TestMailboxLosesNothing|TestCrowd$$' ./cell ./cell/internal/master -full

@@ -44,10 +44,13 @@ const (
 	prom    = "github.com/prometheus/client_golang"
 	rapid   = "pgregory.net/rapid"
 	goleak  = "go.uber.org/goleak"
+	otel    = "go.opentelemetry.io/otel"
+	otelSDK = "go.opentelemetry.io/otel/sdk"
+	otelOut = "go.opentelemetry.io/otel/exporters"
 )
 
 func confined() []string {
-	return []string{raft, boltlog, walLog, hclog, bbolt, btree, bufconn, grpc, proto, cobra, prom, rapid, goleak}
+	return []string{raft, boltlog, walLog, hclog, bbolt, btree, bufconn, grpc, proto, cobra, prom, rapid, goleak, otel, otelSDK, otelOut}
 }
 
 // room is one package and the arrows that leave it. A path that ends in "/..."
@@ -102,6 +105,7 @@ func rooms() []room {
 			"cell/recovery", []string{"api", "raftfsm", "cell/internal/disk", "cell/internal/fsm"}, nil,
 			"what is left of a cell without a majority: it reads the directories of replicas, and starts none",
 		},
+		{"internal/otlp", nil, []string{otel, otelSDK, otelOut}, "spans go to a collector in one way; what makes them knows the interface alone, as the library of clients does"},
 		{"internal/frames", []string{"session"}, []string{grpc, proto}, "calls over one connection without HTTP/2: one format for the Go client and the port for clients"},
 		{"cell/internal/audit", []string{"session", "cell/internal/loglimit", "internal/durable"}, nil, "a file of lines: it knows neither calls nor rights"},
 		{"cell/internal/loglimit", nil, nil, "the port of clients and that of replicas bound what they log of strangers in the same way"},
@@ -109,33 +113,34 @@ func rooms() []room {
 			"cell/internal/testbed", []string{"session"}, []string{raft, bufconn},
 			"what tests of a replica and of its rooms share: no room imports it but their tests",
 		},
+		{"cell/internal/steps", []string{"api", "session"}, nil, "what a master says of a call that is traced, and package cell makes spans of: values, for the two that do not know each other's words"},
 		{
-			"cell/internal/master", []string{"api", "misuse", "refusal", "namespace", "session", "raftfsm", "sequencer", "internal/backup"}, nil,
+			"cell/internal/master", []string{"api", "misuse", "refusal", "namespace", "session", "raftfsm", "sequencer", "internal/backup", "cell/internal/steps"}, nil,
 			"one epoch of a master: neither the wire nor Raft; of its tests only one has a log store, to see that large entries fit",
 		},
 		{
-			"cell/internal/wire", []string{"api", "api/chubbypb", "misuse", "sequencer", "namespace", "session", "raftfsm", "cell/internal/audit", "cell/internal/loglimit", "cell/internal/master", "internal/frames"}, []string{grpc, proto},
+			"cell/internal/wire", []string{"api", "api/chubbypb", "misuse", "sequencer", "namespace", "session", "raftfsm", "cell/internal/audit", "cell/internal/loglimit", "cell/internal/master", "cell/internal/steps", "internal/frames"}, []string{grpc, proto},
 			"the services for clients, and what bounds them: every call is one of the master's",
 		},
 		{
-			"cell", []string{"api", "session", "raftfsm", "refusal", "cell/internal/audit", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/wire", "internal/bootclock", "internal/certs", "internal/tokens"},
-			[]string{raft, grpc, prom}, "one replica: the only room where state, time, disk and network meet",
+			"cell", []string{"api", "session", "raftfsm", "refusal", "cell/internal/audit", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/steps", "cell/internal/wire", "internal/bootclock", "internal/certs", "internal/tokens"},
+			[]string{raft, grpc, prom, otel}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "api", "session", "internal/frames"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
 		{
-			"client", []string{"api", "api/chubbypb", "misuse", "sequencer", "session", "internal/bootclock", "internal/certs", "internal/frames", "internal/tokens"}, []string{grpc},
+			"client", []string{"api", "api/chubbypb", "misuse", "sequencer", "session", "internal/bootclock", "internal/certs", "internal/frames", "internal/tokens"}, []string{grpc, otel},
 			"what applications link: never raft, never the server",
 		},
 		{"client/clientprom", []string{"client", "api", "session"}, []string{prom}, "metrics of sessions: only programs that import it link Prometheus's library"},
 		{"client/recipe", []string{"client", "api", "sequencer"}, nil, "recipes use what users can use: the exported client only"},
-		{"cmd/chubbyd", []string{"cell", "api", "cmd/chubbyd/internal/names", "internal/backupstore", "internal/certs", "internal/flock", "internal/tokens"}, []string{cobra}, "the daemon wires a replica and does nothing itself"},
+		{"cmd/chubbyd", []string{"cell", "api", "cmd/chubbyd/internal/names", "internal/backupstore", "internal/certs", "internal/flock", "internal/otlp", "internal/tokens"}, []string{cobra}, "the daemon wires a replica and does nothing itself"},
 		{"cmd/chubbyd/internal/names", []string{"cell"}, []string{miekg}, "clients find the replicas by the cell's name: only the daemon of one that publishes links a DNS library"},
 		{
 			"client/recipe/resolver", []string{"client", "client/recipe", "api"}, []string{grpc},
 			"names of services for gRPC: only who uses them for that links this",
 		},
 		{
-			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "misuse", "cmd/chubbyctl/internal/sizing", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock", "internal/backup", "internal/backupstore", "cell/recovery"}, []string{cobra},
+			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "misuse", "cmd/chubbyctl/internal/sizing", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/flock", "internal/backup", "internal/backupstore", "internal/otlp", "cell/recovery"}, []string{cobra, otel},
 			"whatever the command line can do, a program can do over the exported client",
 		},
 		{"cmd/chubbyctl/internal/sizing", []string{"api"}, nil, "what a cell needs is arithmetic with what was measured: it asks no cell"},
@@ -237,7 +242,7 @@ func mayLink(r room, seen map[string]bool) []string {
 		return nil
 	}
 	seen[r.path] = true
-	madeOf := map[string][]string{raft: {hclog}, bufconn: {grpc, proto}, grpc: {proto}}
+	madeOf := map[string][]string{raft: {hclog}, bufconn: {grpc, proto}, grpc: {proto}, otelOut: {otelSDK, otel, grpc, proto}, otelSDK: {otel}}
 	libs := slices.Clone(r.libs)
 	for _, lib := range r.libs {
 		libs = append(libs, madeOf[lib]...)

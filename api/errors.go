@@ -100,6 +100,8 @@ type Error struct {
 	Cacheable bool          // of NotFound: a session that caches may keep it until the cell invalidates it
 	Final     bool          // the refusal is the answer of a numbered request in the log: no copy of the request was done, or will be
 
+	Trace string // the id of the trace that the call belongs to, if it is traced; it does not cross the wire
+
 	Err error // the cause, when it is an error of this process; it does not cross the wire
 }
 
@@ -137,6 +139,9 @@ func (e *Error) text() string {
 	}
 	if e.Master != "" {
 		b.WriteString(", master " + e.Master)
+	}
+	if e.Trace != "" {
+		b.WriteString(", trace " + e.Trace)
 	}
 	b.WriteString(")")
 	return b.String()

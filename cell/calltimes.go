@@ -34,9 +34,18 @@ func newCallTimes() *callTimes {
 	}
 }
 
-// answered counts a call that has ended.
-func (c *callTimes) answered(method string, code api.Code, took time.Duration) {
-	c.of(callKind{method, code}).Observe(took.Seconds())
+// answered counts a call that has ended. trace is the name of the trace that it belongs to, "" if to none.
+func (c *callTimes) answered(method string, code api.Code, took time.Duration, trace string) {
+	observe(c.of(callKind{method, code}), took, trace)
+}
+
+// observe counts how long something took, with the trace as its exemplar if there is one.
+func observe(o prometheus.Observer, took time.Duration, trace string) {
+	if to, ok := o.(prometheus.ExemplarObserver); ok && trace != "" {
+		to.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": trace})
+		return
+	}
+	o.Observe(took.Seconds())
 }
 
 // counts are how many calls were answered, in all and by method.

@@ -119,6 +119,8 @@ type Config struct {
 
 	Backups BackupSchedule // which the master takes by itself
 
+	Tracing TraceConfig // of the calls of clients; zero: none is traced
+
 	// MetricPrefixes are paths of this cell, at most MaxMetricPrefixes, below each of which the metrics of locks (how long they are
 	// waited for and held) are counted apart. The longest that a lock is below of counts.
 	MetricPrefixes []string

@@ -12,6 +12,7 @@ import (
 type entryLog struct {
 	raft  *raft.Raft
 	sized func(bytes int) // is told of each entry, to count
+	times *entryTimes     // nil if no call is traced
 }
 
 // Append implements Log.
@@ -21,6 +22,7 @@ func (l entryLog) Append(entry []byte) ([]raftfsm.Result, error) {
 	if err := future.Error(); err != nil {
 		return nil, appendError(err)
 	}
+	l.times.settle(future.Index())
 	switch response := future.Response().(type) {
 	case []raftfsm.Result:
 		return response, nil

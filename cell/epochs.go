@@ -226,7 +226,7 @@ func (r *Replica) restoresAccess() bool {
 
 // entries is where entries go to Raft.
 func (r *Replica) entries() master.Log {
-	log := entryLog{r.raft, r.metrics.entrySized}
+	log := entryLog{r.raft, r.metrics.entrySized, r.times}
 	if r.cfg.proposeTo != nil {
 		return r.cfg.proposeTo(log)
 	}
@@ -256,6 +256,7 @@ func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch) *master.Master
 		SlowClient: r.cfg.SlowClient,
 		KeepAlives: r.cfg.KeepAlives,
 		Stopwatch:  stopwatch(),
+		Phases:     r.times.phases(),
 	})
 }
 

@@ -50,7 +50,9 @@ func endpoints(r *Replica) []endpoint {
 		},
 		{
 			path: "/metrics", help: "the metrics below, in Prometheus's text format.",
-			handler: promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{}),
+			handler: promhttp.HandlerFor(r.metrics.registry, promhttp.HandlerOpts{
+				EnableOpenMetrics: r.cfg.Tracing.Provider != nil, // which has exemplars
+			}),
 		},
 	}
 }

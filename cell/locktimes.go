@@ -83,5 +83,8 @@ func (l *lockTimes) of(name api.Name) prefixTimes {
 	return l.others
 }
 
-func (l *lockTimes) waited(name api.Name, d time.Duration) { l.of(name).waits.Observe(d.Seconds()) }
-func (l *lockTimes) held(name api.Name, d time.Duration)   { l.of(name).holds.Observe(d.Seconds()) }
+func (l *lockTimes) waited(name api.Name, d time.Duration, trace string) {
+	observe(l.of(name).waits, d, trace)
+}
+
+func (l *lockTimes) held(name api.Name, d time.Duration) { l.of(name).holds.Observe(d.Seconds()) }

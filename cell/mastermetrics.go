@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 )
@@ -114,7 +115,11 @@ func (m *masterMetrics) MutexHeld(d time.Duration)    { m.mutexHolds.Observe(d.S
 
 func (m *masterMetrics) TurnEnded(name api.Name, held time.Duration) { m.locks.held(name, held) }
 
-func (m *masterMetrics) LockGranted(name api.Name, wait time.Duration) {
+func (m *masterMetrics) LockGranted(name api.Name, wait time.Duration, trace steps.Trace) {
 	m.grants.Inc()
-	m.locks.waited(name, wait)
+	id := ""
+	if trace != nil {
+		id = trace.ID()
+	}
+	m.locks.waited(name, wait, id)
 }

@@ -58,6 +58,9 @@ func newMetrics(r *Replica) *metrics {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: "chubby", Name: "audit_errors_total", Help: "Acts of operators that could not be written to the audit log; they are in the replica's log. And how often its file could not be renamed.",
 		}, func() float64 { return float64(r.auditErrors.Load()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "chubby", Name: "trace_spans_lost_total", Help: "Spans of traces that could not be sent to the collector (trace-endpoint) as fast as they came, or not at all.",
+		}, r.cfg.Tracing.lost),
 		gauge("client_connections", "Connections of clients.", func() float64 { return float64(r.conns.Count()) }),
 		gauge("client_held_bytes", "Bytes that are held for calls of clients.", func() float64 { return float64(r.conns.Held()) }),
 		gauge("diverged_replicas", "Replicas known to have applied other entries than this one, or to have another state: 0, or see the log.", func() float64 { return float64(len(r.comparison.Differing())) }),

@@ -48,6 +48,7 @@ type Replica struct {
 	raft       *raft.Raft
 	running    atomic.Pointer[raft.Raft] // raft, for goroutines that are there before it
 	metrics    *metrics
+	times      *entryTimes // nil if no call is traced
 	conns      *wire.Connections
 	clients    *wire.Server
 	http       *http.Server
@@ -105,7 +106,7 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 	r.logs, r.log = newLogQueue(cfg.Logger.With("replica", cfg.ID))
 	r.cfg.Logger = r.log
 	r.space = disk.NewSpace(cfg.Data, r.clock, r.log)
-	r.metrics = newMetrics(r)
+	r.metrics, r.times = newMetrics(r), newEntryTimes(cfg)
 	defer close(r.started)
 	if err := r.start(ctx); err != nil {
 		r.release()
@@ -132,14 +133,17 @@ func (r *Replica) start(ctx context.Context) error {
 	}
 	var err error
 	if r.stores, err = disk.Open(r.cfg.Data, disk.LogStore(r.cfg.LogStore), disk.Options{
-		Cell:      r.cfg.Cell,
-		ID:        r.cfg.ID,
-		Fatal:     r.fail,
-		Silence:   r.silence,
-		Logger:    r.log,
-		RaftLog:   peer.NewStoreLog(r.log),
-		Clock:     r.clock,
-		Appended:  func(took time.Duration) { r.metrics.appends.Observe(took.Seconds()) },
+		Cell:    r.cfg.Cell,
+		ID:      r.cfg.ID,
+		Fatal:   r.fail,
+		Silence: r.silence,
+		Logger:  r.log,
+		RaftLog: peer.NewStoreLog(r.log),
+		Clock:   r.clock,
+		Appended: func(a disk.Appended) {
+			r.metrics.appends.Observe(a.To.Sub(a.From).Seconds())
+			r.times.noteAppended(a)
+		},
 		Bootstrap: r.cfg.Bootstrap || r.cfg.Join || r.cfg.Spare,
 	}); err != nil {
 		return disk.ExplainFull(r.cfg.Data, err)
@@ -191,7 +195,10 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	})
 	r.reached = make(chan fsm.CheckPoint, 1)
 	r.fsm.OnCheckPoint(r.noteCheckPoint)
-	r.fsm.OnApplied(r.clock, func(took time.Duration) { r.metrics.applies.Observe(took.Seconds()) })
+	r.fsm.OnApplied(r.clock, func(a fsm.Applied) {
+		r.metrics.applies.Observe(a.To.Sub(a.From).Seconds())
+		r.times.noteApplied(a)
+	})
 	r.comparison = peer.NewComparison(r.fsm.HistoryAt, r.clock, r.log)
 	r.prober = peer.NewProber(r.port, r.clock, r.noteReport)
 	r.elections = make(chan bool, 64)
@@ -264,6 +271,7 @@ func (r *Replica) serve() {
 		Clock:              r.cfg.Clock,
 		Audit:              r.audit,
 		Answered:           r.metrics.calls.answered,
+		Tracer:             newTracer(r.cfg),
 		InsecurePrincipals: r.cfg.InsecurePrincipals,
 	})
 	r.work.Go(func() {

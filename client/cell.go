@@ -28,7 +28,7 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := newPool(ctx, cfg)
+	p := newPool(tracesOf(cfg).untraced(ctx), cfg)
 	p.encryption = encrypted
 	resolve := func(ctx context.Context) ([]string, error) { return Servers(ctx, cfg.Cell) }
 	if len(cfg.Servers) > 0 {

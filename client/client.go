@@ -94,7 +94,7 @@ func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error)
 		one.session.endSession(Closed, "its Cell was closed")
 		return nil, one.Err()
 	}
-	one.startGoroutines(ctx)
+	one.startGoroutines(tracesOf(cfg).untraced(ctx))
 	c.cfg.Meter.opened(one)
 	return one, nil
 }
@@ -146,7 +146,7 @@ func (c *Client) createSession(ctx context.Context) error {
 			if err == nil {
 				c.cache = newCache(c.cfg.cacheLimit(), api.Epoch(reply.GetEpoch()))
 				c.cache.lease.required, c.cache.lease.renewer = reply.GetCacheLease(), newCacheRenewer(c)
-				c.session = newSessionState(ctx, c.cfg, sent, reply, c.notifier, func() { c.closeIdleHandles(c.cache.flush(0)) })
+				c.session = newSessionState(tracesOf(c.cfg).untraced(ctx), c.cfg, sent, reply, c.notifier, func() { c.closeIdleHandles(c.cache.flush(0)) })
 			}
 			return err
 		}})

@@ -10,6 +10,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/internal/bootclock"
 	"github.com/chubbylock/chubby/session"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Config is the configuration of a client. The zero Config is for the cell named
@@ -64,6 +65,10 @@ type Config struct {
 	// Clock measures leases. nil is a clock that counts while the machine is suspended,
 	// where the system has one.
 	Clock session.Clock
+	// Tracer has the calls of this client traced (OpenTelemetry): each has a span, a child of the one in its context, and
+	// each attempt to make it; a master that traces calls goes on from there. nil traces nothing, and costs nothing. Calls that
+	// the cache answers have no span. An error of a call that is traced names its trace.
+	Tracer trace.TracerProvider
 	// Logger logs fail-overs, jeopardy and lost locks; nil logs nothing.
 	Logger *slog.Logger
 	// Dialer connects to a replica; nil is TCP, which looks a name up each time.

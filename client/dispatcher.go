@@ -92,6 +92,13 @@ func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
 
 // repeat is dispatch, which nobody measures.
 func (d *dispatcher) repeat(ctx context.Context, k call) (outcome, error) {
+	if d.cfg.Tracer != nil {
+		return d.dispatchTraced(ctx, k)
+	}
+	return d.dispatchUntraced(ctx, k)
+}
+
+func (d *dispatcher) dispatchUntraced(ctx context.Context, k call) (outcome, error) {
 	var unbind context.CancelFunc
 	bind := func() { // has ctx end with the session, before there is anything to wait for
 		if k.session != nil && unbind == nil {
@@ -243,7 +250,12 @@ func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller 
 	if k.session != nil {
 		k.session.counters.attempts.Add(1)
 	}
-	err := k.attempt(ctx, t, caller)
+	var err error
+	if d.cfg.Tracer == nil {
+		err = k.attempt(ctx, t, caller)
+	} else {
+		err = d.attemptTraced(ctx, t, func(ctx context.Context) error { return k.attempt(ctx, t, caller) })
+	}
 	if err == nil {
 		return nil, false
 	}

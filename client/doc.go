@@ -103,6 +103,11 @@
 // until then. So stop the work when the context ends, and then release the lock,
 // soon.
 //
+// # Traces
+//
+// With Config.Tracer each call has a span, a child of the one in its context, and a master that traces calls adds what
+// the call has waited for there. Calls that the cache answers have none, nor has what the library does by itself.
+//
 // # Goroutines
 //
 // Each has an owner that waits for it.

@@ -123,8 +123,8 @@ func (p *pool) linking(t *target, connected func()) linking {
 			return conn, err
 		},
 		introduce: p.encryption.introduce,
-		frames:    frames.LinkConfig{Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, Clock: p.cfg.Clock, MaxReply: 2 * api.MaxMessage},
-		grpc: []grpc.DialOption{
+		frames:    frames.LinkConfig{Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, Clock: p.cfg.Clock, MaxReply: 2 * api.MaxMessage, Traceparent: tracesOf(p.cfg).traceparentOf()},
+		grpc: append([]grpc.DialOption{
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithReadBufferSize(bufferSize),
 			grpc.WithWriteBufferSize(bufferSize),
@@ -132,7 +132,7 @@ func (p *pool) linking(t *target, connected func()) linking {
 			grpc.WithIdleTimeout(idleTimeout),
 			grpc.WithDisableServiceConfig(),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(2*api.MaxMessage), grpc.MaxCallSendMsgSize(2*api.MaxMessage)),
-		},
+		}, tracesOf(p.cfg).traceOptions()...),
 	}
 }
 

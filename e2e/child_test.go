@@ -32,7 +32,7 @@ type task struct {
 	Clients   int
 	Files     []string
 	Lock      string
-	Watch     string // what to check all the time: "read" or "lock"
+	Watch     string // what to check all the time: "read", "lock" or, of directories, "list"
 
 	Misuse string // which one of misusers
 	Attack string // which one

@@ -9,7 +9,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// holdCaches is a child's task: some clients that have files in their caches and read them again
+// holdCaches is a child's task: some clients that have files, or directories, in their caches and read them again
 // and again.
 func holdCaches(k task, over <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -32,7 +32,7 @@ func holdCaches(k task, over <-chan struct{}) error {
 	defer tick.Stop()
 	for round := 0; ; round++ {
 		for _, h := range handles {
-			if _, _, err := h.Contents(ctx); err != nil {
+			if err := k.look(ctx, h); err != nil {
 				return err
 			}
 		}
@@ -47,4 +47,14 @@ func holdCaches(k task, over <-chan struct{}) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// look reads a file, or lists a directory.
+func (k task) look(ctx context.Context, h *client.Handle) (err error) {
+	if k.Watch == "list" {
+		_, err = h.ReadDir(ctx)
+	} else {
+		_, _, err = h.Contents(ctx)
+	}
+	return err
 }

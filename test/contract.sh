@@ -535,6 +535,11 @@ if [ $got = 78 ]; then ok "chubbyd serve refuses such keys -> 78"; else bad "chu
 err 'backup-to: "kept" is neither'; err 'backup-every: 1s is outside'; err 'backup-keep: "0" is not'
 kill -TERM "$bucket"; wait "$bucket" 2>/dev/null; unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 
+echo "== traces"
+ctl 0 -v --trace-endpoint http://127.0.0.1:1 ls /ls/local; err 'trace [0-9a-f]{32}' # nobody is there to take it
+ctl 1 -o json --trace-endpoint http://127.0.0.1:1 cat /ls/local/nosuch; cp err out; fields out error.trace
+ctl 2 --trace-endpoint localhost:4317 ls /ls/local; err 'is no collector'
+
 echo "== certificates"
 mkdir safe && cd safe
 CHUBBYD_AUDIT_FILE=$PWD/audit.log "$bin/chubbyd" dev --tls --cell safe --replicas 1 --base-port 9421 >dev.out 2>dev.err &

@@ -128,6 +128,7 @@ type errorFields struct {
 	Replica    string         `json:"replica,omitempty"`
 	Master     string         `json:"master,omitempty"`
 	Cell       string         `json:"cell,omitempty"`
+	Trace      string         `json:"trace,omitempty"`
 	Holders    []holderFields `json:"holders,omitempty"`
 	RemainingS float64        `json:"remaining_s,omitempty"`
 	Current    api.Generation `json:"current,omitempty"`
@@ -177,7 +178,7 @@ func newErrorFields(err error) errorFields {
 	f := errorFields{Code: codeName(err), Message: err.Error(), Exit: exitCode(err)}
 	var e *api.Error
 	if errors.As(err, &e) {
-		f.Op, f.Path, f.Replica, f.Master, f.Cell = e.Op, e.Path, e.Replica, e.Master, e.Cell
+		f.Op, f.Path, f.Replica, f.Master, f.Cell, f.Trace = e.Op, e.Path, e.Replica, e.Master, e.Cell, e.Trace
 		f.RemainingS, f.Current = term.Seconds(e.Remaining), e.Current
 		for _, h := range e.Holders {
 			f.Holders = append(f.Holders, newHolderFields(h))

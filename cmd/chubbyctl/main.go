@@ -37,6 +37,7 @@ func runCommandLine() int {
 		g.output = term.JSON // cobra has not read the flags after the wrong one
 	}
 	g.printLast(root.ErrOrStderr(), err, ctx.Err() != nil)
+	g.trace.end(ctx, err)
 	return exitCode(err)
 }
 

@@ -39,6 +39,7 @@ func environment() []entry {
 		{"CHUBBY_CACERT, CHUBBY_CERT, CHUBBY_KEY", "files of certificates, as --cacert, --cert and --key; cells.yaml may name them for each cell, too"},
 		{"CHUBBY_TOKEN_FILE", "a file with a token, as --token-file; cells.yaml may name it, too"},
 		{"CHUBBY_DOMAIN", "the domain in whose DNS cells are looked up, as _chubby._tcp.<cell>.<domain>"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "as --trace-endpoint, if it is for gRPC; OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_CERTIFICATE and their like say the rest"},
 		{"NO_COLOR", "no colours if it is not empty; there are none in a pipe, nor with TERM=dumb"},
 		{"CHUBBY_LOCK, CHUBBY_SEQUENCER, CHUBBY_TOKEN, CHUBBY_SESSION", "what a command that runs under a lock is told of it; see acquire"},
 		{"CHUBBY_EVENT, CHUBBY_PATH, CHUBBY_CHILD, CHUBBY_GENERATION", "what watch --exec tells its command"},

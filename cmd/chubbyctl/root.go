@@ -21,6 +21,7 @@ type globals struct {
 	tls       client.TLSFiles
 	tokenFile string
 	verbose   bool
+	trace     tracing
 
 	stop   func()               // stops catching interrupts; nil if they are not caught
 	asked  func()               // is called when a signal has asked for the end; set with stop
@@ -55,7 +56,15 @@ Environment:
 		SuggestionsMinimumDistance: 2,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			g.stderr = term.NewSpeaker(term.Bare(cmd.ErrOrStderr()))
-			return g.validate()
+			if err := g.validate(); err != nil {
+				return err
+			}
+			ctx, err := g.trace.begin(cmd.Context(), cmd)
+			cmd.SetContext(ctx)
+			if id := g.trace.id(); id != "" && g.verbose {
+				g.notice(g.stderr, "trace "+id)
+			}
+			return err
 		},
 	}
 	root.SetFlagErrorFunc(explainFlagError)
@@ -68,6 +77,7 @@ Environment:
 	flags.StringVar(&g.tls.Cert, "cert", "", "the certificate that says who you are, a file in PEM")
 	flags.StringVar(&g.tls.Key, "key", "", "the key of --cert, a file in PEM")
 	flags.StringVar(&g.tokenFile, "token-file", "", "a file with the token that says who you are, instead of --cert")
+	flags.StringVar(&g.trace.endpoint, "trace-endpoint", "", "where a trace of the command is sent, by OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT with TLS")
 	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say more, on standard error")
 	root.AddCommand(
 		newAcquireCommand(g), newElectCommand(g), newGuardianCommand(),

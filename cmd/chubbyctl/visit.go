@@ -30,6 +30,7 @@ func (g *globals) config(cell string) client.Config {
 		TLS:        g.tlsFiles(cell),
 		RefusedFor: refusedFor,
 		NoCache:    true, // it reads little, and changes of others would wait for its cache
+		Tracer:     g.trace.provider(),
 	}
 	if g.tokenFile != "" {
 		cfg.Credentials = client.TokenFile(g.tokenFile)

@@ -243,6 +243,12 @@ backup-keep: 28
 # paths: at most 32, separated by commas.
 metric-prefixes: /ls/main/services, /ls/main/jobs
 
+# Send spans of calls to a collector of OpenTelemetry, by OTLP over gRPC: of the calls
+# that clients have traced, and of this part of the others. What else there is to say
+# (OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_CERTIFICATE, ...) is in the environment.
+trace-endpoint: http://localhost:4317
+trace-ratio: 0.001
+
 # Run without certificates. Then whoever reaches this replica may do anything, and
 # read what is on the network.
 insecure: false

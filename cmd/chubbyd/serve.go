@@ -151,6 +151,11 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 	if !isTerminal(in) { // else SIGHUP says that it was closed
 		takeHangups(ctx, (&reloader{options: o, draft: d, level: level, log: s.replica.Logger}).reload)
 	}
+	stopTraces, err := s.tracing.install(ctx, &s.replica, s.replica.Logger)
+	if err != nil {
+		return err
+	}
+	defer stopTraces(ctx)
 	replica, err := cell.Start(ctx, s.replica)
 	if ctx.Err() != nil && errors.Is(err, api.Cancelled) {
 		s.replica.Logger.Info("stopped", "before", err)

@@ -23,6 +23,7 @@ type settings struct {
 	logFormat  string // text or json
 	insecure   bool   // no certificates are wanted
 	publishing publishing
+	tracing    tracing
 	stop       time.Duration // how long a stop may take before the process ends regardless
 
 	listenHost string // the host to listen on, with the ports of this replica's member; empty if none was set
@@ -82,6 +83,7 @@ func keys() []key {
 		{"audit-files", "how many renamed ones are kept; 0 leaves renaming to others", count(0, cell.MaxAuditFiles, func(s *settings) *int { return &s.replica.Audit.Files })},
 	}, publishKeys(), backupKeys(), []key{
 		{"metric-prefixes", "paths of this cell; how long locks below each are waited for and held is counted apart (/metrics)", special("none, or paths, separated by commas", none, setMetricPrefixes, none)},
+	}, traceKeys(), []key{
 		{"insecure", "run without certificates: whoever reaches this replica may do anything, and read what is on the network", switched(func(s *settings) *bool { return &s.insecure })},
 		{"insecure-principals", "believe clients who they are; for development only", switched(func(s *settings) *bool { return &s.replica.InsecurePrincipals })},
 		{"log-level", "the least level that is logged: debug, info, warn or error", logLevels()},
@@ -119,6 +121,7 @@ func defaults() settings {
 			Backups:                    cell.BackupSchedule{Every: defaultBackupEvery, Keep: defaultBackupKeep},
 		},
 		publishing: publishing{dns: names.DNS{TTL: defaultTTL}},
+		tracing:    tracing{ratio: defaultTraceRatio},
 		logLevel:   slog.LevelInfo,
 		logFormat:  "text",
 		stop:       10 * time.Second,

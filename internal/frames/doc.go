@@ -37,6 +37,9 @@
 //	pong     answers a ping
 //	leave    the server takes no calls with higher numbers than this, answers the others,
 //	         and then closes the connection
+//	trace    comes right before the request with the same number: to which trace the call
+//	         belongs, as a traceparent of W3C Trace Context, of 64 bytes at most. Servers
+//	         that do not know the kind skip it, so it is sent without being asked for
 //
 // A method has one request, and one reply (a reply in one frame, last) or several of them.
 // A frame of another kind is skipped, so that later versions may add some. A request for an

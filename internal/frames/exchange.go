@@ -42,31 +42,39 @@ func (x *exchange) wake() {
 	}
 }
 
-// encode makes the frame of a request.
-func (l *Link) encode(ctx context.Context, method string, request any) (*buffer, error) {
+// encode makes the frame of a request. Before it, the buffer has start bytes of the frame of its trace, or none.
+func (l *Link) encode(ctx context.Context, method string, request any) (b *buffer, start int, err error) {
 	message, ok := request.(proto.Message)
 	if !ok {
-		return nil, status.Errorf(codes.Internal, "a request of type %T is no message", request)
+		return nil, 0, status.Errorf(codes.Internal, "a request of type %T is no message", request)
 	}
 	size := proto.Size(message)
 	if size > l.length {
-		return nil, status.Errorf(codes.ResourceExhausted, "trying to send a message of %d bytes; the server takes at most %d", size, l.length)
+		return nil, 0, status.Errorf(codes.ResourceExhausted, "trying to send a message of %d bytes; the server takes at most %d", size, l.length)
 	}
 	left := time.Duration(0)
 	if end, ok := ctx.Deadline(); ok {
 		if left = time.Until(end); left <= 0 {
-			return nil, status.FromContextError(context.DeadlineExceeded).Err()
+			return nil, 0, status.FromContextError(context.DeadlineExceeded).Err()
 		}
 	}
-	b := l.pool.get(HeaderSize + maxPrefix + size)
+	trace := ""
+	if l.cfg.Traceparent != nil {
+		trace = l.cfg.Traceparent(ctx)
+	}
+	b = l.pool.get(2*HeaderSize + len(trace) + maxPrefix + size)
+	if trace != "" {
+		b.b = appendTrace(b.b, trace)
+	}
+	start = len(b.b)
 	b.b = appendRequest(Header{Kind: KindRequest}.Append(b.b), method, left)
 	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b.b, message)
 	if err != nil {
 		l.pool.put(b)
-		return nil, status.Errorf(codes.Internal, "encode the request: %v", err)
+		return nil, 0, status.Errorf(codes.Internal, "encode the request: %v", err)
 	}
 	b.b = data
-	return b, nil
+	return b, start, nil
 }
 
 // begin sends a request.
@@ -74,7 +82,7 @@ func (l *Link) begin(ctx context.Context, method string, request any) (*exchange
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
-	frame, err := l.encode(ctx, method, request)
+	frame, start, err := l.encode(ctx, method, request)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +110,10 @@ func (l *Link) begin(ctx context.Context, method string, request any) (*exchange
 	}
 	l.last++
 	x.number = l.last
-	seal(frame.b, x.number)
+	seal(frame.b[start:], x.number)
+	if start > 0 {
+		seal(frame.b[:start], x.number)
+	}
 	l.calls[x.number] = x
 	l.beat.begin()
 	at, write, _ := l.out.enqueue(frame, false) // it is open, because err is nil

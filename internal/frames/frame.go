@@ -24,6 +24,7 @@ const (
 	KindPing    Kind = 6
 	KindPong    Kind = 7
 	KindLeave   Kind = 8
+	KindTrace   Kind = 9
 )
 
 // HeaderSize is the length of the header of a frame, in bytes.
@@ -101,6 +102,17 @@ func parseRequest(b []byte) (method []byte, left time.Duration, message []byte, 
 		return nil, 0, nil, false
 	}
 	return method, time.Duration(ns), b[n:], true
+}
+
+// maxTrace is the length of the longest text of a trace, in bytes: a traceparent has 55 (W3C Trace Context).
+const maxTrace = 64
+
+// appendTrace writes the frame that says to which trace the next request belongs.
+func appendTrace(b []byte, traceparent string) []byte {
+	start := len(b)
+	b = append(Header{Kind: KindTrace}.Append(b), traceparent...)
+	seal(b[start:], 0)
+	return b
 }
 
 // errTooLong is the error of a frame that was skipped because of its length.

@@ -24,6 +24,8 @@ type LinkConfig struct {
 	Clock session.Clock
 	// MaxReply bounds the messages that are received, in bytes.
 	MaxReply int
+	// Traceparent says to which trace a call belongs, in the form of W3C Trace Context; "" if to none. nil: no call is traced.
+	Traceparent func(ctx context.Context) string
 }
 
 // Link is the client's end of a connection. It has no way back: when the connection has

@@ -24,6 +24,7 @@ type serverCall struct {
 	ctx     context.Context //nolint:containedctx // of the call
 	cancel  context.CancelCauseFunc
 	parking *parking // nil unless its handler has called Park
+	trace   string   // what its client has said of the trace that it belongs to; "" if nothing
 }
 
 var (
@@ -53,6 +54,15 @@ func (c callContext) Value(key any) any {
 		return c.serverCall
 	}
 	return c.ctx.Value(key)
+}
+
+// Traceparent returns what the client has said of the trace that a call belongs to, as it came and of bounded length: "" if it has
+// said nothing, or if ctx is not that of a handler of a Server, or was made of it.
+func Traceparent(ctx context.Context) string {
+	if k, _ := ctx.Value(callKey{}).(*serverCall); k != nil {
+		return k.trace
+	}
+	return ""
 }
 
 // parse reads the frame of a request.

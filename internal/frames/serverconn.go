@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 
@@ -23,6 +24,9 @@ type serverConn struct {
 
 	handlers sync.WaitGroup
 	running  chan struct{} // one element for each handler
+
+	traced uint64 // the call that trace is of; the reader's own, as trace is
+	trace  string // "" if none has arrived since the last request
 
 	mu      sync.Mutex // guards what follows; out.mu may be taken while it is held
 	calls   map[uint64]*serverCall
@@ -123,15 +127,31 @@ func (c *serverConn) read() error {
 			return err
 		}
 		c.beat.hear()
-		if h.Kind == KindRequest {
+		switch h.Kind {
+		case KindRequest:
 			err = c.request(h)
-		} else {
+		case KindTrace:
+			err = c.noteTrace(h)
+		default:
 			err = c.take(h)
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// noteTrace reads to which trace the next request belongs. One is kept of a connection; what cannot be one is skipped.
+func (c *serverConn) noteTrace(h Header) error {
+	if h.Length == 0 || h.Length > maxTrace {
+		return skipPayload(c.conn, h, c.server.cfg.MaxRequest)
+	}
+	var text [maxTrace]byte
+	if _, err := io.ReadFull(c.conn, text[:h.Length]); err != nil {
+		return err
+	}
+	c.traced, c.trace = h.Call, string(text[:h.Length])
+	return nil
 }
 
 // take reads a frame that begins no call. None of them has a payload that is of use, and
@@ -188,6 +208,12 @@ func (c *serverConn) request(h Header) error {
 		return nil // the client knows that it was not served
 	}
 	call := &serverCall{conn: c, number: h.Call}
+	if c.trace != "" {
+		if c.traced == h.Call {
+			call.trace = c.trace
+		}
+		c.trace = ""
+	}
 	if err == nil {
 		err = call.parse(payload)
 	} else {

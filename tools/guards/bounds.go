@@ -31,7 +31,7 @@ func boundSafeguards() []safeguard {
 		},
 		{
 			name: "a call that waited is counted", file: "cell/internal/wire/service.go",
-			old: "		defer func() { s.count(call, method, err) }() // after recovered\n		defer s.recovered(method, &err)\n", new: "		defer s.recovered(method, &err)\n",
+			old: "		defer func() { s.count(call, method, nil, err) }() // after recovered; what is parked is not traced\n		defer s.recovered(method, &err)\n", new: "		defer s.recovered(method, &err)\n",
 			pkg: "./cell", test: "TestCallsAreMeasured",
 		},
 		{

@@ -56,6 +56,7 @@ func safeguards() []safeguard {
 		resizingSafeguards(),
 		strangerSafeguards(),
 		httpPortSafeguards(),
+		traceSafeguards(),
 		silenceSafeguards(),
 		keptSafeguards(),
 		snapshotSafeguards(),

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
@@ -32,8 +31,8 @@ type failStopLogs struct {
 	path     string
 	maxEntry int // bytes; 0 is MaxLogEntry
 	mark     *commitMark
-	clock    session.Clock            // for appended
-	appended func(took time.Duration) // called after each append; may be nil
+	clock    session.Clock  // for appended
+	appended func(Appended) // called after each append; may be nil
 
 	onDamaged    func(index uint64, err error) // called for a damaged entry that a snapshot replaces; may be nil
 	lastReported atomic.Uint64                 // the entry that onDamaged was called for last
@@ -130,7 +129,7 @@ func (l *failStopLogs) StoreLogs(logs []*raft.Log) error {
 		return l.inner.StoreLogs(sealed)
 	})
 	if l.appended != nil {
-		l.appended(l.clock().Sub(began))
+		l.appended(Appended{First: op.from, Last: op.to, From: began, To: l.clock()})
 	}
 	return err
 }

@@ -23,6 +23,12 @@ const (
 	boltLockTimeout = time.Second
 )
 
+// Appended is that entries were written to the log, and synced.
+type Appended struct {
+	First, Last uint64 // their indexes
+	From, To    session.Instant
+}
+
 // Options is what Open needs to know beside the directory.
 type Options struct {
 	Cell, ID string
@@ -32,8 +38,8 @@ type Options struct {
 	Logger   *slog.Logger
 	RaftLog  hclog.Logger // for the libraries that keep the log and the snapshots; default none
 
-	Clock    session.Clock            // needed if Appended is set
-	Appended func(took time.Duration) // called when entries were written to the log and synced; nil: nobody counts
+	Clock    session.Clock  // needed if Appended is set
+	Appended func(Appended) // called when entries were written to the log and synced; nil: nobody counts
 
 	Bootstrap bool // a directory that holds nothing may become a replica's
 	Inspect   bool // no replica is to run on it: it may be one of a replica that was contradicted

@@ -6,7 +6,6 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -23,7 +22,7 @@ type FSM struct {
 
 	reached func(CheckPoint) // nil if nobody wants to know
 	clock   session.Clock
-	applied func(took time.Duration) // nil if nobody counts
+	applied func(Applied) // nil if nobody counts
 
 	wanted atomic.Bool // somebody has read the state since the last batch
 
@@ -72,9 +71,15 @@ func (f *FSM) publish() *raftfsm.State {
 	return &state
 }
 
-// OnApplied has applied called when a batch has been applied, and says how long that took. OnApplied is to be called before
+// Applied is that entries were applied.
+type Applied struct {
+	First, Last uint64 // their indexes
+	From, To    session.Instant
+}
+
+// OnApplied has applied called when a batch has been applied. OnApplied is to be called before
 // Raft starts.
-func (f *FSM) OnApplied(clock session.Clock, applied func(took time.Duration)) {
+func (f *FSM) OnApplied(clock session.Clock, applied func(Applied)) {
 	f.clock, f.applied = clock, applied
 }
 
@@ -91,7 +96,7 @@ func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 	}
 	results, broke := f.applyAll(logs)
 	if f.applied != nil {
-		f.applied(f.clock().Sub(began))
+		f.applied(Applied{First: logs[0].Index, Last: logs[len(logs)-1].Index, From: began, To: f.clock()})
 	}
 	if broke != nil {
 		f.fatal(broke)

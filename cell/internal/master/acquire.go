@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
 )
 
 // Queued is how things stand for a request that waits for a lock.
@@ -27,10 +29,24 @@ type Queued struct {
 // ends, the stream is broken: the place is kept for one lease, and skipped
 // meanwhile, so that the client may come back (decision 8).
 func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t Ticket, queued func(Queued) error) (raftfsm.Answer, error) {
-	w, offered, err := l.joinQueue(claim, lock, t)
+	began, trace := session.Instant(0), l.epoch.traceOf(ctx)
+	if trace != nil {
+		began = l.epoch.clock()
+	}
+	w, offered, err := l.joinQueue(claim, lock, t, trace)
 	if err != nil {
 		return l.refuseClaim(ctx, claim, err)
 	}
+	first, answer, err := l.awaitAnswer(ctx, w, offered, queued)
+	if trace != nil {
+		tellWait(trace, w, first, offered && first == nil, began, l.epoch.clock(), err)
+	}
+	return answer, err
+}
+
+// awaitAnswer waits for the answer to a request that is in a queue. first is how things stood when queued was first told;
+// nil if it was not.
+func (l *Locks) awaitAnswer(ctx context.Context, w *waiter, offered bool, queued func(Queued) error) (first *Queued, answer raftfsm.Answer, err error) {
 	var last *Queued
 	var soon time.Duration
 	if offered {
@@ -41,20 +57,21 @@ func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namesp
 	for {
 		select {
 		case <-w.done:
-			return w.answer, cmp.Or(w.err, w.answer.Err())
+			return first, w.answer, cmp.Or(w.err, w.answer.Err())
 		case <-l.epoch.ctx.Done():
-			return l.abandonWaiter(w)
+			answer, err = l.abandonWaiter(w)
+			return first, answer, err
 		case <-ctx.Done():
 			l.detachStream(w)
-			return raftfsm.Answer{}, &api.Error{Code: api.Uncertain, Message: "the call ended while it waited; its place is kept for one lease, so ask again, or withdraw the request", Err: context.Cause(ctx)}
+			return first, raftfsm.Answer{}, &api.Error{Code: api.Uncertain, Message: "the call ended while it waited; its place is kept for one lease, so ask again, or withdraw the request", Err: context.Cause(ctx)}
 		case <-progress.C:
 		}
 		if now := l.queuePosition(w); now != nil && !same(now, last) {
 			if err := queued(*now); err != nil {
 				l.detachStream(w)
-				return raftfsm.Answer{}, err
+				return first, raftfsm.Answer{}, err
 			}
-			last = now
+			last, first = now, cmp.Or(first, now)
 		}
 		progress.Reset(time.Second)
 	}
@@ -82,7 +99,7 @@ const offerTime = 50 * time.Millisecond
 
 // joinQueue gives a request its place, and offers the lock if it can be had. offered
 // says whether a command that may grant it is on its way.
-func (l *Locks) joinQueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket) (w *waiter, offered bool, err error) {
+func (l *Locks) joinQueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket, trace steps.Trace) (w *waiter, offered bool, err error) {
 	size := raftfsm.Size(claim)
 	l.epoch.mu.LockPatient()
 	defer l.epoch.mu.Unlock()
@@ -94,7 +111,7 @@ func (l *Locks) joinQueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket) (w 
 		return nil, false, r
 	}
 	who := l.epoch.principal(claim.Mutation.Session)
-	w, err = l.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: l.epoch.clock()}, l.epoch.number, l.epoch.state().Quota(who).Waiters)
+	w, err = l.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: l.epoch.clock(), trace: trace}, l.epoch.number, l.epoch.state().Quota(who).Waiters)
 	if err != nil {
 		return nil, false, err
 	}

@@ -45,7 +45,7 @@ func (c *CheckPoints) run(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		_, err = AppendEntry(c.epoch.proposer.log, c.epoch.number, c.epoch.proposer.wall(), nil)
+		_, err = c.epoch.proposer.entries.append(nil)
 		resume()
 		if err != nil {
 			c.epoch.log.Debug("no check point could be written", "error", err)

@@ -92,12 +92,17 @@ const MaxChangeWait = 2*api.MaxLease + 2*time.Second
 // awaitCaches waits until every session has dropped what a change of those names needs
 // it to drop. One that takes long is named in the log, and cut off if that is
 // the policy.
-func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Name) error {
+func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Name) (err error) {
 	if ch == nil || ch.nextClearing() == nil { // most often
 		return nil
 	}
 	began := co.epoch.clock()
-	defer func() { co.epoch.metrics.ChangeWaited(co.epoch.clock().Sub(began)) }()
+	looking := co.look(ctx)
+	defer func() {
+		now := co.epoch.clock()
+		co.epoch.metrics.ChangeWaited(now.Sub(began))
+		looking.tell(names, began, now, err)
+	}()
 	slow := time.NewTimer(slowChange)
 	defer slow.Stop()
 	late := time.NewTimer(co.slowClient - began.Sub(ch.since))
@@ -111,6 +116,8 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 		case <-cl.done:
 		case <-slow.C:
 			co.epoch.log.Warn("a change waits for clients that do not drop what they have cached", "nodes", names, "clients", co.laggards(ch))
+		case <-looking.due:
+			looking.at(ch)
 		case <-limit:
 			late.Reset(co.cutOff(ch, names))
 		case <-ctx.Done():
@@ -128,11 +135,24 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 // laggards names the clients that a change waits for. Of very many it does not say
 // exactly how many there are: many changes may ask.
 func (co *coherence) laggards(ch *change) string {
-	const most = 5
 	co.epoch.mu.LockPatient()
 	defer co.epoch.mu.Unlock()
-	var ids []api.SessionID // the lowest ones
-	count := 0
+	ids, count := co.slowest(ch)
+	var list []string
+	for _, id := range ids {
+		who := co.epoch.holder(co.epoch.state(), namespace.Holder{Owner: namespace.Owner{Session: id}})
+		list = append(list, fmt.Sprintf("session %v of %s (host %s, pid %d)", id, who.Principal, who.Host, who.PID))
+	}
+	if more := count - len(ids); more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(list, ", ")
+}
+
+// slowest returns some of the sessions that a change waits for, and about how many there are. epoch.mu is held, and released
+// in between.
+func (co *coherence) slowest(ch *change) (ids []api.SessionID, count int) {
+	const most = 5 // those with the lowest ids
 	for id := range co.copyset.slow(ch) {
 		if count++; count == maxSteps {
 			for _, cl := range ch.clearings {
@@ -146,15 +166,7 @@ func (co *coherence) laggards(ch *change) string {
 		ids = ids[:min(len(ids), most)]
 		co.epoch.mu.pause(1)
 	}
-	var list []string
-	for _, id := range ids {
-		who := co.epoch.holder(co.epoch.state(), namespace.Holder{Owner: namespace.Owner{Session: id}})
-		list = append(list, fmt.Sprintf("session %v of %s (host %s, pid %d)", id, who.Principal, who.Host, who.PID))
-	}
-	if more := count - len(ids); more > 0 {
-		list = append(list, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(list, ", ")
+	return ids, count
 }
 
 // cutOff ends the sessions that a change has waited for too long: they are not

@@ -243,7 +243,7 @@ func copiesAndRefusals(t *testing.T, seed uint64) {
 			clients = append(clients, c)
 			others.Go(func() { c.keep(ctx) })
 		}
-		m.epoch.proposer.log = log
+		m.epoch.proposer.entries.log = log
 		others.Go(func() { m.congest(ctx, random) })
 		for _, c := range clients {
 			working.Go(func() {

@@ -84,7 +84,7 @@ func TestDelayOfTheSecondHolder(t *testing.T) {
 		expire(a)
 		synctest.Wait()
 		<-time.After(delay - time.Millisecond)
-		m.epoch.proposer.log = unobserved{m, func(e raftfsm.Entry) {
+		m.epoch.proposer.entries.log = unobserved{m, func(e raftfsm.Entry) {
 			if e.Commands[0].EndSessions != nil {
 				<-time.After(2 * time.Millisecond) // the first delay ends meanwhile
 			}

@@ -42,6 +42,9 @@ type Prover interface {
 // offered, is unmarked in one place, and a command that was refused leaves nothing
 // behind. epoch.mu is held.
 func (e *epoch) handOver(one *proposal) error {
+	if e.proposer.entries.timed() {
+		one.queued = e.clock()
+	}
 	err := e.proposer.enqueue(one)
 	if err != nil {
 		e.unproposed(one.command, false)
@@ -63,7 +66,7 @@ func (e *epoch) commit(ctx context.Context, c raftfsm.Command, after func()) (ra
 	if err != nil {
 		one.finish(raftfsm.Result{}, err)
 	}
-	return one.await(ctx)
+	return e.await(ctx, one)
 }
 
 // propose commits a command for a caller and returns its answer's error, if it
@@ -85,7 +88,7 @@ func (e *epoch) proposeBuilt(ctx context.Context, build func() raftfsm.Command) 
 	if err != nil {
 		return raftfsm.Result{}, err
 	}
-	result, err := one.await(ctx)
+	result, err := e.await(ctx, one)
 	return result, cmp.Or(err, result.Answer.Err())
 }
 

@@ -59,7 +59,7 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult) {
 	l.holdTimes.beginHold(claim.Answer.Lock.Name, next, l.epoch.clock())
 	l.events.tellAcquired(claim)
 	if w := l.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
-		l.epoch.metrics.LockGranted(claim.Answer.Lock.Name, l.epoch.clock().Sub(w.since))
+		l.epoch.metrics.LockGranted(claim.Answer.Lock.Name, l.epoch.clock().Sub(w.since), w.trace)
 	}
 	if l.epoch.log.Enabled(l.epoch.ctx, slog.LevelDebug) {
 		l.epoch.log.Debug("lock granted", "lock", claim.Answer.Lock.Name, "session", claim.Owner.Session, "token", claim.Answer.Generation)

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
 
-// Config is what a master is told. All fields but the last three are needed.
+// Config is what a master is told. All fields but the last four are needed.
 type Config struct {
 	Epoch   api.Epoch
 	Cell    string
@@ -26,6 +27,7 @@ type Config struct {
 	SlowClient time.Duration        // cuts off clients that hold up a change for longer; 0: none
 	KeepAlives float64              // a second that are wanted at most
 	Stopwatch  func() time.Duration // measures how long the mutex is held; may be nil
+	Phases     func() steps.Phases  // says when the entry was written and applied for which Log.Append has just returned; nil if no call is traced
 }
 
 // Master is a replica's mastership in one epoch: what only the master knows, and what it
@@ -96,6 +98,7 @@ func New(ctx context.Context, cfg Config) *Master {
 	}
 	e.unproposed = observed.unproposed
 	e.proposer = newProposer(cfg.Log, cfg.Epoch, cfg.Wall, observed.observe)
+	e.proposer.entries.clock, e.proposer.entries.phases = cfg.Clock, cfg.Phases
 	inspector.CheckPoints = newCheckPoints(e)
 	inspector.Backups.begun = inspector.CheckPoints.Soon
 	return &Master{

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 )
 
 // Metrics is told what a master does, to be counted. Its methods are called with the
@@ -13,8 +14,8 @@ type Metrics interface {
 	SessionBegun()
 	SessionEnded(why api.EndReason)
 	LeaseExtended()
-	// LockGranted is told how long a request waited in the queue that was granted its lock.
-	LockGranted(name api.Name, wait time.Duration)
+	// LockGranted is told how long a request waited in the queue that was granted its lock; trace is nil if it is not traced.
+	LockGranted(name api.Name, wait time.Duration, trace steps.Trace)
 	// TurnEnded is told how long a lock was held, by one holder or by readers together; see holdTimes.
 	TurnEnded(name api.Name, held time.Duration)
 	ChangeWaited(wait time.Duration) // for clients to drop what they had cached
@@ -28,14 +29,14 @@ type Metrics interface {
 // uncounted is the Metrics of a master that was given none.
 type uncounted struct{}
 
-func (uncounted) Proposed(int, error)                 {}
-func (uncounted) SessionBegun()                       {}
-func (uncounted) SessionEnded(api.EndReason)          {}
-func (uncounted) LeaseExtended()                      {}
-func (uncounted) LockGranted(api.Name, time.Duration) {}
-func (uncounted) TurnEnded(api.Name, time.Duration)   {}
-func (uncounted) ChangeWaited(time.Duration)          {}
-func (uncounted) Invalidated()                        {}
-func (uncounted) EventDropped()                       {}
-func (uncounted) MutexHeld(time.Duration)             {}
-func (uncounted) TakeoverCleared(time.Duration)       {}
+func (uncounted) Proposed(int, error)                              {}
+func (uncounted) SessionBegun()                                    {}
+func (uncounted) SessionEnded(api.EndReason)                       {}
+func (uncounted) LeaseExtended()                                   {}
+func (uncounted) LockGranted(api.Name, time.Duration, steps.Trace) {}
+func (uncounted) TurnEnded(api.Name, time.Duration)                {}
+func (uncounted) ChangeWaited(time.Duration)                       {}
+func (uncounted) Invalidated()                                     {}
+func (uncounted) EventDropped()                                    {}
+func (uncounted) MutexHeld(time.Duration)                          {}
+func (uncounted) TakeoverCleared(time.Duration)                    {}

@@ -125,6 +125,11 @@ func (o *observer) claimsAnswered(r raftfsm.Result) {
 			continue
 		}
 		o.locks.recordGrant(claim)
+		if o.epoch.proposer.entries.timed() {
+			if w := o.tables.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
+				w.entry = o.epoch.proposer.entries.last
+			}
+		}
 		o.tables.queues.answerWaiter(waiterKey{session: claim.Owner.Session, number: claim.Number}, claim.Answer)
 		if claim.Answer.Code() == api.OK {
 			o.events.tellConflictAlready(claim.Owner, claim.Answer)

@@ -19,11 +19,14 @@ type offers struct {
 }
 
 // offer marks waiters as being on their way to a grant and returns their
-// claims.
-func offer(lead []*waiter) []raftfsm.Claim {
+// claims. epoch.mu is held.
+func (o *offers) offer(lead []*waiter) []raftfsm.Claim {
 	var claims []raftfsm.Claim
 	for _, w := range lead {
 		w.offered = true
+		if o.epoch.proposer.entries.timed() {
+			w.granting = o.epoch.clock()
+		}
 		claims = append(claims, w.claim)
 	}
 	return claims
@@ -37,7 +40,7 @@ func (o *offers) askLog(w *waiter) bool {
 	if w.offered || w.refusal == nil && o.queues.isClosing(w.owner()) || !o.isAnswerable(w) {
 		return false
 	}
-	claims := offer([]*waiter{w})
+	claims := o.offer([]*waiter{w})
 	if w.refusal != nil {
 		o.epoch.submit(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: w.claim.Mutation, Refusal: w.refusal}})
 	} else {
@@ -72,7 +75,7 @@ func (o *offers) offerLock(name api.Name) {
 		return
 	}
 	if len(lead) > 0 {
-		o.epoch.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: node.Ref(), Claims: offer(lead)}}})
+		o.epoch.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: node.Ref(), Claims: o.offer(lead)}}})
 	}
 }
 
@@ -145,7 +148,7 @@ func (o *offers) successorsOf(lock namespace.Ref, frees func(*namespace.Node) bo
 	if node, err := o.epoch.state().Tree.Resolve(lock); err != nil || !frees(node) {
 		return nil
 	}
-	return []raftfsm.Succession{{Lock: lock, Claims: offer(lead)}}
+	return []raftfsm.Succession{{Lock: lock, Claims: o.offer(lead)}}
 }
 
 // endDelay proposes the end of a lock-delay that has run its time, and of no
@@ -157,7 +160,7 @@ func (o *offers) endDelay(over delayOver) {
 	}
 	c := &raftfsm.EndDelay{Name: over.name, ID: over.id}
 	if node, ok := tree.Get(over.name); ok {
-		if claims := offer(o.queues.leading(node.Ref(), node.Mode)); len(claims) > 0 {
+		if claims := o.offer(o.queues.leading(node.Ref(), node.Mode)); len(claims) > 0 {
 			c.Successions = []raftfsm.Succession{{Lock: node.Ref(), Claims: claims}}
 		}
 	}
@@ -198,7 +201,7 @@ func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
 			if len(list) > 0 && bytes > o.queues.claims {
 				return list
 			}
-			list = append(list, raftfsm.Succession{Lock: node.Ref(), Claims: offer(lead)})
+			list = append(list, raftfsm.Succession{Lock: node.Ref(), Claims: o.offer(lead)})
 		}
 	}
 	return list

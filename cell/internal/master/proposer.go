@@ -6,6 +6,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
 )
 
 // proposer puts the commands of one epoch into the Raft log. Commands that
@@ -16,9 +17,7 @@ import (
 // Commands commit in the order in which they were handed over. run is its one
 // goroutine.
 type proposer struct {
-	log     Log
-	epoch   api.Epoch
-	wall    func() int64
+	entries entries
 	observe func([]raftfsm.Command, []raftfsm.Result, error)
 
 	wake chan struct{} // holds a token while pending may be non-empty
@@ -32,14 +31,6 @@ type proposer struct {
 	closed  error                 // why nothing more is taken
 }
 
-// Log is the replicated log, as a master needs it.
-type Log interface {
-	// Append puts an entry into the log and returns when it has been applied, with what
-	// its commands did. After an error of code NotMaster the entry is not in the log and
-	// never will be; after any other it may be.
-	Append(entry []byte) ([]raftfsm.Result, error)
-}
-
 type proposal struct {
 	command raftfsm.Command
 	encoded raftfsm.Encoded
@@ -48,6 +39,9 @@ type proposal struct {
 	by      api.SessionID // whose request it is, if it is a session's
 	done    chan outcome  // receives one
 	after   func()        // called once it is observed, or never will be; may be nil
+
+	queued session.Instant // when it was handed over, if calls are traced
+	entry  *entry          // that it went into, if calls are traced; for those who have received from done
 }
 
 // newProposal encodes a command for a state of that feature level. after is called once
@@ -65,7 +59,7 @@ type outcome struct {
 
 func newProposer(log Log, epoch api.Epoch, wall func() int64, observe func([]raftfsm.Command, []raftfsm.Result, error)) *proposer {
 	return &proposer{
-		log: log, epoch: epoch, wall: wall, observe: observe, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		entries: entries{log: log, epoch: epoch, wall: wall}, observe: observe, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		limits: defaultLimits(), shares: map[api.SessionID]int{},
 	}
 }
@@ -238,28 +232,16 @@ func (p *proposer) commit(batch []*proposal) {
 	for i, one := range batch {
 		encoded[i] = one.encoded
 	}
-	results, err := AppendEntry(p.log, p.epoch, p.wall(), encoded)
+	results, err := p.entries.append(encoded)
 	p.observe(commands, results, err)
 	for i, one := range batch {
+		one.entry = p.entries.last
 		if err != nil {
 			one.finish(raftfsm.Result{}, err)
 			continue
 		}
 		one.finish(results[i], nil)
 	}
-}
-
-// AppendEntry puts commands into the log as one entry, and returns what they did.
-func AppendEntry(log Log, epoch api.Epoch, wall int64, commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
-	data, err := raftfsm.JoinEntry(epoch, wall, commands)
-	if err != nil {
-		return nil, err
-	}
-	results, err := log.Append(data)
-	if err == nil && len(results) != len(commands) {
-		return nil, api.Errorf(api.Uncertain, "the entry's results are missing")
-	}
-	return results, err
 }
 
 func (one *proposal) finish(r raftfsm.Result, err error) {

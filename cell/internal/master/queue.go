@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
@@ -30,6 +31,10 @@ type waiter struct {
 	done   chan struct{}  // closed when it is out of the queue, for every stream that stands for it
 	answer raftfsm.Answer // once done is closed, unless there is an err
 	err    error          // why there is no answer of the log; once done is closed
+
+	trace    steps.Trace     // of the call that came first; nil if it is not traced
+	granting session.Instant // when a command was handed over that was to grant it, if calls are traced
+	entry    *entry          // that has answered it, if calls are traced; once done is closed
 
 	refusal *refusal.Refusal // what the log is being asked to answer it; nil if nothing refuses it
 }

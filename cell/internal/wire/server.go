@@ -23,7 +23,9 @@ type Config struct {
 	Clock   session.Clock
 	Audit   *audit.Log // nil: none is kept
 
-	Answered func(method string, code api.Code, took time.Duration) // a call has ended; nil: nobody counts
+	// Answered is told that a call has ended, and of which trace it was, "" if of none; nil: nobody counts.
+	Answered func(method string, code api.Code, took time.Duration, trace string)
+	Tracer   Tracer // nil: no call is traced
 
 	InsecurePrincipals bool // take a client's word for who it is
 }

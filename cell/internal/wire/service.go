@@ -9,6 +9,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/internal/frames"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
@@ -63,12 +64,17 @@ const maxStreams = 2_000
 func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
 	call := callOf(ctx)
 	s.arrive(call)
-	defer func() { s.count(call, info.FullMethod, err) }() // after recovered
+	var trace Trace
+	defer func() { s.count(call, info.FullMethod, trace, err) }() // after recovered
+	defer func() { s.endTrace(trace, request, err) }()            // after recovered
 	before := s.witness(ctx, info.FullMethod, request)
 	defer func() { s.audit(ctx, before, info.FullMethod, request, reply, err) }() // after recovered
 	defer s.recovered(info.FullMethod, &err)
 	if err := s.checkConnection(ctx, info.FullMethod); err != nil {
 		return nil, err
+	}
+	if trace = s.trace(ctx, info.FullMethod); trace != nil {
+		ctx = steps.With(ctx, trace)
 	}
 	if info.FullMethod != pb.Chubby_KeepAlive_FullMethodName {
 		var cancel context.CancelFunc
@@ -100,7 +106,7 @@ func (s *service) arrive(call *call) {
 }
 
 // count tells of a call that has ended. One that waits without a goroutine has not.
-func (s *service) count(call *call, method string, err error) {
+func (s *service) count(call *call, method string, trace Trace, err error) {
 	if call == nil || s.cfg.Answered == nil || errors.Is(err, frames.ErrParked) {
 		return
 	}
@@ -108,7 +114,7 @@ func (s *service) count(call *call, method string, err error) {
 	if err != nil {
 		code = api.CodeOf(pb.Error(err))
 	}
-	s.cfg.Answered(method, code, s.cfg.Clock().Sub(call.arrived))
+	s.cfg.Answered(method, code, s.cfg.Clock().Sub(call.arrived), traceID(trace))
 }
 
 // answered returns what a call is answered with.
@@ -127,7 +133,7 @@ func (s *service) answered(call *call, reply any, err error) (any, error) {
 func (s *service) park(ctx context.Context, method string, rest func() (any, error)) (resume func()) {
 	return frames.Park(ctx, func() (reply any, err error) {
 		call := callOf(ctx)
-		defer func() { s.count(call, method, err) }() // after recovered
+		defer func() { s.count(call, method, nil, err) }() // after recovered; what is parked is not traced
 		defer s.recovered(method, &err)
 		defer func() {
 			if !errors.Is(err, frames.ErrParked) { // again
@@ -144,13 +150,15 @@ func (s *service) park(ctx context.Context, method string, rest func() (any, err
 func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	call := callOf(stream.Context())
 	s.arrive(call)
-	defer func() { s.count(call, info.FullMethod, err) }() // after recovered
 	replies := &answers{ServerStream: stream, service: s, method: info.FullMethod}
+	defer func() { s.count(call, info.FullMethod, replies.trace, err) }()                                    // after recovered
+	defer func() { s.endTrace(replies.trace, replies.request, err) }()                                       // after recovered
 	defer func() { s.audit(stream.Context(), replies.before, info.FullMethod, replies.request, nil, err) }() // after recovered
 	defer s.recovered(info.FullMethod, &err)
 	if err := s.checkConnection(stream.Context(), info.FullMethod); err != nil {
 		return err
 	}
+	replies.trace = s.trace(stream.Context(), info.FullMethod)
 	var request any
 	if info.FullMethod == pb.Chubby_KeepAlives_FullMethodName {
 		request = (*pb.KeepAliveRequest)(nil) // RecvMsg sees how long it is
@@ -175,6 +183,15 @@ type answers struct {
 	method  string
 	request any     // that has arrived; nil before
 	before  witness // when it had
+	trace   Trace   // nil if the call is not traced
+}
+
+// Context implements grpc.ServerStream.
+func (a *answers) Context() context.Context {
+	if a.trace == nil {
+		return a.ServerStream.Context()
+	}
+	return steps.With(a.ServerStream.Context(), a.trace)
 }
 
 // RecvMsg implements grpc.ServerStream.

@@ -1,0 +1,71 @@
+package steps
+
+import (
+	"context"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Trace is told what one call waits for. A call has one if it is traced: see With. Its methods are called by the
+// goroutine that serves the call, with no mutex held.
+type Trace interface {
+	// ID names the trace, in metrics and log lines.
+	ID() string
+	// Step is told of a part of the call that has ended. The parts come in their order, and do not overlap.
+	Step(Step)
+}
+
+// Step is a part of a call: what it was doing from one moment to another. Of the fields below Err those are set that
+// belong to its kind. Nothing is in it that the caller could not ask for.
+type Step struct {
+	Kind     Kind
+	From, To session.Instant
+	Err      error  // why it ended before its time
+	Parts    []Step // what it consists of
+
+	Mode    api.LockMode    // of Queue
+	Place   int             // of Queue: when it was first told; 0 if it was not
+	Waiting int             // of Queue: how many waited then
+	Holders []api.SessionID // of Queue: who held the lock then; at most api.MaxNamed
+
+	Names []string        // of Caches: the paths that were changed
+	Slow  []api.SessionID // of Caches: some of those who were still waited for when it was last looked
+
+	Commands int // of Entry: how many had their place in the same entry
+}
+
+// Kind is what a call was doing.
+type Kind string
+
+// The steps of calls. An entry consists of the four below it.
+const (
+	Queue   Kind = "wait in the queue of the lock"
+	Caches  Kind = "wait for caches"
+	Pending Kind = "wait for the entry before"
+	Entry   Kind = "commit"
+	Append  Kind = "append and sync" // to the log of this replica; the others are sent the entry after that
+	Quorum  Kind = "wait for a quorum"
+	Apply   Kind = "apply"
+	Observe Kind = "observe" // the master takes note of what the entry did, and grants locks
+)
+
+// Phases is when an entry was written and applied here. What is not known is zero.
+type Phases struct {
+	AppendFrom, AppendTo session.Instant
+	ApplyFrom, ApplyTo   session.Instant
+}
+
+// traceKey finds the trace of a call in its context.
+type traceKey struct{}
+
+// With returns the context of a call that is traced.
+func With(ctx context.Context, t Trace) context.Context {
+	return context.WithValue(ctx, traceKey{}, t)
+}
+
+// Of returns the trace of a call, nil if it is not traced.
+func Of(ctx context.Context) Trace {
+	t, _ := ctx.Value(traceKey{}).(Trace)
+	return t
+}

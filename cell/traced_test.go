@@ -1,0 +1,128 @@
+package cell
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/fsm"
+	"github.com/chubbylock/chubby/cell/internal/steps"
+	"github.com/chubbylock/chubby/cell/internal/wire"
+	"github.com/chubbylock/chubby/session"
+	dto "github.com/prometheus/client_model/go"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+)
+
+// tracing returns what traces calls, at a time that the test sets, and where its spans are.
+func tracing(t *testing.T, sampler sdktrace.Sampler) (wire.Tracer, *session.Instant, *tracetest.InMemoryExporter) {
+	t.Helper()
+	spans, now := tracetest.NewInMemoryExporter(), new(session.Instant)
+	*now = session.Instant(time.Hour)
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans), sdktrace.WithSampler(sdktrace.ParentBased(sampler)))
+	cfg := Config{ID: "r1", Clock: func() session.Instant { return *now }}
+	cfg.Tracing.Provider = provider
+	return newTracer(cfg), now, spans
+}
+
+// A client is believed to which trace its call belongs if it says so in the form of W3C Trace Context; whatever else it says
+// begins no trace and ends no call.
+func TestParentsOfTraces(t *testing.T) {
+	tracer, _, spans := tracing(t, sdktrace.NeverSample())
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	for parent, traced := range map[string]bool{
+		"":                                  false,
+		"00-" + id + "-b7ad6b7169203331-01": true,
+		"00-" + id + "-b7ad6b7169203331-00": false,
+		"00-" + strings.ToUpper(id) + "-b7ad6b7169203331-01":        false,
+		"00-00000000000000000000000000000000-b7ad6b7169203331-01":   false,
+		"00-" + id + "-0000000000000000-01":                         false,
+		"ff-" + id + "-b7ad6b7169203331-01":                         false,
+		"00-" + id + "-b7ad6b7169203331/01":                         false,
+		"00-" + strings.Repeat("\xff", 32) + "-b7ad6b7169203331-01": false,
+		"0123456789012345678901234567890123456789012345678901234":   false,
+	} {
+		spans.Reset()
+		call := tracer.Begin(context.Background(), "Open", parent)
+		if (call != nil) != traced {
+			t.Errorf("%q: a trace: %v, want %v", parent, call != nil, traced)
+		}
+		if call != nil {
+			call.End(wire.TraceSubject{}, api.OK)
+			if list := spans.GetSpans(); len(list) != 1 || list[0].Parent.TraceID().String() != id || !list[0].Parent.IsRemote() {
+				t.Errorf("%q: the spans are %v", parent, list)
+			}
+		}
+	}
+}
+
+// So many calls are traced in a second, and not more, whatever clients ask for.
+func TestTracesAreBounded(t *testing.T) {
+	tracer, now, _ := tracing(t, sdktrace.AlwaysSample())
+	for range 3 {
+		begun := 0
+		for range 2 * maxTraced {
+			if call := tracer.Begin(context.Background(), "Open", ""); call != nil {
+				begun++
+			}
+		}
+		if begun != maxTraced {
+			t.Errorf("%d calls are traced in a second, want %d", begun, maxTraced)
+		}
+		*now = now.Add(time.Second)
+	}
+}
+
+// The times of an entry are those of its own index, or none.
+func TestEntryTimes(t *testing.T) {
+	times := &entryTimes{}
+	times.noteAppended(disk.Appended{First: 5, Last: 6, From: 10, To: 20})
+	times.noteApplied(fsm.Applied{First: 4, Last: 5, From: 30, To: 40})
+	for index, want := range map[uint64]steps.Phases{
+		4: {ApplyFrom: 30, ApplyTo: 40},
+		5: {AppendFrom: 10, AppendTo: 20, ApplyFrom: 30, ApplyTo: 40},
+		6: {AppendFrom: 10, AppendTo: 20},
+		7: {},
+	} {
+		times.settle(index)
+		if got := times.phases()(); got != want {
+			t.Errorf("entry %d: %v, want %v", index, got, want)
+		}
+	}
+	var none *entryTimes
+	none.noteAppended(disk.Appended{})
+	none.noteApplied(fsm.Applied{})
+	none.settle(1)
+	if none.phases() != nil {
+		t.Error("entries are timed though no call is traced")
+	}
+}
+
+// A sample of a histogram names the trace of the call that it is of.
+func TestExemplars(t *testing.T) {
+	calls, locks := newCallTimes(), newLockTimes(nil)
+	calls.answered("/chubby.Chubby/Open", api.OK, time.Second, "one")
+	calls.answered("/chubby.Chubby/Open", api.OK, 2*time.Hour, "")
+	locks.waited("/a", time.Second, "two")
+	for want, collect := range map[string]interface{ Write(*dto.Metric) error }{
+		"one": calls.of(callKind{"/chubby.Chubby/Open", api.OK}).(interface{ Write(*dto.Metric) error }),
+		"two": locks.of("/a").waits.(interface{ Write(*dto.Metric) error }),
+	} {
+		var m dto.Metric
+		if err := collect.Write(&m); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, b := range m.GetHistogram().GetBucket() {
+			if e := b.GetExemplar(); e != nil {
+				got = append(got, e.GetLabel()[0].GetName()+"="+e.GetLabel()[0].GetValue())
+			}
+		}
+		if len(got) != 1 || got[0] != "trace_id="+want {
+			t.Errorf("the exemplars are %v, want trace_id=%s", got, want)
+		}
+	}
+}

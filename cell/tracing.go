@@ -1,0 +1,238 @@
+package cell
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/fsm"
+	"github.com/chubbylock/chubby/cell/internal/steps"
+	"github.com/chubbylock/chubby/cell/internal/wire"
+	"github.com/chubbylock/chubby/session"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// TraceConfig says where the spans of calls go (OpenTelemetry).
+type TraceConfig struct {
+	// Provider makes the spans, and decides which calls are traced. It must not block: its spans may wait to be sent in a queue of
+	// bounded length. nil: no call is traced.
+	Provider trace.TracerProvider
+	// Lost says how many spans were lost so far, for the metric of that; may be nil.
+	Lost func() uint64
+}
+
+// lost is for the metric.
+func (c TraceConfig) lost() float64 {
+	if c.Lost == nil {
+		return 0
+	}
+	return float64(c.Lost())
+}
+
+// maxTraced bounds the calls that are traced a second, on each replica: a client can ask for it with every call.
+const maxTraced = 1000
+
+// The attributes of spans. docs/monitoring.md lists them.
+const (
+	attrReplica  = attribute.Key("chubby.replica")
+	attrSession  = attribute.Key("chubby.session")
+	attrRequest  = attribute.Key("chubby.request")
+	attrPath     = attribute.Key("chubby.path")
+	attrCode     = attribute.Key("chubby.code")
+	attrMode     = attribute.Key("chubby.lock.mode")
+	attrPlace    = attribute.Key("chubby.queue.place")
+	attrWaiting  = attribute.Key("chubby.queue.waiting")
+	attrHolders  = attribute.Key("chubby.lock.holders")
+	attrPaths    = attribute.Key("chubby.paths")
+	attrSlow     = attribute.Key("chubby.slow.sessions")
+	attrCommands = attribute.Key("chubby.entry.commands")
+)
+
+// tracer makes spans of calls, and of what the master says of them.
+type tracer struct {
+	spans   trace.Tracer
+	replica string
+	clock   session.Clock
+
+	mu     sync.Mutex // guards what follows
+	second session.Instant
+	begun  int // since then
+}
+
+var _ wire.Tracer = (*tracer)(nil)
+
+// newTracer returns what traces calls; nil if none is.
+func newTracer(cfg Config) wire.Tracer {
+	if cfg.Tracing.Provider == nil {
+		return nil
+	}
+	return &tracer{spans: cfg.Tracing.Provider.Tracer("github.com/chubbylock/chubby/cell"), replica: cfg.ID, clock: cfg.Clock}
+}
+
+// Begin implements wire.Tracer.
+func (t *tracer) Begin(ctx context.Context, method, parent string) wire.Trace {
+	if parent != "" {
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent})
+	}
+	ctx, span := t.spans.Start(ctx, "chubby.Chubby/"+method, trace.WithSpanKind(trace.SpanKindServer))
+	if !span.IsRecording() || !t.admit() {
+		return nil // a span that is not ended is not exported
+	}
+	return &callTrace{spans: t.spans, ctx: ctx, span: span, replica: t.replica, wall: traceClock(), began: t.clock()}
+}
+
+// admit reports whether another call may be traced in this second.
+func (t *tracer) admit() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now := t.clock(); now.Sub(t.second) >= time.Second {
+		t.second, t.begun = now, 0
+	}
+	t.begun++
+	return t.begun <= maxTraced
+}
+
+// callTrace is the span of a call. It is used by the goroutine that serves the call.
+type callTrace struct {
+	spans   trace.Tracer
+	ctx     context.Context //nolint:containedctx // that has the span
+	span    trace.Span
+	replica string
+
+	wall  time.Time // when it began, and
+	began session.Instant
+}
+
+var _ wire.Trace = (*callTrace)(nil)
+
+// ID implements steps.Trace.
+func (c *callTrace) ID() string { return c.span.SpanContext().TraceID().String() }
+
+// End implements wire.Trace.
+func (c *callTrace) End(about wire.TraceSubject, code api.Code) {
+	attributes := []attribute.KeyValue{attrReplica.String(c.replica), attrCode.String(code.String())}
+	if about.Session != 0 {
+		attributes = append(attributes, attrSession.String(about.Session.String()))
+	}
+	if about.Request != 0 {
+		attributes = append(attributes, attrRequest.Int64(int64(about.Request)))
+	}
+	if about.Path != "" {
+		attributes = append(attributes, attrPath.String(cutText(about.Path)))
+	}
+	c.span.SetAttributes(attributes...)
+	if code != api.OK {
+		c.span.SetStatus(codes.Error, code.String())
+	}
+	c.span.End()
+}
+
+// Step implements steps.Trace.
+func (c *callTrace) Step(s steps.Step) { c.step(c.ctx, s) }
+
+func (c *callTrace) step(ctx context.Context, s steps.Step) {
+	ctx, span := c.spans.Start(ctx, string(s.Kind), trace.WithTimestamp(c.at(s.From)), trace.WithAttributes(attributesOf(s)...))
+	for _, part := range s.Parts {
+		c.step(ctx, part)
+	}
+	if s.Err != nil {
+		span.SetStatus(codes.Error, api.CodeOf(s.Err).String())
+	}
+	span.End(trace.WithTimestamp(c.at(s.To)))
+}
+
+// at returns when a moment of the replica's clock was, for people to read.
+func (c *callTrace) at(moment session.Instant) time.Time { return c.wall.Add(moment.Sub(c.began)) }
+
+// attributesOf describes a step.
+func attributesOf(s steps.Step) (list []attribute.KeyValue) {
+	switch s.Kind {
+	case steps.Queue:
+		list = append(list, attrMode.String(s.Mode.String()))
+		if s.Place > 0 {
+			list = append(list, attrPlace.Int(s.Place), attrWaiting.Int(s.Waiting), attrHolders.StringSlice(sessionsOf(s.Holders)))
+		}
+	case steps.Caches:
+		list = append(list, attrPaths.String(cutText(strings.Join(s.Names, " "))))
+		if len(s.Slow) > 0 {
+			list = append(list, attrSlow.StringSlice(sessionsOf(s.Slow)))
+		}
+	case steps.Entry:
+		list = append(list, attrCommands.Int(s.Commands))
+	}
+	return list
+}
+
+func sessionsOf(ids []api.SessionID) []string {
+	list := make([]string, len(ids))
+	for i, id := range ids {
+		list[i] = id.String()
+	}
+	return list
+}
+
+// entryTimes is when the newest entries were written and applied. A replica of which no call is traced has none: a nil one does
+// nothing.
+type entryTimes struct {
+	mu       sync.Mutex // guards what follows
+	appended disk.Appended
+	applied  fsm.Applied
+	last     steps.Phases // of the entry that was appended as the master's, and applied
+}
+
+func newEntryTimes(cfg Config) *entryTimes {
+	if cfg.Tracing.Provider == nil {
+		return nil
+	}
+	return &entryTimes{}
+}
+
+func (t *entryTimes) noteAppended(a disk.Appended) {
+	if t != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.appended = a
+	}
+}
+
+func (t *entryTimes) noteApplied(a fsm.Applied) {
+	if t != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.applied = a
+	}
+}
+
+// settle notes that the entry of that index was applied, for phases. Raft may have written others since: then less is known of it.
+func (t *entryTimes) settle(index uint64) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = steps.Phases{}
+	if t.appended.First <= index && index <= t.appended.Last {
+		t.last.AppendFrom, t.last.AppendTo = t.appended.From, t.appended.To
+	}
+	if t.applied.First <= index && index <= t.applied.Last {
+		t.last.ApplyFrom, t.last.ApplyTo = t.applied.From, t.applied.To
+	}
+}
+
+// phases is for master.Config; nil if no call is traced.
+func (t *entryTimes) phases() func() steps.Phases {
+	if t == nil {
+		return nil
+	}
+	return func() steps.Phases {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.last
+	}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/internal/otlp"
+)
+
+// tracing is where spans of calls go, and of which.
+type tracing struct {
+	endpoint string // empty: nowhere
+	ratio    float64
+}
+
+// defaultTraceRatio is few enough for a busy cell. Calls that their clients have traced come on top.
+const defaultTraceRatio = 0.001
+
+// flushTime bounds how long a replica that has stopped sends its last spans.
+const flushTime = 2 * time.Second
+
+// traceKeys are the settings of traces.
+func traceKeys() []key {
+	return []key{
+		{"trace-endpoint", "where spans of calls are sent, by OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT with TLS; OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_CERTIFICATE and their like count", special("none, or http(s)://HOST:PORT", none, setTraceEndpoint, none)},
+		{"trace-ratio", "the part of calls that are traced of those that belong to no trace yet", number(0, 1, func(s *settings) *float64 { return &s.tracing.ratio })},
+	}
+}
+
+func setTraceEndpoint(s *settings, text string) error {
+	if text == none {
+		s.tracing.endpoint = ""
+		return nil
+	}
+	if err := otlp.CheckEndpoint(text); err != nil {
+		return err
+	}
+	s.tracing.endpoint = text
+	return nil
+}
+
+// install has the replica trace calls, if that is wanted. stop sends what is left, once the replica has stopped.
+func (t tracing) install(ctx context.Context, replica *cell.Config, log *slog.Logger) (stop func(context.Context), err error) {
+	if t.endpoint == "" {
+		return func(context.Context) {}, nil
+	}
+	out, err := otlp.New(ctx, otlp.Config{
+		Endpoint: t.endpoint, Ratio: t.ratio, Service: "chubbyd", Logger: log,
+		Attributes: map[string]string{"service.instance.id": replica.ID, "service.namespace": replica.Cell, "service.version": cell.Version()},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("trace-endpoint: %w", err)
+	}
+	replica.Tracing = cell.TraceConfig{Provider: out.Provider(), Lost: out.Lost}
+	return func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+		defer cancel()
+		if err := out.Close(ctx); err != nil {
+			log.WarnContext(ctx, "the last spans were not sent", "error", err)
+		}
+	}, nil
+}
