@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// A drill makes a cell do at a chosen moment what it would do in a failure (docs/adr/0036-drills.md). It lasts as long as the
+// A drill makes a cell do at a chosen moment what it would do in a failure (docs/adr/0037-drills.md). It lasts as long as the
 // call that asked for it, and for a bounded time, and it belongs to a master: it ends with the epoch. What the two
 // drills do that are more than an announcement is what happens in a fail-over, and nothing else. There is no
 // master for a while, and then there is one of a later epoch: so no lease, lock-delay or cache has a rule of its own.

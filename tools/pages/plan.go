@@ -92,6 +92,8 @@ func operating() []step {
 		check(ops, "The audit log", 1, "chubby1"),
 		do(ops, "Operators", 2, desk),
 		do(ops, "Who held a lock", 1, desk),
+		do(ops, "Clients that misuse the cell", 1, desk),
+		do(ops, "How large machines have to be", 1, desk),
 		do(ops, "Upgrading", 1, desk),
 		do(ops, "Upgrading", 2, "chubby1"),
 		look(ops, "Upgrading", 3, desk),
@@ -166,6 +168,7 @@ func notRun() map[key]string {
 		{ops, "Five hosts", 3}:     "a file of clients; cmd/chubbyctl reads one in its tests",
 		{ops, "Spares", 1}:         "a spare needs one more host and a death of hours; e2e tries it",
 		{ops, "Names in DNS", 2}:   "lines of BIND's configuration; cmd/chubbyd/internal/names runs BIND with them",
+		{ops, "Drills", 1}:         "a drill hurts, and each takes its time; e2e and test/contract.sh do all of them",
 		{ops, "The audit log", 2}:  "a record of the audit log",
 	}
 }
