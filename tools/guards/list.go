@@ -55,6 +55,7 @@ func safeguards() []safeguard {
 		resizingSafeguards(),
 		strangerSafeguards(),
 		httpPortSafeguards(),
+		consoleSafeguards(),
 		silenceSafeguards(),
 		keptSafeguards(),
 		snapshotSafeguards(),
