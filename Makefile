@@ -177,6 +177,13 @@ verify-kube: ## check the Helm chart and the manifests made of it, and run a ren
 	./test/kube.sh
 	./test/kubecell.sh
 
+.PHONY: verify-console
+verify-console: build ## visit the console of a real cell with Chromium, and do every act (needs chromium and npm; PICTURES=docs/console writes pictures)
+	go -C tools/console mod tidy -diff
+	go -C tools/console vet .
+	npm --prefix tools/console ci --ignore-scripts --no-audit --no-fund --silent
+	go -C tools/console run . $(if $(PICTURES),-pictures $(abspath $(PICTURES))) $(if $(LARGE),-large $(LARGE))
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME each (30s)
 	@failed=; for file in $$(grep -rlE --include='*_test.go' --exclude-dir=bench --exclude-dir=contrib --exclude-dir=tools '^func Fuzz' . | sort); do \

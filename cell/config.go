@@ -125,6 +125,11 @@ type Config struct {
 	// waited for and held) are counted apart. The longest that a lock is below of counts.
 	MetricPrefixes []string
 
+	// Console has the http port serve a console for browsers, in which people see what the cell's rights allow them to see. With
+	// ClientTLS it is served over TLS only, by the certificates of the client port; without, the http port has to listen on the
+	// loopback interface.
+	Console bool
+
 	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development
 
 	// Listen says where this replica listens, each of the three that is set: with a
@@ -293,6 +298,7 @@ func (cfg Config) complete() (Config, error) {
 	cfg.checkAudit(fault)
 	cfg.checkBounds(fault)
 	cfg.checkMetricPrefixes(fault)
+	cfg.checkConsole(fault)
 	if cfg.ReplaceAfter < MinReplaceAfter {
 		fault("replace-after: %v; want %v or longer", cfg.ReplaceAfter, MinReplaceAfter)
 	}

@@ -65,14 +65,18 @@ const (
 	httpHeaderBytes = 12 << 10         // of a request; net/http reads 4 KiB more
 )
 
-// newHTTPServer serves the endpoints.
+// newHTTPServer serves the endpoints, and the console, if there is one.
 func newHTTPServer(r *Replica) *http.Server {
 	served := door{}
 	for _, e := range endpoints(r) {
 		served[e.path] = e.handler
 	}
+	var handler http.Handler = served
+	if r.console != nil {
+		handler = r.console.Beside(served)
+	}
 	return &http.Server{
-		Handler: served, DisableGeneralOptionsHandler: true, // "OPTIONS *" is not in the table either
+		Handler: handler, DisableGeneralOptionsHandler: true, // "OPTIONS *" is not in the table either
 		ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpHeaderTime, WriteTimeout: httpAnswerTime,
 		IdleTimeout: httpIdleTime, MaxHeaderBytes: httpHeaderBytes, ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelWarn),
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/wire"
 
 	"github.com/chubbylock/chubby/cell/internal/audit"
+	"github.com/chubbylock/chubby/cell/internal/console"
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/fsm"
 	"github.com/chubbylock/chubby/cell/internal/master"
@@ -51,7 +53,9 @@ type Replica struct {
 	times      *entryTimes // nil if no call is traced
 	conns      *wire.Connections
 	clients    *wire.Server
+	guests     atomic.Pointer[wire.Guests] // nil until clients are served
 	http       *http.Server
+	console    *console.Console // nil if there is none
 
 	clientCerts, peerCerts *certs.Store                          // nil if nothing is encrypted
 	tokens                 *tokens.Store                         // nil if none count
@@ -174,6 +178,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 		Listen:    r.cfg.RaftListener,
 		MemberAt:  r.memberAt,
 		Connect:   r.cfg.Dial,
+		Guest:     r.takeGuest,
 		Lost:      r.noteLost,
 		Logger:    r.log,
 
@@ -279,15 +284,32 @@ func (r *Replica) serve() {
 			r.log.Error("the client port is closed", "error", err)
 		}
 	})
+	guests := wire.NewGuests(r.listener())
+	r.guests.Store(guests)
+	r.work.Go(func() {
+		if err := r.clients.Serve(guests); err != nil {
+			r.log.Error("nobody is served for others any more", "error", err)
+		}
+	})
 	if r.cfg.HTTPListener == nil {
 		return
 	}
+	r.console = newConsole(r)
 	r.http = newHTTPServer(r)
-	r.work.Go(func() {
-		if err := r.http.Serve(&turnover{Listener: r.cfg.HTTPListener, most: maxHTTPConns}); !errors.Is(err, http.ErrServerClosed) {
-			r.log.Error("the http port is closed", "error", err)
-		}
-	})
+	r.work.Go(func() { r.serveHTTP(&turnover{Listener: r.cfg.HTTPListener, most: maxHTTPConns}) })
+}
+
+// serveHTTP serves the http port until it is closed.
+func (r *Replica) serveHTTP(l net.Listener) {
+	if r.console != nil && r.clientCerts != nil {
+		s := newSniffer(l, r.clientCerts)
+		defer s.wait()
+		l = s
+	}
+	if err := r.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		r.log.Error("the http port is closed", "error", err)
+		_ = l.Close() // it may be closed already
+	}
 }
 
 // Done is closed when the replica has stopped, by Stop or by itself.

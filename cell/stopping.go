@@ -43,6 +43,7 @@ const stopLimit = 5 * time.Second
 func (r *Replica) shutdown(ctx context.Context) {
 	r.cancel(api.Errorf(api.Unavailable, "replica %s is stopping; another is elected within about a second", r.cfg.ID))
 	stopped := make(chan struct{})
+	r.console.Close() // else it would be waited for, as a client that does not go
 	go func() {
 		defer close(stopped)
 		r.clients.GracefulStop()
@@ -71,6 +72,9 @@ func (r *Replica) leave() {
 	}
 	if r.raft != nil && r.left == nil {
 		r.left = r.raft.Shutdown()
+	}
+	if guests := r.guests.Load(); guests != nil {
+		_ = guests.Close() // it never fails; the transport waits for those who bring some
 	}
 	if r.transport != nil {
 		if err := r.transport.Close(); err != nil {

@@ -33,6 +33,9 @@ type Config struct {
 	// Credentials say who the client is, in place of the certificate TLS.Cert. If both are missing, the variable
 	// CHUBBY_TOKEN_FILE or token-file in the file of cells may name a file with a token.
 	Credentials Credentials
+	// NoTLS leaves the connections as Dialer makes them, whatever variables and the file of cells name: something
+	// else encrypts them, and says who the client is. TLS and Credentials must be zero then.
+	NoTLS bool
 
 	// Lease is the lease to ask for, from api.MinLease to api.MaxLease; 0 is
 	// api.DefaultLease. The master may grant a longer one.
@@ -187,6 +190,9 @@ func (c Config) validate() error {
 	}
 	if c.DialTimeout < 0 || c.CallTimeout < 0 {
 		faults = append(faults, api.Errorf(api.InvalidArgument, "DialTimeout is %v and CallTimeout %v; neither can be negative", c.DialTimeout, c.CallTimeout))
+	}
+	if c.NoTLS && (c.TLS != (TLSFiles{}) || c.Credentials != nil) {
+		faults = append(faults, api.Errorf(api.InvalidArgument, "NoTLS is set, and TLS or Credentials are, too: which of them counts?"))
 	}
 	if c.RefusedFor < 0 {
 		faults = append(faults, api.Errorf(api.InvalidArgument, "RefusedFor is %v; it cannot be negative", c.RefusedFor))

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -74,19 +75,19 @@ func (c *Cell) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 // EachLock yields the locks at and below a path that are held, waited for or delayed,
 // those nearer to the root first. If it yields an error, that is the last.
 func (c *Cell) EachLock(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
-	return c.lockPages(ctx, prefix, 0)
+	return lockPages(ctx, c, prefix, 0)
 }
 
 // LocksOf lists the locks that a session holds, by path; none if there is no such
 // session.
 func (c *Cell) LocksOf(ctx context.Context, id api.SessionID) ([]LockInfo, error) {
-	list, err := collectPages(c.lockPages(ctx, "", id))
+	list, err := collectPages(lockPages(ctx, c, "", id))
 	return slices.DeleteFunc(list, func(l LockInfo) bool { // a master of an earlier version lists all
 		return l.MoreHolders == 0 && !slices.ContainsFunc(l.Holders, func(h api.Holder) bool { return h.Session == id })
 	}), err
 }
 
-func (c *Cell) lockPages(ctx context.Context, prefix string, of api.SessionID) iter.Seq2[LockInfo, error] {
+func lockPages(ctx context.Context, c *Cell, prefix string, of api.SessionID) iter.Seq2[LockInfo, error] {
 	const op = "list locks"
 	if prefix == "" {
 		prefix = rootPath(c.cfg)
@@ -96,12 +97,35 @@ func (c *Cell) lockPages(ctx context.Context, prefix string, of api.SessionID) i
 		return func(yield func(LockInfo, error) bool) { yield(LockInfo{}, err) }
 	}
 	return eachPage(ctx, c, op, prefix, func(ctx context.Context, t *target, after []byte) (page []LockInfo, next []byte, err error) {
-		reply, err := t.data.chubby.ListLocks(ctx, &chubbypb.ListLocksRequest{Cell: c.cfg.Cell, Prefix: p.String(), After: after, Session: uint64(of)})
-		for _, l := range reply.GetLocks() {
-			page = append(page, lockInfo(l))
-		}
-		return page, reply.GetNext(), err
+		return askLocks(ctx, c, t, p, of, after)
 	})
+}
+
+// LocksPage returns a part of what Locks lists, by path, and the mark of the part that follows it: after is "" for the first
+// part, and next is "" with the last one. A part has at most api.MaxPage locks, and may have none although others follow. A mark
+// is for this cell alone, and stays valid. It is for programs that show lists to people, a part at a time.
+func (c *Cell) LocksPage(ctx context.Context, prefix, after string) (part []LockInfo, next string, err error) {
+	const op = "list locks"
+	prefix = cmp.Or(prefix, rootPath(c.cfg))
+	p, err := c.parsePath(op, prefix)
+	if err != nil {
+		return nil, "", err
+	}
+	err = c.ask(ctx, op, prefix, func(ctx context.Context, t *target) error {
+		page, mark, err := askLocks(ctx, c, t, p, 0, []byte(after))
+		part, next = page, string(mark)
+		return err
+	})
+	return part, next, err
+}
+
+// askLocks asks for one page of locks.
+func askLocks(ctx context.Context, c *Cell, t *target, prefix api.Path, of api.SessionID, after []byte) (page []LockInfo, next []byte, err error) {
+	reply, err := t.data.chubby.ListLocks(ctx, &chubbypb.ListLocksRequest{Cell: c.cfg.Cell, Prefix: prefix.String(), After: after, Session: uint64(of)})
+	for _, l := range reply.GetLocks() {
+		page = append(page, lockInfo(l))
+	}
+	return page, reply.GetNext(), err
 }
 
 func lockInfo(l *chubbypb.LockInfo) LockInfo {
@@ -129,12 +153,12 @@ func (c *Cell) Sessions(ctx context.Context) ([]SessionInfo, error) {
 // EachSession yields the sessions of the cell, by id. If it yields an error, that is
 // the last.
 func (c *Cell) EachSession(ctx context.Context) iter.Seq2[SessionInfo, error] {
-	return c.sessionPages(ctx, 0)
+	return sessionPages(ctx, c, 0)
 }
 
 // FindSession returns one session, and whether it exists.
 func (c *Cell) FindSession(ctx context.Context, id api.SessionID) (info SessionInfo, found bool, err error) {
-	for s, err := range c.sessionPages(ctx, id) {
+	for s, err := range sessionPages(ctx, c, id) {
 		if err != nil || s.Session == id { // a master of an earlier version lists all
 			return s, err == nil, err
 		}
@@ -142,15 +166,30 @@ func (c *Cell) FindSession(ctx context.Context, id api.SessionID) (info SessionI
 	return SessionInfo{}, false, nil
 }
 
-func (c *Cell) sessionPages(ctx context.Context, only api.SessionID) iter.Seq2[SessionInfo, error] {
+func sessionPages(ctx context.Context, c *Cell, only api.SessionID) iter.Seq2[SessionInfo, error] {
 	return eachPage(ctx, c, "list sessions", rootPath(c.cfg), func(ctx context.Context, t *target, after []byte) (page []SessionInfo, next []byte, err error) {
-		reply, err := t.data.chubby.ListSessions(ctx, &chubbypb.ListSessionsRequest{Cell: c.cfg.Cell, After: after, Session: uint64(only)})
-		for _, s := range reply.GetSessions() {
-			page = append(page, SessionInfo{
-				Holder: s.GetParty().Holder(), Lease: time.Duration(s.GetLeaseNs()), LeftLeast: time.Duration(s.GetLeftLeastNs()),
-				LeftMost: time.Duration(s.GetLeftMostNs()), Handles: int(s.GetHandles()), Locks: int(s.GetLocks()), MayCache: s.GetMayCache(), Unheard: s.GetUnheard(),
-			})
-		}
-		return page, reply.GetNext(), err
+		return askSessions(ctx, c, t, only, after)
 	})
+}
+
+// SessionsPage is for Sessions what LocksPage is for Locks.
+func (c *Cell) SessionsPage(ctx context.Context, after string) (part []SessionInfo, next string, err error) {
+	err = c.ask(ctx, "list sessions", rootPath(c.cfg), func(ctx context.Context, t *target) error {
+		page, mark, err := askSessions(ctx, c, t, 0, []byte(after))
+		part, next = page, string(mark)
+		return err
+	})
+	return part, next, err
+}
+
+// askSessions asks for one page of sessions.
+func askSessions(ctx context.Context, c *Cell, t *target, only api.SessionID, after []byte) (page []SessionInfo, next []byte, err error) {
+	reply, err := t.data.chubby.ListSessions(ctx, &chubbypb.ListSessionsRequest{Cell: c.cfg.Cell, After: after, Session: uint64(only)})
+	for _, s := range reply.GetSessions() {
+		page = append(page, SessionInfo{
+			Holder: s.GetParty().Holder(), Lease: time.Duration(s.GetLeaseNs()), LeftLeast: time.Duration(s.GetLeftLeastNs()),
+			LeftMost: time.Duration(s.GetLeftMostNs()), Handles: int(s.GetHandles()), Locks: int(s.GetLocks()), MayCache: s.GetMayCache(), Unheard: s.GetUnheard(),
+		})
+	}
+	return page, reply.GetNext(), err
 }

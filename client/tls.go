@@ -27,6 +27,9 @@ type encryption struct {
 
 // newEncryption reads the certificates that a configuration names, or that the variables or the file of cells do.
 func newEncryption(ctx context.Context, cfg Config) (*encryption, error) {
+	if cfg.NoTLS {
+		return nil, nil //nolint:nilnil // there is no encryption, and that is no error
+	}
 	own := identity{TLSFiles: cfg.TLS}
 	if cfg.Credentials != nil {
 		own.token = "Config.Credentials"

@@ -149,6 +149,10 @@ out '--bootstrap'
 got=$?
 if [ $got = 78 ]; then ok "chubbyd serve refuses an empty directory -> 78"; else bad "chubbyd serve refuses an empty directory -> $got, want 78"; fi
 err 'bootstrap: true'
+"$bin/chubbyd" serve --insecure --console --cell c --id r1 --data empty --members 'r1=127.0.0.1:9521,127.0.0.1:9531,192.0.2.1:9541' >out 2>err
+got=$?
+if [ $got = 78 ]; then ok "chubbyd serve --console refuses strangers in the clear -> 78"; else bad "chubbyd serve --console refuses strangers in the clear -> $got, want 78"; fi
+err 'console: .*this machine alone'
 "$bin/chubbyd" dev --help >out 2>&1; for key in cell replicas data base-port tls no-restart; do out "--$key"; done
 
 "$bin/chubbyd" dev >dev.out 2>dev.err &
@@ -166,6 +170,10 @@ for page in healthz readyz metrics; do
 	curl -fsS "http://127.0.0.1:7441/$page" >out 2>err && ok "/$page" || bad "/$page"
 done
 out '^chubby_'
+curl -fsSL "http://127.0.0.1:7441/" >out 2>err && ok "the console of chubbyd dev" || bad "the console of chubbyd dev"
+out 'Replicas well'
+curl -sS -H 'Host: evil.example' -o out -w '%{http_code}\n' "http://127.0.0.1:7441/console/" >status 2>err
+if [ "$(cat status)" = 421 ]; then ok "the console is no other host's -> 421"; else bad "the console is no other host's -> $(cat status), want 421"; fi
 victim=$(jq '.replicas[1].pid' .chubby/local/dev.json)
 kill -9 "$victim"
 restarted() { [ "$(jq '.replicas[1].pid' .chubby/local/dev.json)" != "$victim" ]; }

@@ -249,6 +249,12 @@ metric-prefixes: /ls/main/services, /ls/main/jobs
 trace-endpoint: http://localhost:4317
 trace-ratio: 0.001
 
+# Serve a console for browsers at the http port (https://HOST:7441/): what the cell does, locks,
+# sessions, files, and forms for operators. People log in with a certificate or a token,
+# and see and do what their rights allow. In a cell without certificates it is for this
+# machine alone: the http port has to listen on 127.0.0.1.
+console: false
+
 # Run without certificates. Then whoever reaches this replica may do anything, and
 # read what is on the network.
 insecure: false

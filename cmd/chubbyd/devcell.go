@@ -137,6 +137,7 @@ type devConfig struct {
 	Members            []devMember `yaml:"members"`
 	Data               string      `yaml:"data"`
 	Bootstrap          bool        `yaml:"bootstrap"`
+	Console            bool        `yaml:"console"`
 	Insecure           bool        `yaml:"insecure"`
 	InsecurePrincipals bool        `yaml:"insecure-principals"`
 
@@ -156,6 +157,7 @@ func (c *devCell) config(r *devReplica) devConfig {
 		ID:                 r.ID,
 		Data:               r.dataDir(),
 		Bootstrap:          true,
+		Console:            true,
 		Insecure:           !c.tls,
 		InsecurePrincipals: !c.tls,
 	}

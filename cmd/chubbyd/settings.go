@@ -84,6 +84,7 @@ func keys() []key {
 	}, publishKeys(), backupKeys(), []key{
 		{"metric-prefixes", "paths of this cell; how long locks below each are waited for and held is counted apart (/metrics)", special("none, or paths, separated by commas", none, setMetricPrefixes, none)},
 	}, traceKeys(), []key{
+		{"console", "serve a console for browsers at the http port: over TLS if the cell has certificates, else on 127.0.0.1 only", switched(func(s *settings) *bool { return &s.replica.Console })},
 		{"insecure", "run without certificates: whoever reaches this replica may do anything, and read what is on the network", switched(func(s *settings) *bool { return &s.insecure })},
 		{"insecure-principals", "believe clients who they are; for development only", switched(func(s *settings) *bool { return &s.replica.InsecurePrincipals })},
 		{"log-level", "the least level that is logged: debug, info, warn or error", logLevels()},

@@ -9,9 +9,15 @@ import (
 
 // Accept encrypts a connection that was dialled by the other end. The handshake reads a bounded number of bytes: what
 // the other end shows is kept as long as the connection is.
-func (s *Store) Accept(conn net.Conn) *tls.Conn {
+func (s *Store) Accept(conn net.Conn) *tls.Conn { return s.accept(conn, protocols()) }
+
+// AcceptHTTP is Accept for a connection of which a browser at the other end is to speak HTTP/1.1.
+func (s *Store) AcceptHTTP(conn net.Conn) *tls.Conn { return s.accept(conn, []string{"http/1.1"}) }
+
+func (s *Store) accept(conn net.Conn, protocols []string) *tls.Conn {
 	l := &limited{Conn: conn, left: maxHandshake}
 	config := s.server()
+	config.NextProtos = protocols
 	config.VerifyConnection = func(state tls.ConnectionState) error {
 		l.left = -1 // what follows is the end of the handshake, and what is said
 		if len(state.PeerCertificates) > maxChain {

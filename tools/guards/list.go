@@ -57,6 +57,7 @@ func safeguards() []safeguard {
 		strangerSafeguards(),
 		httpPortSafeguards(),
 		traceSafeguards(),
+		consoleSafeguards(),
 		silenceSafeguards(),
 		keptSafeguards(),
 		snapshotSafeguards(),

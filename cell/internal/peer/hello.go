@@ -61,6 +61,7 @@ const (
 	raftStream      helloKind = 1 // carries hashicorp/raft's own protocol
 	probeStream     helloKind = 2 // carries questions for the Raft term
 	bootstrapStream helloKind = 3 // is answered with a BootstrapReport, and closed
+	guestStream     helloKind = 4 // carries what a client says, for whom the caller speaks
 )
 
 // streamKind is what one kind of connection is to the replica that is called.
@@ -78,6 +79,7 @@ func streamKinds() map[helloKind]streamKind {
 		probeStream: {name: "probe", serve: (*Port).serveProbe},
 		// A replica that bootstraps, joins, or has lost its data is not known yet, or not any more: the answer tells it.
 		bootstrapStream: {name: "bootstrap", anyone: true, serve: (*Port).serveBootstrap},
+		guestStream:     {name: "guest", serve: (*Port).serveGuest},
 	}
 }
 

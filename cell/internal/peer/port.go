@@ -45,6 +45,8 @@ type PortConfig struct {
 	Passport *Passport
 	// Bootstrap answers a replica that bootstraps.
 	Bootstrap func() BootstrapReport
+	// Guest is given a connection over which another replica speaks for somebody, and owns it from then on.
+	Guest func(net.Conn, Guest)
 	// MemberAt returns the ID of the replica that has this Raft address; ok is false if
 	// there is none.
 	MemberAt func(address string) (id string, ok bool)
@@ -76,6 +78,7 @@ type Port struct {
 	hushed  bool // for a while
 	closed  bool
 	clients map[string]string // client address by replica ID, from hellos
+	guests  int               // of conns, those over which other replicas speak for guests
 	report  func() Report     // the answer to probes; nil until Raft runs
 
 	said loglimit.Refusals
@@ -87,6 +90,7 @@ type portConn struct {
 	port   *Port
 	from   string                      // the replica that has dialled, once its hello was accepted; "" if it was this one
 	origin string                      // the host that has dialled; "" if it was this one
+	guest  bool                        // it is one of Port.guests; the port's mu guards it
 	proof  atomic.Pointer[certs.Proof] // why the other end's certificate counts; nil before that is known
 }
 
@@ -322,5 +326,8 @@ func hostOf(conn net.Conn) string {
 func (p *Port) unregister(c *portConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if _, open := p.conns[c]; open && c.guest {
+		p.guests--
+	}
 	delete(p.conns, c)
 }

@@ -1,0 +1,285 @@
+package cell_test
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/certs"
+)
+
+// pagesOf are all pages of a console; each function of a page is in it once, or a law below fails.
+func pagesOf(session api.SessionID, path string) []string {
+	p := url.QueryEscape(path)
+	return []string{
+		"/console/", "/console/locks", "/console/locks?under=" + p, "/console/sessions", "/console/sessions/" + session.String(),
+		"/console/tree", "/console/tree?path=" + p, "/console/explain", "/console/explain?path=" + p,
+		"/console/waits", "/console/quotas", "/console/events", "/console/events?path=" + p,
+	}
+}
+
+const hostile = `<script>alert(1)</script>"'&amp;<img src=x onerror=alert(2)>`
+
+// noScript fails if a page has anything in it that a browser would run, or that came from the cell unescaped.
+func noScript(t *testing.T, path string, a answer) {
+	t.Helper()
+	for _, bad := range []string{"<script>alert", "<img src=x", "javascript:", " onclick=", " onload=", " style="} {
+		if strings.Contains(a.body, bad) {
+			t.Errorf("%s has %q in it:\n%s", path, bad, a.body)
+		}
+	}
+	for _, script := range regexp.MustCompile(`<script[^>]*>[^<]*`).FindAllString(a.body, -1) {
+		if !strings.Contains(script, ` src="/console/static/`) || !strings.HasSuffix(script, ">") {
+			t.Errorf("%s has the script %q in it", path, script)
+		}
+	}
+	policy := a.header.Get("Content-Security-Policy")
+	for _, want := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self';", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"} {
+		if !strings.Contains(policy, want) {
+			t.Errorf("%s: the policy %q lacks %q", path, policy, want)
+		}
+	}
+	if strings.Contains(policy, "unsafe") || a.header.Get("Cache-Control") != "no-store" || a.header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%s: the header is %v", path, a.header)
+	}
+}
+
+// inConsoleCell runs a test in a bubble, with a cell of three replicas with consoles, without certificates.
+func inConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer cancel()
+		cs := &consoles{}
+		defer cs.close()
+		test(t, ctx, celltest.Start(t, 3, cs.edit), cs)
+	})
+}
+
+// put writes a file.
+func put(t *testing.T, ctx context.Context, c *client.Client, path string, contents []byte, acl api.ACL) {
+	t.Helper()
+	h, err := c.Open(ctx, path, client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: contents, ACL: acl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Every page of every replica, master or not, shows what the master says, and whatever names and contents are made of is text in it.
+func TestConsolePages(t *testing.T) {
+	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+		const path = "/ls/local/<b>'name&amp;"
+		one := dial(t, ctx, c, hostile, client.Config{As: "<i>alice</i>"})
+		put(t, ctx, one, path, []byte(hostile), api.ACL{})
+		put(t, ctx, one, "/ls/local/binary", []byte{0, 1, 2, 255, '<'}, api.ACL{})
+		lock, err := open(t, ctx, one, path, 0).Acquire(ctx, api.Exclusive, client.Reason(hostile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		two := dial(t, ctx, c, "two", client.Config{})
+		waiting := open(t, ctx, two, path, 0)
+		ended := make(chan struct{})
+		waits, stop := context.WithCancel(ctx)
+		go func() {
+			defer close(ended)
+			_, _ = waiting.Acquire(waits, api.Exclusive, client.Reason("it waits"))
+		}()
+		time.Sleep(15 * time.Second)
+		for _, id := range []string{"r1", "r2", "r3"} {
+			b := cs.open(t, id, nil)
+			for _, p := range pagesOf(one.Session(), path) {
+				a := b.get(p)
+				if a.code != http.StatusOK {
+					t.Errorf("%s of %s: status %d\n%s", p, id, a.code, a.body)
+				}
+				noScript(t, p, a)
+			}
+			for p, want := range map[string][]string{
+				"/console/":      {"3 of 3", ">" + c.Master() + "<", html.EscapeString(path), "15 s"},
+				"/console/locks": {html.EscapeString(path), "exclusive", one.Session().String(), "15 s", "&lt;i&gt;alice&lt;/i&gt;"},
+				"/console/sessions/" + one.Session().String():               {html.EscapeString(path), "at least", "No change waits"},
+				"/console/tree?path=" + url.QueryEscape(path):               {"&lt;script&gt;alert(1)&lt;/script&gt;", "Content generation"},
+				"/console/tree?path=" + url.QueryEscape("/ls/local"):        {html.EscapeString("<b>'name&amp;"), "binary"},
+				"/console/tree?path=" + url.QueryEscape("/ls/local/binary"): {"00 01 02 ff 3c", "hexadecimal"},
+				"/console/explain?path=" + url.QueryEscape(path):            {"it waits", two.Session().String(), "Queue", "History", "now</span>"},
+			} {
+				body := b.page(p)
+				for _, w := range want {
+					if !strings.Contains(body, w) {
+						t.Errorf("%s of %s does not say %q:\n%s", p, id, w, body)
+					}
+				}
+			}
+		}
+		stop()
+		<-ended
+		if err := lock.Release(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What is not there, or cannot be read, is a page that says so.
+func TestConsoleWrongAddresses(t *testing.T) {
+	inConsoleCell(t, func(t *testing.T, _ context.Context, _ *celltest.Cell, cs *consoles) {
+		b := cs.open(t, "r1", nil)
+		for path, code := range map[string]int{
+			"/console/sessions/7":                               404,
+			"/console/sessions/x":                               400,
+			"/console/sessions/s0":                              400,
+			"/console/tree?path=/ls/local/none":                 404,
+			"/console/tree?path=nonsense":                       400,
+			"/console/tree?path=/ls/other/x":                    400,
+			"/console/tree?row=x":                               400,
+			"/console/locks?after=!":                            400,
+			"/console/locks?row=-1":                             400,
+			"/console/locks?under=" + url.QueryEscape(hostile):  400,
+			"/console/explain?path=nonsense":                    400,
+			"/console/none":                                     404,
+			"/console/static/none.js":                           404,
+			"/console/static/..%2fdoc.go":                       404,
+			"/console/locks?under=" + strings.Repeat("a", 5000): 414,
+			"/none":    404,
+			"/":        303,
+			"/console": 303,
+		} {
+			a := b.get(path)
+			if a.code != code {
+				t.Errorf("%.80s: status %d, want %d\n%s", path, a.code, code, a.body)
+			}
+			if strings.HasPrefix(path, "/console/") {
+				noScript(t, path, a)
+			}
+		}
+		for _, method := range []string{"PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"} {
+			if a := b.do(method, "/console/", nil, func(q *http.Request) { q.Header.Set("Sec-Fetch-Site", "same-origin") }); a.code != 405 {
+				t.Errorf("%s: status %d", method, a.code)
+			}
+		}
+		if a := b.do("GET", "/console/", nil, func(q *http.Request) { q.Body, q.ContentLength = io.NopCloser(strings.NewReader("abc")), 3 }); a.code != 413 {
+			t.Errorf("a body: status %d", a.code)
+		}
+	})
+}
+
+// Where nobody logs in, a name that somebody else gave to this machine does not open the console: else his pages could act as the
+// console's own.
+func TestConsoleOwnHost(t *testing.T) {
+	inConsoleCell(t, func(t *testing.T, _ context.Context, _ *celltest.Cell, cs *consoles) {
+		b := cs.open(t, "r1", nil)
+		for host, code := range map[string]int{"localhost": 200, "127.0.0.1:7441": 200, "[::1]:7441": 200, "evil.example": 421, "evil.example:7441": 421, "10.0.0.1": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421} {
+			if a := b.get("/console/", func(q *http.Request) { q.Host = host }); a.code != code {
+				t.Errorf("%s: status %d, want %d", host, a.code, code)
+			}
+		}
+	})
+}
+
+// Long lists come in parts, of which each row is in one.
+func TestConsoleParts(t *testing.T) {
+	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+		one := dial(t, ctx, c, "one", client.Config{NoCache: true})
+		const n = 230
+		for i := range n {
+			acquire(t, ctx, open(t, ctx, one, fmt.Sprintf("/ls/local/lock%03d", i), 0))
+		}
+		b := cs.open(t, "r2", nil)
+		for first, row := range map[string]*regexp.Regexp{
+			"/console/locks":               regexp.MustCompile(`<th scope="row"><a class="path"[^>]*>/ls/local/(lock\d+)<`),
+			"/console/tree?path=/ls/local": regexp.MustCompile(`<th scope="row"><a class="path"[^>]*>(lock\d+)<`),
+		} {
+			seen, pages := map[string]int{}, 0
+			for next := first; next != ""; pages++ {
+				body := b.page(next)
+				for _, m := range row.FindAllStringSubmatch(body, -1) {
+					seen[m[1]]++
+				}
+				next = ""
+				if m := regexp.MustCompile(`<a href="([^"]+)" rel="next">`).FindStringSubmatch(body); m != nil {
+					next = html.UnescapeString(m[1])
+				}
+			}
+			if len(seen) != n || pages != 3 {
+				t.Errorf("%s: %d rows on %d pages, want %d on 3", first, len(seen), pages, n)
+			}
+			for name, times := range seen {
+				if times != 1 {
+					t.Errorf("%s: %s is there %d times", first, name, times)
+				}
+			}
+		}
+	})
+}
+
+// The console of a replica shows the next master's data when its master dies, and says meanwhile that it has no news.
+func TestConsoleSurvivesTheMaster(t *testing.T) {
+	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+		one := dial(t, ctx, c, "one", client.Config{})
+		acquire(t, ctx, open(t, ctx, one, "/ls/local/lock", 0))
+		first := c.Master()
+		others := slices.DeleteFunc([]string{"r1", "r2", "r3"}, func(id string) bool { return id == first })
+		b := cs.open(t, others[0], nil)
+		b.page("/console/locks")
+		c.Kill(first)
+		for range 20 {
+			switch a := b.get("/console/locks", asUpdate); {
+			case a.code == http.StatusOK && strings.Contains(a.body, "/ls/local/lock"):
+			case a.code == http.StatusNoContent && a.header.Get("X-Console-Problem") != "":
+			default:
+				t.Fatalf("an update is answered with %d %v:\n%s", a.code, a.header, a.body)
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		if body := b.page("/console/"); !strings.Contains(body, "2 of 3") || !strings.Contains(body, "no answer") || !strings.Contains(body, ">"+c.Master()+"<") {
+			t.Errorf("after the death of %s:\n%s", first, body)
+		}
+		if body := b.page("/console/locks"); !strings.Contains(body, "/ls/local/lock") {
+			t.Errorf("the lock is not shown:\n%s", body)
+		}
+		c.Kill(c.Master()) // no majority is left
+		late := cs.open(t, others[0], nil)
+		if c.Replica(others[0]) == nil {
+			late = cs.open(t, others[1], nil)
+		}
+		if a := late.get("/console/locks"); a.code != http.StatusServiceUnavailable {
+			t.Errorf("without a master: status %d\n%s", a.code, a.body)
+		}
+		if a := late.get("/console/locks", asUpdate); a.code != http.StatusNoContent || a.header.Get("X-Console-Problem") == "" {
+			t.Errorf("an update without a master: status %d %v", a.code, a.header)
+		}
+	})
+}
+
+// A configuration by which strangers could reach a console in the clear is refused.
+func TestConsoleIsForThisMachineWithoutTLS(t *testing.T) {
+	cfg := cell.Config{Cell: "foo", ID: "r1", Data: t.TempDir(), ClientMemoryMiB: cell.DefaultClientMemoryMiB, Console: true}
+	for address, want := range map[string]string{
+		"": "no http port", "127.0.0.1:7441": "", "localhost:7441": "", "[::1]:7441": "", "h1:7441": "this machine alone", "10.0.0.1:7441": "this machine alone", "0.0.0.0:7441": "this machine alone",
+	} {
+		cfg.Members = []cell.Member{{ID: "r1", Client: "h1:7421", Raft: "h1:7431", HTTP: address}}
+		if err := cfg.Check(); (err == nil) != (want == "") || want != "" && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", address, err, want)
+		}
+	}
+	cfg.ClientTLS, cfg.PeerTLS = certs.Files{Cert: "a", Key: "b", CA: "c"}, certs.Files{Cert: "a", Key: "b", CA: "c"}
+	cfg.Members[0].HTTP = "h1:7441"
+	if err := cfg.Check(); err != nil {
+		t.Errorf("with certificates: %v", err)
+	}
+}

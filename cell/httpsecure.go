@@ -1,0 +1,124 @@
+package cell
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/internal/certs"
+)
+
+// handshakeByte is the first byte of every connection of TLS, and of no request of HTTP.
+const handshakeByte = 22
+
+// sniffer is a listener of the http port of a replica with certificates and a console: connections that begin with a handshake of
+// TLS are encrypted, and others, of probes and of Prometheus, are as they were.
+//
+// Goroutines: one accepts, and each connection whose first byte has not come has one, for httpHeaderTime at most. Close
+// ends them, and wait waits for them.
+type sniffer struct {
+	net.Listener
+	certificates *certs.Store
+	ready        chan net.Conn
+	failed       chan error
+	closed       chan struct{}
+	work         sync.WaitGroup
+
+	mu      sync.Mutex // guards pending
+	pending map[net.Conn]struct{}
+	once    sync.Once
+}
+
+func newSniffer(l net.Listener, certificates *certs.Store) *sniffer {
+	s := &sniffer{
+		Listener: l, certificates: certificates,
+		ready: make(chan net.Conn), failed: make(chan error), closed: make(chan struct{}), pending: map[net.Conn]struct{}{},
+	}
+	s.work.Go(s.acceptAll)
+	return s
+}
+
+// acceptAll accepts until the listener is closed. The listener below it bounds the connections.
+func (s *sniffer) acceptAll() {
+	for {
+		conn, err := s.Listener.Accept()
+		if err != nil {
+			select {
+			case s.failed <- err:
+				continue // the server decides whether to go on, and closes the listener if not
+			case <-s.closed:
+				return
+			}
+		}
+		s.mu.Lock()
+		s.pending[conn] = struct{}{}
+		s.mu.Unlock()
+		s.work.Go(func() { s.sniff(conn) })
+	}
+}
+
+// sniff waits for the first byte of a connection, and hands it to Accept.
+func (s *sniffer) sniff(conn net.Conn) {
+	late := time.AfterFunc(httpHeaderTime, func() { _ = conn.Close() })
+	first := &sniffedConn{Conn: conn}
+	n, err := conn.Read(first.byte[:])
+	s.mu.Lock()
+	delete(s.pending, conn)
+	s.mu.Unlock()
+	if !late.Stop() || err != nil || n == 0 {
+		_ = conn.Close() // it has said nothing
+		return
+	}
+	var served net.Conn = first
+	if first.byte[0] == handshakeByte {
+		served = s.certificates.AcceptHTTP(first)
+	}
+	select {
+	case s.ready <- served:
+	case <-s.closed:
+		_ = conn.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (s *sniffer) Accept() (net.Conn, error) {
+	select {
+	case conn := <-s.ready:
+		return conn, nil
+	case err := <-s.failed:
+		return nil, err
+	case <-s.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (s *sniffer) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	err := s.Listener.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for conn := range s.pending {
+		_ = conn.Close() // it has said nothing
+	}
+	return err
+}
+
+// wait returns when its goroutines have ended; Close has been called.
+func (s *sniffer) wait() { s.work.Wait() }
+
+// sniffedConn is a connection of which the first byte was read, and is read again.
+type sniffedConn struct {
+	net.Conn
+	byte [1]byte
+	read bool // again; the reader's
+}
+
+// Read implements net.Conn.
+func (c *sniffedConn) Read(p []byte) (int, error) {
+	if c.read || len(p) == 0 {
+		return c.Conn.Read(p)
+	}
+	c.read = true
+	return copy(p, c.byte[:]), nil
+}

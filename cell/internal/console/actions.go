@@ -1,0 +1,293 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// act is something that operators do. Its form says what it does, and is its confirmation. Who may do it the master decides.
+type act struct {
+	// form returns the form for what the values of an address or of a form name.
+	form func(ctx context.Context, v *visitor, values url.Values) (actForm, error)
+	// do does it, and returns the page that shows what has come of it.
+	do   func(ctx context.Context, v *visitor, values url.Values) (to string, err error)
+	done string // what is said there
+}
+
+// actForm is what the page of an act shows.
+type actForm struct {
+	Title   string
+	About   []string // what it does, in sentences
+	Fields  []actField
+	Submit  string
+	Danger  bool // somebody loses something
+	Back    string
+	Refusal string // why it was not done
+}
+
+// actField is one field of a form. Its type is that of HTML, or select.
+type actField struct {
+	Name, Label, Type, Value, Hint string
+	Required                       bool
+	Options                        []actOption
+}
+
+type actOption struct{ Value, Label string }
+
+// acts are all of them, by the names of their pages.
+func (c *Console) acts() map[string]act {
+	return map[string]act{
+		"break":    {form: breakForm, do: breakLock, done: "The lock is being taken from its holders."},
+		"end":      {form: endForm, do: endSession, done: "The session has been ended. Its locks are free when their owner has released them, or lease and lock-delays have passed."},
+		"transfer": {form: c.transferForm, do: c.transfer, done: "The mastership was handed over."},
+		"quota":    {form: quotaForm, do: setQuota, done: "The quota was set."},
+	}
+}
+
+// done says what was just done, by the name of an act in the address of a page: no text comes from there.
+func (c *Console) done(name string) string { return c.acts()[name].done }
+
+// actPage serves the form of an act.
+func (c *Console) actPage(a act) show {
+	return func(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {
+		form, err := a.form(ctx, v, q.URL.Query())
+		return "act", page{Title: cmp.Or(form.Title, "Act"), Content: form}, err
+	}
+}
+
+// perform does what a form asks for.
+func (c *Console) perform(name string, a act) http.HandlerFunc {
+	return func(w http.ResponseWriter, q *http.Request) {
+		who, err := c.guest(q)
+		if err != nil || q.ParseForm() != nil || !c.isFormToken(who.Principal, q.PostForm.Get("csrf")) {
+			c.refuse(w, http.StatusForbidden, "the form is not, or not any more, one of the console's: go back and load the page again")
+			return
+		}
+		ctx, cancel := context.WithTimeout(q.Context(), maxPageTime)
+		defer cancel()
+		v, err := c.visitors.enter(ctx, who)
+		if err != nil {
+			c.refuse(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+		defer c.visitors.leave(v)
+		to, err := a.do(ctx, v, q.PostForm)
+		if err == nil {
+			http.Redirect(w, q, withDone(to, name), http.StatusSeeOther)
+			return
+		}
+		form, ferr := a.form(ctx, v, q.PostForm)
+		if ferr != nil {
+			form = actForm{Title: "It was not done"}
+		}
+		form.Refusal = explainProblem(err)
+		p := page{Title: form.Title, Content: form, Principal: who.Principal, Known: c.cfg.Encrypted, CSRF: c.formToken(who.Principal), CanLogOut: c.hasLogin(q)}
+		c.render(w, statusOf(err), "act", p)
+	}
+}
+
+// withDone adds to an address what was done.
+func withDone(to, name string) string {
+	if strings.Contains(to, "?") {
+		return to + "&done=" + name
+	}
+	return to + "?done=" + name
+}
+
+// hidden is a field that the form brings back as it is.
+func hidden(name, value string) actField { return actField{Name: name, Type: "hidden", Value: value} }
+
+// reasonField asks for what those who lose something are told.
+func reasonField(values url.Values) actField {
+	return actField{Name: "reason", Label: "Reason", Type: "text", Value: values.Get("reason"), Required: true, Hint: fmt.Sprintf("Whoever loses something is told. At most %d bytes.", api.MaxReason)}
+}
+
+func breakForm(_ context.Context, _ *visitor, values url.Values) (actForm, error) {
+	path, err := api.ParsePath(values.Get("path"))
+	if err != nil {
+		return actForm{}, err
+	}
+	return actForm{
+		Title: "Break the lock of " + path.String(), Submit: "Break the lock", Danger: true, Back: pageURL("explain", "path", path.String()),
+		About: []string{
+			"The lock is taken from its holders. Their sequencers are invalid at once.",
+			"It is free when each of them has released it, or when lease and lock-delay have passed.",
+		},
+		Fields: []actField{
+			hidden("path", path.String()), reasonField(values),
+			{Name: "now", Label: "At once, without waiting for the holders: two clients may then believe that they hold it", Type: "checkbox", Value: values.Get("now")},
+		},
+	}, nil
+}
+
+func breakLock(ctx context.Context, v *visitor, values url.Values) (string, error) {
+	path := values.Get("path")
+	return pageURL("explain", "path", path), inSession(ctx, v, func(s *client.Client) error {
+		return s.BreakLock(ctx, path, values.Get("reason"), values.Get("now") != "")
+	})
+}
+
+// sessionOf reads which session is meant.
+func sessionOf(text string) (api.SessionID, error) {
+	number, err := strconv.ParseUint(strings.TrimPrefix(text, "s"), 10, 64)
+	if err != nil || number == 0 {
+		return 0, api.Errorf(api.InvalidArgument, "%.40q is no session: want a number, as in s17", text)
+	}
+	return api.SessionID(number), nil
+}
+
+func endForm(ctx context.Context, v *visitor, values url.Values) (actForm, error) {
+	id, err := sessionOf(values.Get("session"))
+	if err != nil {
+		return actForm{}, err
+	}
+	form := actForm{
+		Title: "End session " + id.String(), Submit: "End the session", Danger: true, Back: "/console/sessions/" + id.String(),
+		Fields: []actField{hidden("session", id.String()), reasonField(values)},
+	}
+	info, found, err := v.cell.FindSession(ctx, id)
+	switch {
+	case err != nil:
+		return form, err
+	case !found:
+		return form, api.Errorf(api.NotFound, "there is no session %v: it has ended, or never was", id)
+	case info.Lease > 0:
+		form.About = append(form.About, fmt.Sprintf("It is that of %s on %s, process %d, with %d locks and %d handles.", cmp.Or(info.Principal, "somebody"), cmp.Or(info.Host, "some host"), info.PID, info.Locks, info.Handles))
+	}
+	form.About = append(form.About, "Its client is told, and its calls are refused from now on. What it holds becomes free when it has released that, or when lease and lock-delays have passed.")
+	return form, nil
+}
+
+func endSession(ctx context.Context, v *visitor, values url.Values) (string, error) {
+	id, err := sessionOf(values.Get("session"))
+	if err != nil {
+		return "", err
+	}
+	return "/console/sessions", inSession(ctx, v, func(s *client.Client) error { return s.EndSession(ctx, id, values.Get("reason")) })
+}
+
+func (c *Console) transferForm(ctx context.Context, v *visitor, values url.Values) (actForm, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxStatusTime)
+	defer cancel()
+	status, err := v.cell.Status(ctx)
+	if err != nil {
+		return actForm{}, err
+	}
+	options := []actOption{{"", "the one whose log is furthest"}}
+	for _, r := range status.Replicas {
+		if r.Err == nil && r.ID != status.Master && r.Healthy {
+			options = append(options, actOption{r.ID, r.ID})
+		}
+	}
+	return actForm{
+		Title: "Hand the mastership over", Submit: "Hand over", Back: "/console/",
+		About:  []string{fmt.Sprintf("The master is %s. Another replica takes its place: sessions and locks do not notice, and calls wait for some milliseconds.", cmp.Or(status.Master, "not known"))},
+		Fields: []actField{{Name: "to", Label: "To", Type: "select", Value: values.Get("to"), Options: options}},
+	}, nil
+}
+
+func (c *Console) transfer(ctx context.Context, v *visitor, values url.Values) (string, error) {
+	return "/console/", inSession(ctx, v, func(s *client.Client) error {
+		_, err := s.Transfer(ctx, values.Get("to"))
+		return err
+	})
+}
+
+// amounts are the fields of a quota, in their order; of a directory the first two.
+func amounts(q *api.Quota) []struct {
+	name, label string
+	at          func(n int64)
+	is          int64
+} {
+	return []struct {
+		name, label string
+		at          func(n int64)
+		is          int64
+	}{
+		{"nodes", "Nodes", func(n int64) { q.Nodes = int(n) }, int64(q.Nodes)},
+		{"bytes", "Bytes of contents", func(n int64) { q.Bytes = n }, q.Bytes},
+		{"sessions", "Sessions", func(n int64) { q.Sessions = int(n) }, int64(q.Sessions)},
+		{"handles", "Handles", func(n int64) { q.Handles = int(n) }, int64(q.Handles)},
+		{"waiters", "Waiting requests", func(n int64) { q.Waiters = int(n) }, int64(q.Waiters)},
+	}
+}
+
+func quotaForm(ctx context.Context, v *visitor, values url.Values) (actForm, error) {
+	principal, path := values.Get("principal"), values.Get("path")
+	if (principal == "") == (path == "") {
+		return actForm{}, api.Errorf(api.InvalidArgument, "name a principal, or a directory")
+	}
+	form := actForm{
+		Title: "Quota of " + cmp.Or(principal, path), Submit: "Set the quota", Back: "/console/quotas",
+		About:  []string{"What is used above the quota stays, and nothing can be added. 0 is the default for a principal, and no limit for a directory."},
+		Fields: []actField{hidden("principal", principal), hidden("path", path)},
+	}
+	if path != "" {
+		form.Fields = form.Fields[1:]
+	} else {
+		form.Fields = form.Fields[:1]
+	}
+	all, err := v.cell.Quotas(ctx)
+	if err != nil {
+		return form, err
+	}
+	var allowed api.Quota
+	for _, one := range all {
+		if one.Principal == principal && one.Path == path {
+			allowed = one.Allowed
+		}
+	}
+	for i, a := range amounts(&allowed) {
+		if path == "" || i < 2 {
+			form.Fields = append(form.Fields, actField{Name: a.name, Label: a.label, Type: "number", Value: cmp.Or(values.Get(a.name), strconv.FormatInt(a.is, 10)), Required: true})
+		}
+	}
+	return form, nil
+}
+
+func setQuota(ctx context.Context, v *visitor, values url.Values) (string, error) {
+	var q api.Quota
+	for _, a := range amounts(&q) {
+		if text := values.Get(a.name); text != "" {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil || n < 0 {
+				return "", api.Errorf(api.InvalidArgument, "%s: %.40q is no number from 0 on", a.label, text)
+			}
+			a.at(n)
+		}
+	}
+	return "/console/quotas", inSession(ctx, v, func(s *client.Client) error {
+		if path := values.Get("path"); path != "" {
+			return s.SetDirectoryQuota(ctx, path, q.Nodes, q.Bytes)
+		}
+		return s.SetPrincipalQuota(ctx, values.Get("principal"), q)
+	})
+}
+
+// quotaPage lists quotas.
+type quotaPage struct {
+	Quotas   []client.QuotaUse
+	Pager    pager
+	Operator bool
+}
+
+func (c *Console) quotas(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {
+	content := quotaPage{}
+	p := page{Title: "Quotas", Nav: "quotas", Content: &content}
+	var err error
+	if content.Pager, err = pagerOf(q); err != nil {
+		return "quotas", p, err
+	}
+	all, err := v.cell.Quotas(ctx)
+	content.Quotas = cut(&content.Pager, q, all, "")
+	content.Operator = c.isOperator(ctx, v)
+	return "quotas", p, err
+}

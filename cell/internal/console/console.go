@@ -1,0 +1,200 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/session"
+)
+
+// Bounds of the console.
+const (
+	maxServed     = 32               // requests that are served at a time; others are told to try again
+	maxBody       = 32 << 10         // bytes of a form: a token has at most 16 KiB
+	maxURL        = 4 << 10          // bytes: a path has at most 1 KiB, and each may be three when escaped
+	maxPageTime   = 10 * time.Second // for everything that a page has to ask
+	maxStatusTime = time.Second      // for what replicas say of themselves: one that is gone must not hold up a page
+	maxRows       = 100              // of a table of locks, sessions or nodes
+)
+
+// Guest is somebody who looks at the console, as the replica has to know him.
+type Guest struct {
+	Address   net.Addr    // of his browser
+	Principal string      // empty where nobody is asked who he is
+	Counts    func() bool // whether Principal counts still
+}
+
+// Door is what the console asks of its replica. Its methods are called from any goroutine.
+type Door interface {
+	// Servers are the client addresses of the replicas of the cell, that of this one first.
+	Servers() []string
+	// Dial connects to the services of the replica at one of these addresses, for a guest. It returns within some seconds.
+	Dial(ctx context.Context, who Guest, address string) (net.Conn, error)
+	// Verify returns whom a token names, which a browser at an address has sent, and a function that reports whether it counts
+	// still; or why it does not count.
+	Verify(ctx context.Context, token, from string) (principal string, counts func() bool, err error)
+	// Identify is Verify for the certificate of a connection.
+	Identify(state *tls.ConnectionState) (principal string, counts func() bool, err error)
+}
+
+// Config is what a console is told.
+type Config struct {
+	Cell, Replica, Version string
+	Door                   Door
+	Logger                 *slog.Logger
+	Clock                  session.Clock
+	Wall                   func() int64 // the seconds since 1970, for display
+
+	Encrypted bool // people have to say who they are, and the console is served over TLS only
+	Tokens    bool // they may show a token
+}
+
+// Console is the console of a replica.
+type Console struct {
+	cfg      Config
+	pages    pages
+	static   http.Handler
+	mux      *http.ServeMux
+	visitors *visitors
+	logins   *logins
+	key      [32]byte // signs what forms have to bring back
+	origin   *http.CrossOriginProtection
+	serving  chan struct{} // has an element for each request that is served,
+	streams  chan struct{} // or each stream of events
+}
+
+// New returns a console.
+func New(cfg Config) *Console {
+	c := &Console{
+		cfg: cfg, pages: newPages(), static: newStatic(), mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(),
+		visitors: newVisitors(cfg), logins: newLogins(cfg.Clock), serving: make(chan struct{}, maxServed), streams: make(chan struct{}, maxStreams),
+	}
+	_, _ = rand.Read(c.key[:]) // it never fails
+	for pattern, handle := range c.routes() {
+		c.mux.HandleFunc(pattern, handle)
+	}
+	return c
+}
+
+// routes are all pages and forms of the console.
+func (c *Console) routes() map[string]http.HandlerFunc {
+	list := map[string]http.HandlerFunc{
+		"GET /console/{$}":           c.visit(c.glance),
+		"GET /console/locks":         c.visit(c.locks),
+		"GET /console/sessions":      c.visit(c.sessions),
+		"GET /console/sessions/{id}": c.visit(c.oneSession),
+		"GET /console/tree":          c.visit(c.tree),
+		"GET /console/explain":       c.visit(c.explain),
+		"GET /console/waits":         c.visit(c.waits),
+		"GET /console/quotas":        c.visit(c.quotas),
+		"GET /console/events":        c.visit(c.events),
+		"GET " + eventsPath:          c.stream,
+		"GET /console/login":         c.loginPage,
+		"POST /console/login":        c.login,
+		"POST /console/logout":       c.logout,
+		"GET /console/static/{name}": c.static.ServeHTTP,
+	}
+	for name, a := range c.acts() {
+		list["GET /console/act/"+name] = c.visit(c.actPage(a))
+		list["POST /console/act/"+name] = c.perform(name, a)
+	}
+	return list
+}
+
+// Close ends what the console has under way, and returns when none of its goroutines runs any more. Requests that come
+// later are refused. Of a nil Console it does nothing.
+func (c *Console) Close() {
+	if c != nil {
+		c.visitors.close()
+	}
+}
+
+// Beside returns a handler that serves the console at /console/, and has the root lead there; rest serves everything else.
+func (c *Console) Beside(rest http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		path := q.URL.EscapedPath()
+		switch {
+		case (path == "/" || path == "/console") && isRead(q) && q.ContentLength == 0:
+			http.Redirect(w, q, "/console/", http.StatusSeeOther)
+		case strings.HasPrefix(path, "/console/"):
+			c.ServeHTTP(w, q)
+		default:
+			rest.ServeHTTP(w, q)
+		}
+	})
+}
+
+func isRead(q *http.Request) bool { return q.Method == http.MethodGet || q.Method == http.MethodHead }
+
+// ServeHTTP implements http.Handler.
+func (c *Console) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	c.protect(w.Header())
+	switch {
+	case len(q.RequestURI) > maxURL:
+		c.refuse(w, http.StatusRequestURITooLong, "the address is too long")
+	case c.cfg.Encrypted && q.TLS == nil && isRead(q):
+		http.Redirect(w, q, "https://"+q.Host+q.URL.RequestURI(), http.StatusSeeOther)
+	case c.cfg.Encrypted && q.TLS == nil:
+		c.refuse(w, http.StatusForbidden, "the console is served over TLS only")
+	case !c.cfg.Encrypted && !isOwnHost(q.Host):
+		c.refuse(w, http.StatusMisdirectedRequest, "in a cell without certificates the console is for this machine alone: open it as http://localhost:PORT/")
+	case isRead(q) && q.ContentLength != 0, q.ContentLength > maxBody:
+		c.refuse(w, http.StatusRequestEntityTooLarge, "too much was sent")
+	default:
+		slots := c.serving
+		if q.URL.Path == eventsPath {
+			slots = c.streams
+		}
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		default:
+			w.Header().Set("Retry-After", "1")
+			c.refuse(w, http.StatusServiceUnavailable, "the console is busy; try again")
+			return
+		}
+		if !isRead(q) {
+			q.Body = http.MaxBytesReader(w, q.Body, maxBody)
+			if err := c.origin.Check(q); err != nil {
+				c.refuse(w, http.StatusForbidden, "this form is not the console's own")
+				return
+			}
+		}
+		c.mux.ServeHTTP(w, q)
+	}
+}
+
+// refuse answers what never comes to a page, and ends the connection.
+func (c *Console) refuse(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Connection", "close")
+	http.Error(w, text, code)
+}
+
+// protect says what a browser may do with an answer: it runs and shows what comes from the console alone, and nobody frames it.
+func (c *Console) protect(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	if c.cfg.Encrypted {
+		h.Set("Permissions-Policy", "interest-cohort=()")
+	}
+}
+
+// isOwnHost reports whether a request was made to this machine by a name that nobody else can give to it.
+func isOwnHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
+}

@@ -1,0 +1,170 @@
+package console
+
+import (
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// functions are what templates write values with.
+func functions() template.FuncMap {
+	return template.FuncMap{
+		"asset": asset, "dur": roughly, "count": grouped, "bytes": byteSize, "when": when, "stamp": stamp,
+		"tree": func(p string) string { return pageURL("tree", "path", p) }, "explained": func(p string) string { return pageURL("explain", "path", p) },
+		"sessionURL": func(id api.SessionID) string { return "/console/sessions/" + id.String() },
+		"quotaURL":   func(q client.QuotaUse) string { return pageURL("act/quota", "principal", q.Principal, "path", q.Path) },
+		"breakURL":   func(p string) string { return pageURL("act/break", "path", p) }, "followURL": func(p string) string { return pageURL("events", "path", p) },
+		"endURL":   func(id api.SessionID) string { return pageURL("act/end", "session", id.String()) },
+		"add":      func(a, b int) int { return a + b },
+		"short":    func(n int, s string) string { return shorten(s, n) },
+		"list":     func(values ...any) []any { return values },
+		"locklist": func(now int64, locks []client.LockInfo) lockPage { return lockPage{Now: now, Locks: rowsOf(locks)} },
+		"latest":   func(list []api.Holding) []api.Holding { return reversed(list) },
+	}
+}
+
+// reversed returns a list from its end to its beginning.
+func reversed[T any](list []T) []T {
+	list = slices.Clone(list)
+	slices.Reverse(list)
+	return list
+}
+
+// pageURL is the address of a page that shows one thing.
+func pageURL(name string, pairs ...string) string {
+	values := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			values.Set(pairs[i], pairs[i+1])
+		}
+	}
+	if len(values) == 0 {
+		return "/console/" + name
+	}
+	return "/console/" + name + "?" + values.Encode()
+}
+
+// roughly writes a duration with two digits that matter.
+func roughly(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 s"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d d", int(d.Hours()/24))
+}
+
+// grouped writes a number in groups of three digits.
+func grouped(n any) string {
+	text := fmt.Sprint(n)
+	if _, err := strconv.ParseInt(text, 10, 64); err != nil {
+		return text
+	}
+	var b strings.Builder
+	for i, r := range text {
+		if i > 0 && (len(text)-i)%3 == 0 && text[i-1] != '-' {
+			b.WriteRune('\u202f') // a narrow space, at which no line ends
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// byteSize writes a number of bytes.
+func byteSize(n int64) string {
+	switch {
+	case n < 0:
+		return "unknown"
+	case n < 10<<10:
+		return grouped(n) + " B"
+	case n < 10<<20:
+		return grouped(n>>10) + " KiB"
+	case n < 10<<30:
+		return grouped(n>>20) + " MiB"
+	}
+	return grouped(n>>30) + " GiB"
+}
+
+// when says how long ago a moment was, and gives the moment itself for who points at it. Both are by clocks of replicas, for display.
+func when(unix, now int64) template.HTML {
+	if unix == 0 {
+		return `<span class="faint">unknown</span>`
+	}
+	at := stamp(unix)
+	return template.HTML(fmt.Sprintf(`<time datetime=%q title=%q>%s ago</time>`, at, at, roughly(time.Duration(max(now-unix, 0))*time.Second))) //nolint:gosec // of numbers alone
+}
+
+// stamp writes a moment.
+func stamp(unix int64) string {
+	if unix == 0 {
+		return ""
+	}
+	return time.Unix(unix, 0).UTC().Format(time.RFC3339)
+}
+
+// shorten cuts a text after n characters.
+func shorten(text string, n int) string {
+	if runes := []rune(text); len(runes) > n {
+		return string(runes[:n-1]) + "…"
+	}
+	return text
+}
+
+// Bounds of what is shown of a file.
+const (
+	maxTextShown = 64 << 10
+	maxHexShown  = 4 << 10
+)
+
+// contents is what is shown of a file.
+type contents struct {
+	Text string
+	Hex  bool
+	More int // bytes that are not shown
+}
+
+// showContents writes contents as text if they are text, else as numbers.
+func showContents(data []byte) contents {
+	shown := data[:min(len(data), maxTextShown)]
+	for len(shown) < len(data) && len(shown) > 0 && !utf8.RuneStart(data[len(shown)]) {
+		shown = shown[:len(shown)-1] // not within a character
+	}
+	if isText(shown) {
+		return contents{Text: string(shown), More: len(data) - len(shown)}
+	}
+	shown = data[:min(len(data), maxHexShown)]
+	return contents{Text: hex.Dump(shown), Hex: true, More: len(data) - len(shown)}
+}
+
+func isText(data []byte) bool {
+	if !utf8.Valid(data) {
+		return false
+	}
+	for _, r := range string(data) {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r' {
+			return false
+		}
+	}
+	return true
+}

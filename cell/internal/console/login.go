@@ -1,0 +1,181 @@
+package console
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/session"
+)
+
+const (
+	loginTime   = time.Hour       // after which a login has ended, whatever was done meanwhile
+	maxLogins   = 256             // that count at a time; the oldest makes room
+	maxOwn      = 8               // of them, of one principal
+	verifyTime  = 5 * time.Second // for a token: its issuer's keys may have to be read
+	loginBytes  = 24              // random ones, of a cookie
+	maxLoginNow = 4               // tokens that are looked at at a time
+)
+
+// login is what a browser has shown a token for. Of the token itself nothing is kept.
+type login struct {
+	principal string
+	counts    func() bool
+	ends      session.Instant
+}
+
+// logins are kept in memory alone: the replica forgets them when it ends. The keys are hashes of cookies.
+type logins struct {
+	clock     session.Clock
+	verifying chan struct{}
+
+	mu    sync.Mutex // guards what follows
+	all   map[[sha256.Size]byte]login
+	order [][sha256.Size]byte // in which they began; some have ended
+}
+
+func newLogins(clock session.Clock) *logins {
+	return &logins{clock: clock, verifying: make(chan struct{}, maxLoginNow), all: map[[sha256.Size]byte]login{}}
+}
+
+// add begins a login, and returns what its cookie has to be.
+func (ls *logins) add(principal string, counts func() bool) (cookie string) {
+	raw := make([]byte, loginBytes)
+	_, _ = rand.Read(raw) // it never fails
+	cookie = base64.RawURLEncoding.EncodeToString(raw)
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	now, own := ls.clock(), 0
+	for i := len(ls.order) - 1; i >= 0; i-- { // the newest first
+		l, there := ls.all[ls.order[i]]
+		if there && l.principal == principal {
+			own++
+		}
+		if !there || l.ends <= now || l.principal == principal && own >= maxOwn {
+			ls.remove(i)
+		}
+	}
+	if len(ls.order) >= maxLogins {
+		ls.remove(0)
+	}
+	hash := sha256.Sum256([]byte(cookie))
+	ls.all[hash] = login{principal: principal, counts: counts, ends: now.Add(loginTime)}
+	ls.order = append(ls.order, hash)
+	return cookie
+}
+
+// remove ends one of order. mu is held.
+func (ls *logins) remove(i int) {
+	delete(ls.all, ls.order[i])
+	ls.order = append(ls.order[:i], ls.order[i+1:]...)
+}
+
+// find returns the login of a cookie, if it counts still.
+func (ls *logins) find(cookie string) (login, bool) {
+	ls.mu.Lock()
+	l, ok := ls.all[sha256.Sum256([]byte(cookie))]
+	ls.mu.Unlock()
+	return l, ok && l.ends > ls.clock() && l.counts()
+}
+
+// end ends the login of a cookie.
+func (ls *logins) end(cookie string) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	delete(ls.all, sha256.Sum256([]byte(cookie)))
+}
+
+// cookieName is of this replica: browsers give a cookie to all ports of a machine.
+func (c *Console) cookieName() string { return "__Host-chubby-" + c.cfg.Replica }
+
+// setCookie has the browser keep a cookie for so long, or drop it.
+func (c *Console) setCookie(w http.ResponseWriter, value string, seconds int) {
+	http.SetCookie(w, &http.Cookie{
+		Name: c.cookieName(), Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode,
+	})
+}
+
+// loginPage shows the form for a token.
+func (c *Console) loginPage(w http.ResponseWriter, q *http.Request) {
+	if !c.cfg.Encrypted {
+		http.Redirect(w, q, "/console/", http.StatusSeeOther)
+		return
+	}
+	c.showLogin(w, q, http.StatusOK, "", q.URL.Query().Get("to"))
+}
+
+// loginForm is what the page of the login shows.
+type loginForm struct{ Refusal, To, CertificateRefusal string }
+
+func (c *Console) showLogin(w http.ResponseWriter, q *http.Request, code int, refusal, to string) {
+	form := loginForm{Refusal: refusal, To: ownPath(to)}
+	if len(q.TLS.PeerCertificates) > 0 {
+		if _, _, err := c.cfg.Door.Identify(q.TLS); err != nil {
+			form.CertificateRefusal = err.Error()
+		}
+	}
+	c.render(w, code, "login", page{Title: "Log in", Content: form, CSRF: c.formToken("")})
+}
+
+// login takes a token.
+func (c *Console) login(w http.ResponseWriter, q *http.Request) {
+	if !c.cfg.Encrypted || q.ParseForm() != nil || !c.isFormToken("", q.PostForm.Get("csrf")) {
+		c.refuse(w, http.StatusForbidden, "the form is not, or not any more, one of the console's: go back and load the page again")
+		return
+	}
+	select {
+	case c.logins.verifying <- struct{}{}:
+		defer func() { <-c.logins.verifying }()
+	default:
+		c.showLogin(w, q, http.StatusServiceUnavailable, "others are logging in; try again", q.PostForm.Get("to"))
+		return
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), verifyTime)
+	defer cancel()
+	principal, counts, err := c.cfg.Door.Verify(ctx, strings.TrimSpace(q.PostForm.Get("token")), q.RemoteAddr)
+	if err != nil {
+		c.showLogin(w, q, http.StatusUnauthorized, err.Error(), q.PostForm.Get("to"))
+		return
+	}
+	c.setCookie(w, c.logins.add(principal, counts), int(loginTime/time.Second))
+	http.Redirect(w, q, ownPath(q.PostForm.Get("to")), http.StatusSeeOther)
+}
+
+// logout ends the login of a browser.
+func (c *Console) logout(w http.ResponseWriter, q *http.Request) {
+	who, err := c.guest(q)
+	if err != nil || q.ParseForm() != nil || !c.isFormToken(who.Principal, q.PostForm.Get("csrf")) {
+		c.refuse(w, http.StatusForbidden, "the form is not, or not any more, one of the console's: go back and load the page again")
+		return
+	}
+	if cookie, err := q.Cookie(c.cookieName()); err == nil {
+		c.logins.end(cookie.Value)
+	}
+	c.setCookie(w, "", -1)
+	http.Redirect(w, q, "/console/login", http.StatusSeeOther)
+}
+
+// ownPath returns a path of the console, to which a browser may be sent.
+func ownPath(to string) string {
+	if !strings.HasPrefix(to, "/console/") || strings.ContainsAny(to, "\\\r\n") || len(to) > maxURL {
+		return "/console/"
+	}
+	return to
+}
+
+// formToken is what a form for somebody has to bring back. Other sites cannot know it: they cannot read the console's pages.
+func (c *Console) formToken(principal string) string {
+	mac := hmac.New(sha256.New, c.key[:])
+	mac.Write([]byte(principal))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
+}
+
+func (c *Console) isFormToken(principal, token string) bool {
+	return hmac.Equal([]byte(token), []byte(c.formToken(principal)))
+}

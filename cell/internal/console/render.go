@@ -1,0 +1,209 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+//go:embed static
+var staticFiles embed.FS
+
+// page is what a page shows, around its content.
+type page struct {
+	Title   string
+	Nav     string // which of the pages in the navigation it is
+	Content any
+	Problem string // why there is no content
+	CSRF    string // what its forms have to bring back
+	Done    string // what was just done
+	Every   int    // seconds between two updates; 0: none
+
+	// What follows is filled in by render and visit.
+	Cell, Replica, Version string
+	Principal              string
+	Known                  bool // people log in here, and this one has
+	CanLogOut              bool
+	URL                    string // of this page
+}
+
+// pages are the templates of the pages, by name.
+type pages map[string]*template.Template
+
+// newPages reads the templates. They are part of the program, and the tests render each: that one cannot be read is a fault of the program.
+func newPages() pages {
+	all := pages{}
+	names, err := fs.Glob(templateFiles, "templates/*.html")
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range names {
+		if base := strings.TrimSuffix(path.Base(name), ".html"); base != "layout" && base != "parts" {
+			all[base] = template.Must(template.New(base).Funcs(functions()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", name))
+		}
+	}
+	return all
+}
+
+// render writes a page. It is complete before any of it is written.
+func (c *Console) render(w http.ResponseWriter, code int, name string, p page) {
+	p.Cell, p.Replica, p.Version = c.cfg.Cell, c.cfg.Replica, c.cfg.Version
+	var text bytes.Buffer
+	if err := c.pages[name].ExecuteTemplate(&text, "layout", p); err != nil {
+		c.cfg.Logger.Error("a page of the console cannot be made: this is a bug", "page", name, "error", err)
+		c.refuse(w, http.StatusInternalServerError, "the page cannot be made: this is a bug; the log of the replica says more")
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write(text.Bytes()) // the reader is gone; nobody is left to tell
+}
+
+// show is a page for a visitor: its name, and what it shows; or why it cannot.
+type show func(ctx context.Context, v *visitor, q *http.Request) (name string, p page, err error)
+
+// visit serves a page to those who are known, and has others log in.
+func (c *Console) visit(what show) http.HandlerFunc {
+	return func(w http.ResponseWriter, q *http.Request) {
+		who, err := c.guest(q)
+		if err != nil {
+			c.turnAway(w, q)
+			return
+		}
+		ctx, cancel := context.WithTimeout(q.Context(), maxPageTime)
+		defer cancel()
+		v, err := c.visitors.enter(ctx, who)
+		if err != nil {
+			w.Header().Set("Retry-After", "5")
+			c.refuse(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+		defer c.visitors.leave(v)
+		name, p, err := what(ctx, v, q)
+		p.Principal, p.Known, p.CSRF = who.Principal, c.cfg.Encrypted, c.formToken(who.Principal)
+		p.CanLogOut = c.hasLogin(q)
+		p.URL, p.Done = withoutDone(q.URL), c.done(q.URL.Query().Get("done"))
+		if err != nil && isUpdate(q) {
+			c.postpone(w, err)
+			return
+		}
+		code := http.StatusOK
+		if err != nil {
+			p.Problem, code = explainProblem(err), statusOf(err)
+		}
+		c.render(w, code, name, p)
+	}
+}
+
+// withoutDone is the address of a page, without what was done before it was shown.
+func withoutDone(u *url.URL) string {
+	if !u.Query().Has("done") {
+		return u.RequestURI()
+	}
+	values := u.Query()
+	values.Del("done")
+	if len(values) == 0 {
+		return u.Path
+	}
+	return u.Path + "?" + values.Encode()
+}
+
+func (c *Console) hasLogin(q *http.Request) bool {
+	cookie, err := q.Cookie(c.cookieName())
+	if err != nil {
+		return false
+	}
+	_, ok := c.logins.find(cookie.Value)
+	return ok
+}
+
+// turnAway leads who is not known to the login.
+func (c *Console) turnAway(w http.ResponseWriter, q *http.Request) {
+	if isUpdate(q) {
+		w.Header().Set("HX-Refresh", "true")
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	http.Redirect(w, q, "/console/login?"+url.Values{"to": {q.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
+}
+
+// isUpdate reports whether a page asks for its own newest state.
+func isUpdate(q *http.Request) bool { return q.Header.Get("HX-Request") == "true" }
+
+// postpone answers an update for which there is nothing new: the page stays as it is, and says why.
+func (c *Console) postpone(w http.ResponseWriter, err error) {
+	w.Header().Set("X-Console-Problem", url.PathEscape(explainProblem(err)))
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// explainProblem says why something could not be had, for people.
+func explainProblem(err error) string {
+	var e *api.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, api.DeadlineExceeded):
+		return "The cell did not answer in time. It may be electing a master, which takes about a second. (" + err.Error() + ")"
+	case errors.As(err, &e) && e.Code == api.Unavailable:
+		return "The cell cannot answer now. " + err.Error()
+	}
+	return err.Error()
+}
+
+// statusOf returns the status of HTTP for why something could not be had.
+func statusOf(err error) int {
+	switch api.CodeOf(err) {
+	case api.PermissionDenied, api.Unauthenticated:
+		return http.StatusForbidden
+	case api.NotFound, api.SessionExpired:
+		return http.StatusNotFound
+	case api.InvalidArgument, api.InvalidPath, api.WrongCell:
+		return http.StatusBadRequest
+	}
+	return http.StatusServiceUnavailable
+}
+
+// newStatic serves what pages are made of besides. The files have their hashes in the addresses, and so never change.
+func newStatic() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		name := q.PathValue("name")
+		data, err := staticFiles.ReadFile("static/" + name)
+		types := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+		kind := types[path.Ext(name)]
+		if err != nil || kind == "" {
+			http.Error(w, "there is no such file", http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", kind)
+		if q.URL.Query().Get("v") == hashOf(data) {
+			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		}
+		_, _ = w.Write(data) // the reader is gone; nobody is left to tell
+	})
+}
+
+// asset returns the address of a file of newStatic.
+func asset(name string) (string, error) {
+	data, err := staticFiles.ReadFile("static/" + name)
+	if err != nil {
+		return "", err
+	}
+	return "/console/static/" + name + "?v=" + hashOf(data), nil
+}
+
+func hashOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:6])
+}

@@ -1,0 +1,76 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// sessionPage lists sessions.
+type sessionPage struct {
+	Now      int64
+	Sessions []client.SessionInfo
+	Pager    pager
+}
+
+func (c *Console) sessions(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {
+	content := sessionPage{Now: c.cfg.Wall()}
+	p := page{Title: "Sessions", Nav: "sessions", Every: 3, Content: &content}
+	var err error
+	if content.Pager, err = pagerOf(q); err != nil {
+		return "sessions", p, err
+	}
+	part, next, err := v.cell.SessionsPage(ctx, content.Pager.after)
+	content.Sessions = cut(&content.Pager, q, part, next)
+	return "sessions", p, err
+}
+
+// oneSession is a session, with what it holds and what waits for it.
+type oneSession struct {
+	Now      int64
+	Session  client.SessionInfo
+	Locks    []lockRow
+	More     int // locks besides
+	Holdups  []client.Holdup
+	Operator bool
+	Withheld bool // the visitor may see only that it is there
+}
+
+func (c *Console) oneSession(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {
+	p := page{Title: "Session", Nav: "sessions", Every: 2}
+	id, err := sessionOf(q.PathValue("id"))
+	if err != nil {
+		return "session", p, err
+	}
+	p.Title = "Session " + id.String()
+	info, found, err := v.cell.FindSession(ctx, id)
+	if err == nil && !found {
+		err = api.Errorf(api.NotFound, "there is no session %v: it has ended, or never was", id)
+	}
+	if err != nil {
+		return "session", p, err
+	}
+	content := oneSession{Now: c.cfg.Wall(), Session: info, Withheld: info.Lease == 0}
+	p.Content = &content
+	locks, err := v.cell.LocksOf(ctx, id)
+	if err != nil {
+		return "session", p, err
+	}
+	content.More = max(len(locks)-maxRows, 0)
+	content.Locks = rowsOf(locks[:min(len(locks), maxRows)])
+	o, err := v.cell.Overview(ctx, api.MaxListed)
+	if err != nil {
+		return "session", p, err
+	}
+	c.sawOverview(v, o)
+	content.Operator = o.Whole
+	for _, h := range o.Holdups {
+		if slices.ContainsFunc(h.Slow, func(s api.Holder) bool { return s.Session == id }) {
+			content.Holdups = append(content.Holdups, h)
+		}
+	}
+	return "session", p, nil
+}
