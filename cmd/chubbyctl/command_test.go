@@ -88,19 +88,41 @@ func newFIFO(t *testing.T) string {
 	return name
 }
 
-// firstLine waits for CMD to write a line into a fifo, and calls f then.
+// firstLine waits for CMD to write a line into a fifo, and calls f then. If CMD never does, f is not called. What f waits for has
+// to end with t.Context().
 func firstLine(t *testing.T, fifo string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, err := os.ReadFile(fifo) // until CMD has closed it
+		line, err := os.ReadFile(fifo) // until CMD has closed it
 		if err != nil {
 			t.Error(err)
 		}
-		f()
+		if len(line) > 0 {
+			f()
+		}
 	}()
-	t.Cleanup(func() { <-done })
+	t.Cleanup(func() {
+		for {
+			if w, err := os.OpenFile(fifo, os.O_RDWR, 0); err == nil { // ends the wait for a CMD that never opened it
+				_ = w.Close()
+			}
+			select {
+			case <-done:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
+}
+
+// tell sends to what a test supervises, if anybody still listens.
+func tell(t *testing.T, changed chan<- struct{}) {
+	select {
+	case changed <- struct{}{}:
+	case <-t.Context().Done():
+	}
 }
 
 func TestCommandEndsByItself(t *testing.T) {
@@ -160,8 +182,8 @@ func TestJeopardyAndSafeSignals(t *testing.T) {
 	firstLine(t, fifo, func() {
 		for _, left := range []time.Duration{-1, time.Second} {
 			session.left.Store(int64(left))
-			changed <- struct{}{}
-			changed <- struct{}{} // the change before has been handled
+			tell(t, changed)
+			tell(t, changed) // the change before has been handled
 		}
 	})
 	// Each is a step: the second counts only after the first.
@@ -179,14 +201,14 @@ func TestSafeTooLate(t *testing.T) {
 	fifo := newFIFO(t)
 	session, changed := &liveSession{}, make(chan struct{})
 	session.left.Store(-1)
-	end := time.Now().Add(1500 * time.Millisecond)
-	firstLine(t, fifo, func() { changed <- struct{}{} }) // CMD runs: jeopardy
+	end := time.Now().Add(3 * time.Second)
+	firstLine(t, fifo, func() { tell(t, changed) }) // CMD runs: jeopardy
 	o := supervising(t, "sh", "-c", `trap 'exit 21' USR2; trap 'echo >"$1"; stopped=1' TERM; echo >"$0"; while :; do sleep 0.01; done`, fifo, newFIFO(t))
 	o.killAfter = time.Second
 	o.safe = syscall.SIGUSR2
 	firstLine(t, o.argv[4], func() { // CMD was asked to end
 		session.left.Store(int64(time.Second))
-		changed <- struct{}{}
+		tell(t, changed)
 	})
 	err := o.supervise(work{
 		lock: fakeLock{t.Context(), func() time.Duration { return time.Until(end) }}, session: session, env: quickly(), changed: changed,
