@@ -189,9 +189,12 @@ func (b *browser) checkPage(address string, l look) {
 
 // firstPaint returns how long after its beginning the page that is open had painted something, in milliseconds.
 func (b *browser) firstPaint() (ms float64, err error) {
-	err = b.run(chromedp.Evaluate(`(performance.getEntriesByName("first-contentful-paint")[0] || {startTime: -1}).startTime`, &ms))
-	if err == nil && ms < 0 {
-		err = errors.New("nothing was painted")
+	for range 50 {
+		err = b.run(chromedp.Evaluate(`(performance.getEntriesByName("first-contentful-paint")[0] || {startTime: -1}).startTime`, &ms))
+		if err != nil || ms >= 0 {
+			return ms, err
+		}
+		time.Sleep(100 * time.Millisecond) // the page is there, and not painted yet
 	}
-	return ms, err
+	return ms, errors.New("nothing was painted")
 }

@@ -4,6 +4,7 @@
   function stale(text) {
     var note = document.getElementById("stale");
     if (!note) { return; }
+    if (document.querySelector("#live .problem")) { text = ""; } // the page says it already
     note.hidden = !text;
     if (note.textContent !== text) { note.textContent = text; }
   }
