@@ -262,6 +262,8 @@ func TestHandleLeak(t *testing.T) {
 		{"more than half of the limit, of their own", 5001, 5001, 64, 0, true},
 	} {
 		inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+			m.epoch.mu.Lock()
+			defer m.epoch.mu.Unlock()
 			by := m.tables.conducts.begin(m.epoch.clock(), true)
 			for i := range c.handles {
 				h := Handle{Owner: namespace.Owner{Session: 1, Handle: api.HandleID(i + 1)}, Node: namespace.Ref{Name: api.Name(fmt.Sprint("/", i%c.nodes)), Instance: 1}}
@@ -274,8 +276,6 @@ func TestHandleLeak(t *testing.T) {
 				by.count(deedClose, "")
 			}
 			m.lost.Add(int64(misuse.MinTime))
-			m.epoch.mu.Lock()
-			defer m.epoch.mu.Unlock()
 			if found := findLeak(m.Inspector, 1, by, m.epoch.clock()); (found != nil) != c.want {
 				t.Errorf("%s: found %+v", c.name, found)
 			}
@@ -286,12 +286,14 @@ func TestHandleLeak(t *testing.T) {
 // A report has a bound, the worst come first, and what is not listed is counted.
 func TestLintIsBounded(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		m.epoch.mu.Lock()
 		for i := range api.MaxListed + 50 {
 			m.tables.boxes.add(api.SessionID(i+1), "p", m.tables.conducts.begin(m.epoch.clock(), true))
 			for range 60 + i {
 				m.tables.boxes.byID[api.SessionID(i+1)].conduct.count(deedLookAgain, "/x")
 			}
 		}
+		m.epoch.mu.Unlock()
 		m.lost.Add(int64(misuse.MinTime))
 		r, err := m.Lint(context.Background(), "", "", misuse.Options{Most: 1 << 16})
 		if err != nil || len(r.Findings) != api.MaxListed || r.More != 50 || r.Findings[0].Who.Session != api.MaxListed+50 || r.Since != misuse.MinTime {
