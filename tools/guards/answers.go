@@ -47,7 +47,7 @@ func answerSafeguards() []safeguard {
 		},
 		{
 			name: "the quota of handles is asked before the log", file: "cell/internal/master/files.go",
-			old: "	return f.handles.reserve(h, principal, &allowed)\n", new: "	_ = allowed\n	return f.handles.reserve(h, principal, nil)\n",
+			old: "	return f.handles.reserve(h, principal, counts, &allowed)\n", new: "	_ = allowed\n	return f.handles.reserve(h, principal, counts, nil)\n",
 			pkg: "./cell/internal/master", test: "TestRefusedOpenMakesNothing",
 		},
 		{

@@ -15,8 +15,8 @@ func cacheSafeguards() []safeguard {
 		},
 		{
 			name: "a reader is known before it looks", file: "cell/internal/master/read.go",
-			old: "	cacheable = f.coherence.registerReader(h.Owner.Session, h.Node.Name)\n	node, err = f.Read(ctx, h, right)\n",
-			new: "	node, err = f.Read(ctx, h, right)\n	cacheable = f.coherence.registerReader(h.Owner.Session, h.Node.Name)\n",
+			old: "	cacheable = f.coherence.registerReader(h.Owner.Session, h.Node.Name)\n	node, err = f.read(ctx, h, right, to)\n",
+			new: "	node, err = f.read(ctx, h, right, to)\n	cacheable = f.coherence.registerReader(h.Owner.Session, h.Node.Name)\n",
 			pkg: "./cell/internal/master", test: "TestReaderIsKnownBeforeItLooks",
 		},
 		{
