@@ -56,6 +56,9 @@ func (r *rollingCell) tells(c *client.Client, id string) map[string]string {
 			r.t.Fatal(err)
 		}
 		for _, l := range locks {
+			for i := range l.Holders {
+				l.Holders[i].LockDelay, l.Holders[i].Checked = 0, false // the release does not tell them
+			}
 			all["lock "+l.Path] = fmt.Sprintf("%v, generation %d, held by %+v", l.Mode, l.Generation, l.Holders)
 		}
 		sessions, err := c.Cell().Sessions(ctx)

@@ -57,7 +57,6 @@ func safeguards() []safeguard {
 		strangerSafeguards(),
 		httpPortSafeguards(),
 		traceSafeguards(),
-		consoleSafeguards(),
 		silenceSafeguards(),
 		keptSafeguards(),
 		snapshotSafeguards(),
