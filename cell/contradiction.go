@@ -17,18 +17,26 @@ import (
 func (r *Replica) watchContradictions(ctx context.Context) {
 	tick := time.NewTicker(compareEvery)
 	defer tick.Stop()
-	for {
+	for looks := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 		own, others := r.comparison.Checks()
-		if by, _ := peer.Contradicted(own, others, r.voters()); by != nil && r.stopIfContradicted(ctx, own) {
+		if by, _ := peer.Contradicted(own, others, r.voters()); by == nil {
+			continue // also while this replica has reached a check point and the others have not told theirs: that ends no count
+		}
+		if looks++; looks > looksBefore && r.stopIfContradicted(ctx, own) {
 			return
 		}
 	}
 }
+
+// looksBefore is how many times a replica that is contradicted waits for its next look before it stops: a replica that may be leaving
+// tells no check, and until then all others, which ask every compareEvery, are to have heard from it that it differs, and to say so.
+// Two, because a question and a look may be at the same time.
+const looksBefore = 2
 
 // stopIfContradicted asks the others again, and stops this replica if a majority of the voters contradicts it now. It reports whether
 // it does.

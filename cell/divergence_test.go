@@ -69,6 +69,31 @@ func voidEntry(t *testing.T, wall int64) []byte {
 	return data
 }
 
+// Before a replica stops because of what it was told, the others have heard from it that it differs. They name it in their warnings.
+func TestWhoIsContradictedTellsTheOthers(t *testing.T) {
+	for range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			replicas := startCell(t, 3)
+			testbed.Pass(4 * time.Minute)
+			r2 := replicas["r2"]
+			for seconds := 0; r2.Err() == nil; seconds++ { // also at the check point that is made when they differ
+				wrong := r2.comparison.Own()
+				wrong.Sum = 1
+				r2.comparison.Reached(wrong)
+				if testbed.Pass(time.Second); seconds > 60 {
+					t.Fatal("it does not stop within a minute")
+				}
+			}
+			<-r2.Done()
+			for _, id := range []string{"r1", "r3"} {
+				if got := replicas[id].comparison.Differing(); len(got) != 1 || got[0] != "r2" {
+					t.Errorf("%s has heard of a difference from %v", id, got)
+				}
+			}
+		})
+	}
+}
+
 // A replica that may be about to stop contradicts nobody: of three, no two stop because of each other. What was heard before does not
 // count; who is not contradicted when it asks again goes on, and contradicts as before.
 func TestWhoMayLeaveContradictsNobody(t *testing.T) {

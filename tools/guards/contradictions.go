@@ -5,8 +5,13 @@ func contradictionSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "a replica that a majority contradicts stops", file: "cell/contradiction.go",
-			old: "by != nil && r.stopIfContradicted(ctx, own)", new: "by != nil && false && r.stopIfContradicted(ctx, own)",
+			old: "looks > looksBefore && r.stopIfContradicted(ctx, own)", new: "looks > looksBefore && false && r.stopIfContradicted(ctx, own)",
 			pkg: "./cell", test: "TestContradictedReplicaStops|TestContradictedMasterStops",
+		},
+		{
+			name: "who stops because it is contradicted lets the others hear of it", file: "cell/contradiction.go",
+			old: "const looksBefore = 2", new: "const looksBefore = 0",
+			pkg: "./cell", test: "TestWhoIsContradictedTellsTheOthers",
 		},
 		{
 			name: "less than a majority contradicts nobody", file: "cell/internal/peer/check.go",
