@@ -39,7 +39,10 @@ func TestTrace(t *testing.T) {
 	lock := w.path("jobs/nightly")
 	slow := w.child(t, task{Do: "holdCaches", Clients: 1, Files: []string{w.path("jobs")}, Watch: "list"})
 	slow.waitNote("ready", 0, 20*time.Second)
-	time.Sleep(500 * time.Millisecond) // by now it has looked again, into its cache
+	eventually(t, "the client has the listing in its cache", func() bool {
+		e, err := cell.Explain(ctx, w.path("jobs"))
+		return err == nil && len(e.Cachers) == 1
+	})
 	halt(t, slow.cmd.Process.Pid)
 
 	// The command makes the file of its lock, which is new in a listing that the stopped client has in its cache.
