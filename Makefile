@@ -218,6 +218,10 @@ bench-crowd: ## measure what 10,000 and 100,000 sessions cost, and etcd beside t
 bench-tls: ## measure what certificates cost, in pairs, ten to twenty minutes (writes docs/tls.md); fails above 15 %
 	go -C bench run . -pairs -systems chubby,chubby-tls -rounds 41 -warm 100ms -measure 400ms -at-most 1.15 -docs ../docs/tls.md $(BENCHFLAGS)
 
+.PHONY: bench-metrics
+bench-metrics: ## measure what metrics and traces cost with 64 clients, in pairs, ten to thirty minutes (writes docs/measuring.md); fails above 2 % of processor time
+	go -C bench run . -pairs -systems chubby-unmeasured,chubby-traced -rows ", 64" -rounds 31 -warm 100ms -measure 1s -processor-at-most 1.02 -docs ../docs/measuring.md $(BENCHFLAGS)
+
 .PHONY: bench-growth
 bench-growth: ## measure the cell as its nodes, sessions, replicas and contenders become more, half an hour (writes docs/growth.md)
 	go -C bench run . -systems chubby -growth -measure 15s -docs ../docs/growth.md $(BENCHFLAGS)

@@ -17,7 +17,7 @@ import (
 
 // TestMain also runs the bench's other processes.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{memberCommand, keepCommand, spinCommand}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{memberCommand, keepCommand, spinCommand, collectorCommand}, os.Args[1]) {
 		main()
 		return
 	}
@@ -140,6 +140,7 @@ func TestChildrenEndWithTheBench(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{spinCommand},
+		{collectorCommand},
 		{keepCommand, shell, "-c", "echo pid $$; exec " + sleep + " 600"},
 	} {
 		c, err := startChild(t.TempDir(), "child", nil, args...)

@@ -20,6 +20,8 @@ const (
 	memberCommand = "etcd-member"
 	keepCommand   = "keep"
 	spinCommand   = "spin"
+
+	collectorCommand = "collector"
 )
 
 // stopTime is how long a child has to end before it is killed.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -27,6 +28,11 @@ type chubby struct {
 	logStore string // empty for the default
 	members  int    // how many replicas; 0 is as many as every system has
 	tls      bool   // with certificates
+	traced   bool   // with a collector of spans
+
+	unmeasured bool // built without metrics
+
+	collector *child
 
 	dev     *child
 	file    string   // dev.json, which names the processes
@@ -42,6 +48,12 @@ func (c *chubby) Version() string {
 	}
 	if c.tls {
 		version += " --tls"
+	}
+	if c.traced {
+		version += " with trace-endpoint"
+	}
+	if c.unmeasured {
+		version += " without metrics"
 	}
 	return version
 }
@@ -61,10 +73,20 @@ func (c *chubby) Start(ctx context.Context, dir string) error {
 	if c.logStore != "" {
 		env = append(env, "CHUBBYD_LOG_STORE="+c.logStore)
 	}
+	if c.traced {
+		if c.collector, err = startChild(dir, "collector", nil, collectorCommand); err != nil {
+			return err
+		}
+		line, err := c.collector.await(ctx, collectorReady)
+		if err != nil {
+			return errors.Join(err, c.Stop())
+		}
+		env = append(env, "CHUBBYD_TRACE_ENDPOINT=http://"+strings.TrimPrefix(line, collectorReady))
+	}
 	c.dev, err = startChild(dir, "chubbyd", env, keepCommand, c.program, "dev", "--cell", benchCell,
 		"--replicas", strconv.Itoa(cmp.Or(c.members, members)), "--data", data, "--base-port", strconv.Itoa(port), "--no-restart", "--tls="+strconv.FormatBool(c.tls))
 	if err != nil {
-		return err
+		return errors.Join(err, c.Stop())
 	}
 	if _, err := c.dev.await(ctx, "ready: cell "); err != nil {
 		return errors.Join(err, c.Stop())
@@ -89,7 +111,15 @@ func (c *chubby) build(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/chubbyd")
+	args := []string{"build", "-o", program}
+	if c.unmeasured {
+		overlay, err := overlayUnmeasured(c.repo, dir)
+		if err != nil {
+			return err
+		}
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/chubbyd")...)
 	cmd.Dir = c.repo
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build chubbyd in %s: %w\n%s", c.repo, err, out)
@@ -220,10 +250,20 @@ func (c *chubby) KillLeader(ctx context.Context) error {
 }
 
 func (c *chubby) Stop() error {
-	if c.dev == nil {
-		return nil
+	var errs []error
+	if c.dev != nil {
+		errs = append(errs, c.dev.stop())
+		c.dev = nil
 	}
-	err := c.dev.stop()
-	c.dev = nil
-	return err
+	if c.collector != nil {
+		if c.servers != nil { // it was up, and the replicas have sent what was left
+			ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+			defer cancel()
+			_, err := c.collector.await(ctx, spansCame)
+			errs = append(errs, err)
+		}
+		errs = append(errs, c.collector.stop())
+		c.collector = nil
+	}
+	return errors.Join(errs...)
 }

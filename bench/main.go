@@ -47,6 +47,8 @@ type options struct {
 
 	sizing bool // measure what one of each thing costs instead
 
+	processorAtMost float64 // as atMost, of processor time
+
 	crowds    []int         // measure crowds of so many sessions instead
 	crowdTime time.Duration // for how long the largest is watched
 
@@ -78,6 +80,8 @@ func run(args []string, out io.Writer) error {
 			return runKeeper(args[1:])
 		case spinCommand:
 			return runSpinner()
+		case collectorCommand:
+			return runCollector()
 		}
 	}
 	o, err := parseOptions(args)
@@ -92,7 +96,7 @@ func run(args []string, out io.Writer) error {
 			return err
 		}
 		if o.pairs {
-			return errors.Join(results.reportPairs(o, out), results.checkPairs(o.atMost))
+			return errors.Join(results.reportPairs(o, out), results.checkPairs(o))
 		}
 		return report(results, o, out)
 	}
@@ -132,7 +136,7 @@ func parseOptions(args []string) (options, error) {
 	var o options
 	var systems string
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
-	flags.StringVar(&systems, "systems", "", "what to measure, in this order of turns; all that are installed if empty: "+strings.Join(systemNames(), ", ")+"; or "+encrypted)
+	flags.StringVar(&systems, "systems", "", "what to measure, in this order of turns; all that are installed if empty: "+strings.Join(systemNames(), ", ")+"; or "+strings.Join(variants, ", "))
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds; medians over them are printed")
 	flags.DurationVar(&o.warm, "warm", time.Second, "warm-up of each row")
 	flags.DurationVar(&o.measure, "measure", 5*time.Second, "measurement of each row")
@@ -145,6 +149,7 @@ func parseOptions(args []string) (options, error) {
 	flags.DurationVar(&o.steady, "steady", 0, "instead keep the first system under load beside two busy loops for so long; fail if its term changes")
 	flags.BoolVar(&o.pairs, "pairs", false, "instead keep both of two systems running, and measure each row on one after the other, -rounds times; with -docs, write that page")
 	flags.Float64Var(&o.atMost, "at-most", 0, "fail if an operation of the second system of -pairs takes more than so many times as long as the first's")
+	flags.Float64Var(&o.processorAtMost, "processor-at-most", 0, "fail if an operation of the second system of -pairs takes more than so many times as much processor time as the first's")
 	flags.BoolVar(&o.growth, "growth", false, "instead measure a cell as its nodes, sessions, replicas and contenders become more; with -docs, write that page")
 	flags.BoolVar(&o.sizing, "sizing", false, "instead measure what one session, one node, one write costs a replica; with -docs, write that page, and the costs that chubbyctl reckons with")
 	flags.Func("crowd", "instead measure what so many idle sessions cost, over few connections; numbers with commas between them; with -docs, write that page", func(text string) (err error) {
@@ -177,8 +182,8 @@ func parseOptions(args []string) (options, error) {
 	if o.acquisitions < 0 || o.watchers < 0 || o.sessions < 0 || o.kills < 0 {
 		return o, fmt.Errorf("-acquisitions %d -watchers %d -sessions %d -kills %d: want 0 or more", o.acquisitions, o.watchers, o.sessions, o.kills)
 	}
-	if o.pairs && len(o.systems) != 2 || o.atMost < 0 {
-		return o, fmt.Errorf("-pairs of %d systems, -at-most %v: want two systems, and a limit of 0 (none) or more", len(o.systems), o.atMost)
+	if o.pairs && len(o.systems) != 2 || o.atMost < 0 || o.processorAtMost < 0 {
+		return o, fmt.Errorf("-pairs of %d systems, -at-most %v, -processor-at-most %v: want two systems, and limits of 0 (none) or more", len(o.systems), o.atMost, o.processorAtMost)
 	}
 	if o.rounds < 1 || o.measure <= 0 || o.warm < 0 {
 		return o, fmt.Errorf("-rounds %d -measure %v -warm %v: want at least one round of some length", o.rounds, o.measure, o.warm)

@@ -19,6 +19,9 @@ import (
 //go:embed pairs.md.tmpl
 var pairsTemplate string
 
+//go:embed measuring.md.tmpl
+var measuringTemplate string
+
 // runPairs measures two systems that both run all the time, one after the other and then the other
 // way round, o.rounds times a row. A machine that others share is by a third faster in one minute than
 // in the next: a pair takes seconds, so what slows one half most often slows the other half as much,
@@ -42,7 +45,7 @@ func runPairs(ctx context.Context, o options, dir string, results *record, out i
 			return fmt.Errorf("%s: %w", r, err)
 		}
 	}
-	return errors.Join(results.reportPairs(o, out), results.checkPairs(o.atMost))
+	return errors.Join(results.reportPairs(o, out), results.checkPairs(o))
 }
 
 // openFactor is how much longer a row is measured in pairs whose operations begin at set times, and how many pairs
@@ -60,7 +63,7 @@ func measurePairs(ctx context.Context, o options, r row, both []*running, result
 		o.measure, o.rounds = openFactor*o.measure, max(1, o.rounds/openFactor)
 	}
 	order := slices.Clone(both)
-	for n := 0; n < o.rounds || n < moreRounds*o.rounds && results.isUndecided(k, o.atMost); n++ {
+	for n := 0; n < o.rounds || n < moreRounds*o.rounds && results.isUndecided(k, o); n++ {
 		for _, s := range order {
 			ops, ok := operations(r, s.workers)
 			if !ok {
@@ -77,9 +80,9 @@ func measurePairs(ctx context.Context, o options, r row, both []*running, result
 	return nil
 }
 
-// isUndecided reports whether the interval of a row has the limit in it. More pairs make it narrower; none is left out.
-func (r *record) isUndecided(k key, atMost float64) bool {
-	if atMost == 0 || isOpenLoop(k) {
+// isUndecided reports whether an interval of a row has its limit in it. More pairs make it narrower; none is left out.
+func (r *record) isUndecided(k key, o options) bool {
+	if isOpenLoop(k) {
 		return false
 	}
 	at := slices.IndexFunc(r.pairs(), func(c ratios) bool { return c.key == k })
@@ -87,18 +90,31 @@ func (r *record) isUndecided(k key, atMost float64) bool {
 		return false
 	}
 	c := r.pairs()[at]
-	return c.low <= atMost && atMost < c.high
+	return c.time.isAround(o.atMost) || c.processor.isAround(o.processorAtMost)
 }
 
 // ratios is by what the second system of a pair needs more than the first: 1 is as much.
 type ratios struct {
 	key
-	first, second   sample // medians
-	pairs           int
-	time            float64 // for an operation: the median of the pairs
-	low, high       float64 // an interval that has the true median of time with 95 % certainty
-	processor, sent float64 // processor time of servers and client, and bytes, over all pairs
+	first, second sample // medians
+	pairs         int
+	time          estimate // for an operation
+	processor     estimate // time of servers and client, for an operation
+	sent          float64  // bytes, over all pairs
 }
+
+// estimate is the median of the pairs, and an interval that has the true median with 95 % certainty.
+type estimate struct{ median, low, high float64 }
+
+func estimateOf(each []float64) estimate {
+	low, high := certainty(each)
+	return estimate{median(each), low, high}
+}
+
+// isAround reports whether the interval has a limit in it; 0 is no limit.
+func (e estimate) isAround(limit float64) bool { return limit > 0 && e.low <= limit && limit < e.high }
+
+func (e estimate) interval() string { return fmt.Sprintf("%.2f to %.2f", e.low, e.high) }
 
 // pairs compares the two systems of a run, row by row.
 func (r *record) pairs() []ratios {
@@ -109,13 +125,12 @@ func (r *record) pairs() []ratios {
 		if first == nil || second == nil || len(first.Rounds) != len(second.Rounds) {
 			continue
 		}
-		each := make([]float64, len(first.Rounds))
-		for i := range each {
-			each[i] = timeRatio(k, first.Rounds[i], second.Rounds[i])
+		times, processor := make([]float64, len(first.Rounds)), make([]float64, len(first.Rounds))
+		for i := range times {
+			times[i] = timeRatio(k, first.Rounds[i], second.Rounds[i])
+			processor[i] = float64(second.Rounds[i].used()) / max(1e-9, float64(first.Rounds[i].used()))
 		}
-		c := ratios{key: k, first: medianOf(first.Rounds), second: medianOf(second.Rounds), pairs: len(each), time: median(each)}
-		c.low, c.high = certainty(each)
-		c.processor = ratioOf(first, second, func(s sample) int64 { return int64(s.ServerCPU + s.ClientCPU) })
+		c := ratios{key: k, first: medianOf(first.Rounds), second: medianOf(second.Rounds), pairs: len(times), time: estimateOf(times), processor: estimateOf(processor)}
 		c.sent = ratioOf(first, second, func(s sample) int64 { return s.Bytes })
 		list = append(list, c)
 	}
@@ -165,7 +180,7 @@ func certainty(values []float64) (low, high float64) {
 
 func (r *record) pairTable() table {
 	names := r.names()
-	t := table{head: []string{"operation, clients", names[0] + " /s", "p50", "p99", names[1] + " /s", "p50", "p99", "pairs", "time", "95 %", "processor", "bytes"}}
+	t := table{head: []string{"operation, clients", names[0] + " /s", "p50", "p99", names[1] + " /s", "p50", "p99", "pairs", "time", "95 %", "processor", "95 %", "bytes"}}
 	for _, c := range r.pairs() {
 		cells := []string{c.String()}
 		for _, s := range []sample{c.first, c.second} {
@@ -176,22 +191,28 @@ func (r *record) pairTable() table {
 			sent = fmt.Sprintf("%.2f", c.sent)
 		}
 		t.rows = append(t.rows, append(cells,
-			strconv.Itoa(c.pairs), fmt.Sprintf("%.2f", c.time), fmt.Sprintf("%.2f to %.2f", c.low, c.high), fmt.Sprintf("%.2f", c.processor), sent))
+			strconv.Itoa(c.pairs), fmt.Sprintf("%.2f", c.time.median), c.time.interval(), fmt.Sprintf("%.2f", c.processor.median), c.processor.interval(), sent))
 	}
 	return t
 }
 
-// checkPairs returns an error if the second system needs more than atMost times as long for an operation of a closed
-// loop; 0 is no limit. Where operations begin at set times there are few in each pair, and their latencies differ between pairs by
+// checkPairs returns an error if the second system needs more than the options allow for an operation of a closed
+// loop. Where operations begin at set times there are few in each pair, and their latencies differ between pairs by
 // more than any limit that would say something.
-func (r *record) checkPairs(atMost float64) error {
-	if atMost == 0 {
-		return nil
-	}
+func (r *record) checkPairs(o options) error {
 	var errs []error
 	for _, c := range r.pairs() {
-		if c.time > atMost && !isOpenLoop(c.key) {
-			errs = append(errs, fmt.Errorf("%s: %s takes %.3f times as long as %s, want at most %v", c.key, r.names()[1], c.time, r.names()[0], atMost))
+		if isOpenLoop(c.key) {
+			continue
+		}
+		for _, one := range []struct {
+			what  string
+			is    estimate
+			limit float64
+		}{{"time", c.time, o.atMost}, {"processor time", c.processor, o.processorAtMost}} {
+			if one.limit > 0 && one.is.median > one.limit {
+				errs = append(errs, fmt.Errorf("%s: %s takes %.3f times as much %s as %s (%s), want at most %v", c.key, r.names()[1], one.is.median, one.what, r.names()[0], one.is.interval(), one.limit))
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -210,7 +231,11 @@ func (r *record) writePairsPage(o options) error {
 	if o.page == "" {
 		return nil
 	}
-	page, err := template.New("pairs").Parse(pairsTemplate)
+	about := pairsTemplate
+	if r.names()[1] == traced {
+		about = measuringTemplate
+	}
+	page, err := template.New("pairs").Parse(about)
 	if err != nil {
 		return err
 	}
@@ -222,11 +247,13 @@ func (r *record) writePairsPage(o options) error {
 	if len(closed) == 0 {
 		return fmt.Errorf("%s: the page is about closed loops, and none of the chosen rows is one", o.page)
 	}
-	worst := slices.MaxFunc(closed, func(a, b ratios) int { return cmp.Compare(a.time, b.time) })
+	worst := slices.MaxFunc(closed, func(a, b ratios) int { return cmp.Compare(a.time.median, b.time.median) })
+	costly := slices.MaxFunc(closed, func(a, b ratios) int { return cmp.Compare(a.processor.median, b.processor.median) })
 	var text strings.Builder
 	err = page.Execute(&text, map[string]any{
 		"Record": r, "First": r.Systems[0], "Second": r.Systems[1], "Results": filepath.Base(results), "Table": r.pairTable().markdown(),
-		"Worst": worst.String(), "WorstTime": fmt.Sprintf("%.2f", worst.time), "AtMost": o.atMost,
+		"Worst": worst.String(), "WorstTime": fmt.Sprintf("%.2f", worst.time.median), "AtMost": o.atMost,
+		"Costly": costly.String(), "CostlyTime": fmt.Sprintf("%.3f", costly.processor.median), "ProcessorAtMost": o.processorAtMost,
 	})
 	if err != nil {
 		return err

@@ -66,18 +66,36 @@ func TestPairsAreCompared(t *testing.T) {
 		t.Fatalf("%d rows are compared, want the 2 that both systems have", len(list))
 	}
 	for i, want := range []float64{2, 4} { // of the rates, and of the median latencies
-		if c := list[i]; c.time != want || c.processor != 1.5 || c.sent != 1.1 {
-			t.Errorf("%s: time %v, processor %v, bytes %v; want %v, 1.5 and 1.1", c.key, c.time, c.processor, c.sent, want)
+		if c := list[i]; c.time.median != want || c.processor.median != 1.5 || c.sent != 1.1 {
+			t.Errorf("%s: time %v, processor %v, bytes %v; want %v, 1.5 and 1.1", c.key, c.time.median, c.processor.median, c.sent, want)
 		}
 	}
-	if low, high := list[0].low, list[0].high; low != 1./3 || high != 2 {
+	if low, high := list[0].time.low, list[0].time.high; low != 1./3 || high != 2 {
 		t.Errorf("of three pairs the interval is %v to %v, want all of them", low, high)
 	}
-	if err := paired().checkPairs(2); err != nil {
+	if err := paired().checkPairs(options{atMost: 2, processorAtMost: 1.5}); err != nil {
 		t.Errorf("at the limit: %v", err)
 	}
-	if err := paired().checkPairs(1.9); err == nil || !strings.Contains(err.Error(), "read, 1: ") || strings.Contains(err.Error(), "asked for") {
+	if err := paired().checkPairs(options{processorAtMost: 1.4}); err == nil || !strings.Contains(err.Error(), "1.500 times as much processor time") {
+		t.Errorf("beyond the limit of processor time: %v", err)
+	}
+	if err := paired().checkPairs(options{atMost: 1.9}); err == nil || !strings.Contains(err.Error(), "read, 1: ") || strings.Contains(err.Error(), "asked for") {
 		t.Errorf("one closed loop is beyond the limit: %v", err)
+	}
+}
+
+// What a cell that measures nothing leaves out is in the source as it is, a cell of the rest serves, and one with a collector sends
+// it spans.
+func TestUnmeasuredBesideTraced(t *testing.T) {
+	dir := t.TempDir()
+	o := options{systems: []string{unmeasured, traced}, rounds: 2, measure: time.Second, dir: dir, repo: "..", rows: "read, 64", page: filepath.Join(dir, "cost.md")}
+	var out bytes.Buffer
+	if err := measureOn(t.Context(), o, &out, runPairs); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(o.page)
+	if err != nil || !strings.Contains(string(text), "is that of *read, 64*") {
+		t.Errorf("%v:\n%s\n%s", err, text, out.String())
 	}
 }
 
@@ -85,11 +103,11 @@ func TestPairsAreCompared(t *testing.T) {
 func TestMorePairsDecide(t *testing.T) {
 	k := key{"read", 1}
 	for limit, want := range map[float64]bool{0: false, 0.3: false, 1. / 3: true, 1.9: true, 2: false} { // it is 1/3 to 2
-		if paired().isUndecided(k, limit) != want {
+		if paired().isUndecided(k, options{atMost: limit}) != want {
 			t.Errorf("a limit of %v: undecided is %v, want %v", limit, !want, want)
 		}
 	}
-	if paired().isUndecided(key{"lock+unlock, 100 /s asked for", 64}, 1.9) || paired().isUndecided(key{"write 256 B", 1}, 1.9) {
+	if paired().isUndecided(key{"lock+unlock, 100 /s asked for", 64}, options{atMost: 1.9}) || paired().isUndecided(key{"write 256 B", 1}, options{atMost: 1.9}) {
 		t.Error("a row that has no limit is undecided")
 	}
 }

@@ -41,6 +41,9 @@ type sample struct {
 	Times []time.Duration `json:"times_ns,omitempty"`
 }
 
+// used is the processor time of an operation.
+func (s sample) used() time.Duration { return s.ServerCPU + s.ClientCPU }
+
 // summarize merges what the workers have recorded.
 func summarize(each []histories, took time.Duration) sample {
 	all := newHistories()

@@ -104,7 +104,7 @@ type cacher interface {
 // newSystem returns an error for a name that does not exist, and for a system that is not installed.
 // A name of Chubby may be followed by @ and another directory of its source.
 func newSystem(name string, o options) (system, error) {
-	if of, source, _ := strings.Cut(name, "@"); source != "" && (of == "chubby" || of == encrypted) {
+	if of, source, _ := strings.Cut(name, "@"); source != "" && (of == "chubby" || slices.Contains(variants, of)) {
 		name, o.repo = of, source
 	}
 	switch name {
@@ -112,6 +112,10 @@ func newSystem(name string, o options) (system, error) {
 		return &chubby{repo: o.repo, logStore: o.logStore}, nil
 	case encrypted:
 		return &chubby{repo: o.repo, logStore: o.logStore, tls: true}, nil
+	case traced:
+		return &chubby{repo: o.repo, logStore: o.logStore, traced: true}, nil
+	case unmeasured:
+		return &chubby{repo: o.repo, logStore: o.logStore, unmeasured: true}, nil
 	case "etcd":
 		return &etcd{all: o.allEtcd, attempt: o.etcdAttempt}, nil
 	case "zookeeper":
@@ -119,12 +123,17 @@ func newSystem(name string, o options) (system, error) {
 	case "redis":
 		return &redisNode{}, checkRedis()
 	}
-	return nil, fmt.Errorf("there is no system %q: want %s or %s", name, strings.Join(systemNames(), ", "), encrypted)
+	return nil, fmt.Errorf("there is no system %q: want %s or %s", name, strings.Join(systemNames(), ", "), strings.Join(variants, ", "))
 }
 
-// encrypted is Chubby with certificates, beside Chubby without: no system of its own, and so it is measured only
-// if it is asked for.
-const encrypted = "chubby-tls"
+// Chubby in another way: no systems of their own, and so they are measured only if they are asked for.
+const (
+	encrypted  = "chubby-tls"        // with certificates
+	traced     = "chubby-traced"     // sends spans of calls to a collector, of as many as is the default
+	unmeasured = "chubby-unmeasured" // built without what is measured for metrics
+)
+
+var variants = []string{encrypted, traced, unmeasured}
 
 // systemNames lists the systems that newSystem knows.
 func systemNames() []string { return []string{"chubby", "etcd", "zookeeper", "redis"} }
