@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the Helm chart in deploy/helm/chubby, and the manifests in deploy/kubernetes that are made of it. It needs no cluster: helm lints
 # and renders the chart with the values in its directory ci, kubeconform compares what it renders with the schemas of Kubernetes,
-# cert-manager and Prometheus's operator, kube-score looks for what is unwise, and chubbyd checks the configurations. With --write it
+# cert-manager and Prometheus's operator, kube-score looks for what is unwise, kube-linter, too, if it is installed, and chubbyd checks the configurations. With --write it
 # writes the manifests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -61,8 +61,10 @@ go build -o "$work/chubbyd" ./cmd/chubbyd
 (cd tools/kube && go build -o "$work/unpack" ./unpack)
 for values in "" "$chart"/ci/*.yaml; do
 	name=$(basename "${values:-default}" .yaml)
-	one_node=()
-	[ "$name" != plain ] || one_node=(--ignore-test=statefulset-has-host-podantiaffinity) # it is for one node
+	one_node=() alone=()
+	if [ "$name" = plain ]; then # it is for one node
+		one_node=(--ignore-test=statefulset-has-host-podantiaffinity) alone=(--exclude no-anti-affinity)
+	fi
 	echo "== $name"
 	rendered=$work/$name.yaml
 	tool helm template chubby $chart --namespace chubby ${values:+--values "$values"} >"$rendered"
@@ -72,6 +74,9 @@ for values in "" "$chart"/ci/*.yaml; do
 		exit 1
 	fi
 	grep -q '^\[OK\]' "$work/score" || { echo "kube-score has checked nothing"; exit 1; }
+	if command -v kube-linter >/dev/null; then
+		kube-linter lint "${alone[@]}" "$rendered"
+	fi
 	"$work/unpack" "$work/$name" <"$rendered"
 	checked=0
 	for config in "$work/$name"/config/*.yaml; do
