@@ -120,7 +120,7 @@ func record(ctx context.Context, o options) (r recorded, err error) {
 	}
 	defer monitor.stop()
 	// The first master of all is marked for a minute, too. By then there are values for all rates.
-	if err := wait(ctx, 70*time.Second); err != nil {
+	if err := wait(ctx, 80*time.Second); err != nil {
 		return r, err
 	}
 	r = recorded{Cell: cellName, From: time.Now().UnixMilli(), Scrape: scrape.Milliseconds()}
