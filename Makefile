@@ -184,6 +184,14 @@ verify-console: build ## visit the console of a real cell with Chromium, and do 
 	npm --prefix tools/console ci --ignore-scripts --no-audit --no-fund --silent
 	go -C tools/console run . $(if $(PICTURES),-pictures $(abspath $(PICTURES))) $(if $(LARGE),-large $(LARGE))
 
+.PHONY: dashboard-picture
+dashboard-picture: build ## draw the dashboard of a real cell with a fail-over, under a real Prometheus, six minutes (needs chromium and npm; writes docs/monitoring)
+	go -C tools/dashboard mod tidy -diff
+	go -C tools/dashboard vet .
+	npm --prefix tools/dashboard ci --ignore-scripts --no-audit --no-fund --silent
+	go -C tools/promtool build -tags remove_all_sd -o $(CURDIR)/bin/prometheus github.com/prometheus/prometheus/cmd/prometheus
+	go -C tools/dashboard run . -pictures $(CURDIR)/docs/monitoring $(if $(RECORDING),-recording $(abspath $(RECORDING)))
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME each (30s)
 	@failed=; for file in $$(grep -rlE --include='*_test.go' --exclude-dir=bench --exclude-dir=contrib --exclude-dir=tools '^func Fuzz' . | sort); do \

@@ -38,7 +38,7 @@ func sources(t *testing.T) []source {
 		case err != nil:
 			return err
 		case entry.IsDir():
-			if base := path.Base(name); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "bin") {
+			if base := path.Base(name); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "bin" || base == "node_modules") {
 				return filepath.SkipDir
 			}
 			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != "." {
