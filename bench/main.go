@@ -136,7 +136,7 @@ func parseOptions(args []string) (options, error) {
 	var o options
 	var systems string
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
-	flags.StringVar(&systems, "systems", "", "what to measure, in this order of turns; all that are installed if empty: "+strings.Join(systemNames(), ", ")+"; or "+strings.Join(variants, ", "))
+	flags.StringVar(&systems, "systems", "", "what to measure, in this order of turns; all that are installed if empty: "+strings.Join(systemNames(), ", ")+"; or "+strings.Join(variants(), ", "))
 	flags.IntVar(&o.rounds, "rounds", 3, "rounds; medians over them are printed")
 	flags.DurationVar(&o.warm, "warm", time.Second, "warm-up of each row")
 	flags.DurationVar(&o.measure, "measure", 5*time.Second, "measurement of each row")

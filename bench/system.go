@@ -104,7 +104,7 @@ type cacher interface {
 // newSystem returns an error for a name that does not exist, and for a system that is not installed.
 // A name of Chubby may be followed by @ and another directory of its source.
 func newSystem(name string, o options) (system, error) {
-	if of, source, _ := strings.Cut(name, "@"); source != "" && (of == "chubby" || slices.Contains(variants, of)) {
+	if of, source, _ := strings.Cut(name, "@"); source != "" && (of == "chubby" || slices.Contains(variants(), of)) {
 		name, o.repo = of, source
 	}
 	switch name {
@@ -123,7 +123,7 @@ func newSystem(name string, o options) (system, error) {
 	case "redis":
 		return &redisNode{}, checkRedis()
 	}
-	return nil, fmt.Errorf("there is no system %q: want %s or %s", name, strings.Join(systemNames(), ", "), strings.Join(variants, ", "))
+	return nil, fmt.Errorf("there is no system %q: want %s or %s", name, strings.Join(systemNames(), ", "), strings.Join(variants(), ", "))
 }
 
 // Chubby in another way: no systems of their own, and so they are measured only if they are asked for.
@@ -133,7 +133,7 @@ const (
 	unmeasured = "chubby-unmeasured" // built without what is measured for metrics
 )
 
-var variants = []string{encrypted, traced, unmeasured}
+func variants() []string { return []string{encrypted, traced, unmeasured} }
 
 // systemNames lists the systems that newSystem knows.
 func systemNames() []string { return []string{"chubby", "etcd", "zookeeper", "redis"} }

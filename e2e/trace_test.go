@@ -39,10 +39,7 @@ func TestTrace(t *testing.T) {
 	lock := w.path("jobs/nightly")
 	slow := w.child(t, task{Do: "holdCaches", Clients: 1, Files: []string{w.path("jobs")}, Watch: "list"})
 	slow.waitNote("ready", 0, 20*time.Second)
-	eventually(t, "the client has the listing in its cache", func() bool {
-		e, err := cell.Explain(ctx, w.path("jobs"))
-		return err == nil && len(e.Cachers) == 1
-	})
+	eventually(t, "the client has the listing in its cache", func() bool { return cachers(ctx, cell, w.path("jobs")) == 1 })
 	halt(t, slow.cmd.Process.Pid)
 
 	// The command makes the file of its lock, which is new in a listing that the stopped client has in its cache.
@@ -133,6 +130,15 @@ func eventually(t *testing.T, what string, is func() bool) {
 			t.Fatalf("it is not so within 20 s: %s", what)
 		}
 	}
+}
+
+// cachers returns how many clients have something of a file or directory in their caches.
+func cachers(ctx context.Context, cell *client.Cell, path string) int {
+	e, err := cell.Explain(ctx, path)
+	if err != nil {
+		return 0
+	}
+	return len(e.Cachers)
 }
 
 // writeTrace puts a picture between the marks of a page.
