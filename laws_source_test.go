@@ -50,6 +50,7 @@ func TestSourceLaws(t *testing.T) {
 		{"every RPC has a client", lawRPCs},
 		{"every call has a class", lawCallClass},
 		{"every event is posted", lawEvents},
+		{"what is logged is explained", lawLogs},
 	} {
 		t.Run(law.name, func(t *testing.T) { law.holds(t, files) })
 	}

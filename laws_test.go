@@ -5,7 +5,7 @@
 // This file holds the laws on imports and packages, laws_source_test.go those on
 // the text of the source, laws_time_test.go those on clocks, laws_rpc_test.go those on
 // RPCs and events, laws_raft_test.go those on the use of Raft, laws_types_test.go those on
-// the size of types, laws_names_test.go those on exported names, laws_reference_test.go
+// the size of types, laws_logs_test.go that on what is logged, laws_names_test.go those on exported names, laws_reference_test.go
 // those on what comments and pages refer to, and laws_tracked_test.go those on the files
 // that git has; source_test.go reads the source for them. Other modules (contrib, bench,
 // tools, examples/sqlfence) are not in the table of rooms.

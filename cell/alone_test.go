@@ -40,7 +40,7 @@ func TestLogOfALoneReplica(t *testing.T) {
 			t.Errorf("in %d minutes alone r1 logged %d lines:\n%s", minutes, len(lines), strings.Join(lines, ""))
 		}
 		for _, line := range lines {
-			if !strings.Contains(line, `level=WARN msg="replicas cannot be reached" replica=r1 replicas="[r2 r3]"`) {
+			if !strings.Contains(line, `level=WARN msg="replicas cannot be reached" replica=r1 event=peers_away peers="[r2 r3]"`) {
 				t.Errorf("alone it logged %s", line)
 			}
 		}

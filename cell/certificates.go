@@ -135,7 +135,7 @@ func (r *Replica) watchCertificates(ctx context.Context) {
 func (r *Replica) warnOfEnds(said map[string]string, port string, store *certs.Store, files TLSFiles) {
 	warning := store.Warning(port)
 	if warning != "" && warning != said[port] {
-		r.log.Warn(warning, "cert", files.Cert, "ca", files.CA, "crl", files.CRL)
+		r.log.Warn(warning, "event", "certificate_due", "file", files.Cert, "ca", files.CA, "crl", files.CRL)
 	}
 	said[port] = warning
 }
@@ -145,7 +145,7 @@ func (r *Replica) refresh(port string, store *certs.Store) {
 	changed, err := store.Refresh()
 	switch {
 	case err != nil:
-		r.log.Error("the files of certificates cannot be taken over; what was read before stays in use", "port", port, "error", err)
+		r.log.Error("the files of certificates cannot be taken over; what was read before stays in use", "event", "certificate_unread", "port", port, "error", err)
 	case changed:
 		r.log.Info("read the files of certificates again", "port", port)
 	}

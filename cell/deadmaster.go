@@ -77,9 +77,9 @@ func (r *Replica) replaceIfDead(ctx context.Context, term uint64, id string) (as
 	if !ok || !unreplaced() { // if this log is the longest, another asks this replica, in its turn
 		return false
 	}
-	r.log.Info("the master's process has died: another replica is asked to stand for election", "master", id, "term", term, "asked", successor.ID)
+	r.log.Info("the master's process has died: another replica is asked to stand for election", "event", "master_died", "peer", id, "term", term, "successor", successor.ID)
 	if err := r.askToStand(successor); err != nil {
-		r.log.Debug("it did not hear of that; there is an election after the election timeout", "asked", successor.ID, "error", err)
+		r.log.Debug("it did not hear of that; there is an election after the election timeout", "successor", successor.ID, "error", err)
 	}
 	return true
 }

@@ -126,9 +126,9 @@ func (r *Replica) drill(ctx context.Context, m *master.Master, ask wire.Drill, b
 	if err != nil {
 		return err
 	}
-	r.log.Warn("a drill begins", "drill", ask.Kind.Word(), "by", ask.Principal, "reason", ask.Reason, "at_most", ask.Limit, "epoch", m.Epoch())
+	r.log.Warn("a drill begins", "event", "drill_began", "drill", ask.Kind.Word(), "principal", ask.Principal, "reason", ask.Reason, "limit", ask.Limit, "epoch", m.Epoch())
 	defer func() {
-		r.log.Warn("the drill has ended", "drill", ask.Kind.Word(), "by", ask.Principal, "took", r.drills.end(one))
+		r.log.Warn("the drill has ended", "event", "drill_ended", "drill", ask.Kind.Word(), "principal", ask.Principal, "took", r.drills.end(one))
 	}()
 	if err := begun(); err != nil {
 		return err

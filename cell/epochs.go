@@ -94,12 +94,14 @@ func (r *Replica) runEpoch(ctx context.Context, term uint64) {
 	took := r.metrics.takeovers.served(began, applied, sessions)
 	r.drills.masterServes()
 	r.master.Store(m)
-	r.log.Info("master", "epoch", m.Epoch(), "sessions", sessions, "took", took)
+	serving := r.clock()
+	r.log.Info("master", "event", "master_began", "epoch", m.Epoch(), "sessions", sessions, "took", took,
+		"phase_log", applied.Sub(began), "phase_leases", took-applied.Sub(began))
 	<-ctx.Done()
 	r.master.Store(nil)
 	r.metrics.takeovers.ended()
 	m.Wait()
-	r.log.Info("not master any more", "epoch", m.Epoch())
+	r.log.Info("not master any more", "event", "master_ended", "epoch", m.Epoch(), "reason", context.Cause(ctx), "served", r.clock().Sub(serving))
 }
 
 // Pauses between attempts to take over: the first, and the longest to which they
@@ -125,7 +127,7 @@ func (r *Replica) takeOver(ctx context.Context, term uint64) (*master.Master, er
 			<-ctx.Done() // runEpochs is about to hear of it
 			return nil, err
 		}
-		r.log.Warn("elected, but not master yet: trying again", "term", term, "error", err)
+		r.log.Warn("elected, but not master yet: trying again", "event", "takeover_fails", "term", term, "error", err)
 		if failing == nil {
 			failing = time.After(limit)
 		}
@@ -187,7 +189,7 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master.Master, 
 			r.cfg.Data, state.Cell, cmp.Or(state.Origin, state.CellID), r.cfg.Cell, id, identity.LossAdvice)
 	}
 	if restore {
-		r.log.Warn("access restored: the list everyone admits everybody, and the root directory and all lists name it", "epoch", term)
+		r.log.Warn("access restored: the list everyone admits everybody, and the root directory and all lists name it", "event", "access_restored", "epoch", term)
 	}
 	return r.newMaster(ctx, api.Epoch(term)), nil
 }

@@ -119,7 +119,7 @@ func (r *Replica) logStart() {
 	if first := r.stores.First(); first > 0 {
 		entries = r.raft.LastIndex() - first + 1
 	}
-	r.log.Info("started", "version", Version(), "cell", r.cfg.Cell, "data", data, "log_store", r.cfg.LogStore,
+	r.log.Info("started", "event", "replica_started", "version", Version(), "cell", r.cfg.Cell, "data", data, "log_store", r.cfg.LogStore,
 		"listens", r.listening(), "advertises", strings.TrimSpace(strings.Join([]string{r.advertised(), self.Raft, self.HTTP}, " ")),
-		"entries", entries, "last", r.raft.LastIndex(), "term", r.raft.CurrentTerm(), "members", len(r.servers()))
+		"entries", entries, "index", r.raft.LastIndex(), "term", r.raft.CurrentTerm(), "members", len(r.servers()))
 }

@@ -67,7 +67,7 @@ func TestListenBehindAMappedPort(t *testing.T) {
 	}
 	text := strings.Join(lines, "")
 	for _, want := range []string{
-		"msg=started replica=r1 version=" + Version() + " cell=local data=" + filepath.Join(dir, "r1") + " ", fmt.Sprintf(`listens="%s 127.0.0.1:`, client),
+		"msg=started replica=r1 event=replica_started version=" + Version() + " cell=local data=" + filepath.Join(dir, "r1") + " ", fmt.Sprintf(`listens="%s 127.0.0.1:`, client),
 		`advertises="outside.invalid:443 inside.invalid:7431 inside.invalid:7441"`, " entries=",
 	} {
 		if !strings.Contains(text, want) {

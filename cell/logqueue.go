@@ -81,7 +81,7 @@ func (q *logQueue) confess(at time.Time) {
 		return
 	}
 	r := slog.NewRecord(at, slog.LevelWarn, "log lines are missing here: they could not be written as fast as they came", 0)
-	r.AddAttrs(slog.Uint64("lines", dropped-q.told))
+	r.AddAttrs(slog.String("event", "lines_dropped"), slog.Uint64("count", dropped-q.told))
 	q.told = dropped
 	_ = q.to.Handle(context.Background(), r)
 }
@@ -155,7 +155,10 @@ func settledValue(v slog.Value) slog.Value {
 	}
 	one := v.Any()
 	if kind := reflect.ValueOf(one).Kind(); kind >= reflect.Bool && kind <= reflect.Complex128 {
-		return v // a number with a name: an id, a code
+		if named, ok := one.(fmt.Stringer); ok {
+			return slog.StringValue(named.String()) // an id, a code: the same in JSON as in text
+		}
+		return v
 	}
 	switch one := one.(type) {
 	case error: // also one that marshals itself

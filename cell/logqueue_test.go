@@ -127,7 +127,7 @@ func TestLogQueue(t *testing.T) {
 	for _, want := range []string{
 		`msg=first with=1 g.list=[before] g.error="it: failed" g.id=s7`, "number=0\n",
 		fmt.Sprintf("number=%d\n", logQueueLength-1),
-		fmt.Sprintf(`level=WARN msg="log lines are missing here: they could not be written as fast as they came" lines=%d`, over+1),
+		fmt.Sprintf(`level=WARN msg="log lines are missing here: they could not be written as fast as they came" event=lines_dropped count=%d`, over+1),
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the log lacks %s:\n%.2000s", want, text)

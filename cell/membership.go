@@ -56,7 +56,7 @@ func (r *Replica) followRoster(ctx context.Context) {
 			r.stuck.Store(nil)
 			if err := r.useSpare(ctx, m, roster); err != nil && r.clock().Sub(told) >= rosterTell {
 				told = r.clock()
-				r.log.Warn("no spare can take the place of a replica that is dead", "for", err)
+				r.log.Warn("no spare can take the place of a replica that is dead", "event", "spare_missing", "error", err)
 			}
 			continue
 		}
@@ -68,7 +68,7 @@ func (r *Replica) followRoster(ctx context.Context) {
 		r.stuck.Store(&stuckChange{id: one.ID, why: err.Error()})
 		if r.clock().Sub(told) >= rosterTell {
 			told = r.clock()
-			r.log.Info("a change of the cell's replicas waits", "member", one.ID, "phase", one.Phase.String(), "for", err)
+			r.log.Info("a change of the cell's replicas waits", "event", "member_waits", "member", one.ID, "phase", one.Phase.String(), "error", err)
 		}
 	}
 }
@@ -88,13 +88,13 @@ func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Me
 	id, address := raft.ServerID(one.ID), raft.ServerAddress(one.Raft)
 	switch {
 	case one.Phase == raftfsm.Joining && suffrage == -1:
-		r.log.Info("a replica joins the cell, without a vote", "member", one.ID, "raft", one.Raft)
+		r.log.Info("a replica joins the cell, without a vote", "event", "member_joins", "member", one.ID, "address", one.Raft)
 		return r.raft.AddNonvoter(id, address, index, configureWait).Error()
 	case one.Phase == raftfsm.Joining && suffrage == raft.Nonvoter:
 		if err := r.hasCaughtUp(ctx, one); err != nil {
 			return err
 		}
-		r.log.Info("a replica has caught up, and is given a vote", "member", one.ID)
+		r.log.Info("a replica has caught up, and is given a vote", "event", "member_votes", "member", one.ID)
 		return r.raft.AddVoter(id, address, index, configureWait).Error()
 	case one.Phase == raftfsm.Leaving && one.ID == r.cfg.ID:
 		return r.Transfer(ctx, "") // the next master goes on
@@ -102,7 +102,7 @@ func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Me
 		if err := r.canGo(ctx, one, future.Configuration().Servers); err != nil {
 			return err
 		}
-		r.log.Info("a replica leaves the cell", "member", one.ID)
+		r.log.Info("a replica leaves the cell", "event", "member_leaves", "member", one.ID)
 		return r.raft.RemoveServer(id, index, configureWait).Error()
 	}
 	return m.SettleMember(ctx, raftfsm.SettleMember{ID: one.ID, Phase: one.Phase})

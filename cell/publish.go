@@ -80,11 +80,11 @@ func (r *Replica) publishOnce(ctx context.Context, p *publisher) {
 		p.failures++
 		p.next = r.clock().Add(pause)
 		r.publishing.Store(int64(p.failures))
-		r.log.Warn("clients that look for this cell by its name may not find its replicas", "for", err, "again_in", pause)
+		r.log.Warn("clients that look for this cell by its name may not find its replicas", "event", "publish_fails", "error", err, "retry_in", pause)
 		return
 	}
 	if changed || p.failures > 0 {
-		r.log.Info("clients find the replicas by the cell's name", "replicas", len(what.Replicas))
+		r.log.Info("clients find the replicas by the cell's name", "members", len(what.Replicas))
 	}
 	p.last, p.failures, p.next = what, 0, r.clock().Add(republishEvery)
 	r.publishing.Store(0)

@@ -122,7 +122,7 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 // start builds the replica from the disk up. What it has built when it fails,
 // release takes down.
 func (r *Replica) start(ctx context.Context) error {
-	r.log.Info("starting", "version", Version(), "cell", r.cfg.Cell, "data", r.cfg.Data)
+	r.log.Info("starting", "event", "replica_starting", "version", Version(), "cell", r.cfg.Cell, "data", r.cfg.Data)
 	if err := r.openCertificates(); err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	most := affordableConnections(r.cfg.MaxConnections, descriptorLimit())
 	if most < r.cfg.MaxConnections {
 		r.log.Info("fewer client connections are allowed than max-connections: raise the limit of open files (ulimit -n, LimitNOFILE) for more",
-			"allowed", most, "max-connections", r.cfg.MaxConnections)
+			"allowed", most, "wanted", r.cfg.MaxConnections)
 	}
 	r.conns = wire.NewConnections(wire.Bounds{
 		Connections: most, PerAddress: r.cfg.MaxConnectionsPerAddress, Memory: int64(r.cfg.ClientMemoryMiB) << 20,

@@ -108,7 +108,7 @@ func (r *Replica) takeBackups(ctx context.Context) {
 			if err != nil {
 				pause := min(backupAgain<<min(s.failures, 10), maxBackupAgain)
 				s = schedule{failures: s.failures + 1, again: r.clock().Add(pause)}
-				r.log.Error("no backup could be taken", "to", r.cfg.Backups.Place.String(), "for", err, "again_in", pause)
+				r.log.Error("no backup could be taken", "event", "backup_fails", "place", r.cfg.Backups.Place.String(), "error", err, "retry_in", pause)
 			}
 		}
 		r.backups.failures.Store(int64(s.failures))
@@ -150,9 +150,9 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 		return err
 	}
 	s.last, s.failures = now, 0
-	r.log.Info("a backup was taken", "to", r.cfg.Backups.Place.String(), "name", name, "bytes", size.n, "took", r.clock().Sub(begun))
+	r.log.Info("a backup was taken", "event", "backup_taken", "place", r.cfg.Backups.Place.String(), "backup", name, "bytes", size.n, "took", r.clock().Sub(begun))
 	if err := r.removeOldBackups(ctx, id, now, every); err != nil {
-		r.log.Warn("backups that are not kept any more could not be removed", "from", r.cfg.Backups.Place.String(), "for", err)
+		r.log.Warn("backups that are not kept any more could not be removed", "place", r.cfg.Backups.Place.String(), "error", err)
 	}
 	return nil
 }
@@ -192,10 +192,10 @@ func (r *Replica) removeUnfinished(ctx context.Context, id api.CellID, now int64
 				continue
 			}
 			if err := r.cfg.Backups.Place.Remove(ctx, name); err != nil {
-				r.log.Warn("what is left of a backup that was not finished could not be removed", "from", r.cfg.Backups.Place.String(), "name", name, "for", err)
+				r.log.Warn("what is left of a backup that was not finished could not be removed", "place", r.cfg.Backups.Place.String(), "backup", name, "error", err)
 				continue
 			}
-			r.log.Info("what was left of a backup that was not finished is removed", "from", r.cfg.Backups.Place.String(), "name", name)
+			r.log.Info("what was left of a backup that was not finished is removed", "place", r.cfg.Backups.Place.String(), "backup", name)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (r *Replica) release() {
 			_ = l.Close() // its server has closed it, unless the replica never came to serve
 		}
 	}
-	r.log.Info("stopped")
+	r.log.Info("stopped", "event", "replica_stopped")
 	r.logs.close()
 }
 
@@ -142,7 +142,7 @@ func (r *Replica) fail(err error) {
 	if !first {
 		return
 	}
-	r.log.Error("the replica cannot go on", "error", err)
+	r.log.Error("the replica cannot go on", "event", "replica_failed", "error", err)
 	r.silence()
 	go r.once.Do(func() {
 		defer close(r.done)

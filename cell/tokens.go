@@ -54,9 +54,9 @@ func (r *Replica) watchTokens(ctx context.Context) {
 		changed, err := r.tokens.Refresh(ctx)
 		switch {
 		case err != nil && !failed:
-			r.log.Error("the keys of tokens cannot be read; those that were read before stay in use, and it is tried again", "error", err)
+			r.log.Error("the keys of tokens cannot be read; those that were read before stay in use, and it is tried again", "event", "token_keys_unread", "error", err)
 		case changed:
-			r.log.Info("read the keys of tokens", "from", r.cfg.Tokens.Keys)
+			r.log.Info("read the keys of tokens", "file", r.cfg.Tokens.Keys)
 		}
 		failed = err != nil
 		select {

@@ -95,7 +95,7 @@ func (k *CachingChecker) ensureWatched(l *checkedLock) {
 			l.warned = true
 			s.notifier.enqueueLog(func() {
 				s.logger.Warn("a lock cannot be watched, so that good answers about its sequencers serve for their whole time, although it is lost meanwhile",
-					"path", l.path, "session", s.id, "time", k.maxAge, "error", err)
+					"path", l.path, "session", s.id, "max_age", k.maxAge, "error", err)
 			})
 		}
 	})

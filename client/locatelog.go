@@ -28,6 +28,6 @@ func (s *searchLog) noteFailedRound(ctx context.Context, l *locator) {
 	case now >= s.nextLine:
 		s.nextLine = now.Add(searchLineInterval)
 		l.cfg.Logger.WarnContext(ctx, "no master of the cell has been found yet",
-			"cell", l.cfg.Cell, "for", now.Sub(s.began), "said", l.diagnosis())
+			"cell", l.cfg.Cell, "waited", now.Sub(s.began), "said", l.diagnosis())
 	}
 }

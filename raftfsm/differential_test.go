@@ -140,6 +140,7 @@ func bare(r raftfsm.Result) raftfsm.Result {
 		r.Claims[i].Answer = silent(r.Claims[i].Answer)
 	}
 	r.Claims, r.Ended, r.Free, r.Vacant, r.Delayed, r.Dying = full(r.Claims), full(r.Ended), full(r.Free), full(r.Vacant), full(r.Delayed), full(r.Dying)
+	r.Left = full(r.Left)
 	r.Changes, r.Revoked, r.Terminating = full(r.Changes), full(r.Revoked), full(r.Terminating)
 	return r
 }

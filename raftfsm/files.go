@@ -187,8 +187,8 @@ func (s *State) close(c *Close, wall int64) Result {
 		if err != nil {
 			return Result{}
 		}
-		s.remember(dropped.Left, ended{api.ByClose, wall})
-		r := Result{Free: dropped.Free, Vacant: dropped.Vacant, Delayed: dropped.Delayed, Dying: dropped.Dying}
+		left := s.remember(dropped.Left, ended{api.ByClose, wall})
+		r := Result{Left: left, Free: dropped.Free, Vacant: dropped.Vacant, Delayed: dropped.Delayed, Dying: dropped.Dying}
 		s.handOver(&r, c.Successions, wall)
 		return r
 	})

@@ -37,7 +37,7 @@ func (s *State) grantOne(lock namespace.Ref, c Claim, wall int64) ClaimResult {
 		r.Answer = refused(err)
 		return r
 	case done:
-		r.Answer = s.replay(by.Session, answer)
+		r.Again, r.Answer = true, s.replay(by.Session, answer)
 		return r
 	}
 	if err := s.checkPreconditions(c.Preconditions); err != nil {
@@ -77,8 +77,8 @@ func (s *State) release(c *Release, wall int64) Result {
 		if err != nil {
 			return refuse(err)
 		}
-		s.remember(dropped.Left, ended{api.ByClose, wall})
-		r := Result{Free: dropped.Free, Vacant: dropped.Vacant, Delayed: dropped.Delayed, Dying: dropped.Dying}
+		left := s.remember(dropped.Left, ended{api.ByClose, wall})
+		r := Result{Left: left, Free: dropped.Free, Vacant: dropped.Vacant, Delayed: dropped.Delayed, Dying: dropped.Dying}
 		s.handOver(&r, c.Successions, wall)
 		return r
 	})

@@ -81,7 +81,7 @@ func (m *model) grant(r *raftfsm.Result, next raftfsm.Succession, wall int64) {
 				m.finish(c.Mutation, answer)
 			}
 		}
-		one.Answer = answer
+		one.Answer, one.Again = answer, !ok && m.again
 		r.Claims = append(r.Claims, one)
 	}
 }
@@ -152,7 +152,7 @@ func (m *model) close(c *raftfsm.Close, wall int64) (r raftfsm.Result) {
 	}
 	mode := n.mode
 	left := n.letGo(func(o namespace.Owner) bool { return o == by })
-	m.note(n, m.heldIn(mode, left), api.ByClose)
+	m.note(&r, c.Node, m.heldIn(mode, left), api.ByClose)
 	delete(n.openers, by)
 	m.tell(&r, c.Node.Name, left)
 	m.handOver(&r, c.Successions, wall)
@@ -169,7 +169,7 @@ func (m *model) release(c *raftfsm.Release, wall int64) (r raftfsm.Result) {
 	}
 	mode := n.mode
 	left := n.letGo(func(o namespace.Owner) bool { return o == by })
-	m.note(n, m.heldIn(mode, left), api.ByClose)
+	m.note(&r, c.Lock, m.heldIn(mode, left), api.ByClose)
 	m.tell(&r, c.Lock.Name, left)
 	m.handOver(&r, c.Successions, wall)
 	return r
@@ -222,7 +222,7 @@ func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Gene
 	}
 	mode := n.mode
 	left := n.letGo(func(o namespace.Owner) bool { return slices.Contains(holders, o) })
-	m.note(n, m.heldIn(mode, left), api.ByBreak)
+	m.note(r, lock, m.heldIn(mode, left), api.ByBreak)
 	if len(left) > 0 && len(n.holders) == 0 {
 		r.Vacant = append(r.Vacant, namespace.Vacancy{Lock: lock, Generation: n.lock})
 	}
@@ -294,5 +294,5 @@ func (m *model) drop(r *raftfsm.Result, name api.Name, ended raftfsm.End, failed
 		why = api.ByFailOver
 	}
 	m.tell(r, name, left)
-	return func() { m.note(n, was, why) }
+	return func() { m.note(r, namespace.Ref{Name: name, Instance: n.instance}, was, why) }
 }

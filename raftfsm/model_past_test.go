@@ -5,6 +5,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
 )
 
 // modelPast is how many holdings a model remembers: few, so that it has to forget some.
@@ -18,15 +19,18 @@ func (m *model) heldIn(mode api.LockMode, left []namespace.Holder) (list []api.H
 	return list
 }
 
-// note remembers them.
-func (m *model) note(n *modelNode, left []api.Holding, why api.EndReason) {
+// note adds them to the result, and remembers them.
+func (m *model) note(r *raftfsm.Result, lock namespace.Ref, left []api.Holding, why api.EndReason) {
+	n := m.nodes[lock.Name]
 	for _, h := range left {
-		if m.level < 3 {
-			return
-		}
 		of := m.clients[h.Session].record
 		h.Principal, h.Host, h.PID = of.Principal, of.Host, of.PID
 		h.Generation, h.Until, h.ToUnix, h.End = n.lock, api.Generation(m.counter), m.wall, why
+		told := h
+		r.Left = append(r.Left, namespace.Left{Lock: lock, Holding: &told})
+		if m.level < 3 {
+			continue
+		}
 		if _, total := m.pastOf(n.creator); total == 0 {
 			delete(m.hands, n.creator)
 		}

@@ -30,6 +30,7 @@ type model struct {
 	staged       *modelBackup
 	replicas     []modelReplica
 	hands        map[string]api.Name // see giveUp
+	again        bool                // begin has found that a request was answered before
 }
 
 type modelNode struct {
@@ -259,6 +260,7 @@ func (m *model) principal(id api.SessionID) string {
 // request is to be done.
 func (m *model) begin(q session.Mutation) (answer raftfsm.Answer, ok bool) {
 	var code api.Code
+	m.again = false
 	switch s := m.clients[q.Session]; {
 	case len(q.Outstanding) > api.MaxOutstanding:
 		code = api.QuotaExceeded
@@ -275,6 +277,7 @@ func (m *model) begin(q session.Mutation) (answer raftfsm.Answer, ok bool) {
 		}
 		s.hear(q)
 		if done {
+			m.again = true
 			return m.replay(q.Session, kept.answer), false
 		}
 		return raftfsm.Answer{}, true

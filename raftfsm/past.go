@@ -49,23 +49,25 @@ type ended struct {
 	wall int64
 }
 
-// remember keeps holdings that have ended. It needs their sessions, and is called before anything else is granted.
-func (s *State) remember(left []namespace.Left, end ended) {
-	if s.Level < HistoryLevel {
-		return
-	}
+// remember notes how holdings have ended, keeps them, and returns them. It needs their sessions, and is called before
+// anything else is granted.
+func (s *State) remember(left []namespace.Left, end ended) []namespace.Left {
 	for _, one := range left {
 		h := one.Holding
 		if who, ok := s.Sessions.Get(h.Session); ok {
 			h.Principal, h.Host, h.PID = who.Principal, who.Host, who.PID
 		}
 		h.Until, h.End, h.ToUnix = api.Generation(s.Counter), end.why, end.wall
+		if s.Level < HistoryLevel {
+			continue
+		}
 		creator := ""
 		if node, there := s.Tree.Get(one.Lock.Name); there {
 			creator = node.Creator
 		}
 		s.past.add(place{creator, one.Lock.Name}, h)
 	}
+	return left
 }
 
 // add adds the latest holding of a node.

@@ -46,6 +46,7 @@ type Result struct {
 	Claims      []ClaimResult          // of every claim in the command, in order
 	Ended       []Ended                // sessions that have ended
 	Free        []api.Name             // locks that a waiter may now be able to have
+	Left        []namespace.Left       // holders that let go of a lock or lost it, and how; what it points to never changes
 	Vacant      []namespace.Vacancy    // locks that lost their last holder; a claim in the command may have been granted them since
 	Delayed     []api.Name             // locks on which a lock-delay began or was renewed
 	Dying       []namespace.Ref        // ephemeral nodes that no handle has open
@@ -69,6 +70,7 @@ type ClaimResult struct {
 	Owner   namespace.Owner
 	Number  api.RequestNumber
 	Pending bool
+	Again   bool // the claim was answered before, and this is a retry
 	Answer  Answer
 }
 

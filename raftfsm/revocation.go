@@ -53,7 +53,7 @@ func (s *State) evict(c *Evict, wall int64) Result {
 
 // evicted hands on the locks that an eviction freed.
 func (s *State) evicted(r *Result, d namespace.Dropped, successions []Succession, wall int64) {
-	s.remember(d.Left, ended{api.ByBreak, wall})
+	r.Left = append(r.Left, s.remember(d.Left, ended{api.ByBreak, wall})...)
 	r.Free, r.Vacant, r.Dying = append(r.Free, d.Free...), append(r.Vacant, d.Vacant...), append(r.Dying, d.Dying...)
 	s.handOver(r, successions, wall)
 }

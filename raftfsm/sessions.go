@@ -44,12 +44,13 @@ func (s *State) endSessions(c *EndSessions, wall int64) Result {
 			continue
 		}
 		dropped := s.Tree.DropSession(end.Session, end.Failed(), s.draw)
-		s.remember(dropped.Left, ended{end.why(), wall})
+		left := s.remember(dropped.Left, ended{end.why(), wall})
 		s.Sessions.End(end.Session)
 		if s.staged != nil && s.staged.session == end.Session {
 			s.staged = nil
 		}
 		r.Ended = append(r.Ended, Ended{End: end, Principal: who.Principal, Host: who.Host, PID: who.PID})
+		r.Left = append(r.Left, left...)
 		r.Free = append(r.Free, dropped.Free...)
 		r.Vacant = append(r.Vacant, dropped.Vacant...)
 		r.Delayed = append(r.Delayed, dropped.Delayed...)

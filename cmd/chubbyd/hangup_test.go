@@ -73,9 +73,9 @@ func TestReload(t *testing.T) {
 		level slog.Level
 		logs  []string
 	}{
-		{rest, slog.LevelInfo, []string{"taken over\"=[]"}},
+		{rest, slog.LevelInfo, []string{"keys=[]"}},
 		{rest + "log-level: debug\n", slog.LevelDebug, []string{"[log-level]"}},
-		{rest + "log-level: debug\n", slog.LevelDebug, []string{"taken over\"=[]"}},
+		{rest + "log-level: debug\n", slog.LevelDebug, []string{"keys=[]"}},
 		{rest + "log-level: warn\nkeepalives: 7\nslow-client: 2s\n", slog.LevelWarn, []string{"[log-level]", "need a restart", "[slow-client keepalives]"}},
 		{rest + "log-level: error\nnonsense: 1\n", slog.LevelWarn, []string{"nothing has changed", "nonsense is not a key"}},
 	} {

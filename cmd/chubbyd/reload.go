@@ -39,7 +39,7 @@ func (r *reloader) reload() {
 			restart = append(restart, k.name)
 		}
 	}
-	r.log.Info("read the configuration again (SIGHUP); the files of certificates and of the keys of tokens are read by themselves when they change", "taken over", taken)
+	r.log.Info("read the configuration again (SIGHUP); the files of certificates and of the keys of tokens are read by themselves when they change", "keys", taken)
 	if len(restart) > 0 {
 		r.log.Warn("these keys have changed and need a restart of the replica", "keys", restart)
 	}

@@ -158,7 +158,7 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 	defer stopTraces(ctx)
 	replica, err := cell.Start(ctx, s.replica)
 	if ctx.Err() != nil && errors.Is(err, api.Cancelled) {
-		s.replica.Logger.Info("stopped", "before", err)
+		s.replica.Logger.Info("stopped", "event", "replica_stopped", "error", err)
 		return nil
 	}
 	if err != nil {

@@ -57,6 +57,7 @@ func safeguards() []safeguard {
 		strangerSafeguards(),
 		httpPortSafeguards(),
 		traceSafeguards(),
+		loggingSafeguards(),
 		silenceSafeguards(),
 		keptSafeguards(),
 		snapshotSafeguards(),

@@ -186,7 +186,7 @@ func (l *Log) lost(r Record, why error) {
 	switch r.Event {
 	case Act:
 		l.cfg.Failed()
-		l.cfg.Logger.Error("an act could not be written to the audit log", "file", l.cfg.File, "error", why, "record", line)
+		l.cfg.Logger.Error("an act could not be written to the audit log", "event", "audit_fails", "file", l.cfg.File, "error", why, "record", line)
 		return
 	case Omitted:
 		l.omit(omission{all: r.Count, unknown: r.Unknown})
@@ -194,7 +194,7 @@ func (l *Log) lost(r Record, why error) {
 		l.omit(omission{all: 1})
 	}
 	if n, ok := l.failed.Next(); ok {
-		l.cfg.Logger.Error("refusals could not be written to the audit log", "file", l.cfg.File, "error", why, "refusals", n, "last", line)
+		l.cfg.Logger.Error("refusals could not be written to the audit log", "event", "audit_fails", "file", l.cfg.File, "error", why, "count", n, "record", line)
 	}
 }
 
@@ -231,7 +231,7 @@ func (l *Log) write(f *file) {
 			l.batch(f, l.waiting())
 			l.batch(f, l.takeOmitted()) // of this batch, too
 			for _, r := range l.takeOmitted() {
-				l.cfg.Logger.Error("refusals have no line in the audit log", "file", l.cfg.File, "refusals", r.Count, "of_unknown_end", r.Unknown)
+				l.cfg.Logger.Error("refusals have no line in the audit log", "event", "audit_fails", "file", l.cfg.File, "count", r.Count, "unknown", r.Unknown)
 			}
 			return
 		}

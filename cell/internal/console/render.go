@@ -64,7 +64,7 @@ func (c *Console) render(w http.ResponseWriter, code int, name string, p page) {
 	p.Cell, p.Replica, p.Version = c.cfg.Cell, c.cfg.Replica, c.cfg.Version
 	var text bytes.Buffer
 	if err := c.pages[name].ExecuteTemplate(&text, "layout", p); err != nil {
-		c.cfg.Logger.Error("a page of the console cannot be made: this is a bug", "page", name, "error", err)
+		c.cfg.Logger.Error("a page of the console cannot be made: this is a bug", "event", "bug", "page", name, "error", err)
 		c.refuse(w, http.StatusInternalServerError, "the page cannot be made: this is a bug; the log of the replica says more")
 		return
 	}

@@ -50,7 +50,7 @@ func (s *Space) Watch(ctx context.Context) {
 		s.free.Store(free)
 		if now := s.clock(); free >= 0 && free < minFree && now.Sub(warned) >= freeWarningEvery {
 			warned = now
-			s.logger.Warn("the disk is nearly full: this replica stops when it is; make room, or extend it", "data", s.dir, "free", mebibytes(free), "wanted", mebibytes(minFree))
+			s.logger.Warn("the disk is nearly full: this replica stops when it is; make room, or extend it", "event", "disk_nearly_full", "data", s.dir, "free", mebibytes(free), "wanted", mebibytes(minFree))
 		}
 		select {
 		case <-look.C:

@@ -147,7 +147,7 @@ func (s *Stores) open(store logStore, opts Options) error {
 		clock:    opts.Clock,
 		appended: opts.Appended,
 		onDamaged: func(index uint64, err error) {
-			opts.Logger.Error("an entry of the log is damaged: the newest snapshot takes its place. Look after the disk", "entry", index, "error", err)
+			opts.Logger.Error("an entry of the log is damaged: the newest snapshot takes its place. Look after the disk", "event", "disk_damaged", "index", index, "error", err)
 		},
 	})
 	s.stable = &failStopVotes{inner: s.rawVotes, failStop: s.failStop, path: filepath.Join(s.dir, votesName)}
@@ -159,7 +159,7 @@ func (s *Stores) open(store logStore, opts Options) error {
 		unreadable: s.unreadable,
 	}
 	for id := range s.unreadable {
-		opts.Logger.Error("a snapshot is damaged: an older one and the log take its place. Look after the disk", "snapshot", id)
+		opts.Logger.Error("a snapshot is damaged: an older one and the log take its place. Look after the disk", "event", "disk_damaged", "snapshot", id)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"log/slog"
 	"time"
 )
 
@@ -48,7 +49,7 @@ func (c *CheckPoints) run(ctx context.Context) {
 		_, err = c.epoch.proposer.entries.append(nil)
 		resume()
 		if err != nil {
-			c.epoch.log.Debug("no check point could be written", "error", err)
+			c.epoch.journal.say(slog.LevelDebug, "no check point could be written", slog.String("error", err.Error()))
 		}
 		pause := time.NewTimer(checkPause)
 		select {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -115,7 +116,8 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 		select {
 		case <-cl.done:
 		case <-slow.C:
-			co.epoch.log.Warn("a change waits for clients that do not drop what they have cached", "nodes", names, "clients", co.laggards(ch))
+			co.epoch.journal.say(slog.LevelWarn, "a change waits for clients that do not drop what they have cached",
+				slog.String("event", "change_waits"), slog.Int("nodes", len(names)), slog.String("path", co.epoch.path(names[0])), slog.String("clients", co.laggards(ch)))
 		case <-looking.due:
 			looking.at(ch)
 		case <-limit:

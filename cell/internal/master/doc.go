@@ -18,7 +18,8 @@
 //   - revocations takes locks and sessions away from clients that have not let go;
 //   - remover removes ephemeral nodes that nobody has open;
 //   - observer turns results of the log into what the tables say;
-//   - timekeeper does what is due because time has passed.
+//   - timekeeper does what is due because time has passed;
+//   - journal writes the log.
 //
 // All of them have the epoch in common: the replicated state, the log (by way of the
 // proposer), the fence and the clock. What they keep is in tables, which know none of
@@ -42,6 +43,8 @@
 //	epoch.mu.line > epoch.mu > proposer.mu
 //	epoch.mu > parked.mu
 //
-// Goroutines of a Master are the proposer's, the timekeeper's two, the remover's and that of the check points.
+// Nothing is logged under epoch.mu: lines are put into the journal, which writes them.
+//
+// Goroutines of a Master are the proposer's, the journal's, the timekeeper's two, the remover's and that of the check points.
 // They end with the context of the epoch, and Wait waits for them.
 package master

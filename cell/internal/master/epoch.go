@@ -3,7 +3,6 @@ package master
 import (
 	"cmp"
 	"context"
-	"log/slog"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -20,7 +19,7 @@ type epoch struct {
 	clock   session.Clock
 	state   func() *raftfsm.State // as of the last entry applied
 	fence   Prover
-	log     *slog.Logger
+	journal *journal
 	metrics Metrics
 	ctx     context.Context // ends with the epoch; its cause is NotMaster
 

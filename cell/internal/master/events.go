@@ -1,6 +1,7 @@
 package master
 
 import (
+	"log/slog"
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
@@ -29,7 +30,8 @@ type publisher struct {
 // events of it. epoch.mu is held.
 func (p *publisher) publishChange(c namespace.Change) {
 	if p.copyset.changing[c.Node.Name] == 0 {
-		p.epoch.log.Error("a node changed although it could be cached: this is a bug", "node", c.Node.Name, "what", c.Kind)
+		p.epoch.journal.say(slog.LevelError, "a node changed although it could be cached: this is a bug",
+			slog.String("event", "bug"), slog.String("path", p.epoch.path(c.Node.Name)), slog.Any("change", c.Kind))
 	}
 	child := func(kind api.EventKind) {
 		p.tellHandles(c.Parent, kind, &Event{Child: c.Node.Name.Base(), Generation: c.Generation})

@@ -61,6 +61,12 @@ func (t *holdTimes) beginHold(name api.Name, next turn, now session.Instant) {
 	t.byName.Add(name, one)
 }
 
+// heldSince returns when the turn of that grant began, if it goes on and that is known.
+func (t *holdTimes) heldSince(name api.Name, g api.Generation) (began session.Instant, known bool) {
+	one, _ := t.byName.Peek(name)
+	return one.began, g != 0 && one.generation == g
+}
+
 // endHold notes that nobody has the lock.
 func (t *holdTimes) endHold(name api.Name, now session.Instant) {
 	if one, ok := t.byName.Get(name); ok {

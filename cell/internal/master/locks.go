@@ -2,7 +2,7 @@ package master
 
 import (
 	"context"
-	"log/slog"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -58,11 +58,13 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult) {
 	}
 	l.holdTimes.beginHold(claim.Answer.Lock.Name, next, l.epoch.clock())
 	l.events.tellAcquired(claim)
+	var waited time.Duration
 	if w := l.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
-		l.epoch.metrics.LockGranted(claim.Answer.Lock.Name, l.epoch.clock().Sub(w.since), w.trace)
+		waited = l.epoch.clock().Sub(w.since)
+		l.epoch.metrics.LockGranted(claim.Answer.Lock.Name, waited, w.trace)
 	}
-	if l.epoch.log.Enabled(l.epoch.ctx, slog.LevelDebug) {
-		l.epoch.log.Debug("lock granted", "lock", claim.Answer.Lock.Name, "session", claim.Owner.Session, "token", claim.Answer.Generation)
+	if !claim.Again {
+		l.noteGrant(claim, waited)
 	}
 }
 

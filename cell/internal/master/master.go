@@ -39,7 +39,7 @@ type Config struct {
 // observed in their order, before their callers go on, and the observer is the one place
 // where they change the tables.
 //
-// Its goroutines are the proposer's, the timekeeper's two, the remover's, that of the check points, and those of the
+// Its goroutines are the proposer's, the journal's, the timekeeper's two, the remover's, that of the check points, and those of the
 // calls that are being served; Wait waits for all but these.
 type Master struct {
 	epoch       *epoch
@@ -53,7 +53,7 @@ type Master struct {
 	revocations *revocations
 	remover     *remover
 	timekeeper  *timekeeper
-	work        sync.WaitGroup // the proposer, the timekeeper, the remover and the check points
+	work        sync.WaitGroup // the journal, the proposer, the timekeeper, the remover and the check points
 }
 
 // New puts a master together; start sets it going. ctx ends with the epoch, and its
@@ -68,7 +68,7 @@ func New(ctx context.Context, cfg Config) *Master {
 		clock:   cfg.Clock,
 		state:   cfg.State,
 		fence:   cfg.Fence,
-		log:     cfg.Logger,
+		journal: newJournal(cfg.Logger),
 		metrics: cfg.Metrics,
 		ctx:     ctx,
 		mu:      pausingMutex{watch: cfg.Stopwatch, held: cfg.Metrics.MutexHeld},
@@ -143,6 +143,7 @@ func (m *Master) Start() {
 	m.events.tellFailOver()
 	m.coherence.beginFlush()
 	m.revocations.resumeRevocations(state)
+	m.work.Go(func() { m.epoch.journal.run(m.epoch.ctx) })
 	m.work.Go(func() { m.epoch.proposer.runProposer(m.epoch.ctx) })
 	m.work.Go(func() {
 		m.timekeeper.clockLoop(m.epoch.ctx)
@@ -159,6 +160,7 @@ func (m *Master) Wait() {
 	m.epoch.fence.Close(context.Cause(m.epoch.ctx))
 	m.Inspector.Backups.close()
 	m.work.Wait()
+	m.epoch.journal.flush()
 }
 
 // Epoch returns the epoch that it is the master of.
@@ -202,7 +204,7 @@ func (m *Master) Level() int { return m.epoch.state().Level }
 func (m *Master) RaiseLevel(ctx context.Context, c raftfsm.RaiseLevel) error {
 	_, err := m.epoch.propose(ctx, raftfsm.Command{RaiseLevel: &c})
 	if err == nil {
-		m.epoch.log.Info("feature level raised", "level", c.To)
+		m.epoch.journal.say(slog.LevelInfo, "feature level raised", slog.String("event", "level_raised"), slog.Int("feature_level", c.To))
 	}
 	return err
 }
@@ -211,7 +213,14 @@ func (m *Master) RaiseLevel(ctx context.Context, c raftfsm.RaiseLevel) error {
 func (m *Master) ChangeMembers(ctx context.Context, c raftfsm.ChangeMembers) error {
 	_, err := m.epoch.propose(ctx, raftfsm.Command{ChangeMembers: &c})
 	if err == nil {
-		m.epoch.log.Info("a change of the replicas was decided", "add", c.Add != nil, "remove", c.Remove)
+		attrs := []slog.Attr{slog.String("event", "members_change")}
+		if c.Add != nil {
+			attrs = append(attrs, slog.String("added", c.Add.ID))
+		}
+		if c.Remove != "" {
+			attrs = append(attrs, slog.String("removed", c.Remove))
+		}
+		m.epoch.journal.say(slog.LevelInfo, "a change of the replicas was decided", attrs...)
 	}
 	return err
 }
@@ -220,7 +229,8 @@ func (m *Master) ChangeMembers(ctx context.Context, c raftfsm.ChangeMembers) err
 func (m *Master) SettleMember(ctx context.Context, c raftfsm.SettleMember) error {
 	_, err := m.epoch.propose(ctx, raftfsm.Command{SettleMember: &c})
 	if err == nil {
-		m.epoch.log.Info("the change of a replica is complete", "member", c.ID, "was", c.Phase.String())
+		m.epoch.journal.say(slog.LevelInfo, "the change of a replica is complete",
+			slog.String("event", "member_settled"), slog.String("member", c.ID), slog.String("phase", c.Phase.String()))
 	}
 	return err
 }

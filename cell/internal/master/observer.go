@@ -1,8 +1,6 @@
 package master
 
 import (
-	"context"
-	"log/slog"
 	"math"
 	"slices"
 
@@ -66,6 +64,8 @@ func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	for _, end := range r.Ended {
 		o.sessionEnded(end)
 	}
+	// Who has a lock no more is logged before the next grant (3), from which on it is not known for how long it was held.
+	o.locks.noteLeft(r.Left)
 	// 2. The session or the handle that the command itself has made or closed. A handle is
 	// closed before claims are answered (3): who waits through it is refused, and not
 	// offered what it held.
@@ -108,6 +108,7 @@ func (o *observer) madeOrClosed(c raftfsm.Command, r raftfsm.Result) {
 		now := o.epoch.clock()
 		o.tables.leases.Start(r.Session, c.CreateSession.Lease, now)
 		o.tables.boxes.add(r.Session, c.CreateSession.Principal, o.tables.conducts.begin(now, true))
+		o.noteOpened(r.Session, c.CreateSession)
 	case r.Restored:
 		o.restored(c.Restore)
 	case c.Open != nil && r.Stat != nil:
@@ -156,7 +157,7 @@ func (o *observer) locksDelayed(r raftfsm.Result) {
 	for _, name := range r.Delayed {
 		if d, ok := o.epoch.state().Tree.Delay(name); ok {
 			o.tables.delays.start(name, d.ID, d.For, o.epoch.clock())
-			o.epoch.log.Info("lock delayed: its holder failed", "lock", name, "for", d.For)
+			o.noteDelay(name, d.For)
 			o.epoch.mu.pause(1)
 		}
 	}
@@ -221,12 +222,7 @@ func (o *observer) sessionEnded(end raftfsm.Ended) {
 		o.epoch.mu.pause(o.tables.queues.stepsOf(w.lock.Name))
 	}
 	o.epoch.metrics.SessionEnded(end.Reason)
-	level := slog.LevelInfo
-	if end.Reason == api.ByClose {
-		level = slog.LevelDebug // as most sessions do
-	}
-	o.epoch.log.Log(context.Background(), level, "session ended", "session", end.Session, "reason", end.Reason,
-		"principal", end.Principal, "host", end.Host, "pid", end.PID)
+	o.noteEnded(end)
 }
 
 // inDoubt reports whether an entry that came to that error may be committed yet.

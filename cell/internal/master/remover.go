@@ -1,6 +1,7 @@
 package master
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -214,7 +215,8 @@ func (r *remover) reportSlowRemovals() {
 	}
 	r.epoch.mu.Unlock()
 	if len(names) > 0 {
-		r.epoch.log.Warn("ephemeral nodes are not removed yet, for clients do not drop what they have cached", "nodes", len(names), "first", names[0], "clients", r.coherence.laggards(some))
+		r.epoch.journal.say(slog.LevelWarn, "ephemeral nodes are not removed yet, for clients do not drop what they have cached",
+			slog.String("event", "change_waits"), slog.Int("nodes", len(names)), slog.String("path", r.epoch.path(names[0])), slog.String("clients", r.coherence.laggards(some)))
 	}
 }
 

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -35,5 +36,7 @@ func (o *observer) restored(c *raftfsm.Restore) {
 	if of.Source.Recovered != "" {
 		what = "the cell was restored from what was left at one replica of a cell without a majority: changes that only the others had are lost"
 	}
-	o.epoch.log.Warn(what, "session", id, "counter", of.Counter, "entry", of.Source.Index, "taken_unix", of.Source.TakenUnix, "recovered_from", of.Source.Recovered)
+	o.epoch.journal.say(slog.LevelWarn, what,
+		slog.String("event", "cell_restored"), slog.String("session", id.String()), slog.Uint64("counter", of.Counter), slog.Uint64("index", of.Source.Index),
+		slog.Int64("taken_unix", of.Source.TakenUnix), slog.String("recovered_from", of.Source.Recovered))
 }

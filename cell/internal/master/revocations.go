@@ -96,7 +96,7 @@ func (r *revocations) takeDue(now session.Instant) []raftfsm.End {
 
 // tellHolders tells the holders of a revoked lock of their loss. epoch.mu is held.
 func (r *revocations) tellHolders(lost namespace.Revocation) {
-	r.epoch.log.Info("lock revoked", "lock", lost.Lock.Name, "token", lost.Generation, "why", lost.By.Break())
+	r.noteRevocation(lost)
 	for _, owner := range lost.Holders {
 		if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == lost.Generation {
 			continue // it is broken once more, and its holder has been told
@@ -138,7 +138,7 @@ func (r *revocations) stopLease(id api.SessionID, why string) {
 		r.queues.failWaiter(w.key(), w.abandoned(r.epoch.sessionEnded(id)))
 		r.epoch.mu.pause(r.queues.stepsOf(w.lock.Name))
 	}
-	r.epoch.log.Info("session is being ended", "session", id, "why", why)
+	r.noteEnding(id, box.principal, why)
 }
 
 // actOnAcknowledgement acts upon what a session has heard by now: it has let go of what

@@ -66,6 +66,17 @@ func (s *soloMaster) Prove(context.Context) (session.Instant, error) {
 // after prepare.
 func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T, m *soloMaster)) {
 	t.Helper()
+	inSoloOf(t, slog.New(slog.NewTextHandler(io.Discard, nil)), prepare, test)
+}
+
+// inSoloLogged is inSolo of a new cell with a log.
+func inSoloLogged(t *testing.T, log *slog.Logger, test func(t *testing.T, m *soloMaster)) {
+	t.Helper()
+	inSoloOf(t, log, nil, test)
+}
+
+func inSoloOf(t *testing.T, log *slog.Logger, prepare func(s *raftfsm.State), test func(t *testing.T, m *soloMaster)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, state := &soloMaster{}, raftfsm.NewState()
 		state.Apply(1, 1, raftfsm.Entry{Epoch: 1, Commands: []raftfsm.Command{{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "c", Secret: make([]byte, 32), Level: raftfsm.MaxLevel}}}})
@@ -78,7 +89,7 @@ func inSolo(t *testing.T, prepare func(s *raftfsm.State), test func(t *testing.T
 		s.Master = New(ctx, Config{
 			Epoch: 1, Cell: "local", State: s.fsm.Load, Log: s, Fence: s, Wall: func() int64 { return 0 },
 			Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
-			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Logger: log,
 		})
 		s.Start()
 		defer s.Wait()

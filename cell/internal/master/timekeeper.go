@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -37,7 +38,8 @@ func (t *timekeeper) clockLoop(ctx context.Context) {
 		}
 		now, forgiven := t.pauses.take()
 		if forgiven > 0 {
-			t.epoch.log.Warn("the replica was stopped, or starved of processor time: every lease is extended", "extended", forgiven)
+			t.epoch.journal.say(slog.LevelWarn, "the replica was stopped, or starved of processor time: every lease is extended",
+				slog.String("event", "process_paused"), slog.Duration("extended", forgiven))
 		}
 		timer.Reset(t.tick(now, forgiven))
 	}

@@ -206,7 +206,7 @@ func (b *Bootstrapper) Complete(ctx context.Context) error {
 			}
 			continue
 		case step.begin:
-			b.Logger.Info("the cell has begun", "cell", b.Cell, "cell_id", b.Identity.Get().Roster.CellID, "members", len(b.Members))
+			b.Logger.Info("the cell has begun", "event", "cell_began", "cell", b.Cell, "cell_id", b.Identity.Get().Roster.CellID, "members", len(b.Members))
 			return b.Begin()
 		}
 		now := b.Clock()

@@ -63,10 +63,10 @@ func (c *Comparison) Compare(id string, report Report) (logged bool) {
 	switch {
 	case !due:
 	case differs:
-		c.logger.Error("another replica has applied other entries than this one", "peer", id, "index", report.Applied,
+		c.logger.Error("another replica has applied other entries than this one", "event", "contradiction", "peer", id, "index", report.Applied,
 			"here", ours, "there", report.History, "advice", divergedAdvice)
 	default:
-		c.logger.Error("another replica has another state than this one after the same entry", "peer", id, "index", own.Index,
+		c.logger.Error("another replica has another state than this one after the same entry", "event", "contradiction", "peer", id, "index", own.Index,
 			"here", own.Sum, "there", report.Check.Sum, "advice", divergedAdvice)
 	}
 	return due

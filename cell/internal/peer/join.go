@@ -45,7 +45,7 @@ func (j *Joiner) Complete(ctx context.Context) error {
 		case err != nil:
 			return err
 		case roster != nil:
-			j.Logger.Info("the cell has let this replica in", "cell", j.Cell, "cell_id", roster.CellID)
+			j.Logger.Info("the cell has let this replica in", "event", "member_admitted", "cell", j.Cell, "cell_id", roster.CellID)
 			return j.Identity.Join(roster)
 		}
 		now := j.Clock()
@@ -55,7 +55,7 @@ func (j *Joiner) Complete(ctx context.Context) error {
 			if j.Spare {
 				run += " --spare, if that was not done"
 			}
-			j.Logger.Info("waiting to be added to the cell", "cell", j.Cell, "run", run, "asked", whatIsKnown(j.Members, me.ID, heard, failed))
+			j.Logger.Info("waiting to be added to the cell", "cell", j.Cell, "advice", run, "said", whatIsKnown(j.Members, me.ID, heard, failed))
 		}
 		pause := firstRoundsPause
 		if now.Sub(began) > firstRounds {

@@ -289,7 +289,7 @@ func (p *Port) refuseConnection(conn net.Conn, cause error) {
 		return
 	}
 	if n, ok := p.said.Next(); ok {
-		p.Logger.Warn("refused a connection to the raft port", "address", p.Address, "remote", remote, "error", cause, "refused", n)
+		p.Logger.Warn("refused a connection to the raft port", "event", "connection_refused", "address", p.Address, "from", remote, "error", cause, "count", n)
 	}
 }
 

@@ -176,9 +176,9 @@ func (s *raftLogSink) translate(arg any) any {
 // were away since.
 func (s *raftLogSink) notePeerAway(id, why string) {
 	if list, ok := s.duePeers(id); ok && len(list) > 0 {
-		s.logger.Warn("replicas cannot be reached", "replicas", list, "error", why)
+		s.logger.Warn("replicas cannot be reached", "event", "peers_away", "peers", list, "error", why)
 	} else if ok {
-		s.logger.Warn("the replicas that can be reached elect no master")
+		s.logger.Warn("the replicas that can be reached elect no master", "event", "no_master")
 	}
 }
 

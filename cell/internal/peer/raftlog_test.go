@@ -32,14 +32,14 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 	}
 	now = now.Add(time.Hour)
 	log.Warn("Election timeout reached, restarting election")
-	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "replicas=[r2]") {
+	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "peers=[r2]") {
 		t.Errorf("an hour later: %q", lines)
 	}
 	for i := range 100 {
 		log.Error("failed to heartbeat to", "peer", raft.ServerAddress("r2:7431"), "backoff time", "1s", "error", "refused")
 		log.Error("failed to appendEntries to", "peer", peer("r3"), "error", fmt.Sprint("refused ", i))
 	}
-	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "replicas=[r3]") || !strings.Contains(lines[0], "refused 0") {
+	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "peers=[r3]") || !strings.Contains(lines[0], "refused 0") {
 		t.Errorf("another one: %q", lines)
 	}
 	for range 100 { // a replica that needs a snapshot
@@ -59,7 +59,7 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 	}
 	now = now.Add(time.Minute)
 	log.Warn("failed to contact", "server-id", raft.ServerID("r4"), "time", time.Second)
-	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], `replicas="[r2 r3 r4]"`) {
+	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], `peers="[r2 r3 r4]"`) {
 		t.Errorf("after a minute: %q", lines)
 	}
 	now = now.Add(time.Hour)

@@ -157,7 +157,7 @@ func (c *Connections) admit(conn *heardConn) bool {
 	}
 	c.told.Refused()
 	if n, ok := c.said.Next(); ok {
-		c.log.Warn("refused a client's connection", "remote", originOf(conn.Conn.RemoteAddr()), "error", refusal, "refused", n)
+		c.log.Warn("refused a client's connection", "event", "connection_refused", "from", originOf(conn.Conn.RemoteAddr()), "error", refusal, "count", n)
 	}
 	if !c.keepRefused(conn) {
 		_ = conn.Conn.Close() // nobody else has it
@@ -175,7 +175,7 @@ func (c *Connections) stumble(err error) {
 		return
 	}
 	if n, ok := c.stumbled.Next(); ok {
-		c.log.Error("cannot accept on the client port; trying again", "error", err, "failed", n)
+		c.log.Error("cannot accept on the client port; trying again", "error", err, "count", n)
 	}
 }
 

@@ -204,7 +204,7 @@ func (a *account) pace(request any) *api.Error {
 	a.wasted(now)
 	c.told.Late()
 	if n, ok := c.saidLate.Next(); ok {
-		c.log.Warn("refused a client's call", "remote", a.origin.name, "error", err, "refused", n)
+		c.log.Warn("refused a client's call", "event", "call_shed", "from", a.origin.name, "error", err, "count", n)
 	}
 	return err
 }
@@ -227,7 +227,7 @@ func (c *heardConn) pause() {
 		all := c.account.all
 		if all.told.Shed(); c.refusal == nil {
 			if n, ok := all.saidShed.Next(); ok {
-				all.log.Warn("closed a client's connection: too many of its calls were for nothing", "remote", c.Conn.RemoteAddr(), "closed", n)
+				all.log.Warn("closed a client's connection: too many of its calls were for nothing", "event", "connection_closed", "from", c.Conn.RemoteAddr(), "count", n)
 			}
 		}
 		_ = c.Close() // its server notices

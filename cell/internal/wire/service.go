@@ -272,7 +272,7 @@ func status(err error) error {
 // and is logged as one; the state machine is not reached by it.
 func (s *service) recovered(method string, err *error) {
 	if p := recover(); p != nil {
-		s.cfg.Logger.Error("a call panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
+		s.cfg.Logger.Error("a call panicked", "event", "bug", "method", method, "panic", p, "stack", string(debug.Stack()))
 		*err = pb.Status(&api.Error{Code: api.Uncertain, Op: method, Replica: s.cfg.ID, Message: "the replica failed to serve the call: this is a bug; its log says more"})
 	}
 }

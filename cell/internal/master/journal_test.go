@@ -1,0 +1,118 @@
+package master
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// gatedLog is a log that is written to while its gate is open.
+type gatedLog struct {
+	gate chan struct{}
+	text bytes.Buffer
+}
+
+func (l *gatedLog) Write(p []byte) (int, error) {
+	<-l.gate
+	return l.text.Write(p)
+}
+
+// Of an occasion there are so many lines in a sample, and one that says how many there would have been more; the next
+// sample has its own.
+func TestJournalSamples(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		j := newJournal(slog.New(slog.NewTextHandler(&text, nil)))
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { j.run(ctx) })
+		grant := func(times int) {
+			for range times {
+				if j.admits(lockGranted, slog.LevelInfo) {
+					j.note(lockGranted, slog.LevelInfo, "a lock is granted")
+				}
+				if j.admits(sessionOpened, slog.LevelDebug) {
+					t.Error("what is not logged is admitted")
+				}
+				synctest.Wait()
+			}
+		}
+		grant(maxLines + 7)
+		time.Sleep(sampleTime) // virtual
+		synctest.Wait()
+		grant(3)
+		cancel()
+		running.Wait()
+		grant(1)
+		j.flush()
+		said := text.String()
+		if n := strings.Count(said, "event=lock_granted"); n != maxLines+4 {
+			t.Errorf("%d lines, want %d", n, maxLines+4)
+		}
+		if n := strings.Count(said, "event=lines_left_out"); n != 1 || !strings.Contains(said, "left_out.lock_granted=7 dropped=0\n") {
+			t.Errorf("%d lines say what was left out, want 1 with 7 grants:\n%s", n, said[max(0, len(said)-500):])
+		}
+	})
+}
+
+// An occasion that has no line costs no memory, however many there are.
+func TestJournalCostsNothing(t *testing.T) {
+	for name, level := range map[string]slog.Level{"sampled away": slog.LevelInfo, "not logged": slog.LevelError} {
+		j := newJournal(slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: level})))
+		l := &Locks{epoch: &epoch{journal: j}}
+		left := []namespace.Left{{Holding: &api.Holding{End: api.ByClose}}}
+		for range maxLines {
+			j.admits(lockGranted, slog.LevelInfo)
+			j.admits(lockReleased, slog.LevelInfo)
+		}
+		l.epoch.mu.Lock()
+		if n := testing.AllocsPerRun(100, func() {
+			l.noteGrant(raftfsm.ClaimResult{}, time.Second)
+			l.noteLeft(left)
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+		l.epoch.mu.Unlock()
+	}
+}
+
+// A log that takes no line holds no master up: locks are granted, released and lost, and what found no room is counted.
+func TestJournalThatIsStuck(t *testing.T) {
+	log := &gatedLog{gate: make(chan struct{})}
+	inSoloLogged(t, slog.New(slog.NewTextHandler(log, nil)), func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		h := c.open(t, "/ls/local/lock", api.MayCreate).Handle
+		for range 3 * maxLines {
+			claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}
+			a, err := m.Locks.TryAcquire(t.Context(), claim, h)
+			if err == nil {
+				err = m.Locks.Release(t.Context(), c.mutation(), h, a.Generation)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 * maxQueued {
+			m.epoch.journal.say(slog.LevelInfo, "more than there is room for")
+		}
+		if !m.epoch.mu.mu.TryLock() {
+			t.Fatal("the mutex is held")
+		}
+		m.epoch.mu.mu.Unlock()
+		close(log.gate)
+	})
+	said := log.text.String()
+	if !strings.Contains(said, "event=lines_left_out") || strings.Contains(said, "dropped=0") || strings.Count(said, "event=lock_granted") != maxLines {
+		t.Errorf("the log says\n%.500s\n...\n%s", said, said[max(0, len(said)-500):])
+	}
+}

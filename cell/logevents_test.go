@@ -1,0 +1,228 @@
+package cell_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+)
+
+// logLine is a line of a log in JSON.
+type logLine map[string]any
+
+func (l logLine) text(field string) string {
+	text, _ := l[field].(string)
+	return text
+}
+
+// events returns the lines of events that have a field with that value, in their order.
+func (l *logged) events(t *testing.T, field, value string) (list []logLine) {
+	t.Helper()
+	for text := range strings.Lines(l.String()) {
+		var one logLine
+		if err := json.Unmarshal([]byte(text), &one); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if one.text("event") != "" && one.text(field) == value {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// names are the events of some lines.
+func names(lines []logLine) (list []string) {
+	for _, one := range lines {
+		list = append(list, one.text("event"))
+	}
+	return list
+}
+
+// inLoggedCell runs a test with a cell, and with what its replicas log, at debug and in JSON. Every line with an event has
+// the level and the fields that docs/logs.md has for it.
+func inLoggedCell(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer cancel()
+		log := &logged{}
+		c := celltest.Start(t, replicas, func(cfg *cell.Config) {
+			cfg.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		})
+		t.Cleanup(func() { checkLogTables(t, log) })
+		test(t, ctx, c, log)
+	})
+}
+
+func checkLogTables(t *testing.T, log *logged) {
+	t.Helper()
+	page, err := os.ReadFile("../docs/logs.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for text := range strings.Lines(log.String()) {
+		var one logLine
+		if err := json.Unmarshal([]byte(text), &one); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		event := one.text("event")
+		if event == "" {
+			continue
+		}
+		seen++
+		row := regexp.MustCompile("(?m)^\\| [a-z_`, ]*`" + event + "`[a-z_`, ]* \\| ([a-z, ]+) \\| ([a-z_`, ]*)\\|").FindSubmatch(page)
+		if row == nil {
+			t.Errorf("docs/logs.md has no event %s", event)
+			continue
+		}
+		if !slices.Contains(strings.Split(string(row[1]), ", "), strings.ToLower(one.text("level"))) {
+			t.Errorf("docs/logs.md has %s as %s: %s", event, row[1], text)
+		}
+		for field := range one {
+			if !slices.Contains([]string{"time", "level", "msg", "event", "replica", "epoch"}, field) && !strings.Contains(string(row[2]), "`"+field+"`") {
+				t.Errorf("docs/logs.md does not have the field %s of %s: %s", field, event, text)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no line has an event")
+	}
+}
+
+// What becomes of a lock is in the log once, in its order, whatever ends it; each line says whose it was and for how long.
+func TestLogOfLocks(t *testing.T) {
+	inLoggedCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
+		const path, delay = "/ls/local/lock", 10 * time.Second
+		operator := dial(t, ctx, c, "operator", client.Config{As: "root"})
+		first := dial(t, ctx, c, "first", client.Config{As: "alice"})
+		second := dial(t, ctx, c, "second", client.Config{As: "bob"})
+		a, b := open(t, ctx, first, path, delay), open(t, ctx, second, path, delay)
+		held := acquire(t, ctx, a)
+		go func() {
+			time.Sleep(3 * time.Second) // virtual
+			_ = held.Release(ctx)
+		}()
+		next := acquire(t, ctx, b) // waits
+		if err := next.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		tried, err := b.TryAcquire(ctx, api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := operator.BreakLock(ctx, path, "because", true); err != nil {
+			t.Fatal(err)
+		}
+		<-tried.Context().Done()
+		held = acquire(t, ctx, a)
+		c.Expire(first.Session())
+		next = acquire(t, ctx, b) // after the lock-delay
+		if err := operator.EndSession(ctx, second.Session(), "enough"); err != nil {
+			t.Fatal(err)
+		}
+		<-next.Context().Done()
+		time.Sleep(time.Minute) // virtual
+		lines := log.events(t, "path", path)
+		want := []string{
+			"lock_granted", "lock_released", "lock_granted", "lock_released", "lock_granted", "lock_lost", "lock_revoked",
+			"lock_granted", "lock_lost", "lock_delayed", "lock_granted", "lock_lost", "lock_delayed",
+		}
+		if got := names(lines); !slices.Equal(got, want) {
+			t.Fatalf("the log says\n%v, want\n%v", got, want)
+		}
+		for i, fields := range map[int]logLine{
+			0:  {"principal": "alice", "session": first.Session().String(), "mode": "exclusive", "waited": 0.0},
+			1:  {"principal": "alice", "reason": "closed", "token": lines[0]["token"]},
+			2:  {"principal": "bob", "session": second.Session().String()},
+			5:  {"principal": "bob", "reason": "broken", "lock_delay": 0.0},
+			6:  {"reason": "broken by root: because", "holders": 1.0, "token": lines[4]["token"]},
+			8:  {"principal": "alice", "reason": "expired", "lock_delay": float64(delay), "token": float64(held.Token())},
+			9:  {"lock_delay": float64(delay)},
+			11: {"principal": "bob", "reason": "ended", "token": float64(next.Token())},
+		} {
+			for field, value := range fields {
+				if lines[i][field] != value {
+					t.Errorf("line %d has %s=%v, want %v: %v", i, field, lines[i][field], value, lines[i])
+				}
+			}
+		}
+		if waited, _ := lines[2]["waited"].(float64); time.Duration(waited) < 2*time.Second || time.Duration(waited) > 4*time.Second {
+			t.Errorf("a lock that was held for 3 s was waited for: %v", lines[2])
+		}
+		if held, _ := lines[1]["held"].(float64); time.Duration(held) < 2*time.Second || time.Duration(held) > 4*time.Second {
+			t.Errorf("a lock was held for 3 s: %v", lines[1])
+		}
+		for who, want := range map[string][]string{
+			first.Session().String(): {"session_opened", "session_ended"}, second.Session().String(): {"session_opened", "session_ending", "session_ended"},
+		} {
+			got := slices.DeleteFunc(names(log.events(t, "session", who)), func(event string) bool { return !strings.HasPrefix(event, "session_") })
+			if !slices.Equal(got, want) {
+				t.Errorf("of a session the log says %v, want %v", got, want)
+			}
+		}
+	})
+}
+
+// A fail-over is in the logs of the replicas: who was the master, who is, how long that took, and what it cost clients.
+func TestLogOfFailOver(t *testing.T) {
+	inLoggedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
+		const path = "/ls/local/lock"
+		lost := dial(t, ctx, c, "lost", client.Config{As: "alice"})
+		acquire(t, ctx, open(t, ctx, lost, path, time.Second))
+		first := c.Master()
+		c.Cut("lost")
+		c.FailOver()
+		next := dial(t, ctx, c, "next", client.Config{As: "bob"})
+		acquire(t, ctx, open(t, ctx, next, path, 0))
+		c.Transfer()
+		time.Sleep(time.Minute) // virtual
+		if got := names(log.events(t, "replica", first)); !slices.Contains(got, "master_began") {
+			t.Errorf("the first master's log says %v", got)
+		}
+		var masters, ends []logLine
+		for text := range strings.Lines(log.String()) {
+			var one logLine
+			if err := json.Unmarshal([]byte(text), &one); err != nil {
+				t.Fatal(err)
+			}
+			switch one.text("event") {
+			case "master_began":
+				masters = append(masters, one)
+			case "master_ended":
+				ends = append(ends, one)
+			}
+		}
+		if len(masters) != 3 || len(ends) == 0 {
+			t.Fatalf("%d masters began, want 3, and %d ended:\n%v\n%v", len(masters), len(ends), masters, ends)
+		}
+		for _, one := range masters {
+			took, _ := one["took"].(float64)
+			log, _ := one["phase_log"].(float64)
+			leases, _ := one["phase_leases"].(float64)
+			if took != log+leases || one.text("replica") == "" || one["epoch"] == nil {
+				t.Errorf("a take-over has other phases than its whole: %v", one)
+			}
+		}
+		last := ends[len(ends)-1]
+		if served, _ := last["served"].(float64); served <= 0 || last.text("reason") == "" {
+			t.Errorf("a mastership has ended: %v", last)
+		}
+		lines := log.events(t, "path", path)
+		want := []string{"lock_granted", "lock_lost", "lock_delayed", "lock_granted"}
+		if got := names(lines); !slices.Equal(got, want) || lines[1].text("reason") != "lost in a fail-over" || lines[1]["held"] != nil {
+			t.Errorf("the logs say %v, want %v: %v", got, want, lines)
+		}
+	})
+}

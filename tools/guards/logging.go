@@ -1,0 +1,42 @@
+package main
+
+// loggingSafeguards cover what replicas log of what happens: that it is there once, bounded, and holds nobody up.
+func loggingSafeguards() []safeguard {
+	return []safeguard{
+		{
+			name: "lines about locks are sampled", file: "cell/internal/master/journal.go",
+			old: "j.counts[o].Add(1) <= maxLines", new: "j.counts[o].Add(1) > 0",
+			pkg: "./cell/internal/master", test: "TestJournalSamples",
+		},
+		{
+			name: "what is left out of the log is counted", file: "cell/internal/master/journal.go",
+			old: "	if len(left) > 0 || dropped > 0 {\n", new: "	if false {\n",
+			pkg: "./cell/internal/master", test: "TestJournalSamples",
+		},
+		{
+			name: "a master does not wait for its log", file: "cell/internal/master/journal.go",
+			old: "	case j.lines <- line:\n	default:\n		j.dropped.Add(1)\n", new: "	case j.lines <- line:\n",
+			pkg: "./cell/internal/master", test: "TestJournalThatIsStuck",
+		},
+		{
+			name: "a line that is left out costs no memory", file: "cell/internal/master/occasions.go",
+			old: "	if !l.epoch.journal.admits(lockGranted, slog.LevelInfo) {\n		return\n	}\n", new: "	if !l.epoch.journal.admits(lockGranted, slog.LevelInfo) {\n		l.epoch.path(claim.Answer.Lock.Name)\n	}\n",
+			pkg: "./cell/internal/master", test: "TestJournalCostsNothing",
+		},
+		{
+			name: "a lock that is lost is in the log before the next grant", file: "cell/internal/master/observer.go",
+			old: "	o.locks.noteLeft(r.Left)\n", new: "	defer o.locks.noteLeft(r.Left)\n",
+			pkg: "./cell", test: "TestLogOfLocks",
+		},
+		{
+			name: "what the log has of an end is what the cell remembers", file: "raftfsm/sessions.go",
+			old: "		r.Left = append(r.Left, left...)\n", new: "		_ = left\n",
+			pkg: "./raftfsm", test: "TestStateAgainstModel",
+		},
+		{
+			name: "fields of the log are in a table", file: "cell/epochs.go",
+			old: "\"sessions\", sessions, \"took\", took,\n", new: "\"session_count\", sessions, \"took\", took,\n",
+			pkg: ".", test: "TestSourceLaws",
+		},
+	}
+}
