@@ -102,6 +102,8 @@ type Error struct {
 
 	Trace string // the id of the trace that the call belongs to, if it is traced; it does not cross the wire
 
+	Request string // names the call of the library that has failed, as the log of the master does: 16 hexadecimal digits; it does not cross the wire
+
 	Err error // the cause, when it is an error of this process; it does not cross the wire
 }
 

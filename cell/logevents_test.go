@@ -3,6 +3,7 @@ package cell_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"regexp"
@@ -223,6 +224,57 @@ func TestLogOfFailOver(t *testing.T) {
 		want := []string{"lock_granted", "lock_lost", "lock_delayed", "lock_granted"}
 		if got := names(lines); !slices.Equal(got, want) || lines[1].text("reason") != "lost in a fail-over" || lines[1]["held"] != nil {
 			t.Errorf("the logs say %v, want %v: %v", got, want, lines)
+		}
+	})
+}
+
+// The lines about what a call has done, or why it was refused, name the call as its error does.
+func TestLogOfRequests(t *testing.T) {
+	inLoggedCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
+		const path = "/ls/local/lock"
+		alice, bob := dial(t, ctx, c, "alice", client.Config{As: "alice"}), dial(t, ctx, c, "bob", client.Config{As: "bob"})
+		h := open(t, ctx, alice, path, 0)
+		tried, err := h.TryAcquire(ctx, api.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tried.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := acquire(t, ctx, h).Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		var refused *api.Error
+		open(t, ctx, alice, "/ls/local/acl/alone", 0)
+		if _, err := alice.Open(ctx, "/ls/local/hers", client.OpenOptions{Write: true, Create: client.File, ACL: api.ACL{Write: "alone"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bob.Open(ctx, "/ls/local/hers", client.OpenOptions{Write: true}); !errors.As(err, &refused) || refused.Code != api.PermissionDenied || refused.Request == "" {
+			t.Fatalf("bob opens a file of alice: %v", err)
+		}
+		for range 50 {
+			_, _ = bob.Open(ctx, "/ls/local/hers", client.OpenOptions{Write: true})
+		}
+		time.Sleep(2 * time.Second) // virtual
+		_, _ = bob.Open(ctx, "/ls/local/hers", client.OpenOptions{Write: true})
+		synctest.Wait()
+		if lines := log.events(t, "event", "call_refused"); len(lines) != 2 || lines[1]["count"] != 51.0 {
+			t.Errorf("52 calls were refused in two bursts; the log says %v", lines)
+		}
+		seen := map[string]bool{}
+		for _, one := range log.events(t, "path", path) {
+			id := one.text("request")
+			if len(id) != 16 || seen[id] {
+				t.Errorf("%s is of the request %q, as another line: %v", one.text("event"), id, one)
+			}
+			seen[id] = true
+		}
+		if len(seen) != 4 {
+			t.Errorf("%d requests, want two grants and two releases", len(seen))
+		}
+		lines := log.events(t, "request", refused.Request)
+		if len(lines) != 1 || lines[0].text("event") != "call_refused" || lines[0].text("principal") != "bob" || lines[0].text("method") != "Open" || lines[0].text("path") != "/ls/local/hers" || lines[0].text("code") != "PermissionDenied" {
+			t.Errorf("of the request %v the log says %v", refused.Request, lines)
 		}
 	})
 }

@@ -121,7 +121,7 @@ func (c *callTrace) End(about wire.TraceSubject, code api.Code) {
 		attributes = append(attributes, attrSession.String(about.Session.String()))
 	}
 	if about.Request != 0 {
-		attributes = append(attributes, attrRequest.Int64(int64(about.Request)))
+		attributes = append(attributes, attrRequest.String(about.Request.String()))
 	}
 	if about.Path != "" {
 		attributes = append(attributes, attrPath.String(cutText(about.Path)))

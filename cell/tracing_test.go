@@ -180,7 +180,7 @@ func traceAWait(t *testing.T, through func(net.Conn) net.Conn) {
 			t.Errorf("it waited in the queue for %v", took)
 		}
 		call := find(t, list, "chubby.Chubby/Acquire")
-		if got := attributeOf(call, "chubby.path").AsString(); got != "/ls/local/d/lock" || attributeOf(call, "chubby.session").AsString() != waiter.Session().String() || attributeOf(call, "chubby.request").AsInt64() == 0 {
+		if got := attributeOf(call, "chubby.path").AsString(); got != "/ls/local/d/lock" || attributeOf(call, "chubby.session").AsString() != waiter.Session().String() || len(attributeOf(call, "chubby.request").AsString()) != 16 {
 			t.Errorf("the call was of %v", call.Attributes)
 		}
 	}, r.traced)

@@ -70,6 +70,17 @@ func withOperation(e *api.Error, op, path string) *api.Error {
 	return &own
 }
 
+// withRequest returns an error of a call with the id of that.
+func withRequest(err error, id uint64) error {
+	e, ok := err.(*api.Error) //nolint:errorlint // what wraps one stays whole
+	if !ok || e.Request != "" {
+		return err
+	}
+	own := *e
+	own.Request = fmt.Sprintf("%016x", id)
+	return &own
+}
+
 // closedError is the error of a call without a session after Close.
 func closedError() *api.Error {
 	return &api.Error{Code: api.Unavailable, Message: "the client is closed", Err: Closed}

@@ -43,7 +43,7 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 		cfg:        cfg,
 		pool:       p,
 		locator:    f,
-		dispatcher: &dispatcher{cfg: cfg, locator: f, limits: newCallLimits()},
+		dispatcher: newDispatcher(cfg, f),
 		sessions:   newSessionSet(),
 		places:     &queuePlaces{max: maxCellWaits},
 	}, nil

@@ -139,7 +139,8 @@ func (c *Client) createSession(ctx context.Context) error {
 	}
 	rand.Read(request.Nonce)
 	_, err = c.cell.dispatcher.dispatch(ctx, call{op: "open a session", path: rootPath(c.cell.cfg), class: classUnlimited,
-		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
+		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+			request.Request = caller.GetRequest()
 			t.data.conn.Connect() // meanwhile, as calls over it will follow
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the attempt that is answered
 			reply, err := t.control().chubby.CreateSession(ctx, request)
@@ -220,8 +221,9 @@ func (c *Client) Close(ctx context.Context) error {
 // before it goes on, and this session does not go on.
 func (c *Client) endOwnSession(ctx context.Context) error {
 	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "close the session", path: rootPath(c.cell.cfg), class: classUnlimited,
-		attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
+		attempt: func(ctx context.Context, t *target, of *chubbypb.Caller) error {
 			caller := c.session.wireCaller()
+			caller.Request = of.GetRequest()
 			caller.Epoch = max(caller.GetEpoch(), uint64(c.cell.locator.latestEpoch()))
 			_, err := t.control().chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller})
 			return err

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -18,6 +20,14 @@ type dispatcher struct {
 	cfg     Config
 	locator *locator
 	limits  callLimits
+
+	requests atomic.Uint64 // names the newest call; it begins with a random one, so that other processes have others
+}
+
+func newDispatcher(cfg Config, f *locator) *dispatcher {
+	d := &dispatcher{cfg: cfg, locator: f, limits: newCallLimits()}
+	d.requests.Store(uint64(rand.Uint32()) << 32)
+	return d
 }
 
 // call is one call to the master, however many attempts it takes.
@@ -29,7 +39,8 @@ type call struct {
 	// long. It ends when another master is found.
 	noTimeout bool
 	class     callClass
-	size      int // of the request in bytes, if it may be large
+	size      int    // of the request in bytes, if it may be large
+	request   uint64 // names it, in all of its attempts; dispatch sets it
 	// attempt sends the call once. It is called again after an error that allows a retry.
 	attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error
 }
@@ -84,10 +95,11 @@ const maxHops = 3
 // dispatch makes attempts until one has a definite answer, or ctx or the session
 // ends.
 func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
+	k.request = d.requests.Add(1)
 	began := d.cfg.Meter.start(d.cfg.Clock)
 	result, err := d.repeat(ctx, k)
 	d.cfg.Meter.called(k.op, d.cfg.Clock, began, err)
-	return result, err
+	return result, withRequest(err, k.request)
 }
 
 // repeat is dispatch, which nobody measures.
@@ -247,6 +259,10 @@ func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller 
 	if !k.noTimeout {
 		defer d.watchAnswer(ctx, t).answered()
 	}
+	if caller == nil {
+		caller = &chubbypb.Caller{}
+	}
+	caller.Request = k.request
 	if k.session != nil {
 		k.session.counters.attempts.Add(1)
 	}

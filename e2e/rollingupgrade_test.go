@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -225,4 +226,18 @@ func (u *upgrade) checkAll() {
 	u.t.Logf("%s%d operations with the register", told, len(u.history.operations))
 	u.checkMasters(u.reader)
 	u.replayLog()
+}
+
+// A master of the release knows nothing of the names of calls, and serves them all the same.
+func TestRequestIDsAtTheRelease(t *testing.T) {
+	t.Parallel()
+	r := startRollingCell(t, lastRelease(t))
+	defer r.end()
+	if got := r.ctlOf(thisVersion(), "put", "/ls/local/file", "text"); got.code != 0 {
+		t.Errorf("a write at a replica of the release: exit %d, %s", got.code, got.err)
+	}
+	got := r.ctlOf(thisVersion(), "-o", "json", "cat", "/ls/local/none")
+	if got.code == 0 || !regexp.MustCompile(`"request":"[0-9a-f]{16}"`).MatchString(got.out+got.err) {
+		t.Errorf("a read of what is not there: exit %d, %s%s", got.code, got.out, got.err)
+	}
 }

@@ -543,6 +543,9 @@ if [ $got = 78 ]; then ok "chubbyd serve refuses such keys -> 78"; else bad "chu
 err 'backup-to: "kept" is neither'; err 'backup-every: 1s is outside'; err 'backup-keep: "0" is not'
 kill -TERM "$bucket"; wait "$bucket" 2>/dev/null; unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 
+echo "== names of calls"
+ctl 1 -o json cat /ls/local/nosuch; cp err out; fields out error.request
+ctl 1 -v cat /ls/local/nosuch; err '^chubbyctl: request=[0-9a-f]{16} in the logs of the replicas$'
 echo "== traces"
 ctl 0 -v --trace-endpoint http://127.0.0.1:1 ls /ls/local; err 'trace [0-9a-f]{32}' # nobody is there to take it
 ctl 1 -o json --trace-endpoint http://127.0.0.1:1 cat /ls/local/nosuch; cp err out; fields out error.trace

@@ -385,7 +385,10 @@ type Caller struct {
 	Session []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	// The epoch of the master that the client believes in. A master of another epoch
 	// answers StaleEpoch (Chubby §2.9, step 1).
-	Epoch         uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Names the call in the log of the master: any number that no other call of late has, the same
+	// in all attempts. Nothing depends on it; 0 is none.
+	Request       uint64 `protobuf:"fixed64,3,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -430,6 +433,13 @@ func (x *Caller) GetSession() []byte {
 func (x *Caller) GetEpoch() uint64 {
 	if x != nil {
 		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Caller) GetRequest() uint64 {
+	if x != nil {
+		return x.Request
 	}
 	return 0
 }
@@ -953,6 +963,7 @@ type CreateSessionRequest struct {
 	MayCache      bool                   `protobuf:"varint,6,opt,name=may_cache,json=mayCache,proto3" json:"may_cache,omitempty"`
 	As            string                 `protobuf:"bytes,7,opt,name=as,proto3" json:"as,omitempty"`                                    // a principal, where the cell does not authenticate clients
 	CacheLease    bool                   `protobuf:"varint,8,opt,name=cache_lease,json=cacheLease,proto3" json:"cache_lease,omitempty"` // with may_cache: the client uses what it has cached only under cache leases, if the reply agrees
+	Request       uint64                 `protobuf:"fixed64,9,opt,name=request,proto3" json:"request,omitempty"`                        // as that of Caller, which the call has none of
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1041,6 +1052,13 @@ func (x *CreateSessionRequest) GetCacheLease() bool {
 		return x.CacheLease
 	}
 	return false
+}
+
+func (x *CreateSessionRequest) GetRequest() uint64 {
+	if x != nil {
+		return x.Request
+	}
+	return 0
 }
 
 type CreateSessionReply struct {
@@ -7414,10 +7432,11 @@ var File_chubby_proto protoreflect.FileDescriptor
 
 const file_chubby_proto_rawDesc = "" +
 	"\n" +
-	"\fchubby.proto\x12\tchubby.v1\"8\n" +
+	"\fchubby.proto\x12\tchubby.v1\"R\n" +
 	"\x06Caller\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"k\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x18\n" +
+	"\arequest\x18\x03 \x01(\x06R\arequest\"k\n" +
 	"\bMutation\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12%\n" +
 	"\x0ehighest_issued\x18\x02 \x01(\x04R\rhighestIssued\x12 \n" +
@@ -7464,7 +7483,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\acurrent\x18\n" +
 	" \x01(\x04R\acurrent\x12\x1c\n" +
 	"\tcacheable\x18\v \x01(\bR\tcacheable\x12\x14\n" +
-	"\x05final\x18\f \x01(\bR\x05final\"\xcf\x01\n" +
+	"\x05final\x18\f \x01(\bR\x05final\"\xe9\x01\n" +
 	"\x14CreateSessionRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\fR\x05nonce\x12\x19\n" +
@@ -7474,7 +7493,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\tmay_cache\x18\x06 \x01(\bR\bmayCache\x12\x0e\n" +
 	"\x02as\x18\a \x01(\tR\x02as\x12\x1f\n" +
 	"\vcache_lease\x18\b \x01(\bR\n" +
-	"cacheLease\"\xb6\x01\n" +
+	"cacheLease\x12\x18\n" +
+	"\arequest\x18\t \x01(\x06R\arequest\"\xb6\x01\n" +
 	"\x12CreateSessionReply\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x14\n" +

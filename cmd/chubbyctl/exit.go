@@ -129,6 +129,7 @@ type errorFields struct {
 	Master     string         `json:"master,omitempty"`
 	Cell       string         `json:"cell,omitempty"`
 	Trace      string         `json:"trace,omitempty"`
+	Request    string         `json:"request,omitempty"`
 	Holders    []holderFields `json:"holders,omitempty"`
 	RemainingS float64        `json:"remaining_s,omitempty"`
 	Current    api.Generation `json:"current,omitempty"`
@@ -149,6 +150,9 @@ func (g *globals) printError(w io.Writer, err error) {
 	style := term.StyleOf(w)
 	for _, one := range splitJoined(err) {
 		fmt.Fprintln(w, style.Paint(term.Trouble, "chubbyctl: ")+term.Printable(one.Error()))
+		if e := (*api.Error)(nil); g.verbose && errors.As(one, &e) && e.Request != "" {
+			fmt.Fprintf(w, "chubbyctl: request=%s in the logs of the replicas\n", e.Request)
+		}
 	}
 }
 
@@ -179,6 +183,7 @@ func newErrorFields(err error) errorFields {
 	var e *api.Error
 	if errors.As(err, &e) {
 		f.Op, f.Path, f.Replica, f.Master, f.Cell, f.Trace = e.Op, e.Path, e.Replica, e.Master, e.Cell, e.Trace
+		f.Request = e.Request
 		f.RemainingS, f.Current = term.Seconds(e.Remaining), e.Current
 		for _, h := range e.Holders {
 			f.Holders = append(f.Holders, newHolderFields(h))

@@ -38,5 +38,25 @@ func loggingSafeguards() []safeguard {
 			old: "\"sessions\", sessions, \"took\", took,\n", new: "\"session_count\", sessions, \"took\", took,\n",
 			pkg: ".", test: "TestSourceLaws",
 		},
+		{
+			name: "a call keeps its id in all attempts", file: "client/dispatcher.go",
+			old: "	caller.Request = k.request\n", new: "	caller.Request = d.requests.Add(1)\n",
+			pkg: "./client", test: "TestRequestIDs",
+		},
+		{
+			name: "errors have the ids of their calls", file: "client/dispatcher.go",
+			old: "	return result, withRequest(err, k.request)\n", new: "	return result, err\n",
+			pkg: "./client", test: "TestRequestIDs",
+		},
+		{
+			name: "a grant names its call", file: "cell/internal/master/epoch.go",
+			old: "	one := newProposal(c, e.state().Level, false, nil)\n	one.request = steps.RequestOf(ctx)\n", new: "	one := newProposal(c, e.state().Level, false, nil)\n	_ = steps.RequestOf\n",
+			pkg: "./cell", test: "TestLogOfRequests",
+		},
+		{
+			name: "refusals do not fill the log", file: "cell/internal/wire/calllog.go",
+			old: "	if !ok {\n", new: "	if false {\n",
+			pkg: "./cell", test: "TestLogOfRequests",
+		},
 	}
 }

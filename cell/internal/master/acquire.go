@@ -33,7 +33,7 @@ func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namesp
 	if trace != nil {
 		began = l.epoch.clock()
 	}
-	w, offered, err := l.joinQueue(claim, lock, t, trace)
+	w, offered, err := l.joinQueue(claim, lock, t, trace, steps.RequestOf(ctx))
 	if err != nil {
 		return l.refuseClaim(ctx, claim, err)
 	}
@@ -99,7 +99,7 @@ const offerTime = 50 * time.Millisecond
 
 // joinQueue gives a request its place, and offers the lock if it can be had. offered
 // says whether a command that may grant it is on its way.
-func (l *Locks) joinQueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket, trace steps.Trace) (w *waiter, offered bool, err error) {
+func (l *Locks) joinQueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket, trace steps.Trace, request steps.RequestID) (w *waiter, offered bool, err error) {
 	size := raftfsm.Size(claim)
 	l.epoch.mu.LockPatient()
 	defer l.epoch.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *Locks) joinQueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket, tra
 		return nil, false, r
 	}
 	who := l.epoch.principal(claim.Mutation.Session)
-	w, err = l.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: l.epoch.clock(), trace: trace}, l.epoch.number, l.epoch.state().Quota(who).Waiters)
+	w, err = l.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: l.epoch.clock(), trace: trace, request: request}, l.epoch.number, l.epoch.state().Quota(who).Waiters)
 	if err != nil {
 		return nil, false, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -59,6 +60,7 @@ func (e *epoch) submit(c raftfsm.Command) { _ = e.handOver(newProposal(c, e.stat
 // ctx ends first; it may be nil.
 func (e *epoch) commit(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
 	one := newProposal(c, e.state().Level, c.Remove != nil, after)
+	one.request = steps.RequestOf(ctx)
 	e.mu.Lock()
 	err := e.handOver(one)
 	e.mu.Unlock()
@@ -82,6 +84,7 @@ func (e *epoch) proposeBuilt(ctx context.Context, build func() raftfsm.Command) 
 	e.mu.LockPatient()
 	c := build()
 	one := newProposal(c, e.state().Level, false, nil)
+	one.request = steps.RequestOf(ctx)
 	err := e.handOver(one)
 	e.mu.Unlock()
 	if err != nil {

@@ -77,8 +77,8 @@ func TestJournalCostsNothing(t *testing.T) {
 		}
 		l.epoch.mu.Lock()
 		if n := testing.AllocsPerRun(100, func() {
-			l.noteGrant(raftfsm.ClaimResult{}, time.Second)
-			l.noteLeft(left)
+			l.noteGrant(raftfsm.ClaimResult{}, time.Second, 1)
+			l.noteLeft(left, 1)
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
@@ -43,8 +44,9 @@ func (l *Locks) refuseClaim(ctx context.Context, claim raftfsm.Claim, because er
 	return result.Answer, err
 }
 
-// recordGrant records a grant for the metrics and the log.
-func (l *Locks) recordGrant(claim raftfsm.ClaimResult) {
+// recordGrant records a grant for the metrics and the log. asked names the request whose command it was: that of the
+// grant, if that did not have to wait.
+func (l *Locks) recordGrant(claim raftfsm.ClaimResult, asked steps.RequestID) {
 	if claim.Answer.Code() != api.OK {
 		return
 	}
@@ -60,11 +62,11 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult) {
 	l.events.tellAcquired(claim)
 	var waited time.Duration
 	if w := l.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
-		waited = l.epoch.clock().Sub(w.since)
+		waited, asked = l.epoch.clock().Sub(w.since), w.request
 		l.epoch.metrics.LockGranted(claim.Answer.Lock.Name, waited, w.trace)
 	}
 	if !claim.Again {
-		l.noteGrant(claim, waited)
+		l.noteGrant(claim, waited, asked)
 	}
 }
 

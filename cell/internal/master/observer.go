@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -21,6 +22,8 @@ type observer struct {
 	sessions    *Sessions
 	files       *Files
 	locks       *Locks
+
+	asked steps.RequestID // for the command that is being observed, in the log; 0 if it is the master's own
 }
 
 // observe turns what the log did, or failed to do, into what only the master
@@ -50,6 +53,7 @@ func (o *observer) observe(commands []raftfsm.Command, results []raftfsm.Result,
 		if err != nil {
 			o.unproposed(c, inDoubt(err))
 		} else {
+			o.asked = o.epoch.proposer.requestOf(i)
 			o.observeOne(c, results[i])
 		}
 		o.epoch.mu.pause(1)
@@ -65,7 +69,7 @@ func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
 		o.sessionEnded(end)
 	}
 	// Who has a lock no more is logged before the next grant (3), from which on it is not known for how long it was held.
-	o.locks.noteLeft(r.Left)
+	o.locks.noteLeft(r.Left, o.asked)
 	// 2. The session or the handle that the command itself has made or closed. A handle is
 	// closed before claims are answered (3): who waits through it is refused, and not
 	// offered what it held.
@@ -125,7 +129,7 @@ func (o *observer) claimsAnswered(r raftfsm.Result) {
 		if claim.Pending {
 			continue
 		}
-		o.locks.recordGrant(claim)
+		o.locks.recordGrant(claim, o.asked)
 		if o.epoch.proposer.entries.timed() {
 			if w := o.tables.queues.get(waiterKey{session: claim.Owner.Session, number: claim.Number}); w != nil {
 				w.entry = o.epoch.proposer.entries.last
@@ -179,6 +183,7 @@ func (o *observer) nodesChanged(c raftfsm.Command, r raftfsm.Result) {
 // released in between.
 func (o *observer) takenAway(r raftfsm.Result) {
 	for _, revocation := range r.Revoked {
+		o.revocations.noteRevocation(revocation, o.asked)
 		o.revocations.tellHolders(revocation)
 	}
 	for _, id := range r.Terminating {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -12,12 +13,20 @@ import (
 // What is said of locks and sessions, with the fields that docs/logs.md lists. All of these are called while what the log
 // did is observed, with epoch.mu held, and put values into the journal.
 
+// noteAsked is note with the request of a client that has caused it, if one has.
+func (j *journal) noteAsked(asked steps.RequestID, o occasion, text string, attrs ...slog.Attr) {
+	if asked != 0 {
+		attrs = append(attrs, slog.String("request", asked.String()))
+	}
+	j.note(o, slog.LevelInfo, text, attrs...)
+}
+
 // noteGrant notes that a request has the lock that it asked for. waited is for how long it was in the queue of this master.
-func (l *Locks) noteGrant(claim raftfsm.ClaimResult, waited time.Duration) {
+func (l *Locks) noteGrant(claim raftfsm.ClaimResult, waited time.Duration, asked steps.RequestID) {
 	if !l.epoch.journal.admits(lockGranted, slog.LevelInfo) {
 		return
 	}
-	l.epoch.journal.note(lockGranted, slog.LevelInfo, "a lock is granted",
+	l.epoch.journal.noteAsked(asked, lockGranted, "a lock is granted",
 		slog.String("path", l.epoch.path(claim.Answer.Lock.Name)), slog.String("session", claim.Owner.Session.String()),
 		slog.String("principal", l.epoch.principal(claim.Owner.Session)), slog.Uint64("token", uint64(claim.Answer.Generation)),
 		slog.String("mode", claim.Answer.Mode.String()), slog.Duration("waited", waited))
@@ -25,7 +34,7 @@ func (l *Locks) noteGrant(claim raftfsm.ClaimResult, waited time.Duration) {
 
 // noteLeft notes that holders have let go of locks, or lost them. It comes before the next grant of these is recorded: it
 // says for how long they were held.
-func (l *Locks) noteLeft(left []namespace.Left) {
+func (l *Locks) noteLeft(left []namespace.Left, asked steps.RequestID) {
 	for _, one := range left {
 		h := one.Holding
 		what, text := lockLost, "a lock is lost"
@@ -43,7 +52,7 @@ func (l *Locks) noteLeft(left []namespace.Left) {
 			if what == lockLost {
 				attrs = append(attrs, slog.Duration("lock_delay", h.Delay))
 			}
-			l.epoch.journal.note(what, slog.LevelInfo, text, attrs...)
+			l.epoch.journal.noteAsked(asked, what, text, attrs...)
 		}
 		l.epoch.mu.pause(1)
 	}
@@ -58,9 +67,9 @@ func (o *observer) noteDelay(name api.Name, delay time.Duration) {
 }
 
 // noteRevocation notes that a lock is being taken away from its holders.
-func (r *revocations) noteRevocation(lost namespace.Revocation) {
+func (r *revocations) noteRevocation(lost namespace.Revocation, asked steps.RequestID) {
 	if r.epoch.journal.admits(lockRevoked, slog.LevelInfo) {
-		r.epoch.journal.note(lockRevoked, slog.LevelInfo, "lock revoked",
+		r.epoch.journal.noteAsked(asked, lockRevoked, "lock revoked",
 			slog.String("path", r.epoch.path(lost.Lock.Name)), slog.Uint64("token", uint64(lost.Generation)),
 			slog.String("reason", lost.By.Break()), slog.Int("holders", len(lost.Holders)))
 	}

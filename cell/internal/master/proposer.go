@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
@@ -20,6 +21,8 @@ type proposer struct {
 	entries entries
 	observe func([]raftfsm.Command, []raftfsm.Result, error)
 
+	observed []*proposal // whose commands observe is given; run's own
+
 	wake chan struct{} // holds a token while pending may be non-empty
 	turn chan struct{} // full while an entry is on its way, or none may be; see pause
 
@@ -34,11 +37,12 @@ type proposer struct {
 type proposal struct {
 	command raftfsm.Command
 	encoded raftfsm.Encoded
-	refused error         // why it cannot be encoded
-	own     bool          // the master's own: a quarter of the room is for these alone
-	by      api.SessionID // whose request it is, if it is a session's
-	done    chan outcome  // receives one
-	after   func()        // called once it is observed, or never will be; may be nil
+	refused error           // why it cannot be encoded
+	own     bool            // the master's own: a quarter of the room is for these alone
+	by      api.SessionID   // whose request it is, if it is a session's
+	request steps.RequestID // as its client calls it; 0 if it is the master's own
+	done    chan outcome    // receives one
+	after   func()          // called once it is observed, or never will be; may be nil
 
 	queued session.Instant // when it was handed over, if calls are traced
 	entry  *entry          // that it went into, if calls are traced; for those who have received from done
@@ -188,6 +192,7 @@ func (p *proposer) close(ctx context.Context) {
 	p.pending, p.bytes, p.shares = nil, 0, nil
 	p.mu.Unlock()
 	if len(left) > 0 {
+		p.observed = left
 		p.observe(commandsOf(left), nil, p.closed)
 	}
 	for _, one := range left {
@@ -233,6 +238,7 @@ func (p *proposer) commit(batch []*proposal) {
 		encoded[i] = one.encoded
 	}
 	results, err := p.entries.append(encoded)
+	p.observed = batch
 	p.observe(commands, results, err)
 	for i, one := range batch {
 		one.entry = p.entries.last
@@ -242,6 +248,14 @@ func (p *proposer) commit(batch []*proposal) {
 		}
 		one.finish(results[i], nil)
 	}
+}
+
+// requestOf returns how its client calls the request whose command is observed, by its place.
+func (p *proposer) requestOf(i int) steps.RequestID {
+	if i >= len(p.observed) { // a test's
+		return 0
+	}
+	return p.observed[i].request
 }
 
 func (one *proposal) finish(r raftfsm.Result, err error) {

@@ -32,7 +32,8 @@ type waiter struct {
 	answer raftfsm.Answer // once done is closed, unless there is an err
 	err    error          // why there is no answer of the log; once done is closed
 
-	trace    steps.Trace     // of the call that came first; nil if it is not traced
+	request  steps.RequestID // of the call that came first
+	trace    steps.Trace     // the same; nil if it is not traced
 	granting session.Instant // when a command was handed over that was to grant it, if calls are traced
 	entry    *entry          // that has answered it, if calls are traced; once done is closed
 

@@ -96,7 +96,6 @@ func (r *revocations) takeDue(now session.Instant) []raftfsm.End {
 
 // tellHolders tells the holders of a revoked lock of their loss. epoch.mu is held.
 func (r *revocations) tellHolders(lost namespace.Revocation) {
-	r.noteRevocation(lost)
 	for _, owner := range lost.Holders {
 		if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == lost.Generation {
 			continue // it is broken once more, and its holder has been told
@@ -201,6 +200,7 @@ func (r *revocations) resumeRevocations(state *raftfsm.State) {
 		for _, h := range node.Holders {
 			lost.Holders = append(lost.Holders, h.Owner)
 		}
+		r.noteRevocation(lost, 0)
 		r.tellHolders(lost)
 	}
 	for s := range state.Sessions.All() {

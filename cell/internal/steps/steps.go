@@ -2,6 +2,7 @@ package steps
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
@@ -54,6 +55,28 @@ const (
 type Phases struct {
 	AppendFrom, AppendTo session.Instant
 	ApplyFrom, ApplyTo   session.Instant
+}
+
+// CallKey finds in the context of a call what the room of the wire keeps of it, an Identified.
+type CallKey struct{}
+
+// RequestID names a call, as its client does in all attempts, for people: in errors, and in the logs of replicas. It is not
+// the number of a change (api.RequestNumber): calls that change nothing have one, too, and nothing depends on it. Clients
+// count from a random number, so that two hardly have the same. 0 is none.
+type RequestID uint64
+
+// String writes 16 hexadecimal digits, as clients do.
+func (r RequestID) String() string { return fmt.Sprintf("%016x", uint64(r)) }
+
+// Identified is a call that its client has given a name.
+type Identified interface{ RequestID() RequestID }
+
+// RequestOf returns the name of a call, 0 if it has none.
+func RequestOf(ctx context.Context) RequestID {
+	if c, ok := ctx.Value(CallKey{}).(Identified); ok {
+		return c.RequestID()
+	}
+	return 0
 }
 
 // traceKey finds the trace of a call in its context.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/internal/frames"
 	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc/tap"
@@ -68,6 +69,8 @@ type call struct {
 	arrived session.Instant // when its request, or that of a stream its headers, had; for those who serve it
 
 	foreign bool // it was in a session of another principal
+
+	named steps.RequestID // as its client calls it, once its request has arrived; for those who serve it
 }
 
 func newAccount(all *Connections, origin *source, conn *heardConn) *account {
@@ -254,9 +257,6 @@ func (a *account) held() int64 {
 	return a.bytes
 }
 
-// callKey finds a call in its context.
-type callKey struct{}
-
 // withCall is called for each request, or the header that begins it, before more is read
 // from the connection, and so the call is the newest one.
 func withCall(ctx context.Context) context.Context {
@@ -266,7 +266,7 @@ func withCall(ctx context.Context) context.Context {
 	}
 	conn.account.mu.Lock()
 	defer conn.account.mu.Unlock()
-	return context.WithValue(ctx, callKey{}, conn.account.newest)
+	return context.WithValue(ctx, steps.CallKey{}, conn.account.newest)
 }
 
 // tapCall is withCall as gRPC has it. It refuses nothing: gRPC keeps the timer of the
@@ -276,7 +276,7 @@ func tapCall(ctx context.Context, _ *tap.Info) (context.Context, error) { return
 // callOf returns the call of a context, nil if it is not known. The methods of a nil
 // call do nothing.
 func callOf(ctx context.Context) *call {
-	c, _ := ctx.Value(callKey{}).(*call)
+	c, _ := ctx.Value(steps.CallKey{}).(*call)
 	return c
 }
 

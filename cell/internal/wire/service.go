@@ -8,6 +8,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/loglimit"
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/internal/frames"
@@ -29,6 +30,7 @@ type service struct {
 	sessions verified[api.SessionID]
 	owners   verified[string] // of sessions
 	handles  verified[master.Handle]
+	refused  loglimit.Refusals // calls for want of a right
 }
 
 // maxCall bounds calls whose clients set no deadline of their own; KeepAlive and
@@ -64,9 +66,10 @@ const maxStreams = 2_000
 func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
 	call := callOf(ctx)
 	s.arrive(call)
+	call.identify(request)
 	var trace Trace
-	defer func() { s.count(call, info.FullMethod, trace, err) }() // after recovered
-	defer func() { s.endTrace(trace, request, err) }()            // after recovered
+	defer func() { s.count(ctx, call, info.FullMethod, request, trace, err) }() // after recovered
+	defer func() { s.endTrace(trace, request, err) }()                          // after recovered
 	before := s.witness(ctx, info.FullMethod, request)
 	defer func() { s.audit(ctx, before, info.FullMethod, request, reply, err) }() // after recovered
 	defer s.recovered(info.FullMethod, &err)
@@ -106,15 +109,20 @@ func (s *service) arrive(call *call) {
 }
 
 // count tells of a call that has ended. One that waits without a goroutine has not.
-func (s *service) count(call *call, method string, trace Trace, err error) {
-	if call == nil || s.cfg.Answered == nil || errors.Is(err, frames.ErrParked) {
+func (s *service) count(ctx context.Context, call *call, method string, request any, trace Trace, err error) {
+	if errors.Is(err, frames.ErrParked) {
 		return
 	}
 	code := api.OK
 	if err != nil {
 		code = api.CodeOf(pb.Error(err))
 	}
-	s.cfg.Answered(method, code, s.cfg.Clock().Sub(call.arrived), traceID(trace))
+	if code == api.PermissionDenied || code == api.Unauthenticated {
+		s.logRefusal(ctx, call, method, request, trace, err)
+	}
+	if call != nil && s.cfg.Answered != nil {
+		s.cfg.Answered(method, code, s.cfg.Clock().Sub(call.arrived), traceID(trace))
+	}
 }
 
 // answered returns what a call is answered with.
@@ -133,7 +141,7 @@ func (s *service) answered(call *call, reply any, err error) (any, error) {
 func (s *service) park(ctx context.Context, method string, rest func() (any, error)) (resume func()) {
 	return frames.Park(ctx, func() (reply any, err error) {
 		call := callOf(ctx)
-		defer func() { s.count(call, method, nil, err) }() // after recovered; what is parked is not traced
+		defer func() { s.count(ctx, call, method, nil, nil, err) }() // after recovered; what is parked is not traced
 		defer s.recovered(method, &err)
 		defer func() {
 			if !errors.Is(err, frames.ErrParked) { // again
@@ -150,8 +158,8 @@ func (s *service) park(ctx context.Context, method string, rest func() (any, err
 func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	call := callOf(stream.Context())
 	s.arrive(call)
-	replies := &answers{ServerStream: stream, service: s, method: info.FullMethod}
-	defer func() { s.count(call, info.FullMethod, replies.trace, err) }()                                    // after recovered
+	replies := &answers{ServerStream: stream, service: s, method: info.FullMethod, call: call}
+	defer func() { s.count(stream.Context(), call, info.FullMethod, replies.request, replies.trace, err) }() // after recovered
 	defer func() { s.endTrace(replies.trace, replies.request, err) }()                                       // after recovered
 	defer func() { s.audit(stream.Context(), replies.before, info.FullMethod, replies.request, nil, err) }() // after recovered
 	defer s.recovered(info.FullMethod, &err)
@@ -171,7 +179,6 @@ func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 			call.served()
 		}
 	}()
-	replies.call = call
 	return status(next(srv, replies))
 }
 
@@ -200,6 +207,7 @@ func (a *answers) RecvMsg(m any) error {
 		return err
 	}
 	a.request, a.before = m, a.service.witness(a.Context(), a.method, m)
+	a.call.identify(m)
 	if err := checkSize(m); err != nil {
 		return err
 	}

@@ -28,9 +28,9 @@ type Trace interface {
 
 // TraceSubject is what a call is about.
 type TraceSubject struct {
-	Session api.SessionID // 0 if it is in none
-	Request uint64        // the number of its change in the session; 0 if it is none
-	Path    string        // "" if it is about none, or that is not known
+	Session api.SessionID   // 0 if it is in none
+	Request steps.RequestID // as its client calls it; 0 if it does not
+	Path    string          // "" if it is about none, or that is not known
 }
 
 // traceparent is the name of the header that says to which trace a call belongs (W3C Trace Context), and its length in
@@ -78,10 +78,7 @@ func (s *service) endTrace(t Trace, request any, err error) {
 
 // traceSubject returns what a request is about, as far as this replica can tell.
 func (s *service) traceSubject(request any) (about TraceSubject) {
-	if q, ok := request.(interface{ GetMutation() *pb.Mutation }); ok {
-		about.Request = q.GetMutation().GetNumber()
-	}
-	about.Path = subjectOf(request)
+	about.Request, about.Path = requestIDOf(request), subjectOf(request)
 	m, _ := s.cfg.Replica.Master()
 	if m == nil {
 		return about
