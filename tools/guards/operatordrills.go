@@ -28,5 +28,25 @@ func operatorDrillSafeguards() []safeguard {
 			old: "		case <-limit:\n			waiting = false\n", new: "",
 			pkg: "./cell", test: "TestDrillOutage",
 		},
+		{
+			name: "an outage ends with its call", file: "cell/drills.go",
+			old: "		case <-ctx.Done():\n			waiting = false\n", new: "",
+			pkg: "./cell", test: "TestDrillOutageEndsWithItsCaller",
+		},
+		{
+			name: "after an outage another replica is elected", file: "cell/drills.go",
+			old: "		case <-r.epochsEnded:\n			return nil\n		}\n	}\n	return r.fillVacancy(context.WithoutCancel(ctx), term)\n", new: "		case <-r.epochsEnded:\n			return nil\n		}\n	}\n	return nil\n",
+			pkg: "./cell", test: "TestDrillOutage",
+		},
+		{
+			name: "who asks for a drill is known before it", file: "cell/internal/wire/service.go",
+			old: "a.request, a.before = m, a.service.witness(a.Context(), a.method, m)", new: "a.request = m",
+			pkg: "./cell", test: "TestDrillIsAudited",
+		},
+		{
+			name: "a sequencer that was shown is noted", file: "cell/internal/master/sequencers.go",
+			old: "			one.checked = g.Generation\n", new: "			_ = one\n",
+			pkg: "./cell", test: "TestListingsForDrills",
+		},
 	}
 }
