@@ -12,7 +12,7 @@ import (
 type entryLog struct {
 	raft  *raft.Raft
 	sized func(bytes int) // is told of each entry, to count
-	times *entryTimes     // nil if no call is traced
+	times *entryTimes
 }
 
 // Append implements Log.

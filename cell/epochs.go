@@ -258,7 +258,7 @@ func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch) *master.Master
 		SlowClient: r.cfg.SlowClient,
 		KeepAlives: r.cfg.KeepAlives,
 		Stopwatch:  stopwatch(),
-		Phases:     r.times.phases(),
+		Phases:     r.times.phases,
 	})
 }
 

@@ -278,3 +278,47 @@ func TestLogOfRequests(t *testing.T) {
 		}
 	})
 }
+
+// A call that takes long is logged once it has ended, with what it has waited for; one that waits for a lock is not slow.
+func TestLogOfSlowCalls(t *testing.T) {
+	inLoggedCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
+		const path = "/ls/local/f"
+		alice, bob := dial(t, ctx, c, "alice", client.Config{As: "alice"}), dial(t, ctx, c, "bob", client.Config{As: "bob"})
+		cached, own := open(t, ctx, alice, path, 0), open(t, ctx, bob, path, 0)
+		held := acquire(t, ctx, open(t, ctx, bob, "/ls/local/lock", 0))
+		if _, _, err := cached.Contents(ctx); err != nil {
+			t.Fatal(err)
+		}
+		waiting := open(t, ctx, alice, "/ls/local/lock", 0)
+		go func() {
+			time.Sleep(5 * time.Second) // virtual
+			_ = held.Release(ctx)
+		}()
+		if err := acquire(t, ctx, waiting).Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := cached.Contents(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if slow := log.events(t, "event", "slow_call"); len(slow) != 0 {
+			t.Fatalf("nothing was slow: %v", slow)
+		}
+		c.Cut("alice")
+		began := time.Now()
+		if _, err := own.SetContents(ctx, []byte("new")); err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(began)
+		synctest.Wait()
+		lines := log.events(t, "event", "slow_call")
+		if len(lines) != 1 {
+			t.Fatalf("%d calls were slow, want the write, which took %v: %v", len(lines), took, lines)
+		}
+		phases, _ := lines[0]["phases"].(map[string]any)
+		caches, _ := phases["caches"].(float64)
+		all, _ := lines[0]["took"].(float64)
+		if time.Duration(caches) < time.Second || time.Duration(all) > took || lines[0].text("method") != "SetContents" || lines[0].text("path") != path || lines[0].text("principal") != "bob" {
+			t.Errorf("a write that took %v is logged as %v", took, lines[0])
+		}
+	})
+}

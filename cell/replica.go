@@ -50,7 +50,7 @@ type Replica struct {
 	raft       *raft.Raft
 	running    atomic.Pointer[raft.Raft] // raft, for goroutines that are there before it
 	metrics    *metrics
-	times      *entryTimes // nil if no call is traced
+	times      *entryTimes
 	conns      *wire.Connections
 	clients    *wire.Server
 	guests     atomic.Pointer[wire.Guests] // nil until clients are served
@@ -110,7 +110,7 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 	r.logs, r.log = newLogQueue(cfg.Logger.With("replica", cfg.ID))
 	r.cfg.Logger = r.log
 	r.space = disk.NewSpace(cfg.Data, r.clock, r.log)
-	r.metrics, r.times = newMetrics(r), newEntryTimes(cfg)
+	r.metrics, r.times = newMetrics(r), &entryTimes{}
 	defer close(r.started)
 	if err := r.start(ctx); err != nil {
 		r.release()

@@ -177,8 +177,7 @@ func sessionsOf(ids []api.SessionID) []string {
 	return list
 }
 
-// entryTimes is when the newest entries were written and applied. A replica of which no call is traced has none: a nil one does
-// nothing.
+// entryTimes is when the newest entries were written and applied, for traces, and for lines about calls that were slow.
 type entryTimes struct {
 	mu       sync.Mutex // guards what follows
 	appended disk.Appended
@@ -186,34 +185,20 @@ type entryTimes struct {
 	last     steps.Phases // of the entry that was appended as the master's, and applied
 }
 
-func newEntryTimes(cfg Config) *entryTimes {
-	if cfg.Tracing.Provider == nil {
-		return nil
-	}
-	return &entryTimes{}
-}
-
 func (t *entryTimes) noteAppended(a disk.Appended) {
-	if t != nil {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.appended = a
-	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.appended = a
 }
 
 func (t *entryTimes) noteApplied(a fsm.Applied) {
-	if t != nil {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.applied = a
-	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.applied = a
 }
 
 // settle notes that the entry of that index was applied, for phases. Raft may have written others since: then less is known of it.
 func (t *entryTimes) settle(index uint64) {
-	if t == nil {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last = steps.Phases{}
@@ -225,14 +210,9 @@ func (t *entryTimes) settle(index uint64) {
 	}
 }
 
-// phases is for master.Config; nil if no call is traced.
-func (t *entryTimes) phases() func() steps.Phases {
-	if t == nil {
-		return nil
-	}
-	return func() steps.Phases {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		return t.last
-	}
+// phases is for master.Config.
+func (t *entryTimes) phases() steps.Phases {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last
 }

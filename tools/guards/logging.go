@@ -58,5 +58,20 @@ func loggingSafeguards() []safeguard {
 			old: "	if !ok {\n", new: "	if false {\n",
 			pkg: "./cell", test: "TestLogOfRequests",
 		},
+		{
+			name: "a slow call says what it waited for", file: "cell/internal/master/trace.go",
+			old: "	if late := steps.LateOf(ctx, now.Sub(began)); late != nil {\n		late.Step(step)\n	}\n", new: "",
+			pkg: "./cell", test: "TestLogOfSlowCalls",
+		},
+		{
+			name: "who waits for a lock is not slow", file: "cell/internal/wire/calllog.go",
+			old: "		if c.slow == nil {\n			return 0\n		}\n		return took - (*c.slow)[steps.Queue]\n", new: "		return took\n",
+			pkg: "./cell", test: "TestLogOfSlowCalls",
+		},
+		{
+			name: "a call is told of what it waited for if that was long", file: "cell/internal/steps/steps.go",
+			old: "	if took < Slow {\n		return nil\n	}\n", new: "",
+			pkg: "./cell/internal/master", test: "TestSlowEntries",
+		},
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
-	"github.com/chubbylock/chubby/session"
 )
 
 // Queued is how things stand for a request that waits for a lock.
@@ -29,17 +28,19 @@ type Queued struct {
 // ends, the stream is broken: the place is kept for one lease, and skipped
 // meanwhile, so that the client may come back (decision 8).
 func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t Ticket, queued func(Queued) error) (raftfsm.Answer, error) {
-	began, trace := session.Instant(0), l.epoch.traceOf(ctx)
-	if trace != nil {
-		began = l.epoch.clock()
-	}
+	trace := l.epoch.traceOf(ctx)
+	began := l.epoch.clock()
 	w, offered, err := l.joinQueue(claim, lock, t, trace, steps.RequestOf(ctx))
 	if err != nil {
 		return l.refuseClaim(ctx, claim, err)
 	}
 	first, answer, err := l.awaitAnswer(ctx, w, offered, queued)
+	now, straight := l.epoch.clock(), offered && first == nil
 	if trace != nil {
-		tellWait(trace, w, first, offered && first == nil, began, l.epoch.clock(), err)
+		tellWait(trace, w, first, straight, began, now, err)
+	}
+	if late := steps.LateOf(ctx, w.answering(began, now, straight)); late != nil {
+		tellWait(late, w, first, straight, began, now, err)
 	}
 	return answer, err
 }

@@ -102,7 +102,7 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 	defer func() {
 		now := co.epoch.clock()
 		co.epoch.metrics.ChangeWaited(now.Sub(began))
-		looking.tell(names, began, now, err)
+		looking.tell(ctx, names, began, now, err)
 	}()
 	slow := time.NewTimer(slowChange)
 	defer slow.Stop()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -115,4 +116,35 @@ func TestJournalThatIsStuck(t *testing.T) {
 	if !strings.Contains(said, "event=lines_left_out") || strings.Contains(said, "dropped=0") || strings.Count(said, "event=lock_granted") != maxLines {
 		t.Errorf("the log says\n%.500s\n...\n%s", said, said[max(0, len(said)-500):])
 	}
+}
+
+// lateCall is told what a slow call has waited for.
+type lateCall struct{ told []steps.Step }
+
+func (*lateCall) ID() string          { return "" }
+func (c *lateCall) Step(s steps.Step) { c.told = append(c.told, s) }
+
+// A change whose entry takes long says so, and one that does not is told nothing; nor is the wait for a lock.
+func TestSlowEntries(t *testing.T) {
+	inSoloLogged(t, slog.New(slog.DiscardHandler), func(t *testing.T, m *soloMaster) {
+		m.epoch.proposer.entries.phases = func() steps.Phases { return steps.Phases{} }
+		c := m.client(t, 1)
+		h := c.open(t, "/ls/local/lock", api.MayCreate).Handle
+		for _, slow := range []time.Duration{0, steps.Slow - time.Millisecond, steps.Slow} {
+			m.applying = func() { time.Sleep(slow) } // virtual
+			call := &lateCall{}
+			ctx := context.WithValue(t.Context(), steps.CallKey{}, call)
+			a, err := m.Locks.Acquire(ctx, raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}, h, Ticket{}, func(Queued) error { return nil })
+			granted := len(call.told)
+			if err == nil {
+				err = m.Locks.Release(ctx, c.mutation(), h, a.Generation)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if is, want := granted > 0, slow >= steps.Slow; is != want || (len(call.told) > granted) != want {
+				t.Errorf("entries took %v; the calls were told %v", slow, call.told)
+			}
+		}
+	})
 }

@@ -80,13 +80,16 @@ func (l *look) at(ch *change) {
 	l.timer.Reset(l.after)
 }
 
-// tell ends the wait.
-func (l *look) tell(names []api.Name, began, now session.Instant, err error) {
+// tell ends the wait of a call.
+func (l *look) tell(ctx context.Context, names []api.Name, began, now session.Instant, err error) {
+	step := steps.Step{Kind: steps.Caches, From: began, To: now, Err: err, Slow: l.slow}
+	if late := steps.LateOf(ctx, now.Sub(began)); late != nil {
+		late.Step(step)
+	}
 	if l.trace == nil {
 		return
 	}
 	l.timer.Stop()
-	step := steps.Step{Kind: steps.Caches, From: began, To: now, Err: err, Slow: l.slow}
 	for _, name := range names {
 		step.Names = append(step.Names, l.co.epoch.path(name))
 	}
@@ -123,20 +126,40 @@ func tellWait(t steps.Trace, w *waiter, first *Queued, straight bool, began, now
 	}
 }
 
+// answering is how long the answer to a request that began at a moment has taken since it was not kept waiting any more by who was
+// before it; 0 if it has none, or that is not known.
+func (w *waiter) answering(began, now session.Instant, straight bool) time.Duration {
+	select {
+	case <-w.done:
+	default:
+		return 0
+	}
+	switch {
+	case w.entry == nil: // of what comes before, nothing is read until done is closed
+		return 0
+	case straight:
+		return now.Sub(began)
+	}
+	return now.Sub(max(began, w.granting))
+}
+
 // await is one.await, and tells the trace of the call what it has waited for.
 func (e *epoch) await(ctx context.Context, one *proposal) (raftfsm.Result, error) {
-	t := e.traceOf(ctx)
-	if t == nil {
-		return one.await(ctx)
-	}
 	result, err := one.await(ctx)
-	now := e.clock()
-	if ctx.Err() != nil && err != nil { // one may be changed yet
-		t.Step(steps.Step{Kind: steps.Pending, From: one.queued, To: now, Err: err})
+	if !e.proposer.entries.timed() || one.queued == 0 {
 		return result, err
 	}
-	for _, step := range one.entry.steps(one.queued, now, err) {
-		t.Step(step)
+	now := e.clock()
+	for _, t := range []steps.Trace{e.traceOf(ctx), steps.LateOf(ctx, now.Sub(one.queued))} {
+		switch {
+		case t == nil:
+		case ctx.Err() != nil && err != nil: // one may be changed yet
+			t.Step(steps.Step{Kind: steps.Pending, From: one.queued, To: now, Err: err})
+		default:
+			for _, step := range one.entry.steps(one.queued, now, err) {
+				t.Step(step)
+			}
+		}
 	}
 	return result, err
 }

@@ -3,6 +3,7 @@ package steps
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
@@ -70,6 +71,19 @@ func (r RequestID) String() string { return fmt.Sprintf("%016x", uint64(r)) }
 
 // Identified is a call that its client has given a name.
 type Identified interface{ RequestID() RequestID }
+
+// Slow is how long a call may take, without what it waits for by design, before it is told what it has waited for although
+// it is not traced: see LateOf.
+const Slow = time.Second
+
+// LateOf returns what is told of a call that has taken so long, nil if nobody is, or it has not.
+func LateOf(ctx context.Context, took time.Duration) Trace {
+	if took < Slow {
+		return nil
+	}
+	t, _ := ctx.Value(CallKey{}).(Trace)
+	return t
+}
 
 // RequestOf returns the name of a call, 0 if it has none.
 func RequestOf(ctx context.Context) RequestID {

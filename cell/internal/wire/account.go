@@ -68,9 +68,9 @@ type call struct {
 
 	arrived session.Instant // when its request, or that of a stream its headers, had; for those who serve it
 
-	foreign bool // it was in a session of another principal
-
-	named steps.RequestID // as its client calls it, once its request has arrived; for those who serve it
+	foreign bool            // it was in a session of another principal
+	slow    *phases         // what it has waited for, once it was slow; nil before
+	named   steps.RequestID // as its client calls it, once its request has arrived; for those who serve it
 }
 
 func newAccount(all *Connections, origin *source, conn *heardConn) *account {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
@@ -49,6 +50,73 @@ func (s *service) logRefusal(ctx context.Context, call *call, method string, req
 		attrs = append(attrs, slog.String("code", e.Code.String()), slog.String("error", e.Message))
 	}
 	s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a call was refused", append(attrs, slog.String("event", "call_refused"))...)
+}
+
+// phases is how long a call has waited for what, by kind.
+type phases map[steps.Kind]time.Duration
+
+// attrs are the phases, in their order, as they are logged.
+func (p phases) attrs() (list []any) {
+	for _, one := range []struct {
+		kind steps.Kind
+		name string
+	}{
+		{steps.Queue, "queue"}, {steps.Caches, "caches"}, {steps.Pending, "pending"}, {steps.Entry, "commit"},
+		{steps.Append, "append"}, {steps.Quorum, "quorum"}, {steps.Apply, "apply"}, {steps.Observe, "observe"},
+	} {
+		if took := p[one.kind]; took > 0 {
+			list = append(list, slog.Duration(one.name, took))
+		}
+	}
+	return list
+}
+
+var (
+	_ steps.Identified = (*call)(nil)
+	_ steps.Trace      = (*call)(nil)
+)
+
+// ID implements steps.Trace: it is not traced.
+func (*call) ID() string { return "" }
+
+// Step implements steps.Trace, of a call that was slow.
+func (c *call) Step(s steps.Step) {
+	if c == nil {
+		return
+	}
+	if c.slow == nil {
+		c.slow = &phases{}
+	}
+	for _, one := range append([]steps.Step{s}, s.Parts...) {
+		(*c.slow)[one.Kind] += one.To.Sub(one.From)
+	}
+}
+
+// own is how long a call has taken without what it waits for by design: its place in a queue, news, the end of a drill.
+func (c *call) own(method string, took time.Duration) time.Duration {
+	switch method {
+	case pb.Chubby_KeepAlive_FullMethodName, pb.Chubby_KeepAlives_FullMethodName, pb.Chubby_Drill_FullMethodName:
+		return 0
+	case pb.Chubby_Acquire_FullMethodName:
+		if c.slow == nil {
+			return 0
+		}
+		return took - (*c.slow)[steps.Queue]
+	}
+	return took
+}
+
+// logSlow logs that a call took long, and what it has waited for, as far as the master has told: one line a second at most.
+func (s *service) logSlow(ctx context.Context, call *call, method string, request any, trace Trace, took, own time.Duration) {
+	n, ok := s.slow.Next()
+	if !ok {
+		return
+	}
+	attrs := append(s.describe(ctx, call, method, request, trace), slog.Duration("took", took), slog.Duration("own", own), slog.Int("count", n))
+	if call.slow != nil {
+		attrs = append(attrs, slog.Group("phases", call.slow.attrs()...))
+	}
+	s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a call was slow", append(attrs, slog.String("event", "slow_call"))...)
 }
 
 // describe says what call it was, and whose.

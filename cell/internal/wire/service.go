@@ -31,6 +31,7 @@ type service struct {
 	owners   verified[string] // of sessions
 	handles  verified[master.Handle]
 	refused  loglimit.Refusals // calls for want of a right
+	slow     loglimit.Refusals // calls that took long
 }
 
 // maxCall bounds calls whose clients set no deadline of their own; KeepAlive and
@@ -121,7 +122,11 @@ func (s *service) count(ctx context.Context, call *call, method string, request 
 		s.logRefusal(ctx, call, method, request, trace, err)
 	}
 	if call != nil && s.cfg.Answered != nil {
-		s.cfg.Answered(method, code, s.cfg.Clock().Sub(call.arrived), traceID(trace))
+		took := s.cfg.Clock().Sub(call.arrived)
+		s.cfg.Answered(method, code, took, traceID(trace))
+		if own := call.own(method, took); own >= steps.Slow {
+			s.logSlow(ctx, call, method, request, trace, took, own)
+		}
 	}
 }
 
