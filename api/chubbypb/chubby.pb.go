@@ -2205,6 +2205,7 @@ type ReadDirRequest struct {
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	Handle        []byte                 `protobuf:"bytes,2,opt,name=handle,proto3" json:"handle,omitempty"`
 	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"` // names after this one; a page at a time
+	Most          uint32                 `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"`  // in the page, at most; 0: 1,000, which is the most
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2258,6 +2259,13 @@ func (x *ReadDirRequest) GetAfter() string {
 		return x.After
 	}
 	return ""
+}
+
+func (x *ReadDirRequest) GetMost() uint32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
 }
 
 type ReadDirReply struct {
@@ -3750,6 +3758,7 @@ type ListLocksRequest struct {
 	Prefix        string                 `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`    // a path; the locks at and below it
 	After         []byte                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`      // next of an earlier reply, for the page after it
 	Session       uint64                 `protobuf:"varint,4,opt,name=session,proto3" json:"session,omitempty"` // only locks that this session holds; 0: all
+	Most          uint32                 `protobuf:"varint,5,opt,name=most,proto3" json:"most,omitempty"`       // in the page, at most; 0: 1,000, which is the most
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3808,6 +3817,13 @@ func (x *ListLocksRequest) GetAfter() []byte {
 func (x *ListLocksRequest) GetSession() uint64 {
 	if x != nil {
 		return x.Session
+	}
+	return 0
+}
+
+func (x *ListLocksRequest) GetMost() uint32 {
+	if x != nil {
+		return x.Most
 	}
 	return 0
 }
@@ -4062,6 +4078,7 @@ type ListSessionsRequest struct {
 	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
 	After         []byte                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`      // next of an earlier reply, for the page after it
 	Session       uint64                 `protobuf:"varint,3,opt,name=session,proto3" json:"session,omitempty"` // this one only; 0: all
+	Most          uint32                 `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"`       // in the page, at most; 0: 1,000, which is the most
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4113,6 +4130,13 @@ func (x *ListSessionsRequest) GetAfter() []byte {
 func (x *ListSessionsRequest) GetSession() uint64 {
 	if x != nil {
 		return x.Session
+	}
+	return 0
+}
+
+func (x *ListSessionsRequest) GetMost() uint32 {
+	if x != nil {
+		return x.Most
 	}
 	return 0
 }
@@ -4832,9 +4856,14 @@ func (x *Finding) GetLeaseNs() int64 {
 }
 
 type ListQuotasRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
-	After         []byte                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // next of an earlier reply, for the page after it
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Cell  string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	After []byte                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // next of an earlier reply, for the page after it
+	Most  uint32                 `protobuf:"varint,3,opt,name=most,proto3" json:"most,omitempty"`  // in the page, at most; 0: 1,000, which is the most
+	// Only that of this principal, or else of this directory, whether it uses anything or not; without both: all. One that the
+	// caller may not see, and a directory without a quota, is not in the reply.
+	Principal     string `protobuf:"bytes,4,opt,name=principal,proto3" json:"principal,omitempty"`
+	Path          string `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4881,6 +4910,27 @@ func (x *ListQuotasRequest) GetAfter() []byte {
 		return x.After
 	}
 	return nil
+}
+
+func (x *ListQuotasRequest) GetMost() uint32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+func (x *ListQuotasRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *ListQuotasRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
 }
 
 // ListQuotasReply is a page, which may be empty although more follow.
@@ -7563,11 +7613,12 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06handle\x18\x02 \x01(\fR\x06handle\"Q\n" +
 	"\fGetStatReply\x12#\n" +
 	"\x04stat\x18\x01 \x01(\v2\x0f.chubby.v1.StatR\x04stat\x12\x1c\n" +
-	"\tcacheable\x18\x02 \x01(\bR\tcacheable\"i\n" +
+	"\tcacheable\x18\x02 \x01(\bR\tcacheable\"}\n" +
 	"\x0eReadDirRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\fR\x06handle\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\tR\x05after\"m\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\x12\x12\n" +
+	"\x04most\x18\x04 \x01(\rR\x04most\"m\n" +
 	"\fReadDirReply\x12+\n" +
 	"\bchildren\x18\x01 \x03(\v2\x0f.chubby.v1.StatR\bchildren\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x1c\n" +
@@ -7670,12 +7721,13 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x10\n" +
 	"\x03now\x18\x05 \x01(\bR\x03now\"\x10\n" +
-	"\x0eBreakLockReply\"n\n" +
+	"\x0eBreakLockReply\"\x82\x01\n" +
 	"\x10ListLocksRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x14\n" +
 	"\x05after\x18\x03 \x01(\fR\x05after\x12\x18\n" +
-	"\asession\x18\x04 \x01(\x04R\asession\"O\n" +
+	"\asession\x18\x04 \x01(\x04R\asession\x12\x12\n" +
+	"\x04most\x18\x05 \x01(\rR\x04most\"O\n" +
 	"\x0eListLocksReply\x12)\n" +
 	"\x05locks\x18\x01 \x03(\v2\x13.chubby.v1.LockInfoR\x05locks\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\fR\x04next\"\xbf\x02\n" +
@@ -7700,11 +7752,12 @@ const file_chubby_proto_rawDesc = "" +
 	"waiting_ns\x18\x04 \x01(\x03R\twaitingNs\x12\x16\n" +
 	"\x06absent\x18\x05 \x01(\bR\x06absent\x12\x1f\n" +
 	"\vestimate_ns\x18\x06 \x01(\x03R\n" +
-	"estimateNs\"Y\n" +
+	"estimateNs\"m\n" +
 	"\x13ListSessionsRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\fR\x05after\x12\x18\n" +
-	"\asession\x18\x03 \x01(\x04R\asession\"[\n" +
+	"\asession\x18\x03 \x01(\x04R\asession\x12\x12\n" +
+	"\x04most\x18\x04 \x01(\rR\x04most\"[\n" +
 	"\x11ListSessionsReply\x122\n" +
 	"\bsessions\x18\x01 \x03(\v2\x16.chubby.v1.SessionInfoR\bsessions\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\fR\x04next\"\xfd\x01\n" +
@@ -7770,10 +7823,13 @@ const file_chubby_proto_rawDesc = "" +
 	"\x05share\x18\x05 \x01(\x01R\x05share\x12\x1f\n" +
 	"\vmeasured_ns\x18\x06 \x01(\x03R\n" +
 	"measuredNs\x12\x19\n" +
-	"\blease_ns\x18\a \x01(\x03R\aleaseNs\"=\n" +
+	"\blease_ns\x18\a \x01(\x03R\aleaseNs\"\x83\x01\n" +
 	"\x11ListQuotasRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x14\n" +
-	"\x05after\x18\x02 \x01(\fR\x05after\"S\n" +
+	"\x05after\x18\x02 \x01(\fR\x05after\x12\x12\n" +
+	"\x04most\x18\x03 \x01(\rR\x04most\x12\x1c\n" +
+	"\tprincipal\x18\x04 \x01(\tR\tprincipal\x12\x12\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\"S\n" +
 	"\x0fListQuotasReply\x12,\n" +
 	"\x06quotas\x18\x01 \x03(\v2\x14.chubby.v1.QuotaInfoR\x06quotas\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\fR\x04next\"\x9d\x01\n" +

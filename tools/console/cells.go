@@ -77,6 +77,26 @@ func (c *devCell) console(i int) string {
 	return fmt.Sprintf("http://127.0.0.1:%d/console/", c.base+20+i)
 }
 
+// process is the process of a replica; i counts from 0.
+func (c *devCell) process(i int) (pid int, err error) {
+	text, err := os.ReadFile(filepath.Join(c.dir, "dev.json"))
+	if err != nil {
+		return 0, err
+	}
+	var file struct {
+		Replicas []struct {
+			PID int `json:"pid"`
+		} `json:"replicas"`
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		return 0, err
+	}
+	if i >= len(file.Replicas) {
+		return 0, fmt.Errorf("dev.json names %d replicas", len(file.Replicas))
+	}
+	return file.Replicas[i].PID, nil
+}
+
 // master returns which replica is the master, and its process.
 func (c *devCell) master(ctx context.Context) (index, pid int, err error) {
 	cell, err := client.Dial(ctx, client.Config{Servers: c.servers})
@@ -88,25 +108,12 @@ func (c *devCell) master(ctx context.Context) (index, pid int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	text, err := os.ReadFile(filepath.Join(c.dir, "dev.json"))
+	number, err := strconv.Atoi(strings.TrimPrefix(status.Master, "r"))
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, fmt.Errorf("%q is no replica of dev", status.Master)
 	}
-	var file struct {
-		Replicas []struct {
-			ID  string `json:"id"`
-			PID int    `json:"pid"`
-		} `json:"replicas"`
-	}
-	if err := json.Unmarshal(text, &file); err != nil {
-		return 0, 0, err
-	}
-	for i, r := range file.Replicas {
-		if r.ID == status.Master {
-			return i, r.PID, nil
-		}
-	}
-	return 0, 0, fmt.Errorf("%q is no replica of dev", status.Master)
+	pid, err = c.process(number - 1)
+	return number - 1, pid, err
 }
 
 // actors are clients whose sessions, locks and waits the pages show.
