@@ -177,6 +177,35 @@ func (a *actors) wait(c *client.Client, path, reason string) error {
 	}
 }
 
+// misuse has clients misuse the cell: one asks for a short lease, and another polls a file, as long as the actors act. A master judges that after
+// misuse.MinTime.
+func (a *actors) misuse(cell *devCell) error {
+	brief, err := client.New(a.ctx, client.Config{Servers: cell.servers, As: "cron.example.org", Lease: 2 * time.Second})
+	if err != nil {
+		return err
+	}
+	a.clients = append(a.clients, brief)
+	c, err := client.New(a.ctx, client.Config{Servers: cell.servers, As: "spiffe://example.org/batch/poller", NoCache: true})
+	if err != nil {
+		return err
+	}
+	a.clients = append(a.clients, c)
+	h, err := c.Open(a.ctx, "/ls/local/config/frontend.yaml", client.OpenOptions{Read: true})
+	if err != nil {
+		return err
+	}
+	go func() { // ends with the actors
+		for a.ctx.Err() == nil {
+			_, _, _ = h.Contents(a.ctx) // while there is no master it fails
+			select {
+			case <-a.ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	return nil
+}
+
 // play has the actors do what fills every page.
 func (a *actors) play(cell *devCell) error {
 	names := []string{"spiffe://example.org/billing", "spiffe://example.org/billing-standby", "spiffe://example.org/search/indexer", "build.example.org", "deploy.example.org", "spiffe://example.org/reports"}
@@ -203,6 +232,9 @@ func (a *actors) play(cell *devCell) error {
 		if _, err := all[0].Open(a.ctx, "/ls/local/"+name, client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: []byte(contents)}); err != nil {
 			return err
 		}
+	}
+	if err := a.misuse(cell); err != nil {
+		return err
 	}
 	steps := []func() error{
 		func() error {

@@ -131,6 +131,7 @@ func visitAll(ctx context.Context, b *browser, cell *devCell, a *actors) error {
 		{"events", "what happens to it is shown", ""},
 		{"events?path=/ls/local/config/frontend.yaml", "Following.", ""},
 		{"quotas", "spiffe://example.org/reports", "quotas"},
+		{"misuse", "reads of a node that had not changed", "misuse"},
 		{"act/break?path=/ls/local/jobs/nightly", "Break the lock of", "break"},
 		{"act/end?session=" + one, "End session", ""},
 		{"act/transfer", "Hand the mastership over", ""},
@@ -178,7 +179,7 @@ func useKeyboard(b *browser, cell *devCell) error {
 		return err
 	}
 	seen := map[string]bool{}
-	for i := range 14 {
+	for i := range 15 {
 		var at struct{ Name, Tag, Outline string }
 		if err := b.run(chromedp.KeyEvent(kb.Tab), chromedp.Evaluate(`(e => ({name: e.innerText || e.id || e.tagName, tag: e.tagName, outline: getComputedStyle(e).outlineStyle}))(document.activeElement)`, &at)); err != nil {
 			return err
@@ -194,7 +195,7 @@ func useKeyboard(b *browser, cell *devCell) error {
 		}
 		seen[strings.TrimSpace(at.Name)] = true
 	}
-	for _, want := range []string{"Overview", "Locks", "Waits", "Sessions", "Tree", "Why?", "Events", "Quotas", "path", "Explain"} {
+	for _, want := range []string{"Overview", "Locks", "Waits", "Sessions", "Tree", "Why?", "Events", "Quotas", "Misuse", "path", "Explain"} {
 		if !seen[want] {
 			b.fault("Tab does not lead to %q: %v", want, seen)
 		}

@@ -25,6 +25,7 @@ func functions(files assets) template.FuncMap {
 		"quotaURL":   func(q client.QuotaUse) string { return pageURL("act/quota", "principal", q.Principal, "path", q.Path) },
 		"breakURL":   func(p string) string { return pageURL("act/break", "path", p) }, "followURL": func(p string) string { return pageURL("events", "path", p) },
 		"endURL":   func(id api.SessionID) string { return pageURL("act/end", "session", id.String()) },
+		"howOften": howOften, "aSecond": aSecond,
 		"add":      func(a, b int) int { return a + b },
 		"short":    func(n int, s string) string { return shorten(s, n) },
 		"list":     func(values ...any) []any { return values },
