@@ -27,7 +27,7 @@ func pagesOf(session api.SessionID, path string) []string {
 	return []string{
 		"/console/", "/console/locks", "/console/locks?under=" + p, "/console/sessions", "/console/sessions/" + session.String(),
 		"/console/tree", "/console/tree?path=" + p, "/console/explain", "/console/explain?path=" + p,
-		"/console/waits", "/console/quotas", "/console/misuse", "/console/events", "/console/events?path=" + p,
+		"/console/waits", "/console/quotas", "/console/misuse", "/console/takeovers", "/console/events", "/console/events?path=" + p,
 	}
 }
 

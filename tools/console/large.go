@@ -53,7 +53,7 @@ func measureLarge(ctx context.Context, b *browser, cell *devCell, n int) error {
 	one := sessions[n/2].Session().String()
 	pages := []string{
 		"", "locks", "locks?under=/ls/local/many", "waits", "sessions", "sessions/" + one, "tree", "tree?path=/ls/local/many", "tree?path=/ls/local/many/00000",
-		"explain", "explain?path=/ls/local/many/00000", "events", "events?path=/ls/local/many", "quotas", "act/break?path=/ls/local/many/00000", "act/end?session=" + one, "act/transfer", "act/quota?principal=principal-00042",
+		"explain", "explain?path=/ls/local/many/00000", "events", "events?path=/ls/local/many", "quotas", "misuse", "takeovers", "act/break?path=/ls/local/many/00000", "act/end?session=" + one, "act/transfer", "act/quota?principal=principal-00042",
 	}
 	for _, path := range pages {
 		if err := b.paintLarge(cell.console(serving), path); err != nil {

@@ -132,6 +132,7 @@ func visitAll(ctx context.Context, b *browser, cell *devCell, a *actors) error {
 		{"events?path=/ls/local/config/frontend.yaml", "Following.", ""},
 		{"quotas", "spiffe://example.org/reports", "quotas"},
 		{"misuse", "reads of a node that had not changed", "misuse"},
+		{"takeovers", "Log and proof", ""},
 		{"act/break?path=/ls/local/jobs/nightly", "Break the lock of", "break"},
 		{"act/end?session=" + one, "End session", ""},
 		{"act/transfer", "Hand the mastership over", ""},
@@ -179,7 +180,7 @@ func useKeyboard(b *browser, cell *devCell) error {
 		return err
 	}
 	seen := map[string]bool{}
-	for i := range 15 {
+	for i := range 16 {
 		var at struct{ Name, Tag, Outline string }
 		if err := b.run(chromedp.KeyEvent(kb.Tab), chromedp.Evaluate(`(e => ({name: e.innerText || e.id || e.tagName, tag: e.tagName, outline: getComputedStyle(e).outlineStyle}))(document.activeElement)`, &at)); err != nil {
 			return err
@@ -195,7 +196,7 @@ func useKeyboard(b *browser, cell *devCell) error {
 		}
 		seen[strings.TrimSpace(at.Name)] = true
 	}
-	for _, want := range []string{"Overview", "Locks", "Waits", "Sessions", "Tree", "Why?", "Events", "Quotas", "Misuse", "path", "Explain"} {
+	for _, want := range []string{"Overview", "Locks", "Waits", "Sessions", "Tree", "Why?", "Events", "Quotas", "Misuse", "Take-overs", "path", "Explain"} {
 		if !seen[want] {
 			b.fault("Tab does not lead to %q: %v", want, seen)
 		}
@@ -305,8 +306,16 @@ func loseMaster(ctx context.Context, b *browser, cell *devCell, a *actors) error
 	if err := b.await("/ls/local/jobs/after-the-death"); err != nil {
 		return err
 	}
+	if err := b.followed(); err != nil {
+		return err
+	}
+	return b.visit(at+"takeovers", "No master served for", "takeovers")
+}
+
+// followed expects that the page that is open is the one that was there before the death of the master, and up to date.
+func (b *browser) followed() error {
 	var same, stale bool
-	err = b.run(chromedp.Evaluate("window.same === true", &same), chromedp.Evaluate(`!document.getElementById("stale").hidden`, &stale))
+	err := b.run(chromedp.Evaluate("window.same === true", &same), chromedp.Evaluate(`!document.getElementById("stale").hidden`, &stale))
 	if err == nil && (!same || stale) {
 		b.fault("after the death of the master: the same page %v, not up to date %v", same, stale)
 	}

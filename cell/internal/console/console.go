@@ -95,6 +95,7 @@ func (c *Console) routes() map[string]http.HandlerFunc {
 		"GET /console/waits":         c.visit(c.waits),
 		"GET /console/quotas":        c.visit(c.quotas),
 		"GET /console/misuse":        c.visit(c.misuse),
+		"GET /console/takeovers":     c.visit(c.takeovers),
 		"GET /console/events":        c.visit(c.events),
 		"GET " + eventsPath:          c.stream,
 		"GET /console/login":         c.loginPage,
