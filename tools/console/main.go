@@ -23,6 +23,7 @@ import (
 type options struct {
 	chubbyd, chromium, axe, pictures string
 	large                            int
+	watch                            time.Duration
 }
 
 func main() {
@@ -32,6 +33,7 @@ func main() {
 	flag.StringVar(&o.axe, "axe", "node_modules/axe-core/axe.min.js", "axe-core")
 	flag.StringVar(&o.pictures, "pictures", "", "a directory for pictures of the pages; empty: none are written")
 	flag.IntVar(&o.large, "large", 0, "measure pages, and what they cost, in a cell with so many sessions and locks, and do nothing else")
+	flag.DurationVar(&o.watch, "watch", 30*time.Second, "with -large: for how long each cost is measured")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -86,7 +88,7 @@ func check(ctx context.Context, o options) error {
 		{"log in", func() error { return logIn(ctx, b, chubbyd, filepath.Join(dir, "secure")) }},
 	}
 	if o.large > 0 {
-		steps = []step{{"measure a large cell", func() error { return measureLarge(ctx, b, cell, o.large) }}}
+		steps = []step{{"measure a large cell", func() error { return measureLarge(ctx, b, cell, o.large, o.watch) }}}
 	}
 	for _, step := range steps {
 		began := time.Now()
