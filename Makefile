@@ -178,7 +178,7 @@ verify-kube: ## check the Helm chart and the manifests made of it, and run a ren
 	./test/kubecell.sh
 
 .PHONY: verify-console
-verify-console: build ## visit the console of a real cell with Chromium, and do every act (needs chromium and npm; PICTURES=docs/console writes pictures)
+verify-console: build ## visit the console of a real cell with Chromium, and do every act (needs chromium and npm; PICTURES=docs/console writes pictures; LARGE=10000 measures in a cell with so many sessions and locks instead)
 	go -C tools/console mod tidy -diff
 	go -C tools/console vet .
 	npm --prefix tools/console ci --ignore-scripts --no-audit --no-fund --silent

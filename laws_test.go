@@ -122,7 +122,7 @@ func rooms() []room {
 			"cell/internal/wire", []string{"api", "api/chubbypb", "misuse", "sequencer", "namespace", "session", "raftfsm", "cell/internal/audit", "cell/internal/loglimit", "cell/internal/master", "cell/internal/steps", "internal/frames"}, []string{grpc, proto},
 			"the services for clients, and what bounds them: every call is one of the master's",
 		},
-		{"cell/internal/console", []string{"api", "client", "session"}, nil, "pages for browsers: a client in a replica, which knows of the cell what the exported client tells"},
+		{"cell/internal/console", []string{"api", "client", "misuse", "session"}, nil, "pages for browsers: a client in a replica, which knows of the cell what the exported client tells"},
 		{
 			"cell", []string{"api", "session", "raftfsm", "refusal", "cell/internal/audit", "cell/internal/console", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/steps", "cell/internal/wire", "internal/bootclock", "internal/certs", "internal/tokens"},
 			[]string{raft, grpc, prom, otel}, "one replica: the only room where state, time, disk and network meet",

@@ -89,7 +89,7 @@ func mentionsSince(e ast.Expr) bool {
 // lawSleep: a test that sleeps is slow on a good day and wrong on a bad one. In
 // a synctest bubble sleeping costs nothing and is exact; and an end-to-end test
 // of real processes has no other clock. A file whose tests run in bubbles imports
-// synctest, or calls the function inBubble, inCell, inAuditedCell, inTLSCell or inTokenCell of its package.
+// synctest, or calls the function inBubble, inCell, inAuditedCell, inTLSCell, inTokenCell or inConsoleCell of its package.
 func lawSleep(t *testing.T, files []source) {
 	endToEnd := []exempt{{"e2e", "", "real processes"}}
 	for _, f := range files {
@@ -107,7 +107,7 @@ func lawSleep(t *testing.T, files []source) {
 func callsInBubble(f source) bool {
 	found := false
 	ast.Inspect(f.ast, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && slices.Contains([]string{"inBubble", "inCell", "inAuditedCell", "inTLSCell", "inTokenCell"}, callee(call)) {
+		if call, ok := n.(*ast.CallExpr); ok && slices.Contains([]string{"inBubble", "inCell", "inAuditedCell", "inTLSCell", "inTokenCell", "inConsoleCell"}, callee(call)) {
 			found = true
 		}
 		return !found

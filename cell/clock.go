@@ -13,5 +13,8 @@ func stopwatch() func() time.Duration {
 	return func() time.Duration { return time.Since(began) }
 }
 
+// elapsed is how long ago a moment was, to be shown to people.
+func elapsed(since time.Time) time.Duration { return time.Since(since) }
+
 // traceClock is what spans are dated by, for people to read.
 func traceClock() time.Time { return time.Now() }

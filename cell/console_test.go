@@ -27,7 +27,7 @@ func pagesOf(session api.SessionID, path string) []string {
 	return []string{
 		"/console/", "/console/locks", "/console/locks?under=" + p, "/console/sessions", "/console/sessions/" + session.String(),
 		"/console/tree", "/console/tree?path=" + p, "/console/explain", "/console/explain?path=" + p,
-		"/console/waits", "/console/quotas", "/console/events", "/console/events?path=" + p,
+		"/console/waits", "/console/quotas", "/console/misuse", "/console/takeovers", "/console/events", "/console/events?path=" + p,
 	}
 }
 
@@ -146,9 +146,8 @@ func TestConsoleWrongAddresses(t *testing.T) {
 			"/console/tree?path=/ls/local/none":                 404,
 			"/console/tree?path=nonsense":                       400,
 			"/console/tree?path=/ls/other/x":                    400,
-			"/console/tree?row=x":                               400,
+			"/console/tree?after=!":                             400,
 			"/console/locks?after=!":                            400,
-			"/console/locks?row=-1":                             400,
 			"/console/locks?under=" + url.QueryEscape(hostile):  400,
 			"/console/explain?path=nonsense":                    400,
 			"/console/none":                                     404,
@@ -191,24 +190,34 @@ func TestConsoleOwnHost(t *testing.T) {
 	})
 }
 
-// Long lists come in parts, of which each row is in one.
+// Long lists come in parts, of which each row is in one; and a form is filled in with what is so now, wherever that is in the list.
 func TestConsoleParts(t *testing.T) {
 	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		one := dial(t, ctx, c, "one", client.Config{NoCache: true})
 		const n = 230
 		for i := range n {
 			acquire(t, ctx, open(t, ctx, one, fmt.Sprintf("/ls/local/lock%03d", i), 0))
+			other, err := one.Cell().NewSession(ctx, client.SessionConfig{As: fmt.Sprintf("principal%03d", i), NoCache: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = other.Close(ctx) }()
 		}
 		b := cs.open(t, "r2", nil)
 		for first, row := range map[string]*regexp.Regexp{
 			"/console/locks":               regexp.MustCompile(`<th scope="row"><a class="path"[^>]*>/ls/local/(lock\d+)<`),
 			"/console/tree?path=/ls/local": regexp.MustCompile(`<th scope="row"><a class="path"[^>]*>(lock\d+)<`),
+			"/console/sessions":            regexp.MustCompile(`<td>(principal\d+)</td>`),
+			"/console/quotas":              regexp.MustCompile(`<th scope="row">(principal\d+)</th>`),
 		} {
 			seen, pages := map[string]int{}, 0
 			for next := first; next != ""; pages++ {
 				body := b.page(next)
 				for _, m := range row.FindAllStringSubmatch(body, -1) {
 					seen[m[1]]++
+				}
+				if rows := len(row.FindAllString(body, -1)); rows > 100 {
+					t.Errorf("%s has %d rows", next, rows)
 				}
 				next = ""
 				if m := regexp.MustCompile(`<a href="([^"]+)" rel="next">`).FindStringSubmatch(body); m != nil {
@@ -222,6 +231,14 @@ func TestConsoleParts(t *testing.T) {
 				if times != 1 {
 					t.Errorf("%s: %s is there %d times", first, name, times)
 				}
+			}
+		}
+		if err := one.SetPrincipalQuota(ctx, "principal123", api.Quota{Nodes: 4711}); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]string{"principal123": "4711", "nobody so far": fmt.Sprint(api.DefaultQuota().Nodes)} {
+			if body := b.page("/console/act/quota?principal=" + url.QueryEscape(name)); !strings.Contains(body, `value="`+want+`"`) {
+				t.Errorf("the form for the quota of %s does not say %s:\n%s", name, want, body)
 			}
 		}
 	})

@@ -79,7 +79,7 @@ func (r *Replica) leads() (term uint64, leads bool) {
 // §2.9). A replica that leads Raft and cannot become master ends itself: nobody
 // else is elected while it leads.
 func (r *Replica) runEpoch(ctx context.Context, term uint64) {
-	began := r.clock()
+	began, vacant := r.clock(), r.withoutMaster()
 	m, err := r.takeOver(ctx, term)
 	switch {
 	case ctx.Err() != nil:
@@ -90,8 +90,9 @@ func (r *Replica) runEpoch(ctx context.Context, term uint64) {
 		return
 	}
 	applied, sessions := r.clock(), r.fsm.State().Sessions.Len()
+	r.metrics.takeovers.began(m.Epoch(), sessions, vacant, began)
 	m.Start()
-	took := r.metrics.takeovers.served(began, applied, sessions)
+	took := r.metrics.takeovers.nowServes()
 	r.drills.masterServes()
 	r.master.Store(m)
 	serving := r.clock()
@@ -102,6 +103,15 @@ func (r *Replica) runEpoch(ctx context.Context, term uint64) {
 	r.metrics.takeovers.ended()
 	m.Wait()
 	r.log.Info("not master any more", "event", "master_ended", "epoch", m.Epoch(), "reason", context.Cause(ctx), "served", r.clock().Sub(serving))
+}
+
+// withoutMaster is how long ago this replica last heard from a master, or was one; negative if it never did. It is for display.
+func (r *Replica) withoutMaster() time.Duration {
+	last := r.raft.LastContact()
+	if last.IsZero() {
+		return -1
+	}
+	return elapsed(last)
 }
 
 // Pauses between attempts to take over: the first, and the longest to which they

@@ -231,7 +231,7 @@ func TestHTTPPortSpeaksNoOtherProtocol(t *testing.T) {
 // read there.
 func TestMetricsNameNobody(t *testing.T) {
 	r, _ := startHTTPPort(t, hastened)
-	r.metrics.master.SessionEnded(api.ByClose) // a metric with labels appears with its first value
+	r.metrics.master.SessionEnded(api.ByClose, 1) // a metric with labels appears with its first value
 	r.metrics.calls.answered("/chubby.Chubby/Open", api.OK, 0, "")
 	families, err := r.metrics.registry.Gather()
 	if err != nil {

@@ -97,16 +97,17 @@ func (m *masterMetrics) Proposed(commands int, err error) {
 }
 
 func (m *masterMetrics) SessionBegun() { m.begun.Inc() }
-func (m *masterMetrics) SessionEnded(why api.EndReason) {
+func (m *masterMetrics) SessionEnded(why api.EndReason, unheard int) {
 	m.endings.WithLabelValues(why.String()).Inc()
 	m.ended.Add(1)
+	m.takeovers.sessionsLeft(unheard)
 }
-func (m *masterMetrics) LeaseExtended() {
+func (m *masterMetrics) LeaseExtended(unheard int) {
 	m.renewals.Inc()
-	m.takeovers.leaseExtended()
+	m.takeovers.leaseExtended(unheard)
 }
 
-func (m *masterMetrics) TakeoverCleared(d time.Duration) { m.takeovers.observe(phaseCaches, d) }
+func (m *masterMetrics) TakeoverCleared(d time.Duration) { m.takeovers.cachesCleared(d) }
 
 func (m *masterMetrics) ChangeWaited(d time.Duration) { m.changeWaits.Observe(d.Seconds()) }
 func (m *masterMetrics) Invalidated()                 { m.invalidations.Inc() }
@@ -117,6 +118,7 @@ func (m *masterMetrics) TurnEnded(name api.Name, held time.Duration) { m.locks.h
 
 func (m *masterMetrics) LockGranted(name api.Name, wait time.Duration, trace steps.Trace) {
 	m.grants.Inc()
+	m.takeovers.granted()
 	id := ""
 	if trace != nil {
 		id = trace.ID()

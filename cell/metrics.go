@@ -28,7 +28,7 @@ type metrics struct {
 func newMetrics(r *Replica) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		master:   newMasterMetrics(r.cfg.MetricPrefixes, newTakeoverTimes(r.clock)),
+		master:   newMasterMetrics(r.cfg.MetricPrefixes, newTakeoverTimes(r.clock, r.cfg.Wall)),
 		refusals: counter("client_connections_refused_total", "Connections of clients that were refused, because there were too many, or too many in a second."),
 		shed:     counter("client_connections_shed_total", "Connections of clients that were closed, because their calls held too much memory."),
 		late:     counter("client_calls_refused_total", "Calls of clients that were refused, because their principal or address made too many in a second."),

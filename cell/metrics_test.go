@@ -25,7 +25,7 @@ func TestMetricsPage(t *testing.T) {
 	var page []byte
 	synctest.Test(t, func(t *testing.T) {
 		for _, r := range startCell(t, 2) {
-			r.metrics.master.SessionEnded(api.ByClose) // a metric with labels appears with its first value
+			r.metrics.master.SessionEnded(api.ByClose, 1) // a metric with labels appears with its first value
 			r.metrics.calls.answered("/chubby.Chubby/Open", api.OK, 0, "")
 			page = metricsPage(t, r)
 		}

@@ -32,6 +32,9 @@ func (s served) Counts() map[string]uint64 {
 	return counts
 }
 
+// Takeovers implements wire.Replica.
+func (s served) Takeovers() []wire.Takeover { return s.r.metrics.takeovers.list() }
+
 // Location implements wire.Replica.
 func (s served) Location() wire.Location {
 	h := s.r.Health()

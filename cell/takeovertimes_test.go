@@ -28,7 +28,7 @@ func TestTakeoverIsMeasuredByPhase(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		counts, sums := cell.Measured(c.Replica(c.Master()))
 		const phase = "chubby_takeover_phase_seconds "
-		for _, name := range []string{"chubby_takeover_seconds", phase + "log", phase + "leases", phase + "first_lease", phase + "caches"} {
+		for _, name := range []string{"chubby_takeover_seconds", phase + "election", phase + "log", phase + "leases", phase + "first_lease", phase + "sessions", phase + "caches"} {
 			if counts[name] != 1 {
 				t.Errorf("%s was measured %d times; want once", name, counts[name])
 			}
@@ -53,7 +53,7 @@ func TestNoPhaseWithoutSessions(t *testing.T) {
 		dial(t, ctx, c, "late", client.Config{})
 		time.Sleep(15 * time.Second)
 		counts, _ := cell.Measured(c.Replica(c.Master()))
-		for name, want := range map[string]uint64{"log": 1, "leases": 1, "first_lease": 0, "caches": 0} {
+		for name, want := range map[string]uint64{"election": 0, "log": 1, "leases": 1, "first_lease": 0, "sessions": 0, "caches": 0, "first_grant": 0} {
 			if n := counts["chubby_takeover_phase_seconds "+name]; n != want {
 				t.Errorf("%s was measured %d times; want %d", name, n, want)
 			}

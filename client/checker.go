@@ -17,12 +17,12 @@ import (
 // its lock. BadSequencer says that it is not, and why (Chubby §2.6).
 func (c *Cell) CheckSequencer(ctx context.Context, text string) error {
 	return c.ask(ctx, "check sequencer", "", func(ctx context.Context, t *target) error {
-		return c.checkSequencerAt(ctx, t, text)
+		return checkSequencerAt(ctx, c, t, text)
 	})
 }
 
 // checkSequencerAt asks one master once.
-func (c *Cell) checkSequencerAt(ctx context.Context, t *target, text string) error {
+func checkSequencerAt(ctx context.Context, c *Cell, t *target, text string) error {
 	reply, err := t.data.chubby.CheckSequencer(ctx, &chubbypb.CheckSequencerRequest{Cell: c.cfg.Cell, Sequencer: text})
 	if err == nil && !reply.GetValid() {
 		err = &api.Error{Code: api.BadSequencer, Message: reply.GetExplanation()}

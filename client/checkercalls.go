@@ -80,7 +80,7 @@ func (k *CachingChecker) runChecks(s sequencer.Sequencer, checks *inflightChecks
 		}
 		k.finishCheck(s, checks, c, k.client.cell.ask(ctx, "check sequencer", s.Path.String(), func(ctx context.Context, t *target) error {
 			k.noteSent(s, c)
-			return k.client.cell.checkSequencerAt(ctx, t, text)
+			return checkSequencerAt(ctx, k.client.cell, t, text)
 		}))
 	}
 }

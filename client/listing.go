@@ -97,14 +97,15 @@ func lockPages(ctx context.Context, c *Cell, prefix string, of api.SessionID) it
 		return func(yield func(LockInfo, error) bool) { yield(LockInfo{}, err) }
 	}
 	return eachPage(ctx, c, op, prefix, func(ctx context.Context, t *target, after []byte) (page []LockInfo, next []byte, err error) {
-		return askLocks(ctx, c, t, p, of, after)
+		return askLocks(ctx, t, &chubbypb.ListLocksRequest{Cell: c.cfg.Cell, Prefix: p.String(), After: after, Session: uint64(of)})
 	})
 }
 
 // LocksPage returns a part of what Locks lists, by path, and the mark of the part that follows it: after is "" for the first
-// part, and next is "" with the last one. A part has at most api.MaxPage locks, and may have none although others follow. A mark
+// part, and next is "" with the last one. Unless of is 0, it lists what LocksOf does. A part has at most as many locks as most, of
+// which 0 is api.MaxPage, the most, and may have none although others follow. A mark
 // is for this cell alone, and stays valid. It is for programs that show lists to people, a part at a time.
-func (c *Cell) LocksPage(ctx context.Context, prefix, after string) (part []LockInfo, next string, err error) {
+func (c *Cell) LocksPage(ctx context.Context, prefix string, of api.SessionID, after string, most int) (part []LockInfo, next string, err error) {
 	const op = "list locks"
 	prefix = cmp.Or(prefix, rootPath(c.cfg))
 	p, err := c.parsePath(op, prefix)
@@ -112,16 +113,19 @@ func (c *Cell) LocksPage(ctx context.Context, prefix, after string) (part []Lock
 		return nil, "", err
 	}
 	err = c.ask(ctx, op, prefix, func(ctx context.Context, t *target) error {
-		page, mark, err := askLocks(ctx, c, t, p, 0, []byte(after))
+		page, mark, err := askLocks(ctx, t, &chubbypb.ListLocksRequest{Cell: c.cfg.Cell, Prefix: p.String(), After: []byte(after), Session: uint64(of), Most: pageLength(most)})
 		part, next = page, string(mark)
 		return err
 	})
 	return part, next, err
 }
 
+// pageLength is how many entries of a listing a request asks for.
+func pageLength(most int) uint32 { return uint32(min(max(most, 0), api.MaxPage)) }
+
 // askLocks asks for one page of locks.
-func askLocks(ctx context.Context, c *Cell, t *target, prefix api.Path, of api.SessionID, after []byte) (page []LockInfo, next []byte, err error) {
-	reply, err := t.data.chubby.ListLocks(ctx, &chubbypb.ListLocksRequest{Cell: c.cfg.Cell, Prefix: prefix.String(), After: after, Session: uint64(of)})
+func askLocks(ctx context.Context, t *target, q *chubbypb.ListLocksRequest) (page []LockInfo, next []byte, err error) {
+	reply, err := t.data.chubby.ListLocks(ctx, q)
 	for _, l := range reply.GetLocks() {
 		page = append(page, lockInfo(l))
 	}
@@ -168,14 +172,14 @@ func (c *Cell) FindSession(ctx context.Context, id api.SessionID) (info SessionI
 
 func sessionPages(ctx context.Context, c *Cell, only api.SessionID) iter.Seq2[SessionInfo, error] {
 	return eachPage(ctx, c, "list sessions", rootPath(c.cfg), func(ctx context.Context, t *target, after []byte) (page []SessionInfo, next []byte, err error) {
-		return askSessions(ctx, c, t, only, after)
+		return askSessions(ctx, t, &chubbypb.ListSessionsRequest{Cell: c.cfg.Cell, After: after, Session: uint64(only)})
 	})
 }
 
 // SessionsPage is for Sessions what LocksPage is for Locks.
-func (c *Cell) SessionsPage(ctx context.Context, after string) (part []SessionInfo, next string, err error) {
+func (c *Cell) SessionsPage(ctx context.Context, after string, most int) (part []SessionInfo, next string, err error) {
 	err = c.ask(ctx, "list sessions", rootPath(c.cfg), func(ctx context.Context, t *target) error {
-		page, mark, err := askSessions(ctx, c, t, 0, []byte(after))
+		page, mark, err := askSessions(ctx, t, &chubbypb.ListSessionsRequest{Cell: c.cfg.Cell, After: []byte(after), Most: pageLength(most)})
 		part, next = page, string(mark)
 		return err
 	})
@@ -183,8 +187,8 @@ func (c *Cell) SessionsPage(ctx context.Context, after string) (part []SessionIn
 }
 
 // askSessions asks for one page of sessions.
-func askSessions(ctx context.Context, c *Cell, t *target, only api.SessionID, after []byte) (page []SessionInfo, next []byte, err error) {
-	reply, err := t.data.chubby.ListSessions(ctx, &chubbypb.ListSessionsRequest{Cell: c.cfg.Cell, After: after, Session: uint64(only)})
+func askSessions(ctx context.Context, t *target, q *chubbypb.ListSessionsRequest) (page []SessionInfo, next []byte, err error) {
+	reply, err := t.data.chubby.ListSessions(ctx, q)
 	for _, s := range reply.GetSessions() {
 		page = append(page, SessionInfo{
 			Holder: s.GetParty().Holder(), Lease: time.Duration(s.GetLeaseNs()), LeftLeast: time.Duration(s.GetLeftLeastNs()),

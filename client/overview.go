@@ -24,6 +24,28 @@ type Overview struct {
 	Holdups []Holdup   // the changes that have waited for clients' caches longest, the longest first
 
 	MoreWaits, MoreHoldups int // besides those listed
+
+	// Takeovers are how the master became it, the last time first, and before, since its process began: at most 8; none unless Whole.
+	Takeovers []Takeover
+}
+
+// Takeover is how a replica became the master.
+type Takeover struct {
+	Epoch       api.Epoch
+	ElectedUnix int64           // by its clock, for display
+	Sessions    int             // that outlived the master before
+	Phases      []TakeoverPhase // by their ends
+}
+
+// TakeoverPhase is a part of a take-over. The names are those of the metric chubby_takeover_phase_seconds: "election", from the last message of the
+// master before until this one was elected; "log", until everything in the log was applied, and the epoch was in it, which proves the election; "leases",
+// until every session had its lease anew. Then the master serves, and beside each other begin "first_lease", until the first lease was
+// extended; "sessions", until the clients of all sessions had returned, or their sessions had ended; "caches", until no client used what an earlier master
+// let it cache, for which changes wait; and "first_grant", until a lock was granted. Some may be missing, and newer masters may have others.
+type TakeoverPhase struct {
+	Name       string
+	Begin, End time.Duration // since the election; negative before it
+	Unfinished bool          // it goes on, and End is now
 }
 
 // Backlog is how much waits in the master, or is kept there for clients.
@@ -64,6 +86,9 @@ func (c *Cell) Overview(ctx context.Context, most int) (Overview, error) {
 		for _, l := range reply.GetWaits() {
 			o.Waits = append(o.Waits, lockInfo(l))
 		}
+		for _, one := range reply.GetTakeovers() {
+			o.Takeovers = append(o.Takeovers, takeover(one))
+		}
 		for _, h := range reply.GetHoldups() {
 			one := Holdup{Path: h.GetPath(), Waiting: time.Duration(h.GetWaitingNs()), MoreSlow: int(h.GetMoreSlow())}
 			for _, slow := range h.GetSlow() {
@@ -74,4 +99,13 @@ func (c *Cell) Overview(ctx context.Context, most int) (Overview, error) {
 		return err
 	})
 	return o, err
+}
+
+// takeover decodes how a replica became the master.
+func takeover(t *chubbypb.Takeover) Takeover {
+	decoded := Takeover{Epoch: api.Epoch(t.GetEpoch()), ElectedUnix: t.GetElectedUnix(), Sessions: int(t.GetSessions())}
+	for _, p := range t.GetPhases() {
+		decoded.Phases = append(decoded.Phases, TakeoverPhase{Name: p.GetName(), Begin: time.Duration(p.GetBeginNs()), End: time.Duration(p.GetEndNs()), Unfinished: p.GetUnfinished()})
+	}
+	return decoded
 }

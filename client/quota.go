@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
@@ -21,13 +22,53 @@ type QuotaUse struct {
 // have a quota.
 // Where clients have to say who they are, it has only the client's own and those of directories that it may read, unless it is an operator.
 func (c *Cell) Quotas(ctx context.Context) ([]QuotaUse, error) {
-	return collectPages(eachPage(ctx, c, "list quotas", rootPath(c.cfg), func(ctx context.Context, t *target, after []byte) (page []QuotaUse, next []byte, err error) {
-		reply, err := t.data.chubby.ListQuotas(ctx, &chubbypb.ListQuotasRequest{Cell: c.cfg.Cell, After: after})
-		for _, q := range reply.GetQuotas() {
-			page = append(page, QuotaUse{Principal: q.GetPrincipal(), Path: q.GetPath(), Used: quotaOf(q.GetUsed()), Allowed: quotaOf(q.GetAllowed())})
+	return collectPages(quotaPages(ctx, c, &chubbypb.ListQuotasRequest{}))
+}
+
+// QuotasPage is for Quotas what LocksPage is for Locks.
+func (c *Cell) QuotasPage(ctx context.Context, after string, most int) (part []QuotaUse, next string, err error) {
+	err = c.ask(ctx, "list quotas", rootPath(c.cfg), func(ctx context.Context, t *target) error {
+		page, mark, err := askQuotas(ctx, t, &chubbypb.ListQuotasRequest{Cell: c.cfg.Cell, After: []byte(after), Most: pageLength(most)})
+		part, next = page, string(mark)
+		return err
+	})
+	return part, next, err
+}
+
+// FindQuota returns what a principal uses and may use, whether it uses anything or not; or else, if principal is empty, the
+// same of a directory. It finds none if the directory has no quota, or the client may not see it, as in Quotas.
+func (c *Cell) FindQuota(ctx context.Context, principal, path string) (use QuotaUse, found bool, err error) {
+	if principal == "" {
+		p, err := c.parsePath("list quotas", path)
+		if err != nil {
+			return use, false, err
 		}
-		return page, reply.GetNext(), err
-	}))
+		path = p.String()
+	} else {
+		path = ""
+	}
+	for one, err := range quotaPages(ctx, c, &chubbypb.ListQuotasRequest{Principal: principal, Path: path}) {
+		if err != nil || one.Principal == principal && one.Path == path { // a master of an earlier version lists all
+			return one, err == nil, err
+		}
+	}
+	return use, false, nil
+}
+
+// quotaPages yields the quotas that a request is about.
+func quotaPages(ctx context.Context, c *Cell, about *chubbypb.ListQuotasRequest) iter.Seq2[QuotaUse, error] {
+	return eachPage(ctx, c, "list quotas", rootPath(c.cfg), func(ctx context.Context, t *target, after []byte) (page []QuotaUse, next []byte, err error) {
+		return askQuotas(ctx, t, &chubbypb.ListQuotasRequest{Cell: c.cfg.Cell, After: after, Principal: about.GetPrincipal(), Path: about.GetPath()})
+	})
+}
+
+// askQuotas asks for one page of quotas.
+func askQuotas(ctx context.Context, t *target, q *chubbypb.ListQuotasRequest) (page []QuotaUse, next []byte, err error) {
+	reply, err := t.data.chubby.ListQuotas(ctx, q)
+	for _, one := range reply.GetQuotas() {
+		page = append(page, QuotaUse{Principal: one.GetPrincipal(), Path: one.GetPath(), Used: quotaOf(one.GetUsed()), Allowed: quotaOf(one.GetAllowed())})
+	}
+	return page, reply.GetNext(), err
 }
 
 func quotaOf(a *chubbypb.QuotaAmounts) api.Quota {

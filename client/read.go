@@ -65,16 +65,38 @@ func (h *Handle) statAsShown(s *chubbypb.Stat) (api.Stat, error) {
 	return stat, err
 }
 
-// childAsShown converts metadata in a listing to what this session shows. A cached
+// askChildren asks for a page of a directory, and converts it to what this session shows. A cached
 // listing is invalidated when one of the children changes, but not when a child of a
 // child is added or removed. So a session that caches does not show how many children
 // the children have.
-func (h *Handle) childAsShown(s *chubbypb.Stat) (api.Stat, error) {
-	stat, err := h.statAsShown(s)
-	if h.client.cache.enabled() {
-		stat.Children = 0
-	}
-	return stat, err
+func askChildren(ctx context.Context, h *Handle, after string, most int) (page []api.Stat, reply *chubbypb.ReadDirReply, epoch uint64, err error) {
+	err = h.readCall(ctx, "list", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
+		var err error
+		if reply, err = t.data.chubby.ReadDir(ctx, &chubbypb.ReadDirRequest{Caller: caller, Handle: token, After: after, Most: pageLength(most)}); err != nil {
+			return err
+		}
+		page, epoch = nil, caller.GetEpoch()
+		for _, child := range reply.GetChildren() {
+			stat, err := h.statAsShown(child)
+			if err != nil {
+				return err
+			}
+			if h.client.cache.enabled() {
+				stat.Children = 0
+			}
+			page = append(page, stat)
+		}
+		return nil
+	})
+	return page, reply, epoch, err
+}
+
+// ReadDirPage returns a part of what ReadDir returns: the children whose names come after that one, at most as many as most, of
+// which 0 is api.MaxPage, the most; and whether others follow, for which the name of the last one is to be given. It neither looks into the
+// client's cache nor fills it. It is for programs that show directories to people, a part at a time.
+func (h *Handle) ReadDirPage(ctx context.Context, after string, most int) (part []api.Stat, more bool, err error) {
+	part, reply, _, err := askChildren(ctx, h, after, most)
+	return part, reply.GetMore() && len(part) > 0, err
 }
 
 // ReadDir returns the metadata of a directory's children (see Stat), by name. In a
@@ -93,35 +115,14 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 	all := h.client.cache.beginFetch(h.name)
 	defer h.client.cache.endFetch(all)
 	whole := true // every page may be cached
-	for {
-		var page []api.Stat
-		var more, cacheable bool
-		var epoch uint64
-		err := h.readCall(ctx, "list", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
-			request := &chubbypb.ReadDirRequest{Caller: caller, Handle: token}
-			if len(list) > 0 {
-				request.After = list[len(list)-1].Path.Base()
-			}
-			reply, err := t.data.chubby.ReadDir(ctx, request)
-			if err != nil {
-				return err
-			}
-			page, more, cacheable, epoch = nil, reply.GetMore(), reply.GetCacheable(), caller.GetEpoch()
-			for _, child := range reply.GetChildren() {
-				stat, err := h.childAsShown(child)
-				if err != nil {
-					return err
-				}
-				page = append(page, stat)
-			}
-			return nil
-		})
+	for last := ""; ; last = list[len(list)-1].Path.Base() {
+		page, reply, epoch, err := askChildren(ctx, h, last, 0)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, page...)
-		whole = whole && cacheable
-		if !more || len(page) == 0 {
+		whole = whole && reply.GetCacheable()
+		if !reply.GetMore() || len(page) == 0 {
 			h.cacheRead(all, epoch, whole, func(e *entry) { e.children, e.listedInstance = slices.Clone(list), h.instance })
 			return list, nil
 		}

@@ -102,7 +102,7 @@ func (v replicaView) compareAge(other replicaView) int {
 
 // viewReplica asks one replica, for at most DialTimeout. Locate comes first, because
 // a server of another cell refuses it.
-func (c *Cell) viewReplica(ctx context.Context, address string) replicaView {
+func viewReplica(ctx context.Context, c *Cell, address string) replicaView {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()
 	v := replicaView{address: address}
@@ -155,7 +155,7 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) b
 		}
 		asked[address] = true
 		running.Go(func() {
-			v := c.viewReplica(ctx, address)
+			v := viewReplica(ctx, c, address)
 			select {
 			case arrived <- v:
 			case <-ctx.Done():

@@ -18,6 +18,7 @@ type Leases struct {
 	sessions map[api.SessionID]*lease // ALIVE and EXPIRING
 	alive    leaseQueue               // the ALIVE ones, as a heap
 	granted  uint64                   // number of the latest grant
+	unheard  int                      // those that are inherited
 }
 
 // lease is the lease of one session. It is EXPIRING once it is out of the
@@ -43,12 +44,24 @@ func NewLeases() *Leases {
 func (l *Leases) Inherit(id api.SessionID, length time.Duration, from Instant) {
 	l.Start(id, length, from)
 	l.sessions[id].inherited = true
+	l.unheard++
 }
 
 // Unheard reports whether a session was inherited, and its client has not returned since.
 func (l *Leases) Unheard(id api.SessionID) bool {
 	s, known := l.sessions[id]
 	return known && s.inherited
+}
+
+// CountUnheard returns how many sessions are unheard of.
+func (l *Leases) CountUnheard() int { return l.unheard }
+
+// hear notes that the client of a session has returned, or that the session has ended.
+func (l *Leases) hear(s *lease) {
+	if s.inherited {
+		s.inherited = false
+		l.unheard--
+	}
 }
 
 // Start begins the lease of a new session. For a session that has a lease already, Start does what
@@ -94,7 +107,7 @@ func (l *Leases) extend(s *lease, length time.Duration, from Instant) bool {
 	if s.place == expiring {
 		return false
 	}
-	s.inherited = false
+	l.hear(s)
 	if end := from.Add(max(length, 0)); end > s.end {
 		s.end = end
 		heap.Fix(&l.alive, s.place)
@@ -127,6 +140,7 @@ func (l *Leases) Stop(id api.SessionID) (end Instant, ok bool) {
 // Remove forgets a session that has ended.
 func (l *Leases) Remove(id api.SessionID) {
 	if _, known := l.Stop(id); known {
+		l.hear(l.sessions[id])
 		delete(l.sessions, id)
 	}
 }

@@ -147,8 +147,18 @@ func TestUnheard(t *testing.T) {
 	}
 	l.Grant(1, time.Second, at(0.1))
 	tick(l, at(0), at(2))
-	if l.Unheard(1) || !l.Unheard(2) {
-		t.Error("the client of session 1 has returned, and that of session 2 has not")
+	if l.Unheard(1) || !l.Unheard(2) || l.CountUnheard() != 1 {
+		t.Errorf("the client of session 1 has returned, and that of session 2 has not; counted: %d", l.CountUnheard())
+	}
+	l.Grant(1, time.Second, at(2.1))
+	l.Remove(3)
+	if n := l.CountUnheard(); n != 1 {
+		t.Errorf("%d sessions are unheard of, want 1", n)
+	}
+	l.Remove(2)
+	l.Remove(2)
+	if n := l.CountUnheard(); n != 0 || l.Unheard(2) {
+		t.Errorf("the last session that was unheard of has ended, and %d are counted", n)
 	}
 }
 

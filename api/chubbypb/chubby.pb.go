@@ -2223,6 +2223,7 @@ type ReadDirRequest struct {
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	Handle        []byte                 `protobuf:"bytes,2,opt,name=handle,proto3" json:"handle,omitempty"`
 	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"` // names after this one; a page at a time
+	Most          uint32                 `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"`  // in the page, at most; 0: 1,000, which is the most
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2276,6 +2277,13 @@ func (x *ReadDirRequest) GetAfter() string {
 		return x.After
 	}
 	return ""
+}
+
+func (x *ReadDirRequest) GetMost() uint32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
 }
 
 type ReadDirReply struct {
@@ -3768,6 +3776,7 @@ type ListLocksRequest struct {
 	Prefix        string                 `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`    // a path; the locks at and below it
 	After         []byte                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`      // next of an earlier reply, for the page after it
 	Session       uint64                 `protobuf:"varint,4,opt,name=session,proto3" json:"session,omitempty"` // only locks that this session holds; 0: all
+	Most          uint32                 `protobuf:"varint,5,opt,name=most,proto3" json:"most,omitempty"`       // in the page, at most; 0: 1,000, which is the most
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3826,6 +3835,13 @@ func (x *ListLocksRequest) GetAfter() []byte {
 func (x *ListLocksRequest) GetSession() uint64 {
 	if x != nil {
 		return x.Session
+	}
+	return 0
+}
+
+func (x *ListLocksRequest) GetMost() uint32 {
+	if x != nil {
+		return x.Most
 	}
 	return 0
 }
@@ -4080,6 +4096,7 @@ type ListSessionsRequest struct {
 	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
 	After         []byte                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`      // next of an earlier reply, for the page after it
 	Session       uint64                 `protobuf:"varint,3,opt,name=session,proto3" json:"session,omitempty"` // this one only; 0: all
+	Most          uint32                 `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"`       // in the page, at most; 0: 1,000, which is the most
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4131,6 +4148,13 @@ func (x *ListSessionsRequest) GetAfter() []byte {
 func (x *ListSessionsRequest) GetSession() uint64 {
 	if x != nil {
 		return x.Session
+	}
+	return 0
+}
+
+func (x *ListSessionsRequest) GetMost() uint32 {
+	if x != nil {
+		return x.Most
 	}
 	return 0
 }
@@ -4351,6 +4375,7 @@ type OverviewReply struct {
 	MoreWaits     uint32                 `protobuf:"varint,6,opt,name=more_waits,json=moreWaits,proto3" json:"more_waits,omitempty"`                                                    // locks that others wait for, besides those listed
 	Holdups       []*Holdup              `protobuf:"bytes,7,rep,name=holdups,proto3" json:"holdups,omitempty"`                                                                          // the changes that have waited longest for clients' caches, the longest first
 	MoreHoldups   uint32                 `protobuf:"varint,8,opt,name=more_holdups,json=moreHoldups,proto3" json:"more_holdups,omitempty"`
+	Takeovers     []*Takeover            `protobuf:"bytes,9,rep,name=takeovers,proto3" json:"takeovers,omitempty"` // the last ones of this master, the latest first, at most 8; with the numbers of the whole cell
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4441,6 +4466,151 @@ func (x *OverviewReply) GetMoreHoldups() uint32 {
 	return 0
 }
 
+func (x *OverviewReply) GetTakeovers() []*Takeover {
+	if x != nil {
+		return x.Takeovers
+	}
+	return nil
+}
+
+// Takeover is how a replica became the master.
+type Takeover struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	ElectedUnix   int64                  `protobuf:"varint,2,opt,name=elected_unix,json=electedUnix,proto3" json:"elected_unix,omitempty"` // by the clock of that replica, for display
+	Sessions      uint64                 `protobuf:"varint,3,opt,name=sessions,proto3" json:"sessions,omitempty"`                          // that outlived the master before
+	Phases        []*TakeoverPhase       `protobuf:"bytes,4,rep,name=phases,proto3" json:"phases,omitempty"`                               // by their ends
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Takeover) Reset() {
+	*x = Takeover{}
+	mi := &file_chubby_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Takeover) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Takeover) ProtoMessage() {}
+
+func (x *Takeover) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Takeover.ProtoReflect.Descriptor instead.
+func (*Takeover) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *Takeover) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Takeover) GetElectedUnix() int64 {
+	if x != nil {
+		return x.ElectedUnix
+	}
+	return 0
+}
+
+func (x *Takeover) GetSessions() uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *Takeover) GetPhases() []*TakeoverPhase {
+	if x != nil {
+		return x.Phases
+	}
+	return nil
+}
+
+// TakeoverPhase is a part of a take-over. Some go on beside each other.
+type TakeoverPhase struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                       // see client.TakeoverPhase
+	BeginNs       int64                  `protobuf:"varint,2,opt,name=begin_ns,json=beginNs,proto3" json:"begin_ns,omitempty"` // since the election; negative: before it
+	EndNs         int64                  `protobuf:"varint,3,opt,name=end_ns,json=endNs,proto3" json:"end_ns,omitempty"`       // since the election
+	Unfinished    bool                   `protobuf:"varint,4,opt,name=unfinished,proto3" json:"unfinished,omitempty"`          // it goes on, and end_ns is now
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeoverPhase) Reset() {
+	*x = TakeoverPhase{}
+	mi := &file_chubby_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeoverPhase) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeoverPhase) ProtoMessage() {}
+
+func (x *TakeoverPhase) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeoverPhase.ProtoReflect.Descriptor instead.
+func (*TakeoverPhase) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *TakeoverPhase) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TakeoverPhase) GetBeginNs() int64 {
+	if x != nil {
+		return x.BeginNs
+	}
+	return 0
+}
+
+func (x *TakeoverPhase) GetEndNs() int64 {
+	if x != nil {
+		return x.EndNs
+	}
+	return 0
+}
+
+func (x *TakeoverPhase) GetUnfinished() bool {
+	if x != nil {
+		return x.Unfinished
+	}
+	return false
+}
+
 // Backlog is how much waits in the master, or is kept there for clients.
 type Backlog struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4457,7 +4627,7 @@ type Backlog struct {
 
 func (x *Backlog) Reset() {
 	*x = Backlog{}
-	mi := &file_chubby_proto_msgTypes[59]
+	mi := &file_chubby_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4469,7 +4639,7 @@ func (x *Backlog) String() string {
 func (*Backlog) ProtoMessage() {}
 
 func (x *Backlog) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[59]
+	mi := &file_chubby_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4482,7 +4652,7 @@ func (x *Backlog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backlog.ProtoReflect.Descriptor instead.
 func (*Backlog) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{59}
+	return file_chubby_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Backlog) GetWaiters() uint64 {
@@ -4547,7 +4717,7 @@ type Holdup struct {
 
 func (x *Holdup) Reset() {
 	*x = Holdup{}
-	mi := &file_chubby_proto_msgTypes[60]
+	mi := &file_chubby_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4559,7 +4729,7 @@ func (x *Holdup) String() string {
 func (*Holdup) ProtoMessage() {}
 
 func (x *Holdup) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[60]
+	mi := &file_chubby_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4572,7 +4742,7 @@ func (x *Holdup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holdup.ProtoReflect.Descriptor instead.
 func (*Holdup) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{60}
+	return file_chubby_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Holdup) GetPath() string {
@@ -4617,7 +4787,7 @@ type LintRequest struct {
 
 func (x *LintRequest) Reset() {
 	*x = LintRequest{}
-	mi := &file_chubby_proto_msgTypes[61]
+	mi := &file_chubby_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4629,7 +4799,7 @@ func (x *LintRequest) String() string {
 func (*LintRequest) ProtoMessage() {}
 
 func (x *LintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[61]
+	mi := &file_chubby_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4642,7 +4812,7 @@ func (x *LintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LintRequest.ProtoReflect.Descriptor instead.
 func (*LintRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{61}
+	return file_chubby_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *LintRequest) GetCell() string {
@@ -4700,7 +4870,7 @@ type LintReply struct {
 
 func (x *LintReply) Reset() {
 	*x = LintReply{}
-	mi := &file_chubby_proto_msgTypes[62]
+	mi := &file_chubby_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4712,7 +4882,7 @@ func (x *LintReply) String() string {
 func (*LintReply) ProtoMessage() {}
 
 func (x *LintReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[62]
+	mi := &file_chubby_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4725,7 +4895,7 @@ func (x *LintReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LintReply.ProtoReflect.Descriptor instead.
 func (*LintReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{62}
+	return file_chubby_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *LintReply) GetEpoch() uint64 {
@@ -4772,7 +4942,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4784,7 +4954,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4797,7 +4967,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{63}
+	return file_chubby_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Finding) GetKind() uint32 {
@@ -4850,16 +5020,21 @@ func (x *Finding) GetLeaseNs() int64 {
 }
 
 type ListQuotasRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
-	After         []byte                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // next of an earlier reply, for the page after it
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Cell  string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	After []byte                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // next of an earlier reply, for the page after it
+	Most  uint32                 `protobuf:"varint,3,opt,name=most,proto3" json:"most,omitempty"`  // in the page, at most; 0: 1,000, which is the most
+	// Only that of this principal, or else of this directory, whether it uses anything or not; without both: all. One that the
+	// caller may not see, and a directory without a quota, is not in the reply.
+	Principal     string `protobuf:"bytes,4,opt,name=principal,proto3" json:"principal,omitempty"`
+	Path          string `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4871,7 +5046,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4884,7 +5059,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{64}
+	return file_chubby_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListQuotasRequest) GetCell() string {
@@ -4901,6 +5076,27 @@ func (x *ListQuotasRequest) GetAfter() []byte {
 	return nil
 }
 
+func (x *ListQuotasRequest) GetMost() uint32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+func (x *ListQuotasRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *ListQuotasRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
 // ListQuotasReply is a page, which may be empty although more follow.
 type ListQuotasReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4912,7 +5108,7 @@ type ListQuotasReply struct {
 
 func (x *ListQuotasReply) Reset() {
 	*x = ListQuotasReply{}
-	mi := &file_chubby_proto_msgTypes[65]
+	mi := &file_chubby_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4924,7 +5120,7 @@ func (x *ListQuotasReply) String() string {
 func (*ListQuotasReply) ProtoMessage() {}
 
 func (x *ListQuotasReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[65]
+	mi := &file_chubby_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4937,7 +5133,7 @@ func (x *ListQuotasReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasReply.ProtoReflect.Descriptor instead.
 func (*ListQuotasReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{65}
+	return file_chubby_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListQuotasReply) GetQuotas() []*QuotaInfo {
@@ -4968,7 +5164,7 @@ type QuotaInfo struct {
 
 func (x *QuotaInfo) Reset() {
 	*x = QuotaInfo{}
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4980,7 +5176,7 @@ func (x *QuotaInfo) String() string {
 func (*QuotaInfo) ProtoMessage() {}
 
 func (x *QuotaInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4993,7 +5189,7 @@ func (x *QuotaInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaInfo.ProtoReflect.Descriptor instead.
 func (*QuotaInfo) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{66}
+	return file_chubby_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *QuotaInfo) GetPrincipal() string {
@@ -5037,7 +5233,7 @@ type QuotaAmounts struct {
 
 func (x *QuotaAmounts) Reset() {
 	*x = QuotaAmounts{}
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5049,7 +5245,7 @@ func (x *QuotaAmounts) String() string {
 func (*QuotaAmounts) ProtoMessage() {}
 
 func (x *QuotaAmounts) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5062,7 +5258,7 @@ func (x *QuotaAmounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaAmounts.ProtoReflect.Descriptor instead.
 func (*QuotaAmounts) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{67}
+	return file_chubby_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *QuotaAmounts) GetNodes() int64 {
@@ -5115,7 +5311,7 @@ type SetQuotaRequest struct {
 
 func (x *SetQuotaRequest) Reset() {
 	*x = SetQuotaRequest{}
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5127,7 +5323,7 @@ func (x *SetQuotaRequest) String() string {
 func (*SetQuotaRequest) ProtoMessage() {}
 
 func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5140,7 +5336,7 @@ func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{68}
+	return file_chubby_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SetQuotaRequest) GetCaller() *Caller {
@@ -5186,7 +5382,7 @@ type SetQuotaReply struct {
 
 func (x *SetQuotaReply) Reset() {
 	*x = SetQuotaReply{}
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5198,7 +5394,7 @@ func (x *SetQuotaReply) String() string {
 func (*SetQuotaReply) ProtoMessage() {}
 
 func (x *SetQuotaReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5211,7 +5407,7 @@ func (x *SetQuotaReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaReply.ProtoReflect.Descriptor instead.
 func (*SetQuotaReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{69}
+	return file_chubby_proto_rawDescGZIP(), []int{71}
 }
 
 type ExplainRequest struct {
@@ -5224,7 +5420,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5236,7 +5432,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5249,7 +5445,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{70}
+	return file_chubby_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ExplainRequest) GetCell() string {
@@ -5280,7 +5476,7 @@ type ExplainReply struct {
 
 func (x *ExplainReply) Reset() {
 	*x = ExplainReply{}
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5292,7 +5488,7 @@ func (x *ExplainReply) String() string {
 func (*ExplainReply) ProtoMessage() {}
 
 func (x *ExplainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5305,7 +5501,7 @@ func (x *ExplainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReply.ProtoReflect.Descriptor instead.
 func (*ExplainReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{71}
+	return file_chubby_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ExplainReply) GetLock() *LockInfo {
@@ -5347,7 +5543,7 @@ type Cacher struct {
 
 func (x *Cacher) Reset() {
 	*x = Cacher{}
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5359,7 +5555,7 @@ func (x *Cacher) String() string {
 func (*Cacher) ProtoMessage() {}
 
 func (x *Cacher) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5372,7 +5568,7 @@ func (x *Cacher) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cacher.ProtoReflect.Descriptor instead.
 func (*Cacher) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{72}
+	return file_chubby_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Cacher) GetParty() *Party {
@@ -5406,7 +5602,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5418,7 +5614,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5431,7 +5627,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{73}
+	return file_chubby_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *HistoryRequest) GetCell() string {
@@ -5458,7 +5654,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5470,7 +5666,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5483,7 +5679,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{74}
+	return file_chubby_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *HistoryReply) GetHoldings() []*Holding {
@@ -5516,7 +5712,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5528,7 +5724,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5541,7 +5737,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{75}
+	return file_chubby_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Holding) GetParty() *Party {
@@ -5605,7 +5801,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5617,7 +5813,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5630,7 +5826,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{76}
+	return file_chubby_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *TransferRequest) GetCaller() *Caller {
@@ -5656,7 +5852,7 @@ type TransferReply struct {
 
 func (x *TransferReply) Reset() {
 	*x = TransferReply{}
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5668,7 +5864,7 @@ func (x *TransferReply) String() string {
 func (*TransferReply) ProtoMessage() {}
 
 func (x *TransferReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5681,7 +5877,7 @@ func (x *TransferReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferReply.ProtoReflect.Descriptor instead.
 func (*TransferReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{77}
+	return file_chubby_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *TransferReply) GetMaster() string {
@@ -5703,7 +5899,7 @@ type DrillRequest struct {
 
 func (x *DrillRequest) Reset() {
 	*x = DrillRequest{}
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5715,7 +5911,7 @@ func (x *DrillRequest) String() string {
 func (*DrillRequest) ProtoMessage() {}
 
 func (x *DrillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5728,7 +5924,7 @@ func (x *DrillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillRequest.ProtoReflect.Descriptor instead.
 func (*DrillRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{78}
+	return file_chubby_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DrillRequest) GetCaller() *Caller {
@@ -5770,7 +5966,7 @@ type DrillReply struct {
 
 func (x *DrillReply) Reset() {
 	*x = DrillReply{}
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5782,7 +5978,7 @@ func (x *DrillReply) String() string {
 func (*DrillReply) ProtoMessage() {}
 
 func (x *DrillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5795,7 +5991,7 @@ func (x *DrillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillReply.ProtoReflect.Descriptor instead.
 func (*DrillReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{79}
+	return file_chubby_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DrillReply) GetReplica() string {
@@ -5823,7 +6019,7 @@ type FinishUpgradeRequest struct {
 
 func (x *FinishUpgradeRequest) Reset() {
 	*x = FinishUpgradeRequest{}
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5835,7 +6031,7 @@ func (x *FinishUpgradeRequest) String() string {
 func (*FinishUpgradeRequest) ProtoMessage() {}
 
 func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5848,7 +6044,7 @@ func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{80}
+	return file_chubby_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *FinishUpgradeRequest) GetCaller() *Caller {
@@ -5885,7 +6081,7 @@ type FinishUpgradeReply struct {
 
 func (x *FinishUpgradeReply) Reset() {
 	*x = FinishUpgradeReply{}
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5897,7 +6093,7 @@ func (x *FinishUpgradeReply) String() string {
 func (*FinishUpgradeReply) ProtoMessage() {}
 
 func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5910,7 +6106,7 @@ func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeReply.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{81}
+	return file_chubby_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *FinishUpgradeReply) GetLevel() uint32 {
@@ -5944,7 +6140,7 @@ type MemberLevel struct {
 
 func (x *MemberLevel) Reset() {
 	*x = MemberLevel{}
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5956,7 +6152,7 @@ func (x *MemberLevel) String() string {
 func (*MemberLevel) ProtoMessage() {}
 
 func (x *MemberLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5969,7 +6165,7 @@ func (x *MemberLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLevel.ProtoReflect.Descriptor instead.
 func (*MemberLevel) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{82}
+	return file_chubby_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *MemberLevel) GetId() string {
@@ -5995,7 +6191,7 @@ type LocateRequest struct {
 
 func (x *LocateRequest) Reset() {
 	*x = LocateRequest{}
-	mi := &file_chubby_proto_msgTypes[83]
+	mi := &file_chubby_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6007,7 +6203,7 @@ func (x *LocateRequest) String() string {
 func (*LocateRequest) ProtoMessage() {}
 
 func (x *LocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[83]
+	mi := &file_chubby_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6020,7 +6216,7 @@ func (x *LocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
 func (*LocateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{83}
+	return file_chubby_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *LocateRequest) GetCell() string {
@@ -6046,7 +6242,7 @@ type LocateReply struct {
 
 func (x *LocateReply) Reset() {
 	*x = LocateReply{}
-	mi := &file_chubby_proto_msgTypes[84]
+	mi := &file_chubby_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6058,7 +6254,7 @@ func (x *LocateReply) String() string {
 func (*LocateReply) ProtoMessage() {}
 
 func (x *LocateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[84]
+	mi := &file_chubby_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6071,7 +6267,7 @@ func (x *LocateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
 func (*LocateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{84}
+	return file_chubby_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *LocateReply) GetCell() string {
@@ -6141,7 +6337,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_chubby_proto_msgTypes[85]
+	mi := &file_chubby_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6153,7 +6349,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[85]
+	mi := &file_chubby_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6166,7 +6362,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{85}
+	return file_chubby_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *BackupRequest) GetCell() string {
@@ -6200,7 +6396,7 @@ type BackupReply struct {
 
 func (x *BackupReply) Reset() {
 	*x = BackupReply{}
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6212,7 +6408,7 @@ func (x *BackupReply) String() string {
 func (*BackupReply) ProtoMessage() {}
 
 func (x *BackupReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6225,7 +6421,7 @@ func (x *BackupReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
 func (*BackupReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{86}
+	return file_chubby_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *BackupReply) GetData() []byte {
@@ -6257,7 +6453,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6269,7 +6465,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6282,7 +6478,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{87}
+	return file_chubby_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RestoreRequest) GetCaller() *Caller {
@@ -6345,7 +6541,7 @@ type RestoreBegin struct {
 
 func (x *RestoreBegin) Reset() {
 	*x = RestoreBegin{}
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6357,7 +6553,7 @@ func (x *RestoreBegin) String() string {
 func (*RestoreBegin) ProtoMessage() {}
 
 func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6370,7 +6566,7 @@ func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreBegin.ProtoReflect.Descriptor instead.
 func (*RestoreBegin) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{88}
+	return file_chubby_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RestoreBegin) GetCell() string {
@@ -6446,7 +6642,7 @@ type RestorePart struct {
 
 func (x *RestorePart) Reset() {
 	*x = RestorePart{}
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6458,7 +6654,7 @@ func (x *RestorePart) String() string {
 func (*RestorePart) ProtoMessage() {}
 
 func (x *RestorePart) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6471,7 +6667,7 @@ func (x *RestorePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestorePart.ProtoReflect.Descriptor instead.
 func (*RestorePart) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{89}
+	return file_chubby_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RestorePart) GetPart() uint64 {
@@ -6497,7 +6693,7 @@ type RestoreSeal struct {
 
 func (x *RestoreSeal) Reset() {
 	*x = RestoreSeal{}
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6509,7 +6705,7 @@ func (x *RestoreSeal) String() string {
 func (*RestoreSeal) ProtoMessage() {}
 
 func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6522,7 +6718,7 @@ func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSeal.ProtoReflect.Descriptor instead.
 func (*RestoreSeal) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{90}
+	return file_chubby_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *RestoreSeal) GetWhy() string {
@@ -6544,7 +6740,7 @@ type RestoreReply struct {
 
 func (x *RestoreReply) Reset() {
 	*x = RestoreReply{}
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6556,7 +6752,7 @@ func (x *RestoreReply) String() string {
 func (*RestoreReply) ProtoMessage() {}
 
 func (x *RestoreReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6569,7 +6765,7 @@ func (x *RestoreReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
 func (*RestoreReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{91}
+	return file_chubby_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RestoreReply) GetRestored() bool {
@@ -6609,7 +6805,7 @@ type AuthenticateRequest struct {
 
 func (x *AuthenticateRequest) Reset() {
 	*x = AuthenticateRequest{}
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6621,7 +6817,7 @@ func (x *AuthenticateRequest) String() string {
 func (*AuthenticateRequest) ProtoMessage() {}
 
 func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6634,7 +6830,7 @@ func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
 func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{92}
+	return file_chubby_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *AuthenticateRequest) GetToken() string {
@@ -6653,7 +6849,7 @@ type AuthenticateReply struct {
 
 func (x *AuthenticateReply) Reset() {
 	*x = AuthenticateReply{}
-	mi := &file_chubby_proto_msgTypes[93]
+	mi := &file_chubby_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6665,7 +6861,7 @@ func (x *AuthenticateReply) String() string {
 func (*AuthenticateReply) ProtoMessage() {}
 
 func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[93]
+	mi := &file_chubby_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6678,7 +6874,7 @@ func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateReply.ProtoReflect.Descriptor instead.
 func (*AuthenticateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{93}
+	return file_chubby_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *AuthenticateReply) GetPrincipal() string {
@@ -6696,7 +6892,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[94]
+	mi := &file_chubby_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6708,7 +6904,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[94]
+	mi := &file_chubby_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6721,7 +6917,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{94}
+	return file_chubby_proto_rawDescGZIP(), []int{96}
 }
 
 type StatusReply struct {
@@ -6742,7 +6938,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[95]
+	mi := &file_chubby_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6754,7 +6950,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[95]
+	mi := &file_chubby_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6767,7 +6963,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{95}
+	return file_chubby_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -6854,7 +7050,7 @@ type Restoration struct {
 
 func (x *Restoration) Reset() {
 	*x = Restoration{}
-	mi := &file_chubby_proto_msgTypes[96]
+	mi := &file_chubby_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6866,7 +7062,7 @@ func (x *Restoration) String() string {
 func (*Restoration) ProtoMessage() {}
 
 func (x *Restoration) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[96]
+	mi := &file_chubby_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6879,7 +7075,7 @@ func (x *Restoration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restoration.ProtoReflect.Descriptor instead.
 func (*Restoration) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{96}
+	return file_chubby_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Restoration) GetAtUnix() int64 {
@@ -6938,7 +7134,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[97]
+	mi := &file_chubby_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6950,7 +7146,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[97]
+	mi := &file_chubby_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6963,7 +7159,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{97}
+	return file_chubby_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -7071,7 +7267,7 @@ type DrillStatus struct {
 
 func (x *DrillStatus) Reset() {
 	*x = DrillStatus{}
-	mi := &file_chubby_proto_msgTypes[98]
+	mi := &file_chubby_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7083,7 +7279,7 @@ func (x *DrillStatus) String() string {
 func (*DrillStatus) ProtoMessage() {}
 
 func (x *DrillStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[98]
+	mi := &file_chubby_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7096,7 +7292,7 @@ func (x *DrillStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillStatus.ProtoReflect.Descriptor instead.
 func (*DrillStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{98}
+	return file_chubby_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *DrillStatus) GetKind() DrillKind {
@@ -7142,7 +7338,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[99]
+	mi := &file_chubby_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7154,7 +7350,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[99]
+	mi := &file_chubby_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7167,7 +7363,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{99}
+	return file_chubby_proto_rawDescGZIP(), []int{101}
 }
 
 // ChangeMembersRequest adds a replica, which waits to be let in; or removes one; or, with
@@ -7186,7 +7382,7 @@ type ChangeMembersRequest struct {
 
 func (x *ChangeMembersRequest) Reset() {
 	*x = ChangeMembersRequest{}
-	mi := &file_chubby_proto_msgTypes[100]
+	mi := &file_chubby_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7198,7 +7394,7 @@ func (x *ChangeMembersRequest) String() string {
 func (*ChangeMembersRequest) ProtoMessage() {}
 
 func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[100]
+	mi := &file_chubby_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7211,7 +7407,7 @@ func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeMembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{100}
+	return file_chubby_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ChangeMembersRequest) GetCaller() *Caller {
@@ -7264,7 +7460,7 @@ type ChangeMembersReply struct {
 
 func (x *ChangeMembersReply) Reset() {
 	*x = ChangeMembersReply{}
-	mi := &file_chubby_proto_msgTypes[101]
+	mi := &file_chubby_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7276,7 +7472,7 @@ func (x *ChangeMembersReply) String() string {
 func (*ChangeMembersReply) ProtoMessage() {}
 
 func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[101]
+	mi := &file_chubby_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7289,7 +7485,7 @@ func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersReply.ProtoReflect.Descriptor instead.
 func (*ChangeMembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{101}
+	return file_chubby_proto_rawDescGZIP(), []int{103}
 }
 
 type MembersReply struct {
@@ -7301,7 +7497,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[102]
+	mi := &file_chubby_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7313,7 +7509,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[102]
+	mi := &file_chubby_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7326,7 +7522,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{102}
+	return file_chubby_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -7351,7 +7547,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[103]
+	mi := &file_chubby_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7363,7 +7559,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[103]
+	mi := &file_chubby_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7376,7 +7572,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{103}
+	return file_chubby_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Member) GetId() string {
@@ -7583,11 +7779,12 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06handle\x18\x02 \x01(\fR\x06handle\"Q\n" +
 	"\fGetStatReply\x12#\n" +
 	"\x04stat\x18\x01 \x01(\v2\x0f.chubby.v1.StatR\x04stat\x12\x1c\n" +
-	"\tcacheable\x18\x02 \x01(\bR\tcacheable\"i\n" +
+	"\tcacheable\x18\x02 \x01(\bR\tcacheable\"}\n" +
 	"\x0eReadDirRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\fR\x06handle\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\tR\x05after\"m\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\x12\x12\n" +
+	"\x04most\x18\x04 \x01(\rR\x04most\"m\n" +
 	"\fReadDirReply\x12+\n" +
 	"\bchildren\x18\x01 \x03(\v2\x0f.chubby.v1.StatR\bchildren\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x1c\n" +
@@ -7690,12 +7887,13 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x10\n" +
 	"\x03now\x18\x05 \x01(\bR\x03now\"\x10\n" +
-	"\x0eBreakLockReply\"n\n" +
+	"\x0eBreakLockReply\"\x82\x01\n" +
 	"\x10ListLocksRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x14\n" +
 	"\x05after\x18\x03 \x01(\fR\x05after\x12\x18\n" +
-	"\asession\x18\x04 \x01(\x04R\asession\"O\n" +
+	"\asession\x18\x04 \x01(\x04R\asession\x12\x12\n" +
+	"\x04most\x18\x05 \x01(\rR\x04most\"O\n" +
 	"\x0eListLocksReply\x12)\n" +
 	"\x05locks\x18\x01 \x03(\v2\x13.chubby.v1.LockInfoR\x05locks\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\fR\x04next\"\xbf\x02\n" +
@@ -7720,11 +7918,12 @@ const file_chubby_proto_rawDesc = "" +
 	"waiting_ns\x18\x04 \x01(\x03R\twaitingNs\x12\x16\n" +
 	"\x06absent\x18\x05 \x01(\bR\x06absent\x12\x1f\n" +
 	"\vestimate_ns\x18\x06 \x01(\x03R\n" +
-	"estimateNs\"Y\n" +
+	"estimateNs\"m\n" +
 	"\x13ListSessionsRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\fR\x05after\x12\x18\n" +
-	"\asession\x18\x03 \x01(\x04R\asession\"[\n" +
+	"\asession\x18\x03 \x01(\x04R\asession\x12\x12\n" +
+	"\x04most\x18\x04 \x01(\rR\x04most\"[\n" +
 	"\x11ListSessionsReply\x122\n" +
 	"\bsessions\x18\x01 \x03(\v2\x16.chubby.v1.SessionInfoR\bsessions\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\fR\x04next\"\xfd\x01\n" +
@@ -7740,7 +7939,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\aunheard\x18\b \x01(\bR\aunheard\"9\n" +
 	"\x0fOverviewRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x12\n" +
-	"\x04most\x18\x02 \x01(\rR\x04most\"\xfc\x02\n" +
+	"\x04most\x18\x02 \x01(\rR\x04most\"\xaf\x03\n" +
 	"\rOverviewReply\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05whole\x18\x02 \x01(\bR\x05whole\x12,\n" +
@@ -7750,10 +7949,23 @@ const file_chubby_proto_rawDesc = "" +
 	"\n" +
 	"more_waits\x18\x06 \x01(\rR\tmoreWaits\x12+\n" +
 	"\aholdups\x18\a \x03(\v2\x11.chubby.v1.HoldupR\aholdups\x12!\n" +
-	"\fmore_holdups\x18\b \x01(\rR\vmoreHoldups\x1a9\n" +
+	"\fmore_holdups\x18\b \x01(\rR\vmoreHoldups\x121\n" +
+	"\ttakeovers\x18\t \x03(\v2\x13.chubby.v1.TakeoverR\ttakeovers\x1a9\n" +
 	"\vCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xcb\x01\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x91\x01\n" +
+	"\bTakeover\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12!\n" +
+	"\felected_unix\x18\x02 \x01(\x03R\velectedUnix\x12\x1a\n" +
+	"\bsessions\x18\x03 \x01(\x04R\bsessions\x120\n" +
+	"\x06phases\x18\x04 \x03(\v2\x18.chubby.v1.TakeoverPhaseR\x06phases\"u\n" +
+	"\rTakeoverPhase\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bbegin_ns\x18\x02 \x01(\x03R\abeginNs\x12\x15\n" +
+	"\x06end_ns\x18\x03 \x01(\x03R\x05endNs\x12\x1e\n" +
+	"\n" +
+	"unfinished\x18\x04 \x01(\bR\n" +
+	"unfinished\"\xcb\x01\n" +
 	"\aBacklog\x12\x18\n" +
 	"\awaiters\x18\x01 \x01(\x04R\awaiters\x12\x18\n" +
 	"\achanges\x18\x02 \x01(\x04R\achanges\x12\x16\n" +
@@ -7790,10 +8002,13 @@ const file_chubby_proto_rawDesc = "" +
 	"\x05share\x18\x05 \x01(\x01R\x05share\x12\x1f\n" +
 	"\vmeasured_ns\x18\x06 \x01(\x03R\n" +
 	"measuredNs\x12\x19\n" +
-	"\blease_ns\x18\a \x01(\x03R\aleaseNs\"=\n" +
+	"\blease_ns\x18\a \x01(\x03R\aleaseNs\"\x83\x01\n" +
 	"\x11ListQuotasRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x14\n" +
-	"\x05after\x18\x02 \x01(\fR\x05after\"S\n" +
+	"\x05after\x18\x02 \x01(\fR\x05after\x12\x12\n" +
+	"\x04most\x18\x03 \x01(\rR\x04most\x12\x1c\n" +
+	"\tprincipal\x18\x04 \x01(\tR\tprincipal\x12\x12\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\"S\n" +
 	"\x0fListQuotasReply\x12,\n" +
 	"\x06quotas\x18\x01 \x03(\v2\x14.chubby.v1.QuotaInfoR\x06quotas\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\fR\x04next\"\x9d\x01\n" +
@@ -8086,7 +8301,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -8153,52 +8368,54 @@ var file_chubby_proto_goTypes = []any{
 	(*SessionInfo)(nil),               // 62: chubby.v1.SessionInfo
 	(*OverviewRequest)(nil),           // 63: chubby.v1.OverviewRequest
 	(*OverviewReply)(nil),             // 64: chubby.v1.OverviewReply
-	(*Backlog)(nil),                   // 65: chubby.v1.Backlog
-	(*Holdup)(nil),                    // 66: chubby.v1.Holdup
-	(*LintRequest)(nil),               // 67: chubby.v1.LintRequest
-	(*LintReply)(nil),                 // 68: chubby.v1.LintReply
-	(*Finding)(nil),                   // 69: chubby.v1.Finding
-	(*ListQuotasRequest)(nil),         // 70: chubby.v1.ListQuotasRequest
-	(*ListQuotasReply)(nil),           // 71: chubby.v1.ListQuotasReply
-	(*QuotaInfo)(nil),                 // 72: chubby.v1.QuotaInfo
-	(*QuotaAmounts)(nil),              // 73: chubby.v1.QuotaAmounts
-	(*SetQuotaRequest)(nil),           // 74: chubby.v1.SetQuotaRequest
-	(*SetQuotaReply)(nil),             // 75: chubby.v1.SetQuotaReply
-	(*ExplainRequest)(nil),            // 76: chubby.v1.ExplainRequest
-	(*ExplainReply)(nil),              // 77: chubby.v1.ExplainReply
-	(*Cacher)(nil),                    // 78: chubby.v1.Cacher
-	(*HistoryRequest)(nil),            // 79: chubby.v1.HistoryRequest
-	(*HistoryReply)(nil),              // 80: chubby.v1.HistoryReply
-	(*Holding)(nil),                   // 81: chubby.v1.Holding
-	(*TransferRequest)(nil),           // 82: chubby.v1.TransferRequest
-	(*TransferReply)(nil),             // 83: chubby.v1.TransferReply
-	(*DrillRequest)(nil),              // 84: chubby.v1.DrillRequest
-	(*DrillReply)(nil),                // 85: chubby.v1.DrillReply
-	(*FinishUpgradeRequest)(nil),      // 86: chubby.v1.FinishUpgradeRequest
-	(*FinishUpgradeReply)(nil),        // 87: chubby.v1.FinishUpgradeReply
-	(*MemberLevel)(nil),               // 88: chubby.v1.MemberLevel
-	(*LocateRequest)(nil),             // 89: chubby.v1.LocateRequest
-	(*LocateReply)(nil),               // 90: chubby.v1.LocateReply
-	(*BackupRequest)(nil),             // 91: chubby.v1.BackupRequest
-	(*BackupReply)(nil),               // 92: chubby.v1.BackupReply
-	(*RestoreRequest)(nil),            // 93: chubby.v1.RestoreRequest
-	(*RestoreBegin)(nil),              // 94: chubby.v1.RestoreBegin
-	(*RestorePart)(nil),               // 95: chubby.v1.RestorePart
-	(*RestoreSeal)(nil),               // 96: chubby.v1.RestoreSeal
-	(*RestoreReply)(nil),              // 97: chubby.v1.RestoreReply
-	(*AuthenticateRequest)(nil),       // 98: chubby.v1.AuthenticateRequest
-	(*AuthenticateReply)(nil),         // 99: chubby.v1.AuthenticateReply
-	(*StatusRequest)(nil),             // 100: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 101: chubby.v1.StatusReply
-	(*Restoration)(nil),               // 102: chubby.v1.Restoration
-	(*ReplicaStatus)(nil),             // 103: chubby.v1.ReplicaStatus
-	(*DrillStatus)(nil),               // 104: chubby.v1.DrillStatus
-	(*MembersRequest)(nil),            // 105: chubby.v1.MembersRequest
-	(*ChangeMembersRequest)(nil),      // 106: chubby.v1.ChangeMembersRequest
-	(*ChangeMembersReply)(nil),        // 107: chubby.v1.ChangeMembersReply
-	(*MembersReply)(nil),              // 108: chubby.v1.MembersReply
-	(*Member)(nil),                    // 109: chubby.v1.Member
-	nil,                               // 110: chubby.v1.OverviewReply.CountsEntry
+	(*Takeover)(nil),                  // 65: chubby.v1.Takeover
+	(*TakeoverPhase)(nil),             // 66: chubby.v1.TakeoverPhase
+	(*Backlog)(nil),                   // 67: chubby.v1.Backlog
+	(*Holdup)(nil),                    // 68: chubby.v1.Holdup
+	(*LintRequest)(nil),               // 69: chubby.v1.LintRequest
+	(*LintReply)(nil),                 // 70: chubby.v1.LintReply
+	(*Finding)(nil),                   // 71: chubby.v1.Finding
+	(*ListQuotasRequest)(nil),         // 72: chubby.v1.ListQuotasRequest
+	(*ListQuotasReply)(nil),           // 73: chubby.v1.ListQuotasReply
+	(*QuotaInfo)(nil),                 // 74: chubby.v1.QuotaInfo
+	(*QuotaAmounts)(nil),              // 75: chubby.v1.QuotaAmounts
+	(*SetQuotaRequest)(nil),           // 76: chubby.v1.SetQuotaRequest
+	(*SetQuotaReply)(nil),             // 77: chubby.v1.SetQuotaReply
+	(*ExplainRequest)(nil),            // 78: chubby.v1.ExplainRequest
+	(*ExplainReply)(nil),              // 79: chubby.v1.ExplainReply
+	(*Cacher)(nil),                    // 80: chubby.v1.Cacher
+	(*HistoryRequest)(nil),            // 81: chubby.v1.HistoryRequest
+	(*HistoryReply)(nil),              // 82: chubby.v1.HistoryReply
+	(*Holding)(nil),                   // 83: chubby.v1.Holding
+	(*TransferRequest)(nil),           // 84: chubby.v1.TransferRequest
+	(*TransferReply)(nil),             // 85: chubby.v1.TransferReply
+	(*DrillRequest)(nil),              // 86: chubby.v1.DrillRequest
+	(*DrillReply)(nil),                // 87: chubby.v1.DrillReply
+	(*FinishUpgradeRequest)(nil),      // 88: chubby.v1.FinishUpgradeRequest
+	(*FinishUpgradeReply)(nil),        // 89: chubby.v1.FinishUpgradeReply
+	(*MemberLevel)(nil),               // 90: chubby.v1.MemberLevel
+	(*LocateRequest)(nil),             // 91: chubby.v1.LocateRequest
+	(*LocateReply)(nil),               // 92: chubby.v1.LocateReply
+	(*BackupRequest)(nil),             // 93: chubby.v1.BackupRequest
+	(*BackupReply)(nil),               // 94: chubby.v1.BackupReply
+	(*RestoreRequest)(nil),            // 95: chubby.v1.RestoreRequest
+	(*RestoreBegin)(nil),              // 96: chubby.v1.RestoreBegin
+	(*RestorePart)(nil),               // 97: chubby.v1.RestorePart
+	(*RestoreSeal)(nil),               // 98: chubby.v1.RestoreSeal
+	(*RestoreReply)(nil),              // 99: chubby.v1.RestoreReply
+	(*AuthenticateRequest)(nil),       // 100: chubby.v1.AuthenticateRequest
+	(*AuthenticateReply)(nil),         // 101: chubby.v1.AuthenticateReply
+	(*StatusRequest)(nil),             // 102: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 103: chubby.v1.StatusReply
+	(*Restoration)(nil),               // 104: chubby.v1.Restoration
+	(*ReplicaStatus)(nil),             // 105: chubby.v1.ReplicaStatus
+	(*DrillStatus)(nil),               // 106: chubby.v1.DrillStatus
+	(*MembersRequest)(nil),            // 107: chubby.v1.MembersRequest
+	(*ChangeMembersRequest)(nil),      // 108: chubby.v1.ChangeMembersRequest
+	(*ChangeMembersReply)(nil),        // 109: chubby.v1.ChangeMembersReply
+	(*MembersReply)(nil),              // 110: chubby.v1.MembersReply
+	(*Member)(nil),                    // 111: chubby.v1.Member
+	nil,                               // 112: chubby.v1.OverviewReply.CountsEntry
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
@@ -8264,127 +8481,129 @@ var file_chubby_proto_depIdxs = []int32{
 	0,   // 60: chubby.v1.Waiter.mode:type_name -> chubby.v1.LockMode
 	62,  // 61: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
 	10,  // 62: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
-	65,  // 63: chubby.v1.OverviewReply.backlog:type_name -> chubby.v1.Backlog
-	110, // 64: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
+	67,  // 63: chubby.v1.OverviewReply.backlog:type_name -> chubby.v1.Backlog
+	112, // 64: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
 	58,  // 65: chubby.v1.OverviewReply.waits:type_name -> chubby.v1.LockInfo
-	66,  // 66: chubby.v1.OverviewReply.holdups:type_name -> chubby.v1.Holdup
-	10,  // 67: chubby.v1.Holdup.slow:type_name -> chubby.v1.Party
-	69,  // 68: chubby.v1.LintReply.findings:type_name -> chubby.v1.Finding
-	10,  // 69: chubby.v1.Finding.party:type_name -> chubby.v1.Party
-	72,  // 70: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
-	73,  // 71: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
-	73,  // 72: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
-	6,   // 73: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 74: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
-	73,  // 75: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
-	58,  // 76: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
-	78,  // 77: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
-	10,  // 78: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
-	81,  // 79: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
-	10,  // 80: chubby.v1.Holding.party:type_name -> chubby.v1.Party
-	0,   // 81: chubby.v1.Holding.mode:type_name -> chubby.v1.LockMode
-	4,   // 82: chubby.v1.Holding.end:type_name -> chubby.v1.EndReason
-	6,   // 83: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 84: chubby.v1.DrillRequest.caller:type_name -> chubby.v1.Caller
-	5,   // 85: chubby.v1.DrillRequest.kind:type_name -> chubby.v1.DrillKind
-	6,   // 86: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 87: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
-	88,  // 88: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
-	6,   // 89: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 90: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
-	94,  // 91: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
-	95,  // 92: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
-	96,  // 93: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
-	103, // 94: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	102, // 95: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
-	104, // 96: chubby.v1.ReplicaStatus.drill:type_name -> chubby.v1.DrillStatus
-	5,   // 97: chubby.v1.DrillStatus.kind:type_name -> chubby.v1.DrillKind
-	6,   // 98: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 99: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
-	109, // 100: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	12,  // 101: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	15,  // 102: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	15,  // 103: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
-	17,  // 104: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
-	20,  // 105: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	22,  // 106: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	24,  // 107: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	26,  // 108: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	28,  // 109: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	30,  // 110: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	32,  // 111: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	34,  // 112: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	36,  // 113: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	38,  // 114: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	42,  // 115: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	44,  // 116: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	46,  // 117: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	48,  // 118: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	50,  // 119: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	52,  // 120: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	54,  // 121: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	56,  // 122: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	60,  // 123: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	63,  // 124: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
-	67,  // 125: chubby.v1.Chubby.Lint:input_type -> chubby.v1.LintRequest
-	70,  // 126: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	74,  // 127: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	76,  // 128: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	79,  // 129: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
-	82,  // 130: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	84,  // 131: chubby.v1.Chubby.Drill:input_type -> chubby.v1.DrillRequest
-	86,  // 132: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	91,  // 133: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
-	93,  // 134: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
-	106, // 135: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
-	89,  // 136: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	100, // 137: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	105, // 138: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	98,  // 139: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
-	13,  // 140: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	16,  // 141: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	16,  // 142: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	18,  // 143: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	21,  // 144: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	23,  // 145: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	25,  // 146: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	27,  // 147: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	29,  // 148: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	31,  // 149: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	33,  // 150: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	35,  // 151: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	37,  // 152: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	39,  // 153: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	43,  // 154: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	45,  // 155: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	47,  // 156: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	49,  // 157: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	51,  // 158: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	53,  // 159: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	55,  // 160: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	57,  // 161: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	61,  // 162: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	64,  // 163: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
-	68,  // 164: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
-	71,  // 165: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	75,  // 166: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	77,  // 167: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	80,  // 168: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
-	83,  // 169: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	85,  // 170: chubby.v1.Chubby.Drill:output_type -> chubby.v1.DrillReply
-	87,  // 171: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	92,  // 172: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
-	97,  // 173: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
-	107, // 174: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
-	90,  // 175: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	101, // 176: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	108, // 177: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	99,  // 178: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
-	140, // [140:179] is the sub-list for method output_type
-	101, // [101:140] is the sub-list for method input_type
-	101, // [101:101] is the sub-list for extension type_name
-	101, // [101:101] is the sub-list for extension extendee
-	0,   // [0:101] is the sub-list for field type_name
+	68,  // 66: chubby.v1.OverviewReply.holdups:type_name -> chubby.v1.Holdup
+	65,  // 67: chubby.v1.OverviewReply.takeovers:type_name -> chubby.v1.Takeover
+	66,  // 68: chubby.v1.Takeover.phases:type_name -> chubby.v1.TakeoverPhase
+	10,  // 69: chubby.v1.Holdup.slow:type_name -> chubby.v1.Party
+	71,  // 70: chubby.v1.LintReply.findings:type_name -> chubby.v1.Finding
+	10,  // 71: chubby.v1.Finding.party:type_name -> chubby.v1.Party
+	74,  // 72: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
+	75,  // 73: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
+	75,  // 74: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
+	6,   // 75: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 76: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
+	75,  // 77: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
+	58,  // 78: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
+	80,  // 79: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
+	10,  // 80: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
+	83,  // 81: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
+	10,  // 82: chubby.v1.Holding.party:type_name -> chubby.v1.Party
+	0,   // 83: chubby.v1.Holding.mode:type_name -> chubby.v1.LockMode
+	4,   // 84: chubby.v1.Holding.end:type_name -> chubby.v1.EndReason
+	6,   // 85: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 86: chubby.v1.DrillRequest.caller:type_name -> chubby.v1.Caller
+	5,   // 87: chubby.v1.DrillRequest.kind:type_name -> chubby.v1.DrillKind
+	6,   // 88: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 89: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
+	90,  // 90: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
+	6,   // 91: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 92: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
+	96,  // 93: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
+	97,  // 94: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
+	98,  // 95: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
+	105, // 96: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	104, // 97: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
+	106, // 98: chubby.v1.ReplicaStatus.drill:type_name -> chubby.v1.DrillStatus
+	5,   // 99: chubby.v1.DrillStatus.kind:type_name -> chubby.v1.DrillKind
+	6,   // 100: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 101: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
+	111, // 102: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	12,  // 103: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	15,  // 104: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	15,  // 105: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
+	17,  // 106: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
+	20,  // 107: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	22,  // 108: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	24,  // 109: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	26,  // 110: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	28,  // 111: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	30,  // 112: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	32,  // 113: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	34,  // 114: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	36,  // 115: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	38,  // 116: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	42,  // 117: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	44,  // 118: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	46,  // 119: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	48,  // 120: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	50,  // 121: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	52,  // 122: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	54,  // 123: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	56,  // 124: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	60,  // 125: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	63,  // 126: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
+	69,  // 127: chubby.v1.Chubby.Lint:input_type -> chubby.v1.LintRequest
+	72,  // 128: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	76,  // 129: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	78,  // 130: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	81,  // 131: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
+	84,  // 132: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	86,  // 133: chubby.v1.Chubby.Drill:input_type -> chubby.v1.DrillRequest
+	88,  // 134: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	93,  // 135: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
+	95,  // 136: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
+	108, // 137: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
+	91,  // 138: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	102, // 139: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	107, // 140: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	100, // 141: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	13,  // 142: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	16,  // 143: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	16,  // 144: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	18,  // 145: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	21,  // 146: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	23,  // 147: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	25,  // 148: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	27,  // 149: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	29,  // 150: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	31,  // 151: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	33,  // 152: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	35,  // 153: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	37,  // 154: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	39,  // 155: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	43,  // 156: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	45,  // 157: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	47,  // 158: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	49,  // 159: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	51,  // 160: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	53,  // 161: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	55,  // 162: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	57,  // 163: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	61,  // 164: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	64,  // 165: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
+	70,  // 166: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
+	73,  // 167: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	77,  // 168: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	79,  // 169: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	82,  // 170: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
+	85,  // 171: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	87,  // 172: chubby.v1.Chubby.Drill:output_type -> chubby.v1.DrillReply
+	89,  // 173: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	94,  // 174: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
+	99,  // 175: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
+	109, // 176: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
+	92,  // 177: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	103, // 178: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	110, // 179: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	101, // 180: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	142, // [142:181] is the sub-list for method output_type
+	103, // [103:142] is the sub-list for method input_type
+	103, // [103:103] is the sub-list for extension type_name
+	103, // [103:103] is the sub-list for extension extendee
+	0,   // [0:103] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -8404,7 +8623,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   105,
+			NumMessages:   107,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

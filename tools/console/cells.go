@@ -77,6 +77,26 @@ func (c *devCell) console(i int) string {
 	return fmt.Sprintf("http://127.0.0.1:%d/console/", c.base+20+i)
 }
 
+// process is the process of a replica; i counts from 0.
+func (c *devCell) process(i int) (pid int, err error) {
+	text, err := os.ReadFile(filepath.Join(c.dir, "dev.json"))
+	if err != nil {
+		return 0, err
+	}
+	var file struct {
+		Replicas []struct {
+			PID int `json:"pid"`
+		} `json:"replicas"`
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		return 0, err
+	}
+	if i >= len(file.Replicas) {
+		return 0, fmt.Errorf("dev.json names %d replicas", len(file.Replicas))
+	}
+	return file.Replicas[i].PID, nil
+}
+
 // master returns which replica is the master, and its process.
 func (c *devCell) master(ctx context.Context) (index, pid int, err error) {
 	cell, err := client.Dial(ctx, client.Config{Servers: c.servers})
@@ -88,25 +108,12 @@ func (c *devCell) master(ctx context.Context) (index, pid int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	text, err := os.ReadFile(filepath.Join(c.dir, "dev.json"))
+	number, err := strconv.Atoi(strings.TrimPrefix(status.Master, "r"))
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, fmt.Errorf("%q is no replica of dev", status.Master)
 	}
-	var file struct {
-		Replicas []struct {
-			ID  string `json:"id"`
-			PID int    `json:"pid"`
-		} `json:"replicas"`
-	}
-	if err := json.Unmarshal(text, &file); err != nil {
-		return 0, 0, err
-	}
-	for i, r := range file.Replicas {
-		if r.ID == status.Master {
-			return i, r.PID, nil
-		}
-	}
-	return 0, 0, fmt.Errorf("%q is no replica of dev", status.Master)
+	pid, err = c.process(number - 1)
+	return number - 1, pid, err
 }
 
 // actors are clients whose sessions, locks and waits the pages show.
@@ -170,6 +177,35 @@ func (a *actors) wait(c *client.Client, path, reason string) error {
 	}
 }
 
+// misuse has clients misuse the cell: one asks for a short lease, and another polls a file, as long as the actors act. A master judges that after
+// misuse.MinTime.
+func (a *actors) misuse(cell *devCell) error {
+	brief, err := client.New(a.ctx, client.Config{Servers: cell.servers, As: "cron.example.org", Lease: 2 * time.Second})
+	if err != nil {
+		return err
+	}
+	a.clients = append(a.clients, brief)
+	c, err := client.New(a.ctx, client.Config{Servers: cell.servers, As: "spiffe://example.org/batch/poller", NoCache: true})
+	if err != nil {
+		return err
+	}
+	a.clients = append(a.clients, c)
+	h, err := c.Open(a.ctx, "/ls/local/config/frontend.yaml", client.OpenOptions{Read: true})
+	if err != nil {
+		return err
+	}
+	go func() { // ends with the actors
+		for a.ctx.Err() == nil {
+			_, _, _ = h.Contents(a.ctx) // while there is no master it fails
+			select {
+			case <-a.ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	return nil
+}
+
 // play has the actors do what fills every page.
 func (a *actors) play(cell *devCell) error {
 	names := []string{"spiffe://example.org/billing", "spiffe://example.org/billing-standby", "spiffe://example.org/search/indexer", "build.example.org", "deploy.example.org", "spiffe://example.org/reports"}
@@ -196,6 +232,9 @@ func (a *actors) play(cell *devCell) error {
 		if _, err := all[0].Open(a.ctx, "/ls/local/"+name, client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: []byte(contents)}); err != nil {
 			return err
 		}
+	}
+	if err := a.misuse(cell); err != nil {
+		return err
 	}
 	steps := []func() error{
 		func() error {

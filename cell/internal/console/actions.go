@@ -235,17 +235,11 @@ func quotaForm(ctx context.Context, v *visitor, values url.Values) (actForm, err
 	} else {
 		form.Fields = form.Fields[:1]
 	}
-	all, err := v.cell.Quotas(ctx)
+	use, _, err := v.cell.FindQuota(ctx, principal, path) // of a directory without one all is 0
 	if err != nil {
 		return form, err
 	}
-	var allowed api.Quota
-	for _, one := range all {
-		if one.Principal == principal && one.Path == path {
-			allowed = one.Allowed
-		}
-	}
-	for i, a := range amounts(&allowed) {
+	for i, a := range amounts(&use.Allowed) {
 		if path == "" || i < 2 {
 			form.Fields = append(form.Fields, actField{Name: a.name, Label: a.label, Type: "number", Value: cmp.Or(values.Get(a.name), strconv.FormatInt(a.is, 10)), Required: true})
 		}
@@ -286,8 +280,9 @@ func (c *Console) quotas(ctx context.Context, v *visitor, q *http.Request) (stri
 	if content.Pager, err = pagerOf(q); err != nil {
 		return "quotas", p, err
 	}
-	all, err := v.cell.Quotas(ctx)
-	content.Quotas = cut(&content.Pager, q, all, "")
+	content.Quotas, err = list(&content.Pager, q, func(after string) ([]client.QuotaUse, string, error) {
+		return v.cell.QuotasPage(ctx, after, maxRows)
+	})
 	content.Operator = c.isOperator(ctx, v)
 	return "quotas", p, err
 }

@@ -59,7 +59,6 @@ type Config struct {
 type Console struct {
 	cfg      Config
 	pages    pages
-	static   http.Handler
 	mux      *http.ServeMux
 	visitors *visitors
 	logins   *logins
@@ -71,11 +70,13 @@ type Console struct {
 
 // New returns a console.
 func New(cfg Config) *Console {
+	files := newAssets()
 	c := &Console{
-		cfg: cfg, pages: newPages(), static: newStatic(), mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(),
+		cfg: cfg, pages: newPages(files), mux: http.NewServeMux(), origin: http.NewCrossOriginProtection(),
 		visitors: newVisitors(cfg), logins: newLogins(cfg.Clock), serving: make(chan struct{}, maxServed), streams: make(chan struct{}, maxStreams),
 	}
 	_, _ = rand.Read(c.key[:]) // it never fails
+	c.mux.Handle("GET /console/static/{name}", files)
 	for pattern, handle := range c.routes() {
 		c.mux.HandleFunc(pattern, handle)
 	}
@@ -93,12 +94,13 @@ func (c *Console) routes() map[string]http.HandlerFunc {
 		"GET /console/explain":       c.visit(c.explain),
 		"GET /console/waits":         c.visit(c.waits),
 		"GET /console/quotas":        c.visit(c.quotas),
+		"GET /console/misuse":        c.visit(c.misuse),
+		"GET /console/takeovers":     c.visit(c.takeovers),
 		"GET /console/events":        c.visit(c.events),
 		"GET " + eventsPath:          c.stream,
 		"GET /console/login":         c.loginPage,
 		"POST /console/login":        c.login,
 		"POST /console/logout":       c.logout,
-		"GET /console/static/{name}": c.static.ServeHTTP,
 	}
 	for name, a := range c.acts() {
 		list["GET /console/act/"+name] = c.visit(c.actPage(a))

@@ -17,14 +17,15 @@ import (
 )
 
 // functions are what templates write values with.
-func functions() template.FuncMap {
+func functions(files assets) template.FuncMap {
 	return template.FuncMap{
-		"asset": asset, "dur": roughly, "count": grouped, "bytes": byteSize, "when": when, "stamp": stamp,
+		"asset": files.address, "dur": roughly, "count": grouped, "bytes": byteSize, "when": when, "stamp": stamp,
 		"tree": func(p string) string { return pageURL("tree", "path", p) }, "explained": func(p string) string { return pageURL("explain", "path", p) },
 		"sessionURL": func(id api.SessionID) string { return "/console/sessions/" + id.String() },
 		"quotaURL":   func(q client.QuotaUse) string { return pageURL("act/quota", "principal", q.Principal, "path", q.Path) },
 		"breakURL":   func(p string) string { return pageURL("act/break", "path", p) }, "followURL": func(p string) string { return pageURL("events", "path", p) },
 		"endURL":   func(id api.SessionID) string { return pageURL("act/end", "session", id.String()) },
+		"howOften": howOften, "aSecond": aSecond,
 		"add":      func(a, b int) int { return a + b },
 		"short":    func(n int, s string) string { return shorten(s, n) },
 		"list":     func(values ...any) []any { return values },

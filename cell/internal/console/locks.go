@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,62 +12,55 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// pager says which rows of a listing a page shows, and how to come to others. A listing comes from the cell in parts, each of
-// which is shown on several pages.
+// pager says which part of a listing a page shows, and how to come to others.
 type pager struct {
-	after string // the mark of the part
-	row   int    // the first row that is shown, of the part
+	after string // the mark of the part; empty of the first
 
 	First, Next string // addresses; empty if there is none
-	From        int    // the number of the first row that is shown, if it is known: of the first part alone
 }
 
 // pagerOf reads where a page of a listing begins.
 func pagerOf(q *http.Request) (pager, error) {
-	values := q.URL.Query()
-	after, err := base64.RawURLEncoding.DecodeString(values.Get("after"))
-	p := pager{after: string(after)}
-	if row := values.Get("row"); err == nil && row != "" {
-		p.row, err = strconv.Atoi(row)
-	}
-	if err != nil || p.row < 0 {
+	after, err := base64.RawURLEncoding.DecodeString(q.URL.Query().Get("after"))
+	if err != nil {
 		return pager{}, api.Errorf(api.InvalidArgument, "the address of the page is damaged: begin at the first page")
 	}
-	return p, nil
+	return pager{after: string(after)}, nil
 }
 
-// cut returns the rows of a part that a page shows.
-func cut[T any](p *pager, q *http.Request, part []T, next string) []T {
-	at := func(after string, row int) string {
-		values := url.Values{}
-		for name, texts := range q.URL.Query() {
-			if name != "after" && name != "row" && name != "done" {
-				values[name] = texts
-			}
+// maxAsked is how often a page asks for the next part because one has nothing in it although others follow, as in a cell with many
+// nodes and few locks.
+const maxAsked = 8
+
+// list asks for the part of a listing that a page shows.
+func list[T any](p *pager, q *http.Request, ask func(after string) (part []T, next string, err error)) (part []T, err error) {
+	next := p.after
+	for range maxAsked {
+		if part, next, err = ask(next); err != nil || len(part) > 0 || next == "" {
+			break
 		}
-		if after != "" {
-			values.Set("after", base64.RawURLEncoding.EncodeToString([]byte(after)))
-		}
-		if row > 0 {
-			values.Set("row", strconv.Itoa(row))
-		}
-		if len(values) == 0 {
-			return q.URL.Path
-		}
-		return q.URL.Path + "?" + values.Encode()
 	}
-	first := min(p.row, len(part))
-	last := min(first+maxRows, len(part))
-	if p.after != "" || first > 0 {
-		p.First = at("", 0)
+	if p.after != "" {
+		p.First = withMark(q.URL, "")
 	}
-	switch {
-	case last < len(part):
-		p.Next = at(p.after, last)
-	case next != "":
-		p.Next = at(next, 0)
+	if next != "" {
+		p.Next = withMark(q.URL, next)
 	}
-	return part[first:last]
+	return part, err
+}
+
+// withMark is the address of another part of a listing.
+func withMark(u *url.URL, after string) string {
+	values := u.Query()
+	values.Del("after")
+	values.Del("done")
+	if after != "" {
+		values.Set("after", base64.RawURLEncoding.EncodeToString([]byte(after)))
+	}
+	if len(values) == 0 {
+		return u.Path
+	}
+	return u.Path + "?" + values.Encode()
 }
 
 // lockPage lists locks.
@@ -125,7 +117,9 @@ func (c *Console) locks(ctx context.Context, v *visitor, q *http.Request) (strin
 	if content.Pager, err = pagerOf(q); err != nil {
 		return "locks", p, err
 	}
-	part, next, err := v.cell.LocksPage(ctx, under, content.Pager.after)
-	content.Locks = rowsOf(cut(&content.Pager, q, part, next))
+	part, err := list(&content.Pager, q, func(after string) ([]client.LockInfo, string, error) {
+		return v.cell.LocksPage(ctx, under, 0, after, maxRows)
+	})
+	content.Locks = rowsOf(part)
 	return "locks", p, err
 }

@@ -45,7 +45,7 @@ type page struct {
 type pages map[string]*template.Template
 
 // newPages reads the templates. They are part of the program, and the tests render each: that one cannot be read is a fault of the program.
-func newPages() pages {
+func newPages(files assets) pages {
 	all := pages{}
 	names, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
@@ -53,7 +53,7 @@ func newPages() pages {
 	}
 	for _, name := range names {
 		if base := strings.TrimSuffix(path.Base(name), ".html"); base != "layout" && base != "parts" {
-			all[base] = template.Must(template.New(base).Funcs(functions()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", name))
+			all[base] = template.Must(template.New(base).Funcs(functions(files)).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html", name))
 		}
 	}
 	return all
@@ -175,35 +175,52 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// newStatic serves what pages are made of besides. The files have their hashes in the addresses, and so never change.
-func newStatic() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		name := q.PathValue("name")
-		data, err := staticFiles.ReadFile("static/" + name)
-		types := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
-		kind := types[path.Ext(name)]
-		if err != nil || kind == "" {
-			http.Error(w, "there is no such file", http.StatusNotFound)
-			return
-		}
-		w.Header().Set("Content-Type", kind)
-		if q.URL.Query().Get("v") == hashOf(data) {
-			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-		}
-		_, _ = w.Write(data) // the reader is gone; nobody is left to tell
-	})
+// assets are the files that pages are made of besides, by name.
+type assets map[string]staticFile
+
+// staticFile is one of them. Its address has its hash in it, so what is there never changes.
+type staticFile struct {
+	data    []byte
+	kind    string
+	version string
 }
 
-// asset returns the address of a file of newStatic.
-func asset(name string) (string, error) {
-	data, err := staticFiles.ReadFile("static/" + name)
-	if err != nil {
-		return "", err
+// newAssets reads the files, which are part of the program.
+func newAssets() assets {
+	types := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+	all := assets{}
+	entries, err := staticFiles.ReadDir("static")
+	for _, e := range entries {
+		data, failure := staticFiles.ReadFile("static/" + e.Name())
+		sum := sha256.Sum256(data)
+		all[e.Name()] = staticFile{data: data, kind: types[path.Ext(e.Name())], version: hex.EncodeToString(sum[:6])}
+		err = errors.Join(err, failure)
 	}
-	return "/console/static/" + name + "?v=" + hashOf(data), nil
+	if err != nil {
+		panic(err) // a fault of the program, as in newPages
+	}
+	return all
 }
 
-func hashOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:6])
+// ServeHTTP implements http.Handler.
+func (a assets) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	file := a[q.PathValue("name")]
+	if file.kind == "" {
+		http.Error(w, "there is no such file", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", file.kind)
+	if q.URL.Query().Get("v") == file.version {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	_, _ = w.Write(file.data) // the reader is gone; nobody is left to tell
+}
+
+// address returns where a file is served.
+func (a assets) address(name string) (string, error) {
+	file, ok := a[name]
+	if !ok {
+		return "", fs.ErrNotExist
+	}
+	return "/console/static/" + name + "?v=" + file.version, nil
 }

@@ -23,8 +23,9 @@ func (c *Console) sessions(ctx context.Context, v *visitor, q *http.Request) (st
 	if content.Pager, err = pagerOf(q); err != nil {
 		return "sessions", p, err
 	}
-	part, next, err := v.cell.SessionsPage(ctx, content.Pager.after)
-	content.Sessions = cut(&content.Pager, q, part, next)
+	content.Sessions, err = list(&content.Pager, q, func(after string) ([]client.SessionInfo, string, error) {
+		return v.cell.SessionsPage(ctx, after, maxRows)
+	})
 	return "sessions", p, err
 }
 
@@ -55,12 +56,11 @@ func (c *Console) oneSession(ctx context.Context, v *visitor, q *http.Request) (
 	}
 	content := oneSession{Now: c.cfg.Wall(), Session: info, Withheld: info.Lease == 0}
 	p.Content = &content
-	locks, err := v.cell.LocksOf(ctx, id)
+	locks, _, err := v.cell.LocksPage(ctx, "", id, "", maxRows)
 	if err != nil {
 		return "session", p, err
 	}
-	content.More = max(len(locks)-maxRows, 0)
-	content.Locks = rowsOf(locks[:min(len(locks), maxRows)])
+	content.Locks, content.More = rowsOf(locks), max(info.Locks-len(locks), 0)
 	o, err := v.cell.Overview(ctx, api.MaxListed)
 	if err != nil {
 		return "session", p, err

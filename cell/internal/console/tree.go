@@ -3,15 +3,11 @@ package console
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 )
-
-// maxChildren is how many children a directory may have to be listed: its list comes as a whole.
-const maxChildren = 20_000
 
 // treePage shows a node.
 type treePage struct {
@@ -19,11 +15,8 @@ type treePage struct {
 	Stat     api.Stat
 	Crumbs   []crumb
 	Children []api.Stat
-	TooMany  bool
+	Pager    pager // of the children
 	Contents contents
-	First    string // address of the first page of children
-	Next     string
-	From, To int
 }
 
 // crumb is a directory on the way to a node.
@@ -52,15 +45,14 @@ func (c *Console) tree(ctx context.Context, v *visitor, q *http.Request) (string
 	p.Title = path.String()
 	content := treePage{Now: c.cfg.Wall(), Crumbs: crumbs(path)}
 	p.Content = &content
-	row, err := strconv.Atoi("0" + q.URL.Query().Get("row"))
-	if err != nil {
-		return "tree", p, api.Errorf(api.InvalidArgument, "the address of the page is damaged: begin at the first page")
+	if content.Pager, err = pagerOf(q); err != nil {
+		return "tree", p, err
 	}
-	return "tree", p, inSession(ctx, v, func(s *client.Client) error { return content.read(ctx, s, path, row) })
+	return "tree", p, inSession(ctx, v, func(s *client.Client) error { return content.read(ctx, s, path, q) })
 }
 
 // read reads a node. Its handle is closed with its session.
-func (t *treePage) read(ctx context.Context, s *client.Client, path api.Path, row int) error {
+func (t *treePage) read(ctx context.Context, s *client.Client, path api.Path, q *http.Request) error {
 	h, err := s.Open(ctx, path.String(), client.OpenOptions{Read: true})
 	if err != nil {
 		return err
@@ -73,24 +65,14 @@ func (t *treePage) read(ctx context.Context, s *client.Client, path api.Path, ro
 		t.Stat, t.Contents = stat, showContents(data)
 		return err
 	}
-	if t.Stat.Children > maxChildren {
-		t.TooMany = true
-		return nil
-	}
-	children, err := h.ReadDir(ctx)
-	if err != nil {
-		return err
-	}
-	first := min(row, len(children))
-	last := min(first+maxRows, len(children))
-	t.Children, t.From, t.To = children[first:last], first+1, last
-	if first > 0 {
-		t.First = pageURL("tree", "path", path.String())
-	}
-	if last < len(children) {
-		t.Next = pageURL("tree", "path", path.String(), "row", strconv.Itoa(last))
-	}
-	return nil
+	t.Children, err = list(&t.Pager, q, func(after string) (part []api.Stat, next string, err error) {
+		part, more, err := h.ReadDirPage(ctx, after, maxRows)
+		if more {
+			next = part[len(part)-1].Path.Base()
+		}
+		return part, next, err
+	})
+	return err
 }
 
 // pathOf reads the path that a page is about; without one it is the root of the cell.

@@ -210,16 +210,16 @@ func (s *soloMaster) largeWork(t *testing.T, clients []api.SessionID) []largeWor
 	}
 	return []largeWork{
 		{"a page of the sessions", func(int) {
-			if _, err := s.Inspector.ListSessions(t.Context(), 0, nil); err != nil {
+			if _, err := s.Inspector.ListSessions(t.Context(), 0, nil, 0); err != nil {
 				t.Error(err)
 			}
 		}},
 		{"a page of the locks", func(int) {
-			if _, err := s.Inspector.ListLocks(t.Context(), "", 0, nil); err != nil {
+			if _, err := s.Inspector.ListLocks(t.Context(), "", 0, nil, 0); err != nil {
 				t.Error(err)
 			}
 		}},
-		{"a page of the quotas", func(int) { _, _ = s.Inspector.ListQuotas(t.Context(), nil) }},
+		{"a page of the quotas", func(int) { _, _ = s.Inspector.ListQuotas(t.Context(), nil, 0) }},
 		{"lint of all sessions", func(int) {
 			if _, err := s.Lint(t.Context(), "", "", misuse.Options{}); err != nil {
 				t.Error(err)

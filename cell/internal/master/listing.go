@@ -34,15 +34,27 @@ type Page[T any] struct {
 	List []T
 	Next []byte // what asks for the page after this; empty on the last
 
+	most    int // entries
 	bytes   int // of the list on the wire, at most
 	visited int
+}
+
+// newPage returns a page of so many entries at most; 0 is api.MaxPage, and the most.
+func newPage[T any](most int) Page[T] { return Page[T]{most: pageLength(most)} }
+
+// pageLength is how many entries a page may have of which somebody wants so many.
+func pageLength(most int) int {
+	if most <= 0 {
+		return api.MaxPage
+	}
+	return min(most, api.MaxPage)
 }
 
 // full reports whether the page should end before the next entry, and counts one
 // more that was looked at.
 func (p *Page[T]) full() bool {
 	p.visited++
-	return len(p.List) >= api.MaxPage || p.bytes >= api.MaxPageBytes || p.visited > maxVisited
+	return len(p.List) >= p.most || p.bytes >= api.MaxPageBytes || p.visited > maxVisited
 }
 
 // add adds an entry of that length.
@@ -74,8 +86,9 @@ func (s *SessionInfo) WireSize() int { return maxEncoded + holderBytes(s.Session
 // ListSessions lists a page of the sessions with both bounds of what is left of
 // their leases: none ends earlier than the one, nor, unless it is extended, lives
 // longer than the other. Of sessions that may not be seen it has nothing; of one that
-// is asked for by its number, that it is there.
-func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after []byte) (p Page[*SessionInfo], err error) {
+// is asked for by its number, that it is there. A page has at most as many as most, as in newPage.
+func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after []byte, most int) (p Page[*SessionInfo], err error) {
+	p = newPage[*SessionInfo](most)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return p, err
 	}
@@ -182,8 +195,9 @@ type Waiter struct {
 }
 
 // ListLocks lists a page of the locks at and below a name that are held, waited
-// for or delayed, by name.
-func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.SessionID, after []byte) (p Page[*LockInfo], err error) {
+// for or delayed, by name; of by, if it is not 0, those that this session holds. A page has at most as many as most, as in newPage.
+func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.SessionID, after []byte, most int) (p Page[*LockInfo], err error) {
+	p = newPage[*LockInfo](most)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return p, err
 	}
@@ -193,7 +207,8 @@ func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.Sess
 	}
 	defer done()
 	if by != 0 {
-		return in.listLocksOf(prefix, by, after), nil
+		in.listLocksOf(&p, prefix, by, after)
+		return p, nil
 	}
 	if len(after) == 0 || after[0] == ofNodes {
 		p.Next = in.listNodes(&p, prefix, after[min(len(after), 1):])
@@ -206,28 +221,38 @@ func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.Sess
 	return p, nil
 }
 
-// listNodes lists locks of nodes, and returns where the next page begins.
+// maxBatch is how many nodes a listing of locks looks at together.
+const maxBatch = 256
+
+// listNodes lists locks of nodes, and returns where the next page begins. It looks at no more nodes than it has to, and at maxVisited
+// at most.
 func (in *Inspector) listNodes(p *Page[*LockInfo], prefix api.Name, behind namespace.Mark) (next []byte) {
 	state := in.epoch.state()
-	var nodes []*namespace.Node
-	var last namespace.Mark
-	for mark, node := range state.Tree.Below(prefix, behind) {
-		if len(nodes) == maxVisited {
-			next = append([]byte{ofNodes}, last...)
-			break
+	var batch []*namespace.Node
+	list := func() (full bool) {
+		for i, asked := range in.lockedNodes(state, batch) {
+			if asked {
+				if p.full() {
+					return true
+				}
+				addLock(p, in.lockInfo(state, batch[i].Name))
+			}
+			behind = batch[i].Mark()
 		}
-		nodes, last = append(nodes, node), mark
+		batch = batch[:0]
+		return false
 	}
-	for i, asked := range in.lockedNodes(state, nodes) {
-		if !asked {
-			continue
+	seen := 0
+	for _, node := range state.Tree.Below(prefix, behind) {
+		if (len(batch) == maxBatch || seen == maxVisited) && list() || seen == maxVisited {
+			return append([]byte{ofNodes}, behind...)
 		}
-		if p.full() {
-			return append([]byte{ofNodes}, nodes[i-1].Mark()...) // some were listed, so i > 0
-		}
-		addLock(p, in.lockInfo(state, nodes[i].Name))
+		batch, seen = append(batch, node), seen+1
 	}
-	return next
+	if list() {
+		return append([]byte{ofNodes}, behind...)
+	}
+	return nil
 }
 
 // lockedNodes says of which nodes the locks are held, waited for or delayed, and may be seen.
@@ -237,7 +262,7 @@ func (in *Inspector) lockedNodes(state *raftfsm.State, nodes []*namespace.Node) 
 		_, delayed := state.Tree.Delay(node.Name)
 		asked[i] = delayed || len(node.Holders) > 0
 	}
-	in.addQueues(asked, nodes)
+	addQueues(in, asked, nodes)
 	sight := in.sightOf(state)
 	for i, node := range nodes {
 		asked[i] = asked[i] && sight.reads(node.Name)
@@ -246,7 +271,7 @@ func (in *Inspector) lockedNodes(state *raftfsm.State, nodes []*namespace.Node) 
 }
 
 // addQueues notes the nodes whose locks are waited for.
-func (in *Inspector) addQueues(asked []bool, nodes []*namespace.Node) {
+func addQueues(in *Inspector, asked []bool, nodes []*namespace.Node) {
 	in.epoch.mu.Lock()
 	defer in.epoch.mu.Unlock()
 	if len(in.tables.queues.byName) == 0 {
@@ -281,7 +306,7 @@ func (in *Inspector) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte
 }
 
 // listLocksOf lists the locks that one session holds.
-func (in *Inspector) listLocksOf(prefix api.Name, id api.SessionID, after []byte) (p Page[*LockInfo]) {
+func (in *Inspector) listLocksOf(p *Page[*LockInfo], prefix api.Name, id api.SessionID, after []byte) {
 	state := in.epoch.state()
 	sight := in.sightOf(state)
 	var last api.Name
@@ -295,10 +320,9 @@ func (in *Inspector) listLocksOf(prefix api.Name, id api.SessionID, after []byte
 		}
 		last = node.Name
 		if within(node.Name, prefix) && sight.reads(node.Name) && slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == id }) {
-			addLock(&p, in.lockInfo(state, node.Name))
+			addLock(p, in.lockInfo(state, node.Name))
 		}
 	}
-	return p
 }
 
 // addLock adds the description of a lock to a page.

@@ -60,7 +60,7 @@ func TestSessionsComeInPages(t *testing.T) {
 		var ids []api.SessionID
 		pages := 0
 		for after := []byte(nil); ; pages++ {
-			reply, err := m.Inspector.ListSessions(t.Context(), 0, after)
+			reply, err := m.Inspector.ListSessions(t.Context(), 0, after, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,11 +82,11 @@ func TestSessionsComeInPages(t *testing.T) {
 		if !slices.Equal(ids, want) || len(ids) != sessions || pages < 2 {
 			t.Errorf("%d sessions in %d pages, want %d", len(ids), pages+1, sessions)
 		}
-		one, err := m.Inspector.ListSessions(t.Context(), want[7], nil)
+		one, err := m.Inspector.ListSessions(t.Context(), want[7], nil, 0)
 		if err != nil || len(one.List) != 1 || one.List[0].Session.Session != want[7] || one.Next != nil {
 			t.Errorf("asked for session %d: %v, %v", want[7], one, err)
 		}
-		if none, err := m.Inspector.ListSessions(t.Context(), 1<<40, nil); err != nil || len(none.List) > 0 {
+		if none, err := m.Inspector.ListSessions(t.Context(), 1<<40, nil, 0); err != nil || len(none.List) > 0 {
 			t.Errorf("asked for a session that is not there: %v, %v", none, err)
 		}
 	})
@@ -97,7 +97,7 @@ func (s *soloMaster) locksIn(t *testing.T, prefix api.Name, id api.SessionID) ma
 	t.Helper()
 	found := map[string]*LockInfo{}
 	for after := []byte(nil); ; {
-		reply, err := s.Inspector.ListLocks(t.Context(), prefix, id, after)
+		reply, err := s.Inspector.ListLocks(t.Context(), prefix, id, after, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func TestQuotasComeInPages(t *testing.T) {
 	inSolo(t, prepare, func(t *testing.T, m *soloMaster) {
 		var names []string
 		for after := []byte(nil); ; {
-			reply, err := m.Inspector.ListQuotas(t.Context(), after)
+			reply, err := m.Inspector.ListQuotas(t.Context(), after, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,7 +259,7 @@ func TestDirectoriesComeInPages(t *testing.T) {
 		root := Handle{Owner: namespace.Owner{Session: id, Handle: 1}, Node: namespace.Ref{Instance: 1}, Rights: namespace.ToRead, Epoch: 0}
 		seen, after := 0, ""
 		for {
-			p, err := m.Files.ReadDir(t.Context(), root, after)
+			p, err := m.Files.ReadDir(t.Context(), root, after, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -284,19 +284,19 @@ func TestDirectoriesComeInPages(t *testing.T) {
 func TestFewPagesAreMadeAtATime(t *testing.T) {
 	for name, ask := range map[string]func(ctx context.Context, m *soloMaster) error{
 		"sessions": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.Inspector.ListSessions(ctx, 0, nil)
+			_, err := m.Inspector.ListSessions(ctx, 0, nil, 0)
 			return err
 		},
 		"locks": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.Inspector.ListLocks(ctx, "", 0, nil)
+			_, err := m.Inspector.ListLocks(ctx, "", 0, nil, 0)
 			return err
 		},
 		"locks of a session": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.Inspector.ListLocks(ctx, "", 1, nil)
+			_, err := m.Inspector.ListLocks(ctx, "", 1, nil, 0)
 			return err
 		},
 		"quotas": func(ctx context.Context, m *soloMaster) error {
-			_, err := m.Inspector.ListQuotas(ctx, nil)
+			_, err := m.Inspector.ListQuotas(ctx, nil, 0)
 			return err
 		},
 		"explain": func(ctx context.Context, m *soloMaster) error {

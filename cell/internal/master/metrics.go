@@ -12,8 +12,8 @@ import (
 type Metrics interface {
 	Proposed(commands int, err error) // an entry was appended, or with err perhaps not
 	SessionBegun()
-	SessionEnded(why api.EndReason)
-	LeaseExtended()
+	SessionEnded(why api.EndReason, unheard int) // unheard are the sessions, besides, whose clients have not returned since the take-over
+	LeaseExtended(unheard int)                   // as of SessionEnded
 	// LockGranted is told how long a request waited in the queue that was granted its lock; trace is nil if it is not traced.
 	LockGranted(name api.Name, wait time.Duration, trace steps.Trace)
 	// TurnEnded is told how long a lock was held, by one holder or by readers together; see holdTimes.
@@ -31,8 +31,8 @@ type uncounted struct{}
 
 func (uncounted) Proposed(int, error)                              {}
 func (uncounted) SessionBegun()                                    {}
-func (uncounted) SessionEnded(api.EndReason)                       {}
-func (uncounted) LeaseExtended()                                   {}
+func (uncounted) SessionEnded(api.EndReason, int)                  {}
+func (uncounted) LeaseExtended(int)                                {}
 func (uncounted) LockGranted(api.Name, time.Duration, steps.Trace) {}
 func (uncounted) TurnEnded(api.Name, time.Duration)                {}
 func (uncounted) ChangeWaited(time.Duration)                       {}

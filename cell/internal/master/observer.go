@@ -226,7 +226,7 @@ func (o *observer) sessionEnded(end raftfsm.Ended) {
 		o.tables.queues.failWaiter(w.key(), gone)
 		o.epoch.mu.pause(o.tables.queues.stepsOf(w.lock.Name))
 	}
-	o.epoch.metrics.SessionEnded(end.Reason)
+	o.epoch.metrics.SessionEnded(end.Reason, o.tables.leases.CountUnheard())
 	o.noteEnded(end)
 }
 

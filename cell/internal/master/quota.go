@@ -27,8 +27,9 @@ type QuotaUse struct {
 func (u *QuotaUse) WireSize() int { return 3*maxEncoded + len(u.Principal) + len(u.Directory) }
 
 // ListQuotas lists a page of the principals that use something or have a quota, by
-// name, and then of the directories that have one.
-func (in *Inspector) ListQuotas(ctx context.Context, after []byte) (p Page[*QuotaUse], err error) {
+// name, and then of the directories that have one. A page has at most as many as most, as in newPage.
+func (in *Inspector) ListQuotas(ctx context.Context, after []byte, most int) (p Page[*QuotaUse], err error) {
+	p = newPage[*QuotaUse](most)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return p, err
 	}
@@ -44,6 +45,27 @@ func (in *Inspector) ListQuotas(ctx context.Context, after []byte) (p Page[*Quot
 	}
 	if p.Next == nil {
 		p.Next = in.listDirectories(&p, state, after[min(len(after), 1):])
+	}
+	return p, nil
+}
+
+// FindQuota is a page of that principal, whether it uses anything or not, or else of that directory, if it has a quota; of what may
+// not be seen the page has nothing.
+func (in *Inspector) FindQuota(ctx context.Context, principal string, directory api.Name) (p Page[*QuotaUse], err error) {
+	p = newPage[*QuotaUse](1)
+	if _, err := in.epoch.fence.Prove(ctx); err != nil {
+		return p, err
+	}
+	state := in.epoch.state()
+	sight := in.sightOf(state)
+	if principal != "" {
+		if sight.all || sight.principal == principal {
+			in.addPrincipals(&p, state, []string{principal})
+		}
+		return p, nil
+	}
+	if node, ok := state.Tree.Get(directory); ok && node.Quota != nil && sight.reads(directory) {
+		addDirectory(&p, in.epoch.path(node.Name), node)
 	}
 	return p, nil
 }
@@ -65,7 +87,7 @@ func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, af
 			if name > after { // "" is whoever made what the cell began with
 				names = append(names, name)
 			}
-			if len(names)-some > api.MaxPage {
+			if len(names)-some > p.most {
 				break
 			}
 		}
@@ -152,13 +174,18 @@ func (in *Inspector) listDirectories(p *Page[*QuotaUse], state *raftfsm.State, b
 			return append([]byte{ofDirectories}, behind...)
 		}
 		if behind = mark; node.Quota != nil && sight.reads(node.Name) {
-			info := &QuotaUse{
-				Directory: in.epoch.path(node.Name),
-				Used:      api.Quota{Nodes: node.Quota.Used.Nodes, Bytes: node.Quota.Used.Bytes},
-				Allowed:   api.Quota{Nodes: node.Quota.Limit.Nodes, Bytes: node.Quota.Limit.Bytes},
-			}
-			p.add(info, info.WireSize())
+			addDirectory(p, in.epoch.path(node.Name), node)
 		}
 	}
 	return nil
+}
+
+// addDirectory adds a directory that has a quota.
+func addDirectory(p *Page[*QuotaUse], path string, node *namespace.Node) {
+	info := &QuotaUse{
+		Directory: path,
+		Used:      api.Quota{Nodes: node.Quota.Used.Nodes, Bytes: node.Quota.Used.Bytes},
+		Allowed:   api.Quota{Nodes: node.Quota.Limit.Nodes, Bytes: node.Quota.Limit.Bytes},
+	}
+	p.add(info, info.WireSize())
 }

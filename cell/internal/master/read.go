@@ -53,8 +53,8 @@ type DirectoryPage struct {
 	Cacheable bool
 }
 
-// ReadDir returns a page of a directory.
-func (f *Files) ReadDir(ctx context.Context, h Handle, after string) (DirectoryPage, error) {
+// ReadDir returns a page of a directory, of at most as many children as most, as in newPage.
+func (f *Files) ReadDir(ctx context.Context, h Handle, after string, most int) (DirectoryPage, error) {
 	node, cacheable, err := f.readToCache(ctx, h, namespace.ToRead, purpose{looking: after == ""})
 	if err != nil {
 		return DirectoryPage{}, err
@@ -63,9 +63,9 @@ func (f *Files) ReadDir(ctx context.Context, h Handle, after string) (DirectoryP
 		return DirectoryPage{}, api.Errorf(api.NotDirectory, "only directories have children")
 	}
 	p := DirectoryPage{Cacheable: cacheable}
-	bytes := 0
+	bytes, length := 0, pageLength(most)
 	for child := range f.epoch.state().Tree.Children(h.Node.Name, after) {
-		if len(p.Children) == api.MaxPage || bytes >= api.MaxPageBytes {
+		if len(p.Children) == length || bytes >= api.MaxPageBytes {
 			p.More = true
 			break
 		}

@@ -206,6 +206,9 @@ func (s *service) pathOf(text string) (api.Path, error) {
 	return path, s.checkCell(path.Cell())
 }
 
+// most is how many entries a page of a listing should have at most; 0 if that was not said.
+func most(q interface{ GetMost() uint32 }) int { return int(min(q.GetMost(), api.MaxPage)) }
+
 // nodeAt finds the node that an operator names.
 func (s *service) nodeAt(ctx context.Context, m *master.Master, text string) (namespace.Ref, error) {
 	path, err := s.pathOf(text)

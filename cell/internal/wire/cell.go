@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
@@ -19,6 +20,8 @@ type Replica interface {
 	Members() ([]Member, error)
 	// Counts are what this replica has counted as master, by name; see client.Overview.
 	Counts() map[string]uint64
+	// Takeovers are the last take-overs of this replica, the latest first; at most eight.
+	Takeovers() []Takeover
 	// Transfer hands the mastership over, to a replica or to any, and returns the new
 	// master; "" if it is not known.
 	Transfer(ctx context.Context, to string) (master string, err error)
@@ -31,6 +34,21 @@ type Replica interface {
 	Newcomer(ctx context.Context, id, raft string) (one raftfsm.Member, maxLevel int, err error)
 	// Founders are the replicas in Raft's configuration.
 	Founders() []raftfsm.Member
+}
+
+// Takeover is how this replica became the master.
+type Takeover struct {
+	Epoch       api.Epoch
+	ElectedUnix int64 // by the clock of this replica, for display
+	Sessions    int   // that outlived the master before
+	Phases      []TakeoverPhase
+}
+
+// TakeoverPhase is a part of a take-over; some go on beside each other. The names are in the documentation of client.TakeoverPhase.
+type TakeoverPhase struct {
+	Name       string
+	Begin, End time.Duration // since the election
+	Unfinished bool          // it goes on, and End is now
 }
 
 // Location says where the master is, as far as this replica knows.

@@ -184,7 +184,7 @@ func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetSta
 
 func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDirReply, error) {
 	return onHandle(s, "list", q, func(m *master.Master, h master.Handle) (*pb.ReadDirReply, error) {
-		p, err := m.Files.ReadDir(ctx, h, q.GetAfter())
+		p, err := m.Files.ReadDir(ctx, h, q.GetAfter(), most(q))
 		if err != nil {
 			return nil, err
 		}

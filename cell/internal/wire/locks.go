@@ -217,7 +217,7 @@ func (s *service) ListLocks(ctx context.Context, q *pb.ListLocksRequest) (*pb.Li
 			}
 			prefix = path.Name()
 		}
-		page, err := m.Inspector.For(principalOf(ctx)).ListLocks(ctx, prefix, api.SessionID(q.GetSession()), q.GetAfter())
+		page, err := m.Inspector.For(principalOf(ctx)).ListLocks(ctx, prefix, api.SessionID(q.GetSession()), q.GetAfter(), most(q))
 		reply := &pb.ListLocksReply{Next: page.Next}
 		for _, info := range page.List {
 			reply.Locks = append(reply.Locks, lockInfo(info))

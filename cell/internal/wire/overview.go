@@ -20,6 +20,7 @@ func (s *service) Overview(ctx context.Context, q *pb.OverviewRequest) (*pb.Over
 		reply := &pb.OverviewReply{Epoch: uint64(o.Epoch), Whole: o.Whole, Backlog: backlog(o.Backlog), MoreWaits: uint32(o.MoreWaits), MoreHoldups: uint32(o.MoreHoldups)}
 		if o.Whole {
 			reply.Counts = s.cfg.Replica.Counts()
+			reply.Takeovers = takeovers(s.cfg.Replica.Takeovers())
 		}
 		for _, l := range o.Waits {
 			reply.Waits = append(reply.Waits, lockInfo(l))
@@ -33,6 +34,18 @@ func (s *service) Overview(ctx context.Context, q *pb.OverviewRequest) (*pb.Over
 		}
 		return reply, nil
 	})
+}
+
+// takeovers encodes how this replica became the master.
+func takeovers(list []Takeover) (encoded []*pb.Takeover) {
+	for _, t := range list {
+		one := &pb.Takeover{Epoch: uint64(t.Epoch), ElectedUnix: t.ElectedUnix, Sessions: uint64(t.Sessions)}
+		for _, p := range t.Phases {
+			one.Phases = append(one.Phases, &pb.TakeoverPhase{Name: p.Name, BeginNs: int64(p.Begin), EndNs: int64(p.End), Unfinished: p.Unfinished})
+		}
+		encoded = append(encoded, one)
+	}
+	return encoded
 }
 
 // backlog encodes how much waits.

@@ -14,13 +14,31 @@ func (s *service) ListQuotas(ctx context.Context, q *pb.ListQuotasRequest) (*pb.
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
-		page, err := m.Inspector.For(principalOf(ctx)).ListQuotas(ctx, q.GetAfter())
+		page, err := s.quotas(ctx, m.Inspector.For(principalOf(ctx)), q)
 		reply := &pb.ListQuotasReply{Next: page.Next}
 		for _, use := range page.List {
 			reply.Quotas = append(reply.Quotas, quotaInfo(use))
 		}
 		return reply, err
 	})
+}
+
+// quotas returns the page that is asked for.
+func (s *service) quotas(ctx context.Context, in *master.Inspector, q *pb.ListQuotasRequest) (page master.Page[*master.QuotaUse], err error) {
+	switch {
+	case q.GetPrincipal() != "":
+		if err = CheckPrincipal(q.GetPrincipal()); err == nil {
+			page, err = in.FindQuota(ctx, q.GetPrincipal(), "")
+		}
+	case q.GetPath() != "":
+		var path api.Path
+		if path, err = s.pathOf(q.GetPath()); err == nil {
+			page, err = in.FindQuota(ctx, "", path.Name())
+		}
+	default:
+		page, err = in.ListQuotas(ctx, q.GetAfter(), most(q))
+	}
+	return page, err
 }
 
 // quotaInfo encodes a quota and what of it is used.

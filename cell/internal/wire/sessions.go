@@ -284,7 +284,7 @@ func (s *service) ListSessions(ctx context.Context, q *pb.ListSessionsRequest) (
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
-		page, err := m.Inspector.For(principalOf(ctx)).ListSessions(ctx, api.SessionID(q.GetSession()), q.GetAfter())
+		page, err := m.Inspector.For(principalOf(ctx)).ListSessions(ctx, api.SessionID(q.GetSession()), q.GetAfter(), most(q))
 		reply := &pb.ListSessionsReply{Next: page.Next}
 		for _, info := range page.List {
 			reply.Sessions = append(reply.Sessions, sessionInfo(info))

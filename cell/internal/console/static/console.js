@@ -21,6 +21,9 @@
       stale("");
     }
   });
+  // On a narrow screen the navigation scrolls: the page that is open is to be seen in it.
+  var current = document.querySelector(".top nav a[aria-current]");
+  if (current) { current.parentNode.scrollLeft = current.offsetLeft - current.parentNode.offsetLeft - 40; }
   // The page of events is filled from a stream, as text.
   var stream = document.getElementById("stream");
   var told = document.getElementById("told");
