@@ -2,7 +2,6 @@ package sizing
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/chubbylock/chubby/api"
 )
@@ -22,11 +21,17 @@ type Cell struct {
 	Watchers int     // clients that are told of a write, on average
 }
 
+// What a Cell may have of anything, and do in a second. It is far more than any cell has, and so little that bytes of it can be counted.
+const (
+	maxThings = 1_000_000_000_000
+	maxRate   = 1e9
+)
+
 // Validate says what is wrong with it, or "".
 func (c Cell) Validate() string {
 	for _, r := range []float64{c.Writes, c.Reads, c.Turns} {
-		if !(r >= 0) || math.IsInf(r, 0) {
-			return "a rate is negative, or no number"
+		if !(r >= 0 && r <= maxRate) {
+			return fmt.Sprintf("%v of something a second: want 0 to %.0f", r, maxRate)
 		}
 	}
 	if c.Replicas < 1 || c.Replicas > 99 {
@@ -36,8 +41,15 @@ func (c Cell) Validate() string {
 		return fmt.Sprintf("files of %d bytes: want 0 to %d", c.Bytes, api.MaxContents)
 	}
 	for _, n := range []int{c.Sessions, c.Handles, c.Cached, c.Nodes, c.Locks, c.Watchers} {
-		if n < 0 || n > 1e12 {
+		if n < 0 || n > maxThings {
 			return fmt.Sprintf("%d of something: want 0 to a million millions", n)
+		}
+	}
+	for what, n := range map[string]float64{
+		"handles": float64(c.Sessions) * float64(c.Handles), "names in caches": float64(c.Sessions) * float64(c.Cached), "events a second": c.Writes * float64(c.Watchers),
+	} {
+		if n > maxThings {
+			return fmt.Sprintf("%.0f %s in all: want at most a million millions", n, what)
 		}
 	}
 	return ""

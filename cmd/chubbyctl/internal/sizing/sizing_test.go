@@ -164,3 +164,26 @@ func TestCostsAreThoseOfThePage(t *testing.T) {
 		t.Errorf("a byte of contents takes %v in a snapshot, and a write of %v bytes %v in the log", c.Byte.Snapshot, c.WriteBytes, c.Write.Log)
 	}
 }
+
+// What passes Validate needs no more bytes than can be counted, nor more than a number of processors.
+func TestWhatIsNeededCanBeCounted(t *testing.T) {
+	costs, err := Measured()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 1_000_000_000_000
+	for _, c := range []Cell{
+		{Replicas: 99, Writes: 1e300}, {Replicas: 99, Reads: 1e308}, {Replicas: 99, Turns: 1e200}, {Replicas: 99, Writes: 1e200, Watchers: n},
+		{Replicas: 1, Sessions: n, Handles: n}, {Replicas: 1, Sessions: n, Cached: n}, {Replicas: 1, Nodes: n, Bytes: 256 << 10},
+	} {
+		if c.Validate() != "" {
+			continue
+		}
+		need := c.Need(costs)
+		for what, v := range map[string]float64{"memory": need.Memory, "disk": need.Disk, "network": need.MasterNetwork, "network of another": need.FollowerNetwork, "processors": need.MasterCores} {
+			if !(v < math.MaxInt64) {
+				t.Errorf("%+v: %s is %v, which is printed as %d", c, what, v, int64(v))
+			}
+		}
+	}
+}
