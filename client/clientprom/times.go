@@ -2,6 +2,8 @@ package clientprom
 
 import (
 	"maps"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,8 +16,11 @@ import (
 // has some 40 operations, of which a program uses few; further pairs are counted together.
 const maxCalls = 512
 
-// otherOp is the label of those.
-const otherOp = "other"
+// The labels of those, and of codes that this version does not know, as a newer cell may answer with.
+const (
+	otherOp   = "other"
+	otherCode = "other"
+)
 
 // callTimes is how long calls took, by operation and code. Every call passes here, so it finds the
 // histogram of a call without a lock, and without making anything.
@@ -28,8 +33,11 @@ type callTimes struct {
 
 type callKind struct {
 	op   string
-	code api.Code
+	code api.Code // unknownCode for all that are not known
 }
+
+// unknownCode is no code of a cell.
+const unknownCode api.Code = math.MaxUint32
 
 func newCallTimes() *callTimes {
 	t := &callTimes{all: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -53,14 +61,17 @@ func (t *callTimes) called(op string, code api.Code, took time.Duration) {
 func (t *callTimes) add(kind callKind) prometheus.Observer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := *t.one.Load()
+	known, code := *t.one.Load(), kind.code.String()
+	if kind.code != api.OK && !slices.Contains(api.Codes(), kind.code) {
+		kind.code, code = unknownCode, otherCode
+	}
 	if len(known) >= maxCalls {
 		kind.op = otherOp // of which there are as many as there are codes
 	}
 	if one := known[kind]; one != nil {
 		return one
 	}
-	one, next := t.all.WithLabelValues(kind.op, kind.code.String()), maps.Clone(known)
+	one, next := t.all.WithLabelValues(kind.op, code), maps.Clone(known)
 	next[kind] = one
 	t.one.Store(&next)
 	return one
