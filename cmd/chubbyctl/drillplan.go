@@ -185,8 +185,10 @@ func (o *drillOptions) printPlan(p *drillPlan) error {
 		say("%s would be in jeopardy, as their leases may be over before a master answers; %s would be lost, if their clients have the usual grace period of %v.",
 			term.Counted(p.InJeopardy, "session"), term.Counted(p.Lost, "session"), api.DefaultGrace)
 	}
-	if err := o.printHeld(p.GivenUp, "LOCKS THAT THEIR HOLDERS GIVE UP", "no holder gives up its lock: all leases and lock-delays are longer"); p.gap > 0 && err != nil {
-		return err
+	if p.gap > 0 {
+		if err := o.printHeld(p.GivenUp, "LOCKS THAT THEIR HOLDERS GIVE UP", "no holder gives up its lock: all leases and lock-delays are longer"); err != nil {
+			return err
+		}
 	}
 	if err := o.printHeld(p.Unchecked, "LOCKS WITHOUT A SEQUENCER", "of all locks a sequencer was shown to the cell"); err != nil {
 		return err

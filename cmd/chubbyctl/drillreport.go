@@ -216,6 +216,9 @@ func (o *drillOptions) sayLoss(say func(string, ...any), l *lossFields) {
 func (o *drillOptions) saySlow(say func(string, ...any), r *drillReport) {
 	switch s := r.Slow; {
 	case s == nil:
+	case o.file == "" && r.longest < api.CacheLease: // the silence ended first
+		say("A client that cached %s was silent for %.1fs. The longest of %s took %v, less than its cache lease of %v: that client was heard of again before.",
+			s.File, s.SilentS, term.Counted(s.Writes, "write"), r.longest.Round(time.Millisecond), api.CacheLease)
 	case o.file == "":
 		say("A client that cached %s was silent for %.1fs. The longest of %s took %v; it waited for that client until its cache lease of %v was over, and then was done.",
 			s.File, s.SilentS, term.Counted(s.Writes, "write"), r.longest.Round(time.Millisecond), api.CacheLease)
