@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/disk"
@@ -116,6 +117,21 @@ func TestExemplars(t *testing.T) {
 		}
 		if len(got) != 1 || got[0] != "trace_id="+want {
 			t.Errorf("the exemplars are %v, want trace_id=%s", got, want)
+		}
+	}
+}
+
+// What a client names is in its span as far as there is room, in whole characters: a collector refuses all spans of a message in which one
+// has half a character.
+func TestTracesHaveWholeCharacters(t *testing.T) {
+	for shift := range 4 {
+		tracer, _, spans := tracing(t, sdktrace.AlwaysSample())
+		call := tracer.Begin(context.Background(), "Open", "")
+		call.End(wire.TraceSubject{Path: strings.Repeat("x", shift) + strings.Repeat("é𝄞", logTextBytes)}, api.InvalidArgument)
+		for _, a := range spans.GetSpans()[0].Attributes {
+			if text := a.Value.AsString(); !utf8.ValidString(text) {
+				t.Errorf("%s ends with %q", a.Key, text[len(text)-8:])
+			}
 		}
 	}
 }

@@ -124,7 +124,7 @@ func (c *callTrace) End(about wire.TraceSubject, code api.Code) {
 		attributes = append(attributes, attrRequest.String(about.Request.String()))
 	}
 	if about.Path != "" {
-		attributes = append(attributes, attrPath.String(cutText(about.Path)))
+		attributes = append(attributes, attrPath.String(spanText(about.Path)))
 	}
 	c.span.SetAttributes(attributes...)
 	if code != api.OK {
@@ -159,7 +159,7 @@ func attributesOf(s steps.Step) (list []attribute.KeyValue) {
 			list = append(list, attrPlace.Int(s.Place), attrWaiting.Int(s.Waiting), attrHolders.StringSlice(sessionsOf(s.Holders)))
 		}
 	case steps.Caches:
-		list = append(list, attrPaths.String(cutText(strings.Join(s.Names, " "))))
+		list = append(list, attrPaths.String(spanText(strings.Join(s.Names, " "))))
 		if len(s.Slow) > 0 {
 			list = append(list, attrSlow.StringSlice(sessionsOf(s.Slow)))
 		}
@@ -168,6 +168,10 @@ func attributesOf(s steps.Step) (list []attribute.KeyValue) {
 	}
 	return list
 }
+
+// spanText is a text that a client may have made as long as it likes, for an attribute: in whole characters, since a message that has half of
+// one is refused, with all spans in it.
+func spanText(text string) string { return strings.ToValidUTF8(cutText(text), "") }
 
 func sessionsOf(ids []api.SessionID) []string {
 	list := make([]string, len(ids))
