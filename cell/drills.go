@@ -14,13 +14,17 @@ import (
 )
 
 // A drill makes a cell do at a chosen moment what it would do in a failure (docs/adr/0037-drills.md). It lasts as long as the
-// call that asked for it, and for a bounded time, and it belongs to a master: it ends with the epoch. What the two
+// call that asked for it, and for a bounded time, and it belongs to a master: it ends soon after the epoch. What the two
 // drills do that are more than an announcement is what happens in a fail-over, and nothing else. There is no
 // master for a while, and then there is one of a later epoch: so no lease, lock-delay or cache has a rule of its own.
 
 // drillRest is how long a master has to have served before a drill begins: the last one, which may have brought it about,
 // is still being looked at, and two effects could not be told apart.
 const drillRest = 10 * time.Second
+
+// drillAfter is for how long a drill goes on after the epoch, at most: it is over when the next master, which may not have heard of it, has
+// served for long enough to begin another.
+const drillAfter = drillRest - 2*time.Second
 
 // drills is what a replica knows of drills: that which goes on here, and the last one.
 type drills struct {
@@ -62,6 +66,15 @@ func (d *drills) begin(kind wire.DrillKind, limit time.Duration, unix int64) (*d
 	}
 	d.last = &drill{kind: kind, begun: now, due: now.Add(limit), unix: unix}
 	return d.last, nil
+}
+
+// hasten notes that the epoch of a drill has ended, and returns how long it still goes on.
+func (d *drills) hasten(one *drill) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.clock()
+	one.due = min(one.due, now.Add(drillAfter))
+	return max(one.due.Sub(now), 0)
 }
 
 // end notes that a drill has ended, and returns how long it took.
@@ -115,7 +128,7 @@ func (s served) Drill(ctx context.Context, m *master.Master, ask wire.Drill, beg
 }
 
 // drill does a drill that an operator has asked for, and returns when it has ended and the cell is to be as before: when its time
-// is over, when ctx ends (the caller has cancelled it, or is gone), or with the epoch, whatever comes first.
+// is over, when ctx ends (the caller has cancelled it, or is gone), or drillAfter after the epoch, whatever comes first.
 func (r *Replica) drill(ctx context.Context, m *master.Master, ask wire.Drill, begun func() error) error {
 	if ask.Kind == wire.Outage || ask.Kind == wire.HardFailOver {
 		if others, err := r.successors(""); err != nil || len(others) == 0 {
@@ -144,12 +157,19 @@ func (r *Replica) drill(ctx context.Context, m *master.Master, ask wire.Drill, b
 		}
 	}
 	// What follows is the caller's: it is only known that the drill goes on.
-	select {
-	case <-ctx.Done():
-	case <-limit.C:
-	case <-r.epochsEnded: // the replica stops
+	for deposed := m.Context().Done(); ; {
+		select {
+		case <-deposed:
+			deposed = nil
+			limit.Reset(r.drills.hasten(one))
+		case <-ctx.Done():
+			return nil
+		case <-limit.C:
+			return nil
+		case <-r.epochsEnded: // the replica stops
+			return nil
+		}
 	}
-	return nil
 }
 
 // errDrill is why an epoch ends for a drill.

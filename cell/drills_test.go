@@ -306,3 +306,31 @@ func TestDrillIsAudited(t *testing.T) {
 		}
 	})
 }
+
+// A drill ends soon after its master: the next one may begin another, and there is one at a time.
+func TestDrillEndsSoonAfterItsMaster(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		first, second := dial(t, ctx, c, "first", client.Config{NoCache: true}), dial(t, ctx, c, "second", client.Config{NoCache: true})
+		time.Sleep(rested)
+		before, _, err := client.BeginDrill(ctx, first, client.Drill{Kind: client.DrillSlowClient, For: api.MaxDrill})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if h := c.Replica(before).Health(); h.Drill != "slow-client" {
+			t.Errorf("the drill does not go on: %+v", h)
+		}
+		c.Transfer()
+		after, wait, err := client.BeginDrill(ctx, second, client.Drill{Kind: client.DrillOutage, For: 2 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if h := c.Replica(before).Health(); h.Drill != "" {
+			t.Errorf("%s has an outage, and beside it there is on %s: %s", after, before, h.Drill)
+		}
+		if err := wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}

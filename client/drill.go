@@ -34,7 +34,7 @@ type Drill struct {
 }
 
 // BeginDrill begins a drill, as an operator's act, and returns when the cell says that it has begun, with the replica that was
-// the master then. The drill lasts until its time is over, or ctx ends, or this process does; wait returns then, and a nil error
+// the master then. The drill lasts until its time is over, or ctx ends, or this process does, and at most eight seconds longer than its master; wait returns then, and a nil error
 // means that the cell has had it until the end. There is one drill at a time in a cell, and none within the first
 // ten seconds of a master, for which BeginDrill waits until ctx ends.
 //
