@@ -204,14 +204,21 @@ func (r *Replica) abandon(ctx context.Context, m *master.Master, why error) erro
 // replica leads Raft, so that no other is elected; if it is deposed all the same, as by its death, the outage is over.
 func (r *Replica) drillOutage(ctx context.Context, m *master.Master, limit <-chan time.Time) error {
 	term := uint64(m.Epoch())
-	if err := r.abandon(ctx, m, r.errDrill(wire.Outage)); err != nil {
-		return nil // it has ended before it began: the cell elects a master, or the caller wants none
+	early := api.Errorf(api.Unavailable, "the outage has ended before its time: replica %s has lost the leadership, and another is elected", r.cfg.ID)
+	switch err := r.abandon(ctx, m, r.errDrill(wire.Outage)); {
+	case ctx.Err() != nil && err != nil:
+		return nil // it has ended before it began: the caller wants none
+	case err != nil:
+		return early
 	}
 	tick := time.NewTicker(drillLook)
 	defer tick.Stop()
-	for waiting := true; waiting && r.isVacant(term); {
+	for waiting := true; waiting; {
 		select {
 		case <-tick.C:
+			if !r.isVacant(term) {
+				return early
+			}
 		case <-limit:
 			waiting = false
 		case <-ctx.Done():

@@ -334,3 +334,20 @@ func TestDrillEndsSoonAfterItsMaster(t *testing.T) {
 		}
 	})
 }
+
+// Who has asked for an outage is told if it was shorter, because another replica became the master meanwhile.
+func TestDrillOutageThatEndsEarlySaysSo(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+		time.Sleep(rested)
+		began := time.Now()
+		master, wait, err := client.BeginDrill(ctx, operator, client.Drill{Kind: client.DrillOutage, For: api.MaxOutage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Isolate(master)
+		if err := wait(); !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), "before its time") || time.Since(began) > 5*time.Second {
+			t.Errorf("an outage of %v has ended after %v: %v", api.MaxOutage, time.Since(began), err)
+		}
+	})
+}
