@@ -146,3 +146,29 @@ func TestLintOfWhatHasChanged(t *testing.T) {
 		}
 	})
 }
+
+// A write that is refused, as one that is made on a condition, has written nothing, and is no misuse.
+func TestRefusedWritesAreNoWrites(t *testing.T) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		cl := dial(t, ctx, c, "writer", client.Config{NoCache: true})
+		h := open(t, ctx, cl, "/ls/local/file", 0)
+		for range 2 {
+			if _, err := h.SetContents(ctx, []byte("same")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		large := make([]byte, misuse.LargeWrite)
+		for range 60 {
+			for _, contents := range [][]byte{[]byte("same"), large} {
+				if _, err := h.SetContents(ctx, contents, client.IfGeneration(1)); api.CodeOf(err) != api.GenerationMismatch {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		r, err := cl.Cell().Lint(ctx, misuse.Options{})
+		if err != nil || len(r.Findings) > 0 {
+			t.Errorf("60 writes that were refused are %+v, %v", r.Findings, err)
+		}
+	})
+}

@@ -261,7 +261,6 @@ type purpose struct {
 	locking bool // a lock is asked for
 	trying  bool // without waiting
 	looking bool // at the node
-	writing deed // if that is counted
 }
 
 // use is Use, and counts.
@@ -300,13 +299,13 @@ func (one *openHandle) countUse(to purpose) {
 		one.conduct.count(deedTryAgain, one.Node.Name)
 	}
 	one.looked, one.tried = one.looked || to.looking, one.tried || to.trying
-	one.conduct.count(to.writing, one.Node.Name)
 }
 
-// writingOf says what is to be counted of a change: whether it writes much, or for nothing.
-func (f *Files) writingOf(h Handle, c *raftfsm.SetContents) deed {
+// writingOf says what is to be counted of a change once it is done: whether it writes much, or for nothing. A retry of what was done
+// writes nothing.
+func (f *Files) writingOf(h Handle, by session.Mutation, c *raftfsm.SetContents) deed {
 	switch {
-	case c == nil:
+	case c == nil || f.epoch.isAnswered(by):
 	case len(c.Contents) >= misuse.LargeWrite:
 		return deedWriteLarge
 	default:
@@ -328,7 +327,8 @@ func (e *epoch) principal(id api.SessionID) string {
 // Change makes a change through a handle on a node, which was opened for it.
 func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
 	var result raftfsm.Result
-	err := f.use(h, right, purpose{writing: f.writingOf(h, c.SetContents)})
+	writing := f.writingOf(h, by, c.SetContents)
+	err := f.use(h, right, purpose{})
 	if err != nil {
 		result, err = f.Refuse(ctx, by, err)
 	} else {
@@ -336,6 +336,11 @@ func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by
 			f.events.awaitRecall(ctx, h.Node, h.Owner, api.Exclusive)
 		}
 		result, err = f.coherence.applyChange(ctx, by, c, namesTouched(h.Node.Name)...)
+		if err == nil && writing != noDeed {
+			f.epoch.mu.Lock()
+			f.handles.countDone(h.Owner, writing)
+			f.epoch.mu.Unlock()
+		}
 	}
 	return result, err
 }

@@ -154,6 +154,13 @@ func (t *handles) get(h Handle, epoch api.Epoch, principal string) (*openHandle,
 	return one, nil
 }
 
+// countDone counts what was done through a handle, if it is open still.
+func (t *handles) countDone(owner namespace.Owner, d deed) {
+	if one := t.find(owner); one != nil && one.open {
+		one.conduct.count(d, one.Node.Name)
+	}
+}
+
 // close closes a handle, or forgets one that is being opened.
 func (t *handles) close(owner namespace.Owner) {
 	if one := t.find(owner); one != nil {
