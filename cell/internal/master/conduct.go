@@ -192,8 +192,7 @@ func (all *conducts) sessionEnded(principal string, c *conduct, why api.EndReaso
 // sequencer. It knows the last of those that share a place, so it may forget one, and takes none for another. It needs no mutex.
 type unreadSequencers [1024]atomic.Uint64
 
-// note notes what the client that releases a lock says. Any client may say it of any generation: that of the holder counts,
-// who says it last.
+// note notes what the holder that releases a lock says, for the last time if it says so again.
 func (u *unreadSequencers) note(g api.Generation, unread bool) {
 	place := &u[uint64(g)%uint64(len(u))]
 	if unread {

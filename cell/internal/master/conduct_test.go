@@ -245,6 +245,24 @@ func TestUnfencedTurns(t *testing.T) {
 	}
 }
 
+// What anybody says of the sequencer of a lock counts only if he holds it.
+func TestOnlyTheHolderSaysWhetherItHasReadItsSequencer(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		holder, stranger := m.client(t, 1), m.client(t, 2)
+		held, theirs := holder.open(t, "/ls/local/lock", api.MayCreate).Handle, stranger.open(t, "/ls/local/lock", api.MayCreate).Handle
+		g := holder.try(t, held, api.Exclusive).Generation
+		for _, c := range []struct {
+			who    Handle
+			unread bool
+			want   bool
+		}{{theirs, true, false}, {held, true, true}, {theirs, false, true}, {held, false, false}} {
+			if m.Locks.NoteReading(c.who, g, c.unread); m.tables.conducts.unread.has(g) != c.want {
+				t.Errorf("session %v says unread: %t; what counts is the contrary", c.who.Owner.Session, c.unread)
+			}
+		}
+	})
+}
+
 // A session leaks handles if it has very many, goes on opening and does not close, and most are on the same nodes, or it will soon
 // be able to open no more.
 func TestHandleLeak(t *testing.T) {

@@ -115,8 +115,13 @@ func (l *Locks) firstOvertaken(claim raftfsm.Claim, lock namespace.Ref) *waiter 
 	return l.queues.firstAhead(lock, claim.Mode)
 }
 
-// NoteReading notes whether the client that is about to release a lock says that nobody has read its sequencer.
-func (l *Locks) NoteReading(g api.Generation, unread bool) { l.unread.note(g, unread) }
+// NoteReading notes whether the client that is about to release a lock says that nobody has read its sequencer. Only the holder knows,
+// so nobody else is believed.
+func (l *Locks) NoteReading(h Handle, g api.Generation, unread bool) {
+	if node, err := l.epoch.state().Tree.Resolve(h.Node); err == nil && node.Lock == g && node.Holds(h.Owner) {
+		l.unread.note(g, unread)
+	}
+}
 
 // Release gives a lock back; those who wait next have it in the same entry.
 func (l *Locks) Release(ctx context.Context, mutation session.Mutation, h Handle, generation api.Generation) error {

@@ -96,7 +96,7 @@ func (s *service) Release(ctx context.Context, q *pb.ReleaseRequest) (*pb.Releas
 		if err != nil {
 			return nil, err
 		}
-		m.Locks.NoteReading(api.Generation(generation), q.GetSequencerUnread())
+		m.Locks.NoteReading(h, api.Generation(generation), q.GetSequencerUnread())
 		return &pb.ReleaseReply{}, m.Locks.Release(ctx, mutation, h, api.Generation(generation))
 	})
 }
