@@ -147,6 +147,49 @@ func TestLintOfWhatHasChanged(t *testing.T) {
 	})
 }
 
+// Who may read one node learns nothing of what a session does at another.
+func TestLintTellsNobodyOfOtherNodes(t *testing.T) {
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		as := func(principal string) *client.Client {
+			return dial(t, ctx, c.Cell, principal, client.Config{TLS: c.clients.client(principal), NoCache: true})
+		}
+		operator, member, stranger := as("operator"), as("member"), as("stranger")
+		for path, text := range map[string]string{"/ls/local/acl/us": "operator\nmember\n", "/ls/local/secret": "", "/ls/local/public": ""} {
+			if _, err := open(t, ctx, operator, path, 0).SetContents(ctx, []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		changer, err := operator.Open(ctx, "/ls/local/secret", client.OpenOptions{ChangeACL: true})
+		if err == nil {
+			_, err = changer.SetACL(ctx, api.ACL{Read: "us", Write: "us", Change: "us"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open(t, ctx, operator, "/ls/local/acl/operators", 0).SetContents(ctx, []byte("operator\n")); err != nil {
+			t.Fatal(err)
+		}
+		read := func(path string) *client.Handle {
+			h, err := member.Open(ctx, path, client.OpenOptions{Read: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return h
+		}
+		secret, public := read("/ls/local/secret"), read("/ls/local/public")
+		poll(t, ctx, secret)
+		for range 2 {
+			if _, _, err := public.Contents(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := stranger.Cell().Lint(ctx, misuse.Options{})
+		if err != nil || len(r.Findings) > 0 {
+			t.Errorf("who may not read what was polled sees %+v, %v", r.Findings, err)
+		}
+	})
+}
+
 // A write that is refused, as one that is made on a condition, has written nothing, and is no misuse.
 func TestRefusedWritesAreNoWrites(t *testing.T) {
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {

@@ -49,6 +49,8 @@ type conduct struct {
 	at     [lastAtNode + 1]api.Name // where each was done last
 	recent [4]openedNode            // that it has opened last
 	next   uint8                    // place in recent
+
+	nowThere, beforeThere [lastAtNode + 1]uint32 // how many of now and before were done there since it was done elsewhere
 }
 
 // openedNode is a node as it was when a session opened it.
@@ -70,7 +72,10 @@ func (c *conduct) count(d deed, name api.Name) {
 	c.turn()
 	c.now[d]++
 	if d <= lastAtNode {
-		c.at[d] = name
+		if c.at[d] != name {
+			c.at[d], c.nowThere[d], c.beforeThere[d] = name, 0, 0
+		}
+		c.nowThere[d]++
 	}
 }
 
@@ -79,14 +84,17 @@ func (c *conduct) turn() {
 	if c.window == c.all.window {
 		return
 	}
-	if c.before = c.now; c.window+1 != c.all.window {
-		c.before = [deeds]uint32{}
+	if c.before, c.beforeThere = c.now, c.nowThere; c.window+1 != c.all.window {
+		c.before, c.beforeThere = [deeds]uint32{}, [lastAtNode + 1]uint32{}
 	}
-	c.now, c.window = [deeds]uint32{}, c.all.window
+	c.now, c.nowThere, c.window = [deeds]uint32{}, [lastAtNode + 1]uint32{}, c.all.window
 }
 
 // sum is how often a deed was done.
 func (c *conduct) sum(d deed) int { return int(c.now[d]) + int(c.before[d]) }
+
+// sumThere is how often a deed was done where it was done last, since it was done elsewhere.
+func (c *conduct) sumThere(d deed) int { return int(c.nowThere[d]) + int(c.beforeThere[d]) }
 
 // opened counts that a node was opened, again if it is the same as lately.
 func (c *conduct) opened(n *namespace.Node) {

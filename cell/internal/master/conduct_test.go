@@ -263,6 +263,20 @@ func TestOnlyTheHolderSaysWhetherItHasReadItsSequencer(t *testing.T) {
 	})
 }
 
+// Of what is done at one node after another, it is known how often it was done at the last, and forgotten with the rest.
+func TestConductKnowsWhatWasDoneThere(t *testing.T) {
+	c := newTestConduct()
+	for _, name := range []api.Name{"/a", "/a", "/b", "/a", "/a"} {
+		c.count(deedLookAgain, name)
+	}
+	for window, want := range []int{2, 2, 0} {
+		c.all.window = uint32(window)
+		if c.turn(); c.sumThere(deedLookAgain) != want {
+			t.Errorf("in window %d %d of %d were there, want %d", window, c.sumThere(deedLookAgain), c.sum(deedLookAgain), want)
+		}
+	}
+}
+
 // A session leaks handles if it has very many, goes on opening and does not close, and most are on the same nodes, or it will soon
 // be able to open no more.
 func TestHandleLeak(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 type finding struct {
 	misuse.Finding
 	name  api.Name // where it was last; "" if it is about no node
+	there int      // how many of Count were there, as far as that is known
 	worse float64  // how many times the limit it is
 }
 
@@ -68,7 +69,7 @@ func (c *conduct) judge(now session.Instant) (found []*finding) {
 			one.Share = min(float64(one.Count)/float64(c.sum(of)), 1)
 		}
 		if what <= lastAtNode {
-			one.name = c.at[what]
+			one.name, one.there = c.at[what], c.sumThere(what)
 		}
 		if one.exceeds(kind.Limits()) {
 			kept := one // most are not
@@ -211,18 +212,20 @@ func (m *Master) Lint(ctx context.Context, viewer string, below api.Name, o misu
 }
 
 // describe completes a finding as far as its viewer may see it, and reports whether he may see anything: he sees what his
-// own principal does, and what others do at the nodes that he may read, without their names.
+// own principal does, and what others do at a node that he may read, without their names. What they do elsewhere is not counted for him,
+// and if it is no misuse without that, he sees nothing.
 func (f *finding) describe(e *epoch, state *raftfsm.State, sight sight) bool {
 	if f.Who.Session != 0 {
 		f.Who = e.holder(state, namespace.Holder{Owner: namespace.Owner{Session: f.Who.Session}})
 	}
 	own := sight.sees(f.Who.Principal)
 	reads := f.name != "" && sight.reads(f.name)
+	if !own {
+		f.Who, f.Count = api.Holder{Session: f.Who.Session}, f.there
+		reads = reads && f.exceeds(f.Kind.Limits())
+	}
 	if reads || own && f.name != "" {
 		f.Path = e.path(f.name)
-	}
-	if !own {
-		f.Who = api.Holder{Session: f.Who.Session}
 	}
 	return own || reads
 }
