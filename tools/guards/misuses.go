@@ -18,6 +18,21 @@ func misuseSafeguards() []safeguard {
 			pkg: "./cell", test: "TestLintIsForWhoMayLook",
 		},
 		{
+			name: "lint counts for strangers what was done at a node that they may read", file: dir + "lint.go",
+			old: "	f.Who, f.Count = api.Holder{Session: f.Who.Session}, f.there\n", new: "	f.Who = api.Holder{Session: f.Who.Session}\n",
+			pkg: "./cell", test: "TestLintTellsNobodyOfOtherNodes",
+		},
+		{
+			name: "a write that is refused is no write", file: dir + "files.go",
+			old: "err == nil && writing != noDeed {", new: "writing != noDeed {",
+			pkg: "./cell", test: "TestRefusedWritesAreNoWrites",
+		},
+		{
+			name: "only the holder is believed about its sequencer", file: dir + "locks.go",
+			old: "node.Lock == g && node.Holds(h.Owner)", new: "node.Lock == g",
+			pkg: master, test: "TestOnlyTheHolderSaysWhetherItHasReadItsSequencer",
+		},
+		{
 			name: "a client is seen for a while before it is judged", file: dir + "lint.go",
 			old: "	if measured < misuse.MinTime {\n", new: "	if measured <= 0 {\n",
 			pkg: master, test: "TestMisuseBeginsAtItsLimits",

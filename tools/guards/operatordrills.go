@@ -24,6 +24,11 @@ func operatorDrillSafeguards() []safeguard {
 			pkg: "./cell", test: "TestDrillsAreRefused",
 		},
 		{
+			name: "a drill ends soon after its master", file: "cell/drills.go",
+			old: "			limit.Reset(r.drills.hasten(one))\n", new: "",
+			pkg: "./cell", test: "TestDrillEndsSoonAfterItsMaster",
+		},
+		{
 			name: "an outage ends by itself", file: "cell/drills.go",
 			old: "		case <-limit:\n			waiting = false\n", new: "",
 			pkg: "./cell", test: "TestDrillOutage",
