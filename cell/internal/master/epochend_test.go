@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
@@ -80,7 +81,7 @@ func TestDoubtStays(t *testing.T) {
 func TestProposalsAreAnsweredAtTheEnd(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		p := newProposer(m, 1, func() int64 { return 0 }, func([]raftfsm.Command, []raftfsm.Result, error) {})
+		p := newProposer(m, 1, func() int64 { return 0 }, func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error) {})
 		c := raftfsm.Command{EndSessions: &raftfsm.EndSessions{}}
 		propose := func() error {
 			one := newProposal(c, raftfsm.MaxLevel, false, nil)

@@ -45,7 +45,9 @@ type observer struct {
 //     forgotten;
 //   - the events of one session are posted in commit order, for only observe
 //     posts events of changes.
-func (o *observer) observe(commands []raftfsm.Command, results []raftfsm.Result, err error) {
+//
+// requests are how clients call the requests that the commands are of.
+func (o *observer) observe(commands []raftfsm.Command, requests []steps.RequestID, results []raftfsm.Result, err error) {
 	o.epoch.mu.Lock()
 	defer o.epoch.mu.Unlock()
 	o.epoch.metrics.Proposed(len(commands), err)
@@ -53,7 +55,7 @@ func (o *observer) observe(commands []raftfsm.Command, results []raftfsm.Result,
 		if err != nil {
 			o.unproposed(c, inDoubt(err))
 		} else {
-			o.asked = o.epoch.proposer.requestOf(i)
+			o.asked = requests[i]
 			o.observeOne(c, results[i])
 		}
 		o.epoch.mu.pause(1)

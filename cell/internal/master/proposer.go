@@ -19,9 +19,7 @@ import (
 // goroutine.
 type proposer struct {
 	entries entries
-	observe func([]raftfsm.Command, []raftfsm.Result, error)
-
-	observed []*proposal // whose commands observe is given; run's own
+	observe func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error)
 
 	wake chan struct{} // holds a token while pending may be non-empty
 	turn chan struct{} // full while an entry is on its way, or none may be; see pause
@@ -61,7 +59,7 @@ type outcome struct {
 	err    error
 }
 
-func newProposer(log Log, epoch api.Epoch, wall func() int64, observe func([]raftfsm.Command, []raftfsm.Result, error)) *proposer {
+func newProposer(log Log, epoch api.Epoch, wall func() int64, observe func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error)) *proposer {
 	return &proposer{
 		entries: entries{log: log, epoch: epoch, wall: wall}, observe: observe, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		limits: defaultLimits(), shares: map[api.SessionID]int{},
@@ -192,20 +190,21 @@ func (p *proposer) close(ctx context.Context) {
 	p.pending, p.bytes, p.shares = nil, 0, nil
 	p.mu.Unlock()
 	if len(left) > 0 {
-		p.observed = left
-		p.observe(commandsOf(left), nil, p.closed)
+		commands, requests := commandsOf(left)
+		p.observe(commands, requests, nil, p.closed)
 	}
 	for _, one := range left {
 		one.finish(raftfsm.Result{}, p.closed)
 	}
 }
 
-func commandsOf(batch []*proposal) []raftfsm.Command {
-	commands := make([]raftfsm.Command, len(batch))
+// commandsOf returns the commands of a batch, and how their clients call the requests that they are of.
+func commandsOf(batch []*proposal) ([]raftfsm.Command, []steps.RequestID) {
+	commands, requests := make([]raftfsm.Command, len(batch)), make([]steps.RequestID, len(batch))
 	for i, one := range batch {
-		commands[i] = one.command
+		commands[i], requests[i] = one.command, one.request
 	}
-	return commands
+	return commands, requests
 }
 
 // takeBatch removes the next batch from the queue.
@@ -233,13 +232,13 @@ func (p *proposer) takeBatch() []*proposal {
 // observe it, and only then releases the callers: when a caller goes on, the
 // master knows what its call has done.
 func (p *proposer) commit(batch []*proposal) {
-	commands, encoded := commandsOf(batch), make([]raftfsm.Encoded, len(batch))
+	commands, requests := commandsOf(batch)
+	encoded := make([]raftfsm.Encoded, len(batch))
 	for i, one := range batch {
 		encoded[i] = one.encoded
 	}
 	results, err := p.entries.append(encoded)
-	p.observed = batch
-	p.observe(commands, results, err)
+	p.observe(commands, requests, results, err)
 	for i, one := range batch {
 		one.entry = p.entries.last
 		if err != nil {
@@ -248,14 +247,6 @@ func (p *proposer) commit(batch []*proposal) {
 		}
 		one.finish(results[i], nil)
 	}
-}
-
-// requestOf returns how its client calls the request whose command is observed, by its place.
-func (p *proposer) requestOf(i int) steps.RequestID {
-	if i >= len(p.observed) { // a test's
-		return 0
-	}
-	return p.observed[i].request
 }
 
 func (one *proposal) finish(r raftfsm.Result, err error) {

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
 )
@@ -36,7 +37,7 @@ func inProposer(t *testing.T, l limits, test func(t *testing.T, p *proposer, h *
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := &heldEntries{entries: make(chan []byte, 1000), release: make(chan struct{}, 1000)}
-		p := newProposer(h, 1, func() int64 { return 1 }, func([]raftfsm.Command, []raftfsm.Result, error) {})
+		p := newProposer(h, 1, func() int64 { return 1 }, func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error) {})
 		p.limits = l
 		go p.runProposer(t.Context())
 		test(t, p, h)
