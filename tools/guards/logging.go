@@ -25,18 +25,13 @@ func loggingSafeguards() []safeguard {
 		},
 		{
 			name: "a lock that is lost is in the log before the next grant", file: "cell/internal/master/observer.go",
-			old: "	o.locks.noteLeft(r.Left)\n", new: "	defer o.locks.noteLeft(r.Left)\n",
+			old: "	o.locks.noteLeft(r.Left, o.asked)\n", new: "	defer o.locks.noteLeft(r.Left, o.asked)\n",
 			pkg: "./cell", test: "TestLogOfLocks",
 		},
 		{
 			name: "what the log has of an end is what the cell remembers", file: "raftfsm/sessions.go",
 			old: "		r.Left = append(r.Left, left...)\n", new: "		_ = left\n",
 			pkg: "./raftfsm", test: "TestStateAgainstModel",
-		},
-		{
-			name: "fields of the log are in a table", file: "cell/epochs.go",
-			old: "\"sessions\", sessions, \"took\", took,\n", new: "\"session_count\", sessions, \"took\", took,\n",
-			pkg: ".", test: "TestSourceLaws",
 		},
 		{
 			name: "a call keeps its id in all attempts", file: "client/dispatcher.go",
@@ -55,7 +50,7 @@ func loggingSafeguards() []safeguard {
 		},
 		{
 			name: "refusals do not fill the log", file: "cell/internal/wire/calllog.go",
-			old: "	if !ok {\n", new: "	if false {\n",
+			old: "	n, ok := s.refused.Next()\n	if !ok {\n", new: "	n, ok := s.refused.Next()\n	if !ok && n > 0 {\n",
 			pkg: "./cell", test: "TestLogOfRequests",
 		},
 		{
