@@ -86,6 +86,7 @@ func safeguards() []safeguard {
 		restSafeguards(),
 		overviewSafeguards(),
 		misuseSafeguards(),
+		consoleSafeguards(),
 		meterSafeguards(),
 	)
 }
