@@ -340,8 +340,8 @@ func TestConsoleOverTLSOnly(t *testing.T) {
 				t.Errorf("%s in the clear: status %d, to %s", p, a.code, a.header.Get("Location"))
 			}
 		}
-		if a := (b.do(http.MethodPost, "/console/login", url.Values{"token": {c.raw("ops", time.Hour)}})); a.code != http.StatusForbidden {
-			t.Errorf("a login in the clear: status %d", a.code)
+		if a := (b.do(http.MethodPost, "/console/login", url.Values{"token": {c.raw("ops", time.Hour)}})); a.code != http.StatusForbidden || !strings.Contains(a.body, "over TLS only") {
+			t.Errorf("a login in the clear: status %d, %s", a.code, a.body)
 		}
 		testbed.Await(t, "r1 knows the master", func() bool { return c.Replica("r1").Health().Ready })
 		for _, p := range []string{"/healthz", "/readyz", "/metrics"} {

@@ -87,6 +87,7 @@ func safeguards() []safeguard {
 		restSafeguards(),
 		overviewSafeguards(),
 		misuseSafeguards(),
+		consoleSafeguards(),
 		meterSafeguards(),
 	)
 }
