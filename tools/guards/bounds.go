@@ -26,12 +26,12 @@ func boundSafeguards() []safeguard {
 		},
 		{
 			name: "a call that waits is counted when it is answered", file: "cell/internal/wire/service.go",
-			old: "s.cfg.Answered == nil || errors.Is(err, frames.ErrParked) {\n", new: "s.cfg.Answered == nil {\n",
+			old: "	if errors.Is(err, frames.ErrParked) {\n		return\n	}\n	code := api.OK\n", new: "	code := api.OK\n",
 			pkg: "./cell", test: "TestCallsAreMeasured",
 		},
 		{
 			name: "a call that waited is counted", file: "cell/internal/wire/service.go",
-			old: "		defer func() { s.count(call, method, nil, err) }() // after recovered; what is parked is not traced\n		defer s.recovered(method, &err)\n", new: "		defer s.recovered(method, &err)\n",
+			old: "		defer func() { s.count(ctx, call, method, nil, nil, err) }() // after recovered; what is parked is not traced\n		defer s.recovered(method, &err)\n", new: "		defer s.recovered(method, &err)\n",
 			pkg: "./cell", test: "TestCallsAreMeasured",
 		},
 		{
@@ -46,7 +46,7 @@ func boundSafeguards() []safeguard {
 		},
 		{
 			name: "a listing comes in pages", file: "cell/internal/master/listing.go",
-			old: "	return len(p.List) >= api.MaxPage || p.bytes >= api.MaxPageBytes || p.visited > maxVisited\n", new: "	return false\n",
+			old: "	return len(p.List) >= p.most || p.bytes >= api.MaxPageBytes || p.visited > maxVisited\n", new: "	return false\n",
 			pkg: "./cell/internal/master", test: "TestSessionsComeInPages",
 		},
 		{

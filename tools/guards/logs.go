@@ -40,7 +40,7 @@ func logSafeguards() []safeguard {
 			pkg: "./cell/internal/peer", test: "TestRaftLogNamesReplicas",
 		},
 		{
-			name: "sessions that are closed are no news", file: "cell/internal/master/observer.go",
+			name: "sessions that are closed are no news", file: "cell/internal/master/occasions.go",
 			old: "	if end.Reason == api.ByClose {\n		level", new: "	if false {\n		level",
 			pkg: "./cell", test: "TestLogOfEndedSessions",
 		},
