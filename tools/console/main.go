@@ -33,7 +33,7 @@ func main() {
 	flag.StringVar(&o.axe, "axe", "node_modules/axe-core/axe.min.js", "axe-core")
 	flag.StringVar(&o.pictures, "pictures", "", "a directory for pictures of the pages; empty: none are written")
 	flag.IntVar(&o.large, "large", 0, "measure pages, and what they cost, in a cell with so many sessions and locks, and do nothing else")
-	flag.DurationVar(&o.watch, "watch", 30*time.Second, "with -large: for how long each cost is measured")
+	flag.DurationVar(&o.watch, "watch", 35*time.Second, "with -large: for how long each cost is measured; the sessions have their leases extended every 35 s, most of them at once")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
