@@ -88,7 +88,7 @@ func TestPairsAreCompared(t *testing.T) {
 // it spans.
 func TestUnmeasuredBesideTraced(t *testing.T) {
 	dir := t.TempDir()
-	o := options{systems: []string{unmeasured, traced}, rounds: 2, measure: time.Second, dir: dir, repo: "..", rows: "read, 64", page: filepath.Join(dir, "cost.md")}
+	o := options{systems: []string{unmeasured, traced}, rounds: 1, measure: time.Second, dir: dir, repo: "..", rows: "read, 64", page: filepath.Join(dir, "cost.md")}
 	var out bytes.Buffer
 	if err := measureOn(t.Context(), o, &out, runPairs); err != nil {
 		t.Fatal(err)
