@@ -238,7 +238,7 @@ func TestDrillsAreRefused(t *testing.T) {
 				t.Errorf("%+v: %v", d, err)
 			}
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + 10*time.Second)
 		if _, wait, err := client.BeginDrill(ctx, root, client.Drill{Kind: client.DrillOutage, For: time.Second}); err != nil || wait() != nil {
 			t.Errorf("when the first had ended by itself: %v", err)
 		}

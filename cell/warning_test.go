@@ -46,7 +46,7 @@ func TestWarningsNameNoFiles(t *testing.T) {
 			t.Errorf("before the end of the certificate the warning is %q", got)
 		}
 		lines := strings.Join(log.Take(), "")
-		for _, want := range []string{tc.keys, "the certificate in tls-cert expires on ", "cert=" + files.Cert} {
+		for _, want := range []string{tc.keys, "the certificate in tls-cert expires on ", "file=" + files.Cert} {
 			if strings.Count(lines, want) == 0 {
 				t.Errorf("the log does not have %q", want)
 			}

@@ -121,7 +121,7 @@ func TestRottenEntryIsToldOf(t *testing.T) {
 					t.Errorf("entry %d: %v", index, err)
 				}
 			}
-			if n := strings.Count(said.String(), "damaged"); n != 1 || !strings.Contains(said.String(), "entry=13") {
+			if n := strings.Count(said.String(), "is damaged"); n != 1 || !strings.Contains(said.String(), "index=13") {
 				t.Errorf("%d lines of damage in:\n%s", n, &said)
 			}
 		})
