@@ -22,8 +22,8 @@ import (
 // is still being looked at, and two effects could not be told apart.
 const drillRest = 10 * time.Second
 
-// drillAfter is for how long a drill goes on after the epoch, at most: it is over when the next master, which may not have heard of it, has
-// served for long enough to begin another.
+// drillAfter bounds how long a drill goes on after its epoch has ended. The next master may not have heard of the drill, and begins another
+// one only when it has served for drillRest, which is longer.
 const drillAfter = drillRest - 2*time.Second
 
 // drills is what a replica knows of drills: that which goes on here, and the last one.

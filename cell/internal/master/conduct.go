@@ -50,7 +50,7 @@ type conduct struct {
 	recent [4]openedNode            // that it has opened last
 	next   uint8                    // place in recent
 
-	nowThere, beforeThere [lastAtNode + 1]uint32 // how many of now and before were done there since it was done elsewhere
+	nowThere, beforeThere [lastAtNode + 1]uint32 // those of now and before that were done at the node at[d], since the last one at another node
 }
 
 // openedNode is a node as it was when a session opened it.

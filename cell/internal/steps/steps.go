@@ -63,7 +63,7 @@ type CallKey struct{}
 
 // RequestID names a call, as its client does in all attempts, for people: in errors, and in the logs of replicas. It is not
 // the number of a change (api.RequestNumber): calls that change nothing have one, too, and nothing depends on it. Clients
-// count from a random number, so that two hardly have the same. 0 is none.
+// count from a random number, so that two clients rarely use the same one. 0 is none.
 type RequestID uint64
 
 // String writes 16 hexadecimal digits, as clients do.
