@@ -52,7 +52,7 @@ func newMasterMetrics(prefixes []string, takeovers *takeoverTimes) *masterMetric
 		Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10),
 	})
 	m.mutexHolds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Namespace: "chubby", Name: "master_mutex_hold_seconds", Help: "Time for which the master's one mutex was held at a time. All calls wait for it; above 5 ms is a bug, or a machine that is short of processors.",
+		Namespace: "chubby", Name: "master_mutex_hold_seconds", Help: "Time for which the master's one mutex was held at a time; one hold in eight is measured. All calls wait for it; above 5 ms is a bug, or a machine that is short of processors.",
 		Buckets: []float64{5e-6, 25e-6, 100e-6, 500e-6, 1e-3, 2e-3, 5e-3, 20e-3, 100e-3, 500e-3},
 	})
 	return m

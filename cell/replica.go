@@ -275,6 +275,7 @@ func (r *Replica) serve() {
 		Logger:             r.log,
 		Clock:              r.cfg.Clock,
 		Audit:              r.audit,
+		Stopwatch:          stopwatch(),
 		Answered:           r.metrics.calls.answered,
 		Tracer:             newTracer(r.cfg),
 		InsecurePrincipals: r.cfg.InsecurePrincipals,

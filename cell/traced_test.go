@@ -25,7 +25,7 @@ func tracing(t *testing.T, sampler sdktrace.Sampler) (wire.Tracer, *session.Inst
 	*now = session.Instant(time.Hour)
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans), sdktrace.WithSampler(sdktrace.ParentBased(sampler)))
 	cfg := Config{ID: "r1", Clock: func() session.Instant { return *now }}
-	cfg.Tracing.Provider = provider
+	cfg.Tracing = TraceConfig{Provider: provider, Ratio: 1}
 	return newTracer(cfg), now, spans
 }
 
@@ -132,6 +132,34 @@ func TestTracesHaveWholeCharacters(t *testing.T) {
 			if text := a.Value.AsString(); !utf8.ValidString(text) {
 				t.Errorf("%s ends with %q", a.Key, text[len(text)-8:])
 			}
+		}
+	}
+}
+
+// Of calls whose clients have said nothing the ratio decides, before the library is asked; of the others their clients.
+func TestRatioOfTraces(t *testing.T) {
+	const id = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-"
+	const sampled, unsampled, malformed = id + "01", id + "00", "0123456789012345678901234567890123456789012345678901231"
+	for _, of := range []struct {
+		ratio            float64
+		parent           string
+		fewest, mostOf1k int
+	}{
+		{0, "", 0, 0}, {1, "", 1000, 1000}, {0.5, "", 300, 700},
+		{0, sampled, 1000, 1000}, {1, unsampled, 0, 0}, {1, sampled, 1000, 1000}, {0, malformed, 0, 0},
+	} {
+		w, now, _ := tracing(t, sdktrace.AlwaysSample())
+		w.(*tracer).ratio = of.ratio
+		begun := 0
+		for range 1000 {
+			if c := w.Begin(t.Context(), "/chubby.Chubby/Open", of.parent); c != nil {
+				begun++
+				c.End(wire.TraceSubject{}, api.OK)
+			}
+			*now = now.Add(time.Second) // so that the bound in a second is not reached
+		}
+		if begun < of.fewest || begun > of.mostOf1k {
+			t.Errorf("ratio %v, parent %q: %d of 1000 are traced", of.ratio, of.parent, begun)
 		}
 	}
 }

@@ -2,6 +2,9 @@ package cell
 
 import (
 	"context"
+	"math/rand/v2"
+	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,9 +23,12 @@ import (
 
 // TraceConfig says where the spans of calls go (OpenTelemetry).
 type TraceConfig struct {
-	// Provider makes the spans, and decides which calls are traced. It must not block: its spans may wait to be sent in a queue of
-	// bounded length. nil: no call is traced.
+	// Provider makes the spans. It must not block: its spans may wait to be sent in a queue of bounded length. It may decide against
+	// a call that is to be traced. nil: no call is traced.
 	Provider trace.TracerProvider
+	// Ratio is the part of calls that are traced, from 0 to 1, of those whose clients have not said whether they are. Of the others
+	// those are that their clients trace.
+	Ratio float64
 	// Lost says how many spans were lost so far, for the metric of that; may be nil.
 	Lost func() uint64
 }
@@ -57,6 +63,7 @@ const (
 // tracer makes spans of calls, and of what the master says of them.
 type tracer struct {
 	spans   trace.Tracer
+	ratio   float64
 	replica string
 	clock   session.Clock
 
@@ -72,19 +79,33 @@ func newTracer(cfg Config) wire.Tracer {
 	if cfg.Tracing.Provider == nil {
 		return nil
 	}
-	return &tracer{spans: cfg.Tracing.Provider.Tracer("github.com/chubbylock/chubby/cell"), replica: cfg.ID, clock: cfg.Clock}
+	return &tracer{spans: cfg.Tracing.Provider.Tracer("github.com/chubbylock/chubby/cell"), ratio: cfg.Tracing.Ratio, replica: cfg.ID, clock: cfg.Clock}
 }
 
-// Begin implements wire.Tracer.
+// Begin implements wire.Tracer. That a call is not traced is decided here, before anything is made of it: the library needs a
+// microsecond for that.
 func (t *tracer) Begin(ctx context.Context, method, parent string) wire.Trace {
+	if parent != "" && !isSampled(parent) {
+		return nil
+	}
 	if parent != "" {
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent})
 	}
-	ctx, span := t.spans.Start(ctx, "chubby.Chubby/"+method, trace.WithSpanKind(trace.SpanKindServer))
+	if (parent == "" || !trace.SpanContextFromContext(ctx).IsRemote()) && t.ratio < 1 && rand.Float64() >= t.ratio {
+		return nil // nobody has decided before
+	}
+	ctx, span := t.spans.Start(ctx, "chubby.Chubby/"+path.Base(method), trace.WithSpanKind(trace.SpanKindServer))
 	if !span.IsRecording() || !t.admit() {
 		return nil // a span that is not ended is not exported
 	}
 	return &callTrace{spans: t.spans, ctx: ctx, span: span, replica: t.replica, wall: traceClock(), began: t.clock()}
+}
+
+// isSampled reports whether a client says of a call that it traces it: the lowest bit of the flags, which are the last two
+// hexadecimal digits (W3C Trace Context, section 3.2.2.5).
+func isSampled(parent string) bool {
+	flags, err := strconv.ParseUint(parent[max(0, len(parent)-2):], 16, 8)
+	return err == nil && flags&1 != 0
 }
 
 // admit reports whether another call may be traced in this second.

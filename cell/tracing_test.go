@@ -41,7 +41,9 @@ func newRecorder(t *testing.T, sampler sdktrace.Sampler) recorder {
 }
 
 // traced has a replica trace calls.
-func (r recorder) traced(cfg *cell.Config) { cfg.Tracing.Provider = r.provider }
+func (r recorder) traced(cfg *cell.Config) {
+	cfg.Tracing = cell.TraceConfig{Provider: r.provider, Ratio: 1}
+}
 
 // sampled begins a trace that is recorded, whatever the sampler says of others.
 func sampled(ctx context.Context, r recorder) (context.Context, trace.Span) {

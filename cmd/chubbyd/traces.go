@@ -48,13 +48,13 @@ func (t tracing) install(ctx context.Context, replica *cell.Config, log *slog.Lo
 		return func(context.Context) {}, nil
 	}
 	out, err := otlp.New(ctx, otlp.Config{
-		Endpoint: t.endpoint, Ratio: t.ratio, Service: "chubbyd", Logger: log,
+		Endpoint: t.endpoint, Ratio: 1, Service: "chubbyd", Logger: log,
 		Attributes: map[string]string{"service.instance.id": replica.ID, "service.namespace": replica.Cell, "service.version": cell.Version()},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("trace-endpoint: %w", err)
 	}
-	replica.Tracing = cell.TraceConfig{Provider: out.Provider(), Lost: out.Lost}
+	replica.Tracing = cell.TraceConfig{Provider: out.Provider(), Ratio: t.ratio, Lost: out.Lost}
 	return func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 		defer cancel()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -88,6 +89,20 @@ func (c *cell) kill(i int) {
 	_ = c.processes[i].Process.Kill()
 	_ = c.processes[i].Wait()
 	c.processes[i] = nil
+}
+
+// drill tells the cell of a drill for so long. Nothing is done to anybody: it is for the panel that shows it.
+func (c *cell) drill(ctx context.Context, length time.Duration) (err error) {
+	operator, err := client.New(ctx, c.config("ops.example.org"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, operator.Close(ctx)) }()
+	_, over, err := client.BeginDrill(ctx, operator, client.Drill{Kind: client.DrillSlowClient, For: length, Reason: "for the pictures"})
+	if err != nil {
+		return err
+	}
+	return over()
 }
 
 // stop stops what runs.

@@ -28,10 +28,11 @@ type recorded struct {
 	Scrape int64  `json:"scrape"` // the interval, in ms
 }
 
-// cellName is the cell of the pictures; scrape is how often its metrics are asked for.
+// cellName is the cell of the pictures; scrape is how often its metrics are asked for; drillTime is how long the drill lasts.
 const (
-	cellName = "main"
-	scrape   = 2 * time.Second
+	cellName  = "main"
+	scrape    = 2 * time.Second
+	drillTime = 30 * time.Second
 )
 
 func main() {
@@ -94,7 +95,7 @@ func run(ctx context.Context, o options) error {
 	return draw(ctx, o, r)
 }
 
-// record runs the cell, its programs and Prometheus, with a fail-over in the middle.
+// record runs the cell, its programs and Prometheus, with a drill and then a fail-over in the middle.
 func record(ctx context.Context, o options) (r recorded, err error) {
 	dir, err := os.MkdirTemp("", "chubby-dashboard-cell-*")
 	if err != nil {
@@ -124,8 +125,14 @@ func record(ctx context.Context, o options) (r recorded, err error) {
 		return r, err
 	}
 	r = recorded{Cell: cellName, From: time.Now().UnixMilli(), Scrape: scrape.Milliseconds()}
-	fmt.Printf("%s of load\n", o.before)
-	if err := wait(ctx, o.before); err != nil {
+	fmt.Printf("%s of load, with a drill in it\n", o.before)
+	if err := wait(ctx, o.before/2); err != nil {
+		return r, err
+	}
+	if err := cell.drill(ctx, min(drillTime, o.before/4)); err != nil {
+		return r, fmt.Errorf("the drill: %w", err)
+	}
+	if err := wait(ctx, o.before/4); err != nil {
 		return r, err
 	}
 	master, err := cell.master(ctx)

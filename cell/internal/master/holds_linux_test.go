@@ -83,7 +83,7 @@ func TestNoHoldIsLong(t *testing.T) {
 		defer debug.SetGCPercent(debug.SetGCPercent(-1))
 		h, thread := &holds{}, unix.Gettid()
 		m.epoch.mu.Lock()
-		m.epoch.mu.watch = h.watch
+		m.epoch.mu.watch, m.epoch.mu.passed = h.watch, 0
 		m.epoch.mu.held = func(d time.Duration) {
 			if unix.Gettid() == thread {
 				h.longest, h.number = max(h.longest, d), h.number+1

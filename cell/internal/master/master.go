@@ -71,7 +71,7 @@ func New(ctx context.Context, cfg Config) *Master {
 		journal: newJournal(cfg.Logger),
 		metrics: cfg.Metrics,
 		ctx:     ctx,
-		mu:      pausingMutex{watch: cfg.Stopwatch, held: cfg.Metrics.MutexHeld},
+		mu:      pausingMutex{watch: cfg.Stopwatch, held: cfg.Metrics.MutexHeld, passed: passedHolds},
 	}
 	t := newTables(cfg.Metrics)
 	events := &publisher{epoch: e, boxes: t.boxes, handles: t.handles, queues: t.queues, recalls: t.recalls, holdTimes: t.holdTimes, copyset: t.copyset}

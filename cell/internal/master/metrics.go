@@ -21,7 +21,7 @@ type Metrics interface {
 	ChangeWaited(wait time.Duration) // for clients to drop what they had cached
 	Invalidated()                    // a client was told to drop a copy
 	EventDropped()                   // because too many waited
-	MutexHeld(held time.Duration)    // once; see pausingMutex
+	MutexHeld(held time.Duration)    // once, of one hold in some; see pausingMutex
 	// TakeoverCleared is told how long after the takeover the last client had dropped what an earlier master let it cache.
 	TakeoverCleared(took time.Duration)
 }

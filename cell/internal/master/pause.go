@@ -10,20 +10,26 @@ import (
 // loop and the proposer, so that no hold may grow with the size of the cell: work
 // that does is cut at points where others may come in between, with pause.
 //
-// It measures each hold. The zero value is an unlocked mutex that measures nothing.
+// It measures one hold of some. The zero value is an unlocked mutex that measures nothing.
 type pausingMutex struct {
 	mu               sync.Mutex
 	line             sync.Mutex           // of patient holders that have paused: the first of them waits for mu, the others for line
 	watch            func() time.Duration // may be nil
-	held             func(time.Duration)  // is told of each hold, after it; may be nil
+	held             func(time.Duration)  // is told of each hold that is measured, after it; may be nil
+	passed           int                  // holds that are not measured between two that are
 	maxStepsOverride int                  // instead of maxSteps: a test's, whose work is small; 0 otherwise
 
 	// Guarded by mu.
-	began   time.Duration // by watch
+	began   time.Duration // by watch, of a hold that is measured
+	skipped int           // holds since the last that was
 	steps   int           // of the work done in this hold
 	limit   int           // steps of this hold
 	patient bool          // it is of one who lets others go first
 }
+
+// passedHolds is how many holds of a master are not measured between two that are: a call takes the mutex several times, and to
+// look at the clock twice and to count each is a twentieth of what a read costs.
+const passedHolds = 7
 
 // maxSteps bounds the steps of one hold. A step is something like an event posted,
 // a handle forgotten or a lock offered: a microsecond, or a few.
@@ -36,10 +42,13 @@ const fewSteps = maxSteps / 16
 func (p *pausingMutex) Lock() {
 	p.mu.Lock()
 	p.steps, p.limit, p.patient = 0, cmp.Or(p.maxStepsOverride, maxSteps), false
-	if p.watch != nil {
+	if p.skipped++; p.watch != nil && p.isMeasured() {
 		p.began = p.watch()
 	}
 }
+
+// isMeasured reports whether the present hold is measured. Without a watch held is told of each.
+func (p *pausingMutex) isMeasured() bool { return p.watch == nil || p.skipped > p.passed }
 
 // LockPatient is Lock for a call whose work may take many holds, and of which clients may
 // have tens of thousands under way. If all of those waited for the mutex each time they
@@ -53,10 +62,12 @@ func (p *pausingMutex) LockPatient() {
 // Unlock is that of sync.Mutex.
 func (p *pausingMutex) Unlock() {
 	var took time.Duration
-	if p.watch != nil {
-		took = p.watch() - p.began
+	var held func(time.Duration)
+	if p.isMeasured() {
+		if held, p.skipped = p.held, 0; p.watch != nil {
+			took = p.watch() - p.began
+		}
 	}
-	held := p.held
 	p.mu.Unlock()
 	if held != nil {
 		held(took)

@@ -3,12 +3,12 @@ package wire
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/internal/frames"
-	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 )
@@ -66,7 +66,7 @@ type call struct {
 	serving bool
 	begun   bool // it has come to be served, or refused
 
-	arrived session.Instant // when its request, or that of a stream its headers, had; for those who serve it
+	arrived time.Duration // when its request, or that of a stream its headers, had, by the stopwatch; for those who serve it
 
 	foreign bool            // it was in a session of another principal
 	slow    *phases         // what it has waited for, once it was slow; nil before

@@ -23,6 +23,8 @@ type Config struct {
 	Clock   session.Clock
 	Audit   *audit.Log // nil: none is kept
 
+	// Stopwatch measures how long calls take; it has to be cheap. Needed with Answered.
+	Stopwatch func() time.Duration
 	// Answered is told that a call has ended, and of which trace it was, "" if of none; nil: nobody counts.
 	Answered func(method string, code api.Code, took time.Duration, trace string)
 	Tracer   Tracer // nil: no call is traced

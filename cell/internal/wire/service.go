@@ -105,7 +105,7 @@ func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServer
 // arrive notes when a call is served first, for count.
 func (s *service) arrive(call *call) {
 	if call != nil && s.cfg.Answered != nil {
-		call.arrived = s.cfg.Clock()
+		call.arrived = s.cfg.Stopwatch()
 	}
 }
 
@@ -122,7 +122,7 @@ func (s *service) count(ctx context.Context, call *call, method string, request 
 		s.logRefusal(ctx, call, method, request, trace, err)
 	}
 	if call != nil && s.cfg.Answered != nil {
-		took := s.cfg.Clock().Sub(call.arrived)
+		took := s.cfg.Stopwatch() - call.arrived
 		s.cfg.Answered(method, code, took, traceID(trace))
 		if own := call.own(method, took); own >= steps.Slow {
 			s.logSlow(ctx, call, method, request, trace, took, own)

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"path"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
@@ -13,7 +12,7 @@ import (
 
 // Tracer begins traces of calls.
 type Tracer interface {
-	// Begin begins the trace of a call that is about to be served. method is its name without the service; parent is what the
+	// Begin begins the trace of a call that is about to be served. method is its full name; parent is what the
 	// client has said of the trace that the call belongs to, in the form of W3C Trace Context if it is well-formed, or "". It
 	// returns nil if the call is not traced.
 	Begin(ctx context.Context, method, parent string) Trace
@@ -61,7 +60,7 @@ func (s *service) trace(ctx context.Context, method string) Trace {
 	if s.cfg.Tracer == nil || method == pb.Chubby_KeepAlive_FullMethodName || method == pb.Chubby_KeepAlives_FullMethodName {
 		return nil
 	}
-	return s.cfg.Tracer.Begin(ctx, path.Base(method), parentOf(ctx))
+	return s.cfg.Tracer.Begin(ctx, method, parentOf(ctx))
 }
 
 // endTrace ends the trace of a call, if it has one.
