@@ -18,6 +18,16 @@ func Shared() LockOption { return func(o *lockOptions) { o.shared = true } }
 // only servers which check sequencers.
 func LockDelay(d time.Duration) LockOption { return func(o *lockOptions) { o.lockDelay = &d } }
 
+// Try has Client.Acquire and Client.Do take the lock only if it is free, as
+// Handle.TryAcquire does: otherwise the error is LockHeld or LockDelayed.
+func Try() LockOption { return func(o *lockOptions) { o.try = true } }
+
+// AtLeast has Client.Do keep the lock for at least that long after it was acquired, also
+// if the function returns earlier. With Try it is for a job that several hosts begin at
+// the same time of day: one whose clock is behind finds the lock held, and does not do the
+// job again. Do does not wait any longer when its context has ended or the lock is lost.
+func AtLeast(d time.Duration) LockOption { return func(o *lockOptions) { o.atLeast = d } }
+
 // maxReopen is how often a call that opens a node by its path does so again because
 // somebody has deleted the node since it was opened.
 const maxReopen = 10
@@ -25,7 +35,7 @@ const maxReopen = 10
 // Acquire waits for the lock of a file and returns it: it opens the file, creates it if
 // it is absent, in a directory that exists, and acquires its lock, as Handle.Acquire
 // does. The lock is exclusive, and its lock-delay is api.DefaultLockDelay; the options
-// Shared and LockDelay say otherwise. If the file is deleted while the lock is waited
+// Shared and LockDelay say otherwise; with Try it does not wait. If the file is deleted while the lock is waited
 // for, it is created again, ten times at most.
 //
 // Release of the lock closes the handle too; the file stays. Each call has a handle of
@@ -33,10 +43,7 @@ const maxReopen = 10
 // itself. The errors are those of Open and of Handle.Acquire; after an error no lock is
 // held, and no handle is open.
 func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption) (*Lock, error) {
-	var o lockOptions
-	for _, option := range options {
-		option(&o)
-	}
+	o := lockOptionsOf(options)
 	opening, mode := OpenOptions{Write: true, Create: File, LockDelay: api.DefaultLockDelay}, api.Exclusive
 	if o.lockDelay != nil {
 		opening.LockDelay = *o.lockDelay
@@ -50,7 +57,11 @@ func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption
 		if err != nil {
 			return nil, err
 		}
-		l, err := h.Acquire(ctx, mode, options...)
+		acquire := h.Acquire
+		if o.try {
+			acquire = h.TryAcquire
+		}
+		l, err := acquire(ctx, mode, options...)
 		if err == nil {
 			return l, nil
 		}
@@ -76,10 +87,15 @@ func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption
 // Acquire. The lock is released as Lock.Release does it, so also when ctx has been
 // cancelled.
 func (c *Client) Do(ctx context.Context, path string, f func(ctx context.Context, l *Lock) error, options ...LockOption) (err error) {
+	atLeast := lockOptionsOf(options).atLeast
+	if atLeast > 0 { // a negative one is refused
+		options = append(slices.Clone(options), AtLeast(0))
+	}
 	l, err := c.Acquire(ctx, path, options...)
 	if err != nil {
 		return err
 	}
+	acquired := c.cfg.Clock()
 	defer func() { // not recovered: a panic goes on, and so does runtime.Goexit
 		lost := l.Err() // before the release, which ends the context
 		released := l.Release(ctx)
@@ -87,7 +103,23 @@ func (c *Client) Do(ctx context.Context, path string, f func(ctx context.Context
 	}()
 	within, end := l.With(ctx)
 	defer end()
-	return f(within, l)
+	err = f(within, l)
+	if left := atLeast - c.cfg.Clock().Sub(acquired); left > 0 {
+		timer := time.NewTimer(left)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-within.Done():
+		}
+	}
+	return err
+}
+
+func lockOptionsOf(options []LockOption) (o lockOptions) {
+	for _, option := range options {
+		option(&o)
+	}
+	return o
 }
 
 // doError is the error of Do: of that of its function, why the lock was not held any
@@ -101,8 +133,10 @@ func doError(err, lost, released error) error {
 		return err
 	case lost != nil && errors.Is(err, lost) && api.CodeOf(err) == api.CodeOf(lost):
 		return err
-	case lost != nil:
+	case lost != nil && err != nil:
 		return errors.Join(lost, err)
+	case lost != nil:
+		return lost
 	case err != nil && released != nil:
 		return errors.Join(err, released)
 	case err != nil:
