@@ -104,6 +104,12 @@ func isTemporaryRefusal(err error, lost session.Instant, clock session.Clock) bo
 func (c *Client) runSession(ctx context.Context, register []func(ctx context.Context, c *Client) error) error {
 	// The session must be closed after the end of ctx too.
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // a session that cannot be ended ends when its lease runs out
+	return runFunctions(ctx, c, register)
+}
+
+// runFunctions calls the functions of Renew, and waits for the end of the session. It
+// returns nil if there is to be another session.
+func runFunctions(ctx context.Context, c *Client, register []func(ctx context.Context, c *Client) error) error {
 	within, cancel := c.session.withSession(ctx)
 	defer cancel()
 	for _, f := range register {
