@@ -135,6 +135,19 @@ func inOrder(exclusive, shared []string) ([]want, error) {
 // does (client.Lock.Context). sequencer.FromContext finds none in it: see Sequencers.
 func (l *Locks) Context() context.Context { return l.ctx }
 
+// Done is closed when Context ends.
+func (l *Locks) Done() <-chan struct{} { return l.ctx.Done() }
+
+// Err checks the clock, and returns why the locks may not be relied on any more, nil while all of them may.
+func (l *Locks) Err() error {
+	for _, h := range l.held {
+		if err := h.lock.Err(); err != nil {
+			return err
+		}
+	}
+	return context.Cause(l.ctx)
+}
+
 // Sequencers returns those of the locks, in the order of their names in the cell: a server that the
 // work goes to checks that of the lock that protects it.
 func (l *Locks) Sequencers() []sequencer.Sequencer {
