@@ -14,12 +14,19 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// LockOption qualifies Acquire and TryAcquire.
+// LockOption qualifies the calls that acquire a lock: Acquire and TryAcquire of a Handle,
+// Acquire and Do of a Client.
 type LockOption func(*lockOptions)
 
 type lockOptions struct {
 	reason   string
 	onQueued func(Queued)
+
+	// Of Client.Acquire and Client.Do alone, which open the handle.
+	shared, try bool
+	lockDelay   *time.Duration // nil is the default
+	atLeast     time.Duration  // of Client.Do alone
+	ownsHandle  bool           // they have opened it
 }
 
 // Reason is shown to everyone who looks who holds the lock and why; at most
@@ -55,13 +62,16 @@ type acquireCall struct {
 }
 
 func (h *Handle) newAcquireCall(op string, mode api.LockMode, options []LockOption) (*acquireCall, error) {
-	a := &acquireCall{handle: h, mode: mode}
-	for _, option := range options {
-		option(&a.options)
-	}
+	a := &acquireCall{handle: h, mode: mode, options: lockOptionsOf(options)}
 	switch {
 	case !mode.Valid():
 		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path, Message: fmt.Sprintf("%v is not a mode of a lock", mode)}
+	case !a.options.ownsHandle && (a.options.shared || a.options.try || a.options.lockDelay != nil):
+		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path,
+			Message: "Shared, Try and LockDelay are for Client.Acquire and Client.Do; of a handle, the call says the mode, TryAcquire tries, and OpenOptions say the lock-delay"}
+	case a.options.atLeast != 0:
+		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path,
+			Message: fmt.Sprintf("AtLeast is for Client.Do, and not negative; it is %v", a.options.atLeast)}
 	case len(a.options.reason) > api.MaxReason:
 		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path,
 			Message: fmt.Sprintf("the reason is %d bytes long; at most %d are allowed", len(a.options.reason), api.MaxReason)}
@@ -188,7 +198,7 @@ func (a *acquireCall) acceptGrant(ctx context.Context) (*Lock, error) {
 		a.releaseInBackground()
 		return nil, &api.Error{Code: api.Corrupt, Op: "acquire", Path: h.path, Message: "the cell granted the lock with a sequencer that cannot be read", Err: err}
 	}
-	l := newLock(h, a.mode, seq, a.options.reason)
+	l := newLock(h, lockTerms{mode: a.mode, reason: a.options.reason, ownsHandle: a.options.ownsHandle}, seq)
 	if err = h.client.session.trackLock(ctx, l); err == nil {
 		if err = h.setLock(l); err == nil {
 			h.kept.noteGrant(a, l)

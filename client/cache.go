@@ -66,6 +66,7 @@ type entry struct {
 	children       []api.Stat     // of listedInstance
 	listedInstance api.Generation // 0 if there is no listing
 	idle           map[openKey][]idleHandle
+	readable       uint64 // one more than cache.rightsChanges when an Open to read was granted; 0 if none was
 	size           int
 	removed        bool // from the cache
 }
@@ -117,12 +118,13 @@ func (c *cache) statOf(now session.Instant, name api.Name, instance api.Generati
 	return stat, is
 }
 
-// contentsOf returns the contents and metadata of an instance. The caller may change
-// the contents.
+// contentsOf returns the contents and metadata of an instance, or, if instance is 0, of
+// whatever node has that name and may be opened to read. The caller may change the
+// contents.
 func (c *cache) contentsOf(now session.Instant, name api.Name, instance api.Generation) (contents []byte, stat api.Stat, is found) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.lookup(name); e != nil && e.hasContents && e.stat.Instance == instance {
+	if e := c.lookup(name); e != nil && e.hasContents && answers(c, e, e.stat.Instance, instance) {
 		if is = c.use(e, now); is == foundUsable {
 			contents, stat = bytes.Clone(e.contents), *e.stat
 		}
@@ -130,11 +132,23 @@ func (c *cache) contentsOf(now session.Instant, name api.Name, instance api.Gene
 	return contents, stat, is
 }
 
-// childrenOf returns the listing of an instance of a directory.
+// answers reports whether what is cached of the instance has answers a read of the
+// instance of; 0 stands for a read by the name of the node, without a handle: then a
+// handle to read must have been granted, and no ACL have changed since, as for another
+// use of an idle handle; cache.mu is held.
+func answers(c *cache, e *entry, has, of api.Generation) bool {
+	if of != 0 {
+		return has == of
+	}
+	return e.readable == c.rightsChanges+1 && c.changing[api.ACLDir] == 0
+}
+
+// childrenOf returns the listing of an instance of a directory, or, if instance is 0, of
+// whatever directory has that name and may be opened to read.
 func (c *cache) childrenOf(now session.Instant, name api.Name, instance api.Generation) (children []api.Stat, is found) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.lookup(name); e != nil && e.listedInstance != 0 && e.listedInstance == instance {
+	if e := c.lookup(name); e != nil && e.listedInstance != 0 && answers(c, e, e.listedInstance, instance) {
 		if is = c.use(e, now); is == foundUsable {
 			children = slices.Clone(e.children)
 		}

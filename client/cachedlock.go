@@ -77,8 +77,8 @@ func (k *keptLock) take(ctx context.Context, a *acquireCall) *Lock {
 	if was == nil || h.unusable != nil {
 		return nil
 	}
-	l := newLock(h, was.mode, was.seq.Sequencer, was.reason)
-	if was.mode != a.mode || was.reason != a.options.reason || h.boundToken != nil || !k.track(l) {
+	l := newLock(h, was.terms, was.seq.Sequencer)
+	if was.terms.mode != a.mode || was.terms.reason != a.options.reason || h.boundToken != nil || !k.track(l) {
 		l.cancel(nil) // else it stays with the session
 		k.giveBack(h)
 		return nil

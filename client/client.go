@@ -145,7 +145,7 @@ func (c *Client) createSession(ctx context.Context) error {
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the attempt that is answered
 			reply, err := t.control().chubby.CreateSession(ctx, request)
 			if err == nil {
-				c.cache = newCache(c.cfg.cacheLimit(), api.Epoch(reply.GetEpoch()))
+				c.cache = newCache(cacheLimit(c.cfg), api.Epoch(reply.GetEpoch()))
 				c.cache.lease.required, c.cache.lease.renewer = reply.GetCacheLease(), newCacheRenewer(c)
 				c.session = newSessionState(tracesOf(c.cfg).untraced(ctx), c.cfg, sent, reply, c.notifier, func() { c.closeIdleHandles(c.cache.flush(0)) })
 			}

@@ -166,7 +166,7 @@ func (c Config) withDefaults() Config {
 }
 
 // cacheLimit returns the bytes that may be cached; 0 is no cache.
-func (c Config) cacheLimit() int {
+func cacheLimit(c Config) int {
 	if c.NoCache {
 		return 0
 	}

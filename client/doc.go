@@ -8,6 +8,11 @@
 //	work(l.Context(), l.Sequencer())
 //	err = l.Release(ctx)
 //
+// The calls of a Client that name a path open a handle, make one call and close it: Do
+// and Acquire for locks; Get, Put, List, Delete, MkdirAll and RemoveAll for files.
+//
+//	err = c.Do(ctx, "/ls/foo/svc/primary", func(ctx context.Context, l *client.Lock) error { return work(ctx, l.Sequencer()) })
+//
 // # The rule
 //
 // A program never believes that it holds a lock which the cell may have given
@@ -27,7 +32,8 @@
 // session stays gone: everything that depends on it fails with SessionExpired,
 // which wraps a Cause. A fail-over of the master is survived without notice if it
 // is shorter than what is left of the lease. Renew opens a new session for each
-// that is lost, and has the application make again what was lost with it.
+// that is lost, and has the application make again what was lost with it. A Keeper opens
+// one when it is used, for code that others call.
 //
 // New makes connections for one session. A process with thousands of sessions
 // spreads them over several Cells: the sessions of a Cell (NewSession) share its
@@ -169,7 +175,7 @@
 //   - handleTable.mu: which handles there are;
 //   - requestNumbers.mu: the outstanding request numbers of a session;
 //     queuePlaces.mu: how many requests of a Cell are in queues of locks;
-//   - sessionSet.mu: the sessions of a Cell;
+//   - sessionSet.mu: the sessions of a Cell; Keeper.mu: those of a Keeper, and who uses them;
 //   - locator.mu: the master, the search for it, and what was learned in searches;
 //   - pool.mu: the replicas that there are connections to; target.mu: the control
 //     connection to a replica, and what is known of the replica; channel.mu: the state of

@@ -219,7 +219,7 @@ func TestGrantAtTheEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
 		h := lockable(t, c, 0)
-		l := newLock(h, api.Exclusive, f.parsedSequencer(7), "")
+		l := newLock(h, lockTerms{mode: api.Exclusive}, f.parsedSequencer(7))
 		c.session.endSession(EndedByCell, "by bob")
 		if err := h.setLock(l); !errors.Is(err, EndedByCell) || len(c.handles.unreleasedLocks()) != 0 {
 			t.Errorf("%v, %d locks", err, len(c.handles.unreleasedLocks()))
@@ -262,7 +262,7 @@ func TestLaterGrantEndsTheEarlier(t *testing.T) {
 			c := f.client(f.config())
 			h := lockable(t, c, 0)
 			grant := func(generation uint64) *Lock {
-				return newLock(h, api.Exclusive, f.parsedSequencer(generation), "")
+				return newLock(h, lockTerms{mode: api.Exclusive}, f.parsedSequencer(generation))
 			}
 			earlier, later := grant(7), grant(8)
 			if !late {

@@ -16,17 +16,25 @@ import (
 // newSession opens a session with a cell of its own, in this process. In a program it is
 // client.New(ctx, client.Config{Cell: "foo"}).
 func newSession() (context.Context, *client.Client, func()) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	cell, err := celltest.New(1)
-	if err != nil {
-		panic(err)
-	}
-	c, err := client.New(ctx, client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock})
+	ctx, config, done := newCell()
+	c, err := client.New(ctx, config)
 	if err != nil {
 		panic(err)
 	}
 	return ctx, c, func() {
 		_ = c.Close(ctx)
+		done()
+	}
+}
+
+// newCell starts a cell of its own, in this process.
+func newCell() (context.Context, client.Config, func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	cell, err := celltest.New(1)
+	if err != nil {
+		panic(err)
+	}
+	return ctx, client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock}, func() {
 		cell.Close()
 		cancel()
 	}

@@ -49,9 +49,9 @@ type Handle struct {
 	callsInFlight   int
 
 	// For the cache. These three are set before Open returns, and not changed then.
-	instance    api.Generation // of the node; 0 until it is open
-	cacheEntry  *entry         // that the handle may be parked with; nil if it may not
-	cacheRights uint64         // cache.rightsChanges when the handle was opened
+	opened      api.Stat // of the node when it was opened; of one from the cache, the instance only
+	cacheEntry  *entry   // that the handle may be parked with; nil if it may not
+	cacheRights uint64   // cache.rightsChanges when the handle was opened
 }
 
 // lostLock is a lock that was taken away: no lock of this or a lower generation is held any more.

@@ -48,18 +48,23 @@ func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply
 	if err != nil {
 		return // nothing is found in the cache without an instance
 	}
-	h.mu.Lock()
-	h.instance = stat.Instance
-	h.mu.Unlock()
 	// The answer has the path that was asked for, in which the cell may be called local;
 	// reads show the cell's own name, by whatever name the node was opened.
 	if path, err := h.name.In(h.client.cell.locator.cellNameOr(h.client.cfg.Cell)); err == nil {
 		stat.Path = path
 	}
+	h.mu.Lock()
+	h.opened = stat
+	h.mu.Unlock()
 	if !reply.GetCacheable() {
 		return
 	}
-	from, closing := h.client.cache.store(f, epoch, func(e *entry) { e.stat, e.absentError = &stat, nil })
+	from, closing := h.client.cache.store(f, epoch, func(e *entry) {
+		e.stat, e.absentError = &stat, nil
+		if reply.GetReusable() && h.reads {
+			e.readable = f.rightsChanges + 1
+		}
+	})
 	h.client.closeIdleHandles(closing)
 	if reply.GetReusable() && !stat.Ephemeral && h.shareable {
 		h.mu.Lock()
@@ -72,7 +77,7 @@ func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply
 func (c *Client) cacheAbsence(f *fetch, epoch api.Epoch, err error) {
 	var e *api.Error
 	if errors.As(err, &e) && e.Code == api.NotFound && e.Cacheable {
-		_, closing := c.cache.store(f, epoch, func(kept *entry) { kept.clearReads(); kept.absentError = e })
+		_, closing := c.cache.store(f, epoch, func(kept *entry) { kept.clearReads(); kept.absentError, kept.readable = e, 0 })
 		c.closeIdleHandles(closing)
 	}
 }

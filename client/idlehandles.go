@@ -77,6 +77,9 @@ func (c *cache) takeIdle(now session.Instant, name api.Name, key openKey) (e *en
 		e.idle[key] = list[:len(list)-1]
 		c.idleCount--
 		if good {
+			if key.read {
+				e.readable = one.rightsChanges + 1
+			}
 			return e, &one, closing, foundUsable
 		}
 		closing = append(closing, one)
@@ -149,7 +152,7 @@ func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions
 		return nil, true, absent
 	}
 	h = newHandle(c, p, opts)
-	h.id, h.token, h.instance = idle.id, idle.token, idle.instance
+	h.id, h.token, h.opened.Instance = idle.id, idle.token, idle.instance
 	h.cacheEntry, h.cacheRights = from, idle.rightsChanges
 	c.handles.put(h)
 	return h, true, nil
@@ -161,7 +164,7 @@ func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions
 // open.
 func (h *Handle) park() bool {
 	h.mu.Lock()
-	from, one := h.cacheEntry, idleHandle{token: h.token, id: h.id, instance: h.instance, rightsChanges: h.cacheRights}
+	from, one := h.cacheEntry, idleHandle{token: h.token, id: h.id, instance: h.opened.Instance, rightsChanges: h.cacheRights}
 	used := h.lockRequested || h.boundToken != nil || h.callsInFlight > 0
 	h.mu.Unlock()
 	one.epoch = h.client.Epoch()

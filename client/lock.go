@@ -25,9 +25,8 @@ func Margin(lease, lockDelay time.Duration) time.Duration {
 // under the lock has stopped, and allows another Acquire through the handle.
 type Lock struct {
 	handle   *Handle
-	mode     api.LockMode
+	terms    lockTerms
 	seq      grantedSequencer
-	reason   string
 	firstUse *Lock           // of the same grant: itself, unless the lock was kept since (see keptLock)
 	ctx      context.Context //nolint:containedctx // it is the lock's, handed out by Context
 	cancel   context.CancelCauseFunc
@@ -37,6 +36,13 @@ type Lock struct {
 	takenError *api.Error      // why the cell took the lock away; nil if it has not
 	givenUp    bool            // by Release, or by Close of the handle
 	heldSince  session.Instant // when Acquire returned it, if that is measured; else 0
+}
+
+// lockTerms are those under which a lock was asked for.
+type lockTerms struct {
+	mode       api.LockMode
+	reason     string
+	ownsHandle bool // Client.Acquire opened the handle for this lock: Release closes it
 }
 
 // grantedSequencer is a sequencer, and whether the program has read it: without it, or the token in it, nobody can refuse a
@@ -49,10 +55,10 @@ type grantedSequencer struct {
 // newLock returns a lock that was granted. Its context ends with the session; it
 // ends in time, before another could hold the lock, once sessionState.trackLock knows
 // the lock.
-func newLock(h *Handle, mode api.LockMode, seq sequencer.Sequencer, reason string) *Lock {
-	l := &Lock{handle: h, mode: mode, seq: grantedSequencer{Sequencer: seq}, reason: reason, released: make(chan struct{})}
+func newLock(h *Handle, terms lockTerms, seq sequencer.Sequencer) *Lock {
+	l := &Lock{handle: h, terms: terms, seq: grantedSequencer{Sequencer: seq}, released: make(chan struct{})}
 	l.firstUse = l
-	l.ctx, l.cancel = context.WithCancelCause(h.client.session.ended)
+	l.ctx, l.cancel = context.WithCancelCause(sequencer.NewContext(h.client.session.ended, l))
 	return l
 }
 
@@ -61,8 +67,26 @@ func newLock(h *Handle, mode api.LockMode, seq sequencer.Sequencer, reason strin
 // (LeaseNearEnd), by the local clock. It is cancelled at once when the cell takes the
 // lock away (LockTaken), when the session is gone (SessionExpired), and when the lock
 // is released or its handle or client closed. Use context.Cause, or Err, to know
-// which. It does not end with the context that was passed to Acquire.
+// which. It does not end with the context that was passed to Acquire; With returns
+// one that ends with another context too.
+//
+// sequencer.FromContext finds the lock's sequencer in it.
 func (l *Lock) Context() context.Context { return l.ctx }
+
+// With returns a context for work that is to end with ctx or with the lock, whichever
+// ends first: it has the values and the deadline of ctx, and ends, with the cause, when
+// ctx does or when Context does. If the lock may not be relied on by the clock as With
+// is called, it has ended already. sequencer.FromContext finds the lock's sequencer in
+// it. Call the function when the work has ended: it frees what the context takes, as
+// that of context.WithCancel does, and releases nothing.
+func (l *Lock) With(ctx context.Context) (context.Context, context.CancelFunc) {
+	within, cancel := context.WithCancelCause(sequencer.NewContext(ctx, l))
+	stop := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
+	if why := l.Err(); why != nil && ctx.Err() == nil {
+		cancel(why) // AfterFunc does that a moment later
+	}
+	return within, func() { stop(); cancel(nil) }
+}
 
 // Sequencer returns the sequencer of the lock: send it with every request to the
 // servers that the lock protects, and let them check it (Chubby §2.4).
@@ -76,7 +100,7 @@ func (l *Lock) Sequencer() sequencer.Sequencer {
 func (l *Lock) Token() uint64 { return l.Sequencer().Token() }
 
 // Mode returns the mode the lock is held in.
-func (l *Lock) Mode() api.LockMode { return l.mode }
+func (l *Lock) Mode() api.LockMode { return l.terms.mode }
 
 // Path returns the path of the lock's node.
 func (l *Lock) Path() string { return l.handle.path }
@@ -150,7 +174,7 @@ func (l *Lock) markReleased() {
 	since := l.heldSince
 	l.mu.Unlock()
 	c := l.handle.client.cell
-	c.cfg.Meter.released(l.mode, c.cfg.Clock, since)
+	c.cfg.Meter.released(l.terms.mode, c.cfg.Clock, since)
 }
 
 // isReleased reports whether markReleased was called.
@@ -180,8 +204,22 @@ func (l *Lock) markHeld() {
 // it says that the work under the lock has stopped, for which others may wait. If ctx
 // has been cancelled, also before the call, Release has CleanupTime more (see
 // CleanupContext). If there is no answer by then, it returns Uncertain, and the lock
-// is released in the background. Later calls do nothing.
+// is released in the background. Later calls do nothing. Of a lock that Client.Acquire
+// has returned, it also closes the handle.
 func (l *Lock) Release(ctx context.Context) error {
+	if !l.terms.ownsHandle {
+		return l.release(ctx)
+	}
+	ctx, cancel := l.handle.client.CleanupContext(ctx) // one for both
+	defer cancel()
+	err := l.release(ctx) // by itself, since Close does not say whether the lock was held until now
+	if closing := l.handle.Close(ctx); err == nil {
+		err = closing
+	}
+	return err
+}
+
+func (l *Lock) release(ctx context.Context) error {
 	first, taken := l.giveUp("it was released")
 	if !first {
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/sequencer"
 )
 
 func lockable(t *testing.T, c *Client, delay time.Duration) *Handle {
@@ -324,5 +325,34 @@ func TestCloseUnreachable(t *testing.T) {
 		if err := c.Close(context.WithoutCancel(t.Context())); !errors.Is(err, api.Unavailable) || time.Since(began) > maxCloseTime+time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
+	})
+}
+
+// The cell is told that nobody has read a sequencer (a finding of Lint), unless somebody has found it in the context.
+func TestSequencerOfContextIsRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		c := f.client(f.config())
+		h := lockable(t, c, 0)
+		for _, reads := range []bool{false, true} {
+			l, err := h.Acquire(t.Context(), api.Exclusive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			within, stop := l.With(t.Context())
+			if reads {
+				if s, ok := sequencer.FromContext(within); !ok || s.Token() != l.seq.Token() {
+					t.Errorf("%v %v", s, ok)
+				}
+			}
+			stop()
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			all := f.heard("Release")
+			if told := all[len(all)-1].request.(*chubbypb.ReleaseRequest).GetSequencerUnread(); told == reads {
+				t.Errorf("read %v, and the cell was told: unread %v", reads, told)
+			}
+		}
+		closeClient(t, c)
 	})
 }

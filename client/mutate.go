@@ -58,6 +58,9 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 			return m.send(ctx, t, caller, c.numbers.wireMutation(number))
 		},
 	})
+	if m.lasts() && (result == outcomeUncertain || attempts > 1 || err == nil && m.effect(attempts, nil) != effectNone) {
+		c.session.counters.lastingChanges.Add(1)
+	}
 	if result != outcomeUncertain {
 		c.numbers.finish(number)
 		c.closeIdleHandles(c.cache.endChange(m.touches, m.effect(attempts, err)))
@@ -90,6 +93,10 @@ func (m mutation) class() callClass {
 	}
 	return classChange
 }
+
+// lasts reports whether what the mutation does outlives the session; what does not, a
+// handle or a lock, is settled in a way of its own if it was abandoned.
+func (m mutation) lasts() bool { return m.settle == nil || len(m.touches) > 0 }
 
 // notDoneError is the error of a mutation that was abandoned before it was sent, or
 // whose attempts were all refused for the time being. One that must complete goes to

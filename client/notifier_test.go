@@ -78,7 +78,7 @@ func TestJeopardyIsToldWithManyLocks(t *testing.T) {
 		c := f.client(cfg)
 		for i := range 2 * maxNotices {
 			h := &Handle{client: c, path: fmt.Sprintf("/ls/foo/%d", i)}
-			l := newLock(h, api.Exclusive, f.parsedSequencer(7), "")
+			l := newLock(h, lockTerms{mode: api.Exclusive}, f.parsedSequencer(7))
 			if err := c.session.trackLock(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}

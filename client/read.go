@@ -16,7 +16,7 @@ import (
 func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
 	var kept api.Stat
 	if h.fromCache(ctx, func(now session.Instant) (is found) {
-		kept, is = h.client.cache.statOf(now, h.name, h.instance)
+		kept, is = h.client.cache.statOf(now, h.name, h.opened.Instance)
 		return is
 	}) {
 		return kept, nil
@@ -38,7 +38,7 @@ func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
 	var kept []byte
 	var keptStat api.Stat
 	if h.reads && h.fromCache(ctx, func(now session.Instant) (is found) {
-		kept, keptStat, is = h.client.cache.contentsOf(now, h.name, h.instance)
+		kept, keptStat, is = h.client.cache.contentsOf(now, h.name, h.opened.Instance)
 		return is
 	}) {
 		return kept, keptStat, nil
@@ -106,7 +106,7 @@ func (h *Handle) ReadDirPage(ctx context.Context, after string, most int) (part 
 func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 	var kept []api.Stat
 	if h.reads && h.fromCache(ctx, func(now session.Instant) (is found) {
-		kept, is = h.client.cache.childrenOf(now, h.name, h.instance)
+		kept, is = h.client.cache.childrenOf(now, h.name, h.opened.Instance)
 		return is
 	}) {
 		return kept, nil
@@ -123,7 +123,7 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 		list = append(list, page...)
 		whole = whole && reply.GetCacheable()
 		if !reply.GetMore() || len(page) == 0 {
-			h.cacheRead(all, epoch, whole, func(e *entry) { e.children, e.listedInstance = slices.Clone(list), h.instance })
+			h.cacheRead(all, epoch, whole, func(e *entry) { e.children, e.listedInstance = slices.Clone(list), h.opened.Instance })
 			return list, nil
 		}
 	}

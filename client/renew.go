@@ -46,26 +46,38 @@ func Renew(ctx context.Context, cfg Config, register ...func(ctx context.Context
 	}
 	defer func() { _ = cell.Close() }() // it never fails
 	var p retryPause
-	var refused error        // of the last attempt, if the next may be answered otherwise
 	var lost session.Instant // when the previous session was lost; 0 before the first
+	for {
+		c, err := openNext(ctx, cell, lost)
+		if err != nil {
+			return err
+		}
+		if err := c.runSession(ctx, register); err != nil {
+			return err
+		}
+		lost = cell.cfg.Clock()
+		p.wait(ctx) // clients that lost their sessions at the same moment should not come back at the same moment
+	}
+}
+
+// openNext opens a session, the first or the one after a session that was lost at that
+// time. It goes on trying while another attempt may be answered otherwise.
+func openNext(ctx context.Context, cell *Cell, lost session.Instant) (*Client, error) {
+	var p retryPause
+	var refused error // of the last attempt
 	for {
 		c, err := cell.NewSession(ctx, cell.cfg.Session())
 		switch {
 		case err == nil:
-			refused = nil
-			if err := c.runSession(ctx, register); err != nil {
-				return err
-			}
-			lost = cell.cfg.Clock()
+			return c, nil
 		case ctx.Err() != nil && refused != nil:
-			return fmt.Errorf("%w; the last answer was: %w", err, refused)
+			return nil, fmt.Errorf("%w; the last answer was: %w", err, refused)
 		case ctx.Err() != nil || !isTemporaryRefusal(err, lost, cell.cfg.Clock):
-			return err
-		default:
-			refused = err
-			cell.cfg.Logger.WarnContext(ctx, "no session could be opened yet", "cell", cell.cfg.Cell, "error", err)
+			return nil, err
 		}
-		p.wait(ctx) // clients that lost their sessions at the same moment should not come back at the same moment
+		refused = err
+		cell.cfg.Logger.WarnContext(ctx, "no session could be opened yet", "cell", cell.cfg.Cell, "error", err)
+		p.wait(ctx)
 	}
 }
 
@@ -92,6 +104,12 @@ func isTemporaryRefusal(err error, lost session.Instant, clock session.Clock) bo
 func (c *Client) runSession(ctx context.Context, register []func(ctx context.Context, c *Client) error) error {
 	// The session must be closed after the end of ctx too.
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // a session that cannot be ended ends when its lease runs out
+	return runFunctions(ctx, c, register)
+}
+
+// runFunctions calls the functions of Renew, and waits for the end of the session. It
+// returns nil if there is to be another session.
+func runFunctions(ctx context.Context, c *Client, register []func(ctx context.Context, c *Client) error) error {
 	within, cancel := c.session.withSession(ctx)
 	defer cancel()
 	for _, f := range register {

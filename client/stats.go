@@ -21,6 +21,8 @@ type Stats struct {
 // counters are the counts of Stats that only grow, without the cache's.
 type counters struct {
 	keepAlives, keepAlivesFailed, jeopardies, rescues, failOvers, attempts, eventsDelivered, eventsDropped atomic.Uint64
+
+	lastingChanges atomic.Uint64 // changes that have taken effect, or may have, and that outlive the session; not in Stats
 }
 
 // Stats returns the current counts. Each is exact; together they are not of one

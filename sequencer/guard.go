@@ -173,14 +173,6 @@ func (g *Guard) Do(ctx context.Context, text string, serve func(ctx context.Cont
 	return serve(context.WithValue(inside.ctx, contextKey{}, a.seq))
 }
 
-type contextKey struct{}
-
-// FromContext returns the sequencer of the request that a Guard runs in ctx.
-func FromContext(ctx context.Context) (Sequencer, bool) {
-	s, ok := ctx.Value(contextKey{}).(Sequencer)
-	return s, ok
-}
-
 // Stats returns the counts so far. It reads them one by one, so a request that
 // is decided meanwhile may be in one count and not yet in another.
 func (g *Guard) Stats() Stats {

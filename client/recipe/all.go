@@ -61,8 +61,7 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 		handles = append(handles, h)
 	}
 	all := &Locks{}
-	waiting, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	waiting := ctx // ends when a lock that it has is lost
 	for i, w := range wants {
 		l, err := handles[i].Acquire(waiting, w.mode, client.Reason(o.Reason))
 		if err != nil {
@@ -75,7 +74,8 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 			return nil, err
 		}
 		all.held = append(all.held, &held{c: c, handle: handles[i], lock: l})
-		stop := context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
+		var stop context.CancelFunc
+		waiting, stop = l.With(waiting)
 		defer stop()
 	}
 	all.begin()
@@ -87,9 +87,9 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 	return all, nil
 }
 
-// begin makes the context.
+// begin makes the context. It has no sequencer, as there are several.
 func (l *Locks) begin() {
-	l.ctx, l.cancel = context.WithCancelCause(l.held[0].lock.Context())
+	l.ctx, l.cancel = context.WithCancelCause(sequencer.NewContext(l.held[0].lock.Context(), nil))
 	for _, h := range l.held[1:] {
 		lock := h.lock.Context()
 		context.AfterFunc(lock, func() { l.cancel(context.Cause(lock)) })
@@ -132,8 +132,21 @@ func inOrder(exclusive, shared []string) ([]want, error) {
 }
 
 // Context is that of the work under the locks. It ends, with the cause, when that of any of the locks
-// does (client.Lock.Context).
+// does (client.Lock.Context). sequencer.FromContext finds none in it: see Sequencers.
 func (l *Locks) Context() context.Context { return l.ctx }
+
+// Done is closed when Context ends.
+func (l *Locks) Done() <-chan struct{} { return l.ctx.Done() }
+
+// Err checks the clock, and returns why the locks may not be relied on any more, nil while all of them may.
+func (l *Locks) Err() error {
+	for _, h := range l.held {
+		if err := h.lock.Err(); err != nil {
+			return err
+		}
+	}
+	return context.Cause(l.ctx)
+}
 
 // Sequencers returns those of the locks, in the order of their names in the cell: a server that the
 // work goes to checks that of the lock that protects it.

@@ -15,8 +15,8 @@ import (
 // changes, and kept here, so that Value costs nothing. What has been read is served on whatever happens
 // to the file, the session or the cell.
 //
-// It has a session of its own, opened again when it is lost (client.Renew), and two goroutines besides,
-// which Close waits for.
+// It has a session of its own, or one of a client.Keeper, opened again when it is lost, and two
+// goroutines besides, which Close waits for.
 type ConfigFile[T any] struct {
 	path   string
 	decode func(contents []byte) (T, error)
@@ -56,7 +56,10 @@ const configPause = 10 * time.Second
 // them stays. ctx bounds the wait only. If it ends before, or the file may not be read, there is no
 // ConfigFile, and the error says what was in the way last. An ephemeral file is refused in the same way
 // (InvalidArgument), since who watches it has it open, and would keep it for ever.
-func WatchConfig[T any](ctx context.Context, cfg client.Config, path string, decode func(contents []byte) (T, error), o ConfigFileOptions[T]) (*ConfigFile[T], error) {
+//
+// from is a client.Config, for a session of its own, or a *client.Keeper, for the one that others use
+// too: a program that watches many files has one Keeper for them. Close leaves a Keeper open.
+func WatchConfig[T any](ctx context.Context, from client.Sessions, path string, decode func(contents []byte) (T, error), o ConfigFileOptions[T]) (*ConfigFile[T], error) {
 	if _, err := api.ParsePath(path); err != nil {
 		return nil, err
 	}
@@ -65,7 +68,7 @@ func WatchConfig[T any](ctx context.Context, cfg client.Config, path string, dec
 	f.stop = stop
 	go func() {
 		defer close(f.stopped)
-		f.run(life, cfg)
+		f.run(life, from)
 	}()
 	var why error
 	select {
@@ -84,9 +87,9 @@ func WatchConfig[T any](ctx context.Context, cfg client.Config, path string, dec
 }
 
 // run keeps a session until ctx ends, or there can be no value.
-func (f *ConfigFile[T]) run(ctx context.Context, cfg client.Config) {
+func (f *ConfigFile[T]) run(ctx context.Context, from client.Sessions) {
 	for {
-		err := client.Renew(ctx, cfg, f.follow)
+		err := from.Renew(ctx, f.follow)
 		if ctx.Err() != nil {
 			return
 		}
@@ -236,8 +239,8 @@ func (f *ConfigFile[T]) Generation() api.Generation {
 	return f.stat.Content
 }
 
-// Close ends the session, which takes 5 s at most, and returns when no function of the options runs any
-// more. Value goes on returning what it did.
+// Close ends the session, unless that is a Keeper's, which takes 5 s at most, and returns when no function
+// of the options runs any more. Value goes on returning what it did.
 func (f *ConfigFile[T]) Close() {
 	f.stop()
 	<-f.stopped

@@ -124,11 +124,9 @@ func (b *DoubleBarrier) enter(ctx context.Context, file *client.Handle) (*Pass, 
 		leave(ctx, p.held.handle)
 		return nil, err
 	}
-	waiting, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	lock := p.held.lock.Context()
-	stop := context.AfterFunc(lock, func() { cancel(context.Cause(lock)) })
+	waiting, stop := p.held.lock.With(ctx)
 	defer stop()
+	lock := p.held.lock.Context()
 	err = p.join(waiting, file)
 	switch {
 	case err == nil:

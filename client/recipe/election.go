@@ -243,9 +243,7 @@ func (k *campaign) acquire(ctx, turn context.Context) (*client.Lock, error) {
 // lost again.
 func (k *campaign) win(ctx context.Context, l *client.Lock) (bool, error) {
 	// What is waited for here, caches that are to be dropped, may take longer than the lock lasts.
-	within, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
+	within, stop := l.With(ctx)
 	defer stop()
 	look := k.standing.begin()
 	list, err := k.roster.once(within)

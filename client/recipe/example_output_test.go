@@ -58,6 +58,36 @@ func ExamplePrimary() {
 	// work may go on: false
 }
 
+// The versions of a file, from the present one on.
+func ExampleWatch() {
+	ctx, c, done := newSession()
+	defer done()
+	next := []func() error{
+		func() error { _, err := c.Put(ctx, "/ls/local/motd", []byte("open")); return err },
+		func() error { _, err := c.Put(ctx, "/ls/local/motd", []byte("closed on Friday")); return err },
+		func() error { return c.Delete(ctx, "/ls/local/motd") },
+	}
+	for change, err := range recipe.Watch(ctx, c, "/ls/local/motd") {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%v %q\n", change.Kind, change.Contents)
+		if len(next) == 0 {
+			return
+		}
+		if err := next[0](); err != nil {
+			fmt.Println(err)
+		}
+		next = next[1:]
+	}
+	// Output:
+	// deleted ""
+	// created "open"
+	// modified "closed on Friday"
+	// deleted ""
+}
+
 // A semaphore of two has two permits, each with a slot of its own.
 func ExampleSemaphore_TryAcquire() {
 	ctx, c, done := newSession()

@@ -40,6 +40,12 @@ func (i *Item) ID() string { return i.id }
 // lock does.
 func (i *Item) Context() context.Context { return i.held.lock.Context() }
 
+// Err checks the clock, and returns why the item may not be worked on any more, nil while it may.
+func (i *Item) Err() error { return i.held.lock.Err() }
+
+// Path returns the path of the item's file.
+func (i *Item) Path() string { return i.held.handle.Path() }
+
 // Sequencer is for the servers that the work goes to: they refuse it once another has the item.
 func (i *Item) Sequencer() sequencer.Sequencer { return i.held.lock.Sequencer() }
 

@@ -72,6 +72,15 @@ func Publish(ctx context.Context, c *client.Client, path string, e Endpoint) (*P
 // Context ends when the endpoint is not published any more (Presence.Context).
 func (p *Publication) Context() context.Context { return p.presence.Context() }
 
+// Done is closed when Context ends.
+func (p *Publication) Done() <-chan struct{} { return p.presence.Done() }
+
+// Err checks the clock, and returns why the endpoint is not published any more, nil while it is (Presence.Err).
+func (p *Publication) Err() error { return p.presence.Err() }
+
+// Path returns the path of the endpoint's file.
+func (p *Publication) Path() string { return p.presence.Path() }
+
 // Update changes the weight and the metadata. For another address, publish another endpoint.
 func (p *Publication) Update(ctx context.Context, weight int, metadata map[string]string) error {
 	p.presence.mu.Lock()

@@ -89,11 +89,7 @@ func (o *observer) see(ctx context.Context, s sight) error {
 		o.tell()
 		return nil
 	}
-	look := len(s.events) == 0
-	for _, e := range s.events {
-		look = look || e.Kind == api.EventMasterFailedOver || e.Kind == api.EventLost
-	}
-	if look {
+	if len(s.events) == 0 || s.restarted() {
 		if err := o.look(ctx, s.Handle); err != nil {
 			return err
 		}

@@ -88,6 +88,20 @@ func announce(ctx context.Context, c *client.Client, dir, name string, r record,
 // and cannot be made again, because another took the name for example. context.Cause says which.
 func (p *Presence) Context() context.Context { return p.ctx }
 
+// Done is closed when Context ends.
+func (p *Presence) Done() <-chan struct{} { return p.ctx.Done() }
+
+// Err checks the clock, and returns why the announcement has ended, nil while it has not.
+func (p *Presence) Err() error {
+	if p.ctx.Err() != nil {
+		return context.Cause(p.ctx)
+	}
+	return p.c.Err()
+}
+
+// Path returns the path of the file.
+func (p *Presence) Path() string { return p.path }
+
 // Update changes the value. Should the file be deleted meanwhile, it is made again with the new one. If
 // ctx ends first the error is Uncertain, Cancelled or DeadlineExceeded, and the new value may yet be
 // shown. After any other error the value is the one before.

@@ -49,6 +49,15 @@ func (k *campaign) reign(l *client.Lock) *Primary {
 // the primary, and when this one resigns.
 func (p *Primary) Context() context.Context { return p.lock.Context() }
 
+// Done is closed when Context ends.
+func (p *Primary) Done() <-chan struct{} { return p.Context().Done() }
+
+// Err checks the clock, and returns why this is not the primary any more, nil while it is.
+func (p *Primary) Err() error { return p.lock.Err() }
+
+// Path returns the path of the election's file.
+func (p *Primary) Path() string { return p.path }
+
 // Lock returns the lock that makes it the primary. Its sequencer goes with every request to the servers
 // that are to take them from the primary only; its token is that of the Reign. It is released by Resign.
 func (p *Primary) Lock() *client.Lock { return p.lock }

@@ -92,6 +92,15 @@ type hold struct{ held *held }
 // Context is that of the work under the lock; it ends as that of client.Lock does.
 func (h hold) Context() context.Context { return h.held.lock.Context() }
 
+// Done is closed when Context ends.
+func (h hold) Done() <-chan struct{} { return h.Context().Done() }
+
+// Err checks the clock, and returns why the lock may not be relied on any more, nil while it may.
+func (h hold) Err() error { return h.held.lock.Err() }
+
+// Path returns the path of the lock's file.
+func (h hold) Path() string { return h.held.handle.Path() }
+
 // Lock returns the lock, for its sequencer and token. It is not to be released but by Release.
 func (h hold) Lock() *client.Lock { return h.held.lock }
 

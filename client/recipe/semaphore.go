@@ -282,6 +282,15 @@ func (p *Permit) Slot() int { return p.slot }
 // Context is that of the work under the permit; it ends as that of a lock does.
 func (p *Permit) Context() context.Context { return p.held.lock.Context() }
 
+// Done is closed when Context ends.
+func (p *Permit) Done() <-chan struct{} { return p.Context().Done() }
+
+// Err checks the clock, and returns why the permit may not be relied on any more, nil while it may.
+func (p *Permit) Err() error { return p.held.lock.Err() }
+
+// Path returns the path of the slot's file.
+func (p *Permit) Path() string { return p.held.handle.Path() }
+
 // Lock returns the lock of the slot, for its sequencer and token. Tokens order the holders of one
 // slot; a server that checks them is told of each slot by its path. It is not to be released but by
 // Release of the permit.

@@ -35,8 +35,13 @@ type sight struct {
 
 // tells reports whether the sight may be about a child of that name.
 func (s sight) tells(child string) bool {
-	return len(s.events) == 0 || slices.ContainsFunc(s.events, func(e api.Event) bool {
-		return e.Child == child || e.Kind == api.EventMasterFailedOver || e.Kind == api.EventLost
+	return len(s.events) == 0 || s.restarted() || slices.ContainsFunc(s.events, func(e api.Event) bool { return e.Child == child })
+}
+
+// restarted reports whether events may have been lost before the sight.
+func (s sight) restarted() bool {
+	return slices.ContainsFunc(s.events, func(e api.Event) bool {
+		return e.Kind == api.EventMasterFailedOver || e.Kind == api.EventLost
 	})
 }
 

@@ -7,6 +7,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/chubbylock/chubby/sequencer"
 )
 
 // UnaryClientInterceptor sends the result of source with every call, in place
@@ -14,6 +16,10 @@ import (
 // concurrent use, and is called once per call. It returns the text of the
 // sequencer of the lock held now, or "" if none is held: then the call fails
 // here with FailedPrecondition and is not sent.
+//
+// A nil source stands for the context of the call: what is sent is the sequencer
+// that sequencer.FromContext finds in it, which is that of the lock under whose
+// context (client.Lock.Context, client.Lock.With) the call is made.
 func UnaryClientInterceptor(source func() string) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		ctx, err := sent(ctx, source)
@@ -37,6 +43,9 @@ func StreamClientInterceptor(source func() string) grpc.StreamClientInterceptor 
 }
 
 func sent(ctx context.Context, source func() string) (context.Context, error) {
+	if source == nil {
+		source = func() string { s, _ := sequencer.FromContext(ctx); return s.String() }
+	}
 	text := source()
 	if text == "" {
 		return nil, status.Error(codes.FailedPrecondition,

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/sequencer"
 )
 
 // Transport returns a RoundTripper that sends the result of source with every
@@ -13,6 +14,11 @@ import (
 // concurrent use, and is called once per request, also for redirected ones. It
 // returns the text of the sequencer of the lock held now, or "" if none is
 // held: then the request fails here with BadSequencer and is not sent.
+//
+// A nil source stands for the context of the request: what is sent is the
+// sequencer that sequencer.FromContext finds in it, which is that of the lock
+// under whose context (client.Lock.Context, client.Lock.With) the request is
+// made.
 func Transport(base http.RoundTripper, source func() string) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
@@ -28,7 +34,11 @@ type transport struct {
 // RoundTrip sends a copy of r: a RoundTripper must not change the caller's
 // request.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	text := t.source()
+	source := t.source
+	if source == nil {
+		source = func() string { s, _ := sequencer.FromContext(r.Context()); return s.String() }
+	}
+	text := source()
 	if text == "" {
 		err := error(&api.Error{Code: api.BadSequencer, Op: "send " + r.Method + " " + r.URL.Redacted(),
 			Message: "the request was not sent: there is no sequencer, so the lock is not held; acquire it first"})

@@ -55,7 +55,7 @@ func keptSafeguards() []safeguard {
 		},
 		{
 			name: "a kept lock serves its own mode only", file: "client/cachedlock.go",
-			old: "	if was.mode != a.mode || was.reason", new: "	if was.reason",
+			old: "	if was.terms.mode != a.mode || was.terms.reason", new: "	if was.terms.reason",
 			pkg: "./client", test: "TestCachedLockIsOfOneKind",
 		},
 		{

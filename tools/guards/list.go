@@ -89,6 +89,7 @@ func safeguards() []safeguard {
 		misuseSafeguards(),
 		consoleSafeguards(),
 		meterSafeguards(),
+		shortSafeguards(),
 	)
 }
 

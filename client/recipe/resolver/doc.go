@@ -5,7 +5,8 @@
 //	conn, err := grpc.NewClient("chubby:///ls/foo/svc", grpc.WithResolvers(r), grpc.WithTransportCredentials(creds))
 //
 // Nothing is registered globally: each connection is given the resolver that it uses. Connections in one
-// process may use one New; each of them has a session of its own, which caches.
+// process may use one New; each of them has a session of its own, which caches, or all share that of a
+// client.Keeper.
 //
 // # When the cell is away
 //

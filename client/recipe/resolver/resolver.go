@@ -26,12 +26,13 @@ const (
 	pause = 5 * time.Second
 )
 
-// New returns what grpc.WithResolvers wants. Sessions are opened as the Config says; a Lease, a Grace
-// and so on are those of every connection. A faulty Config, or a target that is no path, is an error of
-// grpc.NewClient, or, as gRPC has it, of the first call.
-func New(cfg client.Config) resolver.Builder { return builder{cfg} }
+// New returns what grpc.WithResolvers wants. from is a client.Config, for a session of each connection's
+// own, or a *client.Keeper, for one that all connections share with the rest of the program, which closes
+// it after the connections. A faulty Config, or a target that is no path, is an error of grpc.NewClient, or,
+// as gRPC has it, of the first call.
+func New(from client.Sessions) resolver.Builder { return builder{from} }
 
-type builder struct{ cfg client.Config }
+type builder struct{ from client.Sessions }
 
 // Scheme implements resolver.Builder.
 func (b builder) Scheme() string { return Scheme }
@@ -46,13 +47,15 @@ func (b builder) Build(target resolver.Target, cc resolver.ClientConn, _ resolve
 	if err != nil {
 		return nil, fmt.Errorf("resolve %s: %w", target.String(), err)
 	}
-	cell, err := client.Dial(context.Background(), b.cfg) // it connects to nothing: the Config is checked
-	if err != nil {
-		return nil, err
+	if cfg, ok := b.from.(client.Config); ok {
+		cell, err := client.Dial(context.Background(), cfg) // it connects to nothing: the Config is checked
+		if err != nil {
+			return nil, err
+		}
+		_ = cell.Close() // it never fails
 	}
-	_ = cell.Close() // it never fails
 	ctx, stop := context.WithCancel(context.Background())
-	w := &watch{cfg: b.cfg, path: path.String(), cc: cc, stop: stop, again: make(chan struct{}, 1), found: make(chan struct{})}
+	w := &watch{from: b.from, path: path.String(), cc: cc, stop: stop, again: make(chan struct{}, 1), found: make(chan struct{})}
 	w.running.Go(func() { w.run(ctx) })
 	w.running.Go(func() { w.lament(ctx) })
 	return w, nil
@@ -61,7 +64,7 @@ func (b builder) Build(target resolver.Target, cc resolver.ClientConn, _ resolve
 // watch is the resolver of one connection. It has two goroutines, one of which ends when something was
 // found, and the session's.
 type watch struct {
-	cfg     client.Config
+	from    client.Sessions
 	path    string
 	cc      resolver.ClientConn
 	stop    context.CancelFunc
@@ -81,7 +84,7 @@ func (w *watch) ResolveNow(resolver.ResolveNowOptions) {
 }
 
 // Close implements resolver.Resolver. It returns when no goroutine runs any more, and the session is
-// closed, which takes 5 s at most.
+// closed, which takes 5 s at most, unless it is a Keeper's.
 func (w *watch) Close() {
 	w.stop()
 	w.running.Wait()
@@ -90,7 +93,7 @@ func (w *watch) Close() {
 // run follows the service until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	for {
-		err := client.Renew(ctx, w.cfg, w.follow)
+		err := w.from.Renew(ctx, w.follow)
 		if ctx.Err() != nil {
 			return
 		}

@@ -214,6 +214,59 @@ func TestResolverWithoutCell(t *testing.T) {
 	})
 }
 
+// Connections over a Keeper share one session, and find the servers again in the next when it is lost.
+func TestResolverOverAKeeper(t *testing.T) {
+	inWorld(t, "chubby:///ls/local/svc", func(w *world) {
+		k, err := client.Keep(w.ctx, w.config("kept"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := k.Close(w.ctx); err != nil {
+				t.Error(err)
+			}
+		}()
+		_, one := w.publish("one:1")
+		builder := resolver.New(k)
+		first := w.conn
+		defer func() { w.conn = first }()
+		for range 3 {
+			conn, err := grpc.NewClient("chubby:///ls/local/svc", grpc.WithResolvers(builder),
+				grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(w.servers.dial), grpc.WithNoProxy())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			w.conn = conn
+			w.expect("a connection", "one:1")
+		}
+		var id api.SessionID
+		if err := k.Do(w.ctx, func(c *client.Client) error {
+			id = c.Session()
+			list, err := c.Cell().Sessions(w.ctx)
+			kept := 0
+			for _, s := range list {
+				if s.Principal == "kept" {
+					kept++
+				}
+			}
+			if kept != 1 {
+				t.Errorf("%d sessions of three connections", kept)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+		w.Expire(id)
+		w.publish("two:2")
+		if err := one.Withdraw(w.ctx); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(30 * time.Second)
+		w.expect("the session is another", "two:2")
+	})
+}
+
 // What cannot be a target is refused before anything is asked.
 func TestResolverRefuses(t *testing.T) {
 	for _, target := range []string{"chubby://ls/local/svc", "chubby:///svc", "chubby:///ls/local/a//b"} {

@@ -40,7 +40,7 @@ func (l *Lock) Guard(ctx context.Context) (guarded context.Context, done func())
 
 // guard returns the context of work that has entered.
 func (t *term) guard(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(sequencer.NewContext(ctx, t.lock))
 	unhook := context.AfterFunc(t.working, func() { cancel(context.Cause(t.working)) })
 	return &guardedContext{Context: ctx, term: t, cancel: cancel}, sync.OnceFunc(func() {
 		unhook()
@@ -64,21 +64,10 @@ func (g *guardedContext) Err() error {
 	return g.Context.Err()
 }
 
-type sequencerKey struct{}
-
-// Value returns the sequencer, or a value of the context that was given to Guard.
-func (g *guardedContext) Value(key any) any {
-	if key == (sequencerKey{}) {
-		return g.term.lock.Sequencer()
-	}
-	return g.Context.Value(key)
-}
-
 // FromContext returns the sequencer of the leadership that a context belongs to: a context
 // from Guard, the one that Run gave to OnStartedLeading, or one made of these. Send it with
 // every request to the servers that the lock protects (Chubby §2.4). Its Token is the
 // leadership's fencing token, greater than that of every leadership before.
 func FromContext(ctx context.Context) (sequencer.Sequencer, bool) {
-	s, ok := ctx.Value(sequencerKey{}).(sequencer.Sequencer)
-	return s, ok
+	return sequencer.FromContext(ctx)
 }

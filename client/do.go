@@ -1,0 +1,146 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+// Shared has Client.Acquire and Client.Do take the lock in shared mode, together with
+// others that do. Without it they take it exclusively.
+func Shared() LockOption { return func(o *lockOptions) { o.shared = true } }
+
+// LockDelay is OpenOptions.LockDelay, 0 to api.MaxLockDelay, for Client.Acquire and
+// Client.Do. Without it, theirs is api.DefaultLockDelay. 0 is for locks that protect
+// only servers which check sequencers.
+func LockDelay(d time.Duration) LockOption { return func(o *lockOptions) { o.lockDelay = &d } }
+
+// Try has Client.Acquire and Client.Do take the lock only if it is free, as
+// Handle.TryAcquire does: otherwise the error is LockHeld or LockDelayed.
+func Try() LockOption { return func(o *lockOptions) { o.try = true } }
+
+// AtLeast has Client.Do keep the lock for at least that long after it was acquired, also
+// if the function returns earlier. With Try it is for a job that several hosts begin at
+// the same time of day: one whose clock is behind finds the lock held, and does not do the
+// job again. Do does not wait any longer when its context has ended or the lock is lost.
+func AtLeast(d time.Duration) LockOption { return func(o *lockOptions) { o.atLeast = d } }
+
+// maxReopen is how often a call that opens a node by its path does so again because
+// somebody has deleted the node since it was opened.
+const maxReopen = 10
+
+// Acquire waits for the lock of a file and returns it: it opens the file, creates it if
+// it is absent, in a directory that exists, and acquires its lock, as Handle.Acquire
+// does. The lock is exclusive, and its lock-delay is api.DefaultLockDelay; the options
+// Shared and LockDelay say otherwise; with Try it does not wait. If the file is deleted while the lock is waited
+// for, it is created again, ten times at most.
+//
+// Release of the lock closes the handle too; the file stays. Each call has a handle of
+// its own: so a program that calls Acquire again while it holds the lock waits for
+// itself. The errors are those of Open and of Handle.Acquire; after an error no lock is
+// held, and no handle is open.
+func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption) (*Lock, error) {
+	o := lockOptionsOf(options)
+	opening, mode := OpenOptions{Write: true, Create: File, LockDelay: api.DefaultLockDelay}, api.Exclusive
+	if o.lockDelay != nil {
+		opening.LockDelay = *o.lockDelay
+	}
+	if o.shared {
+		mode = api.Shared
+	}
+	options = append(slices.Clone(options), func(o *lockOptions) { o.ownsHandle = true })
+	for opened := 1; ; opened++ {
+		h, err := c.Open(ctx, path, opening)
+		if err != nil {
+			return nil, err
+		}
+		acquire := h.Acquire
+		if o.try {
+			acquire = h.TryAcquire
+		}
+		l, err := acquire(ctx, mode, options...)
+		if err == nil {
+			return l, nil
+		}
+		_ = h.Close(ctx) // if there is no answer, it is closed in the background
+		if !errors.Is(err, api.HandleClosed) || opened == maxReopen {
+			return nil, err
+		}
+	}
+}
+
+// Do runs f under the lock of a file: it acquires the lock as Acquire does, calls f, and
+// releases the lock, also if f panics. The context of f is that of Lock.With: it ends
+// when ctx does, or when the lock may not be relied on any more, with the cause. When f
+// returns, its work must have stopped, in other goroutines too: another may have the
+// lock then.
+//
+// Nil means that f has returned nil, and that the lock was held until then. If the lock
+// was lost before f had returned, the error is that loss, LockLost or SessionExpired,
+// joined with the error of f, if there is one; errors.Is finds both, and api.CodeOf the
+// code of the loss. Otherwise it is the error of f, as it is; or that of the release,
+// Uncertain for example, which only says that others may get the lock later; or both,
+// joined. If the lock was not acquired, f was not called, and the error is that of
+// Acquire. The lock is released as Lock.Release does it, so also when ctx has been
+// cancelled.
+func (c *Client) Do(ctx context.Context, path string, f func(ctx context.Context, l *Lock) error, options ...LockOption) (err error) {
+	atLeast := lockOptionsOf(options).atLeast
+	if atLeast > 0 { // a negative one is refused
+		options = append(slices.Clone(options), AtLeast(0))
+	}
+	l, err := c.Acquire(ctx, path, options...)
+	if err != nil {
+		return err
+	}
+	acquired := c.cfg.Clock()
+	defer func() { // not recovered: a panic goes on, and so does runtime.Goexit
+		lost := l.Err() // before the release, which ends the context
+		released := l.Release(ctx)
+		err = doError(err, lost, released)
+	}()
+	within, end := l.With(ctx)
+	defer end()
+	err = f(within, l)
+	if left := atLeast - c.cfg.Clock().Sub(acquired); left > 0 {
+		timer := time.NewTimer(left)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-within.Done():
+		}
+	}
+	return err
+}
+
+func lockOptionsOf(options []LockOption) (o lockOptions) {
+	for _, option := range options {
+		option(&o)
+	}
+	return o
+}
+
+// doError is the error of Do: of that of its function, why the lock was not held any
+// more when the function returned, and the error of the release.
+func doError(err, lost, released error) error {
+	if lost == nil && (errors.Is(released, api.LockLost) || errors.Is(released, api.SessionExpired)) {
+		lost = released // nothing was heard of it before
+	}
+	switch {
+	case errors.Is(lost, LockReleased): // by the function, which was told what came of it
+		return err
+	case lost != nil && errors.Is(err, lost) && api.CodeOf(err) == api.CodeOf(lost):
+		return err
+	case lost != nil && err != nil:
+		return errors.Join(lost, err)
+	case lost != nil:
+		return lost
+	case err != nil && released != nil:
+		return errors.Join(err, released)
+	case err != nil:
+		return err
+	}
+	return released
+}

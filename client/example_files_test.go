@@ -1,0 +1,131 @@
+//go:build linux
+
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// Work that one process at a time may do runs under the lock of a file.
+func ExampleClient_Do() {
+	ctx, c, done := newSession()
+	defer done()
+	err := c.Do(ctx, "/ls/local/backup", func(ctx context.Context, l *client.Lock) error {
+		fmt.Println("working as", l.Mode(), "holder") // until it is done or ctx ends, because the lock is lost for example
+		return ctx.Err()
+	}, client.Reason("nightly backup"))
+	fmt.Println(err)
+	// Output:
+	// working as exclusive holder
+	// <nil>
+}
+
+// A file is written, and created with its contents if it is absent; reading it again is answered by the cache.
+func ExampleClient_Get() {
+	ctx, c, done := newSession()
+	defer done()
+	if err := c.MkdirAll(ctx, "/ls/local/svc/web"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := c.Put(ctx, "/ls/local/svc/web/limit", []byte("10")); err != nil {
+		fmt.Println(err)
+		return
+	}
+	contents, stat, err := c.Get(ctx, "/ls/local/svc/web/limit")
+	fmt.Printf("%s, %d bytes, %v\n", contents, stat.Size, err)
+	_, _, err = c.Get(ctx, "/ls/local/svc/web/limits")
+	fmt.Println("absent:", errors.Is(err, api.NotFound))
+	// Output:
+	// 10, 2 bytes, <nil>
+	// absent: true
+}
+
+// Whoever changes what it has read writes on the condition that nobody else has changed it meanwhile, and begins again if
+// somebody has. A file that is absent is at generation 0.
+func ExampleClient_Put() {
+	ctx, c, done := newSession()
+	defer done()
+	increment := func() error {
+		for {
+			contents, stat, err := c.Get(ctx, "/ls/local/counter")
+			if err != nil && !errors.Is(err, api.NotFound) {
+				return err
+			}
+			n, _ := strconv.Atoi(string(contents)) // 0 if there is none
+			_, err = c.Put(ctx, "/ls/local/counter", []byte(strconv.Itoa(n+1)), client.IfGeneration(stat.Content))
+			if !errors.Is(err, api.GenerationMismatch) {
+				return err
+			}
+		}
+	}
+	ends := make(chan error)
+	for range 5 {
+		go func() { ends <- increment() }()
+	}
+	for range 5 {
+		if err := <-ends; err != nil {
+			fmt.Println(err)
+		}
+	}
+	contents, _, err := c.Get(ctx, "/ls/local/counter")
+	fmt.Println(string(contents), err)
+	// Output:
+	// 5 <nil>
+}
+
+// A listing has the metadata of the children, by name.
+func ExampleClient_List() {
+	ctx, c, done := newSession()
+	defer done()
+	if err := c.MkdirAll(ctx, "/ls/local/config/old"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := c.Put(ctx, "/ls/local/config/limit", []byte("10")); err != nil {
+		fmt.Println(err)
+		return
+	}
+	list, err := c.List(ctx, "/ls/local/config")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, child := range list {
+		fmt.Println(child.Kind, child.Path.Base(), child.Size)
+	}
+	if err := c.RemoveAll(ctx, "/ls/local/config"); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// file limit 2
+	// directory old 0
+}
+
+// A plug-in, whose methods others call when they like, has a Keeper instead of a session.
+func ExampleKeeper() {
+	ctx, config, done := newCell() // in a program client.Config{Cell: "foo"}
+	defer done()
+	keeper, err := client.Keep(ctx, config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer keeper.Close(ctx)
+
+	store := func(name string, value []byte) error { // a method of the plug-in
+		return keeper.Do(ctx, func(c *client.Client) error {
+			_, err := c.Put(ctx, "/ls/local/"+name, value)
+			return err
+		})
+	}
+	fmt.Println(store("one", []byte("1")), store("two", []byte("2")))
+	// Output:
+	// <nil> <nil>
+}

@@ -1,0 +1,224 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// Keeper has a session for code that others call at any time, such as the methods of a
+// plug-in: there is one while it is used, and another when that has ended. (A program
+// that is in control itself has Renew call it.) Its methods may be called from several
+// goroutines. Close it.
+//
+// A session that is lost takes with it the handles, locks and ephemeral files of the
+// program, which finds their calls failing with SessionExpired, and the contexts of the
+// locks ended; nothing makes them again. The next call of Do opens another session; a
+// Keeper has no goroutines besides those of its sessions.
+type Keeper struct {
+	cell *Cell
+	life context.Context //nolint:containedctx // of the Keeper: ended by Close
+	end  context.CancelCauseFunc
+	turn chan struct{} // capacity 1: full while a session is opened, and after Close
+	once sync.Once     // of Close
+
+	// mu guards what follows; no other mutex is taken while it is held.
+	mu      sync.Mutex
+	current *keptSession    // nil if there is none
+	lost    []*keptSession  // sessions that were lost, and are still to be closed; at most maxLost after a session was opened
+	lostAt  session.Instant // when the loss of the last one was found
+}
+
+// keptSession is a session of a Keeper. Keeper.mu guards users.
+type keptSession struct {
+	client *Client
+	users  int // functions of Do that run with it
+}
+
+// maxLost is how many sessions of a Keeper may be lost and have locks that the program has
+// not released: then the program does not release the locks that it loses.
+const maxLost = 8
+
+// Keep returns a Keeper for the cell of a Config. It does not connect yet: the first Do
+// opens a session. The error is InvalidArgument for an invalid Config. The Keeper does
+// not end with ctx.
+func Keep(ctx context.Context, cfg Config) (*Keeper, error) {
+	cell, err := Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	k := &Keeper{cell: cell, turn: make(chan struct{}, 1)}
+	k.life, k.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	return k, nil
+}
+
+// Do calls f with a session that has not ended, as far as is known; if there is none, it
+// opens one first, for which it tries until ctx ends, as New does. Calls of Do run at the
+// same time, with one session. f must not keep the Client; the program may keep handles
+// and locks, and releases locks also when they were lost.
+//
+// The error is that of f, or why there is no session. If the session turns out to have
+// ended, so that f returns SessionExpired, and no change that outlives a session has been
+// made in it since f was called, nor may have been, then f is called once more, with
+// another session. So f may be called twice, the first time without a lasting effect in
+// the cell; what it does elsewhere is done twice. If another Do has made a change
+// meanwhile, or ctx has ended, f is not called again, and its error is returned.
+//
+// After Close the error is Unavailable, with the cause Closed. If eight sessions were
+// lost and are in use still, since the program has not released the locks that it had
+// in them, it is QuotaExceeded.
+func (k *Keeper) Do(ctx context.Context, f func(c *Client) error) error {
+	again, err := k.run(ctx, f)
+	if again && ctx.Err() == nil && k.life.Err() == nil {
+		_, err = k.run(ctx, f)
+	}
+	return err
+}
+
+// run calls f, and reports whether to call it again.
+func (k *Keeper) run(ctx context.Context, f func(c *Client) error) (again bool, err error) {
+	s, err := k.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer k.leave(ctx, s) // also if f panics
+	changes := &s.client.session.counters.lastingChanges
+	before := changes.Load()
+	err = f(s.client)
+	return errors.Is(err, api.SessionExpired) && s.client.Err() != nil && changes.Load() == before, err
+}
+
+// enter returns a session that has not ended; the caller then calls leave.
+func (k *Keeper) enter(ctx context.Context) (*keptSession, error) {
+	for {
+		k.mu.Lock()
+		s := k.current
+		if s != nil {
+			s.users++
+		}
+		k.mu.Unlock()
+		if s != nil {
+			if s.client.Err() == nil {
+				return s, nil
+			}
+			k.leave(ctx, s)
+		}
+		select {
+		case k.turn <- struct{}{}:
+		case <-ctx.Done():
+			return nil, k.errorf(api.ContextCode(ctx.Err()), contextError(ctx), "there is no session, and another call was opening one until the end")
+		case <-k.life.Done():
+			return nil, context.Cause(k.life)
+		}
+		err := k.open(ctx)
+		<-k.turn
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// open opens a session, unless there is one by now. The caller has the turn.
+func (k *Keeper) open(ctx context.Context) error {
+	k.closeLost(ctx)
+	k.mu.Lock()
+	there, lost, lostAt := k.current != nil, len(k.lost), k.lostAt
+	k.mu.Unlock()
+	switch {
+	case there:
+		return nil
+	case lost >= maxLost:
+		return k.errorf(api.QuotaExceeded, nil, "%d sessions were lost and are in use still: functions have not returned, or locks were not released; release each lock, also when it was lost", lost)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(k.life, func() { cancel(context.Cause(k.life)) })()
+	if lostAt != 0 {
+		var p retryPause
+		p.wait(ctx) // clients that lost their sessions at the same moment should not come back at the same moment
+	}
+	c, err := openNext(ctx, k.cell, lostAt)
+	if k.life.Err() != nil {
+		if err == nil {
+			_ = c.Close(ctx) // it ends with its lease otherwise
+		}
+		return context.Cause(k.life)
+	}
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.current = &keptSession{client: c} // Close waits for the turn, and finds it
+	return nil
+}
+
+// leave ends a use of a session, and closes what is to be closed if it was lost.
+func (k *Keeper) leave(ctx context.Context, s *keptSession) {
+	lost := s.client.Err() != nil
+	k.mu.Lock()
+	s.users--
+	if lost && k.current == s {
+		k.current = nil
+		k.lost = append(k.lost, s)
+		k.lostAt = k.cell.cfg.Clock()
+	}
+	k.mu.Unlock()
+	if lost {
+		k.closeLost(ctx)
+	}
+}
+
+// closeLost closes the sessions that were lost and that nobody uses any more. Close says
+// that the work under the locks of a session has stopped, for which the cell waits if it
+// has ended the session itself: then the program must have released them before.
+func (k *Keeper) closeLost(ctx context.Context) {
+	k.mu.Lock()
+	unused := slices.DeleteFunc(slices.Clone(k.lost), func(s *keptSession) bool { return s.users > 0 })
+	k.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CleanupTime)
+	defer cancel()
+	for _, s := range unused {
+		if errors.Is(s.client.Err(), EndedByCell) && len(s.client.handles.unreleasedLocks()) > 0 {
+			continue
+		}
+		k.mu.Lock()
+		k.lost = slices.DeleteFunc(k.lost, func(one *keptSession) bool { return one == s })
+		k.mu.Unlock()
+		_ = s.client.Close(ctx) // it was lost, and others may close it at the same time
+	}
+}
+
+// Close ends the session, which frees its locks at once, and returns when nothing of the
+// Keeper runs any more but functions that were given to Do: their calls fail, and Close
+// does not wait for them. So the caller says that the work under all locks has stopped.
+// Its time, and its error, are those of Client.Close. Later calls do nothing.
+func (k *Keeper) Close(ctx context.Context) (err error) {
+	k.once.Do(func() {
+		k.end(k.errorf(api.Unavailable, Closed, "the keeper is closed"))
+		k.turn <- struct{}{} // whoever opens a session gives up
+		k.mu.Lock()
+		all := k.lost
+		if k.current != nil {
+			all = append(all, k.current)
+		}
+		k.current, k.lost = nil, nil
+		k.mu.Unlock()
+		var faults []error
+		for _, s := range all {
+			faults = append(faults, s.client.Close(ctx))
+		}
+		_ = k.cell.Close() // it never fails
+		err = errors.Join(faults...)
+	})
+	return err
+}
+
+func (k *Keeper) errorf(code api.Code, cause error, format string, args ...any) error {
+	return &api.Error{Code: code, Op: "keep a session", Path: rootPath(k.cell.cfg), Err: cause, Message: fmt.Sprintf(format, args...)}
+}

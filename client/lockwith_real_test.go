@@ -1,0 +1,133 @@
+//go:build linux
+
+package client_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/sequencer"
+)
+
+// inCell runs a test with a cell of so many replicas, in virtual time. dial opens a session of a host of that name,
+// as that principal; it is closed at the end of the test.
+func inCell(t *testing.T, replicas int, test func(ctx context.Context, cell *celltest.Cell, dial func(host string, edits ...func(*client.Config)) *client.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // so that what hangs fails
+		defer cancel()
+		cell := celltest.Start(t, replicas)
+		test(ctx, cell, func(host string, edits ...func(*client.Config)) *client.Client {
+			t.Helper()
+			cfg := client.Config{Servers: cell.Servers(), Dialer: cell.DialFrom(host), Clock: cell.ClockOf(host), As: host}
+			for _, edit := range edits {
+				edit(&cfg)
+			}
+			c, err := client.New(ctx, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				_ = c.Close(ctx) // it may be cut off
+			})
+			return c
+		})
+	})
+}
+
+const lockPath = "/ls/local/lock"
+
+// The context of With ends with the caller's or with the lock, whichever is first, with the cause, and has the lock's sequencer.
+func TestLockWith(t *testing.T) {
+	inCell(t, 3, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
+		c, operator := dial("h1"), dial("operator")
+		acquire := func() *client.Lock {
+			t.Helper()
+			l, err := c.Acquire(ctx, lockPath)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		type key struct{}
+		why := errors.New("the caller's cause")
+		outer, end := context.WithCancelCause(context.WithValue(ctx, key{}, "value"))
+		l := acquire()
+		within, stop := l.With(outer)
+		if s, ok := sequencer.FromContext(within); !ok || s != l.Sequencer() || within.Value(key{}) != "value" {
+			t.Errorf("%v %v, value %v", s, ok, within.Value(key{}))
+		}
+		if s, ok := sequencer.FromContext(l.Context()); !ok || s != l.Sequencer() {
+			t.Errorf("in the lock's own context: %v %v", s, ok)
+		}
+		if within.Err() != nil {
+			t.Errorf("it has ended: %v", context.Cause(within))
+		}
+		end(why)
+		if <-within.Done(); !errors.Is(context.Cause(within), why) || l.Err() != nil {
+			t.Errorf("the caller's context ended: %v, and the lock: %v", context.Cause(within), l.Err())
+		}
+		stop()
+
+		within, stop = l.With(ctx)
+		stop()
+		if within.Err() == nil || l.Err() != nil {
+			t.Errorf("after stop: %v, and the lock %v", within.Err(), l.Err())
+		}
+
+		within, stop = l.With(ctx)
+		defer stop()
+		if err := operator.BreakLock(ctx, lockPath, "a test", false); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-within.Done():
+		case <-time.After(time.Second):
+			t.Error("the lock was taken away, and the context goes on")
+		}
+		if !errors.Is(context.Cause(within), client.LockTaken) {
+			t.Errorf("the lock was taken away: %v", context.Cause(within))
+		}
+		late, stop := l.With(ctx)
+		defer stop()
+		if late.Err() == nil || !errors.Is(context.Cause(late), client.LockTaken) {
+			t.Errorf("With of a lock that was lost before: %v", context.Cause(late))
+		}
+		if err := l.Release(ctx); !errors.Is(err, api.LockLost) {
+			t.Errorf("Release: %v", err)
+		}
+
+		l = acquire()
+		within, stop = l.With(ctx)
+		defer stop()
+		cell.Cut("h1")
+		<-within.Done()
+		if !errors.Is(context.Cause(within), client.LeaseNearEnd) {
+			t.Errorf("cut off: %v", context.Cause(within))
+		}
+	})
+}
+
+// A process that was stopped beyond its lease finds out in With itself, before any timer has fired.
+func TestLockWithReadsTheClock(t *testing.T) {
+	inCell(t, 1, func(ctx context.Context, cell *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
+		l, err := dial("h1").Acquire(ctx, lockPath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cell.Jump("h1", api.DefaultLease+api.DefaultLockDelay)
+		within, stop := l.With(ctx)
+		defer stop()
+		if within.Err() == nil {
+			t.Error("the lease has ended, and the context has not")
+		}
+	})
+}

@@ -1,0 +1,250 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/session"
+)
+
+// The calls of this file name a node by its path, instead of a handle: each opens the
+// node, makes one call, and closes the handle. A node that is deleted and created again
+// between the two is opened again.
+
+// visit opens a node, calls use with the handle, and closes it; and again, if somebody has
+// deleted the node since it was opened.
+func visit(ctx context.Context, c *Client, path string, o OpenOptions, use func(h *Handle) error) error {
+	for opened := 1; ; opened++ {
+		h, err := c.Open(ctx, path, o)
+		if o.Create == Existing && errors.Is(err, api.Exists) {
+			return &api.Error{Code: api.NotFound, Op: "open", Path: path, Err: err, Message: "the node is being removed"}
+		}
+		if err != nil {
+			return err
+		}
+		err = use(h)
+		_ = h.Close(ctx) // if there is no answer, it is closed in the background
+		if !errors.Is(err, api.HandleClosed) || opened == maxReopen {
+			return err
+		}
+	}
+}
+
+// Get returns the whole of a file with its metadata, as Handle.Contents does. NotFound
+// says that there is no such file, IsDirectory that the node is a directory. What the
+// cache has is returned without a call, however many files that is. For a file that is
+// not cached, and in a session with Config.NoCache, it takes three calls: there a program
+// that reads a file again and again should keep a handle. A program that waits for
+// changes should have recipe.Watch tell it.
+func (c *Client) Get(ctx context.Context, path string) ([]byte, api.Stat, error) {
+	p, err := c.cell.parsePath("get", path)
+	if err != nil {
+		return nil, api.Stat{}, err
+	}
+	var contents []byte
+	var stat api.Stat
+	if fromCache(ctx, c, func(now session.Instant) (is found) {
+		contents, stat, is = c.cache.contentsOf(now, p.Name(), 0)
+		return is
+	}) {
+		return contents, stat, nil
+	}
+	err = visit(ctx, c, path, OpenOptions{Read: true, Kind: api.File}, func(h *Handle) (err error) {
+		contents, stat, err = h.Contents(ctx)
+		return err
+	})
+	return contents, stat, err
+}
+
+// List returns the metadata of a directory's children, by name, as Handle.ReadDir does.
+// NotFound says that there is no such directory, NotDirectory that the node is a file.
+// As for Get, what the cache has is returned without a call.
+func (c *Client) List(ctx context.Context, path string) ([]api.Stat, error) {
+	p, err := c.cell.parsePath("list", path)
+	if err != nil {
+		return nil, err
+	}
+	var list []api.Stat
+	if fromCache(ctx, c, func(now session.Instant) (is found) {
+		list, is = c.cache.childrenOf(now, p.Name(), 0)
+		return is
+	}) {
+		return list, nil
+	}
+	err = visit(ctx, c, path, OpenOptions{Read: true, Kind: api.Directory}, func(h *Handle) (err error) {
+		list, err = h.ReadDir(ctx)
+		return err
+	})
+	return list, err
+}
+
+// Put replaces the whole contents of a file, and returns its new metadata. It creates the
+// file if it is absent, with these contents, so that nobody sees it without them; in a
+// directory that exists (MkdirAll), else it is NotFound. Exists says that an ephemeral
+// file of that name is being removed.
+//
+// With an option it is conditional:
+//
+//   - IfGeneration(g): the contents must still be at the generation g, that is
+//     Stat.Content of what Get has returned; 0, which Get returns with NotFound, stands
+//     for no file. Otherwise, also if there is no file any more, or there is one, it is
+//     GenerationMismatch, and nothing is written.
+//   - IfSequencer(s): the sequencer must be valid, otherwise it is BadSequencer, and
+//     nothing is written. The file must exist, otherwise it is NotFound.
+//
+// If ctx ends before an answer, the error is Uncertain: it may have been written, but
+// will not be after any later change of this client.
+func (c *Client) Put(ctx context.Context, path string, contents []byte, options ...WriteOption) (api.Stat, error) {
+	o, err := writeOptionsOf("put", path, options)
+	if err != nil {
+		return api.Stat{}, err
+	}
+	opening := OpenOptions{Write: true, Create: File, Kind: api.File, Contents: contents}
+	switch absent := o.ifGeneration != nil && *o.ifGeneration == 0; {
+	case absent && o.ifSequencer != "":
+		return api.Stat{}, &api.Error{Code: api.InvalidArgument, Op: "put", Path: path,
+			Message: "a file that is created has no sequencer to depend on; leave IfSequencer or IfGeneration(0) out"}
+	case absent:
+		opening.Create = NewFile
+	case len(options) > 0:
+		opening.Create, opening.Contents = Existing, nil
+		if err := checkContents(contents, "put", path); err != nil {
+			return api.Stat{}, err
+		}
+	}
+	var stat api.Stat
+	err = visit(ctx, c, path, opening, func(h *Handle) (err error) {
+		if h.Created() {
+			stat = h.opened
+			return nil
+		}
+		stat, err = h.SetContents(ctx, contents, options...)
+		return err
+	})
+	if o.ifGeneration != nil && (errors.Is(err, api.NotFound) || errors.Is(err, api.Exists)) {
+		err = &api.Error{Code: api.GenerationMismatch, Op: "put", Path: path, Err: err,
+			Message: fmt.Sprintf("the file is not at generation %d any more; get it again", *o.ifGeneration)}
+	}
+	return stat, err
+}
+
+// Delete deletes a node, as Handle.Delete does, with the same options. NotFound says that
+// there is none, or none any more.
+func (c *Client) Delete(ctx context.Context, path string, options ...WriteOption) error {
+	return visit(ctx, c, path, OpenOptions{Write: true}, func(h *Handle) error { return h.Delete(ctx, options...) })
+}
+
+// MkdirAll creates a directory, and those above it that are absent. Nil means that the
+// directory was there in the end, whoever has created it. Directories that others delete
+// while it creates those below are created again; if they go on to do so, it gives up
+// after ten rounds with NotFound. NotDirectory says that one of the names is a file's.
+// It needs the right to read a directory that is there, and to write one in which it
+// creates another.
+func (c *Client) MkdirAll(ctx context.Context, path string) error {
+	p, err := c.cell.parsePath("make directories", path)
+	if err != nil {
+		return err
+	}
+	for round := 1; ; round++ {
+		err := makeDirectories(ctx, c, p)
+		if !errors.Is(err, api.NotFound) || round == maxReopen {
+			return err
+		}
+	}
+}
+
+// makeDirectories is one round of MkdirAll. It begins below: often nothing is absent, and
+// of those above the client needs no rights then.
+func makeDirectories(ctx context.Context, c *Client, p api.Path) error {
+	err := makeDirectory(ctx, c, p)
+	if !errors.Is(err, api.NotFound) || p.IsRoot() {
+		return err
+	}
+	if err := makeDirectories(ctx, c, p.Parent()); err != nil {
+		return err
+	}
+	return makeDirectory(ctx, c, p)
+}
+
+func makeDirectory(ctx context.Context, c *Client, p api.Path) error {
+	return visit(ctx, c, p.String(), OpenOptions{Read: true, Create: Directory}, func(*Handle) error { return nil })
+}
+
+// removePage is how many names RemoveAll keeps in memory of each directory on its way.
+const removePage = 100
+
+// RemoveAll deletes a node and everything below it. Nil means that there was no node of
+// that name in the end; also if there was none before. It is no transaction: others see
+// a part of it, and what it has deleted stays deleted if it fails later. What others
+// create there meanwhile is deleted too; if they go on to do so, it gives up after ten
+// rounds with NotEmpty. Files that cannot be deleted, as others hold their locks
+// (LockHeld) or for want of rights (PermissionDenied), hold up none of the others: the
+// error is that of the first. The root of a cell is InvalidArgument.
+//
+// It needs the right to write everything and to read directories; takes some three
+// calls for each node, one after the other; and of each directory that it is in, at most
+// api.MaxDepth, it keeps a hundred names and a handle.
+func (c *Client) RemoveAll(ctx context.Context, path string) error {
+	p, err := c.cell.parsePath("remove all", path)
+	if err != nil {
+		return err
+	}
+	if p.IsRoot() {
+		return &api.Error{Code: api.InvalidArgument, Op: "remove all", Path: path, Message: "the root of a cell stays, and its ACLs are below it; name what is to be removed"}
+	}
+	return removeAll(ctx, c, path)
+}
+
+// removeAll is RemoveAll of a node that is not the root.
+func removeAll(ctx context.Context, c *Client, path string) error {
+	for round := 1; ; round++ {
+		err := c.Delete(ctx, path)
+		switch {
+		case errors.Is(err, api.NotFound):
+			return nil
+		case !errors.Is(err, api.NotEmpty) || round > maxReopen:
+			return err
+		}
+		if err := removeBelow(ctx, c, path); err != nil {
+			return err
+		}
+	}
+}
+
+// removeBelow removes what is in a directory.
+func removeBelow(ctx context.Context, c *Client, dir string) error {
+	var first, fatal error // of those that stay; of what ends the call, which visit is not to try again
+	err := visit(ctx, c, dir, OpenOptions{Read: true, Kind: api.Directory}, func(h *Handle) error {
+		for after, more := "", true; more; {
+			var page []api.Stat
+			var err error
+			if page, more, err = h.ReadDirPage(ctx, after, removePage); err != nil {
+				return err
+			}
+			for _, child := range page {
+				after = child.Path.Base()
+				switch err := removeAll(ctx, c, dir+"/"+after); {
+				case err != nil && !isOfOneNode(err):
+					fatal = err
+					return nil
+				case first == nil:
+					first = err
+				}
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, api.NotFound) || errors.Is(err, api.NotDirectory) { // somebody has deleted it, and perhaps made a file of that name
+		err = nil
+	}
+	return cmp.Or(fatal, err, first)
+}
+
+// isOfOneNode reports whether an error of Delete is about that node and says nothing of
+// others.
+func isOfOneNode(err error) bool {
+	return errors.Is(err, api.LockHeld) || errors.Is(err, api.PermissionDenied) || errors.Is(err, api.NotEmpty)
+}
