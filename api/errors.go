@@ -44,7 +44,7 @@ const (
 	NotHeld            Code = 22 // the handle does not hold the lock in that generation
 	BadSequencer       Code = 23 // not a sequencer, or not one of this cell, or not valid any more
 	GenerationMismatch Code = 24 // the contents or ACL are at Error.Current, not at the generation demanded
-	Deadlock           Code = 25 // waiting would never end
+	Deadlock           Code = 25 // waiting would never end: Error.Cycle says who waits for whom. The lock is not held
 	QuotaExceeded      Code = 26 // over a limit; the message says which, used and allowed
 	Cancelled          Code = 27 // the caller withdrew the request. It was not done
 	DeadlineExceeded   Code = 28 // the caller's time ran out before an answer
@@ -97,6 +97,7 @@ type Error struct {
 	Holders   []Holder      // of LockHeld
 	Remaining time.Duration // of LockDelayed
 	Current   Generation    // of GenerationMismatch
+	Cycle     []Wait        // of Deadlock: who waits for whom, from the request that is refused; the first steps if there are many
 	Cacheable bool          // of NotFound: a session that caches may keep it until the cell invalidates it
 	Final     bool          // the refusal is the answer of a numbered request in the log: no copy of the request was done, or will be
 

@@ -11,6 +11,7 @@ const (
 	MaxDepth     = 32        // components below /ls/<cell>
 	MaxACLName   = 255       // bytes of the name of an ACL
 	MaxReason    = 256       // bytes of the reason a lock is taken for; it is shown to others
+	MaxOwner     = 128       // bytes of the owner that a request for a lock declares; it is shown to others
 	MaxPrincipal = 255       // bytes of a principal's name
 )
 
@@ -37,7 +38,7 @@ const (
 	MaxHoldings  = 16        // holdings of a lock that have ended, and that a cell remembers; of a cell with very many locks it may be fewer
 )
 
-// Times of sessions and locks (Chubby §2.4, §2.8).
+// Times of sessions and locks (Chubby §2.4, §2.8), and how well clocks keep them.
 const (
 	DefaultLease = 12 * time.Second // Chubby §2.8
 	// CacheLease is the longest that a change waits for a client that does not answer.
@@ -51,13 +52,13 @@ const (
 	MaxLockDelay     = 60 * time.Second // Chubby §2.4
 	MaxOutage        = DefaultGrace     // that an operator asks for (a drill): clients with the usual settings outlast it
 	MaxDrill         = 5 * time.Minute
-)
 
-// ClockRateBound (rho) bounds how much faster or slower the clock of any one
-// machine of the cell or of its clients runs than another's, as a fraction.
-// Crystal oscillators stay within 100 parts in a million; 1 % leaves room for a
-// slewing time daemon.
-const ClockRateBound = 0.01
+	// ClockRateBound (rho) bounds how much faster or slower the clock of any one
+	// machine of the cell or of its clients runs than another's, as a fraction.
+	// Crystal oscillators stay within 100 parts in a million; 1 % leaves room for a
+	// slewing time daemon.
+	ClockRateBound = 0.01
+)
 
 // Ports of a replica; on one host, replica i adds i.
 const (

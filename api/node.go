@@ -32,6 +32,14 @@ type Stat struct {
 	ModifiedUnix int64
 }
 
+// Wait is a step of a cycle of requests for locks that wait for each other.
+type Wait struct {
+	Session SessionID // whose request it is
+	Owner   string    // that the request declares; empty: the session itself
+	Path    string    // of the lock that is waited for; empty if the caller may not read the node
+	For     SessionID // who holds the lock, or waits for it in front: a session of the owner of the next step
+}
+
 // Holder describes a session that holds a lock, or waits for one, for people to read.
 type Holder struct {
 	Session   SessionID
@@ -40,6 +48,7 @@ type Holder struct {
 	PID       int
 	Reason    string // why it takes the lock, in its own words; may be empty
 	SinceUnix int64  // since when, in seconds since 1970 by the wall clock of the master at that time; for display only
+	Owner     string // for whom the session holds it or waits, as its request declares; empty: for itself
 	Cached    bool   // in listings: the holder may keep the lock between two uses, until another asks for it
 
 	// In listings of locks: whether a sequencer of the lock was shown to this master, to be checked or as the condition of a change

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
@@ -21,6 +22,8 @@ type LockOption func(*lockOptions)
 type lockOptions struct {
 	reason   string
 	onQueued func(Queued)
+	owner    string
+	detect   bool
 
 	// Of Client.Acquire and Client.Do alone, which open the handle.
 	shared, try bool
@@ -32,6 +35,29 @@ type lockOptions struct {
 // Reason is shown to everyone who looks who holds the lock and why; at most
 // api.MaxReason bytes.
 func Reason(text string) LockOption { return func(o *lockOptions) { o.reason = text } }
+
+// DetectDeadlock has Acquire fail with Deadlock, at once, when waiting would never end:
+// when those who hold the lock, or wait for it in front, wait for locks of the same owner
+// themselves. api.Error.Cycle says who waits for whom. Of several requests that wait for
+// each other the one that came last fails, of those with this option. The lock is not held
+// then: let go of the other locks, and begin again.
+//
+// owner is for whom the lock is taken: everything that is taken for one owner has to be one
+// sequence of work, which gives none of its locks back while it waits for another. If it is
+// empty that is the whole session. A program that takes locks in several goroutines names one
+// owner for each; several sessions of one principal that work together declare the same one.
+// It is at most api.MaxOwner bytes of UTF-8, and shown to those who look at the lock. Without
+// the option a request is of its session, and never fails so. To TryAcquire it only says whose
+// the lock is.
+//
+// Locks that are kept between two uses (OpenOptions.CacheLock) are given back when others ask
+// for them, and so nobody waits for their owners. A cycle that a master did not see when the
+// last request came, because of a fail-over, is found some seconds later. The cell must be at
+// feature level 3, else the error is Unavailable; the master of an older version ignores the
+// option.
+func DetectDeadlock(owner string) LockOption {
+	return func(o *lockOptions) { o.owner, o.detect = owner, true }
+}
 
 // Queued is the position of a request in the queue of a lock.
 type Queued struct {
@@ -75,6 +101,9 @@ func (h *Handle) newAcquireCall(op string, mode api.LockMode, options []LockOpti
 	case len(a.options.reason) > api.MaxReason:
 		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path,
 			Message: fmt.Sprintf("the reason is %d bytes long; at most %d are allowed", len(a.options.reason), api.MaxReason)}
+	case len(a.options.owner) > api.MaxOwner || !utf8.ValidString(a.options.owner):
+		return nil, &api.Error{Code: api.InvalidArgument, Op: op, Path: h.path,
+			Message: fmt.Sprintf("the owner that is declared must be UTF-8 of at most %d bytes", api.MaxOwner)}
 	}
 	return a, nil
 }
@@ -153,6 +182,7 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 	defer watch.answered()
 	stream, err := t.data.chubby.Acquire(ctx, &chubbypb.AcquireRequest{
 		Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Ticket: a.ticket,
+		Owner: a.options.owner, DetectDeadlock: a.options.detect,
 	})
 	if err != nil {
 		return err

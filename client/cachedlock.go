@@ -78,7 +78,7 @@ func (k *keptLock) take(ctx context.Context, a *acquireCall) *Lock {
 		return nil
 	}
 	l := newLock(h, was.terms, was.seq.Sequencer)
-	if was.terms.mode != a.mode || was.terms.reason != a.options.reason || h.boundToken != nil || !k.track(l) {
+	if was.terms.mode != a.mode || was.terms.reason != a.options.reason || a.options.owner != "" || h.boundToken != nil || !k.track(l) {
 		l.cancel(nil) // else it stays with the session
 		k.giveBack(h)
 		return nil

@@ -55,6 +55,8 @@ type Holder struct {
 	Delay     time.Duration `cbor:"3,keyasint,omitempty"` // lock-delay if its session fails (Chubby §2.4)
 	Reason    string        `cbor:"4,keyasint,omitempty"` // shown to people
 	SinceUnix int64         `cbor:"5,keyasint,omitempty"` // the proposer's wall clock; for display only, never compared
+
+	DeclaredOwner string `cbor:"6,keyasint,omitempty" since:"3"` // for whom the session has the lock; empty: for itself
 }
 
 // Delay marks the name of a lock whose holder failed: until an EndDelay names

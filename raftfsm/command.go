@@ -181,6 +181,8 @@ type Claim struct {
 	Reason        string           `cbor:"5,keyasint,omitempty"`
 	Try           bool             `cbor:"6,keyasint,omitempty"` // do not wait: answer at once if the lock is not free
 	Preconditions []Precondition   `cbor:"7,keyasint,omitempty"`
+
+	DeclaredOwner string `cbor:"8,keyasint,omitempty" since:"3"` // for whom the session asks; empty: for itself
 }
 
 // Open opens a node through the log: because it may have to be created, or

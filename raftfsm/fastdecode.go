@@ -257,6 +257,8 @@ func (d *decoder) claim() (c Claim) {
 			c.Try = d.bool()
 		case 7:
 			c.Preconditions = list(d, &d.preconditions, d.precondition)
+		case 8:
+			c.DeclaredOwner = d.text()
 		default:
 			d.bad = true
 		}

@@ -154,7 +154,7 @@ func (e *encoder) succession(s *Succession) {
 }
 
 func (e *encoder) claim(c *Claim) {
-	e.open(3, c.Delay != 0, c.Reason != "", c.Try, len(c.Preconditions) > 0)
+	e.open(3, c.Delay != 0, c.Reason != "", c.Try, len(c.Preconditions) > 0, c.DeclaredOwner != "")
 	e.mutation(&c.Mutation)
 	e.uint(2, uint64(c.Handle))
 	e.uint(3, uint64(c.Mode))
@@ -170,6 +170,9 @@ func (e *encoder) claim(c *Claim) {
 		e.b = append(e.b, cborTrue)
 	}
 	e.preconditions(7, c.Preconditions)
+	if c.DeclaredOwner != "" {
+		e.text(8, c.DeclaredOwner)
+	}
 }
 
 func (e *encoder) release(c *Release) {

@@ -45,7 +45,7 @@ func (s *State) grantOne(lock namespace.Ref, c Claim, wall int64) ClaimResult {
 		s.Sessions.Finish(c.Mutation, r.Answer)
 		return r
 	}
-	holder := namespace.Holder{Owner: by, Delay: c.Delay, Reason: c.Reason, SinceUnix: wall}
+	holder := namespace.Holder{Owner: by, Delay: c.Delay, Reason: c.Reason, SinceUnix: wall, DeclaredOwner: c.DeclaredOwner}
 	generation, err := s.Tree.Acquire(lock, holder, c.Mode, s.drawGeneration)
 	if err != nil && !c.Try && s.worthWaiting(lock, by, err) {
 		r.Pending, r.Answer = true, refused(err)

@@ -172,6 +172,10 @@ const (
 	MemberMalformed Cause = 116
 )
 
+// WaitsForItself refuses a request for a lock that could never be granted, because those that it waits for wait for it:
+// Cycle, and Used is how many steps it has.
+const WaitsForItself Cause = 117
+
 // Code returns the code of a cause, api.Uncertain for one that this version does not know.
 func (c Cause) Code() api.Code {
 	if row, ok := rows[c]; ok {

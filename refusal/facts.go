@@ -71,6 +71,26 @@ func holders(r *Refusal) any {
 	return strings.Join(who, ", ")
 }
 
+// cycle says who waits for whom.
+func cycle(r *Refusal) any {
+	var steps []string
+	for _, w := range r.Cycle {
+		lock := w.Path
+		if lock == "" {
+			lock = "a lock that you may not read"
+		}
+		if w.Owner != "" {
+			steps = append(steps, fmt.Sprintf("%v (for %q) waits for %s and %v", w.Session, w.Owner, lock, w.For))
+		} else {
+			steps = append(steps, fmt.Sprintf("%v waits for %s and %v", w.Session, lock, w.For))
+		}
+	}
+	if more := r.Used - int64(len(steps)); more > 0 {
+		steps = append(steps, fmt.Sprintf("so on in %d more steps", more))
+	}
+	return strings.Join(steps, ", ")
+}
+
 func quota(r *Refusal) any {
 	if r.Quota == nil {
 		return api.Quota{}

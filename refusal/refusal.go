@@ -41,7 +41,20 @@ type Refusal struct {
 	Allowed int64      `cbor:"23,keyasint,omitempty"`
 	More    int64      `cbor:"24,keyasint,omitempty"` // what was asked for
 	Quota   *api.Quota `cbor:"25,keyasint,omitempty"`
+
+	Cycle []Wait `cbor:"26,keyasint,omitempty" since:"3"` // MaxCycle at most; the first step is that of the request refused
 }
+
+// Wait is a step of a cycle of requests that wait for each other.
+type Wait struct {
+	Session api.SessionID `cbor:"1,keyasint"`           // whose request it is
+	Owner   string        `cbor:"2,keyasint,omitempty"` // that it declares
+	Path    string        `cbor:"3,keyasint,omitempty"` // the lock; empty if the session that is refused may not read it
+	For     api.SessionID `cbor:"4,keyasint"`           // who holds the lock, or comes before: for the same owner as the next step
+}
+
+// MaxCycle bounds the steps of a cycle that a refusal names.
+const MaxCycle = 8
 
 // MaxHolders bounds the holders that a refusal names: a lock may have many thousands, and each
 // session keeps up to api.MaxOutstanding answers. The tree has all holders.
@@ -79,6 +92,9 @@ func (r *Refusal) Err() *api.Error {
 	}
 	for _, s := range r.Holders {
 		e.Holders = append(e.Holders, api.Holder{Session: s})
+	}
+	for _, w := range r.Cycle {
+		e.Cycle = append(e.Cycle, api.Wait(w))
 	}
 	return e
 }

@@ -43,6 +43,7 @@ func sample(c refusal.Cause) *refusal.Refusal {
 		Allowed:       42,
 		More:          43,
 		Quota:         &api.Quota{Nodes: -1},
+		Cycle:         []refusal.Wait{{Session: 4, Path: "/ls/local/a", For: 5}, {Session: 5, Owner: "tx", For: 4}},
 	}
 }
 

@@ -139,5 +139,7 @@ var rows = map[Cause]row{
 	MemberUnsettled: {api.Unavailable, "replica %s is still joining or leaving: wait until it has (chubbyctl cell members), or give up on one that is joining with chubbyctl cell remove", []fact{path}},
 	MemberLast:      {api.InvalidArgument, "replica %s is the only one of the cell: add another first", []fact{path}},
 	MembersTooMany:  {api.QuotaExceeded, "the cell has had %d replicas; it may have %d at a time, and 1000 in its life", []fact{used, allowed}},
+	WaitsForItself:  {api.Deadlock, "waiting would never end, because %s: let go of what you hold, and try again", []fact{cycle}},
+
 	MemberMalformed: {api.InvalidArgument, "a change of the cell's replicas adds one, with an id, an incarnation and addresses as host:port, or removes one", nil},
 }

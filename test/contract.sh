@@ -339,6 +339,20 @@ ctl 75 acquire /ls/local/held --try -- true
 session=$("$bin/chubbyctl" -o json locks /ls/local/held | jq -r '.holders[0].session')
 ctl 0 session end "$session" --reason drill --yes
 ends "$shared" 74 "CMD whose session was ended"
+background first acquire /ls/local/one --detect-deadlock job1 -- sh -c 'echo up; exec sleep 100'; first=$pid
+background second acquire /ls/local/two --detect-deadlock job2 -- sh -c 'echo up; exec sleep 100'; second=$pid
+holds 10 "two jobs hold a lock each" grep -q up first.out; holds 10 "  and the other" grep -q up second.out
+background nested acquire /ls/local/two --detect-deadlock job1 -- sh -c 'echo mine'; nested=$pid
+two_waits() { "$bin/chubbyctl" -o json locks /ls/local/two | jq -e '.waiters | length == 1'; }
+holds 10 "one waits for the other" two_waits
+ctl 0 locks --graph; out 'waits for /ls/local/two, which .* holds, for'
+ctl 0 locks --graph=dot /ls/local; out '^digraph waits \{'; out ' -> .*label="/ls/local/two"'
+ctl 0 -o json locks --graph; fields out waits.0.session waits.0.owner waits.0.principal waits.0.host waits.0.pid waits.0.path waits.0.waiting_s waits.0.for.session waits.0.for.owner waits.0.queued cycles
+ctl 2 locks --graph=picture; err '--graph "picture"; want text or dot'; ctl 2 acquire /ls/local/one --detect-deadlock ''; err 'detect-deadlock'
+ctl 75 -o json acquire /ls/local/one --detect-deadlock job2 --wait 20s -- true
+tail -n 1 err >out; is .error.code '"Deadlock"'; fields out error.cycle.0.session error.cycle.0.owner error.cycle.0.path error.cycle.0.for error.cycle.1.path
+kill "$second"; ends "$second" 143 "the other gives up"; ends "$nested" 0 "  and the first goes on"
+kill "$first"; ends "$first" 143 "the first ends"
 ctl 0 history /ls/local/held; out '^TOKEN +MODE'; out ' broken '; out ' released '; out ' ended '; out '^None of these held it while another held it exclusively'
 ctl 0 -o json history /ls/local/held; fields out path token until_token mode holder.session holder.principal holder.host holder.pid holder.reason from to end lock_delay_s
 ctl 1 history /ls/local/no/such; ctl 2 history

@@ -723,6 +723,7 @@ type Party struct {
 	Cached        bool                   `protobuf:"varint,7,opt,name=cached,proto3" json:"cached,omitempty"`                                // of a holder in a listing; see OpenRequest.cache_lock
 	Checked       bool                   `protobuf:"varint,8,opt,name=checked,proto3" json:"checked,omitempty"`                              // of a holder in a listing: a sequencer of the lock was shown to this master
 	LockDelayNs   int64                  `protobuf:"varint,9,opt,name=lock_delay_ns,json=lockDelayNs,proto3" json:"lock_delay_ns,omitempty"` // of a holder in a listing (Chubby §2.4)
+	Owner         string                 `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`                                  // of a holder or waiter in a listing: that its request declared
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -820,6 +821,13 @@ func (x *Party) GetLockDelayNs() int64 {
 	return 0
 }
 
+func (x *Party) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
 // ErrorDetail is the one detail of every error status.
 type ErrorDetail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -835,6 +843,7 @@ type ErrorDetail struct {
 	Current       uint64                 `protobuf:"varint,10,opt,name=current,proto3" json:"current,omitempty"`
 	Cacheable     bool                   `protobuf:"varint,11,opt,name=cacheable,proto3" json:"cacheable,omitempty"` // of NotFound: the absence of the path
 	Final         bool                   `protobuf:"varint,12,opt,name=final,proto3" json:"final,omitempty"`         // the refusal is the request's answer in the log: no copy of the request was done, or will be
+	Cycle         []*Wait                `protobuf:"bytes,13,rep,name=cycle,proto3" json:"cycle,omitempty"`          // of Deadlock: from the request that is refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -953,6 +962,82 @@ func (x *ErrorDetail) GetFinal() bool {
 	return false
 }
 
+func (x *ErrorDetail) GetCycle() []*Wait {
+	if x != nil {
+		return x.Cycle
+	}
+	return nil
+}
+
+// Wait is a step of a cycle of requests for locks that wait for each other.
+type Wait struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"` // whose request it is
+	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`      // that it declares
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`        // of the lock; empty if the caller may not read it
+	For           uint64                 `protobuf:"varint,4,opt,name=for,proto3" json:"for,omitempty"`         // who holds the lock, or waits for it in front
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Wait) Reset() {
+	*x = Wait{}
+	mi := &file_chubby_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Wait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Wait) ProtoMessage() {}
+
+func (x *Wait) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Wait.ProtoReflect.Descriptor instead.
+func (*Wait) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Wait) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *Wait) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Wait) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Wait) GetFor() uint64 {
+	if x != nil {
+		return x.For
+	}
+	return 0
+}
+
 type CreateSessionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cell          string                 `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
@@ -970,7 +1055,7 @@ type CreateSessionRequest struct {
 
 func (x *CreateSessionRequest) Reset() {
 	*x = CreateSessionRequest{}
-	mi := &file_chubby_proto_msgTypes[6]
+	mi := &file_chubby_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1067,7 @@ func (x *CreateSessionRequest) String() string {
 func (*CreateSessionRequest) ProtoMessage() {}
 
 func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[6]
+	mi := &file_chubby_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1080,7 @@ func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{6}
+	return file_chubby_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateSessionRequest) GetCell() string {
@@ -1075,7 +1160,7 @@ type CreateSessionReply struct {
 
 func (x *CreateSessionReply) Reset() {
 	*x = CreateSessionReply{}
-	mi := &file_chubby_proto_msgTypes[7]
+	mi := &file_chubby_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +1172,7 @@ func (x *CreateSessionReply) String() string {
 func (*CreateSessionReply) ProtoMessage() {}
 
 func (x *CreateSessionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[7]
+	mi := &file_chubby_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +1185,7 @@ func (x *CreateSessionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionReply.ProtoReflect.Descriptor instead.
 func (*CreateSessionReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{7}
+	return file_chubby_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreateSessionReply) GetSession() []byte {
@@ -1159,7 +1244,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_chubby_proto_msgTypes[8]
+	mi := &file_chubby_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1256,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[8]
+	mi := &file_chubby_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1269,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{8}
+	return file_chubby_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Grant) GetLeaseNs() int64 {
@@ -1227,7 +1312,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_chubby_proto_msgTypes[9]
+	mi := &file_chubby_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1324,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[9]
+	mi := &file_chubby_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1337,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{9}
+	return file_chubby_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *KeepAliveRequest) GetCaller() *Caller {
@@ -1303,7 +1388,7 @@ type KeepAliveReply struct {
 
 func (x *KeepAliveReply) Reset() {
 	*x = KeepAliveReply{}
-	mi := &file_chubby_proto_msgTypes[10]
+	mi := &file_chubby_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1400,7 @@ func (x *KeepAliveReply) String() string {
 func (*KeepAliveReply) ProtoMessage() {}
 
 func (x *KeepAliveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[10]
+	mi := &file_chubby_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1413,7 @@ func (x *KeepAliveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveReply.ProtoReflect.Descriptor instead.
 func (*KeepAliveReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{10}
+	return file_chubby_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *KeepAliveReply) GetEpoch() uint64 {
@@ -1375,7 +1460,7 @@ type RenewCacheRequest struct {
 
 func (x *RenewCacheRequest) Reset() {
 	*x = RenewCacheRequest{}
-	mi := &file_chubby_proto_msgTypes[11]
+	mi := &file_chubby_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1472,7 @@ func (x *RenewCacheRequest) String() string {
 func (*RenewCacheRequest) ProtoMessage() {}
 
 func (x *RenewCacheRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[11]
+	mi := &file_chubby_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1485,7 @@ func (x *RenewCacheRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCacheRequest.ProtoReflect.Descriptor instead.
 func (*RenewCacheRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{11}
+	return file_chubby_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RenewCacheRequest) GetCaller() *Caller {
@@ -1422,7 +1507,7 @@ type RenewCacheReply struct {
 
 func (x *RenewCacheReply) Reset() {
 	*x = RenewCacheReply{}
-	mi := &file_chubby_proto_msgTypes[12]
+	mi := &file_chubby_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1434,7 +1519,7 @@ func (x *RenewCacheReply) String() string {
 func (*RenewCacheReply) ProtoMessage() {}
 
 func (x *RenewCacheReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[12]
+	mi := &file_chubby_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1447,7 +1532,7 @@ func (x *RenewCacheReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCacheReply.ProtoReflect.Descriptor instead.
 func (*RenewCacheReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{12}
+	return file_chubby_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RenewCacheReply) GetLeaseNs() int64 {
@@ -1473,7 +1558,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_chubby_proto_msgTypes[13]
+	mi := &file_chubby_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1570,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[13]
+	mi := &file_chubby_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1583,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{13}
+	return file_chubby_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Event) GetSequence() uint64 {
@@ -1569,7 +1654,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_chubby_proto_msgTypes[14]
+	mi := &file_chubby_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1666,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[14]
+	mi := &file_chubby_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +1679,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{14}
+	return file_chubby_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EndSessionRequest) GetCaller() *Caller {
@@ -1633,7 +1718,7 @@ type EndSessionReply struct {
 
 func (x *EndSessionReply) Reset() {
 	*x = EndSessionReply{}
-	mi := &file_chubby_proto_msgTypes[15]
+	mi := &file_chubby_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1730,7 @@ func (x *EndSessionReply) String() string {
 func (*EndSessionReply) ProtoMessage() {}
 
 func (x *EndSessionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[15]
+	mi := &file_chubby_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1743,7 @@ func (x *EndSessionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionReply.ProtoReflect.Descriptor instead.
 func (*EndSessionReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{15}
+	return file_chubby_proto_rawDescGZIP(), []int{16}
 }
 
 type OpenRequest struct {
@@ -1687,7 +1772,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_chubby_proto_msgTypes[16]
+	mi := &file_chubby_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1784,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[16]
+	mi := &file_chubby_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1797,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{16}
+	return file_chubby_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *OpenRequest) GetCaller() *Caller {
@@ -1836,7 +1921,7 @@ type OpenReply struct {
 
 func (x *OpenReply) Reset() {
 	*x = OpenReply{}
-	mi := &file_chubby_proto_msgTypes[17]
+	mi := &file_chubby_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +1933,7 @@ func (x *OpenReply) String() string {
 func (*OpenReply) ProtoMessage() {}
 
 func (x *OpenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[17]
+	mi := &file_chubby_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +1946,7 @@ func (x *OpenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenReply.ProtoReflect.Descriptor instead.
 func (*OpenReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{17}
+	return file_chubby_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OpenReply) GetHandle() []byte {
@@ -1917,7 +2002,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_chubby_proto_msgTypes[18]
+	mi := &file_chubby_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2014,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[18]
+	mi := &file_chubby_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2027,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{18}
+	return file_chubby_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CloseRequest) GetCaller() *Caller {
@@ -1974,7 +2059,7 @@ type CloseReply struct {
 
 func (x *CloseReply) Reset() {
 	*x = CloseReply{}
-	mi := &file_chubby_proto_msgTypes[19]
+	mi := &file_chubby_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2071,7 @@ func (x *CloseReply) String() string {
 func (*CloseReply) ProtoMessage() {}
 
 func (x *CloseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[19]
+	mi := &file_chubby_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2084,7 @@ func (x *CloseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseReply.ProtoReflect.Descriptor instead.
 func (*CloseReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{19}
+	return file_chubby_proto_rawDescGZIP(), []int{20}
 }
 
 type GetContentsAndStatRequest struct {
@@ -2012,7 +2097,7 @@ type GetContentsAndStatRequest struct {
 
 func (x *GetContentsAndStatRequest) Reset() {
 	*x = GetContentsAndStatRequest{}
-	mi := &file_chubby_proto_msgTypes[20]
+	mi := &file_chubby_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2024,7 +2109,7 @@ func (x *GetContentsAndStatRequest) String() string {
 func (*GetContentsAndStatRequest) ProtoMessage() {}
 
 func (x *GetContentsAndStatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[20]
+	mi := &file_chubby_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2037,7 +2122,7 @@ func (x *GetContentsAndStatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContentsAndStatRequest.ProtoReflect.Descriptor instead.
 func (*GetContentsAndStatRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{20}
+	return file_chubby_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetContentsAndStatRequest) GetCaller() *Caller {
@@ -2065,7 +2150,7 @@ type GetContentsAndStatReply struct {
 
 func (x *GetContentsAndStatReply) Reset() {
 	*x = GetContentsAndStatReply{}
-	mi := &file_chubby_proto_msgTypes[21]
+	mi := &file_chubby_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2162,7 @@ func (x *GetContentsAndStatReply) String() string {
 func (*GetContentsAndStatReply) ProtoMessage() {}
 
 func (x *GetContentsAndStatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[21]
+	mi := &file_chubby_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2175,7 @@ func (x *GetContentsAndStatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContentsAndStatReply.ProtoReflect.Descriptor instead.
 func (*GetContentsAndStatReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{21}
+	return file_chubby_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetContentsAndStatReply) GetContents() []byte {
@@ -2124,7 +2209,7 @@ type GetStatRequest struct {
 
 func (x *GetStatRequest) Reset() {
 	*x = GetStatRequest{}
-	mi := &file_chubby_proto_msgTypes[22]
+	mi := &file_chubby_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2136,7 +2221,7 @@ func (x *GetStatRequest) String() string {
 func (*GetStatRequest) ProtoMessage() {}
 
 func (x *GetStatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[22]
+	mi := &file_chubby_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2149,7 +2234,7 @@ func (x *GetStatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatRequest.ProtoReflect.Descriptor instead.
 func (*GetStatRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{22}
+	return file_chubby_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetStatRequest) GetCaller() *Caller {
@@ -2176,7 +2261,7 @@ type GetStatReply struct {
 
 func (x *GetStatReply) Reset() {
 	*x = GetStatReply{}
-	mi := &file_chubby_proto_msgTypes[23]
+	mi := &file_chubby_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2188,7 +2273,7 @@ func (x *GetStatReply) String() string {
 func (*GetStatReply) ProtoMessage() {}
 
 func (x *GetStatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[23]
+	mi := &file_chubby_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2201,7 +2286,7 @@ func (x *GetStatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatReply.ProtoReflect.Descriptor instead.
 func (*GetStatReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{23}
+	return file_chubby_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetStatReply) GetStat() *Stat {
@@ -2230,7 +2315,7 @@ type ReadDirRequest struct {
 
 func (x *ReadDirRequest) Reset() {
 	*x = ReadDirRequest{}
-	mi := &file_chubby_proto_msgTypes[24]
+	mi := &file_chubby_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +2327,7 @@ func (x *ReadDirRequest) String() string {
 func (*ReadDirRequest) ProtoMessage() {}
 
 func (x *ReadDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[24]
+	mi := &file_chubby_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +2340,7 @@ func (x *ReadDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirRequest.ProtoReflect.Descriptor instead.
 func (*ReadDirRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{24}
+	return file_chubby_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReadDirRequest) GetCaller() *Caller {
@@ -2297,7 +2382,7 @@ type ReadDirReply struct {
 
 func (x *ReadDirReply) Reset() {
 	*x = ReadDirReply{}
-	mi := &file_chubby_proto_msgTypes[25]
+	mi := &file_chubby_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +2394,7 @@ func (x *ReadDirReply) String() string {
 func (*ReadDirReply) ProtoMessage() {}
 
 func (x *ReadDirReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[25]
+	mi := &file_chubby_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +2407,7 @@ func (x *ReadDirReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirReply.ProtoReflect.Descriptor instead.
 func (*ReadDirReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{25}
+	return file_chubby_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReadDirReply) GetChildren() []*Stat {
@@ -2360,7 +2445,7 @@ type SetContentsRequest struct {
 
 func (x *SetContentsRequest) Reset() {
 	*x = SetContentsRequest{}
-	mi := &file_chubby_proto_msgTypes[26]
+	mi := &file_chubby_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2372,7 +2457,7 @@ func (x *SetContentsRequest) String() string {
 func (*SetContentsRequest) ProtoMessage() {}
 
 func (x *SetContentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[26]
+	mi := &file_chubby_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2385,7 +2470,7 @@ func (x *SetContentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetContentsRequest.ProtoReflect.Descriptor instead.
 func (*SetContentsRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{26}
+	return file_chubby_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetContentsRequest) GetCaller() *Caller {
@@ -2439,7 +2524,7 @@ type SetContentsReply struct {
 
 func (x *SetContentsReply) Reset() {
 	*x = SetContentsReply{}
-	mi := &file_chubby_proto_msgTypes[27]
+	mi := &file_chubby_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2536,7 @@ func (x *SetContentsReply) String() string {
 func (*SetContentsReply) ProtoMessage() {}
 
 func (x *SetContentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[27]
+	mi := &file_chubby_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2549,7 @@ func (x *SetContentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetContentsReply.ProtoReflect.Descriptor instead.
 func (*SetContentsReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{27}
+	return file_chubby_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetContentsReply) GetStat() *Stat {
@@ -2488,7 +2573,7 @@ type SetACLRequest struct {
 
 func (x *SetACLRequest) Reset() {
 	*x = SetACLRequest{}
-	mi := &file_chubby_proto_msgTypes[28]
+	mi := &file_chubby_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +2585,7 @@ func (x *SetACLRequest) String() string {
 func (*SetACLRequest) ProtoMessage() {}
 
 func (x *SetACLRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[28]
+	mi := &file_chubby_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +2598,7 @@ func (x *SetACLRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetACLRequest.ProtoReflect.Descriptor instead.
 func (*SetACLRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{28}
+	return file_chubby_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetACLRequest) GetCaller() *Caller {
@@ -2567,7 +2652,7 @@ type SetACLReply struct {
 
 func (x *SetACLReply) Reset() {
 	*x = SetACLReply{}
-	mi := &file_chubby_proto_msgTypes[29]
+	mi := &file_chubby_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2579,7 +2664,7 @@ func (x *SetACLReply) String() string {
 func (*SetACLReply) ProtoMessage() {}
 
 func (x *SetACLReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[29]
+	mi := &file_chubby_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2592,7 +2677,7 @@ func (x *SetACLReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetACLReply.ProtoReflect.Descriptor instead.
 func (*SetACLReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{29}
+	return file_chubby_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetACLReply) GetStat() *Stat {
@@ -2614,7 +2699,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_chubby_proto_msgTypes[30]
+	mi := &file_chubby_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2711,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[30]
+	mi := &file_chubby_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2724,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{30}
+	return file_chubby_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteRequest) GetCaller() *Caller {
@@ -2678,7 +2763,7 @@ type DeleteReply struct {
 
 func (x *DeleteReply) Reset() {
 	*x = DeleteReply{}
-	mi := &file_chubby_proto_msgTypes[31]
+	mi := &file_chubby_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2690,7 +2775,7 @@ func (x *DeleteReply) String() string {
 func (*DeleteReply) ProtoMessage() {}
 
 func (x *DeleteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[31]
+	mi := &file_chubby_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2703,24 +2788,26 @@ func (x *DeleteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteReply.ProtoReflect.Descriptor instead.
 func (*DeleteReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{31}
+	return file_chubby_proto_rawDescGZIP(), []int{32}
 }
 
 type AcquireRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Mutation      *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
-	Handle        []byte                 `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
-	Mode          LockMode               `protobuf:"varint,4,opt,name=mode,proto3,enum=chubby.v1.LockMode" json:"mode,omitempty"`
-	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	Ticket        []byte                 `protobuf:"bytes,6,opt,name=ticket,proto3" json:"ticket,omitempty"` // from an earlier Queued of this same request
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Caller         *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Mutation       *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
+	Handle         []byte                 `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
+	Mode           LockMode               `protobuf:"varint,4,opt,name=mode,proto3,enum=chubby.v1.LockMode" json:"mode,omitempty"`
+	Reason         string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Ticket         []byte                 `protobuf:"bytes,6,opt,name=ticket,proto3" json:"ticket,omitempty"`                                        // from an earlier Queued of this same request
+	Owner          string                 `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"`                                          // for whom the session asks, at most 128 bytes; empty: for itself
+	DetectDeadlock bool                   `protobuf:"varint,8,opt,name=detect_deadlock,json=detectDeadlock,proto3" json:"detect_deadlock,omitempty"` // answer Deadlock if those that this waits for wait for its owner
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *AcquireRequest) Reset() {
 	*x = AcquireRequest{}
-	mi := &file_chubby_proto_msgTypes[32]
+	mi := &file_chubby_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2819,7 @@ func (x *AcquireRequest) String() string {
 func (*AcquireRequest) ProtoMessage() {}
 
 func (x *AcquireRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[32]
+	mi := &file_chubby_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2832,7 @@ func (x *AcquireRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{32}
+	return file_chubby_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AcquireRequest) GetCaller() *Caller {
@@ -2790,6 +2877,20 @@ func (x *AcquireRequest) GetTicket() []byte {
 	return nil
 }
 
+func (x *AcquireRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *AcquireRequest) GetDetectDeadlock() bool {
+	if x != nil {
+		return x.DetectDeadlock
+	}
+	return false
+}
+
 type AcquireReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Answer:
@@ -2803,7 +2904,7 @@ type AcquireReply struct {
 
 func (x *AcquireReply) Reset() {
 	*x = AcquireReply{}
-	mi := &file_chubby_proto_msgTypes[33]
+	mi := &file_chubby_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2815,7 +2916,7 @@ func (x *AcquireReply) String() string {
 func (*AcquireReply) ProtoMessage() {}
 
 func (x *AcquireReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[33]
+	mi := &file_chubby_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +2929,7 @@ func (x *AcquireReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReply.ProtoReflect.Descriptor instead.
 func (*AcquireReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{33}
+	return file_chubby_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AcquireReply) GetAnswer() isAcquireReply_Answer {
@@ -2887,7 +2988,7 @@ type Queued struct {
 
 func (x *Queued) Reset() {
 	*x = Queued{}
-	mi := &file_chubby_proto_msgTypes[34]
+	mi := &file_chubby_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2899,7 +3000,7 @@ func (x *Queued) String() string {
 func (*Queued) ProtoMessage() {}
 
 func (x *Queued) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[34]
+	mi := &file_chubby_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2912,7 +3013,7 @@ func (x *Queued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queued.ProtoReflect.Descriptor instead.
 func (*Queued) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{34}
+	return file_chubby_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Queued) GetTicket() []byte {
@@ -2974,7 +3075,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_chubby_proto_msgTypes[35]
+	mi := &file_chubby_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2986,7 +3087,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[35]
+	mi := &file_chubby_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2999,7 +3100,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{35}
+	return file_chubby_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Granted) GetSequencer() string {
@@ -3023,13 +3124,14 @@ type TryAcquireRequest struct {
 	Handle        []byte                 `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
 	Mode          LockMode               `protobuf:"varint,4,opt,name=mode,proto3,enum=chubby.v1.LockMode" json:"mode,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Owner         string                 `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"` // as in AcquireRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TryAcquireRequest) Reset() {
 	*x = TryAcquireRequest{}
-	mi := &file_chubby_proto_msgTypes[36]
+	mi := &file_chubby_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3041,7 +3143,7 @@ func (x *TryAcquireRequest) String() string {
 func (*TryAcquireRequest) ProtoMessage() {}
 
 func (x *TryAcquireRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[36]
+	mi := &file_chubby_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3054,7 +3156,7 @@ func (x *TryAcquireRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TryAcquireRequest.ProtoReflect.Descriptor instead.
 func (*TryAcquireRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{36}
+	return file_chubby_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TryAcquireRequest) GetCaller() *Caller {
@@ -3092,6 +3194,13 @@ func (x *TryAcquireRequest) GetReason() string {
 	return ""
 }
 
+func (x *TryAcquireRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
 type TryAcquireReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Granted       *Granted               `protobuf:"bytes,1,opt,name=granted,proto3" json:"granted,omitempty"`
@@ -3101,7 +3210,7 @@ type TryAcquireReply struct {
 
 func (x *TryAcquireReply) Reset() {
 	*x = TryAcquireReply{}
-	mi := &file_chubby_proto_msgTypes[37]
+	mi := &file_chubby_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3113,7 +3222,7 @@ func (x *TryAcquireReply) String() string {
 func (*TryAcquireReply) ProtoMessage() {}
 
 func (x *TryAcquireReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[37]
+	mi := &file_chubby_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3126,7 +3235,7 @@ func (x *TryAcquireReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TryAcquireReply.ProtoReflect.Descriptor instead.
 func (*TryAcquireReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{37}
+	return file_chubby_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TryAcquireReply) GetGranted() *Granted {
@@ -3149,7 +3258,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_chubby_proto_msgTypes[38]
+	mi := &file_chubby_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3161,7 +3270,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[38]
+	mi := &file_chubby_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3174,7 +3283,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{38}
+	return file_chubby_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReleaseRequest) GetCaller() *Caller {
@@ -3220,7 +3329,7 @@ type ReleaseReply struct {
 
 func (x *ReleaseReply) Reset() {
 	*x = ReleaseReply{}
-	mi := &file_chubby_proto_msgTypes[39]
+	mi := &file_chubby_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3232,7 +3341,7 @@ func (x *ReleaseReply) String() string {
 func (*ReleaseReply) ProtoMessage() {}
 
 func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[39]
+	mi := &file_chubby_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3245,7 +3354,7 @@ func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseReply.ProtoReflect.Descriptor instead.
 func (*ReleaseReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{39}
+	return file_chubby_proto_rawDescGZIP(), []int{40}
 }
 
 type GetSequencerRequest struct {
@@ -3258,7 +3367,7 @@ type GetSequencerRequest struct {
 
 func (x *GetSequencerRequest) Reset() {
 	*x = GetSequencerRequest{}
-	mi := &file_chubby_proto_msgTypes[40]
+	mi := &file_chubby_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3379,7 @@ func (x *GetSequencerRequest) String() string {
 func (*GetSequencerRequest) ProtoMessage() {}
 
 func (x *GetSequencerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[40]
+	mi := &file_chubby_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3392,7 @@ func (x *GetSequencerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSequencerRequest.ProtoReflect.Descriptor instead.
 func (*GetSequencerRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{40}
+	return file_chubby_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetSequencerRequest) GetCaller() *Caller {
@@ -3309,7 +3418,7 @@ type GetSequencerReply struct {
 
 func (x *GetSequencerReply) Reset() {
 	*x = GetSequencerReply{}
-	mi := &file_chubby_proto_msgTypes[41]
+	mi := &file_chubby_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3321,7 +3430,7 @@ func (x *GetSequencerReply) String() string {
 func (*GetSequencerReply) ProtoMessage() {}
 
 func (x *GetSequencerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[41]
+	mi := &file_chubby_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3334,7 +3443,7 @@ func (x *GetSequencerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSequencerReply.ProtoReflect.Descriptor instead.
 func (*GetSequencerReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{41}
+	return file_chubby_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetSequencerReply) GetSequencer() string {
@@ -3355,7 +3464,7 @@ type SetSequencerRequest struct {
 
 func (x *SetSequencerRequest) Reset() {
 	*x = SetSequencerRequest{}
-	mi := &file_chubby_proto_msgTypes[42]
+	mi := &file_chubby_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3367,7 +3476,7 @@ func (x *SetSequencerRequest) String() string {
 func (*SetSequencerRequest) ProtoMessage() {}
 
 func (x *SetSequencerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[42]
+	mi := &file_chubby_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3380,7 +3489,7 @@ func (x *SetSequencerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSequencerRequest.ProtoReflect.Descriptor instead.
 func (*SetSequencerRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{42}
+	return file_chubby_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SetSequencerRequest) GetCaller() *Caller {
@@ -3415,7 +3524,7 @@ type SetSequencerReply struct {
 
 func (x *SetSequencerReply) Reset() {
 	*x = SetSequencerReply{}
-	mi := &file_chubby_proto_msgTypes[43]
+	mi := &file_chubby_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3536,7 @@ func (x *SetSequencerReply) String() string {
 func (*SetSequencerReply) ProtoMessage() {}
 
 func (x *SetSequencerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[43]
+	mi := &file_chubby_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3549,7 @@ func (x *SetSequencerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSequencerReply.ProtoReflect.Descriptor instead.
 func (*SetSequencerReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{43}
+	return file_chubby_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SetSequencerReply) GetHandle() []byte {
@@ -3460,7 +3569,7 @@ type CheckSequencerRequest struct {
 
 func (x *CheckSequencerRequest) Reset() {
 	*x = CheckSequencerRequest{}
-	mi := &file_chubby_proto_msgTypes[44]
+	mi := &file_chubby_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +3581,7 @@ func (x *CheckSequencerRequest) String() string {
 func (*CheckSequencerRequest) ProtoMessage() {}
 
 func (x *CheckSequencerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[44]
+	mi := &file_chubby_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +3594,7 @@ func (x *CheckSequencerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckSequencerRequest.ProtoReflect.Descriptor instead.
 func (*CheckSequencerRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{44}
+	return file_chubby_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CheckSequencerRequest) GetCell() string {
@@ -3512,7 +3621,7 @@ type CheckSequencerReply struct {
 
 func (x *CheckSequencerReply) Reset() {
 	*x = CheckSequencerReply{}
-	mi := &file_chubby_proto_msgTypes[45]
+	mi := &file_chubby_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3524,7 +3633,7 @@ func (x *CheckSequencerReply) String() string {
 func (*CheckSequencerReply) ProtoMessage() {}
 
 func (x *CheckSequencerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[45]
+	mi := &file_chubby_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3537,7 +3646,7 @@ func (x *CheckSequencerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckSequencerReply.ProtoReflect.Descriptor instead.
 func (*CheckSequencerReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{45}
+	return file_chubby_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CheckSequencerReply) GetValid() bool {
@@ -3564,7 +3673,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_chubby_proto_msgTypes[46]
+	mi := &file_chubby_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3576,7 +3685,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[46]
+	mi := &file_chubby_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3589,7 +3698,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{46}
+	return file_chubby_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CancelRequest) GetCaller() *Caller {
@@ -3616,7 +3725,7 @@ type CancelReply struct {
 
 func (x *CancelReply) Reset() {
 	*x = CancelReply{}
-	mi := &file_chubby_proto_msgTypes[47]
+	mi := &file_chubby_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +3737,7 @@ func (x *CancelReply) String() string {
 func (*CancelReply) ProtoMessage() {}
 
 func (x *CancelReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[47]
+	mi := &file_chubby_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +3750,7 @@ func (x *CancelReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelReply.ProtoReflect.Descriptor instead.
 func (*CancelReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{47}
+	return file_chubby_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CancelReply) GetCancelled() bool {
@@ -3671,7 +3780,7 @@ type BreakLockRequest struct {
 
 func (x *BreakLockRequest) Reset() {
 	*x = BreakLockRequest{}
-	mi := &file_chubby_proto_msgTypes[48]
+	mi := &file_chubby_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3683,7 +3792,7 @@ func (x *BreakLockRequest) String() string {
 func (*BreakLockRequest) ProtoMessage() {}
 
 func (x *BreakLockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[48]
+	mi := &file_chubby_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3696,7 +3805,7 @@ func (x *BreakLockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakLockRequest.ProtoReflect.Descriptor instead.
 func (*BreakLockRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{48}
+	return file_chubby_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BreakLockRequest) GetCaller() *Caller {
@@ -3742,7 +3851,7 @@ type BreakLockReply struct {
 
 func (x *BreakLockReply) Reset() {
 	*x = BreakLockReply{}
-	mi := &file_chubby_proto_msgTypes[49]
+	mi := &file_chubby_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3754,7 +3863,7 @@ func (x *BreakLockReply) String() string {
 func (*BreakLockReply) ProtoMessage() {}
 
 func (x *BreakLockReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[49]
+	mi := &file_chubby_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3767,7 +3876,7 @@ func (x *BreakLockReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakLockReply.ProtoReflect.Descriptor instead.
 func (*BreakLockReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{49}
+	return file_chubby_proto_rawDescGZIP(), []int{50}
 }
 
 type ListLocksRequest struct {
@@ -3783,7 +3892,7 @@ type ListLocksRequest struct {
 
 func (x *ListLocksRequest) Reset() {
 	*x = ListLocksRequest{}
-	mi := &file_chubby_proto_msgTypes[50]
+	mi := &file_chubby_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3795,7 +3904,7 @@ func (x *ListLocksRequest) String() string {
 func (*ListLocksRequest) ProtoMessage() {}
 
 func (x *ListLocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[50]
+	mi := &file_chubby_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3808,7 +3917,7 @@ func (x *ListLocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocksRequest.ProtoReflect.Descriptor instead.
 func (*ListLocksRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{50}
+	return file_chubby_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListLocksRequest) GetCell() string {
@@ -3857,7 +3966,7 @@ type ListLocksReply struct {
 
 func (x *ListLocksReply) Reset() {
 	*x = ListLocksReply{}
-	mi := &file_chubby_proto_msgTypes[51]
+	mi := &file_chubby_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3869,7 +3978,7 @@ func (x *ListLocksReply) String() string {
 func (*ListLocksReply) ProtoMessage() {}
 
 func (x *ListLocksReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[51]
+	mi := &file_chubby_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3882,7 +3991,7 @@ func (x *ListLocksReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocksReply.ProtoReflect.Descriptor instead.
 func (*ListLocksReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{51}
+	return file_chubby_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListLocksReply) GetLocks() []*LockInfo {
@@ -3916,7 +4025,7 @@ type LockInfo struct {
 
 func (x *LockInfo) Reset() {
 	*x = LockInfo{}
-	mi := &file_chubby_proto_msgTypes[52]
+	mi := &file_chubby_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3928,7 +4037,7 @@ func (x *LockInfo) String() string {
 func (*LockInfo) ProtoMessage() {}
 
 func (x *LockInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[52]
+	mi := &file_chubby_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3941,7 +4050,7 @@ func (x *LockInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockInfo.ProtoReflect.Descriptor instead.
 func (*LockInfo) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{52}
+	return file_chubby_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LockInfo) GetPath() string {
@@ -4021,7 +4130,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_chubby_proto_msgTypes[53]
+	mi := &file_chubby_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4033,7 +4142,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[53]
+	mi := &file_chubby_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4046,7 +4155,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{53}
+	return file_chubby_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Waiter) GetParty() *Party {
@@ -4103,7 +4212,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_chubby_proto_msgTypes[54]
+	mi := &file_chubby_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +4224,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[54]
+	mi := &file_chubby_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +4237,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{54}
+	return file_chubby_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListSessionsRequest) GetCell() string {
@@ -4170,7 +4279,7 @@ type ListSessionsReply struct {
 
 func (x *ListSessionsReply) Reset() {
 	*x = ListSessionsReply{}
-	mi := &file_chubby_proto_msgTypes[55]
+	mi := &file_chubby_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4291,7 @@ func (x *ListSessionsReply) String() string {
 func (*ListSessionsReply) ProtoMessage() {}
 
 func (x *ListSessionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[55]
+	mi := &file_chubby_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4304,7 @@ func (x *ListSessionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsReply.ProtoReflect.Descriptor instead.
 func (*ListSessionsReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{55}
+	return file_chubby_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListSessionsReply) GetSessions() []*SessionInfo {
@@ -4228,7 +4337,7 @@ type SessionInfo struct {
 
 func (x *SessionInfo) Reset() {
 	*x = SessionInfo{}
-	mi := &file_chubby_proto_msgTypes[56]
+	mi := &file_chubby_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4240,7 +4349,7 @@ func (x *SessionInfo) String() string {
 func (*SessionInfo) ProtoMessage() {}
 
 func (x *SessionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[56]
+	mi := &file_chubby_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4253,7 +4362,7 @@ func (x *SessionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionInfo.ProtoReflect.Descriptor instead.
 func (*SessionInfo) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{56}
+	return file_chubby_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SessionInfo) GetParty() *Party {
@@ -4322,7 +4431,7 @@ type OverviewRequest struct {
 
 func (x *OverviewRequest) Reset() {
 	*x = OverviewRequest{}
-	mi := &file_chubby_proto_msgTypes[57]
+	mi := &file_chubby_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4334,7 +4443,7 @@ func (x *OverviewRequest) String() string {
 func (*OverviewRequest) ProtoMessage() {}
 
 func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[57]
+	mi := &file_chubby_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4347,7 +4456,7 @@ func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewRequest.ProtoReflect.Descriptor instead.
 func (*OverviewRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{57}
+	return file_chubby_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *OverviewRequest) GetCell() string {
@@ -4382,7 +4491,7 @@ type OverviewReply struct {
 
 func (x *OverviewReply) Reset() {
 	*x = OverviewReply{}
-	mi := &file_chubby_proto_msgTypes[58]
+	mi := &file_chubby_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4394,7 +4503,7 @@ func (x *OverviewReply) String() string {
 func (*OverviewReply) ProtoMessage() {}
 
 func (x *OverviewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[58]
+	mi := &file_chubby_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4407,7 +4516,7 @@ func (x *OverviewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewReply.ProtoReflect.Descriptor instead.
 func (*OverviewReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{58}
+	return file_chubby_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *OverviewReply) GetEpoch() uint64 {
@@ -4486,7 +4595,7 @@ type Takeover struct {
 
 func (x *Takeover) Reset() {
 	*x = Takeover{}
-	mi := &file_chubby_proto_msgTypes[59]
+	mi := &file_chubby_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4498,7 +4607,7 @@ func (x *Takeover) String() string {
 func (*Takeover) ProtoMessage() {}
 
 func (x *Takeover) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[59]
+	mi := &file_chubby_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4511,7 +4620,7 @@ func (x *Takeover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Takeover.ProtoReflect.Descriptor instead.
 func (*Takeover) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{59}
+	return file_chubby_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Takeover) GetEpoch() uint64 {
@@ -4555,7 +4664,7 @@ type TakeoverPhase struct {
 
 func (x *TakeoverPhase) Reset() {
 	*x = TakeoverPhase{}
-	mi := &file_chubby_proto_msgTypes[60]
+	mi := &file_chubby_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4567,7 +4676,7 @@ func (x *TakeoverPhase) String() string {
 func (*TakeoverPhase) ProtoMessage() {}
 
 func (x *TakeoverPhase) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[60]
+	mi := &file_chubby_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4580,7 +4689,7 @@ func (x *TakeoverPhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeoverPhase.ProtoReflect.Descriptor instead.
 func (*TakeoverPhase) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{60}
+	return file_chubby_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TakeoverPhase) GetName() string {
@@ -4627,7 +4736,7 @@ type Backlog struct {
 
 func (x *Backlog) Reset() {
 	*x = Backlog{}
-	mi := &file_chubby_proto_msgTypes[61]
+	mi := &file_chubby_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4639,7 +4748,7 @@ func (x *Backlog) String() string {
 func (*Backlog) ProtoMessage() {}
 
 func (x *Backlog) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[61]
+	mi := &file_chubby_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4652,7 +4761,7 @@ func (x *Backlog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backlog.ProtoReflect.Descriptor instead.
 func (*Backlog) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{61}
+	return file_chubby_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Backlog) GetWaiters() uint64 {
@@ -4717,7 +4826,7 @@ type Holdup struct {
 
 func (x *Holdup) Reset() {
 	*x = Holdup{}
-	mi := &file_chubby_proto_msgTypes[62]
+	mi := &file_chubby_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4729,7 +4838,7 @@ func (x *Holdup) String() string {
 func (*Holdup) ProtoMessage() {}
 
 func (x *Holdup) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[62]
+	mi := &file_chubby_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4742,7 +4851,7 @@ func (x *Holdup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holdup.ProtoReflect.Descriptor instead.
 func (*Holdup) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{62}
+	return file_chubby_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Holdup) GetPath() string {
@@ -4787,7 +4896,7 @@ type LintRequest struct {
 
 func (x *LintRequest) Reset() {
 	*x = LintRequest{}
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4799,7 +4908,7 @@ func (x *LintRequest) String() string {
 func (*LintRequest) ProtoMessage() {}
 
 func (x *LintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4812,7 +4921,7 @@ func (x *LintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LintRequest.ProtoReflect.Descriptor instead.
 func (*LintRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{63}
+	return file_chubby_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *LintRequest) GetCell() string {
@@ -4870,7 +4979,7 @@ type LintReply struct {
 
 func (x *LintReply) Reset() {
 	*x = LintReply{}
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4882,7 +4991,7 @@ func (x *LintReply) String() string {
 func (*LintReply) ProtoMessage() {}
 
 func (x *LintReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4895,7 +5004,7 @@ func (x *LintReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LintReply.ProtoReflect.Descriptor instead.
 func (*LintReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{64}
+	return file_chubby_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *LintReply) GetEpoch() uint64 {
@@ -4942,7 +5051,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_chubby_proto_msgTypes[65]
+	mi := &file_chubby_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4954,7 +5063,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[65]
+	mi := &file_chubby_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4967,7 +5076,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{65}
+	return file_chubby_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Finding) GetKind() uint32 {
@@ -5034,7 +5143,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5046,7 +5155,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5059,7 +5168,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{66}
+	return file_chubby_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListQuotasRequest) GetCell() string {
@@ -5108,7 +5217,7 @@ type ListQuotasReply struct {
 
 func (x *ListQuotasReply) Reset() {
 	*x = ListQuotasReply{}
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5120,7 +5229,7 @@ func (x *ListQuotasReply) String() string {
 func (*ListQuotasReply) ProtoMessage() {}
 
 func (x *ListQuotasReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5133,7 +5242,7 @@ func (x *ListQuotasReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasReply.ProtoReflect.Descriptor instead.
 func (*ListQuotasReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{67}
+	return file_chubby_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListQuotasReply) GetQuotas() []*QuotaInfo {
@@ -5164,7 +5273,7 @@ type QuotaInfo struct {
 
 func (x *QuotaInfo) Reset() {
 	*x = QuotaInfo{}
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5176,7 +5285,7 @@ func (x *QuotaInfo) String() string {
 func (*QuotaInfo) ProtoMessage() {}
 
 func (x *QuotaInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5189,7 +5298,7 @@ func (x *QuotaInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaInfo.ProtoReflect.Descriptor instead.
 func (*QuotaInfo) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{68}
+	return file_chubby_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *QuotaInfo) GetPrincipal() string {
@@ -5233,7 +5342,7 @@ type QuotaAmounts struct {
 
 func (x *QuotaAmounts) Reset() {
 	*x = QuotaAmounts{}
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5245,7 +5354,7 @@ func (x *QuotaAmounts) String() string {
 func (*QuotaAmounts) ProtoMessage() {}
 
 func (x *QuotaAmounts) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5258,7 +5367,7 @@ func (x *QuotaAmounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaAmounts.ProtoReflect.Descriptor instead.
 func (*QuotaAmounts) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{69}
+	return file_chubby_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *QuotaAmounts) GetNodes() int64 {
@@ -5311,7 +5420,7 @@ type SetQuotaRequest struct {
 
 func (x *SetQuotaRequest) Reset() {
 	*x = SetQuotaRequest{}
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5323,7 +5432,7 @@ func (x *SetQuotaRequest) String() string {
 func (*SetQuotaRequest) ProtoMessage() {}
 
 func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5336,7 +5445,7 @@ func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{70}
+	return file_chubby_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SetQuotaRequest) GetCaller() *Caller {
@@ -5382,7 +5491,7 @@ type SetQuotaReply struct {
 
 func (x *SetQuotaReply) Reset() {
 	*x = SetQuotaReply{}
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5394,7 +5503,7 @@ func (x *SetQuotaReply) String() string {
 func (*SetQuotaReply) ProtoMessage() {}
 
 func (x *SetQuotaReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5407,7 +5516,7 @@ func (x *SetQuotaReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaReply.ProtoReflect.Descriptor instead.
 func (*SetQuotaReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{71}
+	return file_chubby_proto_rawDescGZIP(), []int{72}
 }
 
 type ExplainRequest struct {
@@ -5420,7 +5529,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5432,7 +5541,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5445,7 +5554,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{72}
+	return file_chubby_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ExplainRequest) GetCell() string {
@@ -5476,7 +5585,7 @@ type ExplainReply struct {
 
 func (x *ExplainReply) Reset() {
 	*x = ExplainReply{}
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5488,7 +5597,7 @@ func (x *ExplainReply) String() string {
 func (*ExplainReply) ProtoMessage() {}
 
 func (x *ExplainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5501,7 +5610,7 @@ func (x *ExplainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReply.ProtoReflect.Descriptor instead.
 func (*ExplainReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{73}
+	return file_chubby_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ExplainReply) GetLock() *LockInfo {
@@ -5543,7 +5652,7 @@ type Cacher struct {
 
 func (x *Cacher) Reset() {
 	*x = Cacher{}
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5555,7 +5664,7 @@ func (x *Cacher) String() string {
 func (*Cacher) ProtoMessage() {}
 
 func (x *Cacher) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5568,7 +5677,7 @@ func (x *Cacher) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cacher.ProtoReflect.Descriptor instead.
 func (*Cacher) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{74}
+	return file_chubby_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Cacher) GetParty() *Party {
@@ -5602,7 +5711,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5614,7 +5723,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5627,7 +5736,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{75}
+	return file_chubby_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *HistoryRequest) GetCell() string {
@@ -5654,7 +5763,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5666,7 +5775,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5679,7 +5788,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{76}
+	return file_chubby_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *HistoryReply) GetHoldings() []*Holding {
@@ -5712,7 +5821,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5724,7 +5833,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5737,7 +5846,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{77}
+	return file_chubby_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Holding) GetParty() *Party {
@@ -5801,7 +5910,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5813,7 +5922,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5826,7 +5935,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{78}
+	return file_chubby_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *TransferRequest) GetCaller() *Caller {
@@ -5852,7 +5961,7 @@ type TransferReply struct {
 
 func (x *TransferReply) Reset() {
 	*x = TransferReply{}
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5864,7 +5973,7 @@ func (x *TransferReply) String() string {
 func (*TransferReply) ProtoMessage() {}
 
 func (x *TransferReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5877,7 +5986,7 @@ func (x *TransferReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferReply.ProtoReflect.Descriptor instead.
 func (*TransferReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{79}
+	return file_chubby_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TransferReply) GetMaster() string {
@@ -5899,7 +6008,7 @@ type DrillRequest struct {
 
 func (x *DrillRequest) Reset() {
 	*x = DrillRequest{}
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5911,7 +6020,7 @@ func (x *DrillRequest) String() string {
 func (*DrillRequest) ProtoMessage() {}
 
 func (x *DrillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5924,7 +6033,7 @@ func (x *DrillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillRequest.ProtoReflect.Descriptor instead.
 func (*DrillRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{80}
+	return file_chubby_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DrillRequest) GetCaller() *Caller {
@@ -5966,7 +6075,7 @@ type DrillReply struct {
 
 func (x *DrillReply) Reset() {
 	*x = DrillReply{}
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5978,7 +6087,7 @@ func (x *DrillReply) String() string {
 func (*DrillReply) ProtoMessage() {}
 
 func (x *DrillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5991,7 +6100,7 @@ func (x *DrillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillReply.ProtoReflect.Descriptor instead.
 func (*DrillReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{81}
+	return file_chubby_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DrillReply) GetReplica() string {
@@ -6019,7 +6128,7 @@ type FinishUpgradeRequest struct {
 
 func (x *FinishUpgradeRequest) Reset() {
 	*x = FinishUpgradeRequest{}
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6031,7 +6140,7 @@ func (x *FinishUpgradeRequest) String() string {
 func (*FinishUpgradeRequest) ProtoMessage() {}
 
 func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6044,7 +6153,7 @@ func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{82}
+	return file_chubby_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *FinishUpgradeRequest) GetCaller() *Caller {
@@ -6081,7 +6190,7 @@ type FinishUpgradeReply struct {
 
 func (x *FinishUpgradeReply) Reset() {
 	*x = FinishUpgradeReply{}
-	mi := &file_chubby_proto_msgTypes[83]
+	mi := &file_chubby_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6093,7 +6202,7 @@ func (x *FinishUpgradeReply) String() string {
 func (*FinishUpgradeReply) ProtoMessage() {}
 
 func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[83]
+	mi := &file_chubby_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6106,7 +6215,7 @@ func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeReply.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{83}
+	return file_chubby_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *FinishUpgradeReply) GetLevel() uint32 {
@@ -6140,7 +6249,7 @@ type MemberLevel struct {
 
 func (x *MemberLevel) Reset() {
 	*x = MemberLevel{}
-	mi := &file_chubby_proto_msgTypes[84]
+	mi := &file_chubby_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6152,7 +6261,7 @@ func (x *MemberLevel) String() string {
 func (*MemberLevel) ProtoMessage() {}
 
 func (x *MemberLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[84]
+	mi := &file_chubby_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6165,7 +6274,7 @@ func (x *MemberLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLevel.ProtoReflect.Descriptor instead.
 func (*MemberLevel) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{84}
+	return file_chubby_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *MemberLevel) GetId() string {
@@ -6191,7 +6300,7 @@ type LocateRequest struct {
 
 func (x *LocateRequest) Reset() {
 	*x = LocateRequest{}
-	mi := &file_chubby_proto_msgTypes[85]
+	mi := &file_chubby_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6203,7 +6312,7 @@ func (x *LocateRequest) String() string {
 func (*LocateRequest) ProtoMessage() {}
 
 func (x *LocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[85]
+	mi := &file_chubby_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6216,7 +6325,7 @@ func (x *LocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
 func (*LocateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{85}
+	return file_chubby_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *LocateRequest) GetCell() string {
@@ -6242,7 +6351,7 @@ type LocateReply struct {
 
 func (x *LocateReply) Reset() {
 	*x = LocateReply{}
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6254,7 +6363,7 @@ func (x *LocateReply) String() string {
 func (*LocateReply) ProtoMessage() {}
 
 func (x *LocateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6267,7 +6376,7 @@ func (x *LocateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
 func (*LocateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{86}
+	return file_chubby_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *LocateReply) GetCell() string {
@@ -6337,7 +6446,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6349,7 +6458,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6362,7 +6471,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{87}
+	return file_chubby_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *BackupRequest) GetCell() string {
@@ -6396,7 +6505,7 @@ type BackupReply struct {
 
 func (x *BackupReply) Reset() {
 	*x = BackupReply{}
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6408,7 +6517,7 @@ func (x *BackupReply) String() string {
 func (*BackupReply) ProtoMessage() {}
 
 func (x *BackupReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6421,7 +6530,7 @@ func (x *BackupReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
 func (*BackupReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{88}
+	return file_chubby_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *BackupReply) GetData() []byte {
@@ -6453,7 +6562,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6465,7 +6574,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6478,7 +6587,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{89}
+	return file_chubby_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RestoreRequest) GetCaller() *Caller {
@@ -6541,7 +6650,7 @@ type RestoreBegin struct {
 
 func (x *RestoreBegin) Reset() {
 	*x = RestoreBegin{}
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6553,7 +6662,7 @@ func (x *RestoreBegin) String() string {
 func (*RestoreBegin) ProtoMessage() {}
 
 func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6566,7 +6675,7 @@ func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreBegin.ProtoReflect.Descriptor instead.
 func (*RestoreBegin) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{90}
+	return file_chubby_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RestoreBegin) GetCell() string {
@@ -6642,7 +6751,7 @@ type RestorePart struct {
 
 func (x *RestorePart) Reset() {
 	*x = RestorePart{}
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6654,7 +6763,7 @@ func (x *RestorePart) String() string {
 func (*RestorePart) ProtoMessage() {}
 
 func (x *RestorePart) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6667,7 +6776,7 @@ func (x *RestorePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestorePart.ProtoReflect.Descriptor instead.
 func (*RestorePart) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{91}
+	return file_chubby_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *RestorePart) GetPart() uint64 {
@@ -6693,7 +6802,7 @@ type RestoreSeal struct {
 
 func (x *RestoreSeal) Reset() {
 	*x = RestoreSeal{}
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6705,7 +6814,7 @@ func (x *RestoreSeal) String() string {
 func (*RestoreSeal) ProtoMessage() {}
 
 func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6718,7 +6827,7 @@ func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSeal.ProtoReflect.Descriptor instead.
 func (*RestoreSeal) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{92}
+	return file_chubby_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RestoreSeal) GetWhy() string {
@@ -6740,7 +6849,7 @@ type RestoreReply struct {
 
 func (x *RestoreReply) Reset() {
 	*x = RestoreReply{}
-	mi := &file_chubby_proto_msgTypes[93]
+	mi := &file_chubby_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6752,7 +6861,7 @@ func (x *RestoreReply) String() string {
 func (*RestoreReply) ProtoMessage() {}
 
 func (x *RestoreReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[93]
+	mi := &file_chubby_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6765,7 +6874,7 @@ func (x *RestoreReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
 func (*RestoreReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{93}
+	return file_chubby_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RestoreReply) GetRestored() bool {
@@ -6805,7 +6914,7 @@ type AuthenticateRequest struct {
 
 func (x *AuthenticateRequest) Reset() {
 	*x = AuthenticateRequest{}
-	mi := &file_chubby_proto_msgTypes[94]
+	mi := &file_chubby_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6817,7 +6926,7 @@ func (x *AuthenticateRequest) String() string {
 func (*AuthenticateRequest) ProtoMessage() {}
 
 func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[94]
+	mi := &file_chubby_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6830,7 +6939,7 @@ func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
 func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{94}
+	return file_chubby_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *AuthenticateRequest) GetToken() string {
@@ -6849,7 +6958,7 @@ type AuthenticateReply struct {
 
 func (x *AuthenticateReply) Reset() {
 	*x = AuthenticateReply{}
-	mi := &file_chubby_proto_msgTypes[95]
+	mi := &file_chubby_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6861,7 +6970,7 @@ func (x *AuthenticateReply) String() string {
 func (*AuthenticateReply) ProtoMessage() {}
 
 func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[95]
+	mi := &file_chubby_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6874,7 +6983,7 @@ func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateReply.ProtoReflect.Descriptor instead.
 func (*AuthenticateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{95}
+	return file_chubby_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *AuthenticateReply) GetPrincipal() string {
@@ -6892,7 +7001,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[96]
+	mi := &file_chubby_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6904,7 +7013,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[96]
+	mi := &file_chubby_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6917,7 +7026,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{96}
+	return file_chubby_proto_rawDescGZIP(), []int{97}
 }
 
 type StatusReply struct {
@@ -6938,7 +7047,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[97]
+	mi := &file_chubby_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6950,7 +7059,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[97]
+	mi := &file_chubby_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6963,7 +7072,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{97}
+	return file_chubby_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -7050,7 +7159,7 @@ type Restoration struct {
 
 func (x *Restoration) Reset() {
 	*x = Restoration{}
-	mi := &file_chubby_proto_msgTypes[98]
+	mi := &file_chubby_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7062,7 +7171,7 @@ func (x *Restoration) String() string {
 func (*Restoration) ProtoMessage() {}
 
 func (x *Restoration) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[98]
+	mi := &file_chubby_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7075,7 +7184,7 @@ func (x *Restoration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restoration.ProtoReflect.Descriptor instead.
 func (*Restoration) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{98}
+	return file_chubby_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Restoration) GetAtUnix() int64 {
@@ -7134,7 +7243,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[99]
+	mi := &file_chubby_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7146,7 +7255,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[99]
+	mi := &file_chubby_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7159,7 +7268,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{99}
+	return file_chubby_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -7267,7 +7376,7 @@ type DrillStatus struct {
 
 func (x *DrillStatus) Reset() {
 	*x = DrillStatus{}
-	mi := &file_chubby_proto_msgTypes[100]
+	mi := &file_chubby_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7279,7 +7388,7 @@ func (x *DrillStatus) String() string {
 func (*DrillStatus) ProtoMessage() {}
 
 func (x *DrillStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[100]
+	mi := &file_chubby_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7292,7 +7401,7 @@ func (x *DrillStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillStatus.ProtoReflect.Descriptor instead.
 func (*DrillStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{100}
+	return file_chubby_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *DrillStatus) GetKind() DrillKind {
@@ -7338,7 +7447,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[101]
+	mi := &file_chubby_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7350,7 +7459,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[101]
+	mi := &file_chubby_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7363,7 +7472,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{101}
+	return file_chubby_proto_rawDescGZIP(), []int{102}
 }
 
 // ChangeMembersRequest adds a replica, which waits to be let in; or removes one; or, with
@@ -7382,7 +7491,7 @@ type ChangeMembersRequest struct {
 
 func (x *ChangeMembersRequest) Reset() {
 	*x = ChangeMembersRequest{}
-	mi := &file_chubby_proto_msgTypes[102]
+	mi := &file_chubby_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7394,7 +7503,7 @@ func (x *ChangeMembersRequest) String() string {
 func (*ChangeMembersRequest) ProtoMessage() {}
 
 func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[102]
+	mi := &file_chubby_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7407,7 +7516,7 @@ func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeMembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{102}
+	return file_chubby_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ChangeMembersRequest) GetCaller() *Caller {
@@ -7460,7 +7569,7 @@ type ChangeMembersReply struct {
 
 func (x *ChangeMembersReply) Reset() {
 	*x = ChangeMembersReply{}
-	mi := &file_chubby_proto_msgTypes[103]
+	mi := &file_chubby_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7472,7 +7581,7 @@ func (x *ChangeMembersReply) String() string {
 func (*ChangeMembersReply) ProtoMessage() {}
 
 func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[103]
+	mi := &file_chubby_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7485,7 +7594,7 @@ func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersReply.ProtoReflect.Descriptor instead.
 func (*ChangeMembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{103}
+	return file_chubby_proto_rawDescGZIP(), []int{104}
 }
 
 type MembersReply struct {
@@ -7497,7 +7606,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[104]
+	mi := &file_chubby_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7509,7 +7618,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[104]
+	mi := &file_chubby_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7522,7 +7631,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{104}
+	return file_chubby_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -7547,7 +7656,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[105]
+	mi := &file_chubby_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7559,7 +7668,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[105]
+	mi := &file_chubby_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7572,7 +7681,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{105}
+	return file_chubby_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Member) GetId() string {
@@ -7654,7 +7763,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\bchildren\x18\n" +
 	" \x01(\rR\bchildren\x12 \n" +
 	"\x03acl\x18\v \x01(\v2\x0e.chubby.v1.ACLR\x03acl\x12#\n" +
-	"\rmodified_unix\x18\f \x01(\x03R\fmodifiedUnix\"\xf2\x01\n" +
+	"\rmodified_unix\x18\f \x01(\x03R\fmodifiedUnix\"\x88\x02\n" +
 	"\x05Party\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +
@@ -7665,7 +7774,9 @@ const file_chubby_proto_rawDesc = "" +
 	"since_unix\x18\x06 \x01(\x03R\tsinceUnix\x12\x16\n" +
 	"\x06cached\x18\a \x01(\bR\x06cached\x12\x18\n" +
 	"\achecked\x18\b \x01(\bR\achecked\x12\"\n" +
-	"\rlock_delay_ns\x18\t \x01(\x03R\vlockDelayNs\"\xc2\x02\n" +
+	"\rlock_delay_ns\x18\t \x01(\x03R\vlockDelayNs\x12\x14\n" +
+	"\x05owner\x18\n" +
+	" \x01(\tR\x05owner\"\xe9\x02\n" +
 	"\vErrorDetail\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\tR\x02op\x12\x12\n" +
@@ -7679,7 +7790,13 @@ const file_chubby_proto_rawDesc = "" +
 	"\acurrent\x18\n" +
 	" \x01(\x04R\acurrent\x12\x1c\n" +
 	"\tcacheable\x18\v \x01(\bR\tcacheable\x12\x14\n" +
-	"\x05final\x18\f \x01(\bR\x05final\"\xe9\x01\n" +
+	"\x05final\x18\f \x01(\bR\x05final\x12%\n" +
+	"\x05cycle\x18\r \x03(\v2\x0f.chubby.v1.WaitR\x05cycle\"\\\n" +
+	"\x04Wait\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x04R\asession\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x10\n" +
+	"\x03for\x18\x04 \x01(\x04R\x03for\"\xe9\x01\n" +
 	"\x14CreateSessionRequest\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\fR\x05nonce\x12\x19\n" +
@@ -7814,14 +7931,16 @@ const file_chubby_proto_rawDesc = "" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\fR\x06handle\x12!\n" +
 	"\fif_sequencer\x18\x04 \x01(\tR\vifSequencer\"\r\n" +
-	"\vDeleteReply\"\xdd\x01\n" +
+	"\vDeleteReply\"\x9c\x02\n" +
 	"\x0eAcquireRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\fR\x06handle\x12'\n" +
 	"\x04mode\x18\x04 \x01(\x0e2\x13.chubby.v1.LockModeR\x04mode\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06ticket\x18\x06 \x01(\fR\x06ticket\"u\n" +
+	"\x06ticket\x18\x06 \x01(\fR\x06ticket\x12\x14\n" +
+	"\x05owner\x18\a \x01(\tR\x05owner\x12'\n" +
+	"\x0fdetect_deadlock\x18\b \x01(\bR\x0edetectDeadlock\"u\n" +
 	"\fAcquireReply\x12+\n" +
 	"\x06queued\x18\x01 \x01(\v2\x11.chubby.v1.QueuedH\x00R\x06queued\x12.\n" +
 	"\agranted\x18\x02 \x01(\v2\x12.chubby.v1.GrantedH\x00R\agrantedB\b\n" +
@@ -7840,13 +7959,14 @@ const file_chubby_proto_rawDesc = "" +
 	"\tsequencer\x18\x01 \x01(\tR\tsequencer\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
-	"generation\"\xc8\x01\n" +
+	"generation\"\xde\x01\n" +
 	"\x11TryAcquireRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\fR\x06handle\x12'\n" +
 	"\x04mode\x18\x04 \x01(\x0e2\x13.chubby.v1.LockModeR\x04mode\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"?\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05owner\x18\x06 \x01(\tR\x05owner\"?\n" +
 	"\x0fTryAcquireReply\x12,\n" +
 	"\agranted\x18\x01 \x01(\v2\x12.chubby.v1.GrantedR\agranted\"\xcf\x01\n" +
 	"\x0eReleaseRequest\x12)\n" +
@@ -8301,7 +8421,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 108)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -8315,295 +8435,297 @@ var file_chubby_proto_goTypes = []any{
 	(*Stat)(nil),                      // 9: chubby.v1.Stat
 	(*Party)(nil),                     // 10: chubby.v1.Party
 	(*ErrorDetail)(nil),               // 11: chubby.v1.ErrorDetail
-	(*CreateSessionRequest)(nil),      // 12: chubby.v1.CreateSessionRequest
-	(*CreateSessionReply)(nil),        // 13: chubby.v1.CreateSessionReply
-	(*Grant)(nil),                     // 14: chubby.v1.Grant
-	(*KeepAliveRequest)(nil),          // 15: chubby.v1.KeepAliveRequest
-	(*KeepAliveReply)(nil),            // 16: chubby.v1.KeepAliveReply
-	(*RenewCacheRequest)(nil),         // 17: chubby.v1.RenewCacheRequest
-	(*RenewCacheReply)(nil),           // 18: chubby.v1.RenewCacheReply
-	(*Event)(nil),                     // 19: chubby.v1.Event
-	(*EndSessionRequest)(nil),         // 20: chubby.v1.EndSessionRequest
-	(*EndSessionReply)(nil),           // 21: chubby.v1.EndSessionReply
-	(*OpenRequest)(nil),               // 22: chubby.v1.OpenRequest
-	(*OpenReply)(nil),                 // 23: chubby.v1.OpenReply
-	(*CloseRequest)(nil),              // 24: chubby.v1.CloseRequest
-	(*CloseReply)(nil),                // 25: chubby.v1.CloseReply
-	(*GetContentsAndStatRequest)(nil), // 26: chubby.v1.GetContentsAndStatRequest
-	(*GetContentsAndStatReply)(nil),   // 27: chubby.v1.GetContentsAndStatReply
-	(*GetStatRequest)(nil),            // 28: chubby.v1.GetStatRequest
-	(*GetStatReply)(nil),              // 29: chubby.v1.GetStatReply
-	(*ReadDirRequest)(nil),            // 30: chubby.v1.ReadDirRequest
-	(*ReadDirReply)(nil),              // 31: chubby.v1.ReadDirReply
-	(*SetContentsRequest)(nil),        // 32: chubby.v1.SetContentsRequest
-	(*SetContentsReply)(nil),          // 33: chubby.v1.SetContentsReply
-	(*SetACLRequest)(nil),             // 34: chubby.v1.SetACLRequest
-	(*SetACLReply)(nil),               // 35: chubby.v1.SetACLReply
-	(*DeleteRequest)(nil),             // 36: chubby.v1.DeleteRequest
-	(*DeleteReply)(nil),               // 37: chubby.v1.DeleteReply
-	(*AcquireRequest)(nil),            // 38: chubby.v1.AcquireRequest
-	(*AcquireReply)(nil),              // 39: chubby.v1.AcquireReply
-	(*Queued)(nil),                    // 40: chubby.v1.Queued
-	(*Granted)(nil),                   // 41: chubby.v1.Granted
-	(*TryAcquireRequest)(nil),         // 42: chubby.v1.TryAcquireRequest
-	(*TryAcquireReply)(nil),           // 43: chubby.v1.TryAcquireReply
-	(*ReleaseRequest)(nil),            // 44: chubby.v1.ReleaseRequest
-	(*ReleaseReply)(nil),              // 45: chubby.v1.ReleaseReply
-	(*GetSequencerRequest)(nil),       // 46: chubby.v1.GetSequencerRequest
-	(*GetSequencerReply)(nil),         // 47: chubby.v1.GetSequencerReply
-	(*SetSequencerRequest)(nil),       // 48: chubby.v1.SetSequencerRequest
-	(*SetSequencerReply)(nil),         // 49: chubby.v1.SetSequencerReply
-	(*CheckSequencerRequest)(nil),     // 50: chubby.v1.CheckSequencerRequest
-	(*CheckSequencerReply)(nil),       // 51: chubby.v1.CheckSequencerReply
-	(*CancelRequest)(nil),             // 52: chubby.v1.CancelRequest
-	(*CancelReply)(nil),               // 53: chubby.v1.CancelReply
-	(*BreakLockRequest)(nil),          // 54: chubby.v1.BreakLockRequest
-	(*BreakLockReply)(nil),            // 55: chubby.v1.BreakLockReply
-	(*ListLocksRequest)(nil),          // 56: chubby.v1.ListLocksRequest
-	(*ListLocksReply)(nil),            // 57: chubby.v1.ListLocksReply
-	(*LockInfo)(nil),                  // 58: chubby.v1.LockInfo
-	(*Waiter)(nil),                    // 59: chubby.v1.Waiter
-	(*ListSessionsRequest)(nil),       // 60: chubby.v1.ListSessionsRequest
-	(*ListSessionsReply)(nil),         // 61: chubby.v1.ListSessionsReply
-	(*SessionInfo)(nil),               // 62: chubby.v1.SessionInfo
-	(*OverviewRequest)(nil),           // 63: chubby.v1.OverviewRequest
-	(*OverviewReply)(nil),             // 64: chubby.v1.OverviewReply
-	(*Takeover)(nil),                  // 65: chubby.v1.Takeover
-	(*TakeoverPhase)(nil),             // 66: chubby.v1.TakeoverPhase
-	(*Backlog)(nil),                   // 67: chubby.v1.Backlog
-	(*Holdup)(nil),                    // 68: chubby.v1.Holdup
-	(*LintRequest)(nil),               // 69: chubby.v1.LintRequest
-	(*LintReply)(nil),                 // 70: chubby.v1.LintReply
-	(*Finding)(nil),                   // 71: chubby.v1.Finding
-	(*ListQuotasRequest)(nil),         // 72: chubby.v1.ListQuotasRequest
-	(*ListQuotasReply)(nil),           // 73: chubby.v1.ListQuotasReply
-	(*QuotaInfo)(nil),                 // 74: chubby.v1.QuotaInfo
-	(*QuotaAmounts)(nil),              // 75: chubby.v1.QuotaAmounts
-	(*SetQuotaRequest)(nil),           // 76: chubby.v1.SetQuotaRequest
-	(*SetQuotaReply)(nil),             // 77: chubby.v1.SetQuotaReply
-	(*ExplainRequest)(nil),            // 78: chubby.v1.ExplainRequest
-	(*ExplainReply)(nil),              // 79: chubby.v1.ExplainReply
-	(*Cacher)(nil),                    // 80: chubby.v1.Cacher
-	(*HistoryRequest)(nil),            // 81: chubby.v1.HistoryRequest
-	(*HistoryReply)(nil),              // 82: chubby.v1.HistoryReply
-	(*Holding)(nil),                   // 83: chubby.v1.Holding
-	(*TransferRequest)(nil),           // 84: chubby.v1.TransferRequest
-	(*TransferReply)(nil),             // 85: chubby.v1.TransferReply
-	(*DrillRequest)(nil),              // 86: chubby.v1.DrillRequest
-	(*DrillReply)(nil),                // 87: chubby.v1.DrillReply
-	(*FinishUpgradeRequest)(nil),      // 88: chubby.v1.FinishUpgradeRequest
-	(*FinishUpgradeReply)(nil),        // 89: chubby.v1.FinishUpgradeReply
-	(*MemberLevel)(nil),               // 90: chubby.v1.MemberLevel
-	(*LocateRequest)(nil),             // 91: chubby.v1.LocateRequest
-	(*LocateReply)(nil),               // 92: chubby.v1.LocateReply
-	(*BackupRequest)(nil),             // 93: chubby.v1.BackupRequest
-	(*BackupReply)(nil),               // 94: chubby.v1.BackupReply
-	(*RestoreRequest)(nil),            // 95: chubby.v1.RestoreRequest
-	(*RestoreBegin)(nil),              // 96: chubby.v1.RestoreBegin
-	(*RestorePart)(nil),               // 97: chubby.v1.RestorePart
-	(*RestoreSeal)(nil),               // 98: chubby.v1.RestoreSeal
-	(*RestoreReply)(nil),              // 99: chubby.v1.RestoreReply
-	(*AuthenticateRequest)(nil),       // 100: chubby.v1.AuthenticateRequest
-	(*AuthenticateReply)(nil),         // 101: chubby.v1.AuthenticateReply
-	(*StatusRequest)(nil),             // 102: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 103: chubby.v1.StatusReply
-	(*Restoration)(nil),               // 104: chubby.v1.Restoration
-	(*ReplicaStatus)(nil),             // 105: chubby.v1.ReplicaStatus
-	(*DrillStatus)(nil),               // 106: chubby.v1.DrillStatus
-	(*MembersRequest)(nil),            // 107: chubby.v1.MembersRequest
-	(*ChangeMembersRequest)(nil),      // 108: chubby.v1.ChangeMembersRequest
-	(*ChangeMembersReply)(nil),        // 109: chubby.v1.ChangeMembersReply
-	(*MembersReply)(nil),              // 110: chubby.v1.MembersReply
-	(*Member)(nil),                    // 111: chubby.v1.Member
-	nil,                               // 112: chubby.v1.OverviewReply.CountsEntry
+	(*Wait)(nil),                      // 12: chubby.v1.Wait
+	(*CreateSessionRequest)(nil),      // 13: chubby.v1.CreateSessionRequest
+	(*CreateSessionReply)(nil),        // 14: chubby.v1.CreateSessionReply
+	(*Grant)(nil),                     // 15: chubby.v1.Grant
+	(*KeepAliveRequest)(nil),          // 16: chubby.v1.KeepAliveRequest
+	(*KeepAliveReply)(nil),            // 17: chubby.v1.KeepAliveReply
+	(*RenewCacheRequest)(nil),         // 18: chubby.v1.RenewCacheRequest
+	(*RenewCacheReply)(nil),           // 19: chubby.v1.RenewCacheReply
+	(*Event)(nil),                     // 20: chubby.v1.Event
+	(*EndSessionRequest)(nil),         // 21: chubby.v1.EndSessionRequest
+	(*EndSessionReply)(nil),           // 22: chubby.v1.EndSessionReply
+	(*OpenRequest)(nil),               // 23: chubby.v1.OpenRequest
+	(*OpenReply)(nil),                 // 24: chubby.v1.OpenReply
+	(*CloseRequest)(nil),              // 25: chubby.v1.CloseRequest
+	(*CloseReply)(nil),                // 26: chubby.v1.CloseReply
+	(*GetContentsAndStatRequest)(nil), // 27: chubby.v1.GetContentsAndStatRequest
+	(*GetContentsAndStatReply)(nil),   // 28: chubby.v1.GetContentsAndStatReply
+	(*GetStatRequest)(nil),            // 29: chubby.v1.GetStatRequest
+	(*GetStatReply)(nil),              // 30: chubby.v1.GetStatReply
+	(*ReadDirRequest)(nil),            // 31: chubby.v1.ReadDirRequest
+	(*ReadDirReply)(nil),              // 32: chubby.v1.ReadDirReply
+	(*SetContentsRequest)(nil),        // 33: chubby.v1.SetContentsRequest
+	(*SetContentsReply)(nil),          // 34: chubby.v1.SetContentsReply
+	(*SetACLRequest)(nil),             // 35: chubby.v1.SetACLRequest
+	(*SetACLReply)(nil),               // 36: chubby.v1.SetACLReply
+	(*DeleteRequest)(nil),             // 37: chubby.v1.DeleteRequest
+	(*DeleteReply)(nil),               // 38: chubby.v1.DeleteReply
+	(*AcquireRequest)(nil),            // 39: chubby.v1.AcquireRequest
+	(*AcquireReply)(nil),              // 40: chubby.v1.AcquireReply
+	(*Queued)(nil),                    // 41: chubby.v1.Queued
+	(*Granted)(nil),                   // 42: chubby.v1.Granted
+	(*TryAcquireRequest)(nil),         // 43: chubby.v1.TryAcquireRequest
+	(*TryAcquireReply)(nil),           // 44: chubby.v1.TryAcquireReply
+	(*ReleaseRequest)(nil),            // 45: chubby.v1.ReleaseRequest
+	(*ReleaseReply)(nil),              // 46: chubby.v1.ReleaseReply
+	(*GetSequencerRequest)(nil),       // 47: chubby.v1.GetSequencerRequest
+	(*GetSequencerReply)(nil),         // 48: chubby.v1.GetSequencerReply
+	(*SetSequencerRequest)(nil),       // 49: chubby.v1.SetSequencerRequest
+	(*SetSequencerReply)(nil),         // 50: chubby.v1.SetSequencerReply
+	(*CheckSequencerRequest)(nil),     // 51: chubby.v1.CheckSequencerRequest
+	(*CheckSequencerReply)(nil),       // 52: chubby.v1.CheckSequencerReply
+	(*CancelRequest)(nil),             // 53: chubby.v1.CancelRequest
+	(*CancelReply)(nil),               // 54: chubby.v1.CancelReply
+	(*BreakLockRequest)(nil),          // 55: chubby.v1.BreakLockRequest
+	(*BreakLockReply)(nil),            // 56: chubby.v1.BreakLockReply
+	(*ListLocksRequest)(nil),          // 57: chubby.v1.ListLocksRequest
+	(*ListLocksReply)(nil),            // 58: chubby.v1.ListLocksReply
+	(*LockInfo)(nil),                  // 59: chubby.v1.LockInfo
+	(*Waiter)(nil),                    // 60: chubby.v1.Waiter
+	(*ListSessionsRequest)(nil),       // 61: chubby.v1.ListSessionsRequest
+	(*ListSessionsReply)(nil),         // 62: chubby.v1.ListSessionsReply
+	(*SessionInfo)(nil),               // 63: chubby.v1.SessionInfo
+	(*OverviewRequest)(nil),           // 64: chubby.v1.OverviewRequest
+	(*OverviewReply)(nil),             // 65: chubby.v1.OverviewReply
+	(*Takeover)(nil),                  // 66: chubby.v1.Takeover
+	(*TakeoverPhase)(nil),             // 67: chubby.v1.TakeoverPhase
+	(*Backlog)(nil),                   // 68: chubby.v1.Backlog
+	(*Holdup)(nil),                    // 69: chubby.v1.Holdup
+	(*LintRequest)(nil),               // 70: chubby.v1.LintRequest
+	(*LintReply)(nil),                 // 71: chubby.v1.LintReply
+	(*Finding)(nil),                   // 72: chubby.v1.Finding
+	(*ListQuotasRequest)(nil),         // 73: chubby.v1.ListQuotasRequest
+	(*ListQuotasReply)(nil),           // 74: chubby.v1.ListQuotasReply
+	(*QuotaInfo)(nil),                 // 75: chubby.v1.QuotaInfo
+	(*QuotaAmounts)(nil),              // 76: chubby.v1.QuotaAmounts
+	(*SetQuotaRequest)(nil),           // 77: chubby.v1.SetQuotaRequest
+	(*SetQuotaReply)(nil),             // 78: chubby.v1.SetQuotaReply
+	(*ExplainRequest)(nil),            // 79: chubby.v1.ExplainRequest
+	(*ExplainReply)(nil),              // 80: chubby.v1.ExplainReply
+	(*Cacher)(nil),                    // 81: chubby.v1.Cacher
+	(*HistoryRequest)(nil),            // 82: chubby.v1.HistoryRequest
+	(*HistoryReply)(nil),              // 83: chubby.v1.HistoryReply
+	(*Holding)(nil),                   // 84: chubby.v1.Holding
+	(*TransferRequest)(nil),           // 85: chubby.v1.TransferRequest
+	(*TransferReply)(nil),             // 86: chubby.v1.TransferReply
+	(*DrillRequest)(nil),              // 87: chubby.v1.DrillRequest
+	(*DrillReply)(nil),                // 88: chubby.v1.DrillReply
+	(*FinishUpgradeRequest)(nil),      // 89: chubby.v1.FinishUpgradeRequest
+	(*FinishUpgradeReply)(nil),        // 90: chubby.v1.FinishUpgradeReply
+	(*MemberLevel)(nil),               // 91: chubby.v1.MemberLevel
+	(*LocateRequest)(nil),             // 92: chubby.v1.LocateRequest
+	(*LocateReply)(nil),               // 93: chubby.v1.LocateReply
+	(*BackupRequest)(nil),             // 94: chubby.v1.BackupRequest
+	(*BackupReply)(nil),               // 95: chubby.v1.BackupReply
+	(*RestoreRequest)(nil),            // 96: chubby.v1.RestoreRequest
+	(*RestoreBegin)(nil),              // 97: chubby.v1.RestoreBegin
+	(*RestorePart)(nil),               // 98: chubby.v1.RestorePart
+	(*RestoreSeal)(nil),               // 99: chubby.v1.RestoreSeal
+	(*RestoreReply)(nil),              // 100: chubby.v1.RestoreReply
+	(*AuthenticateRequest)(nil),       // 101: chubby.v1.AuthenticateRequest
+	(*AuthenticateReply)(nil),         // 102: chubby.v1.AuthenticateReply
+	(*StatusRequest)(nil),             // 103: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 104: chubby.v1.StatusReply
+	(*Restoration)(nil),               // 105: chubby.v1.Restoration
+	(*ReplicaStatus)(nil),             // 106: chubby.v1.ReplicaStatus
+	(*DrillStatus)(nil),               // 107: chubby.v1.DrillStatus
+	(*MembersRequest)(nil),            // 108: chubby.v1.MembersRequest
+	(*ChangeMembersRequest)(nil),      // 109: chubby.v1.ChangeMembersRequest
+	(*ChangeMembersReply)(nil),        // 110: chubby.v1.ChangeMembersReply
+	(*MembersReply)(nil),              // 111: chubby.v1.MembersReply
+	(*Member)(nil),                    // 112: chubby.v1.Member
+	nil,                               // 113: chubby.v1.OverviewReply.CountsEntry
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
 	8,   // 1: chubby.v1.Stat.acl:type_name -> chubby.v1.ACL
 	10,  // 2: chubby.v1.ErrorDetail.holders:type_name -> chubby.v1.Party
-	14,  // 3: chubby.v1.CreateSessionReply.grant:type_name -> chubby.v1.Grant
-	6,   // 4: chubby.v1.KeepAliveRequest.caller:type_name -> chubby.v1.Caller
-	14,  // 5: chubby.v1.KeepAliveReply.grant:type_name -> chubby.v1.Grant
-	19,  // 6: chubby.v1.KeepAliveReply.events:type_name -> chubby.v1.Event
-	6,   // 7: chubby.v1.RenewCacheRequest.caller:type_name -> chubby.v1.Caller
-	3,   // 8: chubby.v1.Event.kind:type_name -> chubby.v1.EventKind
-	4,   // 9: chubby.v1.Event.reason:type_name -> chubby.v1.EndReason
-	6,   // 10: chubby.v1.EndSessionRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 11: chubby.v1.EndSessionRequest.mutation:type_name -> chubby.v1.Mutation
-	6,   // 12: chubby.v1.OpenRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 13: chubby.v1.OpenRequest.mutation:type_name -> chubby.v1.Mutation
-	3,   // 14: chubby.v1.OpenRequest.events:type_name -> chubby.v1.EventKind
-	2,   // 15: chubby.v1.OpenRequest.create:type_name -> chubby.v1.Create
-	1,   // 16: chubby.v1.OpenRequest.kind:type_name -> chubby.v1.Kind
-	8,   // 17: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
-	9,   // 18: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
-	6,   // 19: chubby.v1.CloseRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 20: chubby.v1.CloseRequest.mutation:type_name -> chubby.v1.Mutation
-	6,   // 21: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
-	9,   // 22: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
-	6,   // 23: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
-	9,   // 24: chubby.v1.GetStatReply.stat:type_name -> chubby.v1.Stat
-	6,   // 25: chubby.v1.ReadDirRequest.caller:type_name -> chubby.v1.Caller
-	9,   // 26: chubby.v1.ReadDirReply.children:type_name -> chubby.v1.Stat
-	6,   // 27: chubby.v1.SetContentsRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 28: chubby.v1.SetContentsRequest.mutation:type_name -> chubby.v1.Mutation
-	9,   // 29: chubby.v1.SetContentsReply.stat:type_name -> chubby.v1.Stat
-	6,   // 30: chubby.v1.SetACLRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 31: chubby.v1.SetACLRequest.mutation:type_name -> chubby.v1.Mutation
-	8,   // 32: chubby.v1.SetACLRequest.acl:type_name -> chubby.v1.ACL
-	9,   // 33: chubby.v1.SetACLReply.stat:type_name -> chubby.v1.Stat
-	6,   // 34: chubby.v1.DeleteRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 35: chubby.v1.DeleteRequest.mutation:type_name -> chubby.v1.Mutation
-	6,   // 36: chubby.v1.AcquireRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 37: chubby.v1.AcquireRequest.mutation:type_name -> chubby.v1.Mutation
-	0,   // 38: chubby.v1.AcquireRequest.mode:type_name -> chubby.v1.LockMode
-	40,  // 39: chubby.v1.AcquireReply.queued:type_name -> chubby.v1.Queued
-	41,  // 40: chubby.v1.AcquireReply.granted:type_name -> chubby.v1.Granted
-	10,  // 41: chubby.v1.Queued.holders:type_name -> chubby.v1.Party
-	6,   // 42: chubby.v1.TryAcquireRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 43: chubby.v1.TryAcquireRequest.mutation:type_name -> chubby.v1.Mutation
-	0,   // 44: chubby.v1.TryAcquireRequest.mode:type_name -> chubby.v1.LockMode
-	41,  // 45: chubby.v1.TryAcquireReply.granted:type_name -> chubby.v1.Granted
-	6,   // 46: chubby.v1.ReleaseRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 47: chubby.v1.ReleaseRequest.mutation:type_name -> chubby.v1.Mutation
-	6,   // 48: chubby.v1.GetSequencerRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 49: chubby.v1.SetSequencerRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 50: chubby.v1.CancelRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 51: chubby.v1.CancelRequest.mutation:type_name -> chubby.v1.Mutation
-	41,  // 52: chubby.v1.CancelReply.granted:type_name -> chubby.v1.Granted
-	6,   // 53: chubby.v1.BreakLockRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 54: chubby.v1.BreakLockRequest.mutation:type_name -> chubby.v1.Mutation
-	58,  // 55: chubby.v1.ListLocksReply.locks:type_name -> chubby.v1.LockInfo
-	0,   // 56: chubby.v1.LockInfo.mode:type_name -> chubby.v1.LockMode
-	10,  // 57: chubby.v1.LockInfo.holders:type_name -> chubby.v1.Party
-	59,  // 58: chubby.v1.LockInfo.waiters:type_name -> chubby.v1.Waiter
-	10,  // 59: chubby.v1.Waiter.party:type_name -> chubby.v1.Party
-	0,   // 60: chubby.v1.Waiter.mode:type_name -> chubby.v1.LockMode
-	62,  // 61: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
-	10,  // 62: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
-	67,  // 63: chubby.v1.OverviewReply.backlog:type_name -> chubby.v1.Backlog
-	112, // 64: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
-	58,  // 65: chubby.v1.OverviewReply.waits:type_name -> chubby.v1.LockInfo
-	68,  // 66: chubby.v1.OverviewReply.holdups:type_name -> chubby.v1.Holdup
-	65,  // 67: chubby.v1.OverviewReply.takeovers:type_name -> chubby.v1.Takeover
-	66,  // 68: chubby.v1.Takeover.phases:type_name -> chubby.v1.TakeoverPhase
-	10,  // 69: chubby.v1.Holdup.slow:type_name -> chubby.v1.Party
-	71,  // 70: chubby.v1.LintReply.findings:type_name -> chubby.v1.Finding
-	10,  // 71: chubby.v1.Finding.party:type_name -> chubby.v1.Party
-	74,  // 72: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
-	75,  // 73: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
-	75,  // 74: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
-	6,   // 75: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 76: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
-	75,  // 77: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
-	58,  // 78: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
-	80,  // 79: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
-	10,  // 80: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
-	83,  // 81: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
-	10,  // 82: chubby.v1.Holding.party:type_name -> chubby.v1.Party
-	0,   // 83: chubby.v1.Holding.mode:type_name -> chubby.v1.LockMode
-	4,   // 84: chubby.v1.Holding.end:type_name -> chubby.v1.EndReason
-	6,   // 85: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 86: chubby.v1.DrillRequest.caller:type_name -> chubby.v1.Caller
-	5,   // 87: chubby.v1.DrillRequest.kind:type_name -> chubby.v1.DrillKind
-	6,   // 88: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 89: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
-	90,  // 90: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
-	6,   // 91: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 92: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
-	96,  // 93: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
-	97,  // 94: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
-	98,  // 95: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
-	105, // 96: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	104, // 97: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
-	106, // 98: chubby.v1.ReplicaStatus.drill:type_name -> chubby.v1.DrillStatus
-	5,   // 99: chubby.v1.DrillStatus.kind:type_name -> chubby.v1.DrillKind
-	6,   // 100: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 101: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
-	111, // 102: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	12,  // 103: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	15,  // 104: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	15,  // 105: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
-	17,  // 106: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
-	20,  // 107: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	22,  // 108: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	24,  // 109: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	26,  // 110: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	28,  // 111: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	30,  // 112: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	32,  // 113: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	34,  // 114: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	36,  // 115: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	38,  // 116: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	42,  // 117: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	44,  // 118: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	46,  // 119: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	48,  // 120: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	50,  // 121: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	52,  // 122: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	54,  // 123: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	56,  // 124: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	60,  // 125: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	63,  // 126: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
-	69,  // 127: chubby.v1.Chubby.Lint:input_type -> chubby.v1.LintRequest
-	72,  // 128: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	76,  // 129: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	78,  // 130: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	81,  // 131: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
-	84,  // 132: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	86,  // 133: chubby.v1.Chubby.Drill:input_type -> chubby.v1.DrillRequest
-	88,  // 134: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	93,  // 135: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
-	95,  // 136: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
-	108, // 137: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
-	91,  // 138: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	102, // 139: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	107, // 140: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	100, // 141: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
-	13,  // 142: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	16,  // 143: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	16,  // 144: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	18,  // 145: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	21,  // 146: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	23,  // 147: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	25,  // 148: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	27,  // 149: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	29,  // 150: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	31,  // 151: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	33,  // 152: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	35,  // 153: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	37,  // 154: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	39,  // 155: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	43,  // 156: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	45,  // 157: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	47,  // 158: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	49,  // 159: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	51,  // 160: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	53,  // 161: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	55,  // 162: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	57,  // 163: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	61,  // 164: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	64,  // 165: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
-	70,  // 166: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
-	73,  // 167: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	77,  // 168: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	79,  // 169: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	82,  // 170: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
-	85,  // 171: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	87,  // 172: chubby.v1.Chubby.Drill:output_type -> chubby.v1.DrillReply
-	89,  // 173: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	94,  // 174: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
-	99,  // 175: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
-	109, // 176: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
-	92,  // 177: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	103, // 178: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	110, // 179: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	101, // 180: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
-	142, // [142:181] is the sub-list for method output_type
-	103, // [103:142] is the sub-list for method input_type
-	103, // [103:103] is the sub-list for extension type_name
-	103, // [103:103] is the sub-list for extension extendee
-	0,   // [0:103] is the sub-list for field type_name
+	12,  // 3: chubby.v1.ErrorDetail.cycle:type_name -> chubby.v1.Wait
+	15,  // 4: chubby.v1.CreateSessionReply.grant:type_name -> chubby.v1.Grant
+	6,   // 5: chubby.v1.KeepAliveRequest.caller:type_name -> chubby.v1.Caller
+	15,  // 6: chubby.v1.KeepAliveReply.grant:type_name -> chubby.v1.Grant
+	20,  // 7: chubby.v1.KeepAliveReply.events:type_name -> chubby.v1.Event
+	6,   // 8: chubby.v1.RenewCacheRequest.caller:type_name -> chubby.v1.Caller
+	3,   // 9: chubby.v1.Event.kind:type_name -> chubby.v1.EventKind
+	4,   // 10: chubby.v1.Event.reason:type_name -> chubby.v1.EndReason
+	6,   // 11: chubby.v1.EndSessionRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 12: chubby.v1.EndSessionRequest.mutation:type_name -> chubby.v1.Mutation
+	6,   // 13: chubby.v1.OpenRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 14: chubby.v1.OpenRequest.mutation:type_name -> chubby.v1.Mutation
+	3,   // 15: chubby.v1.OpenRequest.events:type_name -> chubby.v1.EventKind
+	2,   // 16: chubby.v1.OpenRequest.create:type_name -> chubby.v1.Create
+	1,   // 17: chubby.v1.OpenRequest.kind:type_name -> chubby.v1.Kind
+	8,   // 18: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
+	9,   // 19: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
+	6,   // 20: chubby.v1.CloseRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 21: chubby.v1.CloseRequest.mutation:type_name -> chubby.v1.Mutation
+	6,   // 22: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
+	9,   // 23: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
+	6,   // 24: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
+	9,   // 25: chubby.v1.GetStatReply.stat:type_name -> chubby.v1.Stat
+	6,   // 26: chubby.v1.ReadDirRequest.caller:type_name -> chubby.v1.Caller
+	9,   // 27: chubby.v1.ReadDirReply.children:type_name -> chubby.v1.Stat
+	6,   // 28: chubby.v1.SetContentsRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 29: chubby.v1.SetContentsRequest.mutation:type_name -> chubby.v1.Mutation
+	9,   // 30: chubby.v1.SetContentsReply.stat:type_name -> chubby.v1.Stat
+	6,   // 31: chubby.v1.SetACLRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 32: chubby.v1.SetACLRequest.mutation:type_name -> chubby.v1.Mutation
+	8,   // 33: chubby.v1.SetACLRequest.acl:type_name -> chubby.v1.ACL
+	9,   // 34: chubby.v1.SetACLReply.stat:type_name -> chubby.v1.Stat
+	6,   // 35: chubby.v1.DeleteRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 36: chubby.v1.DeleteRequest.mutation:type_name -> chubby.v1.Mutation
+	6,   // 37: chubby.v1.AcquireRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 38: chubby.v1.AcquireRequest.mutation:type_name -> chubby.v1.Mutation
+	0,   // 39: chubby.v1.AcquireRequest.mode:type_name -> chubby.v1.LockMode
+	41,  // 40: chubby.v1.AcquireReply.queued:type_name -> chubby.v1.Queued
+	42,  // 41: chubby.v1.AcquireReply.granted:type_name -> chubby.v1.Granted
+	10,  // 42: chubby.v1.Queued.holders:type_name -> chubby.v1.Party
+	6,   // 43: chubby.v1.TryAcquireRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 44: chubby.v1.TryAcquireRequest.mutation:type_name -> chubby.v1.Mutation
+	0,   // 45: chubby.v1.TryAcquireRequest.mode:type_name -> chubby.v1.LockMode
+	42,  // 46: chubby.v1.TryAcquireReply.granted:type_name -> chubby.v1.Granted
+	6,   // 47: chubby.v1.ReleaseRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 48: chubby.v1.ReleaseRequest.mutation:type_name -> chubby.v1.Mutation
+	6,   // 49: chubby.v1.GetSequencerRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 50: chubby.v1.SetSequencerRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 51: chubby.v1.CancelRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 52: chubby.v1.CancelRequest.mutation:type_name -> chubby.v1.Mutation
+	42,  // 53: chubby.v1.CancelReply.granted:type_name -> chubby.v1.Granted
+	6,   // 54: chubby.v1.BreakLockRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 55: chubby.v1.BreakLockRequest.mutation:type_name -> chubby.v1.Mutation
+	59,  // 56: chubby.v1.ListLocksReply.locks:type_name -> chubby.v1.LockInfo
+	0,   // 57: chubby.v1.LockInfo.mode:type_name -> chubby.v1.LockMode
+	10,  // 58: chubby.v1.LockInfo.holders:type_name -> chubby.v1.Party
+	60,  // 59: chubby.v1.LockInfo.waiters:type_name -> chubby.v1.Waiter
+	10,  // 60: chubby.v1.Waiter.party:type_name -> chubby.v1.Party
+	0,   // 61: chubby.v1.Waiter.mode:type_name -> chubby.v1.LockMode
+	63,  // 62: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
+	10,  // 63: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
+	68,  // 64: chubby.v1.OverviewReply.backlog:type_name -> chubby.v1.Backlog
+	113, // 65: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
+	59,  // 66: chubby.v1.OverviewReply.waits:type_name -> chubby.v1.LockInfo
+	69,  // 67: chubby.v1.OverviewReply.holdups:type_name -> chubby.v1.Holdup
+	66,  // 68: chubby.v1.OverviewReply.takeovers:type_name -> chubby.v1.Takeover
+	67,  // 69: chubby.v1.Takeover.phases:type_name -> chubby.v1.TakeoverPhase
+	10,  // 70: chubby.v1.Holdup.slow:type_name -> chubby.v1.Party
+	72,  // 71: chubby.v1.LintReply.findings:type_name -> chubby.v1.Finding
+	10,  // 72: chubby.v1.Finding.party:type_name -> chubby.v1.Party
+	75,  // 73: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
+	76,  // 74: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
+	76,  // 75: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
+	6,   // 76: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 77: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
+	76,  // 78: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
+	59,  // 79: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
+	81,  // 80: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
+	10,  // 81: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
+	84,  // 82: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
+	10,  // 83: chubby.v1.Holding.party:type_name -> chubby.v1.Party
+	0,   // 84: chubby.v1.Holding.mode:type_name -> chubby.v1.LockMode
+	4,   // 85: chubby.v1.Holding.end:type_name -> chubby.v1.EndReason
+	6,   // 86: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 87: chubby.v1.DrillRequest.caller:type_name -> chubby.v1.Caller
+	5,   // 88: chubby.v1.DrillRequest.kind:type_name -> chubby.v1.DrillKind
+	6,   // 89: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 90: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
+	91,  // 91: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
+	6,   // 92: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 93: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
+	97,  // 94: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
+	98,  // 95: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
+	99,  // 96: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
+	106, // 97: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	105, // 98: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
+	107, // 99: chubby.v1.ReplicaStatus.drill:type_name -> chubby.v1.DrillStatus
+	5,   // 100: chubby.v1.DrillStatus.kind:type_name -> chubby.v1.DrillKind
+	6,   // 101: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 102: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
+	112, // 103: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	13,  // 104: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	16,  // 105: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	16,  // 106: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
+	18,  // 107: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
+	21,  // 108: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	23,  // 109: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	25,  // 110: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	27,  // 111: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	29,  // 112: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	31,  // 113: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	33,  // 114: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	35,  // 115: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	37,  // 116: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	39,  // 117: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	43,  // 118: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	45,  // 119: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	47,  // 120: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	49,  // 121: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	51,  // 122: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	53,  // 123: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	55,  // 124: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	57,  // 125: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	61,  // 126: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	64,  // 127: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
+	70,  // 128: chubby.v1.Chubby.Lint:input_type -> chubby.v1.LintRequest
+	73,  // 129: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	77,  // 130: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	79,  // 131: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	82,  // 132: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
+	85,  // 133: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	87,  // 134: chubby.v1.Chubby.Drill:input_type -> chubby.v1.DrillRequest
+	89,  // 135: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	94,  // 136: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
+	96,  // 137: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
+	109, // 138: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
+	92,  // 139: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	103, // 140: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	108, // 141: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	101, // 142: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	14,  // 143: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	17,  // 144: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	17,  // 145: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	19,  // 146: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	22,  // 147: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	24,  // 148: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	26,  // 149: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	28,  // 150: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	30,  // 151: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	32,  // 152: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	34,  // 153: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	36,  // 154: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	38,  // 155: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	40,  // 156: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	44,  // 157: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	46,  // 158: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	48,  // 159: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	50,  // 160: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	52,  // 161: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	54,  // 162: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	56,  // 163: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	58,  // 164: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	62,  // 165: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	65,  // 166: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
+	71,  // 167: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
+	74,  // 168: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	78,  // 169: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	80,  // 170: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	83,  // 171: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
+	86,  // 172: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	88,  // 173: chubby.v1.Chubby.Drill:output_type -> chubby.v1.DrillReply
+	90,  // 174: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	95,  // 175: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
+	100, // 176: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
+	110, // 177: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
+	93,  // 178: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	104, // 179: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	111, // 180: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	102, // 181: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	143, // [143:182] is the sub-list for method output_type
+	104, // [104:143] is the sub-list for method input_type
+	104, // [104:104] is the sub-list for extension type_name
+	104, // [104:104] is the sub-list for extension extendee
+	0,   // [0:104] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -8611,9 +8733,9 @@ func file_chubby_proto_init() {
 	if File_chubby_proto != nil {
 		return
 	}
-	file_chubby_proto_msgTypes[26].OneofWrappers = []any{}
-	file_chubby_proto_msgTypes[28].OneofWrappers = []any{}
-	file_chubby_proto_msgTypes[33].OneofWrappers = []any{
+	file_chubby_proto_msgTypes[27].OneofWrappers = []any{}
+	file_chubby_proto_msgTypes[29].OneofWrappers = []any{}
+	file_chubby_proto_msgTypes[34].OneofWrappers = []any{
 		(*AcquireReply_Queued)(nil),
 		(*AcquireReply_Granted)(nil),
 	}
@@ -8623,7 +8745,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   107,
+			NumMessages:   108,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

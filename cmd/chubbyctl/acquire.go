@@ -18,6 +18,7 @@ type acquireOptions struct {
 	workOptions
 	shared bool
 	try    bool
+	owner  string
 }
 
 func newAcquireCommand(g *globals) *cobra.Command {
@@ -49,8 +50,12 @@ gone before. A guardian process sees to that even if chubbyctl is stopped or kil
 It cannot stop what CMD runs as another user: run 'sudo chubbyctl acquire ...', and
 not sudo in CMD.
 
+Commands that take locks inside each other's can wait for each other without end. With
+--detect-deadlock all of one job name the same OWNER (of the same principal), and one that
+waits so fails instead, and says who waits for whom.
+
 Exit codes: CMD's own, and 128+n if signal n ended it; %d if the lock was lost while
-CMD ran; %d if --try finds the lock held or delayed; %d if --wait ran out; %d and %d if
+CMD ran; %d if --try finds the lock held or delayed, or --detect-deadlock a deadlock; %d if --wait ran out; %d and %d if
 CMD could not be run or found (it is looked up before the lock is taken); %d if no
 master was found within --timeout; %d if permission was denied.`, describeSignals(), defaultKillAfter,
 			exitLost, exitHeld, exitWaited, supervise.ExitNotRunnable, supervise.ExitNotFound, exitUnavailable, exitDenied),
@@ -58,11 +63,16 @@ master was found within --timeout; %d if permission was denied.`, describeSignal
   chubbyctl acquire /ls/local/deploy --try -- ./deploy || echo "busy or failed: $?"
   chubbyctl acquire /ls/local/report --shared --wait 30s -- make report
   chubbyctl acquire /ls/local/hourly --try --at-least 1m -- ./hourly.sh  # for crontabs
+  chubbyctl acquire /ls/local/a --detect-deadlock=job7 -- \
+    chubbyctl acquire /ls/local/b --detect-deadlock=job7 -- ./both.sh
   chubbyctl acquire /ls/local/maintenance      # until Ctrl-C`,
 		Args:              o.takeArguments,
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.takeStreams(cmd)
+			if cmd.Flags().Changed("detect-deadlock") && o.owner == "" {
+				return usagef("acquire: --detect-deadlock: name the owner of the locks, the same in all commands of one job")
+			}
 			if o.try && o.waits {
 				return usagef("acquire: --try does not wait, --wait does; choose one")
 			}
@@ -75,8 +85,18 @@ master was found within --timeout; %d if permission was denied.`, describeSignal
 	flags := cmd.Flags()
 	flags.BoolVar(&o.shared, "shared", false, "share the lock with others who ask for it shared")
 	flags.BoolVar(&o.try, "try", false, "do not wait if the lock is held or delayed")
+	flags.StringVar(&o.owner, "detect-deadlock", "", "take the lock for `OWNER`, and fail if those waited for wait for locks of the same owner")
 	o.addFlags(flags)
 	return cmd
+}
+
+// lockOptions are the options that go to the cell with the request.
+func (o *acquireOptions) lockOptions() []client.LockOption {
+	options := []client.LockOption{client.Reason(o.reason)}
+	if o.owner != "" {
+		options = append(options, client.DetectDeadlock(o.owner))
+	}
+	return options
 }
 
 // describeSignals says which of its signals chubbyctl passes on to CMD.
@@ -113,7 +133,7 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 	if o.try || o.waits && o.wait <= o.begun() {
 		bound, cancel := o.withTimeout(ctx)
 		defer cancel()
-		lock, err := h.TryAcquire(bound, mode, client.Reason(o.reason))
+		lock, err := h.TryAcquire(bound, mode, o.lockOptions()...)
 		var refused *api.Error
 		if errors.As(err, &refused) && (refused.Code == api.LockHeld || refused.Code == api.LockDelayed) {
 			told := o.explainHeld(refused)
@@ -129,7 +149,7 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 	defer cancel()
 	w := o.showWait("no answer from the cell yet")
 	defer w.stop()
-	lock, err := h.Acquire(waiting, mode, client.Reason(o.reason), client.OnQueued(w.queued))
+	lock, err := h.Acquire(waiting, mode, append(o.lockOptions(), client.OnQueued(w.queued))...)
 	return releasable(lock), explain(err, w.last())
 }
 

@@ -23,7 +23,7 @@ const (
 	exitOverLimit   = 4   // drill: longer than --limit
 	exitUnavailable = 69  // no master could be reached within --timeout
 	exitLost        = 74  // the lock was lost while the command ran
-	exitHeld        = 75  // --try: held by another, or delayed
+	exitHeld        = 75  // --try: held by another, or delayed; --detect-deadlock: a deadlock
 	exitDenied      = 77  // permission denied
 	exitWaited      = 124 // --wait ran out
 	exitBySignal    = 128 // plus the number of the signal
@@ -94,6 +94,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case api.GenerationMismatch:
 		return exitMismatch
+	case api.Deadlock:
+		return exitHeld
 	case api.Unavailable, api.NotMaster, api.StaleEpoch, api.DeadlineExceeded:
 		return exitUnavailable
 	case api.PermissionDenied, api.Unauthenticated:
@@ -133,7 +135,16 @@ type errorFields struct {
 	Holders    []holderFields `json:"holders,omitempty"`
 	RemainingS float64        `json:"remaining_s,omitempty"`
 	Current    api.Generation `json:"current,omitempty"`
+	Cycle      []cycleFields  `json:"cycle,omitempty"`
 	Exit       int            `json:"exit"`
+}
+
+// cycleFields is a step of a deadlock.
+type cycleFields struct {
+	Session string `json:"session"`
+	Owner   string `json:"owner,omitempty"`
+	Path    string `json:"path"`
+	For     string `json:"for"`
 }
 
 // printError prints an error in the format of -o. It prints nothing for a CMD that ended with
@@ -187,6 +198,9 @@ func newErrorFields(err error) errorFields {
 		f.RemainingS, f.Current = term.Seconds(e.Remaining), e.Current
 		for _, h := range e.Holders {
 			f.Holders = append(f.Holders, newHolderFields(h))
+		}
+		for _, w := range e.Cycle {
+			f.Cycle = append(f.Cycle, cycleFields{Session: w.Session.String(), Owner: w.Owner, Path: w.Path, For: w.For.String()})
 		}
 	}
 	return f

@@ -17,6 +17,7 @@ type holderFields struct {
 	SinceS    int64  `json:"since_s"`
 	Reason    string `json:"reason"`
 	Cached    bool   `json:"cached,omitempty"`
+	Owner     string `json:"owner,omitempty"`
 }
 
 func newHolderFields(h api.Holder) holderFields {
@@ -28,6 +29,7 @@ func newHolderFields(h api.Holder) holderFields {
 		SinceS:    int64(since(h.SinceUnix).Seconds()),
 		Reason:    h.Reason,
 		Cached:    h.Cached,
+		Owner:     h.Owner,
 	}
 }
 

@@ -35,6 +35,7 @@ type waiterFields struct {
 	Place     int      `json:"place"`
 	Mode      string   `json:"mode"`
 	Absent    bool     `json:"absent"`
+	Owner     string   `json:"owner,omitempty"`
 }
 
 func newLockFields(l client.LockInfo) lockFields {
@@ -66,13 +67,15 @@ func newLockFields(l client.LockInfo) lockFields {
 			Place:     w.Place,
 			Mode:      w.Mode.String(),
 			Absent:    w.Absent,
+			Owner:     w.Owner,
 		})
 	}
 	return f
 }
 
 func newLocksCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
+	var graph string
+	cmd := &cobra.Command{
 		Use:   "locks [PREFIX]",
 		Short: "Show who holds which lock, since when and why, and who waits",
 		Long: `locks shows the locks at and below a path that are held, waited for, or delayed
@@ -83,9 +86,15 @@ holders, with their place in the queue; one that is away has lost the connection
 keeps the place for a while. How much longer a wait may be is an estimate from recent
 hold times; there is none while the holder caches the lock: then it may keep the lock
 unused, until another asks for it. A lock that is being taken
-(lock break) is held until its holders have let go; 'chubbyctl explain' says why.`,
+(lock break) is held until its holders have let go; 'chubbyctl explain' says why.
+
+--graph shows who waits for whom instead, and first of all those who wait for each
+other (a deadlock): as sentences, in the language of Graphviz (--graph=dot), or with
+-o json.`,
 		Example: `  chubbyctl locks
-  chubbyctl locks /ls/local/deploy -o json`,
+  chubbyctl locks /ls/local/deploy -o json
+  chubbyctl locks --graph
+  chubbyctl locks --graph=dot | dot -Tsvg > waits.svg`,
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -93,11 +102,21 @@ unused, until another asks for it. A lock that is being taken
 			if err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("graph") && graph != graphText && graph != graphDOT {
+				return usagef("locks: --graph %q; want %s or %s", graph, graphText, graphDOT)
+			}
 			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
+				if graph != "" {
+					return g.printLockGraph(cmd.OutOrStdout(), graph, c.EachLock(ctx, p.String()))
+				}
 				return g.printLocks(cmd.OutOrStdout(), c.EachLock(ctx, p.String()))
 			})
 		},
 	}
+	flags := cmd.Flags()
+	flags.StringVar(&graph, "graph", "", "show who waits for whom, as `FORM`: text, or dot for Graphviz")
+	flags.Lookup("graph").NoOptDefVal = graphText
+	return cmd
 }
 
 // printLocks prints locks as they come.

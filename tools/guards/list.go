@@ -71,6 +71,7 @@ func safeguards() []safeguard {
 		backupSafeguards(),
 		restoreSafeguards(), restoredNumberSafeguards(),
 		pastSafeguards(),
+		deadlockSafeguards(),
 		recoverySafeguards(),
 		spareSafeguards(),
 		contradictionSafeguards(),

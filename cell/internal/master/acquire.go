@@ -27,12 +27,13 @@ type Queued struct {
 // told of the place when it changes, at most once a second; if it fails, or ctx
 // ends, the stream is broken: the place is kept for one lease, and skipped
 // meanwhile, so that the client may come back (decision 8).
-func (l *Locks) awaitGrant(ctx context.Context, claim raftfsm.Claim, lock namespace.Ref, t Ticket, queued func(Queued) error) (raftfsm.Answer, error) {
+func (l *Locks) awaitGrant(ctx context.Context, w *waiter, queued func(Queued) error) (raftfsm.Answer, error) {
 	trace := l.epoch.traceOf(ctx)
 	began := l.epoch.clock()
-	w, offered, err := l.joinQueue(claim, lock, t, trace, steps.RequestOf(ctx))
+	w.trace, w.request = trace, steps.RequestOf(ctx)
+	w, offered, err := l.joinQueue(w)
 	if err != nil {
-		return l.refuseClaim(ctx, claim, err)
+		return l.refuseClaim(ctx, w.claim, err)
 	}
 	first, answer, err := l.awaitAnswer(ctx, w, offered, queued)
 	now, straight := l.epoch.clock(), offered && first == nil
@@ -98,29 +99,33 @@ func (l *Locks) abandonWaiter(w *waiter) (raftfsm.Answer, error) {
 // have the lock by then.
 const offerTime = 50 * time.Millisecond
 
-// joinQueue gives a request its place, and offers the lock if it can be had. offered
+// joinQueue gives a request its place, and offers the lock if it can be had. w is what stands for
+// the request, of which an earlier copy may have come; with an error it is what was asked. offered
 // says whether a command that may grant it is on its way.
-func (l *Locks) joinQueue(claim raftfsm.Claim, lock namespace.Ref, t Ticket, trace steps.Trace, request steps.RequestID) (w *waiter, offered bool, err error) {
-	size := raftfsm.Size(claim)
+func (l *Locks) joinQueue(asked *waiter) (w *waiter, offered bool, err error) {
+	claim, lock := asked.claim, asked.lock
+	asked.size = raftfsm.Size(claim)
 	l.epoch.mu.LockPatient()
 	defer l.epoch.mu.Unlock()
 	l.epoch.mu.pause(l.queues.stepsOf(lock.Name))
 	if err := l.files.checkUnfinished(claim.Mutation); err != nil {
-		return nil, false, err // a late copy is not to stand in anybody's way
+		return asked, false, err // a late copy is not to stand in anybody's way
 	}
 	if r := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}); r != nil {
-		return nil, false, r
+		return asked, false, r
 	}
-	who := l.epoch.principal(claim.Mutation.Session)
-	w, err = l.queues.join(&waiter{claim: claim, size: size, lock: lock, who: who, ticket: t, since: l.epoch.clock(), trace: trace, request: request}, l.epoch.number, l.epoch.state().Quota(who).Waiters)
+	asked.who, asked.since = l.epoch.principal(claim.Mutation.Session), l.epoch.clock()
+	w, err = l.queues.join(asked, l.epoch.number, l.epoch.state().Quota(asked.who).Waiters)
 	if err != nil {
-		return nil, false, err
+		return asked, false, err
 	}
 	if !l.offers.askLog(w) {
 		l.offers.offerLock(lock.Name)
 	}
+	offered = w.offered
 	l.events.tellConflict(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim.Mode)
-	return w, w.offered, nil
+	l.graph.joined(w)
+	return w, offered, nil
 }
 
 // detachStream takes note that a stream of a waiter broke.

@@ -343,7 +343,7 @@ func TestCallsOfASessionThatHasJustEnded(t *testing.T) {
 			t.Errorf("open: %v", err)
 		}
 		claim := raftfsm.Claim{Mutation: mutation, Handle: f.Owner.Handle, Mode: api.Exclusive}
-		if _, err := m.Locks.Acquire(t.Context(), claim, f, Ticket{}, func(Queued) error { return nil }); !errors.Is(err, api.SessionExpired) {
+		if _, err := m.Locks.Acquire(t.Context(), claim, f, Ticket{}, false, func(Queued) error { return nil }); !errors.Is(err, api.SessionExpired) {
 			t.Errorf("acquire: %v", err)
 		}
 	})

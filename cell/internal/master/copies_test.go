@@ -154,7 +154,7 @@ func (c *copier) lockOnce(h Handle) {
 		}
 		within, cancel := context.WithDeadline(ctx, until)
 		defer cancel()
-		a, err := c.m.Locks.Acquire(within, claim, h, Ticket{}, func(Queued) error { return nil })
+		a, err := c.m.Locks.Acquire(within, claim, h, Ticket{}, false, func(Queued) error { return nil })
 		if errors.Is(err, api.Uncertain) && time.Now().After(until) {
 			return a, gaveUp
 		}

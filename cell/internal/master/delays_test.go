@@ -68,7 +68,7 @@ func TestDelayOfTheSecondHolder(t *testing.T) {
 		h := w.open(t, "/ls/local/f", api.MayCreate).Handle
 		granted := make(chan session.Instant, 1)
 		go func() {
-			if _, err := m.Locks.Acquire(t.Context(), claim(w, h, api.Exclusive, 0), h, Ticket{}, func(Queued) error { return nil }); err != nil {
+			if _, err := m.Locks.Acquire(t.Context(), claim(w, h, api.Exclusive, 0), h, Ticket{}, false, func(Queued) error { return nil }); err != nil {
 				t.Error(err)
 			}
 			granted <- m.epoch.clock()

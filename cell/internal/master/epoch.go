@@ -99,7 +99,7 @@ func (e *epoch) path(name api.Name) string { return "/" + api.Root + "/" + e.cel
 
 // holder describes a holder for people.
 func (e *epoch) holder(state *raftfsm.State, h namespace.Holder) api.Holder {
-	described := api.Holder{Session: h.Session, Reason: h.Reason, SinceUnix: h.SinceUnix}
+	described := api.Holder{Session: h.Session, Reason: h.Reason, SinceUnix: h.SinceUnix, Owner: h.DeclaredOwner}
 	if s, ok := state.Sessions.Get(h.Session); ok {
 		described.Principal, described.Host, described.PID = s.Principal, s.Host, s.PID
 	}

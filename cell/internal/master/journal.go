@@ -18,6 +18,7 @@ const (
 	lockLost
 	lockDelayed
 	lockRevoked
+	lockDeadlock
 	sessionOpened
 	sessionEnding
 	sessionEnded
@@ -27,7 +28,7 @@ const (
 // String is the value of the field event.
 func (o occasion) String() string {
 	return [...]string{
-		"lock_granted", "lock_released", "lock_lost", "lock_delayed", "lock_revoked", "session_opened", "session_ending", "session_ended",
+		"lock_granted", "lock_released", "lock_lost", "lock_delayed", "lock_revoked", "lock_deadlock", "session_opened", "session_ending", "session_ended",
 	}[o]
 }
 

@@ -134,7 +134,7 @@ func TestSlowEntries(t *testing.T) {
 			m.applying = func() { time.Sleep(slow) } // virtual
 			call := &lateCall{}
 			ctx := context.WithValue(t.Context(), steps.CallKey{}, call)
-			a, err := m.Locks.Acquire(ctx, raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}, h, Ticket{}, func(Queued) error { return nil })
+			a, err := m.Locks.Acquire(ctx, raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}, h, Ticket{}, false, func(Queued) error { return nil })
 			granted := len(call.told)
 			if err == nil {
 				err = m.Locks.Release(ctx, c.mutation(), h, a.Generation)

@@ -65,7 +65,7 @@ func (p *Page[T]) add(entry T, bytes int) {
 
 // holderBytes is how long a holder is on the wire at most.
 func holderBytes(h api.Holder) int {
-	return maxEncoded + len(h.Principal) + len(h.Host) + len(h.Reason)
+	return maxEncoded + len(h.Principal) + len(h.Host) + len(h.Reason) + len(h.Owner)
 }
 
 // SessionInfo describes a session.
@@ -361,7 +361,7 @@ func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
 		}
 	}()
 	for i, w := range first {
-		who := namespace.Holder{Owner: namespace.Owner{Session: w.claim.Mutation.Session}, Reason: w.claim.Reason}
+		who := namespace.Holder{Owner: namespace.Owner{Session: w.claim.Mutation.Session}, Reason: w.claim.Reason, DeclaredOwner: w.claim.DeclaredOwner}
 		one := &info.Waiters[i]
 		one.Owner, one.Place, one.Mode = in.epoch.holder(state, who), i+1, w.claim.Mode
 		one.Waiting, one.Absent = now.Sub(w.since), w.absent

@@ -41,7 +41,7 @@ func (c *soloClient) try(t *testing.T, h Handle, mode api.LockMode) raftfsm.Answ
 func (c *soloClient) wait(ctx context.Context, h Handle, claim raftfsm.Claim) <-chan lockAnswer {
 	done := make(chan lockAnswer, 1)
 	go func() {
-		a, err := c.m.Locks.Acquire(ctx, claim, h, Ticket{}, func(Queued) error { return nil })
+		a, err := c.m.Locks.Acquire(ctx, claim, h, Ticket{}, false, func(Queued) error { return nil })
 		done <- lockAnswer{a, err}
 	}()
 	synctest.Wait()

@@ -24,16 +24,21 @@ type Locks struct {
 	unread    *unreadSequencers
 	events    *publisher
 	offers    *offers
+	graph     *waitGraph
 	sessions  *Sessions
 	files     *Files
 }
 
-// Acquire asks for a lock through a handle that is open, as await does.
-func (l *Locks) Acquire(ctx context.Context, claim raftfsm.Claim, h Handle, t Ticket, queued func(Queued) error) (answer raftfsm.Answer, err error) {
+// Acquire asks for a lock through a handle that is open, as awaitGrant does. With detect the request is answered Deadlock if
+// it waits for itself (waitGraph), which needs raftfsm.DeadlockLevel.
+func (l *Locks) Acquire(ctx context.Context, claim raftfsm.Claim, h Handle, t Ticket, detect bool, queued func(Queued) error) (answer raftfsm.Answer, err error) {
+	if err := checkDetection(l.epoch.state()); err != nil && detect {
+		return answer, err
+	}
 	if err = l.files.Use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
 		answer, err = l.refuseClaim(ctx, claim, err)
 	} else {
-		answer, err = l.awaitGrant(ctx, claim, h.Node, t, queued)
+		answer, err = l.awaitGrant(ctx, &waiter{claim: claim, lock: h.Node, ticket: t, detects: detect}, queued)
 	}
 	return answer, err
 }

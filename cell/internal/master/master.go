@@ -78,6 +78,7 @@ func New(ctx context.Context, cfg Config) *Master {
 	out := &offers{epoch: e, queues: t.queues, delays: t.delays, outbox: t.outbox, events: events}
 	lost := newRevocations(e, t, events, out)
 	coherent := &coherence{epoch: e, copyset: t.copyset, boxes: t.boxes, leases: t.leases, revocations: lost, slowClient: cfg.SlowClient}
+	graph := &waitGraph{epoch: e, queues: t.queues, offers: out, known: t.handles.find}
 	gone := newRemover(e, t.queues, coherent)
 	t.copyset.cleared = gone.cleared
 	sessions := &Sessions{
@@ -87,7 +88,7 @@ func New(ctx context.Context, cfg Config) *Master {
 	files := &Files{epoch: e, handles: t.handles, boxes: t.boxes, queues: t.queues, events: events, offers: out, coherence: coherent}
 	locks := &Locks{
 		epoch: e, queues: t.queues, holdTimes: t.holdTimes, delays: t.delays, outbox: t.outbox,
-		unread: &t.conducts.unread, events: events, offers: out, sessions: sessions, files: files,
+		unread: &t.conducts.unread, events: events, offers: out, graph: graph, sessions: sessions, files: files,
 	}
 	inspector := &Inspector{
 		epoch: e, tables: t, sessions: sessions, locks: locks, pages: make(chan struct{}, maxPages),
@@ -112,7 +113,7 @@ func New(ctx context.Context, cfg Config) *Master {
 		coherence:   coherent,
 		revocations: lost,
 		remover:     gone,
-		timekeeper:  &timekeeper{epoch: e, tables: t, offers: out, revocations: lost, sessions: sessions, coherence: coherent, pauses: newPauses(e.clock)},
+		timekeeper:  &timekeeper{epoch: e, tables: t, offers: out, revocations: lost, sessions: sessions, coherence: coherent, graph: graph, pauses: newPauses(e.clock)},
 	}
 }
 

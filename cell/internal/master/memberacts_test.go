@@ -152,7 +152,7 @@ func (c *member) lockSome() {
 		c.w.mu.Lock()
 		t := place
 		c.w.mu.Unlock()
-		return m.Locks.Acquire(ctx, claim, h, t, func(q Queued) error {
+		return m.Locks.Acquire(ctx, claim, h, t, false, func(q Queued) error {
 			c.w.mu.Lock()
 			defer c.w.mu.Unlock()
 			place = q.Ticket

@@ -58,6 +58,15 @@ func (l *Locks) noteLeft(left []namespace.Left, asked steps.RequestID) {
 	}
 }
 
+// noteDeadlock notes that a request waits for itself, in a cycle of so many steps, and is refused.
+func (g *waitGraph) noteDeadlock(w *waiter, steps int) {
+	if g.epoch.journal.admits(lockDeadlock, slog.LevelInfo) {
+		g.epoch.journal.noteAsked(w.request, lockDeadlock, "a request for a lock waits for itself: it is refused",
+			slog.String("path", g.epoch.path(w.lock.Name)), slog.String("session", w.claim.Mutation.Session.String()),
+			slog.String("principal", w.who), slog.Int("steps", steps))
+	}
+}
+
 // noteDelay notes that a lock-delay runs.
 func (o *observer) noteDelay(name api.Name, delay time.Duration) {
 	if o.epoch.journal.admits(lockDelayed, slog.LevelInfo) {

@@ -26,6 +26,7 @@ type waiter struct {
 	offered bool            // a command that may grant it is on its way
 	doubt   bool            // such a command may be in the log, or not: it was left without an answer
 	size    int             // bytes of its claim in the log
+	detects bool            // it wants to be told if it waits for itself; see waitGraph
 	streams int             // that stand for it: copies of its request come in any order, and each of them may be the one that its client hears
 
 	done   chan struct{}  // closed when it is out of the queue, for every stream that stands for it
@@ -75,6 +76,8 @@ type queues struct {
 	byName    map[api.Name][]*waiter
 	bySession map[api.SessionID]map[api.RequestNumber]*waiter
 	byHandle  map[namespace.Owner]map[*waiter]bool
+	declared  map[lockOwner]map[*waiter]bool // those who wait for an owner that they declare
+	detecting map[*waiter]bool               // those who want to be told if they wait for themselves
 	absent    absentees
 	outbox    *outbox                 // of locks and requests that are to be looked at again
 	issued    uint64                  // tickets of this epoch
@@ -87,7 +90,8 @@ func newQueues(out *outbox) *queues {
 	return &queues{
 		byName: map[api.Name][]*waiter{}, bySession: map[api.SessionID]map[api.RequestNumber]*waiter{},
 		byHandle: map[namespace.Owner]map[*waiter]bool{},
-		outbox:   out, used: newTally(), closing: map[namespace.Owner]int{},
+		declared: map[lockOwner]map[*waiter]bool{}, detecting: map[*waiter]bool{},
+		outbox: out, used: newTally(), closing: map[namespace.Owner]int{},
 		claims: defaultLimits().claims,
 	}
 }
@@ -129,6 +133,15 @@ func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) 
 		q.byHandle[w.owner()] = map[*waiter]bool{}
 	}
 	q.byHandle[w.owner()][w] = true
+	if w.detects {
+		q.detecting[w] = true
+	}
+	if o := w.lockOwner(); o.declared != "" {
+		if q.declared[o] == nil {
+			q.declared[o] = map[*waiter]bool{}
+		}
+		q.declared[o][w] = true
+	}
 	return w, nil
 }
 
@@ -155,6 +168,12 @@ func (q *queues) removeWaiter(key waiterKey) *waiter {
 	delete(q.byHandle[w.owner()], w)
 	if len(q.byHandle[w.owner()]) == 0 {
 		delete(q.byHandle, w.owner())
+	}
+	delete(q.detecting, w)
+	if o := w.lockOwner(); o.declared != "" {
+		if delete(q.declared[o], w); len(q.declared[o]) == 0 {
+			delete(q.declared, o)
+		}
 	}
 	delete(q.outbox.requests, w)
 	q.absent.drop(w)
@@ -327,6 +346,19 @@ func (q *queues) ofSession(id api.SessionID) iter.Seq[*waiter] { return maps.Val
 // meanwhile.
 func (q *queues) ofHandle(owner namespace.Owner) iter.Seq[*waiter] {
 	return maps.Keys(q.byHandle[owner])
+}
+
+// ofOwner returns the waiters for one owner.
+func (q *queues) ofOwner(o lockOwner) (list []*waiter) {
+	if o.declared != "" {
+		return slices.Collect(maps.Keys(q.declared[o]))
+	}
+	for _, w := range q.bySession[o.session] {
+		if w.claim.DeclaredOwner == "" {
+			list = append(list, w)
+		}
+	}
+	return list
 }
 
 // ofNode returns the waiters for a node, the last in the queue first, so that to

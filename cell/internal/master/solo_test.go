@@ -44,7 +44,7 @@ func (s *soloMaster) Append(data []byte) ([]raftfsm.Result, error) {
 		panic(err)
 	}
 	next := *s.fsm.Load()
-	results := next.Apply(next.Applied+1, 1, e)
+	results := next.Apply(next.Applied+1, uint64(s.epoch.number), e)
 	s.fsm.Store(&next)
 	if s.losing.Load() {
 		return nil, errResultLost
@@ -84,18 +84,38 @@ func inSoloOf(t *testing.T, log *slog.Logger, prepare func(s *raftfsm.State), te
 			prepare(&state)
 		}
 		s.fsm.Store(&state)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		s.end = cancel
-		s.Master = New(ctx, Config{
-			Epoch: 1, Cell: "local", State: s.fsm.Load, Log: s, Fence: s, Wall: func() int64 { return 0 },
-			Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
-			Logger: log,
-		})
-		s.Start()
-		defer s.Wait()
-		defer cancel(nil)
+		s.begin(t.Context(), 1, log)
+		defer func() {
+			s.end(nil)
+			s.Wait()
+		}()
 		test(t, s)
 	})
+}
+
+// begin begins an epoch that is in the state.
+func (s *soloMaster) begin(ctx context.Context, number api.Epoch, log *slog.Logger) {
+	ctx, s.end = context.WithCancelCause(ctx)
+	s.Master = New(ctx, Config{
+		Epoch: number, Cell: "local", State: s.fsm.Load, Log: s, Fence: s, Wall: func() int64 { return 0 },
+		Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
+		Logger: log,
+	})
+	s.Start()
+}
+
+// failOver ends the epoch and begins the next. Nobody else uses the master meanwhile.
+func (s *soloMaster) failOver(t *testing.T) {
+	t.Helper()
+	s.end(api.Errorf(api.NotMaster, "deposed"))
+	s.Wait()
+	synctest.Wait()
+	number, next := s.epoch.number+1, *s.fsm.Load()
+	next.Apply(next.Applied+1, uint64(number), raftfsm.Entry{Epoch: number, Commands: []raftfsm.Command{
+		{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "c", Secret: make([]byte, 32), Level: raftfsm.MaxLevel}},
+	}})
+	s.fsm.Store(&next)
+	s.begin(t.Context(), number, slog.New(slog.NewTextHandler(io.Discard, nil)))
 }
 
 // with applies commands to a state without a master.

@@ -19,6 +19,7 @@ type timekeeper struct {
 	revocations *revocations
 	sessions    *Sessions
 	coherence   *coherence
+	graph       *waitGraph
 	pauses      *pauses
 }
 
@@ -157,6 +158,7 @@ func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Dura
 		t.offers.offerLock(name)
 		t.epoch.mu.pause(t.tables.queues.stepsOf(name))
 	}
+	t.graph.lookAgain(now)
 	if len(expired) == maxExpiries || len(delays) == maxDue || ends < len(ending) || more {
 		return time.Millisecond
 	}

@@ -19,11 +19,16 @@ type lockRequest interface {
 	GetMutation() *pb.Mutation
 	GetMode() pb.LockMode
 	GetReason() string
+	GetOwner() string
 }
 
 // claimOf decodes and checks a request for a lock.
 func claimOf(q lockRequest, h master.Handle) (raftfsm.Claim, error) {
-	mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte("lock"), q.GetHandle(), []byte{byte(q.GetMode())}, []byte(q.GetReason()))
+	parts := [][]byte{[]byte("lock"), q.GetHandle(), {byte(q.GetMode())}, []byte(q.GetReason())}
+	if q.GetOwner() != "" { // else the request is the same as to masters of versions that know no owners
+		parts = append(parts, []byte(q.GetOwner()))
+	}
+	mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), parts...)
 	mode := api.LockMode(q.GetMode())
 	switch {
 	case err != nil:
@@ -31,8 +36,12 @@ func claimOf(q lockRequest, h master.Handle) (raftfsm.Claim, error) {
 		err = api.Errorf(api.InvalidArgument, "lock mode %d; want exclusive or shared", mode)
 	case len(q.GetReason()) > api.MaxReason || !utf8.ValidString(q.GetReason()):
 		err = api.Errorf(api.InvalidArgument, "the reason must be UTF-8 of at most %d bytes", api.MaxReason)
+	case len(q.GetOwner()) > api.MaxOwner || !utf8.ValidString(q.GetOwner()):
+		err = api.Errorf(api.InvalidArgument, "the owner must be UTF-8 of at most %d bytes", api.MaxOwner)
 	}
-	return raftfsm.Claim{Mutation: mutation, Handle: h.Owner.Handle, Mode: mode, Delay: h.Delay, Reason: q.GetReason(), Preconditions: h.Preconditions()}, err
+	return raftfsm.Claim{
+		Mutation: mutation, Handle: h.Owner.Handle, Mode: mode, Delay: h.Delay, Reason: q.GetReason(), Preconditions: h.Preconditions(), DeclaredOwner: q.GetOwner(),
+	}, err
 }
 
 // lock serves a request for a lock; ask asks the master for it.
@@ -63,7 +72,7 @@ func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServe
 	granted, err := s.lock("acquire", q, func(m *master.Master, claim raftfsm.Claim, h master.Handle) (raftfsm.Answer, error) {
 		tokens, by := signerOf(m), claim.Mutation
 		t := tokens.parseTicket(q.GetTicket(), h.Node, by.Session, by.Number)
-		return m.Locks.Acquire(stream.Context(), claim, h, t, func(now master.Queued) error {
+		return m.Locks.Acquire(stream.Context(), claim, h, t, q.GetDetectDeadlock(), func(now master.Queued) error {
 			return stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Queued{Queued: &pb.Queued{
 				Ticket:      tokens.ticket(now.Ticket, h.Node, by.Session, by.Number),
 				Place:       uint32(now.Place),

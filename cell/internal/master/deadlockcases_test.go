@@ -1,0 +1,158 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// pair is two workers, who have the first and the second lock; each can have opened them in
+// a way of its own.
+func pair(t *testing.T, m *soloMaster, edit func(*Handle)) *deadlocks {
+	t.Helper()
+	d := &deadlocks{t: t, m: m, rnd: rand.New(rand.NewPCG(1, 1)), names: []api.Name{"/a", "/b"}}
+	for i := range 2 {
+		c := uncached(t, m, fmt.Appendf(nil, "%016d", i))
+		opened := map[api.Name]Handle{}
+		for _, name := range d.names {
+			by := c.mutation()
+			h := Handle{Owner: namespace.Owner{Session: c.who.Session, Handle: api.HandleID(by.Number)}, Rights: namespace.ToRead | namespace.ToWrite}
+			if edit != nil {
+				edit(&h)
+			}
+			o, err := m.Files.Open(t.Context(), OpenRequest{
+				Mutation: by, Path: api.MustParsePath("/ls/local" + string(name)), Handle: h, Create: raftfsm.Open{Create: api.MayCreate, Kind: api.File, Rights: h.Rights},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			opened[name] = o.Handle
+		}
+		d.workers = append(d.workers, &worker{number: i, clients: []*soloClient{c}, opened: []map[api.Name]Handle{opened}})
+	}
+	for i, w := range d.workers {
+		if a := w.clients[0].try(t, w.opened[0][d.names[i]], api.Exclusive); a.Generation == 0 {
+			t.Fatal(a)
+		}
+	}
+	return d
+}
+
+// cross has each of a pair ask for what the other has.
+func (d *deadlocks) cross() {
+	for i, w := range d.workers {
+		h := w.opened[0][d.names[1-i]]
+		claim := w.clients[0].claim(h, api.Exclusive)
+		w.waits = &asked{done: make(chan lockAnswer, 1)}
+		go func() {
+			a, err := d.m.Locks.Acquire(context.WithoutCancel(d.t.Context()), claim, h, Ticket{}, true, func(Queued) error { return nil })
+			w.waits.done <- lockAnswer{a, err}
+		}()
+		synctest.Wait()
+	}
+}
+
+// told returns what the second of a pair is told within two seconds: nil if nothing.
+func (d *deadlocks) told() (answer *lockAnswer) {
+	time.Sleep(2 * time.Second)
+	synctest.Wait()
+	for _, w := range d.workers {
+		select {
+		case got := <-w.waits.done:
+			answer = &got
+		default:
+		}
+	}
+	d.m.end(api.Errorf(api.NotMaster, "the test is over"))
+	return answer
+}
+
+// A cycle that closes while a handle is not known yet to a new master is found by the clock.
+func TestDeadlockIsFoundLater(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		d := pair(t, m, nil)
+		m.failOver(t)
+		d.cross()
+		for i, w := range d.workers {
+			if err := m.Files.Use(w.opened[0][d.names[i]], 0, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := d.told(); got == nil || !errors.Is(got.err, api.Deadlock) {
+			t.Errorf("told %+v, want a deadlock", got)
+		}
+	})
+}
+
+// Who keeps a lock that it may not be using gives it back when another asks: nobody is told
+// that it waits without end.
+func TestKeptLockIsNoDeadlock(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		d := pair(t, m, func(h *Handle) { h.CachesLock = true })
+		d.cross()
+		if got := d.told(); got != nil {
+			t.Errorf("told %+v", got)
+		}
+	})
+}
+
+// A lock that is being taken from its holder is free soon, whatever that waits for.
+func TestBrokenLockIsNoDeadlock(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		d := pair(t, m, nil)
+		operator := uncached(t, m, fmt.Appendf(nil, "%016d", 9))
+		node, _ := m.epoch.state().Tree.Get("/a")
+		if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: operator.mutation(), Lock: node.Ref(), Why: "stuck"}); err != nil {
+			t.Fatal(err)
+		}
+		d.cross()
+		if got := d.told(); got != nil {
+			t.Errorf("told %+v", got)
+		}
+	})
+}
+
+// A refusal does not name the locks that its principal may not read.
+func TestDeadlockHidesNames(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		d := pair(t, m, nil)
+		c := uncached(t, m, fmt.Appendf(nil, "%016d", 9))
+		list := c.open(t, "/ls/local/acl/everyone", api.MustExist).Handle
+		by := c.mutation()
+		if _, err := m.Files.Change(t.Context(), list, namespace.ToWrite, by, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: list.Node, Contents: []byte("root\n")}}); err != nil {
+			t.Fatal(err)
+		}
+		d.cross()
+		got := d.told()
+		if got == nil || !errors.Is(got.err, api.Deadlock) {
+			t.Fatalf("told %+v, want a deadlock", got)
+		}
+		var e *api.Error
+		if errors.As(got.err, &e); len(e.Cycle) != 2 || e.Cycle[0].Path != "" || e.Cycle[1].Path != "" || strings.Contains(e.Message, "/ls/") {
+			t.Errorf("told %+v", e)
+		}
+	})
+}
+
+// A cell that is not at the level refuses to look for deadlocks, and says so.
+func TestDeadlocksNeedTheLevel(t *testing.T) {
+	inSolo(t, func(s *raftfsm.State) { s.Level = raftfsm.DeadlockLevel - 1 }, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		h := c.open(t, "/ls/local/a", api.MayCreate).Handle
+		for _, detect := range []bool{true, false} {
+			_, err := m.Locks.Acquire(t.Context(), c.claim(h, api.Exclusive), h, Ticket{}, detect, func(Queued) error { return nil })
+			if api.CodeOf(err) == api.Unavailable != detect {
+				t.Errorf("detects %v: %v", detect, err)
+			}
+		}
+	})
+}
