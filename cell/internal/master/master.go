@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -217,8 +218,12 @@ func (m *Master) ChangeMembers(ctx context.Context, c raftfsm.ChangeMembers) err
 		if c.Add != nil {
 			attrs = append(attrs, slog.String("added", c.Add.ID))
 		}
-		if c.Remove != "" {
-			attrs = append(attrs, slog.String("removed", c.Remove))
+		removed := c.Remove
+		if c.Add != nil {
+			removed = cmp.Or(removed, c.Add.Replaces)
+		}
+		if removed != "" {
+			attrs = append(attrs, slog.String("removed", removed))
 		}
 		m.epoch.journal.say(slog.LevelInfo, "a change of the replicas was decided", attrs...)
 	}
