@@ -27,7 +27,7 @@ type consoleCell struct {
 }
 
 // inSecureConsoleCell runs a test in a bubble, with a cell of which ops is the operator.
-func inSecureConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *consoleCell)) {
+func inSecureConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *consoleCell), edits ...func(*cell.Config)) {
 	t.Helper()
 	c := &consoleCell{audits: t.TempDir()}
 	tc := &tokenCell{keys: filepath.Join(t.TempDir(), "keys.json")}
@@ -46,6 +46,9 @@ func inSecureConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Conte
 		cfg.Operators = []string{"ops"}
 		cfg.Audit = cell.AuditConfig{File: filepath.Join(c.audits, cfg.ID), MiB: 1, Files: 1}
 		c.edit(cfg)
+		for _, edit := range edits {
+			edit(cfg)
+		}
 	})
 }
 
@@ -334,6 +337,7 @@ func TestConsoleLoginsEnd(t *testing.T) {
 // In a cell with certificates nothing of the console is said in the clear, and what probes and Prometheus ask for still is.
 func TestConsoleOverTLSOnly(t *testing.T) {
 	inSecureConsoleCell(t, func(t *testing.T, _ context.Context, c *consoleCell) {
+	log := &logged{}
 		b := c.open(t, "r1", nil)
 		for _, p := range pagesOf(1, "/ls/local/x") {
 			if a := b.get(p); a.code != http.StatusSeeOther || a.header.Get("Location") != "https://localhost:7441"+p {
@@ -349,6 +353,18 @@ func TestConsoleOverTLSOnly(t *testing.T) {
 			c.open(t, "r1", c.secure(t, "")).page(p)
 		}
 		conn, err := c.port("r1").dial(t.Context(), "192.0.2.8")
+		for range 100 {
+			conn, err := c.port("r1").dial(t.Context(), "192.0.2.9")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = conn.Write([]byte{22, 0, 0, 0, 1, 0})
+			_ = conn.Close()
+		}
+		testbed.Pass(time.Second)
+		if lines := log.events(t, "event", "connection_refused"); len(lines) == 0 || len(lines) > 2 {
+			t.Errorf("a hundred handshakes have failed, and the log has %d lines about that: %v", len(lines), lines)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -357,5 +373,5 @@ func TestConsoleOverTLSOnly(t *testing.T) {
 		if _, err := conn.Read(make([]byte, 1)); err == nil || time.Since(began) > 10*time.Second {
 			t.Errorf("a connection that says nothing is kept for %v: %v", time.Since(began), err)
 		}
-	})
+	}, log.to)
 }
