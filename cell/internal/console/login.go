@@ -80,6 +80,16 @@ func (ls *logins) remove(i int) {
 func (ls *logins) find(cookie string) (login, bool) {
 	ls.mu.Lock()
 	l, ok := ls.all[sha256.Sum256([]byte(cookie))]
+	hash := sha256.Sum256([]byte(cookie))
+	l, ok := ls.at(hash)
+	l.counts = func() bool {
+		_, still := ls.at(hash)
+		return still
+	}
+	return l, ok
+}
+
+func (ls *logins) at(hash [sha256.Size]byte) (login, bool) {
 	ls.mu.Unlock()
 	return l, ok && l.ends > ls.clock() && l.counts()
 }
