@@ -177,9 +177,10 @@ func TestConsoleActs(t *testing.T) {
 			for _, act := range acts {
 				address, _, _ := strings.Cut(act.page, "?")
 				page := b.get(act.page)
+				seen := fill(t, page.body).Get("seen")
 				token := csrf(t, b.page("/console/"))
 				send := func(edit func(url.Values), edits ...func(*http.Request)) answer {
-					form := url.Values{"csrf": {token}}
+					form := url.Values{"csrf": {token}, "seen": {seen}}
 					for name, values := range act.form {
 						form[name] = values
 					}
@@ -336,8 +337,8 @@ func TestConsoleLoginsEnd(t *testing.T) {
 
 // In a cell with certificates nothing of the console is said in the clear, and what probes and Prometheus ask for still is.
 func TestConsoleOverTLSOnly(t *testing.T) {
-	inSecureConsoleCell(t, func(t *testing.T, _ context.Context, c *consoleCell) {
 	log := &logged{}
+	inSecureConsoleCell(t, func(t *testing.T, _ context.Context, c *consoleCell) {
 		b := c.open(t, "r1", nil)
 		for _, p := range pagesOf(1, "/ls/local/x") {
 			if a := b.get(p); a.code != http.StatusSeeOther || a.header.Get("Location") != "https://localhost:7441"+p {
@@ -352,7 +353,6 @@ func TestConsoleOverTLSOnly(t *testing.T) {
 			b.page(p)
 			c.open(t, "r1", c.secure(t, "")).page(p)
 		}
-		conn, err := c.port("r1").dial(t.Context(), "192.0.2.8")
 		for range 100 {
 			conn, err := c.port("r1").dial(t.Context(), "192.0.2.9")
 			if err != nil {
@@ -365,6 +365,7 @@ func TestConsoleOverTLSOnly(t *testing.T) {
 		if lines := log.events(t, "event", "connection_refused"); len(lines) == 0 || len(lines) > 2 {
 			t.Errorf("a hundred handshakes have failed, and the log has %d lines about that: %v", len(lines), lines)
 		}
+		conn, err := c.port("r1").dial(t.Context(), "192.0.2.8")
 		if err != nil {
 			t.Fatal(err)
 		}
