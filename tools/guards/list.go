@@ -88,6 +88,7 @@ func safeguards() []safeguard {
 		overviewSafeguards(),
 		misuseSafeguards(),
 		consoleSafeguards(),
+		consolePageSafeguards(),
 		meterSafeguards(),
 	)
 }
