@@ -124,7 +124,7 @@ func rooms() []room {
 		},
 		{"cell/internal/console", []string{"api", "client", "misuse", "session"}, nil, "pages for browsers: a client in a replica, which knows of the cell what the exported client tells"},
 		{
-			"cell", []string{"api", "session", "raftfsm", "refusal", "cell/internal/audit", "cell/internal/console", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/master", "cell/internal/peer", "cell/internal/steps", "cell/internal/wire", "internal/bootclock", "internal/certs", "internal/tokens"},
+			"cell", []string{"api", "session", "raftfsm", "refusal", "cell/internal/audit", "cell/internal/console", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/loglimit", "cell/internal/master", "cell/internal/peer", "cell/internal/steps", "cell/internal/wire", "internal/bootclock", "internal/certs", "internal/tokens"},
 			[]string{raft, grpc, prom, otel}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "api", "session", "internal/frames"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},

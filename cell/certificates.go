@@ -111,7 +111,7 @@ func (r *Replica) watchCertificates(ctx context.Context) {
 	}
 	every := time.NewTicker(certificatesEvery)
 	defer every.Stop()
-	said := map[string]string{}
+	said, failed := map[string]string{}, map[string]string{} // by port
 	for {
 		r.warnOfEnds(said, clientTLS, r.clientCerts, r.cfg.ClientTLS)
 		r.warnOfEnds(said, peerTLS, r.peerCerts, r.cfg.PeerTLS)
@@ -120,11 +120,11 @@ func (r *Replica) watchCertificates(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		r.refresh(clientTLS, r.clientCerts)
+		r.refresh(failed, clientTLS, r.clientCerts)
 		if n := r.conns.Recheck(); n > 0 {
 			r.log.Warn("closed connections of clients whose certificates or tokens do not count any more", "connections", n)
 		}
-		r.refresh(peerTLS, r.peerCerts)
+		r.refresh(failed, peerTLS, r.peerCerts)
 		if n := r.port.Recheck(); n > 0 {
 			r.log.Warn("closed connections of replicas whose certificates do not count any more", "connections", n)
 		}
@@ -140,10 +140,16 @@ func (r *Replica) warnOfEnds(said map[string]string, port string, store *certs.S
 	said[port] = warning
 }
 
-// refresh reads the files of one port again, if they have changed.
-func (r *Replica) refresh(port string, store *certs.Store) {
+// refresh reads the files of one port again, if they have changed. A fault is logged when it is another than the last, in failed: a
+// file that is missing is missing each time.
+func (r *Replica) refresh(failed map[string]string, port string, store *certs.Store) {
 	changed, err := store.Refresh()
+	was := failed[port]
+	if failed[port] = ""; err != nil {
+		failed[port] = err.Error()
+	}
 	switch {
+	case err != nil && err.Error() == was:
 	case err != nil:
 		r.log.Error("the files of certificates cannot be taken over; what was read before stays in use", "event", "certificate_unread", "port", port, "error", err)
 	case changed:

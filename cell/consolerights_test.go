@@ -27,7 +27,7 @@ type consoleCell struct {
 }
 
 // inSecureConsoleCell runs a test in a bubble, with a cell of which ops is the operator.
-func inSecureConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *consoleCell)) {
+func inSecureConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Context, c *consoleCell), edits ...func(*cell.Config)) {
 	t.Helper()
 	c := &consoleCell{audits: t.TempDir()}
 	tc := &tokenCell{keys: filepath.Join(t.TempDir(), "keys.json")}
@@ -46,6 +46,9 @@ func inSecureConsoleCell(t *testing.T, test func(t *testing.T, ctx context.Conte
 		cfg.Operators = []string{"ops"}
 		cfg.Audit = cell.AuditConfig{File: filepath.Join(c.audits, cfg.ID), MiB: 1, Files: 1}
 		c.edit(cfg)
+		for _, edit := range edits {
+			edit(cfg)
+		}
 	})
 }
 
@@ -174,9 +177,10 @@ func TestConsoleActs(t *testing.T) {
 			for _, act := range acts {
 				address, _, _ := strings.Cut(act.page, "?")
 				page := b.get(act.page)
+				seen := fill(t, page.body).Get("seen")
 				token := csrf(t, b.page("/console/"))
 				send := func(edit func(url.Values), edits ...func(*http.Request)) answer {
-					form := url.Values{"csrf": {token}}
+					form := url.Values{"csrf": {token}, "seen": {seen}}
 					for name, values := range act.form {
 						form[name] = values
 					}
@@ -333,6 +337,7 @@ func TestConsoleLoginsEnd(t *testing.T) {
 
 // In a cell with certificates nothing of the console is said in the clear, and what probes and Prometheus ask for still is.
 func TestConsoleOverTLSOnly(t *testing.T) {
+	log := &logged{}
 	inSecureConsoleCell(t, func(t *testing.T, _ context.Context, c *consoleCell) {
 		b := c.open(t, "r1", nil)
 		for _, p := range pagesOf(1, "/ls/local/x") {
@@ -348,6 +353,18 @@ func TestConsoleOverTLSOnly(t *testing.T) {
 			b.page(p)
 			c.open(t, "r1", c.secure(t, "")).page(p)
 		}
+		for range 100 {
+			conn, err := c.port("r1").dial(t.Context(), "192.0.2.9")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = conn.Write([]byte{22, 0, 0, 0, 1, 0})
+			_ = conn.Close()
+		}
+		testbed.Pass(time.Second)
+		if lines := log.events(t, "event", "connection_refused"); len(lines) == 0 || len(lines) > 2 {
+			t.Errorf("a hundred handshakes have failed, and the log has %d lines about that: %v", len(lines), lines)
+		}
 		conn, err := c.port("r1").dial(t.Context(), "192.0.2.8")
 		if err != nil {
 			t.Fatal(err)
@@ -357,5 +374,5 @@ func TestConsoleOverTLSOnly(t *testing.T) {
 		if _, err := conn.Read(make([]byte, 1)); err == nil || time.Since(began) > 10*time.Second {
 			t.Errorf("a connection that says nothing is kept for %v: %v", time.Since(began), err)
 		}
-	})
+	}, log.to)
 }

@@ -151,6 +151,27 @@ func TestDrillOutageEndsWithItsCaller(t *testing.T) {
 	}
 }
 
+// An outage ends when its operator's certificate is revoked, although there is no master who could ask for rights: his connections are closed.
+func TestDrillOutageEndsWithItsCertificate(t *testing.T) {
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		files := c.clients.client("ops")
+		operator := dial(t, ctx, c.Cell, "operator", client.Config{TLS: files, NoCache: true})
+		time.Sleep(rested)
+		began := time.Now()
+		before, _, err := client.BeginDrill(ctx, operator, client.Drill{Kind: client.DrillOutage, For: api.MaxOutage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.clients.revoke(c.crl, files.Cert)
+		for c.Replica(before).Health().Drill != "" {
+			time.Sleep(100 * time.Millisecond) // virtual
+		}
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("an outage whose operator's certificate was revoked after its beginning lasted %v", took)
+		}
+	}, func(cfg *cell.Config) { cfg.Operators = []string{"ops"} })
+}
+
 // The death of the master ends the outage: the others elect as at any other death.
 func TestDrillOutageEndsWithItsMaster(t *testing.T) {
 	for what, harm := range map[string]func(c *celltest.Cell, master string){

@@ -2,7 +2,7 @@ package cell
 
 import (
 	"encoding/json"
-	"log/slog"
+	"log"
 	"net/http"
 	"time"
 
@@ -78,7 +78,7 @@ func newHTTPServer(r *Replica) *http.Server {
 	return &http.Server{
 		Handler: handler, DisableGeneralOptionsHandler: true, // "OPTIONS *" is not in the table either
 		ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpHeaderTime, WriteTimeout: httpAnswerTime,
-		IdleTimeout: httpIdleTime, MaxHeaderBytes: httpHeaderBytes, ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelWarn),
+		IdleTimeout: httpIdleTime, MaxHeaderBytes: httpHeaderBytes, ErrorLog: log.New(&httpErrors{log: r.log}, "", 0),
 	}
 }
 

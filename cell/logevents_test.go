@@ -52,18 +52,46 @@ func names(lines []logLine) (list []string) {
 
 // inLoggedCell runs a test with a cell, and with what its replicas log, at debug and in JSON. Every line with an event has
 // the level and the fields that docs/logs.md has for it.
-func inLoggedCell(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged)) {
+func inLoggedCell(t *testing.T, replicas int, test func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged), edits ...func(*cell.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer cancel()
 		log := &logged{}
-		c := celltest.Start(t, replicas, func(cfg *cell.Config) {
-			cfg.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		})
+		c := celltest.Start(t, replicas, append([]func(*cell.Config){log.to}, edits...)...)
 		t.Cleanup(func() { checkLogTables(t, log) })
 		test(t, ctx, c, log)
 	})
+}
+
+// to has a replica log in JSON, at debug.
+func (l *logged) to(cfg *cell.Config) {
+	cfg.Logger = slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// has fails if the log does not have an event exactly as often as there are fields, with these fields, in any order.
+func (l *logged) has(t *testing.T, event string, want ...logLine) {
+	t.Helper()
+	lines := l.events(t, "event", event)
+	left := slices.Clone(lines)
+	for _, fields := range want {
+		i := slices.IndexFunc(left, func(one logLine) bool {
+			for field, value := range fields {
+				if one[field] != value {
+					return false
+				}
+			}
+			return true
+		})
+		if i < 0 {
+			t.Errorf("no %s has %v; there are\n%v", event, fields, lines)
+			return
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	if len(left) > 0 {
+		t.Errorf("besides %v there are %d more %s: %v", want, len(left), event, left)
+	}
 }
 
 func checkLogTables(t *testing.T, log *logged) {

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 )
 
 // logQueue keeps a replica apart from where its log goes. Lines are logged under
@@ -76,11 +77,14 @@ func (q *logQueue) write(line logLine) {
 
 // confess says in the log how many lines are missing there.
 func (q *logQueue) confess(at time.Time) {
-	dropped := q.dropped.Load()
-	if dropped == q.told || !q.to.Enabled(context.Background(), slog.LevelWarn) {
+	dropped, level := q.dropped.Load(), slog.LevelWarn
+	if dropped == q.told {
 		return
 	}
-	r := slog.NewRecord(at, slog.LevelWarn, "log lines are missing here: they could not be written as fast as they came", 0)
+	if !q.to.Enabled(context.Background(), level) {
+		level = slog.LevelError // only errors are logged, so it is these that are missing
+	}
+	r := slog.NewRecord(at, level, "log lines are missing here: they could not be written as fast as they came", 0)
 	r.AddAttrs(slog.String("event", "lines_dropped"), slog.Uint64("count", dropped-q.told))
 	q.told = dropped
 	_ = q.to.Handle(context.Background(), r)
@@ -174,5 +178,9 @@ func cutText(text string) string {
 	if len(text) <= logTextBytes {
 		return text
 	}
-	return text[:logTextBytes] + "..."
+	end := logTextBytes
+	for end > logTextBytes-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end-- // not within a character
+	}
+	return text[:end] + "..."
 }

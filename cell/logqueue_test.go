@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/peer"
@@ -133,8 +134,27 @@ func TestLogQueue(t *testing.T) {
 			t.Errorf("the log lacks %s:\n%.2000s", want, text)
 		}
 	}
+	if cut := settledValue(slog.StringValue(strings.Repeat("é", logTextBytes))).String() + settledValue(slog.StringValue("x"+strings.Repeat("é", logTextBytes))).String(); !utf8.ValidString(cut) {
+		t.Error("a text is cut within a character")
+	}
 	log.InfoContext(context.Background(), "after the end") // does not wait, and does not panic
 	if long := settledValue(slog.AnyValue(strings.Repeat("x", 1<<20))).String(); len(long) > 2*logTextBytes {
 		t.Errorf("a value of %d bytes is kept", len(long))
+	}
+}
+
+// That lines are missing is said at whatever level is logged: what is missing then is of that level.
+func TestLogQueueSaysAtEveryLevelWhatIsMissing(t *testing.T) {
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		out := &heldLog{gate: make(chan struct{})}
+		queue, log := newLogQueue(slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level})))
+		for range 2 * logQueueLength {
+			log.Error("line")
+		}
+		close(out.gate)
+		queue.close()
+		if text := out.String(); strings.Count(text, "event=lines_dropped") != 1 {
+			t.Errorf("%v: the log does not say once that lines are missing: %.300s", level, text[max(0, len(text)-300):])
+		}
 	}
 }

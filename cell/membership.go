@@ -10,6 +10,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
+	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
 )
 
@@ -19,7 +20,8 @@ import (
 
 const (
 	rosterEvery   = 200 * time.Millisecond // between two looks at the roster
-	rosterTell    = 5 * time.Second        // between two log lines about a step that cannot be taken yet
+	rosterTell    = 5 * time.Second        // between two log lines about a step that cannot be taken yet,
+	rosterRemind  = 10 * time.Minute       // for the same reason
 	configureWait = 5 * time.Second        // for Raft to take a change of its configuration
 	nearlyAll     = 64                     // entries that a replica may lack when it is given a vote: less than arrive in an election timeout
 	memberProbe   = time.Second            // for answers of replicas
@@ -28,11 +30,30 @@ const (
 // stuckChange is why a change of the cell's replicas does not go on.
 type stuckChange struct{ id, why string }
 
+// reminder knows what was logged last about a step that cannot be taken.
+type reminder struct {
+	said string
+	at   session.Instant
+}
+
+// due reports whether a reason is to be logged now, and notes that it is.
+func (m *reminder) due(now session.Instant, reason error) bool {
+	text, pause := reason.Error(), rosterTell
+	if text == m.said {
+		pause = rosterRemind
+	}
+	if m.said != "" && now.Sub(m.at) < pause {
+		return false
+	}
+	*m = reminder{text, now}
+	return true
+}
+
 // followRoster brings Raft's configuration to what the roster says, while this replica is the master.
 func (r *Replica) followRoster(ctx context.Context) {
 	tick := time.NewTicker(rosterEvery)
 	defer tick.Stop()
-	told := r.clock().Add(-rosterTell)
+	var told reminder
 	for {
 		select {
 		case <-ctx.Done():
@@ -54,8 +75,7 @@ func (r *Replica) followRoster(ctx context.Context) {
 		one, busy := roster.Unsettled()
 		if !busy {
 			r.stuck.Store(nil)
-			if err := r.useSpare(ctx, m, roster); err != nil && r.clock().Sub(told) >= rosterTell {
-				told = r.clock()
+			if err := r.useSpare(ctx, m, roster); err != nil && told.due(r.clock(), err) {
 				r.log.Warn("no spare can take the place of a replica that is dead", "event", "spare_missing", "error", err)
 			}
 			continue
@@ -66,14 +86,13 @@ func (r *Replica) followRoster(ctx context.Context) {
 			continue
 		}
 		r.stuck.Store(&stuckChange{id: one.ID, why: err.Error()})
-		if r.clock().Sub(told) >= rosterTell {
-			told = r.clock()
+		if told.due(r.clock(), err) {
 			r.log.Info("a change of the cell's replicas waits", "event", "member_waits", "member", one.ID, "phase", one.Phase.String(), "error", err)
 		}
 	}
 }
 
-// takeStep takes the next step for a replica that joins or leaves. Its error is why it cannot be taken yet.
+// takeStep takes the next step for a replica that joins or leaves, and logs it once it is taken. Its error is why it cannot be taken yet.
 func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Member) error {
 	future := r.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
@@ -88,22 +107,31 @@ func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Me
 	id, address := raft.ServerID(one.ID), raft.ServerAddress(one.Raft)
 	switch {
 	case one.Phase == raftfsm.Joining && suffrage == -1:
+		if err := r.raft.AddNonvoter(id, address, index, configureWait).Error(); err != nil {
+			return err
+		}
 		r.log.Info("a replica joins the cell, without a vote", "event", "member_joins", "member", one.ID, "address", one.Raft)
-		return r.raft.AddNonvoter(id, address, index, configureWait).Error()
+		return nil
 	case one.Phase == raftfsm.Joining && suffrage == raft.Nonvoter:
 		if err := r.hasCaughtUp(ctx, one); err != nil {
 			return err
 		}
-		r.log.Info("a replica has caught up, and is given a vote", "event", "member_votes", "member", one.ID)
-		return r.raft.AddVoter(id, address, index, configureWait).Error()
+		if err := r.raft.AddVoter(id, address, index, configureWait).Error(); err != nil {
+			return err
+		}
+		r.log.Info("a replica has caught up, and has a vote", "event", "member_votes", "member", one.ID)
+		return nil
 	case one.Phase == raftfsm.Leaving && one.ID == r.cfg.ID:
 		return r.Transfer(ctx, "") // the next master goes on
 	case one.Phase == raftfsm.Leaving && suffrage != -1:
 		if err := r.canGo(ctx, one, future.Configuration().Servers); err != nil {
 			return err
 		}
+		if err := r.raft.RemoveServer(id, index, configureWait).Error(); err != nil {
+			return err
+		}
 		r.log.Info("a replica leaves the cell", "event", "member_leaves", "member", one.ID)
-		return r.raft.RemoveServer(id, index, configureWait).Error()
+		return nil
 	}
 	return m.SettleMember(ctx, raftfsm.SettleMember{ID: one.ID, Phase: one.Phase})
 }

@@ -113,8 +113,12 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 	r.metrics, r.times = newMetrics(r), &entryTimes{}
 	defer close(r.started)
 	if err := r.start(ctx); err != nil {
-		r.release()
-		return nil, cmp.Or(r.Err(), err)
+		err = cmp.Or(r.Err(), err)
+		if r.release(); ctx.Err() != nil {
+			r.noteEnd(slog.String("error", err.Error()))
+		}
+		r.logs.close()
+		return nil, err
 	}
 	return r, nil
 }

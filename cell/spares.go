@@ -74,9 +74,11 @@ func (r *Replica) useSpare(ctx context.Context, m *master.Master, roster raftfsm
 	var err error
 	for _, spare := range spares {
 		if err = r.standsBy(spare, m.Level()); err == nil {
-			r.log.Warn("a replica has not answered for too long: a spare takes its place", "event", "member_replaced", "member", dead, "waited", absent, "spare", spare.ID)
 			err = m.SettleMember(ctx, raftfsm.SettleMember{ID: spare.ID, Phase: raftfsm.Standby, Replaces: dead})
 			r.auditSpare(spare, dead, absent, err)
+			if err == nil {
+				r.log.Warn("a replica has not answered for too long: a spare takes its place", "event", "member_replaced", "member", dead, "waited", absent, "spare", spare.ID)
+			}
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -61,6 +62,16 @@ func (r *Replica) shutdown(ctx context.Context) {
 		}
 	}
 	r.release()
+	if r.Err() == nil {
+		r.noteEnd()
+	}
+	r.logs.close()
+}
+
+// noteEnd logs that the replica has ended as it was asked to. Why it has ended by itself, fail logs, and why it could not be
+// started, Start returns.
+func (r *Replica) noteEnd(attrs ...slog.Attr) {
+	r.log.LogAttrs(context.Background(), slog.LevelInfo, "stopped", append(attrs, slog.String("event", "replica_stopped"))...)
 }
 
 // leave ends the epoch, Raft, and all connections to other replicas. It does not wait for
@@ -107,8 +118,6 @@ func (r *Replica) release() {
 			_ = l.Close() // its server has closed it, unless the replica never came to serve
 		}
 	}
-	r.log.Info("stopped", "event", "replica_stopped")
-	r.logs.close()
 }
 
 // awaitEpochsEnd waits for the end of the epoch before Raft is shut down: Raft does not

@@ -64,6 +64,13 @@ func TestTakeoversAreRemembered(t *testing.T) {
 	if last := list[0].Phases[4]; last.Begin != 11*time.Millisecond || last.End != 11*time.Millisecond+5*time.Second {
 		t.Errorf("the sessions were back from %v to %v", last.Begin, last.End)
 	}
+	take(100, 1, 0)
+	pass(20 * time.Second)
+	times.sessionsLeft(0) // the only one has ended: nobody is waited for any more
+	expect(0, phaseElection, phaseLog, phaseLeases, phaseSessions)
+	pass(time.Hour)
+	times.leaseExtended(0) // of a client that is new
+	expect(0, phaseElection, phaseLog, phaseLeases, phaseSessions)
 	if first := list[1].Phases[0]; first.Begin != -time.Second || first.End != 0 {
 		t.Errorf("the election was from %v to %v", first.Begin, first.End)
 	}

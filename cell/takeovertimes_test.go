@@ -46,6 +46,38 @@ func TestTakeoverIsMeasuredByPhase(t *testing.T) {
 	})
 }
 
+// If the only session that outlived the master is dead, there is no first lease: none is waited for when it has ended, and that of a client that
+// comes hours later is no part of the take-over.
+func TestNoFirstLeaseOfADeadSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		c := celltest.Start(t, 3)
+		dial(t, ctx, c, "far", client.Config{})
+		c.Cut("far")
+		c.FailOver()
+		time.Sleep(2 * time.Minute)
+		late := dial(t, ctx, c, "late", client.Config{})
+		time.Sleep(15 * time.Second)
+		counts, _ := cell.Measured(c.Replica(c.Master()))
+		for name, want := range map[string]uint64{"leases": 1, "first_lease": 0, "sessions": 1} {
+			if n := counts["chubby_takeover_phase_seconds "+name]; n != want {
+				t.Errorf("%s was measured %d times; want %d", name, n, want)
+			}
+		}
+		o, err := late.Cell().Overview(ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range o.Takeovers[0].Phases {
+			if p.Unfinished || p.Name == "first_lease" {
+				t.Errorf("two minutes after the take-over it has the phase %+v", p)
+			}
+		}
+		c.Heal("far")
+	})
+}
+
 // Where nobody outlived a master, nobody is waited for: a session that comes hours later is no part of the take-over.
 func TestNoPhaseWithoutSessions(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {

@@ -73,7 +73,7 @@ var rows = []kindRow{
 	{
 		kind: LockPolling, name: "lock-polling", limits: Limits{Count: 60, PerSecond: 1},
 		what:    "attempts to take a lock without waiting, although nothing had changed since the last",
-		why:     "each is an entry of the log, on every disk of the cell, and whoever is lucky gets the lock, not whoever came first",
+		why:     "each is an entry of the log, on every disk of the cell, and the lucky client gets the lock, not the one that came first",
 		instead: "wait in the queue with Acquire, which may be given up; or open the handle for lock-vacant events, and try when one comes",
 	},
 	{
@@ -137,7 +137,7 @@ var rows = []kindRow{
 	{
 		kind: SameContents, name: "same-contents", limits: Limits{Count: 30, PerSecond: 0.1},
 		what:    "writes of contents that the file had already",
-		why:     "each is an entry of the log, has all caches drop the file, and is told to whoever watches it",
+		why:     "each is an entry of the log, has all caches drop the file, and is told to all that watch it",
 		instead: "read first, which out of the cache costs nothing, and write what differs; to show that a process is alive, hold an ephemeral file open",
 	},
 }

@@ -467,7 +467,7 @@ background lost acquire /ls/local/lost -- sh -c 'echo up; exec sleep 300'; lost=
 holds 10 "CMD runs" grep -q up lost.out
 ctl 2 drill failover; out 'would hand over'; out 'LOCKS WITHOUT A SEQUENCER'; err 'nothing was done; --yes does it'
 ctl 2 drill failover --hard; out 'would fall silent'
-ctl 2 -o json drill outage 20s; fields out drill done cell master epoch no_answer_s sessions sessions_in_jeopardy sessions_lost locks_held requests_waiting without_sequencer.list given_up.list queues.list
+ctl 2 -o json drill outage 20s; fields out drill done cell master epoch no_answer_s partial sessions sessions_in_jeopardy sessions_lost locks_held requests_waiting without_sequencer.list given_up.list queues.list
 ctl 2 drill outage 46s; err 'want 1s to 45s'; ctl 2 drill outage 20s --limit 20s; err 'want a longer limit'; ctl 2 drill outage soon
 ctl 2 drill failover --hard --to r1 --yes; ctl 2 drill slow-client --for 2m; ctl 1 drill session-loss s999999 --yes
 ctl 0 mkdir /ls/local/drills
@@ -583,6 +583,7 @@ ctl 2 "${at[@]}" --cert $tls/client-dev.crt cat /ls/safe/x; err '\-\-key'
 mv .chubby/safe/dev.json .
 ctl 77 "${at[@]}" cat /ls/safe/x; err 'not encrypted.*--cacert'
 CHUBBY_CACERT=$tls/ca.crt CHUBBY_CERT=$tls/client-billing.crt CHUBBY_KEY=$tls/client-billing.key ctl 0 "${at[@]}" cat /ls/safe/x; out hello
+CHUBBY_CACERT=$tls/ca.crt CHUBBY_CERT=$tls/client-billing.crt CHUBBY_KEY=$tls/client-billing.key ctl 2 "${at[@]}" drill failover safe; out 'You are no operator of this cell'
 printf 'safe: {servers: ["127.0.0.1:9421"], cacert: ca.crt, cert: client-billing.crt, key: client-billing.key}\n' >$tls/cells.yaml
 CHUBBY_CONFIG=$tls/cells.yaml ctl 0 cat /ls/safe/x; out hello
 "$bin/chubbyd" certs token system:serviceaccount:shop:cart --dir $tls --for 1h >out 2>err && ok "chubbyd certs token" || bad "chubbyd certs token"

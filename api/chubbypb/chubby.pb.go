@@ -386,8 +386,10 @@ type Caller struct {
 	// The epoch of the master that the client believes in. A master of another epoch
 	// answers StaleEpoch (Chubby §2.9, step 1).
 	Epoch uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Names the call in the log of the master: any number that no other call of late has, the same
-	// in all attempts. Nothing depends on it; 0 is none.
+	// A number by which the call is found in the log of the master, where it has 16 hexadecimal
+	// digits (docs/logs.md). The client chooses it for the call, different from those of its other
+	// recent calls, and sends the same number with every attempt; 0 means that it has chosen
+	// none. The master only logs it, and does nothing else with it.
 	Request       uint64 `protobuf:"fixed64,3,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -46,7 +46,7 @@ had no answer for longer than --limit. Ctrl-C ends the drill and has the cell se
 again at once; so does the death of chubbyctl.
 
 There is one drill at a time in a cell, and none in the first ten seconds of a master.
-Whoever looks at the cell sees that it is one: chubbyctl cell status and top, the logs
+Everybody can see that it is one: chubbyctl cell status and top, the logs
 of the replicas, /readyz, and the metric chubby_drill. Drills are for operators of the
 cell (/ls/CELL/acl/operators).`, exitUsage, exitOverLimit)
 	group.Example = `  chubbyctl drill failover

@@ -27,6 +27,7 @@ type drillPlan struct {
 	Master    string  `json:"master"`
 	Epoch     uint64  `json:"epoch"`
 	NoAnswerS float64 `json:"no_answer_s"` // for how long calls may have no answer
+	Partial   bool    `json:"partial"`     // what follows is only what the caller may see: he is no operator
 
 	Sessions   int `json:"sessions"`
 	InJeopardy int `json:"sessions_in_jeopardy"` // whose leases may be over before a master answers
@@ -101,7 +102,11 @@ func (o *drillOptions) plan(ctx context.Context, c *client.Cell) (*drillPlan, er
 	if err != nil {
 		return nil, err
 	}
-	p.Master, p.Epoch = status.Master, uint64(status.Epoch)
+	overview, err := c.Overview(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	p.Master, p.Epoch, p.Partial = status.Master, uint64(status.Epoch), !overview.Whole
 	left := map[api.SessionID]time.Duration{} // of leases
 	for s, err := range c.EachSession(ctx) {
 		if err != nil {
@@ -180,7 +185,10 @@ func (o *drillOptions) printPlan(p *drillPlan) error {
 	style := term.StyleOf(o.out)
 	say := func(format string, args ...any) { fmt.Fprintln(o.out, style.Wrap(fmt.Sprintf(format, args...), "")) }
 	say("%s", o.describePlan(p))
-	say("The cell has %s, %s held, and %s for locks.", term.Counted(p.Sessions, "session"), term.Counted(p.Locks, "lock"), countedRequests(p.Waiters))
+	if p.Partial {
+		say("You are no operator of this cell, and may not do the drill. What follows counts only the sessions and locks that you may see; it would hit others, too.")
+	}
+	say("%s %s, %s held, and %s for locks.", p.counted(), term.Counted(p.Sessions, "session"), term.Counted(p.Locks, "lock"), countedRequests(p.Waiters))
 	if p.gap > 0 {
 		say("%s would be in jeopardy, as their leases may be over before a master answers; %s would be lost, if their clients have the usual grace period of %v.",
 			term.Counted(p.InJeopardy, "session"), term.Counted(p.Lost, "session"), api.DefaultGrace)
@@ -205,6 +213,14 @@ func (o *drillOptions) printPlan(p *drillPlan) error {
 		t.Add(q.Path, q.Waiters, term.Roughly(time.Duration(q.FirstS*float64(time.Second))))
 	}
 	return flushOr(t, o.out, len(p.Queues.List), "", p.Queues.More, "locks")
+}
+
+// counted begins the sentence that says how much there is.
+func (p *drillPlan) counted() string {
+	if p.Partial {
+		return "You may see"
+	}
+	return "The cell has"
 }
 
 // describePlan says what the drill would do.

@@ -27,7 +27,7 @@ func newDrillStatusFields(d *client.DrillStatus) *drillStatusFields {
 // drillShown is for how long after its end a drill is shown: what looks odd may be of that.
 const drillShown = 10 * time.Minute
 
-// describeDrill says which drill goes on, or has ended lately; "" if none has.
+// describeDrill says which drill goes on, or has ended recently; "" if none has.
 func describeDrill(s client.Status) (text string, running bool) {
 	var latest *client.DrillStatus
 	at := ""

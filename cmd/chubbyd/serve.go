@@ -158,8 +158,7 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 	defer stopTraces(ctx)
 	replica, err := cell.Start(ctx, s.replica)
 	if ctx.Err() != nil && errors.Is(err, api.Cancelled) {
-		s.replica.Logger.Info("stopped", "event", "replica_stopped", "error", err)
-		return nil
+		return nil // the log says so
 	}
 	if err != nil {
 		return fmt.Errorf("start replica %s of cell %s in %s: %w", s.replica.ID, s.replica.Cell, s.replica.Data, err)

@@ -121,7 +121,7 @@ func visitAll(ctx context.Context, b *browser, cell *devCell, a *actors) error {
 		{"", "Waited for longest", "overview"},
 		{"locks", "/ls/local/services/billing/primary", "locks"},
 		{"locks?under=/ls/local/jobs", "/ls/local/jobs/nightly", ""},
-		{"waits", "A deadlock", "waits"},
+		{"waits", "It is a deadlock", "waits"},
 		{"sessions", "spiffe://example.org/billing-standby", "sessions"},
 		{"sessions/" + one, "Session " + one, "session"},
 		{"tree?path=/ls/local/config", "frontend.yaml", "tree"},

@@ -1,6 +1,6 @@
 package main
 
-// consoleSafeguards are those of the console: whoever looks at it may see and do what his rights allow, and nobody acts through his browser.
+// consoleSafeguards are those of the console: its visitors see and do what their rights allow, and nobody acts through their browsers.
 func consoleSafeguards() []safeguard {
 	return []safeguard{
 		{

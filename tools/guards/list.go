@@ -89,6 +89,7 @@ func safeguards() []safeguard {
 		overviewSafeguards(),
 		misuseSafeguards(),
 		consoleSafeguards(),
+		consolePageSafeguards(),
 		meterSafeguards(),
 		shortSafeguards(),
 	)

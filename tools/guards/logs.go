@@ -49,5 +49,30 @@ func logSafeguards() []safeguard {
 			old: "	case <-q.done:\n	case <-late.C:\n	}", new: "	default:\n	}",
 			pkg: "./cell", test: "TestLogQueue",
 		},
+		{
+			name: "that lines are missing is said at every level", file: "cell/logqueue.go",
+			old: "		level = slog.LevelError // only", new: "		return // only",
+			pkg: "./cell", test: "TestLogQueueSaysAtEveryLevelWhatIsMissing",
+		},
+		{
+			name: "that the master's lines are missing is said at every level", file: "cell/internal/master/journal.go",
+			old: "	if dropped > 0 { // lines", new: "	if false { // lines",
+			pkg: "./cell/internal/master", test: "TestJournalSaysAtEveryLevelWhatWasDropped",
+		},
+		{
+			name: "files of certificates that are missing are told of once", file: "cell/certificates.go",
+			old: "	case err != nil && err.Error() == was:\n", new: "",
+			pkg: "./cell", test: "TestLogOfCertificates",
+		},
+		{
+			name: "that no spare can help is told of once", file: "cell/membership.go",
+			old: "		pause = rosterRemind\n", new: "		pause = rosterTell\n",
+			pkg: "./cell", test: "TestLogOfSpares",
+		},
+		{
+			name: "strangers at the http port do not fill the log", file: "cell/httperrors.go",
+			old: "else if n, ok := e.failed.Next(); ok {", new: "else if n, ok := e.failed.Next(); ok || true {",
+			pkg: "./cell", test: "TestConsoleOverTLSOnly",
+		},
 	}
 }

@@ -24,7 +24,7 @@ func misuseSafeguards() []safeguard {
 		},
 		{
 			name: "a write that is refused is no write", file: dir + "files.go",
-			old: "err == nil && writing != noDeed {", new: "writing != noDeed {",
+			old: "err == nil && writing != noAction {", new: "writing != noAction {",
 			pkg: "./cell", test: "TestRefusedWritesAreNoWrites",
 		},
 		{
@@ -48,9 +48,9 @@ func misuseSafeguards() []safeguard {
 			pkg: master, test: "TestMisuseBeginsAtItsLimits",
 		},
 		{
-			name: "what was done long ago is forgotten", file: dir + "conduct.go",
-			old: "c.window+1 != c.all.window {", new: "c.window > c.all.window {",
-			pkg: master, test: "TestConductForgets",
+			name: "what was done long ago is forgotten", file: dir + "usage.go",
+			old: "u.window+1 != u.all.window {", new: "u.window > u.all.window {",
+			pkg: master, test: "TestUsageForgets",
 		},
 		{
 			name: "a change excuses a look", file: dir + "events.go",
@@ -58,7 +58,7 @@ func misuseSafeguards() []safeguard {
 			pkg: "./cell", test: "TestLintOfWhatHasChanged",
 		},
 		{
-			name: "a client's own word counts about its lock", file: dir + "conduct.go",
+			name: "a client's own word counts about its lock", file: dir + "usage.go",
 			old: "		place.CompareAndSwap(uint64(g), 0)\n", new: "",
 			pkg: master, test: "TestUnfencedTurns",
 		},
@@ -78,8 +78,8 @@ func misuseSafeguards() []safeguard {
 			pkg: master, test: "TestLintIsBounded",
 		},
 		{
-			name: "principals that are counted have a bound", file: dir + "conduct.go",
-			old: "const maxConductPrincipals = 1024", new: "const maxConductPrincipals = 1025",
+			name: "principals that are counted have a bound", file: dir + "usage.go",
+			old: "const maxUsagePrincipals = 1024", new: "const maxUsagePrincipals = 1025",
 			pkg: master, test: "TestSessionsThatEndSoon",
 		},
 	}

@@ -3,20 +3,24 @@ package console
 import (
 	"cmp"
 	"context"
+	"crypto/hmac"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/session"
 )
 
 // act is something that operators do. Its form says what it does, and is its confirmation. Who may do it the master decides.
 type act struct {
 	// form returns the form for what the values of an address or of a form name.
-	form func(ctx context.Context, v *visitor, values url.Values) (actForm, error)
+	form  func(ctx context.Context, v *visitor, values url.Values) (actForm, error)
+	names []string // the values that an address may have: which thing it is about. What is to be done with it, people put in themselves
 	// do does it, and returns the page that shows what has come of it.
 	do   func(ctx context.Context, v *visitor, values url.Values) (to string, err error)
 	done string // what is said there
@@ -30,6 +34,7 @@ type actForm struct {
 	Submit  string
 	Danger  bool // somebody loses something
 	Back    string
+	Seen    string // what would be different if somebody else had to lose something, or something else: the form brings it back
 	Refusal string // why it was not done
 }
 
@@ -45,25 +50,47 @@ type actOption struct{ Value, Label string }
 // acts are all of them, by the names of their pages.
 func (c *Console) acts() map[string]act {
 	return map[string]act{
-		"break":    {form: breakForm, do: breakLock, done: "The lock is being taken from its holders."},
-		"end":      {form: endForm, do: endSession, done: "The session has been ended. Its locks are free when their owner has released them, or lease and lock-delays have passed."},
+		"break":    {form: breakForm, names: []string{"path"}, do: breakLock, done: "The lock is being taken from its holders."},
+		"end":      {form: endForm, names: []string{"session"}, do: endSession, done: "The session has been ended. Its locks are free when their owner has released them, or lease and lock-delays have passed."},
 		"transfer": {form: c.transferForm, do: c.transfer, done: "The mastership was handed over."},
-		"quota":    {form: quotaForm, do: setQuota, done: "The quota was set."},
+		"quota":    {form: quotaForm, names: []string{"principal", "path"}, do: setQuota, done: "The quota was set."},
 	}
 }
 
-// done says what was just done, by the name of an act in the address of a page: no text comes from there.
-func (c *Console) done(name string) string { return c.acts()[name].done }
+// doneTime is for how long the address of a page says what was done. People share addresses, keep them and go back to them.
+const doneTime = 30 * time.Second
+
+// doneMark is what the address of a page has that says what somebody has just done.
+func (c *Console) doneMark(principal, name string) string {
+	at := strconv.FormatInt(int64(c.cfg.Clock()), 36)
+	return name + "." + at + "." + c.sign("done", principal, name, at)
+}
+
+// done says what somebody has just done, by the mark in the address of a page. Addresses come from anywhere: one that this console did not make for
+// him, or long ago, says nothing.
+func (c *Console) done(principal, mark string) string {
+	name, rest, _ := strings.Cut(mark, ".")
+	at, signature, _ := strings.Cut(rest, ".")
+	instant, err := strconv.ParseInt(at, 36, 64)
+	if err != nil || !hmac.Equal([]byte(signature), []byte(c.sign("done", principal, name, at))) || c.cfg.Clock().Sub(session.Instant(instant)) > doneTime {
+		return ""
+	}
+	return c.acts()[name].done
+}
 
 // actPage serves the form of an act.
 func (c *Console) actPage(a act) show {
 	return func(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {
-		form, err := a.form(ctx, v, q.URL.Query())
+		values := url.Values{}
+		for _, name := range a.names {
+			values.Set(name, q.URL.Query().Get(name))
+		}
+		form, err := a.form(ctx, v, values)
 		return "act", page{Title: cmp.Or(form.Title, "Act"), Content: form}, err
 	}
 }
 
-// perform does what a form asks for.
+// perform does what a form asks for, if what it is about is still what it was when the form was shown.
 func (c *Console) perform(name string, a act) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
 		who, err := c.guest(q)
@@ -79,27 +106,41 @@ func (c *Console) perform(name string, a act) http.HandlerFunc {
 			return
 		}
 		defer c.visitors.leave(v)
-		to, err := a.do(ctx, v, q.PostForm)
-		if err == nil {
-			http.Redirect(w, q, withDone(to, name), http.StatusSeeOther)
-			return
+		form, err := a.form(ctx, v, q.PostForm)
+		code := http.StatusConflict
+		switch {
+		case err != nil:
+			form, code = actForm{Title: cmp.Or(form.Title, "It was not done"), Refusal: "It was not done. " + explainProblem(err)}, statusOf(err)
+		case form.Seen != q.PostForm.Get("seen"):
+			form.Refusal = "It was not done: what the form is about has changed since you loaded it. Read again what it says now."
+		default:
+			to, err := a.do(ctx, v, q.PostForm)
+			if err == nil {
+				http.Redirect(w, q, withDone(to, c.doneMark(who.Principal, name)), http.StatusSeeOther)
+				return
+			}
+			form.Refusal, code = outcomeOf(err), statusOf(err)
 		}
-		form, ferr := a.form(ctx, v, q.PostForm)
-		if ferr != nil {
-			form = actForm{Title: "It was not done"}
-		}
-		form.Refusal = explainProblem(err)
 		p := page{Title: form.Title, Content: form, Principal: who.Principal, Known: c.cfg.Encrypted, CSRF: c.formToken(who.Principal), CanLogOut: c.hasLogin(q)}
-		c.render(w, statusOf(err), "act", p)
+		c.render(w, code, "act", p)
 	}
 }
 
-// withDone adds to an address what was done.
-func withDone(to, name string) string {
-	if strings.Contains(to, "?") {
-		return to + "&done=" + name
+// outcomeOf says what has become of an act that has failed.
+func outcomeOf(err error) string {
+	switch api.CodeOf(err) {
+	case api.OK, api.Uncertain, api.DeadlineExceeded, api.SessionExpired: // OK: the error has no code
+		return "It is not known whether it was done: look before you do it again. " + explainProblem(err)
 	}
-	return to + "?done=" + name
+	return "It was not done. " + explainProblem(err)
+}
+
+// withDone adds to an address what was done.
+func withDone(to, mark string) string {
+	if strings.Contains(to, "?") {
+		return to + "&done=" + mark
+	}
+	return to + "?done=" + mark
 }
 
 // hidden is a field that the form brings back as it is.
@@ -107,17 +148,23 @@ func hidden(name, value string) actField { return actField{Name: name, Type: "hi
 
 // reasonField asks for what those who lose something are told.
 func reasonField(values url.Values) actField {
-	return actField{Name: "reason", Label: "Reason", Type: "text", Value: values.Get("reason"), Required: true, Hint: fmt.Sprintf("Whoever loses something is told. At most %d bytes.", api.MaxReason)}
+	return actField{Name: "reason", Label: "Reason", Type: "text", Value: values.Get("reason"), Required: true, Hint: fmt.Sprintf("Those who lose something are told. At most %d bytes.", api.MaxReason)}
 }
 
-func breakForm(_ context.Context, _ *visitor, values url.Values) (actForm, error) {
+func breakForm(ctx context.Context, v *visitor, values url.Values) (actForm, error) {
 	path, err := api.ParsePath(values.Get("path"))
 	if err != nil {
 		return actForm{}, err
 	}
+	title := "Break the lock of " + path.String()
+	explained, err := v.cell.Explain(ctx, path.String())
+	if err != nil {
+		return actForm{Title: title}, err
+	}
 	return actForm{
-		Title: "Break the lock of " + path.String(), Submit: "Break the lock", Danger: true, Back: pageURL("explain", "path", path.String()),
+		Title: title, Submit: "Break the lock", Danger: true, Back: pageURL("explain", "path", path.String()), Seen: fmt.Sprint(explained.Lock.Generation),
 		About: []string{
+			heldBy(explained.Lock),
 			"The lock is taken from its holders. Their sequencers are invalid at once.",
 			"It is free when each of them has released it, or when lease and lock-delay have passed.",
 		},
@@ -126,6 +173,19 @@ func breakForm(_ context.Context, _ *visitor, values url.Values) (actForm, error
 			{Name: "now", Label: "At once, without waiting for the holders: two clients may then believe that they hold it", Type: "checkbox", Value: values.Get("now")},
 		},
 	}, nil
+}
+
+// heldBy says who has a lock.
+func heldBy(l client.LockInfo) string {
+	if len(l.Holders) == 0 {
+		return "Nobody holds it now."
+	}
+	h := l.Holders[0]
+	text := fmt.Sprintf("It is held by session %v of %s on %s", h.Session, cmp.Or(h.Principal, "somebody"), cmp.Or(h.Host, "some host"))
+	if others := len(l.Holders) - 1 + l.MoreHolders; others > 0 {
+		text += fmt.Sprintf(", and by %d others", others)
+	}
+	return text + "."
 }
 
 func breakLock(ctx context.Context, v *visitor, values url.Values) (string, error) {
@@ -188,7 +248,7 @@ func (c *Console) transferForm(ctx context.Context, v *visitor, values url.Value
 		}
 	}
 	return actForm{
-		Title: "Hand the mastership over", Submit: "Hand over", Back: "/console/",
+		Title: "Hand the mastership over", Submit: "Hand over", Back: "/console/", Seen: fmt.Sprint(status.Epoch),
 		About:  []string{fmt.Sprintf("The master is %s. Another replica takes its place: sessions and locks do not notice, and calls wait for some milliseconds.", cmp.Or(status.Master, "not known"))},
 		Fields: []actField{{Name: "to", Label: "To", Type: "select", Value: values.Get("to"), Options: options}},
 	}, nil
@@ -201,23 +261,27 @@ func (c *Console) transfer(ctx context.Context, v *visitor, values url.Values) (
 	})
 }
 
-// amounts are the fields of a quota, in their order; of a directory the first two.
-func amounts(q *api.Quota) []struct {
+// amount is a field of a quota.
+type amount struct {
 	name, label string
 	at          func(n int64)
 	is          int64
-} {
-	return []struct {
-		name, label string
-		at          func(n int64)
-		is          int64
-	}{
+}
+
+// amounts are the fields of a quota, in their order: of a principal's, or of a directory's if there is a path, which has two.
+func amounts(q *api.Quota, path string) []amount {
+	list := []amount{
 		{"nodes", "Nodes", func(n int64) { q.Nodes = int(n) }, int64(q.Nodes)},
 		{"bytes", "Bytes of contents", func(n int64) { q.Bytes = n }, q.Bytes},
-		{"sessions", "Sessions", func(n int64) { q.Sessions = int(n) }, int64(q.Sessions)},
-		{"handles", "Handles", func(n int64) { q.Handles = int(n) }, int64(q.Handles)},
-		{"waiters", "Waiting requests", func(n int64) { q.Waiters = int(n) }, int64(q.Waiters)},
 	}
+	if path != "" {
+		return list
+	}
+	return append(list,
+		amount{"sessions", "Sessions", func(n int64) { q.Sessions = int(n) }, int64(q.Sessions)},
+		amount{"handles", "Handles", func(n int64) { q.Handles = int(n) }, int64(q.Handles)},
+		amount{"waiters", "Waiting requests", func(n int64) { q.Waiters = int(n) }, int64(q.Waiters)},
+	)
 }
 
 func quotaForm(ctx context.Context, v *visitor, values url.Values) (actForm, error) {
@@ -235,28 +299,34 @@ func quotaForm(ctx context.Context, v *visitor, values url.Values) (actForm, err
 	} else {
 		form.Fields = form.Fields[:1]
 	}
-	use, _, err := v.cell.FindQuota(ctx, principal, path) // of a directory without one all is 0
+	use, found, err := v.cell.FindQuota(ctx, principal, path) // of a directory without one all is 0
 	if err != nil {
 		return form, err
 	}
-	for i, a := range amounts(&use.Allowed) {
-		if path == "" || i < 2 {
-			form.Fields = append(form.Fields, actField{Name: a.name, Label: a.label, Type: "number", Value: cmp.Or(values.Get(a.name), strconv.FormatInt(a.is, 10)), Required: true})
+	withheld := path == "" && !found
+	if withheld {
+		form.About = append(form.About, "What it is now, only operators may see.")
+	}
+	for _, a := range amounts(&use.Allowed, path) {
+		is := ""
+		if !withheld {
+			is = strconv.FormatInt(a.is, 10)
 		}
+		form.Seen += is + " "
+		form.Fields = append(form.Fields, actField{Name: a.name, Label: a.label, Type: "number", Value: cmp.Or(values.Get(a.name), is), Required: true})
 	}
 	return form, nil
 }
 
 func setQuota(ctx context.Context, v *visitor, values url.Values) (string, error) {
 	var q api.Quota
-	for _, a := range amounts(&q) {
-		if text := values.Get(a.name); text != "" {
-			n, err := strconv.ParseInt(text, 10, 64)
-			if err != nil || n < 0 {
-				return "", api.Errorf(api.InvalidArgument, "%s: %.40q is no number from 0 on", a.label, text)
-			}
-			a.at(n)
+	for _, a := range amounts(&q, values.Get("path")) {
+		text := values.Get(a.name)
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 {
+			return "", api.Errorf(api.InvalidArgument, "%s: %.40q is no number from 0 on", a.label, text)
 		}
+		a.at(n)
 	}
 	return "/console/quotas", inSession(ctx, v, func(s *client.Client) error {
 		if path := values.Get("path"); path != "" {

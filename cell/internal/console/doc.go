@@ -2,7 +2,7 @@
 // serves it at its http port. Only package cell uses it.
 //
 // The rule it upholds: the console is a client. Whatever it shows and does it asks of the cell, by package client, over
-// connections that are those of whoever looks at it (Door.Dial): the services check his rights, bound him and record what he does
+// connections that are those of its visitor (Door.Dial): the services check his rights, bound him and record what he does
 // as they do with chubbyctl. The console itself decides who somebody is, by the same certificates and tokens as the port for clients,
 // and nothing about what he may do. That it leaves out the buttons of operators for others is a courtesy.
 //

@@ -14,7 +14,8 @@ import (
 
 // Bounds of streams of events.
 const (
-	maxStreams    = 16               // of all visitors at a time
+	maxStreams    = 16               // of all visitors at a time,
+	maxOwnStreams = 4                // and of those that one principal has, where people say who they are
 	maxStreamTime = 10 * time.Minute // then the browser asks again, if its page is still open
 	streamSign    = 10 * time.Second // without an event, after which a sign of life is sent
 	streamWrite   = 10 * time.Second // for a browser to take what is sent
@@ -71,10 +72,18 @@ func (c *Console) stream(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	defer c.visitors.leave(v)
-	out := &stream{w: w, to: http.NewResponseController(w), wall: c.cfg.Wall}
+	if !c.visitors.beginStream(v) {
+		c.refuse(w, http.StatusServiceUnavailable, "you follow as many nodes as one may at a time")
+		return
+	}
+	defer c.visitors.endStream(v)
+	out := &stream{w: w, to: http.NewResponseController(w), wall: c.cfg.Wall, path: path, last: q.Header.Get("Last-Event-ID")}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
-	err = inSession(ctx, v, func(s *client.Client) error { return out.follow(ctx, s, path, who.Counts) })
+	err = inSession(ctx, v, func(s *client.Client) error { return out.follow(ctx, s, who.Counts) })
+	if err == nil && ctx.Err() == nil {
+		err = api.Errorf(api.Unauthenticated, "your login does not count any more: load the page again")
+	}
 	if err != nil && ctx.Err() == nil {
 		_ = out.send("problem", told{At: stamp(c.cfg.Wall()), Kind: "ended", On: path.String(), Explanation: explainProblem(err)}) // nobody is left to tell otherwise
 	}
@@ -85,17 +94,25 @@ type stream struct {
 	w    http.ResponseWriter
 	to   *http.ResponseController
 	wall func() int64
+	path api.Path
+	last string // what the browser has got last of an earlier stream, by its time; empty if this is the first
 }
 
-// follow sends events until ctx ends, or whoever looks does not count any more.
-func (s *stream) follow(ctx context.Context, session *client.Client, path api.Path, counts func() bool) error {
+// follow sends events until ctx ends, or the visitor's login does not count any more.
+func (s *stream) follow(ctx context.Context, session *client.Client, counts func() bool) error {
 	kinds := []api.EventKind{api.EventContentsModified, api.EventLockAcquired, api.EventLockVacant, api.EventConflictingLock, api.EventChildAdded, api.EventChildRemoved, api.EventChildModified}
-	h, err := session.Open(ctx, path.String(), client.OpenOptions{Read: true, Events: kinds})
+	h, err := session.Open(ctx, s.path.String(), client.OpenOptions{Read: true, Events: kinds})
 	if err != nil {
 		return err
 	}
-	if err := s.send("begin", told{At: stamp(s.wall()), Kind: "following", On: path.String()}); err != nil {
+	if err := s.send("begin", told{At: stamp(s.wall()), Kind: "following", On: s.path.String()}); err != nil {
 		return err
+	}
+	if since, err := time.Parse(time.RFC3339, s.last); err == nil {
+		gap := told{At: stamp(s.wall()), Kind: "interrupted", On: s.path.String(), Explanation: "What has happened since " + since.UTC().Format(time.RFC3339) + " is not shown: look at the node."}
+		if err := s.send("event", gap); err != nil {
+			return err
+		}
 	}
 	for ctx.Err() == nil && counts() {
 		wait, cancel := context.WithTimeout(ctx, streamSign)
@@ -103,8 +120,10 @@ func (s *stream) follow(ctx context.Context, session *client.Client, path api.Pa
 		late := wait.Err() != nil
 		cancel()
 		switch {
+		case err == nil && !counts():
+			return nil
 		case err == nil:
-			err = s.send("event", toldOf(s.wall(), path, e))
+			err = s.send("event", toldOf(s.wall(), s.path, e))
 		case late:
 			err = s.write(": there is nothing new\n\n")
 		}
@@ -126,13 +145,13 @@ func toldOf(now int64, path api.Path, e api.Event) told {
 	return t
 }
 
-// send sends one event of the stream.
+// send sends one event of the stream. Its id is the time: a browser whose stream was interrupted says with it what it has got last.
 func (s *stream) send(kind string, what told) error {
 	text, err := json.Marshal(what) // on one line, and with no < in it
 	if err != nil {
 		return fmt.Errorf("encode an event: %w", err)
 	}
-	return s.write("event: " + kind + "\ndata: " + string(text) + "\n\n")
+	return s.write("id: " + what.At + "\nevent: " + kind + "\ndata: " + string(text) + "\n\n")
 }
 
 // write sends a piece, in bounded time.

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -76,10 +77,21 @@ func (ls *logins) remove(i int) {
 	ls.order = append(ls.order[:i], ls.order[i+1:]...)
 }
 
-// find returns the login of a cookie, if it counts still.
+// find returns the login of a cookie, if it counts still. Its counts asks for the login itself, too: what goes on for longer than a request ends
+// with the login.
 func (ls *logins) find(cookie string) (login, bool) {
+	hash := sha256.Sum256([]byte(cookie))
+	l, ok := ls.at(hash)
+	l.counts = func() bool {
+		_, still := ls.at(hash)
+		return still
+	}
+	return l, ok
+}
+
+func (ls *logins) at(hash [sha256.Size]byte) (login, bool) {
 	ls.mu.Lock()
-	l, ok := ls.all[sha256.Sum256([]byte(cookie))]
+	l, ok := ls.all[hash]
 	ls.mu.Unlock()
 	return l, ok && l.ends > ls.clock() && l.counts()
 }
@@ -170,9 +182,14 @@ func ownPath(to string) string {
 }
 
 // formToken is what a form for somebody has to bring back. Other sites cannot know it: they cannot read the console's pages.
-func (c *Console) formToken(principal string) string {
+func (c *Console) formToken(principal string) string { return c.sign("form", principal) }
+
+// sign returns what only this console can make of some words.
+func (c *Console) sign(words ...string) string {
 	mac := hmac.New(sha256.New, c.key[:])
-	mac.Write([]byte(principal))
+	for _, word := range words {
+		fmt.Fprintf(mac, "%d:%s", len(word), word) // it never fails
+	}
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
 }
 

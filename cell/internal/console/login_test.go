@@ -23,10 +23,17 @@ func TestLoginsEnd(t *testing.T) {
 	counts("", false)
 	counts("anything", false)
 	first := ls.add("ops", always)
+	stream, _ := ls.find(first) // it goes on for longer than a request
 	now = now.Add(loginTime - 1)
 	counts(first, true)
+	if !stream.counts() {
+		t.Error("what was begun with a login ends before it")
+	}
 	now = now.Add(1)
 	counts(first, false)
+	if stream.counts() {
+		t.Error("what was begun with a login goes on after it")
+	}
 
 	counted := true
 	second := ls.add("ops", func() bool { return counted })
@@ -43,8 +50,12 @@ func TestLoginsEnd(t *testing.T) {
 	for _, cookie := range own[1:] {
 		counts(cookie, true)
 	}
+	stream, _ = ls.find(own[1])
 	ls.end(own[1])
 	counts(own[1], false)
+	if stream.counts() {
+		t.Error("what was begun with a login goes on after the logout")
+	}
 	for i := range 2 * maxLogins {
 		counts(ls.add("p"+strconv.Itoa(i), always), true)
 	}

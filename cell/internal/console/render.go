@@ -96,7 +96,7 @@ func (c *Console) visit(what show) http.HandlerFunc {
 		name, p, err := what(ctx, v, q)
 		p.Principal, p.Known, p.CSRF = who.Principal, c.cfg.Encrypted, c.formToken(who.Principal)
 		p.CanLogOut = c.hasLogin(q)
-		p.URL, p.Done = withoutDone(q.URL), c.done(q.URL.Query().Get("done"))
+		p.URL, p.Done = withoutDone(q.URL), c.done(who.Principal, q.URL.Query().Get("done"))
 		if err != nil && isUpdate(q) {
 			c.postpone(w, err)
 			return
@@ -138,7 +138,11 @@ func (c *Console) turnAway(w http.ResponseWriter, q *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	http.Redirect(w, q, "/console/login?"+url.Values{"to": {q.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
+	login := "/console/login?" + url.Values{"to": {q.URL.RequestURI()}}.Encode()
+	if len(login) > maxURL { // what is escaped twice is long
+		login = "/console/login"
+	}
+	http.Redirect(w, q, login, http.StatusSeeOther)
 }
 
 // isUpdate reports whether a page asks for its own newest state.

@@ -36,6 +36,7 @@ type oneSession struct {
 	Locks    []lockRow
 	More     int // locks besides
 	Holdups  []client.Holdup
+	Partly   bool // changes may wait for its cache that are not among them
 	Operator bool
 	Withheld bool // the visitor may see only that it is there
 }
@@ -67,7 +68,9 @@ func (c *Console) oneSession(ctx context.Context, v *visitor, q *http.Request) (
 	}
 	c.sawOverview(v, o)
 	content.Operator = o.Whole
+	content.Partly = o.MoreHoldups > 0
 	for _, h := range o.Holdups {
+		content.Partly = content.Partly || h.MoreSlow > 0
 		if slices.ContainsFunc(h.Slow, func(s api.Holder) bool { return s.Session == id }) {
 			content.Holdups = append(content.Holdups, h)
 		}

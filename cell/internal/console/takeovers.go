@@ -92,7 +92,7 @@ func aboutPhase(name string) (title, about string) {
 		"election":    {"Election", "from the last message of the master before"},
 		"log":         {"Log and proof", "until the log was applied, and the new epoch in it, which a majority accepted"},
 		"leases":      {"Leases", "until every session had its lease anew; then the master serves"},
-		"first_lease": {"First lease", "until the first client had returned, and its lease was extended"},
+		"first_lease": {"First lease", "until the first lease was extended"},
 		"sessions":    {"Sessions back", "until all clients had returned, or their sessions had ended"},
 		"caches":      {"Caches", "until no client used what it had cached before, for which changes wait"},
 		"first_grant": {"First grant", "until a lock was granted"},

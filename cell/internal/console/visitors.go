@@ -30,6 +30,7 @@ type visitor struct {
 	// What follows is guarded by visitors.mu.
 	used    session.Instant
 	serving int // requests
+	streams int // of those, streams of events
 
 	operator  atomic.Bool  // whether the master said so, at
 	operatorT atomic.Int64 // a session.Instant; 0 if it has not been asked
@@ -90,6 +91,29 @@ func (vs *visitors) enter(ctx context.Context, who Guest) (*visitor, error) {
 	return v, err
 }
 
+// beginStream notes that a visitor begins to follow events, and reports whether he may; if so, endStream is to be called.
+func (vs *visitors) beginStream(v *visitor) bool {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	own := 0 // from wherever
+	for _, one := range vs.byKey {
+		if one.principal == v.principal {
+			own += one.streams
+		}
+	}
+	if vs.cfg.Encrypted && own >= maxOwnStreams {
+		return false
+	}
+	v.streams++
+	return true
+}
+
+func (vs *visitors) endStream(v *visitor) {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	v.streams--
+}
+
 func (vs *visitors) leave(v *visitor) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -142,7 +166,7 @@ func (vs *visitors) close() {
 	}
 }
 
-// isOperator reports whether the master takes a visitor for an operator, as far as it was asked lately.
+// isOperator reports whether the master takes a visitor for an operator. It asks the master if the last answer is older than askAgain.
 func (c *Console) isOperator(ctx context.Context, v *visitor) bool {
 	now := c.cfg.Clock()
 	if last := session.Instant(v.operatorT.Load()); last != 0 && now.Sub(last) < askAgain {

@@ -197,7 +197,7 @@ func (co *coherence) dropCopy(cl *clearing, one *cachedCopy) {
 		until = co.copyset.until[one.session]
 	}
 	if one.leased && one.sequence == 0 {
-		box.conduct.dropped(one.name, until > one.entered)
+		box.usage.dropped(one.name, until > one.entered)
 	}
 	co.invalidate(box, one, now)
 	cl.since = min(cl.since, one.posted)

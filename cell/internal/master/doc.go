@@ -24,7 +24,7 @@
 // All of them have the epoch in common: the replicated state, the log (by way of the
 // proposer), the fence and the clock. What they keep is in tables, which know none of
 // this and are tested alone: leases, mailboxes, handles, queues, hold times, delays, the
-// copyset (who caches what), the outbox (what is still to be proposed) and conducts (what
+// copyset (who caches what), the outbox (what is still to be proposed) and usages (what
 // sessions do that may be misuse).
 //
 // The package knows no protobuf, no Raft, no sockets and no files: it is given a Log, a

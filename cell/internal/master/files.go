@@ -75,10 +75,10 @@ func (f *Files) reserveHandle(r OpenRequest) (*openHandle, error) {
 	principal := f.epoch.principal(r.Mutation.Session)
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
-	var counts *conduct
+	var counts *usage
 	if box := f.boxes.byID[r.Mutation.Session]; box != nil {
 		f.handles.declare(r.Mutation)
-		counts = box.conduct
+		counts = box.usage
 	}
 	if err := f.checkUnfinished(r.Mutation); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Open
 		}
 		one.Directory = node.Kind == api.Directory
 		f.handles.bind(one, node.Ref())
-		one.conduct.opened(node)
+		one.usage.opened(node)
 		return Opened{Handle: one.Handle, Stat: stat(node, r.Path)}, true, nil
 	case !there && r.Create.Create == api.MustExist:
 		absent := api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.Path.Parent())
@@ -277,7 +277,7 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 		return err
 	}
 	if one != known {
-		one.conduct = box.conduct
+		one.usage = box.usage
 		f.events.tellRecreated(one)
 	}
 	if h.Rights&right != right {
@@ -293,27 +293,27 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 // countUse counts what a handle is used for.
 func (one *openHandle) countUse(to purpose) {
 	if to.looking && one.looked {
-		one.conduct.count(deedLookAgain, one.Node.Name)
+		one.usage.count(actionLookAgain, one.Node.Name)
 	}
 	if to.trying && one.tried {
-		one.conduct.count(deedTryAgain, one.Node.Name)
+		one.usage.count(actionTryAgain, one.Node.Name)
 	}
 	one.looked, one.tried = one.looked || to.looking, one.tried || to.trying
 }
 
 // writingOf says what is to be counted of a change once it is done: whether it writes much, or for nothing. A retry of what was done
 // writes nothing.
-func (f *Files) writingOf(h Handle, by session.Mutation, c *raftfsm.SetContents) deed {
+func (f *Files) writingOf(h Handle, by session.Mutation, c *raftfsm.SetContents) action {
 	switch {
 	case c == nil || f.epoch.isAnswered(by):
 	case len(c.Contents) >= misuse.LargeWrite:
-		return deedWriteLarge
+		return actionWriteLarge
 	default:
 		if node, err := f.epoch.state().Tree.Resolve(h.Node); err == nil && node.Kind == api.File && bytes.Equal(node.Contents, c.Contents) {
-			return deedWriteSame
+			return actionWriteSame
 		}
 	}
-	return noDeed
+	return noAction
 }
 
 // principal returns whom a session belongs to.
@@ -336,7 +336,7 @@ func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by
 			f.events.awaitRecall(ctx, h.Node, h.Owner, api.Exclusive)
 		}
 		result, err = f.coherence.applyChange(ctx, by, c, namesTouched(h.Node.Name)...)
-		if err == nil && writing != noDeed {
+		if err == nil && writing != noAction {
 			f.epoch.mu.Lock()
 			f.handles.countDone(h.Owner, writing)
 			f.epoch.mu.Unlock()

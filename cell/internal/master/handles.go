@@ -39,8 +39,8 @@ type openHandle struct {
 	copies    int            // of its Open that are being served
 	logged    bool           // one of those went to the log, which therefore answers them all
 
-	conduct *conduct // of its session; nil if nobody counts it
-	known            // what was learned through it that may be the same yet
+	usage *usage // of its session; nil if nobody counts it
+	known        // what was learned through it that may be the same yet
 }
 
 // known says that nothing has happened at a node since somebody has looked, or tried to take its lock, through a handle.
@@ -88,7 +88,7 @@ func (t *handles) declare(by session.Mutation) {
 // principal, which may have allowed of them (nil: of one that was opened already
 // the quota is not asked again); a copy of the same Open shares it. It is given up
 // with done, unless it was opened by then. What is done through it is counted there.
-func (t *handles) reserve(h Handle, principal string, counts *conduct, allowed *int) (*openHandle, error) {
+func (t *handles) reserve(h Handle, principal string, counts *usage, allowed *int) (*openHandle, error) {
 	own := t.own(h.Owner.Session)
 	one := own.byID[h.Owner.Handle]
 	if one == nil {
@@ -99,7 +99,7 @@ func (t *handles) reserve(h Handle, principal string, counts *conduct, allowed *
 			return nil, &refusal.Refusal{Cause: refusal.HandleQuota, Principal: principal, Used: int64(t.used.of[principal]), Allowed: int64(*allowed)}
 		}
 		one = t.enter(h, principal)
-		one.conduct = counts
+		one.usage = counts
 	}
 	one.copies++
 	return one, nil
@@ -123,7 +123,7 @@ func (t *handles) enter(h Handle, principal string) *openHandle {
 // bind opens a handle that was reserved.
 func (t *handles) bind(one *openHandle, node namespace.Ref) {
 	one.open, one.Node = true, node
-	one.conduct.count(deedOpen, node.Name)
+	one.usage.count(actionOpen, node.Name)
 	if t.onNode[node] == nil {
 		t.onNode[node] = map[namespace.Owner]*openHandle{}
 	}
@@ -155,9 +155,9 @@ func (t *handles) get(h Handle, epoch api.Epoch, principal string) (*openHandle,
 }
 
 // countDone counts what was done through a handle, if it is open still.
-func (t *handles) countDone(owner namespace.Owner, d deed) {
+func (t *handles) countDone(owner namespace.Owner, d action) {
 	if one := t.find(owner); one != nil && one.open {
-		one.conduct.count(d, one.Node.Name)
+		one.usage.count(d, one.Node.Name)
 	}
 }
 
@@ -165,7 +165,7 @@ func (t *handles) countDone(owner namespace.Owner, d deed) {
 func (t *handles) close(owner namespace.Owner) {
 	if one := t.find(owner); one != nil {
 		if one.open {
-			one.conduct.count(deedClose, "")
+			one.usage.count(actionClose, "")
 		}
 		t.remove(one)
 	}

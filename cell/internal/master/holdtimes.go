@@ -35,7 +35,7 @@ type turn struct {
 	generation api.Generation // 0 if none does
 	cached     bool           // a holder may keep the lock unused: how long it takes says nothing
 	delays     bool           // nobody gets the lock for a while if the holder fails: nothing else has to refuse it
-	by         *conduct       // of the session that has the lock alone; nil if that is not counted
+	by         *usage         // of the session that has the lock alone; nil if that is not counted
 }
 
 func newHoldTimes(over func(api.Name, time.Duration), unread *unreadSequencers) *holdTimes {

@@ -32,10 +32,10 @@ func (o occasion) String() string {
 	}[o]
 }
 
-// journal is the only way from a master to its log. Lines are put into a queue of bounded length, by whoever holds
-// whatever mutex, and written by one goroutine, which holds none: a log that cannot be written to holds nobody up. Of each
-// occasion there are maxLines lines at most in sampleTime, and then one that says how many were left out. What has no line
-// costs an addition.
+// journal is the only way from a master to its log. Lines are put into a queue of bounded length, with or without mutexes
+// held, and written by one goroutine, which holds none: a log that cannot be written to holds nobody up. Of each
+// occasion there are maxLines lines at most in sampleTime, and then one that says how many were left out. An occasion without a
+// line costs an addition.
 type journal struct {
 	log     *slog.Logger
 	lines   chan logLine
@@ -127,9 +127,16 @@ func (j *journal) endSample() {
 			left = append(left, slog.Int64(o.String(), n))
 		}
 	}
-	dropped := j.dropped.Swap(0)
+	dropped, level := j.dropped.Swap(0), slog.LevelInfo
+	if dropped > 0 { // lines of a level that is logged: so this one has to be, too
+		for _, level = range []slog.Level{slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+			if j.log.Enabled(context.Background(), level) {
+				break
+			}
+		}
+	}
 	if len(left) > 0 || dropped > 0 {
-		j.write(logLine{level: slog.LevelInfo, text: fmt.Sprintf("lines were left out: of each event there are at most %d in %v", maxLines, sampleTime), attrs: []slog.Attr{
+		j.write(logLine{level: level, text: fmt.Sprintf("lines were left out: of each event there are at most %d in %v", maxLines, sampleTime), attrs: []slog.Attr{
 			slog.String("event", "lines_left_out"), slog.Group("left_out", left...), slog.Int64("dropped", dropped),
 		}})
 	}

@@ -148,3 +148,18 @@ func TestSlowEntries(t *testing.T) {
 		}
 	})
 }
+
+// That lines had no room is said at whatever level is logged: they were of that level.
+func TestJournalSaysAtEveryLevelWhatWasDropped(t *testing.T) {
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		var text bytes.Buffer
+		j := newJournal(slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: level})))
+		for range maxQueued + 5 {
+			j.say(level, "a line")
+		}
+		j.flush()
+		if said := text.String(); !strings.Contains(said, "event=lines_left_out dropped=5\n") {
+			t.Errorf("%v: the log does not say that 5 lines are missing: %s", level, said[max(0, len(said)-300):])
+		}
+	}
+}

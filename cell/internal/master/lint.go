@@ -14,7 +14,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// finding is one with what decides where it is listed.
+// finding is a misuse.Finding, with what decides where it is listed.
 type finding struct {
 	misuse.Finding
 	name  api.Name // where it was last; "" if it is about no node
@@ -25,51 +25,51 @@ type finding struct {
 // usualFindings is how many findings are listed.
 const usualFindings = 20
 
-// deedOf says of which deeds a misuse is counted, and of which the share is taken.
-func deedOf(kind misuse.Kind) (counted, of deed) {
+// actionsOf returns the action that a kind of misuse counts, and the one of which that has to be a share (noAction: of none).
+func actionsOf(kind misuse.Kind) (counted, of action) {
 	switch kind {
 	case misuse.Polling:
-		return deedLookAgain, noDeed
+		return actionLookAgain, noAction
 	case misuse.LockPolling:
-		return deedTryAgain, noDeed
+		return actionTryAgain, noAction
 	case misuse.Reopening:
-		return deedReopen, noDeed
+		return actionReopen, noAction
 	case misuse.BriefHolds:
-		return deedHoldBriefly, deedHold
+		return actionHoldBriefly, actionHold
 	case misuse.Unfenced:
-		return deedHoldUnfenced, deedHold
+		return actionHoldUnfenced, actionHold
 	case misuse.UnusedCache:
-		return deedDropUnused, deedDrop
+		return actionDropUnused, actionDrop
 	case misuse.LargeWrites:
-		return deedWriteLarge, noDeed
+		return actionWriteLarge, noAction
 	case misuse.SameContents:
-		return deedWriteSame, noDeed
+		return actionWriteSame, noAction
 	case misuse.BriefSessions:
-		return deedBriefSession, noDeed
+		return actionBriefSession, noAction
 	case misuse.Abandoned:
-		return deedAbandonSession, noDeed
+		return actionAbandonSession, noAction
 	}
-	return noDeed, noDeed // it is no count of deeds
+	return noAction, noAction // no count of actions
 }
 
-// judge returns what a conduct amounts to, as far as it is counted by deeds. epoch.mu is held.
-func (c *conduct) judge(now session.Instant) (found []*finding) {
-	c.turn()
-	measured := c.all.measured(c, now)
+// judge returns the findings of a usage that follow from the counts of its actions alone. epoch.mu is held.
+func (u *usage) judge(now session.Instant) (found []*finding) {
+	u.turn()
+	measured := u.all.measured(u, now)
 	if measured < misuse.MinTime {
 		return nil
 	}
 	for _, kind := range misuse.Kinds() {
-		what, of := deedOf(kind)
-		if what == noDeed {
+		what, of := actionsOf(kind)
+		if what == noAction {
 			continue
 		}
-		one := finding{Finding: misuse.Finding{Kind: kind, Count: c.sum(what), Measured: measured}}
-		if of != noDeed && c.sum(of) > 0 {
-			one.Share = min(float64(one.Count)/float64(c.sum(of)), 1)
+		one := finding{Finding: misuse.Finding{Kind: kind, Count: u.sum(what), Measured: measured}}
+		if of != noAction && u.sum(of) > 0 {
+			one.Share = min(float64(one.Count)/float64(u.sum(of)), 1)
 		}
 		if what <= lastAtNode {
-			one.name, one.there = c.at[what], c.sumThere(what)
+			one.name, one.there = u.at[what], u.sumThere(what)
 		}
 		if one.exceeds(kind.Limits()) {
 			kept := one // most are not
@@ -91,21 +91,21 @@ func (f *finding) exceeds(l misuse.Limits) bool {
 
 // Limits of a leak of handles, beside those in its row.
 const (
-	leakOpened = 64 // that were opened of late
+	leakOpened = 64 // that were opened recently
 	leakClosed = 10 // one in so many was closed at most
 )
 
-// findLeak returns the finding that a session opens handles and does not close them; nil if it does. epoch.mu is held, and
+// findLeak returns the finding that a session opens handles and does not close them; nil if it closes them. epoch.mu is held, and
 // released in between.
-func findLeak(in *Inspector, id api.SessionID, c *conduct, now session.Instant) *finding {
+func findLeak(in *Inspector, id api.SessionID, u *usage, now session.Instant) *finding {
 	own, limits := in.tables.handles.of[id], misuse.HandleLeak.Limits()
-	measured := c.all.measured(c, now)
-	if own == nil || len(own.byID) < limits.Count || measured < misuse.MinTime || c.sum(deedOpen) < leakOpened || c.sum(deedClose)*leakClosed > c.sum(deedOpen) {
+	measured := u.all.measured(u, now)
+	if own == nil || len(own.byID) < limits.Count || measured < misuse.MinTime || u.sum(actionOpen) < leakOpened || u.sum(actionClose)*leakClosed > u.sum(actionOpen) {
 		return nil
 	}
 	one := &finding{
 		Finding: misuse.Finding{Kind: misuse.HandleLeak, Count: len(own.byID), Measured: measured},
-		name:    c.at[deedOpen], worse: float64(len(own.byID)) / float64(limits.Count),
+		name:    u.at[actionOpen], worse: float64(len(own.byID)) / float64(limits.Count),
 	}
 	if one.Count > api.MaxHandles/2 {
 		return one
@@ -121,27 +121,27 @@ func findLeak(in *Inspector, id api.SessionID, c *conduct, now session.Instant) 
 	return one
 }
 
-// collectFindings looks at what all sessions do, under the mutex. It asks for no rights there. What changes in a
-// pause may be missing. The error is ctx's.
+// collectFindings judges all sessions, under the mutex. Rights are checked later, without it. A session that begins or ends
+// during a pause may be missing. The error is that of ctx.
 func collectFindings(ctx context.Context, in *Inspector) (found []*finding, since time.Duration, err error) {
 	in.epoch.mu.LockPatient()
 	defer in.epoch.mu.Unlock()
 	now, state := in.epoch.clock(), in.epoch.state()
-	in.tables.conducts.advance(now)
+	in.tables.usages.advance(now)
 	looked := 0
 	for id, box := range in.tables.boxes.byID {
 		if looked++; looked%256 == 0 && ctx.Err() != nil {
 			return nil, 0, endedWhileLooking(ctx)
 		}
-		if box.conduct == nil {
+		if box.usage == nil {
 			continue
 		}
-		list := box.conduct.judge(now)
-		if one := findLeak(in, id, box.conduct, now); one != nil {
+		list := box.usage.judge(now)
+		if one := findLeak(in, id, box.usage, now); one != nil {
 			list = append(list, one)
 		}
 		if s, ok := state.Sessions.Get(id); ok {
-			measured, under := now.Sub(box.conduct.since), misuse.ShortLease.Limits().Under
+			measured, under := now.Sub(box.usage.since), misuse.ShortLease.Limits().Under
 			if s.Asked > 0 && s.Asked < under && measured >= misuse.MinTime {
 				list = append(list, &finding{Finding: misuse.Finding{Kind: misuse.ShortLease, Measured: measured, Lease: s.Asked}, worse: under.Seconds() / s.Asked.Seconds()})
 			}
@@ -152,18 +152,18 @@ func collectFindings(ctx context.Context, in *Inspector) (found []*finding, sinc
 		found = append(found, list...)
 		in.epoch.mu.pause(2 + len(list))
 	}
-	for _, principal := range in.tables.conducts.ofPrincipal.Keys() {
-		c, ok := in.tables.conducts.ofPrincipal.Peek(principal)
+	for _, principal := range in.tables.usages.ofPrincipal.Keys() {
+		u, ok := in.tables.usages.ofPrincipal.Peek(principal)
 		if !ok {
 			continue
 		}
-		for _, one := range c.judge(now) {
+		for _, one := range u.judge(now) {
 			one.Who.Principal = principal
 			found = append(found, one)
 		}
 		in.epoch.mu.pause(2)
 	}
-	return found, now.Sub(in.tables.conducts.began), nil
+	return found, now.Sub(in.tables.usages.began), nil
 }
 
 // Lint finds the sessions that misuse the cell, and describes those that are furthest beyond the limits, as far as a principal may
@@ -211,9 +211,9 @@ func (m *Master) Lint(ctx context.Context, viewer string, below api.Name, o misu
 	return r, nil
 }
 
-// describe completes a finding as far as its viewer may see it, and reports whether he may see anything: he sees what his
-// own principal does, and what others do at a node that he may read, without their names. What they do elsewhere is not counted for him,
-// and if it is no misuse without that, he sees nothing.
+// describe completes a finding as far as its viewer may see it, and reports whether he may see any of it. He sees what his
+// own principal does. Of others he sees, without their names, what they do at a node that he may read: their count is that at the node
+// then, and he sees nothing if that alone is no misuse.
 func (f *finding) describe(e *epoch, state *raftfsm.State, sight sight) bool {
 	if f.Who.Session != 0 {
 		f.Who = e.holder(state, namespace.Holder{Owner: namespace.Owner{Session: f.Who.Session}})

@@ -60,7 +60,7 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult, asked steps.RequestID) {
 	if by != nil {
 		next.cached, next.delays = by.CachesLock, by.Delay > 0
 		if claim.Answer.Mode == api.Exclusive {
-			next.by = by.conduct
+			next.by = by.usage
 		}
 	}
 	l.holdTimes.beginHold(claim.Answer.Lock.Name, next, l.epoch.clock())

@@ -28,7 +28,7 @@ type mailbox struct {
 	missed bool   // an event was dropped after the marker was told
 
 	keptAlive
-	conduct *conduct // nil if nobody counts it
+	usage *usage // nil if nobody counts it
 }
 
 // keptAlive is how a session is kept alive.

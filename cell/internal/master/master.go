@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -88,7 +89,7 @@ func New(ctx context.Context, cfg Config) *Master {
 	files := &Files{epoch: e, handles: t.handles, boxes: t.boxes, queues: t.queues, events: events, offers: out, coherence: coherent}
 	locks := &Locks{
 		epoch: e, queues: t.queues, holdTimes: t.holdTimes, delays: t.delays, outbox: t.outbox,
-		unread: &t.conducts.unread, events: events, offers: out, graph: graph, sessions: sessions, files: files,
+		unread: &t.usages.unread, events: events, offers: out, graph: graph, sessions: sessions, files: files,
 	}
 	inspector := &Inspector{
 		epoch: e, tables: t, sessions: sessions, locks: locks, pages: make(chan struct{}, maxPages),
@@ -125,11 +126,11 @@ func (m *Master) Start() {
 	state := m.epoch.state()
 	m.epoch.mu.Lock() // nobody else has it yet, but what is called below may pause
 	defer m.epoch.mu.Unlock()
-	m.tables.conducts.began = now
+	m.tables.usages.began = now
 	for s := range state.Sessions.All() {
 		m.epoch.mu.pause(1)
 		m.tables.leases.Inherit(s.ID, s.Lease, now)
-		m.tables.boxes.add(s.ID, s.Principal, m.tables.conducts.begin(now, false))
+		m.tables.boxes.add(s.ID, s.Principal, m.tables.usages.begin(now, false))
 	}
 	for name, d := range state.Tree.Delays() {
 		m.tables.delays.start(name, d.ID, d.For, now)
@@ -218,8 +219,12 @@ func (m *Master) ChangeMembers(ctx context.Context, c raftfsm.ChangeMembers) err
 		if c.Add != nil {
 			attrs = append(attrs, slog.String("added", c.Add.ID))
 		}
-		if c.Remove != "" {
-			attrs = append(attrs, slog.String("removed", c.Remove))
+		removed := c.Remove
+		if c.Add != nil {
+			removed = cmp.Or(removed, c.Add.Replaces)
+		}
+		if removed != "" {
+			attrs = append(attrs, slog.String("removed", removed))
 		}
 		m.epoch.journal.say(slog.LevelInfo, "a change of the replicas was decided", attrs...)
 	}

@@ -113,7 +113,7 @@ func (o *observer) madeOrClosed(c raftfsm.Command, r raftfsm.Result) {
 	case c.CreateSession != nil && o.tables.boxes.byID[r.Session] == nil:
 		now := o.epoch.clock()
 		o.tables.leases.Start(r.Session, c.CreateSession.Lease, now)
-		o.tables.boxes.add(r.Session, c.CreateSession.Principal, o.tables.conducts.begin(now, true))
+		o.tables.boxes.add(r.Session, c.CreateSession.Principal, o.tables.usages.begin(now, true))
 		o.noteOpened(r.Session, c.CreateSession)
 	case r.Restored:
 		o.restored(c.Restore)
@@ -213,7 +213,7 @@ func (o *observer) sessionEnded(end raftfsm.Ended) {
 	o.revocations.dropSession(end.Session)
 	o.epoch.mu.pause(o.tables.recalls.acknowledge(end.Session, math.MaxUint64))
 	if box := o.tables.boxes.byID[end.Session]; box != nil {
-		o.tables.conducts.sessionEnded(end.Principal, box.conduct, end.Reason, o.epoch.clock())
+		o.tables.usages.sessionEnded(end.Principal, box.usage, end.Reason, o.epoch.clock())
 		box.discard()
 		delete(o.tables.boxes.byID, end.Session)
 	}

@@ -17,22 +17,22 @@ type tables struct {
 	delays    *delays
 	copyset   *copyset
 	outbox    *outbox
-	conducts  *conducts
+	usages    *usages
 }
 
 func newTables(metrics Metrics) *tables {
-	out, conducts := newOutbox(), newConducts()
+	out, usages := newOutbox(), newUsages()
 	return &tables{
 		leases:    session.NewLeases(),
 		boxes:     &mailboxes{mail: newMail(metrics.EventDropped), byID: map[api.SessionID]*mailbox{}},
 		handles:   newHandles(),
 		queues:    newQueues(out),
 		recalls:   newRecalls(),
-		holdTimes: newHoldTimes(metrics.TurnEnded, &conducts.unread),
+		holdTimes: newHoldTimes(metrics.TurnEnded, &usages.unread),
 		delays:    newDelays(),
 		copyset:   newCopyset(),
 		outbox:    out,
-		conducts:  conducts,
+		usages:    usages,
 	}
 }
 
@@ -43,7 +43,7 @@ type mailboxes struct {
 }
 
 // add begins the mailbox of a session.
-func (b *mailboxes) add(id api.SessionID, principal string, c *conduct) {
+func (b *mailboxes) add(id api.SessionID, principal string, c *usage) {
 	b.byID[id] = newMailbox(b.mail, principal)
-	b.byID[id].conduct = c
+	b.byID[id].usage = c
 }

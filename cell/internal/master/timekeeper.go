@@ -116,7 +116,7 @@ func (t *timekeeper) affordable(ends []raftfsm.End) int {
 func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Duration {
 	t.epoch.mu.Lock()
 	defer t.epoch.mu.Unlock()
-	t.tables.conducts.advance(now)
+	t.tables.usages.advance(now)
 	expired := t.tables.leases.Tick(now, forgiven, maxExpiries)
 	ending, more := t.tables.outbox.takeEnds()
 	ending = append(ending, t.revocations.takeDue(now)...)

@@ -47,5 +47,9 @@
     stream.textContent = JSON.parse(event.data).explanation;
     source.close();
   });
-  source.onerror = function () { stream.textContent = "The stream was interrupted; connecting again."; };
+  source.onerror = function () {
+    stream.textContent = source.readyState === EventSource.CLOSED // it was refused, and the browser does not try again
+      ? "Nothing is followed: your login has ended, or too many follow events. Load the page again."
+      : "The stream was interrupted; connecting again.";
+  };
 })();

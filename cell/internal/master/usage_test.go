@@ -18,28 +18,28 @@ import (
 // instant is that long after the epoch began.
 func instant(d time.Duration) session.Instant { return session.Instant(time.Hour).Add(d) }
 
-// newTestConduct returns the conduct of a session that was created with its epoch.
-func newTestConduct() *conduct {
-	all := newConducts()
+// newTestUsage returns the usage of a session that was created with its epoch.
+func newTestUsage() *usage {
+	all := newUsages()
 	all.began = instant(0)
 	return all.begin(instant(0), true)
 }
 
-// judged returns what a conduct amounts to.
-func (c *conduct) judged(now session.Instant) (found []misuse.Kind) {
-	c.all.advance(now)
-	for _, f := range c.judge(now) {
+// judged returns the kinds of what judge finds.
+func (u *usage) judged(now session.Instant) (found []misuse.Kind) {
+	u.all.advance(now)
+	for _, f := range u.judge(now) {
 		found = append(found, f.Kind)
 	}
 	return found
 }
 
-// Of each misuse that is counted by deeds, one deed fewer than its limits is none, whatever the time; and so is as much in a time so
-// long that the rate is lower, and as much that is too small a share of all.
+// Each misuse that is counted by actions begins exactly at its limits: one action fewer is no misuse, nor are as many in a time so
+// long that the rate is lower, nor as many that are too small a share of all.
 func TestMisuseBeginsAtItsLimits(t *testing.T) {
 	for _, m := range misuse.Kinds() {
-		what, of := deedOf(m)
-		if what == noDeed {
+		what, of := actionsOf(m)
+		if what == noAction {
 			continue
 		}
 		t.Run(m.String(), func(t *testing.T) {
@@ -48,8 +48,8 @@ func TestMisuseBeginsAtItsLimits(t *testing.T) {
 			if l.PerSecond > 0 {
 				within = max(within, time.Duration(float64(l.Count)/l.PerSecond*float64(time.Second)))
 			}
-			with := func(count, others int) *conduct {
-				c := newTestConduct()
+			with := func(count, others int) *usage {
+				c := newTestUsage()
 				for range count {
 					c.count(what, "/x")
 					c.count(of, "/x")
@@ -87,15 +87,15 @@ func TestMisuseBeginsAtItsLimits(t *testing.T) {
 }
 
 // What is counted is what was done in this window and the one before, at whatever times.
-func TestConductForgets(t *testing.T) {
+func TestUsageForgets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := newTestConduct()
+		c := newTestUsage()
 		var done []time.Duration
 		now := time.Duration(0)
-		for range rapid.IntRange(1, 60).Draw(t, "deeds") {
+		for range rapid.IntRange(1, 60).Draw(t, "actions") {
 			now += time.Duration(rapid.Int64Range(0, int64(misuse.Window)).Draw(t, "pause")) * time.Duration(rapid.IntRange(0, 3).Draw(t, "times"))
 			c.all.advance(instant(now))
-			c.count(deedLookAgain, "/x")
+			c.count(actionLookAgain, "/x")
 			done = append(done, now)
 		}
 		now += time.Duration(rapid.Int64Range(0, int64(3*misuse.Window)).Draw(t, "at last"))
@@ -108,7 +108,7 @@ func TestConductForgets(t *testing.T) {
 				want++
 			}
 		}
-		if got := c.sum(deedLookAgain); got != want {
+		if got := c.sum(actionLookAgain); got != want {
 			t.Fatalf("%d are counted since %v, want %d of %v", got, first, want, done)
 		}
 		if measured := c.all.measured(c, instant(now)); measured != now-first {
@@ -118,13 +118,13 @@ func TestConductForgets(t *testing.T) {
 }
 
 // Counting allocates nothing.
-func TestConductAllocatesNothing(t *testing.T) {
-	c, window := newTestConduct(), uint32(0)
+func TestUsageAllocatesNothing(t *testing.T) {
+	c, window := newTestUsage(), uint32(0)
 	node := &namespace.Node{Name: "/x", Kind: api.File, Instance: 1, Content: 2}
 	if n := testing.AllocsPerRun(100, func() {
 		window++
 		c.all.window = window
-		c.count(deedLookAgain, "/x")
+		c.count(actionLookAgain, "/x")
 		c.opened(node)
 		c.held("/x", time.Second, true)
 		c.dropped("/x", false)
@@ -138,29 +138,29 @@ func TestReopening(t *testing.T) {
 	node := func(i, content int) *namespace.Node {
 		return &namespace.Node{Name: api.Name(fmt.Sprint("/", i)), Kind: api.File, Instance: 1, Content: api.Generation(content)}
 	}
-	c := newTestConduct()
+	c := newTestUsage()
 	for round := range 3 {
 		for i := range 5 {
 			c.opened(node(i, 1))
 		}
-		if n := c.sum(deedReopen); n > 0 {
+		if n := c.sum(actionReopen); n > 0 {
 			t.Fatalf("five files in turn: %d count as opened again in round %d", n, round)
 		}
 	}
 	c.opened(node(4, 2))
-	if n := c.sum(deedReopen); n > 0 {
+	if n := c.sum(actionReopen); n > 0 {
 		t.Errorf("a file that has changed: %d count as opened again", n)
 	}
 	c.opened(node(4, 2))
 	c.opened(node(3, 1))
-	if n := c.sum(deedReopen); n != 2 {
+	if n := c.sum(actionReopen); n != 2 {
 		t.Errorf("two files that have not: %d count as opened again", n)
 	}
 	directory := node(9, 1)
 	directory.Kind = api.Directory
 	c.opened(directory)
 	c.opened(directory)
-	if n := c.sum(deedReopen); n != 2 {
+	if n := c.sum(actionReopen); n != 2 {
 		t.Errorf("a directory, which may have other children: %d count as opened again", n)
 	}
 }
@@ -171,32 +171,32 @@ func TestSessionsThatEndSoon(t *testing.T) {
 		age   time.Duration
 		why   api.EndReason
 		begun bool
-		want  deed
+		want  action
 	}{
-		{misuse.BriefSession - 1, api.ByClose, true, deedBriefSession},
-		{misuse.BriefSession, api.ByClose, true, noDeed},
-		{misuse.AbandonedUntil - 1, api.ByExpiry, true, deedAbandonSession},
-		{misuse.AbandonedUntil, api.ByExpiry, true, noDeed},
-		{misuse.BriefSession - 1, api.ByClose, false, noDeed}, // of an earlier master: nobody knows how old it is
-		{misuse.BriefSession - 1, api.ByExpiry, false, noDeed},
-		{misuse.BriefSession - 1, api.ByOperator, true, noDeed},
+		{misuse.BriefSession - 1, api.ByClose, true, actionBriefSession},
+		{misuse.BriefSession, api.ByClose, true, noAction},
+		{misuse.AbandonedUntil - 1, api.ByExpiry, true, actionAbandonSession},
+		{misuse.AbandonedUntil, api.ByExpiry, true, noAction},
+		{misuse.BriefSession - 1, api.ByClose, false, noAction}, // of an earlier master: nobody knows how old it is
+		{misuse.BriefSession - 1, api.ByExpiry, false, noAction},
+		{misuse.BriefSession - 1, api.ByOperator, true, noAction},
 	} {
-		all := newConducts()
+		all := newUsages()
 		all.began = instant(0)
 		all.sessionEnded("p", all.begin(instant(0), c.begun), c.why, instant(c.age))
-		got := noDeed
+		got := noAction
 		if of, ok := all.ofPrincipal.Get("p"); ok {
-			for d := noDeed + 1; d < deeds; d++ {
+			for d := noAction + 1; d < actions; d++ {
 				if of.sum(d) > 0 {
 					got = d
 				}
 			}
 		}
 		if got != c.want {
-			t.Errorf("%v after %v, created here: %t, counts as deed %d, want %d", c.why, c.age, c.begun, got, c.want)
+			t.Errorf("%v after %v, created here: %t, counts as action %d, want %d", c.why, c.age, c.begun, got, c.want)
 		}
 	}
-	all := newConducts()
+	all := newUsages()
 	const bound = 1024 // as docs/design.md has it
 	for i := range 2 * bound {
 		all.sessionEnded(fmt.Sprint(i), all.begin(0, true), api.ByClose, 1)
@@ -209,13 +209,13 @@ func TestSessionsThatEndSoon(t *testing.T) {
 // A turn is unfenced if the holder says so last, and it took the lock without a lock-delay, and alone.
 func TestUnfencedTurns(t *testing.T) {
 	end := func(next turn, say func(*unreadSequencers)) int {
-		c := newTestConduct()
+		c := newTestUsage()
 		times := newHoldTimes(func(api.Name, time.Duration) {}, &c.all.unread)
 		next.by = c
 		times.beginHold("/x", next, instant(0))
 		say(&c.all.unread)
 		times.endHold("/x", instant(time.Second))
-		return c.sum(deedHoldUnfenced)
+		return c.sum(actionHoldUnfenced)
 	}
 	unread := func(u *unreadSequencers) { u.note(7, true) }
 	for _, c := range []struct {
@@ -235,12 +235,12 @@ func TestUnfencedTurns(t *testing.T) {
 			t.Errorf("%s: %d turns count as unfenced, want %d", c.name, got, c.want)
 		}
 	}
-	c := newTestConduct()
+	c := newTestUsage()
 	times := newHoldTimes(func(api.Name, time.Duration) {}, &c.all.unread)
 	times.beginHold("/x", turn{generation: 1, by: c}, instant(0))
 	times.beginHold("/x", turn{generation: 1}, instant(0)) // another reader
 	times.endHold("/x", instant(time.Millisecond))
-	if n := c.sum(deedHold); n > 0 {
+	if n := c.sum(actionHold); n > 0 {
 		t.Errorf("a turn of two counts for one")
 	}
 }
@@ -256,7 +256,7 @@ func TestOnlyTheHolderSaysWhetherItHasReadItsSequencer(t *testing.T) {
 			unread bool
 			want   bool
 		}{{theirs, true, false}, {held, true, true}, {theirs, false, true}, {held, false, false}} {
-			if m.Locks.NoteReading(c.who, g, c.unread); m.tables.conducts.unread.has(g) != c.want {
+			if m.Locks.NoteReading(c.who, g, c.unread); m.tables.usages.unread.has(g) != c.want {
 				t.Errorf("session %v says unread: %t; what counts is the contrary", c.who.Owner.Session, c.unread)
 			}
 		}
@@ -264,15 +264,15 @@ func TestOnlyTheHolderSaysWhetherItHasReadItsSequencer(t *testing.T) {
 }
 
 // Of what is done at one node after another, it is known how often it was done at the last, and forgotten with the rest.
-func TestConductKnowsWhatWasDoneThere(t *testing.T) {
-	c := newTestConduct()
+func TestUsageKnowsWhatWasDoneThere(t *testing.T) {
+	c := newTestUsage()
 	for _, name := range []api.Name{"/a", "/a", "/b", "/a", "/a"} {
-		c.count(deedLookAgain, name)
+		c.count(actionLookAgain, name)
 	}
 	for window, want := range []int{2, 2, 0} {
 		c.all.window = uint32(window)
-		if c.turn(); c.sumThere(deedLookAgain) != want {
-			t.Errorf("in window %d %d of %d were there, want %d", window, c.sumThere(deedLookAgain), c.sum(deedLookAgain), want)
+		if c.turn(); c.sumThere(actionLookAgain) != want {
+			t.Errorf("in window %d %d of %d were there, want %d", window, c.sumThere(actionLookAgain), c.sum(actionLookAgain), want)
 		}
 	}
 }
@@ -296,16 +296,16 @@ func TestHandleLeak(t *testing.T) {
 		inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 			m.epoch.mu.Lock()
 			defer m.epoch.mu.Unlock()
-			by := m.tables.conducts.begin(m.epoch.clock(), true)
+			by := m.tables.usages.begin(m.epoch.clock(), true)
 			for i := range c.handles {
 				h := Handle{Owner: namespace.Owner{Session: 1, Handle: api.HandleID(i + 1)}, Node: namespace.Ref{Name: api.Name(fmt.Sprint("/", i%c.nodes)), Instance: 1}}
 				m.tables.handles.bind(m.tables.handles.enter(h, "p"), h.Node)
 			}
 			for range c.opens {
-				by.count(deedOpen, "/x")
+				by.count(actionOpen, "/x")
 			}
 			for range c.ends {
-				by.count(deedClose, "")
+				by.count(actionClose, "")
 			}
 			m.lost.Add(int64(misuse.MinTime))
 			if found := findLeak(m.Inspector, 1, by, m.epoch.clock()); (found != nil) != c.want {
@@ -320,9 +320,9 @@ func TestLintIsBounded(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		m.epoch.mu.Lock()
 		for i := range api.MaxListed + 50 {
-			m.tables.boxes.add(api.SessionID(i+1), "p", m.tables.conducts.begin(m.epoch.clock(), true))
+			m.tables.boxes.add(api.SessionID(i+1), "p", m.tables.usages.begin(m.epoch.clock(), true))
 			for range 60 + i {
-				m.tables.boxes.byID[api.SessionID(i+1)].conduct.count(deedLookAgain, "/x")
+				m.tables.boxes.byID[api.SessionID(i+1)].usage.count(actionLookAgain, "/x")
 			}
 		}
 		m.epoch.mu.Unlock()

@@ -1,0 +1,188 @@
+package cell_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/certs"
+)
+
+// Each step of a change of the replicas is in the log once, with whom it is about, whichever replica takes it.
+func TestLogOfMembers(t *testing.T) {
+	inLoggedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
+		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+		leaving := slices.DeleteFunc([]string{"r1", "r2", "r3"}, func(id string) bool { return id == c.Master() })[0]
+		gone := c.Replica(leaving)
+		replace(t, ctx, c, operator, leaving, "r4")
+		<-gone.Done()
+		c.Kill(leaving)
+		time.Sleep(time.Minute) // virtual
+		log.has(t, "members_change", logLine{"added": "r4", "removed": leaving})
+		log.has(t, "member_joins", logLine{"member": "r4", "address": "r4:7431"})
+		log.has(t, "member_votes", logLine{"member": "r4"})
+		log.has(t, "member_leaves", logLine{"member": leaving})
+		log.has(t, "member_settled", logLine{"member": "r4", "phase": "joining"}, logLine{"member": leaving, "phase": "leaving"})
+		log.has(t, "member_admitted", logLine{"replica": "r4", "cell": "local"})
+		log.has(t, "cell_began", logLine{"replica": "r1", "members": 3.0, "cell": "local"}, logLine{"replica": "r2", "members": 3.0}, logLine{"replica": "r3", "members": 3.0})
+		log.has(t, "member_replaced")
+		log.has(t, "spare_missing")
+		log.has(t, "replica_failed", logLine{"replica": leaving}) // it ends by itself
+		log.has(t, "replica_stopped")                             // and was not asked to
+	})
+}
+
+// A replica that is stopped while it starts says so once, as one that is stopped later.
+func TestLogOfAStartThatIsGivenUp(t *testing.T) {
+	inLoggedCell(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
+		starting, stop := context.WithCancel(ctx)
+		joined := joins(starting, c, "r2")
+		time.Sleep(10 * time.Second) // virtual
+		stop()
+		err := <-joined
+		if err == nil {
+			t.Fatal("it was started")
+		}
+		log.has(t, "replica_stopped", logLine{"replica": "r2"})
+		if why := log.events(t, "event", "replica_stopped")[0].text("error"); why == "" || !strings.HasSuffix(err.Error(), why) {
+			t.Errorf("the log says that %q, and the error is %v", why, err)
+		}
+	})
+}
+
+// A spare that takes the place of a dead replica does so once in the log. That none can is said once, and again after a while, however long
+// it lasts.
+func TestLogOfSpares(t *testing.T) {
+	const long = time.Minute
+	inLoggedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
+		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+		joined := joins(ctx, c, "r4")
+		time.Sleep(time.Second) // virtual
+		if err := client.ChangeMembers(ctx, operator, client.MemberChange{Add: "r4", Raft: "r4:7431", Spare: true}, func([]client.Member) {}); err != nil {
+			t.Fatal(err)
+		}
+		dead := slices.DeleteFunc([]string{"r1", "r2", "r3"}, func(id string) bool { return id == c.Master() })[0]
+		c.Cut("r4")
+		c.Kill(dead)
+		time.Sleep(9 * time.Minute) // virtual
+		missing := log.events(t, "event", "spare_missing")
+		if len(missing) == 0 || len(missing) > 2 || missing[0].text("error") == "" { // two, if the spare cannot be reached for two reasons
+			t.Errorf("in eight minutes without a spare the log says %d times that there is none: %v", len(missing), missing)
+		}
+		c.Heal("r4")
+		if err := <-joined; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // virtual
+		log.has(t, "member_replaced", logLine{"member": dead, "spare": "r4"})
+		if waited, _ := log.events(t, "event", "member_replaced")[0]["waited"].(float64); time.Duration(waited) < long {
+			t.Errorf("it waited for %v, want %v", time.Duration(waited), long)
+		}
+		log.has(t, "members_change", logLine{"added": "r4"})
+		log.has(t, "member_joins", logLine{"member": "r4", "address": "r4:7431"})
+		log.has(t, "member_votes", logLine{"member": "r4"})
+		log.has(t, "member_leaves", logLine{"member": dead})
+		log.has(t, "member_settled", logLine{"member": "r4", "phase": "spare"}, logLine{"member": "r4", "phase": "joining"}, logLine{"member": dead, "phase": "leaving"})
+	}, func(cfg *cell.Config) { cfg.ReplaceAfter = long })
+}
+
+// Each backup that is taken is in the log once, with its name and size, and each that cannot be, with when it is tried again.
+func TestLogOfBackups(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "backups")
+	place := &shelf{dir: dir}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	inLoggedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
+		write(t, ctx, c, "contents")
+		time.Sleep(12 * time.Minute) // virtual
+		c.Transfer()
+		time.Sleep(10 * time.Minute) // virtual
+		names, err := place.List(ctx)
+		if err != nil || len(names) != 3 {
+			t.Fatalf("there are %q, %v; want three backups", names, err)
+		}
+		var want []logLine
+		for _, name := range names {
+			about, err := os.Stat(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, logLine{"backup": name, "place": dir, "bytes": float64(about.Size())})
+		}
+		log.has(t, "backup_taken", want...)
+		log.has(t, "backup_fails")
+		if err := os.Rename(dir, dir+".away"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Minute) // virtual
+		fails := log.events(t, "event", "backup_fails")
+		if n := int(place.failed.Load()) + 1; n < 3 || len(fails) != n { // the first found it out when it wrote, the others when they looked
+			t.Errorf("%d backups could not be taken, and the log says so %d times: %v", n, len(fails), fails)
+		}
+		last := 0.0
+		for _, one := range fails {
+			retry, _ := one["retry_in"].(float64)
+			if retry <= last || one.text("place") != dir || one.text("error") == "" {
+				t.Errorf("a backup that could not be taken is logged as %v", one)
+			}
+			last = retry
+		}
+		log.has(t, "backup_taken", want...)
+	}, func(cfg *cell.Config) {
+		cfg.Backups = cell.BackupSchedule{Place: place, Every: 10 * time.Minute, Keep: 5}
+	})
+}
+
+// What is wrong with certificates and keys is in the log once for each port, however long it is so, and again when it comes again.
+func TestLogOfCertificates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clients, replicas, log := newAuthority(t), newAuthority(t), &logged{}
+		tc := &tokenCell{tlsCell: tlsCell{clients: clients}, keys: filepath.Join(t.TempDir(), "keys.json")}
+		tc.issuer = newTokenIssuer(t, clients)
+		tc.writeKeys(tc.issuer)
+		var own, peer cell.TLSFiles
+		crl := filepath.Join(t.TempDir(), "ca.crl")
+		clients.revoke(crl)
+		c := celltest.Start(t, 1, log.to, func(cfg *cell.Config) {
+			cfg.InsecurePrincipals = false
+			own = clients.put(clients.IssueServer([]string{cfg.ID}, 30*time.Minute))
+			own.CRL = crl
+			peer = replicas.put(replicas.IssueReplica(certs.Replica{Cell: cfg.Cell, ID: cfg.ID}, time.Hour))
+			cfg.ClientTLS, cfg.PeerTLS = own, peer
+			cfg.Tokens = cell.TokenConfig{Keys: tc.keys, Issuer: tokenIssuer, Audience: tokenAudience}
+		})
+		_ = c.Master()
+		time.Sleep(time.Minute) // virtual
+		for _, event := range []string{"certificate_due", "certificate_unread", "token_keys_unread"} {
+			log.has(t, event)
+		}
+		away := func(file string) {
+			t.Helper()
+			clients.check(os.Rename(file, file+".away"))
+			time.Sleep(5 * time.Minute) // virtual
+			clients.check(os.Rename(file+".away", file))
+			time.Sleep(time.Minute) // virtual
+		}
+		missing := func(file string) string { return "stat " + file + ": no such file or directory" }
+		want := []logLine{{"port": "tls", "error": missing(own.Key)}, {"port": "peer-tls", "error": missing(peer.CA)}}
+		away(own.Key)
+		away(peer.CA)
+		log.has(t, "certificate_unread", want...)
+		away(own.Key)
+		log.has(t, "certificate_unread", append(want, want[0])...)
+		away(tc.keys)
+		log.has(t, "token_keys_unread", logLine{"replica": "r1"})
+		time.Sleep(2 * time.Minute) // virtual: less than a third of its 30 minutes is left
+		log.has(t, "certificate_due", logLine{"file": own.Cert, "ca": own.CA, "crl": own.CRL})
+		checkLogTables(t, log)
+	})
+}
