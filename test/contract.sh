@@ -192,12 +192,29 @@ mkdir -p .config/chubby && cp cells.yaml .config/chubby/cells.yaml
 ctl 0 ls
 rm -r .config
 ctl 0 ls # by the default ports
+CHUBBY_CELLS='main=127.0.0.1:1' ctl 1 ls /ls/man; err 'man is not configured.* name main'
+ctl 0 put told 'relative'; ctl 0 cat /ls/local/told; out '^relative$'; ctl 0 rm /told
+ctl 2 cat ''; ctl 2 cat ls/local/told; ctl 2 cat /ls
+ctl 0 config current; out '^local$'
+export CHUBBY_CELLS='local=127.0.0.1:7421;bar=127.0.0.1:1'
+ctl 2 config use-cell man; err 'bar, local'
+ctl 0 config use-cell bar; out '^bar$'
+ctl 0 -v config current; out '^bar$'; err 'chosen by .*/chubbyctl.yaml'
+ctl 0 -o json config current; is .cell '"bar"'; fields out by
+ctl 69 cat told; err '/ls/bar'
+CHUBBY_CELL=local ctl 0 ls; ctl 0 --cell local ls; ctl 0 ls /ls/local; ctl 0 --servers 127.0.0.1:7421 ls
+ctl 0 config cells; out '^bar +default +127.0.0.1:1'; out '^local '
+ctl 0 -o json config cells; fields out cell default servers; is .default true
+unset CHUBBY_CELLS
+echo 'cell: [' >.config/chubby/chubbyctl.yaml; ctl 2 ls; err 'malformed'
+ctl 0 config use-cell local; ctl 0 ls
+rm -r .config
 ctl 1 --servers 127.0.0.1:7421 ls /ls/other; err 'local'
 ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code '"WrongCell"'; is .error.cell '"local"'
 
 echo "== verbs"
 "$bin/chubbyctl" --help >out 2>&1
-for verb in acquire elect ls tree cat put mkdir rm stat touch cp watch top locks history explain lint lock sequencer session acl cell bench completion; do out "^  $verb "; done
+for verb in acquire elect ls tree cat put mkdir rm stat touch cp watch top locks history explain lint lock sequencer session acl cell bench config completion; do out "^  $verb "; done
 
 echo "== files"
 ctl 0 mkdir /ls/local/d

@@ -27,7 +27,7 @@ lock it, and change these names. 'chubbyctl acl file cat NAME' shows who is in o
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(args[0])
+			p, err := g.parsePath(args[0])
 			if err != nil {
 				return err
 			}
@@ -88,7 +88,7 @@ get), and exits with %d if they are not.`, exitMismatch),
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(args[0])
+			p, err := g.parsePath(args[0])
 			if err == nil {
 				err = o.validate(cmd)
 			}

@@ -47,7 +47,7 @@ func TestCommandLineFaults(t *testing.T) {
 		{"ls --wat", 2, "--wat"},
 		{"ls a b", 2, "at most 1"},
 		{"cat", 2, "at least 1"},
-		{"cat motd", 2, "/ls/local/motd"},
+		{"cat ls/local/motd", 2, "a path begins with /ls/"},
 		{"cat /ls/local/a//b", 2, "is empty"},
 		{"put /ls/local/a", 2, "standard input"},
 		{"put /ls/local/a b c", 2, "standard input"},

@@ -47,7 +47,7 @@ for each part.`,
 		Example: "  chubbyctl cell backup /var/backups/chubby-$(date +%F)\n  chubbyctl cell backup s3://backups/foo.backup?region=eu-central-1 foo\n  chubbyctl cell backup - foo | gzip >foo.backup.gz\n  chubbyctl cell backup verify foo.backup",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := cellOf(args[1:])
+			cell, err := g.cellOf(args[1:])
 			if err != nil {
 				return err
 			}

@@ -24,7 +24,7 @@ the content generation.`,
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return eachPath(args, func(p api.Path) error { return g.printFile(cmd, p) })
+			return g.eachPath(args, func(p api.Path) error { return g.printFile(cmd, p) })
 		},
 	}
 }

@@ -170,7 +170,7 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 		Example: "  chubbyctl cell transfer\n  chubbyctl cell transfer foo --to r3",
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := cellOf(args)
+			cell, err := g.cellOf(args)
 			if err != nil {
 				return err
 			}
@@ -192,7 +192,7 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 }
 
 func (g *globals) withCellOf(cmd *cobra.Command, args []string, f func(context.Context, *client.Cell) error) error {
-	cell, err := cellOf(args)
+	cell, err := g.cellOf(args)
 	if err != nil {
 		return err
 	}

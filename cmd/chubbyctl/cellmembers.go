@@ -80,7 +80,7 @@ func (g *globals) newMemberCommand(cmd *cobra.Command, read func(args []string) 
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return when the change has been decided")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		change, rest := read(args)
-		cell, err := cellOf(rest)
+		cell, err := g.cellOf(rest)
 		if err != nil {
 			return err
 		}

@@ -81,7 +81,7 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 		Example: "  chubbyctl cell upgrade finish\n  chubbyctl cell upgrade finish foo --without r2",
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := cellOf(args)
+			cell, err := g.cellOf(args)
 			if err != nil {
 				return err
 			}

@@ -33,6 +33,11 @@ func TestCompletionOffers(t *testing.T) {
 		s.run("put /ls/local/dir/file x")
 		s.run("put /ls/local/file x")
 		for line, want := range map[string]string{
+			"cat di":                                         "dir/ :6",
+			"cat dir/f":                                      "dir/file :4",
+			"cat /dir/":                                      "/dir/file :4",
+			"cat ''":                                         "/ls/local/ /ls/zoo/ :6",
+			"--cell z":                                       "zoo :4",
 			"cat /ls/lo":                                     "/ls/local/ :6",
 			"cat /l":                                         "/ls/local/ /ls/zoo/ :6",
 			"cat /ls/local/":                                 "/ls/local/acl/ /ls/local/dir/ /ls/local/file :6",

@@ -37,11 +37,11 @@ without --yes.`, exitMismatch),
 		Args:              arguments(cobra.ExactArgs(2)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, err := parsePath(args[0])
+			from, err := g.parsePath(args[0])
 			if err != nil {
 				return err
 			}
-			to, err := parsePath(args[1])
+			to, err := g.parsePath(args[1])
 			if err != nil {
 				return err
 			}

@@ -116,7 +116,7 @@ func (o *drillOptions) plan(ctx context.Context, c *client.Cell) (*drillPlan, er
 			p.Lost++
 		}
 	}
-	for l, err := range c.EachLock(ctx, rootOf([]string{"/" + api.Root + "/" + o.cell})) {
+	for l, err := range c.EachLock(ctx, "/"+api.Root+"/"+o.cell) {
 		if err != nil {
 			return nil, err
 		}

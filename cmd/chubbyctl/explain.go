@@ -44,7 +44,7 @@ and how long it can go on; chubbyctl session end takes its session away sooner.`
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(args[0])
+			p, err := g.parsePath(args[0])
 			if err != nil {
 				return err
 			}

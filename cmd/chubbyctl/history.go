@@ -57,7 +57,7 @@ If two held it, the exit code is 1.`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(args[0])
+			p, err := g.parsePath(args[0])
 			if err != nil {
 				return err
 			}

@@ -73,7 +73,7 @@ The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.Replac
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(rootOf(args))
+			p, err := g.pathOf(args)
 			if err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.Replac
 				o.Path = p.String()
 			}
 			if cmd.Flags().Changed("session") {
-				if o.Session, _, err = sessionOf([]string{session}); err != nil {
+				if o.Session, _, err = g.sessionOf([]string{session}); err != nil {
 					return err
 				}
 			}

@@ -89,7 +89,7 @@ unused, until another asks for it. A lock that is being taken
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(rootOf(args))
+			p, err := g.pathOf(args)
 			if err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ prints the fields of stat for each.`,
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(rootOf(args))
+			p, err := g.pathOf(args)
 			if err != nil {
 				return err
 			}
@@ -108,7 +108,7 @@ read. With -o json it prints the fields of stat for each node.`,
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(rootOf(args))
+			p, err := g.pathOf(args)
 			if err != nil {
 				return err
 			}

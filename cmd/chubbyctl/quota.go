@@ -170,10 +170,10 @@ func (o *quotaSetOptions) validate(cmd *cobra.Command, args []string) error {
 	}
 	var err error
 	if o.dir == "" && !given("dir") {
-		o.cell, err = cellOf(args)
+		o.cell, err = o.cellOf(args)
 		return err
 	}
-	if o.path, err = parsePath(o.dir); err == nil {
+	if o.path, err = o.parsePath(o.dir); err == nil {
 		o.cell = o.path.Cell()
 	}
 	return err

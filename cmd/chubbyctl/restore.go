@@ -62,7 +62,7 @@ It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds each 
 		Example: "  chubbyctl cell restore /var/backups/chubby-2027-01-31 --yes\n  chubbyctl cell restore foo.backup foo --above 123456 --yes",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := cellOf(args[1:])
+			cell, err := g.cellOf(args[1:])
 			if err != nil {
 				return err
 			}

@@ -60,7 +60,7 @@ to be dead.`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(args[0])
+			p, err := g.parsePath(args[0])
 			if err == nil {
 				err = o.validate("lock break")
 			}
@@ -169,7 +169,7 @@ except for sessions of one's own principal.`,
   chubbyctl session end s42 --reason 'left over from the test' --yes`,
 		Args: arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, cell, err := sessionOf(args)
+			id, cell, err := g.sessionOf(args)
 			if err == nil {
 				err = o.validate("session end")
 			}

@@ -33,7 +33,7 @@ deleted without --yes.`, exitMismatch),
 			if err != nil {
 				return err
 			}
-			return condition.exitCodeOf(eachPath(args, func(p api.Path) error { return g.removeNode(cmd, p, agreed, conditions) }))
+			return condition.exitCodeOf(g.eachPath(args, func(p api.Path) error { return g.removeNode(cmd, p, agreed, conditions) }))
 		},
 	}
 	condition.flag(cmd, "delete")

@@ -104,7 +104,7 @@ cell upgrade").`,
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			first := true
-			return eachPath(args, func(p api.Path) error {
+			return g.eachPath(args, func(p api.Path) error {
 				if !first && !g.json() {
 					fmt.Fprintln(cmd.OutOrStdout())
 				}

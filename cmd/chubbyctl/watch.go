@@ -108,7 +108,7 @@ func (o *watchOptions) validate(cmd *cobra.Command, path string) error {
 		return usagef("--events: want one or more of %s", strings.Join(kindNames(subscribable()), ", "))
 	}
 	var err error
-	if o.path, err = parsePath(path); err != nil {
+	if o.path, err = o.parsePath(path); err != nil {
 		return err
 	}
 	o.kinds, err = wantedKinds(o.events, o.children, o.exec != "")

@@ -17,7 +17,7 @@ func TestWatchFaults(t *testing.T) {
 	for args, text := range map[string]string{
 		"watch":                                  "accepts 1 arg",
 		"watch /ls/local/a b":                    "accepts 1 arg",
-		"watch motd":                             "/ls/local/motd",
+		"watch ./motd":                           "relative",
 		"watch /ls/local/a --count 0":            "--count 0",
 		"watch /ls/local/a --count -1":           "--count -1",
 		"watch /ls/local/a --exec=":              "no command",

@@ -91,7 +91,7 @@ func (o *workOptions) takeArguments(cmd *cobra.Command, args []string) error {
 	case dash >= 0 && len(argv) == 0:
 		return usagef("%s: there is no command behind --", o.verb)
 	}
-	p, err := parsePath(paths[0])
+	p, err := o.parsePath(paths[0])
 	o.path, o.argv = p, argv
 	return err
 }
