@@ -214,7 +214,7 @@ ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code 
 
 echo "== verbs"
 "$bin/chubbyctl" --help >out 2>&1
-for verb in acquire elect ls tree cat put mkdir rm stat touch cp watch top locks history explain lint lock sequencer session acl cell bench config completion; do out "^  $verb "; done
+for verb in acquire elect ls tree cat put mkdir rm stat touch cp watch top locks history explain lint lock sequencer session whoami acl cell bench config completion; do out "^  $verb "; done
 
 echo "== files"
 ctl 0 mkdir /ls/local/d
@@ -405,6 +405,12 @@ names=$("$bin/chubbyctl" --as ann -o json acl get /ls/local/d/f | jq .acl_genera
 ctl 2 --as eve acl set /ls/local/d --change private; err 'does not admit you'
 ctl 0 --as ann acl set /ls/local/d/f --change private --if-generation "$names" --yes
 ctl 3 --as ann acl set /ls/local/d/f --change private --if-generation "$names"
+ctl 0 --as ann acl can write /ls/local/d/f; out '^yes: the list private'
+ctl 1 --as bob acl can lock /ls/local/d/f; out '^no: '
+ctl 1 -o json --as bob acl can read /ls/local/d/f; fields out path act principal allowed reason; is .allowed false; is .principal '"bob"'
+ctl 0 acl can create /ls/local/d/new; ctl 1 acl can delete /ls/local/d/new; ctl 2 acl can fly /ls/local/d
+ctl 0 whoami; out 'anonymous|principal'; out 'asks nobody'
+ctl 0 -o json --as ann whoami local; fields out cell principal authentication operator; is .principal '"ann"'; is .authentication '"none"'
 ctl 2 acl file put bad 'a b c'
 ctl 2 acl file put everyone ''; err 'not undo it'
 ctl 0 acl file put spare ann --yes; ctl 0 acl file rm spare --yes
@@ -577,6 +583,7 @@ at=(--servers 127.0.0.1:9421); tls=.chubby/safe/tls
 cp .chubby/safe/dev.json out; fields out tls.cacert tls.cert tls.key
 ctl 0 "${at[@]}" put /ls/safe/x hello; ctl 0 "${at[@]}" cell status safe
 ctl 0 "${at[@]}" put /ls/safe/acl/oncall dev
+ctl 0 "${at[@]}" -o json whoami safe; is .principal '"dev"'; is .authentication '"certificate"'; is .operator true
 ctl 0 "${at[@]}" --cacert $tls/ca.crt --cert $tls/client-dev.crt --key $tls/client-dev.key acquire /ls/safe/lock -- true
 ctl 77 "${at[@]}" --as bob cat /ls/safe/x; err 'certificate says "dev"'
 ctl 77 "${at[@]}" --cacert $tls/ca.crt cat /ls/safe/x; err 'neither a certificate nor a token'
@@ -592,6 +599,7 @@ CHUBBY_CONFIG=$tls/cells.yaml ctl 0 cat /ls/safe/x; out hello
 for key in token-keys token-issuer token-audience; do out "  $key: "; done
 token=$tls/system:serviceaccount:shop:cart.token
 ctl 0 "${at[@]}" --cacert $tls/ca.crt --token-file $token cat /ls/safe/x; out hello
+ctl 0 "${at[@]}" --cacert $tls/ca.crt --token-file $token whoami safe; out 'known by +its token'; out 'operator +no'
 CHUBBY_CACERT=$tls/ca.crt CHUBBY_TOKEN_FILE=$token ctl 0 "${at[@]}" acquire /ls/safe/lock -- \
     "$bin/chubbyctl" "${at[@]}" session ls safe; out 'system:serviceaccount:shop:cart'
 ctl 2 "${at[@]}" --cacert $tls/ca.crt --token-file $token --cert $tls/client-dev.crt --key $tls/client-dev.key cat /ls/safe/x; err 'either'

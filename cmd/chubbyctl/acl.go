@@ -14,7 +14,7 @@ import (
 
 func newACLCommand(g *globals) *cobra.Command {
 	return newGroup("acl", "Look at and change who may read, write and lock, and change that",
-		newACLGetCommand(g), newACLSetCommand(g), newACLFileCommand(g))
+		newACLGetCommand(g), newACLSetCommand(g), newACLCanCommand(g), newACLFileCommand(g))
 }
 
 func newACLGetCommand(g *globals) *cobra.Command {

@@ -88,7 +88,7 @@ Environment:
 		newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newMkdirCommand(g),
 		newRmCommand(g), newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newWatchCommand(g),
 		newTopCommand(g), newLocksCommand(g), newHistoryCommand(g), newExplainCommand(g), newLintCommand(g), newLockCommand(g), newSequencerCommand(g), newSessionCommand(g),
-		newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newDrillCommand(g), newBenchCommand(g), newSizingCommand(g), newConfigCommand(g), newCompletionCommand(), newVersionCommand(g),
+		newWhoamiCommand(g), newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newDrillCommand(g), newBenchCommand(g), newSizingCommand(g), newConfigCommand(g), newCompletionCommand(), newVersionCommand(g),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelpCommand(root))
