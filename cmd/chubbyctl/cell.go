@@ -267,7 +267,8 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 	case s.Master == "":
 		about = "its feature level, sessions, nodes and locks are not known"
 	}
-	if _, err := fmt.Fprintf(out, "cell %s, %s, %s\n\n", s.Cell, master, about); err != nil {
+	style := term.StyleOf(out)
+	if _, err := fmt.Fprintf(out, "%s\n\n", style.Wrap(fmt.Sprintf("cell %s, %s, %s", s.Cell, master, about), "")); err != nil {
 		return err
 	}
 	t := g.output.NewTable(out, "ID", "ROLE", "OK", "CLIENT", "TERM?", "LAST?", "LAG", "DISK", "STATE?", "VERSION")
@@ -286,20 +287,21 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 		return err
 	}
 	if text, running := describeDrill(s); text != "" {
+		text = style.Wrap(text, "")
 		if running {
-			text = term.StyleOf(out).Paint(term.Waiting, text)
+			text = style.Paint(term.Waiting, text)
 		}
 		if _, err := fmt.Fprintf(out, "\n%s\n", text); err != nil {
 			return err
 		}
 	}
 	if s.Restored != nil {
-		if _, err := fmt.Fprintf(out, "\n%s\n", term.StyleOf(out).Wrap(describeRestoration(*s.Restored), "")); err != nil {
+		if _, err := fmt.Fprintf(out, "\n%s\n", style.Wrap(describeRestoration(*s.Restored), "")); err != nil {
 			return err
 		}
 	}
 	if fault != "" {
-		_, err := fmt.Fprintf(out, "\n%s\n", term.StyleOf(out).Paint(term.Trouble, fault))
+		_, err := fmt.Fprintf(out, "\n%s\n", style.Paint(term.Trouble, style.Wrap(fault, "")))
 		return err
 	}
 	return nil
