@@ -51,7 +51,7 @@ type namesFields struct {
 
 func (g *globals) printACL(out io.Writer, s api.Stat) error {
 	if g.json() {
-		return term.PrintJSON(out, namesFields{s.Path.String(), aclFields(s.ACL), s.ACLs})
+		return g.output.Print(out, namesFields{s.Path.String(), aclFields(s.ACL), s.ACLs})
 	}
 	t := g.output.NewTable(out)
 	t.Add("read", s.ACL.Read)

@@ -132,7 +132,7 @@ func (g *globals) printPermission(out io.Writer, p permission) error {
 	word := map[bool]string{true: "yes", false: "no"}[p.allowed]
 	var err error
 	if g.json() {
-		err = term.PrintJSON(out, permissionFields{p.path.String(), p.act.word, p.principal, p.allowed, p.reason})
+		err = g.output.Print(out, permissionFields{p.path.String(), p.act.word, p.principal, p.allowed, p.reason})
 	} else {
 		_, err = fmt.Fprintln(out, term.StyleOf(out).Wrap(term.Printable(p.reason), word+": "))
 	}

@@ -42,7 +42,7 @@ func TestCommandLineFaults(t *testing.T) {
 		{"acquir", 2, "did you mean acquire?"},
 		{"session", 2, "needs one of the commands"},
 		{"session sl", 2, "did you mean ls?"},
-		{"-o xml ls", 2, "want text, wide or json"},
+		{"-o xml ls", 2, "want text, wide, json or yaml"},
 		{"--timeout 0s ls", 2, "--timeout"},
 		{"ls --wat", 2, "--wat"},
 		{"ls a b", 2, "at most 1"},

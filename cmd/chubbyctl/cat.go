@@ -10,7 +10,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 func newCatCommand(g *globals) *cobra.Command {
@@ -57,5 +56,5 @@ func (g *globals) printContents(out io.Writer, contents []byte, stat api.Stat) e
 		text := string(contents)
 		f.Contents = &text
 	}
-	return term.PrintJSON(out, f)
+	return g.output.Print(out, f)
 }

@@ -180,7 +180,7 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 					return err
 				}
 				if g.json() {
-					return term.PrintJSON(cmd.OutOrStdout(), map[string]string{"master": master})
+					return g.output.Print(cmd.OutOrStdout(), map[string]string{"master": master})
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is the master\n", master)
 				return err
@@ -220,7 +220,7 @@ func confirmDivergence(ctx context.Context, c *client.Cell, fault string) string
 
 func (g *globals) printStatus(out io.Writer, s client.Status, fault string) error {
 	if g.json() {
-		if err := term.PrintJSON(out, newStatusFields(s, fault)); err != nil {
+		if err := g.output.Print(out, newStatusFields(s, fault)); err != nil {
 			return err
 		}
 	} else if err := g.writeStatus(out, s, fault); err != nil {

@@ -76,7 +76,7 @@ func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.CompletionFunc {
 	switch f.Name {
 	case "output":
-		return completeWords("text\tfor people", "wide\tfor people, nothing left out", "json\tone object per line")
+		return completeWords("text\tfor people", "wide\tfor people, nothing left out", "json\tone object per line", "yaml\tthe fields of json")
 	case "events":
 		return completeKinds
 	case "jeopardy-signal", "safe-signal":

@@ -80,7 +80,7 @@ type chosenFields struct {
 // printChosenCell prints the name alone, for scripts; what has chosen it is said with -v.
 func (g *globals) printChosenCell(cmd *cobra.Command, chosen chosenCell) error {
 	if g.json() {
-		return term.PrintJSON(cmd.OutOrStdout(), chosenFields{chosen.name, chosen.by})
+		return g.output.Print(cmd.OutOrStdout(), chosenFields{chosen.name, chosen.by})
 	}
 	if g.verbose && chosen.by != "" {
 		term.Remark(cmd.ErrOrStderr(), "chosen by %s", chosen.by)

@@ -72,7 +72,7 @@ func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
 				AtMostS:   term.Seconds(c.AtMost),
 			})
 		}
-		return term.PrintJSON(out, f)
+		return g.output.Print(out, f)
 	}
 	for _, sentence := range e.Sentences {
 		if _, err := fmt.Fprintln(out, term.StyleOf(out).Wrap(term.Printable(sentence), "- ")); err != nil {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // explainFlagError says what is wrong with a flag, and what to write instead.
@@ -34,22 +36,26 @@ func explainFlagError(cmd *cobra.Command, err error) error {
 	return usagef("%v; %s", err, advice)
 }
 
-// asksForJSON reports whether there is -o json in a command line that was not understood:
-// programs read that error too.
-func asksForJSON(args []string) bool {
+// formatAskedFor returns what follows the first -o in a command line that was not understood, ""
+// if there is none: programs read that error too.
+func formatAskedFor(args []string) term.Format {
 	for i, arg := range args {
-		switch arg {
-		case "--":
-			return false
-		case "-ojson", "-o=json", "--output=json":
-			return true
-		case "-o", "--output":
-			if i+1 < len(args) && args[i+1] == "json" {
-				return true
+		if arg == "--" {
+			return ""
+		}
+		if arg == "-o" || arg == "--output" {
+			if i+1 < len(args) {
+				return term.Format(args[i+1])
+			}
+			return ""
+		}
+		for _, flag := range []string{"--output=", "-o=", "-o"} {
+			if value, ok := strings.CutPrefix(arg, flag); ok {
+				return term.Format(value)
 			}
 		}
 	}
-	return false
+	return ""
 }
 
 // meaningOfShorthand says what to do instead of a flag that the command of that name has in

@@ -135,7 +135,7 @@ func misusesOf(names []string) (list []misuse.Kind, err error) {
 // printLint prints a report. The error says with its exit code that something was found.
 func (g *globals) printLint(out io.Writer, r misuse.Report) (err error) {
 	if g.json() {
-		err = term.PrintJSON(out, newLintFields(r))
+		err = g.output.Print(out, newLintFields(r))
 	} else {
 		err = g.drawLint(out, r)
 	}

@@ -55,7 +55,7 @@ func listNodes(ctx context.Context, h *client.Handle) ([]api.Stat, error) {
 func (g *globals) printList(out io.Writer, nodes []api.Stat, long bool) error {
 	if g.json() {
 		for _, s := range nodes {
-			if err := term.PrintJSON(out, newStatFields(s)); err != nil {
+			if err := g.output.Print(out, newStatFields(s)); err != nil {
 				return err
 			}
 		}
@@ -141,7 +141,7 @@ func (o *treeOptions) printTree(ctx context.Context, c *client.Client, p api.Pat
 
 func (o *treeOptions) printNode(out io.Writer, s api.Stat, text string) error {
 	if o.json() {
-		return term.PrintJSON(out, newStatFields(s))
+		return o.output.Print(out, newStatFields(s))
 	}
 	_, err := fmt.Fprintln(out, term.StyleOf(out).Name(text))
 	return err

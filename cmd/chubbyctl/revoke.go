@@ -99,7 +99,7 @@ type brokenFields struct {
 
 func (o *revocation) printBroken(out io.Writer, p api.Path) error {
 	if o.json() {
-		return term.PrintJSON(out, brokenFields{p.String(), true, o.now})
+		return o.output.Print(out, brokenFields{p.String(), true, o.now})
 	}
 	text := "free once its holder lets go or its lease and lock-delay are over"
 	if o.now {
@@ -199,7 +199,7 @@ type endedFields struct {
 
 func (o *revocation) printEnded(out io.Writer, id api.SessionID) error {
 	if o.json() {
-		return term.PrintJSON(out, endedFields{id.String(), true})
+		return o.output.Print(out, endedFields{id.String(), true})
 	}
 	_, err := fmt.Fprintf(out, "ended: gone once its client has heard of it or its lease is over; 'chubbyctl session show %v' shows it\n", id)
 	return err

@@ -8,7 +8,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 func newRmCommand(g *globals) *cobra.Command {
@@ -51,7 +50,7 @@ func (g *globals) removeNode(cmd *cobra.Command, p api.Path, agreed *consent, co
 			return err
 		}
 		if g.json() {
-			return term.PrintJSON(cmd.OutOrStdout(), map[string]any{"path": p.String(), "deleted": true})
+			return g.output.Print(cmd.OutOrStdout(), map[string]any{"path": p.String(), "deleted": true})
 		}
 		return nil
 	})

@@ -72,7 +72,7 @@ Environment:
 	}
 	root.SetFlagErrorFunc(explainFlagError)
 	flags := root.PersistentFlags()
-	flags.StringVarP((*string)(&g.output), "output", "o", string(term.Text), "text, wide (text of which nothing is left out), or json: one object per line, errors too")
+	flags.StringVarP((*string)(&g.output), "output", "o", string(term.Text), "text, wide (text of which nothing is left out), json (one object per line, errors too), or yaml (the same fields, a document each)")
 	flags.DurationVar(&g.timeout, "timeout", 15*time.Second, "how long an operation on the cell may take")
 	flags.StringSliceVar(&g.servers, "servers", nil, "the cell's replicas, host:port,...")
 	flags.StringVar(&g.cell, "cell", "", "the default `CELL`: of paths that do not begin with /ls/CELL, and where none is named")
@@ -99,7 +99,7 @@ Environment:
 func (g *globals) validate() error {
 	switch {
 	case !g.output.IsValid():
-		return usagef("-o %q: want text, wide or json", g.output)
+		return usagef("-o %q: want text, wide, json or yaml", g.output)
 	case g.cell != "" && !api.ValidCell(g.cell):
 		return usagef("--cell %q is not a cell's name: want letters, digits, '-', '_' and '.', as in %s", g.cell, api.LocalCell)
 	case (g.tls.Cert == "") != (g.tls.Key == ""):
@@ -110,7 +110,8 @@ func (g *globals) validate() error {
 	return nil
 }
 
-func (g *globals) json() bool { return g.output == term.JSON }
+// json reports whether programs read what is printed: as JSON, or as YAML with the same fields.
+func (g *globals) json() bool { return g.output.ForPrograms() }
 
 // needsVerb is the action of a command that only groups others.
 func needsVerb(cmd *cobra.Command, args []string) error {

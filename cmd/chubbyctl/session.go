@@ -163,7 +163,7 @@ type shownFields struct {
 
 func (g *globals) printSession(out io.Writer, s shownSession) error {
 	if g.json() {
-		return term.PrintJSON(out, shownFields{newSessionFields(s.info), s.held})
+		return g.output.Print(out, shownFields{newSessionFields(s.info), s.held})
 	}
 	t := g.output.NewTable(out)
 	t.Add("session", s.info.Session)

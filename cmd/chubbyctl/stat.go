@@ -64,7 +64,7 @@ func modified(s api.Stat) *time.Time {
 // printChange prints a node after a change: for programs always, for people only with -v.
 func (g *globals) printChange(out, remarks io.Writer, did string, s api.Stat) error {
 	if g.json() {
-		return term.PrintJSON(out, newStatFields(s))
+		return g.output.Print(out, newStatFields(s))
 	}
 	if g.verbose {
 		term.Remark(remarks, "%s %v (content generation %d, instance %d)", did, s.Path, s.Content, s.Instance)
@@ -123,7 +123,7 @@ cell upgrade").`,
 
 func (g *globals) printStat(out io.Writer, s api.Stat) error {
 	if g.json() {
-		return term.PrintJSON(out, newStatFields(s))
+		return g.output.Print(out, newStatFields(s))
 	}
 	kind := s.Kind.String()
 	if s.Ephemeral {

@@ -179,7 +179,7 @@ func (l *topLook) healthy() (n int) {
 func (g *globals) showTop(out io.Writer, now, before *topLook, o topOptions) error {
 	rates := now.rates(before)
 	if g.json() {
-		return term.PrintJSON(out, newTopFields(now, rates))
+		return g.output.Print(out, newTopFields(now, rates))
 	}
 	var screen bytes.Buffer
 	style := term.StyleOf(out)

@@ -299,7 +299,7 @@ func newEventFields(e api.Event, at time.Time) eventFields {
 // printEvent writes an event as one line.
 func (o *watchOptions) printEvent(e api.Event) error {
 	if o.json() {
-		return term.PrintJSON(o.out, newEventFields(e, o.now()))
+		return o.output.Print(o.out, newEventFields(e, o.now()))
 	}
 	where, generation := e.Path, "-"
 	if e.Child != "" {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // operatorsList is the name of the list of a cell's operators.
@@ -107,7 +106,7 @@ func isOperator(ctx context.Context, c *client.Client, cell, principal string) (
 
 func (g *globals) printCaller(out io.Writer, who caller) error {
 	if g.json() {
-		return term.PrintJSON(out, callerFields{who.cell, who.principal, who.by, who.operator})
+		return g.output.Print(out, callerFields{who.cell, who.principal, who.by, who.operator})
 	}
 	by := "its " + who.by
 	switch {
