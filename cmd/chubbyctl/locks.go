@@ -72,7 +72,9 @@ func newLockFields(l client.LockInfo) lockFields {
 }
 
 func newLocksCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
+	var live bool
+	var o repetition
+	cmd := &cobra.Command{
 		Use:   "locks [PREFIX]",
 		Short: "Show who holds which lock, since when and why, and who waits",
 		Long: `locks shows the locks at and below a path that are held, waited for, or delayed
@@ -83,9 +85,16 @@ holders, with their place in the queue; one that is away has lost the connection
 keeps the place for a while. How much longer a wait may be is an estimate from recent
 hold times; there is none while the holder caches the lock: then it may keep the lock
 unused, until another asks for it. A lock that is being taken
-(lock break) is held until its holders have let go; 'chubbyctl explain' says why.`,
+(lock break) is held until its holders have let go; 'chubbyctl explain' says why.
+
+With --watch it goes on until Ctrl-C, and looks every --every: on a terminal it shows the
+first locks again and again; with -o json it prints a line for each lock when it is first
+seen, when another holds it or waits for it, and, with the mode free, when nobody does any
+more. What is shorter than --every may be missed; 'chubbyctl watch' tells of each change
+of one lock.`,
 		Example: `  chubbyctl locks
-  chubbyctl locks /ls/local/deploy -o json`,
+  chubbyctl locks /ls/local/deploy -o json
+  chubbyctl locks --watch`,
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -93,11 +102,23 @@ unused, until another asks for it. A lock that is being taken
 			if err != nil {
 				return err
 			}
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if live {
+				return g.watchLocks(cmd, p, o)
+			}
+			if cmd.Flags().Changed("every") || cmd.Flags().Changed("times") {
+				return usagef("--every and --times are for --watch")
+			}
 			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
 				return g.printLocks(cmd.OutOrStdout(), c.EachLock(ctx, p.String()))
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&live, "watch", false, "look again and again, until Ctrl-C")
+	o.flags(cmd, "")
+	return cmd
 }
 
 // printLocks prints locks as they come.
