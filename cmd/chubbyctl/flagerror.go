@@ -62,16 +62,18 @@ func formatAskedFor(args []string) term.Format {
 // another program.
 func meaningOfShorthand(command, letter string) string {
 	switch command + " -" + letter {
-	case "rm -r", "rm -R", "rm -f":
-		return "rm deletes one file, or one directory that is empty; 'chubbyctl tree PATH' shows what is in a directory"
-	case "ls -R", "ls -r":
-		return "'chubbyctl tree PATH' shows everything below a directory"
+	case "rm -R":
+		return "'chubbyctl rm -r PATH' deletes a directory with everything below it"
+	case "rm -f":
+		return "'chubbyctl rm --yes' asks for nothing more"
+	case "ls -r":
+		return "'chubbyctl ls -R PATH' lists everything below a directory"
 	case "ls -a", "ls -A":
 		return "ls hides nothing"
 	case "cat -n":
 		return "cat writes the bytes as they are; pipe them into 'cat -n'"
-	case "cp -r", "cp -R", "cp -a":
-		return "cp copies one file"
+	case "cp -R", "cp -a":
+		return "'chubbyctl cp -r SRC DST' copies a directory with everything below it"
 	}
 	return ""
 }
