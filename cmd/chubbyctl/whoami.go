@@ -113,6 +113,8 @@ func (g *globals) printCaller(out io.Writer, who caller) error {
 	case who.by != "none":
 	case g.as != "" && g.as == who.principal:
 		by = "its word (--as): the cell asks nobody who he is"
+	case g.principal(who.cell) == who.principal:
+		by = "the name of your account: 'chubbyd dev' asks nobody who he is"
 	default:
 		by = "nothing: the cell asks nobody who he is"
 	}
