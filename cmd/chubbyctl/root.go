@@ -86,7 +86,7 @@ Environment:
 	root.AddCommand(
 		newAcquireCommand(g), newElectCommand(g), newGuardianCommand(),
 		newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newMkdirCommand(g),
-		newRmCommand(g), newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newWatchCommand(g),
+		newRmCommand(g), newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newExportCommand(g), newImportCommand(g), newWatchCommand(g),
 		newTopCommand(g), newLocksCommand(g), newHistoryCommand(g), newExplainCommand(g), newLintCommand(g), newLockCommand(g), newSequencerCommand(g), newSessionCommand(g),
 		newWhoamiCommand(g), newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newDrillCommand(g), newBenchCommand(g), newSizingCommand(g), newConfigCommand(g), newCompletionCommand(), newVersionCommand(g),
 	)
