@@ -2,7 +2,7 @@ package cell
 
 import (
 	"encoding/json"
-	"log"
+	"log" //nolint:depguard // http.Server says its errors to nothing else; httpErrors gives them to the log of the replica
 	"net/http"
 	"time"
 

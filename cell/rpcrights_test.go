@@ -118,6 +118,7 @@ func notAskedFor() map[protoreflect.Name]string {
 		"Delete.if_sequencer":      checkedFirst,
 		"Release.sequencer_unread": "it changes nothing: it is only counted",
 		"Acquire.ticket":           "a retry has the ticket that it was given meanwhile",
+		"Acquire.detect_deadlock":  "the log does not know it: it says how the master is to answer",
 		"SetQuota.path":            checkedFirst,
 		"ChangeMembers.add":        checkedFirst,
 		"ChangeMembers.raft":       checkedFirst,

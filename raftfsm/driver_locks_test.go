@@ -23,6 +23,7 @@ func (d *driver) claim(ref namespace.Ref) raftfsm.Claim {
 	c := raftfsm.Claim{
 		Mutation: d.mutation(by.Session), Handle: by.Handle, Mode: one(&d.choices, api.Exclusive, api.Shared, api.Shared), Try: d.rarely(3),
 		Delay: one(&d.choices, 0, time.Second, 10*time.Second, time.Minute), Preconditions: d.preconditions(),
+		DeclaredOwner: one(&d.choices, "", "", "", "owner"),
 	}
 	if d.rarely(60) {
 		c.Mode, c.Delay, c.Reason = api.LockMode(d.pick(4)), one(&d.choices, 0, -1, time.Hour), strings.Repeat("x", 200+d.pick(100))

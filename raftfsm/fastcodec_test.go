@@ -66,7 +66,7 @@ func TestFastCodec(t *testing.T) {
 		generation := api.Generation(n)
 		m := session.Mutation{Session: api.SessionID(n), Number: 1, HighestIssued: api.RequestNumber(n), Outstanding: []api.RequestNumber{api.RequestNumber(n), 7}, Hash: n}
 		claims := []raftfsm.Claim{
-			{Mutation: m, Handle: api.HandleID(n), Mode: api.LockMode(n), Delay: time.Duration(n), Reason: string(name), Try: n%2 == 0, Preconditions: []raftfsm.Precondition{{Lock: name, Mode: 1, Generation: generation}}},
+			{Mutation: m, Handle: api.HandleID(n), Mode: api.LockMode(n), Delay: time.Duration(n), Reason: string(name), Try: n%2 == 0, Preconditions: []raftfsm.Precondition{{Lock: name, Mode: 1, Generation: generation}}, DeclaredOwner: string(name)},
 			{Reason: "\xff", Preconditions: []raftfsm.Precondition{}},
 		}[:1+n%2]
 		lock := namespace.Ref{Name: name, Instance: generation}

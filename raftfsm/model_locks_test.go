@@ -110,7 +110,7 @@ func (m *model) acquire(lock namespace.Ref, by namespace.Owner, c raftfsm.Claim,
 	if len(n.holders) == 0 {
 		n.lock, n.mode = api.Generation(m.draw()), c.Mode
 	}
-	n.holders = append(n.holders, namespace.Holder{Owner: by, Delay: c.Delay, Reason: c.Reason, SinceUnix: wall})
+	n.holders = append(n.holders, namespace.Holder{Owner: by, Delay: c.Delay, Reason: c.Reason, SinceUnix: wall, DeclaredOwner: c.DeclaredOwner})
 	return raftfsm.Answer{Generation: n.lock, Lock: lock, Mode: c.Mode, Handle: c.Handle}, false
 }
 

@@ -136,6 +136,10 @@ ends() { # PID EXIT WHAT
 
 echo "== chubbyd"
 "$bin/chubbyd" version >out 2>err && ok "chubbyd version" || bad "chubbyd version"
+"$bin/chubbyd" --version >out 2>err && ok "chubbyd --version" || bad "chubbyd --version"
+"$bin/chubbyd" version -o json >out 2>err && ok "chubbyd version -o json" || bad "chubbyd version -o json"
+fields out version commit raft go system
+for shell in bash zsh fish powershell; do "$bin/chubbyd" completion "$shell" >out 2>err && grep -q chubbyd out && ok "chubbyd completion $shell" || bad "chubbyd completion $shell"; done
 "$bin/chubbyd" config example >example.yaml 2>err && ok "chubbyd config example" || bad "chubbyd config example"
 "$bin/chubbyd" config check example.yaml >out 2>err && ok "chubbyd config check takes the example" || bad "chubbyd config check takes the example"
 printf 'cell: "a b"\nnonsense: 1\nid: ""\n' >faulty.yaml
@@ -192,12 +196,29 @@ mkdir -p .config/chubby && cp cells.yaml .config/chubby/cells.yaml
 ctl 0 ls
 rm -r .config
 ctl 0 ls # by the default ports
+CHUBBY_CELLS='main=127.0.0.1:1' ctl 1 ls /ls/man; err 'man is not configured.* name main'
+ctl 0 put told 'relative'; ctl 0 cat /ls/local/told; out '^relative$'; ctl 0 rm /told
+ctl 2 cat ''; ctl 2 cat ls/local/told; ctl 2 cat /ls
+ctl 0 config current; out '^local$'
+export CHUBBY_CELLS='local=127.0.0.1:7421;bar=127.0.0.1:1'
+ctl 2 config use-cell man; err 'bar, local'
+ctl 0 config use-cell bar; out '^bar$'
+ctl 0 -v config current; out '^bar$'; err 'chosen by .*/chubbyctl.yaml'
+ctl 0 -o json config current; is .cell '"bar"'; fields out by
+ctl 69 cat told; err '/ls/bar'
+CHUBBY_CELL=local ctl 0 ls; ctl 0 --cell local ls; ctl 0 ls /ls/local; ctl 0 --servers 127.0.0.1:7421 ls
+ctl 0 config cells; out '^bar +default +127.0.0.1:1'; out '^local '
+ctl 0 -o json config cells; fields out cell default servers; is .default true
+unset CHUBBY_CELLS
+echo 'cell: [' >.config/chubby/chubbyctl.yaml; ctl 2 ls; err 'malformed'
+ctl 0 config use-cell local; ctl 0 ls
+rm -r .config
 ctl 1 --servers 127.0.0.1:7421 ls /ls/other; err 'local'
 ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code '"WrongCell"'; is .error.cell '"local"'
 
 echo "== verbs"
 "$bin/chubbyctl" --help >out 2>&1
-for verb in acquire elect ls tree cat put mkdir rm stat touch cp watch top locks history explain lint lock sequencer session acl cell bench completion; do out "^  $verb "; done
+for verb in acquire elect ls tree cat put mkdir rm stat touch cp export import watch top locks history explain lint lock sequencer session whoami acl cell bench config completion; do out "^  $verb "; done
 
 echo "== files"
 ctl 0 mkdir /ls/local/d
@@ -229,6 +250,9 @@ ctl 0 -o json ls /ls/local/d; fields out path kind
 ctl 0 tree /ls/local; out 'copy'
 ctl 0 -o json tree /ls/local; fields out path kind
 ctl 0 -o json cat /ls/local/d/f; is .contents '"again"'
+ctl 0 -o yaml cat /ls/local/d/f; out '^---$'; out '^contents: "again"$'
+ctl 1 -o yaml cat /ls/local/d/nosuch; cp err out; out '^  code: "NotFound"$'; out '^  exit: 1$'
+ctl 2 -o yaml ls --no-such-flag; cp err out; out '^  exit: 2$'
 background ephemeral put /ls/local/d/here up --ephemeral; ephemeral=$pid
 holds 10 "put --ephemeral stays" "$bin/chubbyctl" stat /ls/local/d/here
 ctl 0 -o json stat /ls/local/d/here; is .ephemeral true
@@ -239,6 +263,32 @@ ctl 0 rm /ls/local/d/copy
 ctl 1 cat /ls/local/d/copy; err 'chubbyctl: '
 ctl 1 -o json cat /ls/local/d/copy; cp err out; fields out error.code error.message; is .error.code '"NotFound"'
 ctl 1 rm /ls/local/d; err 'children|empty'
+ctl 0 mkdir -p /ls/local/whole/a/b; ctl 0 put /ls/local/whole/a/b/c three; ctl 0 put /ls/local/whole/one 1
+ctl 0 export /ls/local/whole; cp out whole.jsonl; is .chubby_export 1; out '^\{"end":true,"nodes":5\}$'; out '"path":"a/b/c","kind":"file","contents":"three"'
+imports() { local want=$1 got; shift; chubbyctl import "$@" >out 2>err <whole.jsonl; got=$?; if [ $got = "$want" ]; then ok "chubbyctl import $* -> $got"; else bad "chubbyctl import $* -> $got, want $want"; fi; }
+imports 0 /ls/local/imported -v; err 'imported 5 nodes'; ctl 0 cat /ls/local/imported/a/b/c; out '^three$'
+imports 0 /ls/local/imported --acl -o json; is .path '"/ls/local/imported"'
+ctl 0 put /ls/local/imported/one other; imports 1 /ls/local/imported; err 'left out: /ls/local/imported/one'
+imports 0 /ls/local/imported --overwrite; ctl 0 cat /ls/local/imported/one; out '^1$'
+head -n 3 whole.jsonl >cut; mv cut whole.jsonl; imports 2 /ls/local/imported; err 'was cut'
+imports 2 /ls/local/acl/x; imports 1 /ls/local/no/where; ctl 1 export /ls/local/nosuch
+ctl 0 rm -r /ls/local/imported --yes
+background ephemeral put /ls/local/whole/a/here up --ephemeral; ephemeral=$pid
+holds 10 "an ephemeral file below" "$bin/chubbyctl" stat /ls/local/whole/a/here
+ctl 0 ls -R /ls/local/whole; out '^/ls/local/whole/a/b/c$'; out '^/ls/local/whole/a/b/$'
+ctl 0 ls --recursive -l /ls/local/whole; out '^KIND'; out ' /ls/local/whole/one$'
+ctl 0 -o json ls -R /ls/local/whole; fields out path kind
+ctl 1 cp -r /ls/local/whole /ls/local/copied; err 'left out: /ls/local/whole/a/here: it is ephemeral'; err 'copied 5 nodes'
+ctl 0 cat /ls/local/copied/a/b/c; out '^three$'
+ctl 1 cp --recursive --if-absent /ls/local/whole/a/b /ls/local/copied/a; err 'left out: .*exists already'
+ctl 2 cp -r /ls/local/whole /ls/local/whole/a; err 'inside'
+ctl 2 rm -r /ls/local/whole; err '2 files and 3 directories, and 1 ephemeral node'; err 'Nothing was deleted'
+ctl 1 rm -r /ls/local/whole --yes; err 'left out: /ls/local/whole/a/here'; ctl 0 stat /ls/local/whole/a/here
+ctl 0 -o json rm --recursive /ls/local/copied --yes; is .path '"/ls/local/copied/a/b/c"'; is .deleted true
+ctl 1 stat /ls/local/copied
+kill "$ephemeral"; wait "$ephemeral"; holds 15 "  it is gone" gone /ls/local/whole/a/here
+ctl 0 -v rm -r /ls/local/whole --yes; err 'deleted 2 nodes'
+ctl 2 rm -r / --yes; ctl 2 rm -r /acl --yes
 
 echo "== watch"
 background watch watch /ls/local/d/f --children --exec 'echo hook >>hook.out'; watch=$pid
@@ -255,6 +305,13 @@ cp watchjson.out out; fields out event path child generation
 ctl 0 cell transfer
 holds 15 "  says that another master has taken over" grep -q master-failed-over watchjson.out
 kill -INT "$watch"; wait "$watch"
+background contents -o json watch /ls/local/d/f --contents --count 1 --exec 'cat >stdin.out'; contents=$pid
+holds 10 "watch --contents begins" grep -q watching contents.err
+ctl 0 put /ls/local/d/f 'told'
+ends "$contents" 0 "watch --contents"
+cp contents.out out; is .contents '"told"'; fields out time content_generation contents_base64
+cp stdin.out out; is .contents '"told"'
+ctl 2 watch /ls/local/d --contents -o json --count 1; err 'directory'
 background counted watch /ls/local/d --events child-added,child-removed --count 1 --initial --exec 'echo "$CHUBBY_EVENT" >>initial.out'; counted=$pid
 holds 10 "watch --initial runs CMD at once" grep -q initial initial.out
 ctl 0 touch /ls/local/d/newer
@@ -292,6 +349,10 @@ ctl 0 locks; out '/ls/local/held'; out 'nightly backup'
 ctl 0 -o json locks /ls/local/held
 fields out path mode token holders.0.session holders.0.principal holders.0.host holders.0.pid holders.0.since_s holders.0.reason \
 	waiters.0.session waiters.0.principal waiters.0.host waiters.0.pid waiters.0.waiting_s waiters.0.estimate_s waiters.0.place waiters.0.mode delayed_s revoked
+ctl 0 locks --watch --times 2 --every 300ms; out '^PATH'
+ctl 0 -o json locks --watch --times 2 --every 300ms /ls/local/held; fields out path mode holders.0.session; [ "$(wc -l <out)" = 1 ] && ok "  once" || bad "  once"
+ctl 2 locks --every 1s; ctl 2 locks --watch --every 1ms
+ctl 1 explain /ls/local/nosuch; out 'no such node'; err 'NotFound'
 ctl 0 explain /ls/local/held; ctl 0 -o json explain /ls/local/held; fields out path
 ctl 0 top; out '^cell local: master r'; out '^sessions '; out '^WAITED FOR LONGEST'; out '^/ls/local/held '; out "no change waits for clients' caches"
 ctl 0 -o json top; fields out cell master epoch replicas healthy sessions nodes locks backlog.waiters backlog.mail_bytes per_s waits.0.path waits.0.waiters.0.waiting_s holdups
@@ -305,7 +366,7 @@ echo "== sequencers"
 ctl 0 sequencer check "$sequencer"; ctl 0 -o json sequencer check "$sequencer"
 ctl 0 sequencer show "$sequencer"; out '/ls/local/held'
 ctl 0 -o json sequencer show "$sequencer"; fields out path mode token cell_id
-ctl 3 sequencer check nonsense
+ctl 3 sequencer check nonsense; ctl 3 sequencer show nonsense; ctl 3 sequencer check ''; ctl 3 sequencer show ''
 
 echo "== sessions"
 ctl 0 session ls; out "$session"
@@ -402,6 +463,12 @@ names=$("$bin/chubbyctl" --as ann -o json acl get /ls/local/d/f | jq .acl_genera
 ctl 2 --as eve acl set /ls/local/d --change private; err 'does not admit you'
 ctl 0 --as ann acl set /ls/local/d/f --change private --if-generation "$names" --yes
 ctl 3 --as ann acl set /ls/local/d/f --change private --if-generation "$names"
+ctl 0 --as ann acl can write /ls/local/d/f; out '^yes: the list private'
+ctl 1 --as bob acl can lock /ls/local/d/f; out '^no: '
+ctl 1 -o json --as bob acl can read /ls/local/d/f; fields out path act principal allowed reason; is .allowed false; is .principal '"bob"'
+ctl 0 acl can create /ls/local/d/new; ctl 1 acl can delete /ls/local/d/nothing; ctl 2 acl can fly /ls/local/d
+ctl 0 whoami; out "^principal +$(id -un)$"; out 'name of your account'
+ctl 0 -o json --as ann whoami local; fields out cell principal authentication operator; is .principal '"ann"'; is .authentication '"none"'
 ctl 2 acl file put bad 'a b c'
 ctl 2 acl file put everyone ''; err 'not undo it'
 ctl 0 acl file put spare ann --yes; ctl 0 acl file rm spare --yes
@@ -498,6 +565,7 @@ ctl 0 -o json bench reads --duration 1s --clients 2 --size 64 --rate 50 --prefix
 for shell in bash zsh fish powershell; do ctl 0 completion "$shell"; out 'chubbyctl'; done
 ctl 0 version; ctl 0 -o json version
 ctl 0 help acquire; ctl 2 help nosuch
+for word in del delete create members unlock release health backup rename login; do ctl 2 "$word"; err "'chubbyctl "; done
 nothing=$SECONDS
 ctl 69 --servers 127.0.0.1:1 ls; err 'refused'
 [ $((SECONDS - nothing)) -le 4 ] && ok "  at once" || bad "  at once"
@@ -574,6 +642,7 @@ at=(--servers 127.0.0.1:9421); tls=.chubby/safe/tls
 cp .chubby/safe/dev.json out; fields out tls.cacert tls.cert tls.key
 ctl 0 "${at[@]}" put /ls/safe/x hello; ctl 0 "${at[@]}" cell status safe
 ctl 0 "${at[@]}" put /ls/safe/acl/oncall dev
+ctl 0 "${at[@]}" -o json whoami safe; is .principal '"dev"'; is .authentication '"certificate"'; is .operator true
 ctl 0 "${at[@]}" --cacert $tls/ca.crt --cert $tls/client-dev.crt --key $tls/client-dev.key acquire /ls/safe/lock -- true
 ctl 77 "${at[@]}" --as bob cat /ls/safe/x; err 'certificate says "dev"'
 ctl 77 "${at[@]}" --cacert $tls/ca.crt cat /ls/safe/x; err 'neither a certificate nor a token'
@@ -590,6 +659,7 @@ CHUBBY_CONFIG=$tls/cells.yaml ctl 0 cat /ls/safe/x; out hello
 for key in token-keys token-issuer token-audience; do out "  $key: "; done
 token=$tls/system:serviceaccount:shop:cart.token
 ctl 0 "${at[@]}" --cacert $tls/ca.crt --token-file $token cat /ls/safe/x; out hello
+ctl 0 "${at[@]}" --cacert $tls/ca.crt --token-file $token whoami safe; out 'known by +its token'; out 'operator +no'
 CHUBBY_CACERT=$tls/ca.crt CHUBBY_TOKEN_FILE=$token ctl 0 "${at[@]}" acquire /ls/safe/lock -- \
     "$bin/chubbyctl" "${at[@]}" session ls safe; out 'system:serviceaccount:shop:cart'
 ctl 2 "${at[@]}" --cacert $tls/ca.crt --token-file $token --cert $tls/client-dev.crt --key $tls/client-dev.key cat /ls/safe/x; err 'either'

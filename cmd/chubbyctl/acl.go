@@ -14,7 +14,7 @@ import (
 
 func newACLCommand(g *globals) *cobra.Command {
 	return newGroup("acl", "Look at and change who may read, write and lock, and change that",
-		newACLGetCommand(g), newACLSetCommand(g), newACLFileCommand(g))
+		newACLGetCommand(g), newACLSetCommand(g), newACLCanCommand(g), newACLFileCommand(g))
 }
 
 func newACLGetCommand(g *globals) *cobra.Command {
@@ -27,7 +27,7 @@ lock it, and change these names. 'chubbyctl acl file cat NAME' shows who is in o
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(args[0])
+			p, err := g.parsePath(args[0])
 			if err != nil {
 				return err
 			}
@@ -51,7 +51,7 @@ type namesFields struct {
 
 func (g *globals) printACL(out io.Writer, s api.Stat) error {
 	if g.json() {
-		return term.PrintJSON(out, namesFields{s.Path.String(), aclFields(s.ACL), s.ACLs})
+		return g.output.Print(out, namesFields{s.Path.String(), aclFields(s.ACL), s.ACLs})
 	}
 	t := g.output.NewTable(out)
 	t.Add("read", s.ACL.Read)
@@ -88,7 +88,7 @@ get), and exits with %d if they are not.`, exitMismatch),
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(args[0])
+			p, err := g.parsePath(args[0])
 			if err == nil {
 				err = o.validate(cmd)
 			}

@@ -20,7 +20,7 @@ func TestACLFaults(t *testing.T) {
 		{"acl", 2, "needs one of the commands"},
 		{"acl file", 2, "needs one of the commands"},
 		{"acl get", 2, "accepts 1 arg"},
-		{"acl get svc", 2, "/ls/local/svc"},
+		{"acl get ./svc", 2, "relative"},
 		{"acl set /ls/local/a", 2, "nothing to change"},
 		{"acl set /ls/local/a --if-generation 3", 2, "nothing to change"},
 		{"acl set /ls/local/a --read=", 2, "--read"},
@@ -98,7 +98,7 @@ func TestAccessLists(t *testing.T) {
 	if err := validateAccessList("alice\n\nbob \n"); err == nil || !strings.Contains(err.Error(), `line 3 of the list, "bob "`) {
 		t.Errorf("the line is not named: %v", err)
 	}
-	if list, err := listPath("/ls/foo/acl/ops"); err != nil || list.Cell() != "foo" {
+	if list, err := (&globals{}).listPath("/ls/foo/acl/ops"); err != nil || list.Cell() != "foo" {
 		t.Errorf("a list of another cell: %v, %v", list, err)
 	}
 }

@@ -28,9 +28,9 @@ of a list counts for every node that names it, for what is opened from then on.`
 
 // listPath returns the path of a list: text is a NAME, of the default cell, or the path of
 // a file in the directory of lists of any cell.
-func listPath(text string) (api.Path, error) {
+func (g *globals) listPath(text string) (api.Path, error) {
 	if strings.HasPrefix(text, "/") {
-		p, err := parsePath(text)
+		p, err := g.parsePath(text)
 		if err == nil && p.Parent().Name() != api.ACLDir {
 			err = usagef("%v is no access control list: those of its cell are in %v", p, listsOf(p.Cell()))
 		}
@@ -39,7 +39,11 @@ func listPath(text string) (api.Path, error) {
 	if fault := listNameProblem(text); fault != "" {
 		return api.Path{}, usagef("%q cannot be the name of a list: %s", abridged(text), fault)
 	}
-	return listsOf(api.LocalCell).Join(text)
+	cell, err := g.defaultCell()
+	if err != nil {
+		return api.Path{}, err
+	}
+	return listsOf(cell).Join(text)
 }
 
 // listsOf returns the directory of lists of a cell, whose name is valid.
@@ -54,7 +58,7 @@ func newACLFileLsCommand(g *globals) *cobra.Command {
 		Example: "  chubbyctl acl file ls",
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := cellOf(args)
+			cell, err := g.cellOf(args)
 			if err != nil {
 				return err
 			}
@@ -76,7 +80,7 @@ func newACLFileCatCommand(g *globals) *cobra.Command {
 		Example: "  chubbyctl acl file cat ops",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := listPath(args[0])
+			p, err := g.listPath(args[0])
 			if err != nil {
 				return err
 			}
@@ -96,7 +100,7 @@ without --yes.`,
 		Example: "  chubbyctl acl file rm interns",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := listPath(args[0])
+			p, err := g.listPath(args[0])
 			if err != nil {
 				return err
 			}
@@ -122,7 +126,7 @@ to write it again is not written without --yes.`,
   chubbyctl acl file put /ls/foo/acl/ops - <ops.acl`,
 		Args: arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := listPath(args[0])
+			p, err := g.listPath(args[0])
 			if err != nil {
 				return err
 			}

@@ -47,7 +47,7 @@ for each part.`,
 		Example: "  chubbyctl cell backup /var/backups/chubby-$(date +%F)\n  chubbyctl cell backup s3://backups/foo.backup?region=eu-central-1 foo\n  chubbyctl cell backup - foo | gzip >foo.backup.gz\n  chubbyctl cell backup verify foo.backup",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := cellOf(args[1:])
+			cell, err := g.cellOf(args[1:])
 			if err != nil {
 				return err
 			}
@@ -153,7 +153,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func (g *globals) printBackup(out io.Writer, name string, f backupFields) error {
 	if g.json() {
-		return term.PrintJSON(out, f)
+		return g.output.Print(out, f)
 	}
 	_, err := fmt.Fprintf(out, "%s: %s\n", name, describeBackup(f))
 	return err
@@ -271,7 +271,7 @@ func (g *globals) printBackupNodes(out io.Writer, b *backup.Backup, below api.Na
 			}
 		}
 		if g.json() {
-			if err := term.PrintJSON(out, one); err != nil {
+			if err := g.output.Print(out, one); err != nil {
 				return err
 			}
 			continue

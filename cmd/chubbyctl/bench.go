@@ -85,7 +85,7 @@ with 130.`,
 	flags.IntVar(&b.clients, "clients", 8, fmt.Sprintf("`N` clients at once, 1 to %d", maxBenchClients))
 	flags.DurationVar(&b.duration, "duration", 10*time.Second, fmt.Sprintf("for how long, %v to %v", minBenchDuration, maxBenchDuration))
 	flags.Float64Var(&b.rate, "rate", 0, "at most `R` operations a second, of all clients together (default: as fast as they can)")
-	flags.StringVar(&b.prefix, "prefix", rootOf(nil), "the directory below which the bench has one of its own")
+	flags.StringVar(&b.prefix, "prefix", "", "the directory below which the bench has one of its own (default: the root of the default cell)")
 	switch w.takes {
 	case "size":
 		flags.Var(&b.size, "size", "write files of so many bytes")
@@ -112,8 +112,12 @@ func (b *bench) validate(cmd *cobra.Command) error {
 	if b.locks == 0 {
 		b.locks = b.clients
 	}
+	var where []string
+	if given("prefix") {
+		where = []string{b.prefix}
+	}
 	var err error
-	b.base, err = parsePath(b.prefix)
+	b.base, err = b.pathOf(where)
 	return err
 }
 

@@ -49,7 +49,7 @@ func (b *bench) report(f figures) error {
 				milliseconds(o.p99), milliseconds(o.p999), milliseconds(o.slowest),
 			})
 		}
-		return term.PrintJSON(b.out, fields)
+		return b.output.Print(b.out, fields)
 	}
 	t := b.output.NewTable(b.out, "OPERATION", "COUNT", "RATE/S", "MEAN", "P50", "P90", "P99", "P99.9", "MAX")
 	for _, o := range f.operations {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 func newCatCommand(g *globals) *cobra.Command {
@@ -24,7 +23,7 @@ the content generation.`,
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return eachPath(args, func(p api.Path) error { return g.printFile(cmd, p) })
+			return g.eachPath(args, func(p api.Path) error { return g.printFile(cmd, p) })
 		},
 	}
 }
@@ -57,5 +56,5 @@ func (g *globals) printContents(out io.Writer, contents []byte, stat api.Stat) e
 		text := string(contents)
 		f.Contents = &text
 	}
-	return term.PrintJSON(out, f)
+	return g.output.Print(out, f)
 }

@@ -170,7 +170,7 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 		Example: "  chubbyctl cell transfer\n  chubbyctl cell transfer foo --to r3",
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := cellOf(args)
+			cell, err := g.cellOf(args)
 			if err != nil {
 				return err
 			}
@@ -180,7 +180,7 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 					return err
 				}
 				if g.json() {
-					return term.PrintJSON(cmd.OutOrStdout(), map[string]string{"master": master})
+					return g.output.Print(cmd.OutOrStdout(), map[string]string{"master": master})
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is the master\n", master)
 				return err
@@ -192,7 +192,7 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 }
 
 func (g *globals) withCellOf(cmd *cobra.Command, args []string, f func(context.Context, *client.Cell) error) error {
-	cell, err := cellOf(args)
+	cell, err := g.cellOf(args)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func confirmDivergence(ctx context.Context, c *client.Cell, fault string) string
 
 func (g *globals) printStatus(out io.Writer, s client.Status, fault string) error {
 	if g.json() {
-		if err := term.PrintJSON(out, newStatusFields(s, fault)); err != nil {
+		if err := g.output.Print(out, newStatusFields(s, fault)); err != nil {
 			return err
 		}
 	} else if err := g.writeStatus(out, s, fault); err != nil {
@@ -267,7 +267,8 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 	case s.Master == "":
 		about = "its feature level, sessions, nodes and locks are not known"
 	}
-	if _, err := fmt.Fprintf(out, "cell %s, %s, %s\n\n", s.Cell, master, about); err != nil {
+	style := term.StyleOf(out)
+	if _, err := fmt.Fprintf(out, "%s\n\n", style.Wrap(fmt.Sprintf("cell %s, %s, %s", s.Cell, master, about), "")); err != nil {
 		return err
 	}
 	t := g.output.NewTable(out, "ID", "ROLE", "OK", "CLIENT", "TERM?", "LAST?", "LAG", "DISK", "STATE?", "VERSION")
@@ -286,20 +287,21 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 		return err
 	}
 	if text, running := describeDrill(s); text != "" {
+		text = style.Wrap(text, "")
 		if running {
-			text = term.StyleOf(out).Paint(term.Waiting, text)
+			text = style.Paint(term.Waiting, text)
 		}
 		if _, err := fmt.Fprintf(out, "\n%s\n", text); err != nil {
 			return err
 		}
 	}
 	if s.Restored != nil {
-		if _, err := fmt.Fprintf(out, "\n%s\n", term.StyleOf(out).Wrap(describeRestoration(*s.Restored), "")); err != nil {
+		if _, err := fmt.Fprintf(out, "\n%s\n", style.Wrap(describeRestoration(*s.Restored), "")); err != nil {
 			return err
 		}
 	}
 	if fault != "" {
-		_, err := fmt.Fprintf(out, "\n%s\n", term.StyleOf(out).Paint(term.Trouble, fault))
+		_, err := fmt.Fprintf(out, "\n%s\n", style.Paint(term.Trouble, style.Wrap(fault, "")))
 		return err
 	}
 	return nil

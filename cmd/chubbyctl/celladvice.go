@@ -14,13 +14,29 @@ import (
 // to start one, or to say where it is.
 func (g *globals) adviseOnCell(err error) error {
 	var e *api.Error
-	if !errors.Is(err, client.NothingListens) || !errors.As(err, &e) {
+	if !errors.As(err, &e) {
 		return err
 	}
 	path, _ := api.ParsePath(e.Path) // the zero path if it is none
+	advice := ""
+	switch configured := client.ConfiguredCells(); {
+	case errors.Is(err, client.NothingListens):
+		advice = g.cellAdvice(path.Cell(), configured)
+	case e.Code == api.WrongCell && len(g.servers) == 0 && len(configured) > 0 && !slices.Contains(configured, path.Cell()):
+		advice = notConfigured(path.Cell(), configured)
+	}
+	if advice == "" {
+		return err
+	}
 	told := *e
-	told.Message, told.Err = e.Message+"; "+g.cellAdvice(path.Cell(), client.ConfiguredCells()), nil
+	told.Message, told.Err = e.Message+"; "+advice, nil
 	return &told
+}
+
+// notConfigured says which cells there are in place of one that is perhaps mistyped.
+func notConfigured(cell string, configured []string) string {
+	return fmt.Sprintf("%s is not configured; CHUBBY_CELLS and the file of cells name %s. A cell that is named nowhere is looked for on this machine, where 'chubbyd dev' starts one",
+		cell, strings.Join(configured, ", "))
 }
 
 // cellAdvice says what to do about a cell whose servers refuse connections. configured are
@@ -34,6 +50,5 @@ func (g *globals) cellAdvice(cell string, configured []string) string {
 	case slices.Contains(configured, cell):
 		return "check CHUBBY_CELLS and the file of cells, or start the cell"
 	}
-	return fmt.Sprintf("%s is not configured; CHUBBY_CELLS and the file of cells name %s. A cell that is named nowhere is looked for on this machine, where 'chubbyd dev' starts one",
-		cell, strings.Join(configured, ", "))
+	return notConfigured(cell, configured)
 }

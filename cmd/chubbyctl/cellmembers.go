@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // changeText is what the help of the three commands has in common.
@@ -80,7 +79,7 @@ func (g *globals) newMemberCommand(cmd *cobra.Command, read func(args []string) 
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return when the change has been decided")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		change, rest := read(args)
-		cell, err := cellOf(rest)
+		cell, err := g.cellOf(rest)
 		if err != nil {
 			return err
 		}
@@ -142,7 +141,7 @@ func memberProgress(out io.Writer, now *[]client.Member, watch func() time.Durat
 func (g *globals) printMembers(out io.Writer, members []client.Member) error {
 	if g.json() {
 		for _, m := range members {
-			if err := term.PrintJSON(out, memberFields(m)); err != nil {
+			if err := g.output.Print(out, memberFields(m)); err != nil {
 				return err
 			}
 		}

@@ -81,7 +81,7 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 		Example: "  chubbyctl cell upgrade finish\n  chubbyctl cell upgrade finish foo --without r2",
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := cellOf(args)
+			cell, err := g.cellOf(args)
 			if err != nil {
 				return err
 			}
@@ -91,7 +91,7 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 					return err
 				}
 				if g.json() {
-					return term.PrintJSON(cmd.OutOrStdout(), finishedFields{Level: u.Level, Newest: u.Newest})
+					return g.output.Print(cmd.OutOrStdout(), finishedFields{Level: u.Level, Newest: u.Newest})
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "cell %s is at feature level %d, the newest that its replicas know\n", cell, u.Level)
 				return err
@@ -176,7 +176,7 @@ func enumerate(names []string) string {
 
 func (g *globals) printUpgrade(out io.Writer, f upgradeFields) error {
 	if g.json() {
-		return term.PrintJSON(out, f)
+		return g.output.Print(out, f)
 	}
 	level := fmt.Sprintf("cell %s is at feature level %d", f.Cell, f.Level)
 	switch {

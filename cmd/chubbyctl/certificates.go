@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,24 +16,6 @@ func (g *globals) tlsFiles(cell string) client.TLSFiles {
 	if g.tls != (client.TLSFiles{}) || g.tokenFile != "" || variables != "" || slices.Contains(client.ConfiguredCells(), cell) {
 		return g.tls
 	}
-	return devTLS(filepath.Join(".chubby", cell))
-}
-
-// devTLS reads what dev says of its certificates in its directory.
-func devTLS(dir string) client.TLSFiles {
-	text, err := os.ReadFile(filepath.Join(dir, "dev.json"))
-	if err != nil {
-		return client.TLSFiles{} // it does not run here
-	}
-	var dev struct {
-		TLS struct {
-			CA   string `json:"cacert"`
-			Cert string `json:"cert"`
-			Key  string `json:"key"`
-		} `json:"tls"`
-	}
-	if json.Unmarshal(text, &dev) != nil {
-		return client.TLSFiles{}
-	}
-	return client.TLSFiles{CA: dev.TLS.CA, Cert: dev.TLS.Cert, Key: dev.TLS.Key}
+	dev, _ := readDevCell(filepath.Join(".chubby", cell))
+	return dev.tlsFiles()
 }

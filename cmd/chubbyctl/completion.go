@@ -53,7 +53,7 @@ func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 	for _, word := range strings.Fields(cmd.Use)[1:] {
 		switch strings.Trim(word, "[]") {
 		case "CELL":
-			each = append(each, completeCell)
+			each = append(each, g.completeCell)
 		case "ID":
 			each = append(each, g.completeSession)
 		case "SEQ":
@@ -76,7 +76,7 @@ func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.CompletionFunc {
 	switch f.Name {
 	case "output":
-		return completeWords("text\tfor people", "wide\tfor people, nothing left out", "json\tone object per line")
+		return completeWords("text\tfor people", "wide\tfor people, nothing left out", "json\tone object per line", "yaml\tthe fields of json")
 	case "events":
 		return completeKinds
 	case "jeopardy-signal", "safe-signal":
@@ -95,6 +95,8 @@ func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.Completi
 		return func(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
 			return g.completePath(cmd, nil, half)
 		}
+	case "cell":
+		return g.completeCell
 	case "servers", "as", "reason", "value":
 		return cobra.NoFileCompletions
 	}
@@ -135,17 +137,23 @@ func (g *globals) completePath(cmd *cobra.Command, args []string, half string) (
 			return nil, cobra.ShellCompDirectiveNoFileComp // one path was all it takes
 		}
 	}
+	if roots := g.rootsLike(half); len(roots) > 0 {
+		return roots, more
+	}
 	cut := strings.LastIndexByte(half, '/')
-	directory, err := api.ParsePath(half[:max(cut, 0)])
+	directory, err := g.pathOf(nil) // of a half-written name in the default cell
+	if cut >= 0 {
+		directory, err = g.parsePath(half[:cut+1])
+	}
 	if err != nil {
-		return rootsLike(half), more
+		return nil, more
 	}
 	var names []string
 	err = g.forCompletion().withHandle(cmd.Context(), directory, client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
 		children, err := h.ReadDir(ctx)
 		for _, s := range children {
 			if strings.HasPrefix(s.Path.Base(), half[cut+1:]) {
-				names = append(names, directory.String()+"/"+label(s))
+				names = append(names, half[:cut+1]+label(s))
 			}
 		}
 		return err
@@ -196,32 +204,31 @@ func onlyFirst(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// knownCells returns the cells that can be offered without asking: the default one and those
-// in CHUBBY_CELLS.
-func knownCells() []string {
-	cells := []string{api.LocalCell}
-	for entry := range strings.SplitSeq(os.Getenv("CHUBBY_CELLS"), ";") {
-		name, _, _ := strings.Cut(strings.TrimSpace(entry), "=")
-		if api.ValidCell(name) && !slices.Contains(cells, name) {
-			cells = append(cells, name)
-		}
+// knownCells returns the cells that can be offered without asking: the default one, those
+// that are configured, and local.
+func (g *globals) knownCells() []string {
+	cells := slices.DeleteFunc(client.ConfiguredCells(), func(name string) bool { return !api.ValidCell(name) })
+	if chosen, err := g.defaultCell(); err == nil {
+		cells = append(cells, chosen)
 	}
-	return cells
+	cells = append(cells, api.LocalCell)
+	slices.Sort(cells)
+	return slices.Compact(cells)
 }
 
 // rootsLike returns the root directories of known cells whose paths begin with half.
-func rootsLike(half string) []string {
+func (g *globals) rootsLike(half string) []string {
 	var roots []string
-	for _, cell := range knownCells() {
-		if root := "/" + api.Root + "/" + cell + "/"; strings.HasPrefix(root, half) {
+	for _, cell := range g.knownCells() {
+		if root := "/" + api.Root + "/" + cell + "/"; root != half && strings.HasPrefix(root, half) {
 			roots = append(roots, root)
 		}
 	}
 	return roots
 }
 
-func completeCell(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return withPrefix(half, knownCells()), cobra.ShellCompDirectiveNoFileComp
+func (g *globals) completeCell(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+	return withPrefix(half, g.knownCells()), cobra.ShellCompDirectiveNoFileComp
 }
 
 // withPrefix returns the words that begin with half.
@@ -253,10 +260,13 @@ func completeKinds(_ *cobra.Command, _ []string, half string) ([]string, cobra.S
 // completeFromCell offers what the default cell answers without a session.
 func (g *globals) completeFromCell(cmd *cobra.Command, half string, list func(context.Context, *client.Cell) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	var found []string
-	err := g.forCompletion().withCell(cmd.Context(), api.LocalCell, func(ctx context.Context, c *client.Cell) (err error) {
-		found, err = list(ctx, c)
-		return err
-	})
+	cell, err := g.defaultCell()
+	if err == nil {
+		err = g.forCompletion().withCell(cmd.Context(), cell, func(ctx context.Context, c *client.Cell) (err error) {
+			found, err = list(ctx, c)
+			return err
+		})
+	}
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -301,7 +311,11 @@ func (g *globals) completePrincipal(cmd *cobra.Command, _ []string, half string)
 // completeList offers the names of access control lists of the default cell.
 func (g *globals) completeList(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
 	var list []string
-	err := g.forCompletion().withHandle(cmd.Context(), listsOf(api.LocalCell), client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
+	cell, err := g.defaultCell()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	err = g.forCompletion().withHandle(cmd.Context(), listsOf(cell), client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
 		children, err := h.ReadDir(ctx)
 		for _, s := range children {
 			list = append(list, s.Path.Base())

@@ -33,22 +33,30 @@ func TestCompletionOffers(t *testing.T) {
 		s.run("put /ls/local/dir/file x")
 		s.run("put /ls/local/file x")
 		for line, want := range map[string]string{
-			"cat /ls/lo":                                     "/ls/local/ :6",
-			"cat /l":                                         "/ls/local/ /ls/zoo/ :6",
-			"cat /ls/local/":                                 "/ls/local/acl/ /ls/local/dir/ /ls/local/file :6",
-			"cat /ls/local/d":                                "/ls/local/dir/ :6",
-			"cat /ls/local/dir/":                             "/ls/local/dir/file :4",
-			"cat /ls/local/file /ls/loca":                    "/ls/local/ :6", // one more may follow
-			"cat /ls/local/nothing":                          ":6",
-			"stat /ls/local/file/":                           ":4",
-			"put /ls/local/file ''":                          ":4", // a value
-			"cp /ls/local/file /ls/local/dir/f":              "/ls/local/dir/file :4",
-			"cp a b ''":                                      ":4",
-			"acquire /ls/local/file ''":                      ":0", // a program
-			"watch /ls/local/file --events lock":             "lock-acquired lock-vacant :6",
+			"cat di":                             "dir/ :6",
+			"cat dir/f":                          "dir/file :4",
+			"cat /dir/":                          "/dir/file :4",
+			"cat ''":                             "/ls/local/ /ls/zoo/ :6",
+			"whoami ''":                          "local zoo :4",
+			"acl can ''":                         "read write lock delete create change :4",
+			"acl can lock /ls/local/d":           "/ls/local/dir/ :6",
+			"--cell z":                           "zoo :4",
+			"cat /ls/lo":                         "/ls/local/ :6",
+			"cat /l":                             "/ls/local/ /ls/zoo/ :6",
+			"cat /ls/local/":                     "/ls/local/acl/ /ls/local/dir/ /ls/local/file :6",
+			"cat /ls/local/d":                    "/ls/local/dir/ :6",
+			"cat /ls/local/dir/":                 "/ls/local/dir/file :4",
+			"cat /ls/local/file /ls/loca":        "/ls/local/ :6", // one more may follow
+			"cat /ls/local/nothing":              ":6",
+			"stat /ls/local/file/":               ":4",
+			"put /ls/local/file ''":              ":4", // a value
+			"cp /ls/local/file /ls/local/dir/f":  "/ls/local/dir/file :4",
+			"cp a b ''":                          ":4",
+			"acquire /ls/local/file ''":          ":0", // a program
+			"watch /ls/local/file --events lock": "lock-acquired lock-vacant :6",
 			"watch /ls/local/file --events lock-vacant,lock": "lock-vacant,lock-acquired :6",
 			"acquire --jeopardy-signal USR":                  "USR1 USR2 :4",
-			"-o ''":                                          "text wide json :4",
+			"-o ''":                                          "text wide json yaml :4",
 			"cell status ''":                                 "local zoo :4",
 			"cell transfer --to ''":                          "r1 :4",
 			"sequencer check ''":                             "chubby1:mine :4",

@@ -13,13 +13,14 @@ import (
 type copyOptions struct {
 	put      putOptions
 	ifAbsent bool
+	tree     bool // --recursive
 }
 
 func newCopyCommand(g *globals) *cobra.Command {
 	o := &copyOptions{put: putOptions{globals: g}}
 	cmd := &cobra.Command{
 		Use:   "cp SRC DST",
-		Short: "Copy a file of a cell",
+		Short: "Copy a file of a cell, or a directory with what is in it",
 		Long: fmt.Sprintf(`cp writes the contents of one file to another, which it creates if it is absent, and
 replaces as a whole if it is there; in a directory, it is the file of the same name.
 The two may be in different cells. ACL names, locks and ephemeral life are not
@@ -30,27 +31,38 @@ yet, if its contents are still at that generation, or while the lock that SEQ sp
 of is held; if that is not so, nothing is changed, and cp exits with %d.
 
 An access control list that takes from you the right to write it again is not written
-without --yes.`, exitMismatch),
+without --yes.
+
+-r copies a directory with everything below it, into DST if that is a directory, else as
+DST. Files that are there are replaced, or with --if-absent left as they are. What must
+not be read or written, and ephemeral nodes, which belong to a session, are left out: cp
+says why, and exits with %d when the rest is done. It can be run again. --timeout is for
+each node then.`, exitMismatch, exitFailed),
 		Example: `  chubbyctl cp /ls/local/config /ls/local/config.bak
   chubbyctl cp /ls/local/config /ls/backup/svc/ --if-absent
+  chubbyctl cp -r /ls/local/svc /ls/backup/svc
   chubbyctl cat /ls/local/config >config && chubbyctl put /ls/local/config - <config`,
 		Args:              arguments(cobra.ExactArgs(2)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, err := parsePath(args[0])
+			from, err := g.parsePath(args[0])
 			if err != nil {
 				return err
 			}
-			to, err := parsePath(args[1])
+			to, err := g.parsePath(args[1])
 			if err != nil {
 				return err
 			}
 			if err := o.validate(cmd); err != nil {
 				return err
 			}
+			if o.tree {
+				return o.copyTree(cmd, from, to)
+			}
 			return o.copyFile(cmd, from, to)
 		},
 	}
+	cmd.Flags().BoolVarP(&o.tree, "recursive", "r", false, "copy a directory with everything below it")
 	cmd.Flags().BoolVar(&o.ifAbsent, "if-absent", false, "write only if there is no such file")
 	cmd.Flags().Uint64Var(&o.put.ifGeneration, "if-generation", 0, "write only if the contents of DST are at generation `G`; 0: only if there is no such file")
 	o.put.sequencer.flag(cmd, "write")
@@ -59,6 +71,9 @@ without --yes.`, exitMismatch),
 }
 
 func (o *copyOptions) validate(cmd *cobra.Command) error {
+	if o.tree && (cmd.Flags().Changed("if-generation") || cmd.Flags().Changed("if-sequencer")) {
+		return usagef("-r copies many files; --if-generation and --if-sequencer are of one")
+	}
 	if o.ifAbsent {
 		if cmd.Flags().Changed("if-generation") || cmd.Flags().Changed("if-sequencer") {
 			return usagef("--if-absent creates a file; it cannot be combined with --if-generation or --if-sequencer, which are of one that is there")

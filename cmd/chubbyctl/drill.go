@@ -148,7 +148,7 @@ without a new holder.`,
   chubbyctl drill session-loss s42 --yes --reason 'does the standby take over?'`,
 		Args: arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.session, _, err = sessionOf(args[:1]); err != nil {
+			if o.session, _, err = o.sessionOf(args[:1]); err != nil {
 				return err
 			}
 			return o.start(cmd, args[1:])
@@ -180,7 +180,7 @@ waited for it.`, api.CacheLease),
 			case o.length < minOutage || o.length > maxSilence:
 				return usagef("--for %v: want %v to %v", o.length, minOutage, maxSilence)
 			case o.file != "":
-				p, err := parsePath(o.file)
+				p, err := o.parsePath(o.file)
 				if err != nil {
 					return err
 				}
@@ -203,7 +203,7 @@ const maxSilence = time.Minute
 
 // start does the drill, or says what it would do.
 func (o *drillOptions) start(cmd *cobra.Command, args []string) (err error) {
-	if o.cell, err = cellOf(args); err != nil {
+	if o.cell, err = o.cellOf(args); err != nil {
 		return err
 	}
 	switch {
@@ -215,7 +215,7 @@ func (o *drillOptions) start(cmd *cobra.Command, args []string) (err error) {
 	if o.dir == "" {
 		o.dir = "/" + api.Root + "/" + o.cell
 	}
-	if _, err := parsePath(o.dir); err != nil {
+	if _, err := o.parsePath(o.dir); err != nil {
 		return err
 	}
 	o.out, o.err = cmd.OutOrStdout(), cmd.ErrOrStderr()

@@ -121,7 +121,7 @@ func (o *drillOptions) plan(ctx context.Context, c *client.Cell) (*drillPlan, er
 			p.Lost++
 		}
 	}
-	for l, err := range c.EachLock(ctx, rootOf([]string{"/" + api.Root + "/" + o.cell})) {
+	for l, err := range c.EachLock(ctx, "/"+api.Root+"/"+o.cell) {
 		if err != nil {
 			return nil, err
 		}
@@ -180,7 +180,7 @@ func (p *drillPlan) addLock(o *drillOptions, l client.LockInfo, left map[api.Ses
 // printPlan prints whom the drill would hit.
 func (o *drillOptions) printPlan(p *drillPlan) error {
 	if o.json() {
-		return term.PrintJSON(o.out, p)
+		return o.output.Print(o.out, p)
 	}
 	style := term.StyleOf(o.out)
 	say := func(format string, args ...any) { fmt.Fprintln(o.out, style.Wrap(fmt.Sprintf(format, args...), "")) }

@@ -154,7 +154,7 @@ func (o *drillOptions) printReport(r *drillReport) error {
 		r.LimitS = &limit
 	}
 	if o.json() {
-		return term.PrintJSON(o.out, r)
+		return o.output.Print(o.out, r)
 	}
 	style := term.StyleOf(o.out)
 	say := func(format string, args ...any) { fmt.Fprintln(o.out, style.Wrap(fmt.Sprintf(format, args...), "")) }

@@ -63,7 +63,7 @@ func (o *drillOptions) beginWork(ctx context.Context) (*drillWork, error) {
 
 // openOwn opens an ephemeral file of the drill's own.
 func (o *drillOptions) openOwn(ctx context.Context, c *client.Client, name string) (*client.Handle, error) {
-	dir, err := parsePath(o.dir)
+	dir, err := o.parsePath(o.dir)
 	if err != nil {
 		return nil, err
 	}

@@ -206,7 +206,7 @@ func (o *electOptions) listCandidates(ctx context.Context) error {
 		t := o.output.NewTable(o.out, "CANDIDATE", "PLACE", "PRIORITY", "SESSION", "HOST", "PID", "VALUE")
 		for _, one := range all {
 			if o.json() {
-				if err := term.PrintJSON(o.out, newCandidateFields(one)); err != nil {
+				if err := o.output.Print(o.out, newCandidateFields(one)); err != nil {
 					return err
 				}
 				continue

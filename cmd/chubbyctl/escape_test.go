@@ -32,7 +32,8 @@ func TestNothingReachesTheTerminal(t *testing.T) {
 			"notice": func(w io.Writer) error { g.notice(w, evil); return nil },
 			"event": func(w io.Writer) error {
 				o := &watchOptions{globals: g, now: now, out: w}
-				return o.printEvent(api.Event{Kind: api.EventLockLost, Path: "/ls/local/a", Explanation: evil})
+				e := api.Event{Kind: api.EventLockLost, Path: "/ls/local/a", Explanation: evil}
+				return o.printEvent(e, newEventFields(e, o.now()))
 			},
 		} {
 			var b bytes.Buffer

@@ -117,7 +117,7 @@ func interruptOr(ctx context.Context, err error) error {
 	return err
 }
 
-// errorLine is an error as -o json prints it.
+// errorLine is an error as programs are shown it.
 type errorLine struct {
 	Error errorFields `json:"error"`
 }
@@ -155,12 +155,11 @@ func (g *globals) printError(w io.Writer, err error) {
 		return
 	}
 	if g.json() {
-		_ = term.PrintJSON(w, errorLine{newErrorFields(err)}) // there is nowhere to report it
+		_ = g.output.Print(w, errorLine{newErrorFields(err)}) // there is nowhere to report it
 		return
 	}
-	style := term.StyleOf(w)
 	for _, one := range splitJoined(err) {
-		fmt.Fprintln(w, style.Paint(term.Trouble, "chubbyctl: ")+term.Printable(one.Error()))
+		term.Complain(w, one.Error())
 		if e := (*api.Error)(nil); g.verbose && errors.As(one, &e) && e.Request != "" {
 			fmt.Fprintf(w, "chubbyctl: request=%s in the logs of the replicas\n", e.Request)
 		}

@@ -130,10 +130,10 @@ func TestCodeNames(t *testing.T) {
 func TestErrorsOfFlagsAsJSON(t *testing.T) {
 	for line, want := range map[string]bool{
 		"ls --wat -o json": true, "--timeout 1x ls --output json": true, "ls --wat -ojson": true, "ls --wat -o=json": true, "ls --wat --output=json": true,
-		"ls --wat": false, "ls --wat -o": false, "ls --wat -o text": false, "acquire /ls/local/a --wat -- ls -o json": false,
+		"ls --wat -o yaml": true, "ls --wat": false, "ls --wat -o": false, "ls --wat -o text": false, "acquire /ls/local/a --wat -- ls -o json": false,
 	} {
-		if got := asksForJSON(strings.Fields(line)); got != want {
-			t.Errorf("%s asks for JSON: %t, want %t", line, got, want)
+		if got := formatAskedFor(strings.Fields(line)).ForPrograms(); got != want {
+			t.Errorf("%s asks for a format of programs: %t, want %t", line, got, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
@@ -30,21 +31,22 @@ func newExplainCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain PATH",
 		Short: "Say what an operation on a node would wait for, and until when",
-		Long: `explain says who holds the lock of a node and who waits for it, and whose caches a
+		Long: fmt.Sprintf(`explain says who holds the lock of a node and who waits for it, and whose caches a
 change of the node would wait for: a change is made when every client that may
 have the node in its cache has dropped it, which takes a round trip, or its
 cache lease is over.
 
-A path without a node is explained too: what creates the node may have to wait.
+A path without a node is explained too, since what creates the node may have to wait; the
+exit code is %d then.
 
 A client that does not answer is named, with how long a change has waited for it,
-and how long it can go on; chubbyctl session end takes its session away sooner.`,
+and how long it can go on; chubbyctl session end takes its session away sooner.`, exitFailed),
 		Example: `  chubbyctl explain /ls/local/service/config
   chubbyctl explain /ls/local/service/config -o json`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(args[0])
+			p, err := g.parsePath(args[0])
 			if err != nil {
 				return err
 			}
@@ -53,7 +55,14 @@ and how long it can go on; chubbyctl session end takes its session away sooner.`
 				if err != nil {
 					return err
 				}
-				return g.printExplanation(cmd.OutOrStdout(), e)
+				if err := g.printExplanation(cmd.OutOrStdout(), e); err != nil {
+					return err
+				}
+				// Explain is about a name. History is about a node, and takes the same right.
+				if _, err := c.History(ctx, p.String()); api.CodeOf(err) == api.NotFound {
+					return &api.Error{Code: api.NotFound, Op: "explain", Path: p.String(), Message: "there is no such node; what was said is of one that would be created there"}
+				}
+				return nil
 			})
 		},
 	}
@@ -72,7 +81,7 @@ func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
 				AtMostS:   term.Seconds(c.AtMost),
 			})
 		}
-		return term.PrintJSON(out, f)
+		return g.output.Print(out, f)
 	}
 	for _, sentence := range e.Sentences {
 		if _, err := fmt.Fprintln(out, term.StyleOf(out).Wrap(term.Printable(sentence), "- ")); err != nil {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // explainFlagError says what is wrong with a flag, and what to write instead.
@@ -34,38 +36,44 @@ func explainFlagError(cmd *cobra.Command, err error) error {
 	return usagef("%v; %s", err, advice)
 }
 
-// asksForJSON reports whether there is -o json in a command line that was not understood:
-// programs read that error too.
-func asksForJSON(args []string) bool {
+// formatAskedFor returns what follows the first -o in a command line that was not understood, ""
+// if there is none: programs read that error too.
+func formatAskedFor(args []string) term.Format {
 	for i, arg := range args {
-		switch arg {
-		case "--":
-			return false
-		case "-ojson", "-o=json", "--output=json":
-			return true
-		case "-o", "--output":
-			if i+1 < len(args) && args[i+1] == "json" {
-				return true
+		if arg == "--" {
+			return ""
+		}
+		if arg == "-o" || arg == "--output" {
+			if i+1 < len(args) {
+				return term.Format(args[i+1])
+			}
+			return ""
+		}
+		for _, flag := range []string{"--output=", "-o=", "-o"} {
+			if value, ok := strings.CutPrefix(arg, flag); ok {
+				return term.Format(value)
 			}
 		}
 	}
-	return false
+	return ""
 }
 
 // meaningOfShorthand says what to do instead of a flag that the command of that name has in
 // another program.
 func meaningOfShorthand(command, letter string) string {
 	switch command + " -" + letter {
-	case "rm -r", "rm -R", "rm -f":
-		return "rm deletes one file, or one directory that is empty; 'chubbyctl tree PATH' shows what is in a directory"
-	case "ls -R", "ls -r":
-		return "'chubbyctl tree PATH' shows everything below a directory"
+	case "rm -R":
+		return "'chubbyctl rm -r PATH' deletes a directory with everything below it"
+	case "rm -f":
+		return "'chubbyctl rm --yes' asks for nothing more"
+	case "ls -r":
+		return "'chubbyctl ls -R PATH' lists everything below a directory"
 	case "ls -a", "ls -A":
 		return "ls hides nothing"
 	case "cat -n":
 		return "cat writes the bytes as they are; pipe them into 'cat -n'"
-	case "cp -r", "cp -R", "cp -a":
-		return "cp copies one file"
+	case "cp -R", "cp -a":
+		return "'chubbyctl cp -r SRC DST' copies a directory with everything below it"
 	}
 	return ""
 }

@@ -66,7 +66,7 @@ func (o *electOptions) printPrimary(r recipe.Reign) error {
 			h := newHolderFields(r.Holder)
 			f.Holder = &h
 		}
-		return term.PrintJSON(o.out, f)
+		return o.output.Print(o.out, f)
 	}
 	what, color := "vacant", term.Waiting
 	switch {

@@ -28,7 +28,7 @@ func TestValueThatIsNoText(t *testing.T) {
 	if err := o.printPrimary(recipe.Reign{Token: 7, Value: value}); err != nil {
 		t.Fatal(err)
 	}
-	if err := term.PrintJSON(&out, newCandidateFields(recipe.Candidate{Member: recipe.Member{Value: value}})); err != nil {
+	if err := term.JSON.Print(&out, newCandidateFields(recipe.Candidate{Member: recipe.Member{Value: value}})); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), `"value":"","value_base64":"/2E="`); n != 2 {

@@ -57,7 +57,7 @@ If two held it, the exit code is 1.`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(args[0])
+			p, err := g.parsePath(args[0])
 			if err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ If two held it, the exit code is 1.`,
 func (g *globals) printHistory(out io.Writer, h client.History) error {
 	show := g.printHoldings
 	if g.json() {
-		show = printHoldingLines
+		show = g.printHoldingLines
 	}
 	if err := show(out, h); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (g *globals) printHistory(out io.Writer, h client.History) error {
 }
 
 // printHoldingLines prints an object for each holding.
-func printHoldingLines(out io.Writer, h client.History) error {
+func (g *globals) printHoldingLines(out io.Writer, h client.History) error {
 	for _, one := range h.Holdings {
 		f := holdingFields{
 			Path:       h.Path,
@@ -102,7 +102,7 @@ func printHoldingLines(out io.Writer, h client.History) error {
 		if until := uint64(one.Until); until != 0 {
 			f.UntilToken = &until
 		}
-		if err := term.PrintJSON(out, f); err != nil {
+		if err := g.output.Print(out, f); err != nil {
 			return err
 		}
 	}

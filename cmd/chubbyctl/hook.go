@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +18,9 @@ import (
 const hookGrace = 3 * time.Second
 
 // runHook runs CMD for an event and waits for it. If CMD fails, it notifies the user, and
-// returns no error: CMD may need the next event too.
-func (o *watchOptions) runHook(ctx context.Context, kind string, e api.Event) error {
+// returns no error: CMD may need the next event too. With --contents CMD gets the fields on its
+// standard input, which it need not read.
+func (o *watchOptions) runHook(ctx context.Context, kind string, e api.Event, fields eventFields) error {
 	if isInterrupted(ctx) {
 		return nil
 	}
@@ -29,6 +31,13 @@ func (o *watchOptions) runHook(ctx context.Context, kind string, e api.Event) er
 		"CHUBBY_CHILD="+e.Child,
 		"CHUBBY_GENERATION="+strconv.FormatUint(uint64(e.Generation), 10),
 	)
+	if o.contents {
+		var line bytes.Buffer
+		if err := term.JSON.Print(&line, fields); err != nil {
+			return err
+		}
+		c.Stdin = &line
+	}
 	c.Stdout, c.Stderr = term.Bare(o.out), term.Bare(o.err)
 	c.WaitDelay = hookGrace
 	finish := endAsGroup(c)
@@ -38,6 +47,8 @@ func (o *watchOptions) runHook(ctx context.Context, kind string, e api.Event) er
 	switch {
 	case isInterrupted(ctx):
 		return nil // it was asked to end
+	case errors.Is(err, exec.ErrWaitDelay):
+		return nil // CMD has ended, and what it left behind holds its standard input
 	case errors.As(err, &exit):
 		o.notice(o.err, fmt.Sprintf("CMD for %s of %s failed: %v", kind, e.Path, err))
 		return nil

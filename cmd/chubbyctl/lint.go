@@ -73,7 +73,7 @@ The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.Replac
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(rootOf(args))
+			p, err := g.pathOf(args)
 			if err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.Replac
 				o.Path = p.String()
 			}
 			if cmd.Flags().Changed("session") {
-				if o.Session, _, err = sessionOf([]string{session}); err != nil {
+				if o.Session, _, err = g.sessionOf([]string{session}); err != nil {
 					return err
 				}
 			}
@@ -135,7 +135,7 @@ func misusesOf(names []string) (list []misuse.Kind, err error) {
 // printLint prints a report. The error says with its exit code that something was found.
 func (g *globals) printLint(out io.Writer, r misuse.Report) (err error) {
 	if g.json() {
-		err = term.PrintJSON(out, newLintFields(r))
+		err = g.output.Print(out, newLintFields(r))
 	} else {
 		err = g.drawLint(out, r)
 	}

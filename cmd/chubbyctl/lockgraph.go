@@ -168,7 +168,7 @@ func (g *globals) printLockGraph(out io.Writer, form string, locks iter.Seq2[cli
 		for _, cycle := range cycles {
 			f.Cycles = append(f.Cycles, newWaitEdgeFields(cycle))
 		}
-		return term.PrintJSON(out, f)
+		return g.output.Print(out, f)
 	case form == graphDOT:
 		return graph.printDOT(out, cycles)
 	default:

@@ -75,6 +75,8 @@ func newLockFields(l client.LockInfo) lockFields {
 
 func newLocksCommand(g *globals) *cobra.Command {
 	var graph string
+	var live bool
+	var o repetition
 	cmd := &cobra.Command{
 		Use:   "locks [PREFIX]",
 		Short: "Show who holds which lock, since when and why, and who waits",
@@ -88,22 +90,41 @@ hold times; there is none while the holder caches the lock: then it may keep the
 unused, until another asks for it. A lock that is being taken
 (lock break) is held until its holders have let go; 'chubbyctl explain' says why.
 
+With --watch it goes on until Ctrl-C, and looks every --every: on a terminal it shows the
+first locks again and again; with -o json it prints a line for each lock when it is first
+seen, when another holds it or waits for it, and, with the mode free, when nobody does any
+more. What is shorter than --every may be missed; 'chubbyctl watch' tells of each change
+of one lock.
+
 --graph shows who waits for whom instead, and first of all those who wait for each
 other (a deadlock): as sentences, in the language of Graphviz (--graph=dot), or with
 -o json.`,
 		Example: `  chubbyctl locks
   chubbyctl locks /ls/local/deploy -o json
+  chubbyctl locks --watch
   chubbyctl locks --graph
   chubbyctl locks --graph=dot | dot -Tsvg > waits.svg`,
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(rootOf(args))
+			p, err := g.pathOf(args)
 			if err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("graph") && graph != graphText && graph != graphDOT {
 				return usagef("locks: --graph %q; want %s or %s", graph, graphText, graphDOT)
+			}
+			if live && graph != "" {
+				return usagef("locks: --graph is not for --watch; choose one")
+			}
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if live {
+				return g.watchLocks(cmd, p, o)
+			}
+			if cmd.Flags().Changed("every") || cmd.Flags().Changed("times") {
+				return usagef("--every and --times are for --watch")
 			}
 			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
 				if graph != "" {
@@ -114,6 +135,8 @@ other (a deadlock): as sentences, in the language of Graphviz (--graph=dot), or 
 		},
 	}
 	flags := cmd.Flags()
+	flags.BoolVar(&live, "watch", false, "look again and again, until Ctrl-C")
+	o.flags(cmd, "")
 	flags.StringVar(&graph, "graph", "", "show who waits for whom, as `FORM`: text, or dot for Graphviz")
 	flags.Lookup("graph").NoOptDefVal = graphText
 	return cmd

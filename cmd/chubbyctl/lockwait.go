@@ -70,7 +70,7 @@ func (w *lockWait) show(s waitState) {
 	for _, h := range s.Holders {
 		f.Holders = append(f.Holders, newHolderFields(h))
 	}
-	_ = term.PrintJSON(w.o.err, progressFields{f}) // if it cannot be written, nobody reads it
+	_ = w.o.output.Print(w.o.err, progressFields{f}) // if it cannot be written, nobody reads it
 }
 
 // key is equal for states between which only time has passed.

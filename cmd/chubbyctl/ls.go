@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,19 +15,25 @@ import (
 )
 
 func newLsCommand(g *globals) *cobra.Command {
-	var long bool
+	var long, tree bool
 	cmd := &cobra.Command{
 		Use:   "ls [PATH]",
 		Short: "List a directory",
 		Long: `ls lists the names in a directory, directories with a slash behind. With -o json it
-prints the fields of stat for each.`,
-		Example:           "  chubbyctl ls -l /ls/local",
+prints the fields of stat for each.
+
+-R lists everything below a directory, a whole path a line, as it is read: for scripts, as
+'chubbyctl tree' is for people. --timeout is for each directory then.`,
+		Example:           "  chubbyctl ls -l /ls/local\n  chubbyctl ls -R svc | grep -v '/$'",
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(rootOf(args))
+			p, err := g.pathOf(args)
 			if err != nil {
 				return err
+			}
+			if tree {
+				return g.listTree(cmd, p, long)
 			}
 			return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
 				nodes, err := listNodes(ctx, h)
@@ -37,7 +45,47 @@ prints the fields of stat for each.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "with kind, size and generations")
+	cmd.Flags().BoolVarP(&tree, "recursive", "R", false, "everything below the directory, with whole paths")
 	return cmd
+}
+
+// listTree lists what is below a directory, as it is read.
+func (g *globals) listTree(cmd *cobra.Command, p api.Path, long bool) error {
+	out := cmd.OutOrStdout()
+	style := term.StyleOf(out)
+	whole := func(s api.Stat) string { return strings.TrimSuffix(s.Path.String(), s.Path.Base()) + label(s) }
+	t := g.output.NewTable(out, longColumns()...)
+	err := g.withTree(cmd.Context(), p, func(ctx context.Context, w *treeWalk) error {
+		root, err := w.stat(ctx, p)
+		if err != nil {
+			return err
+		}
+		tally := g.newTreeTally(cmd.ErrOrStderr(), "listed")
+		err = w.visit(ctx, root, treeVisitor{
+			enter: func(s api.Stat) error {
+				switch {
+				case s.Path == p && s.Kind == api.Directory:
+					return nil
+				case g.json():
+					return g.output.Print(out, newStatFields(s))
+				case long:
+					addLong(t, s, whole(s))
+					return nil
+				}
+				_, err := fmt.Fprintln(out, style.Name(whole(s)))
+				return err
+			},
+			fail: func(s api.Stat, err error) error { tally.leave(s.Path, explanation(err)); return nil },
+		})
+		if err == nil && tally.left > 0 {
+			err = &exitError{exitFailed, fmt.Errorf("%s left out, for the reasons above", counted(tally.left))}
+		}
+		return err
+	})
+	if long && !g.json() {
+		err = errors.Join(err, t.Flush())
+	}
+	return err
 }
 
 // listNodes returns the children of a directory, or a file as itself.
@@ -55,7 +103,7 @@ func listNodes(ctx context.Context, h *client.Handle) ([]api.Stat, error) {
 func (g *globals) printList(out io.Writer, nodes []api.Stat, long bool) error {
 	if g.json() {
 		for _, s := range nodes {
-			if err := term.PrintJSON(out, newStatFields(s)); err != nil {
+			if err := g.output.Print(out, newStatFields(s)); err != nil {
 				return err
 			}
 		}
@@ -70,18 +118,27 @@ func (g *globals) printList(out io.Writer, nodes []api.Stat, long bool) error {
 		}
 		return nil
 	}
-	t := g.output.NewTable(out, "KIND", "SIZE", "CONTENT", "LOCK", "INSTANCE", "NAME")
+	t := g.output.NewTable(out, longColumns()...)
 	for _, s := range nodes {
-		kind, size := s.Kind.String(), fmt.Sprint(s.Size)
-		if s.Ephemeral {
-			kind += "*"
-		}
-		if s.Kind == api.Directory {
-			size = term.Counted(s.Children, "node")
-		}
-		t.Add(kind, size, s.Content, s.Lock, s.Instance, label(s))
+		addLong(t, s, label(s))
 	}
 	return t.Flush()
+}
+
+func longColumns() []string {
+	return []string{"KIND", "SIZE", "CONTENT", "LOCK", "INSTANCE", "NAME"}
+}
+
+// addLong adds the row of a node in a long listing.
+func addLong(t *term.Table, s api.Stat, name string) {
+	kind, size := s.Kind.String(), fmt.Sprint(s.Size)
+	if s.Ephemeral {
+		kind += "*"
+	}
+	if s.Kind == api.Directory {
+		size = term.Counted(s.Children, "node")
+	}
+	t.Add(kind, size, s.Content, s.Lock, s.Instance, name)
 }
 
 // label is a node's name in a listing.
@@ -108,7 +165,7 @@ read. With -o json it prints the fields of stat for each node.`,
 		Args:              arguments(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(rootOf(args))
+			p, err := g.pathOf(args)
 			if err != nil {
 				return err
 			}
@@ -141,7 +198,7 @@ func (o *treeOptions) printTree(ctx context.Context, c *client.Client, p api.Pat
 
 func (o *treeOptions) printNode(out io.Writer, s api.Stat, text string) error {
 	if o.json() {
-		return term.PrintJSON(out, newStatFields(s))
+		return o.output.Print(out, newStatFields(s))
 	}
 	_, err := fmt.Fprintln(out, term.StyleOf(out).Name(text))
 	return err

@@ -33,8 +33,8 @@ func runCommandLine() int {
 	root.SetErr(term.NewOutlet(os.Stderr, asked))
 	defer func() { g.stop() }()
 	err := g.adviseOnCell(interruptOr(ctx, root.ExecuteContext(ctx)))
-	if g.stderr == nil && asksForJSON(os.Args[1:]) {
-		g.output = term.JSON // cobra has not read the flags after the wrong one
+	if asked := formatAskedFor(os.Args[1:]); g.stderr == nil && asked.ForPrograms() {
+		g.output = asked // cobra has not read the flags after the wrong one
 	}
 	g.printLast(root.ErrOrStderr(), err, ctx.Err() != nil)
 	g.trace.end(ctx, err)

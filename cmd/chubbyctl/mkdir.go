@@ -18,7 +18,7 @@ func newMkdirCommand(g *globals) *cobra.Command {
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return eachPath(args, func(p api.Path) error {
+			return g.eachPath(args, func(p api.Path) error {
 				return g.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
 					h, err := makeDirectory(ctx, c, p, parents)
 					if err != nil {

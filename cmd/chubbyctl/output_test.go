@@ -82,7 +82,7 @@ func TestJSONFields(t *testing.T) {
 			return g.printHistory(b, client.History{Path: "/ls/foo/a", Holdings: []api.Holding{{}}})
 		},
 		"path mode sequencer token session epoch": func(b *bytes.Buffer) error {
-			return term.PrintJSON(b, acquiredFields{})
+			return term.JSON.Print(b, acquiredFields{})
 		},
 		"session principal host pid lease_s left_least_s left_most_s handles locks": func(b *bytes.Buffer) error {
 			return g.printSessions(b, each(client.SessionInfo{Holder: holder}))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -10,10 +9,10 @@ import (
 )
 
 // eachPath checks all paths, and then calls f for each.
-func eachPath(texts []string, f func(api.Path) error) error {
+func (g *globals) eachPath(texts []string, f func(api.Path) error) error {
 	paths := make([]api.Path, len(texts))
 	for i, text := range texts {
-		p, err := parsePath(text)
+		p, err := g.parsePath(text)
 		if err != nil {
 			return err
 		}
@@ -27,21 +26,29 @@ func eachPath(texts []string, f func(api.Path) error) error {
 	return nil
 }
 
-// parsePath reads a full path. If the text is not one, the error says what to write. A
+// pathOf returns the path that the optional argument of a command names, and the root
+// directory of the default cell without one.
+func (g *globals) pathOf(args []string) (api.Path, error) {
+	if len(args) == 0 {
+		return g.parsePath("/")
+	}
+	return g.parsePath(args[0])
+}
+
+// parsePath reads a path. One that does not begin with /ls/CELL is in the default cell. A
 // directory may have a slash behind, as completion and ls write it.
-func parsePath(text string) (api.Path, error) {
+func (g *globals) parsePath(text string) (api.Path, error) {
 	path, err := api.ParsePath(strings.TrimSuffix(text, "/"))
-	if err == nil {
-		return path, nil
+	first, _, _ := strings.Cut(strings.TrimPrefix(text, "/"), "/")
+	if err == nil || text == "" || first == api.Root {
+		return path, err // an empty text is a variable that is not set
 	}
-	var e *api.Error
-	if errors.As(err, &e) && !strings.HasPrefix(text, "/"+api.Root+"/") {
-		local := "/" + api.Root + "/" + api.LocalCell + "/" + strings.Trim(text, "/")
-		if _, localErr := api.ParsePath(local); localErr == nil {
-			e.Message = fmt.Sprintf("a path names its cell; in the default cell this one is %s", local)
-		}
+	cell, err := g.defaultCell()
+	if err != nil {
+		return api.Path{}, err
 	}
-	return path, err
+	below := strings.TrimSuffix(strings.TrimPrefix(text, "/"), "/")
+	return api.ParsePath(strings.TrimSuffix(fmt.Sprintf("/%s/%s/%s", api.Root, cell, below), "/"))
 }
 
 // quoted returns a word as a shell reads it, for commands that users may paste.
@@ -53,13 +60,4 @@ func quoted(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// rootOf returns the first argument, or the root directory of the default cell if there is
-// none.
-func rootOf(args []string) string {
-	if len(args) > 0 {
-		return args[0]
-	}
-	return "/" + api.Root + "/" + api.LocalCell
 }

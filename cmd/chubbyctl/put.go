@@ -59,7 +59,7 @@ without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents
 			if err := o.validate(cmd); err != nil {
 				return err
 			}
-			p, err := parsePath(args[0])
+			p, err := o.parsePath(args[0])
 			if err != nil {
 				return err
 			}

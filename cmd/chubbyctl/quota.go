@@ -59,7 +59,7 @@ of 0 is no limit.`,
 func (g *globals) printQuotas(out io.Writer, quotas []client.QuotaUse) error {
 	if g.json() {
 		for _, q := range quotas {
-			if err := term.PrintJSON(out, quotaFields{q.Principal, q.Path, amountFields(q.Used), amountFields(q.Allowed)}); err != nil {
+			if err := g.output.Print(out, quotaFields{q.Principal, q.Path, amountFields(q.Used), amountFields(q.Allowed)}); err != nil {
 				return err
 			}
 		}
@@ -170,10 +170,10 @@ func (o *quotaSetOptions) validate(cmd *cobra.Command, args []string) error {
 	}
 	var err error
 	if o.dir == "" && !given("dir") {
-		o.cell, err = cellOf(args)
+		o.cell, err = o.cellOf(args)
 		return err
 	}
-	if o.path, err = parsePath(o.dir); err == nil {
+	if o.path, err = o.parsePath(o.dir); err == nil {
 		o.cell = o.path.Cell()
 	}
 	return err
@@ -206,7 +206,7 @@ func (o *quotaSetOptions) printSet(out io.Writer) error {
 		if !o.path.IsZero() {
 			f.Path = o.path.String()
 		}
-		return term.PrintJSON(out, f)
+		return o.output.Print(out, f)
 	}
 	of, none := o.principal, "default"
 	if !o.path.IsZero() {

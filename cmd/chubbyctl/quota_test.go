@@ -25,7 +25,7 @@ func TestQuotaFaults(t *testing.T) {
 		{"quota set --principal ci --nodes -1", 2, "negative"},
 		{"quota set --principal ci --nodes x", 2, "--nodes"},
 		{"quota set --principal ci --bytes 10MB", 2, "10MiB"},
-		{"quota set --dir a --nodes 3", 2, "/ls/local/a"},
+		{"quota set --dir ./a --nodes 3", 2, "relative"},
 		{"quota set --dir= --nodes 3", 2, "path"},
 		{"quota set --dir /ls/local/a --handles 3", 2, "nodes and bytes only"},
 		{"quota set foo --dir /ls/local/a --nodes 3", 2, "names its cell"},

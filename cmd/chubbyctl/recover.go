@@ -131,7 +131,7 @@ func (g *globals) printSurvivors(out io.Writer, list []recovery.Directory) error
 		fresh := d.Term == list[0].Term && d.Index == list[0].Index
 		if g.json() {
 			f := survivorFields{d.Path, d.Cell, d.CellID, d.Replica, d.Index, d.Term, fresh, append([]string{}, d.Replicas...), d.Removed}
-			if err := term.PrintJSON(out, f); err != nil {
+			if err := g.output.Print(out, f); err != nil {
 				return err
 			}
 			continue

@@ -62,7 +62,7 @@ It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds each 
 		Example: "  chubbyctl cell restore /var/backups/chubby-2027-01-31 --yes\n  chubbyctl cell restore foo.backup foo --above 123456 --yes",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := cellOf(args[1:])
+			cell, err := g.cellOf(args[1:])
 			if err != nil {
 				return err
 			}
@@ -115,7 +115,7 @@ func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOption
 		term.Remark(g.stderr, "the tokens of the cell are of the id %.12s from now on, as in the backup; they were of %.12s", is.CellID, before.CellID)
 	}
 	if g.json() {
-		return term.PrintJSON(cmd.OutOrStdout(), f)
+		return g.output.Print(cmd.OutOrStdout(), f)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "cell %s is restored from %s, the backup of cell %s of %s: %d nodes; %s ended; tokens go on above %d\n",
 		f.Cell, term.Printable(name), b.Cell, taken, f.Nodes, term.Counted(f.SessionsEnded, "session"), f.Counter)

@@ -60,7 +60,7 @@ to be dead.`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := parsePath(args[0])
+			p, err := g.parsePath(args[0])
 			if err == nil {
 				err = o.validate("lock break")
 			}
@@ -99,7 +99,7 @@ type brokenFields struct {
 
 func (o *revocation) printBroken(out io.Writer, p api.Path) error {
 	if o.json() {
-		return term.PrintJSON(out, brokenFields{p.String(), true, o.now})
+		return o.output.Print(out, brokenFields{p.String(), true, o.now})
 	}
 	text := "free once its holder lets go or its lease and lock-delay are over"
 	if o.now {
@@ -169,7 +169,7 @@ except for sessions of one's own principal.`,
   chubbyctl session end s42 --reason 'left over from the test' --yes`,
 		Args: arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, cell, err := sessionOf(args)
+			id, cell, err := g.sessionOf(args)
 			if err == nil {
 				err = o.validate("session end")
 			}
@@ -199,7 +199,7 @@ type endedFields struct {
 
 func (o *revocation) printEnded(out io.Writer, id api.SessionID) error {
 	if o.json() {
-		return term.PrintJSON(out, endedFields{id.String(), true})
+		return o.output.Print(out, endedFields{id.String(), true})
 	}
 	_, err := fmt.Fprintf(out, "ended: gone once its client has heard of it or its lease is over; 'chubbyctl session show %v' shows it\n", id)
 	return err

@@ -22,7 +22,7 @@ func TestRevocationFaults(t *testing.T) {
 		{"lock", 2, "needs one of the commands"},
 		{"lock brake", 2, "did you mean break?"},
 		{"lock break", 2, "accepts 1 arg"},
-		{"lock break deploy --reason x --yes", 2, "/ls/local/deploy"},
+		{"lock break ./deploy --reason x --yes", 2, "relative"},
 		{"lock break /ls/local/a --yes", 2, "--reason"},
 		{"lock break /ls/local/a --yes --reason=", 2, "--reason"},
 		{"lock break /ls/local/a --yes --reason " + long, 2, "at most 256"},

@@ -8,14 +8,14 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 func newRmCommand(g *globals) *cobra.Command {
 	condition, agreed := &sequencerCondition{}, &consent{}
+	var tree bool
 	cmd := &cobra.Command{
 		Use:   "rm PATH...",
-		Short: "Delete files and empty directories",
+		Short: "Delete files and directories",
 		Long: fmt.Sprintf(`rm deletes files and empty directories. A node whose lock somebody else holds is
 not deleted.
 
@@ -23,9 +23,17 @@ not deleted.
 that generation, and exits with %d if it is not, or SEQ is no sequencer.
 
 An access control list whose end takes from you the right to create it again is not
-deleted without --yes.`, exitMismatch),
+deleted without --yes.
+
+-r deletes directories with everything below them. Without --yes it says what there is,
+deletes nothing, and exits with %d. A node whose lock somebody else holds, one that you may
+not delete, and an ephemeral node, which belongs to a session, are left, with the
+directories above them: rm says why, and exits with %d when the rest is done. It can be run
+again. --timeout is for each node then.`, exitMismatch, exitUsage, exitFailed),
 		Example: `  chubbyctl rm /ls/local/motd
-  chubbyctl rm /ls/local/job/7 --if-sequencer "$CHUBBY_SEQUENCER"`,
+  chubbyctl rm /ls/local/job/7 --if-sequencer "$CHUBBY_SEQUENCER"
+  chubbyctl rm -r /ls/local/job          # what would be deleted?
+  chubbyctl rm -r /ls/local/job --yes`,
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -33,11 +41,18 @@ deleted without --yes.`, exitMismatch),
 			if err != nil {
 				return err
 			}
-			return condition.exitCodeOf(eachPath(args, func(p api.Path) error { return g.removeNode(cmd, p, agreed, conditions) }))
+			return condition.exitCodeOf(g.eachPath(args, func(p api.Path) error {
+				if tree {
+					return g.removeTree(cmd, p, agreed.yes, conditions)
+				}
+				return g.removeNode(cmd, p, agreed, conditions)
+			}))
 		},
 	}
 	condition.flag(cmd, "delete")
 	agreed.flag(cmd)
+	cmd.Flags().Lookup("yes").Usage = "with -r, do it; else do it even if it takes from you the right to undo it"
+	cmd.Flags().BoolVarP(&tree, "recursive", "r", false, "delete directories with everything below them")
 	return cmd
 }
 
@@ -51,7 +66,7 @@ func (g *globals) removeNode(cmd *cobra.Command, p api.Path, agreed *consent, co
 			return err
 		}
 		if g.json() {
-			return term.PrintJSON(cmd.OutOrStdout(), map[string]any{"path": p.String(), "deleted": true})
+			return g.output.Print(cmd.OutOrStdout(), removedFields{Path: p.String(), Deleted: true})
 		}
 		return nil
 	})

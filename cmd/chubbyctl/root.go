@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
@@ -17,6 +18,7 @@ type globals struct {
 	output    term.Format
 	timeout   time.Duration
 	servers   []string
+	cell      string // of paths that name none, if the flag is given; see defaultCell
 	as        string
 	tls       client.TLSFiles
 	tokenFile string
@@ -37,7 +39,8 @@ func newRootCommand() (*cobra.Command, *globals) {
 		Long: fmt.Sprintf(`chubbyctl takes locks, runs commands under them, and reads and writes the small
 files of a Chubby cell.
 
-A path is /ls/<cell>/<components>; /ls/local/... is the default cell. The cell's
+A path is /ls/CELL/NAME/...; one that does not begin so is in the default cell: local,
+unless --cell, CHUBBY_CELL or 'chubbyctl config use-cell' names another. The cell's
 servers are found from --servers; else from CHUBBY_CELLS ("foo=h1:7421,h2:7421");
 else from $CHUBBY_CONFIG or ~/.config/chubby/cells.yaml; else from DNS; else, for a
 cell named nowhere, on this machine, where 'chubbyd dev' starts one.
@@ -69,9 +72,10 @@ Environment:
 	}
 	root.SetFlagErrorFunc(explainFlagError)
 	flags := root.PersistentFlags()
-	flags.StringVarP((*string)(&g.output), "output", "o", string(term.Text), "text, wide (text of which nothing is left out), or json: one object per line, errors too")
+	flags.StringVarP((*string)(&g.output), "output", "o", string(term.Text), "text, wide (text of which nothing is left out), json (one object per line, errors too), or yaml (the same fields, a document each)")
 	flags.DurationVar(&g.timeout, "timeout", 15*time.Second, "how long an operation on the cell may take")
 	flags.StringSliceVar(&g.servers, "servers", nil, "the cell's replicas, host:port,...")
+	flags.StringVar(&g.cell, "cell", "", "the default `CELL`: of paths that do not begin with /ls/CELL, and where none is named")
 	flags.StringVar(&g.as, "as", "", "the principal to act as, where the cell takes a client's word for it")
 	flags.StringVar(&g.tls.CA, "cacert", "", "who signs the certificates of the servers, a file in PEM")
 	flags.StringVar(&g.tls.Cert, "cert", "", "the certificate that says who you are, a file in PEM")
@@ -82,9 +86,9 @@ Environment:
 	root.AddCommand(
 		newAcquireCommand(g), newElectCommand(g), newGuardianCommand(),
 		newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newMkdirCommand(g),
-		newRmCommand(g), newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newWatchCommand(g),
+		newRmCommand(g), newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newExportCommand(g), newImportCommand(g), newWatchCommand(g),
 		newTopCommand(g), newLocksCommand(g), newHistoryCommand(g), newExplainCommand(g), newLintCommand(g), newLockCommand(g), newSequencerCommand(g), newSessionCommand(g),
-		newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newDrillCommand(g), newBenchCommand(g), newSizingCommand(g), newCompletionCommand(), newVersionCommand(g),
+		newWhoamiCommand(g), newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newDrillCommand(g), newBenchCommand(g), newSizingCommand(g), newConfigCommand(g), newCompletionCommand(), newVersionCommand(g),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelpCommand(root))
@@ -95,7 +99,9 @@ Environment:
 func (g *globals) validate() error {
 	switch {
 	case !g.output.IsValid():
-		return usagef("-o %q: want text, wide or json", g.output)
+		return usagef("-o %q: want text, wide, json or yaml", g.output)
+	case g.cell != "" && !api.ValidCell(g.cell):
+		return usagef("--cell %q is not a cell's name: want letters, digits, '-', '_' and '.', as in %s", g.cell, api.LocalCell)
 	case (g.tls.Cert == "") != (g.tls.Key == ""):
 		return usagef("--cert and --key are needed together")
 	case g.timeout <= 0:
@@ -104,7 +110,8 @@ func (g *globals) validate() error {
 	return nil
 }
 
-func (g *globals) json() bool { return g.output == term.JSON }
+// json reports whether programs read what is printed: as JSON, or as YAML with the same fields.
+func (g *globals) json() bool { return g.output.ForPrograms() }
 
 // needsVerb is the action of a command that only groups others.
 func needsVerb(cmd *cobra.Command, args []string) error {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -80,7 +79,7 @@ func explanation(err error) string {
 
 func (g *globals) printVerdict(out io.Writer, v verdictFields) error {
 	if g.json() {
-		return term.PrintJSON(out, v)
+		return g.output.Print(out, v)
 	}
 	text := "valid"
 	if !v.Valid {
@@ -103,7 +102,7 @@ func (g *globals) showSequencer(text string, out io.Writer) error {
 		return &exitError{exitMismatch, err}
 	}
 	if g.json() {
-		return term.PrintJSON(out, sequencerFields{seq.Path.String(), seq.Mode.String(), seq.Token(), seq.Cell})
+		return g.output.Print(out, sequencerFields{seq.Path.String(), seq.Mode.String(), seq.Token(), seq.Cell})
 	}
 	t := g.output.NewTable(out)
 	t.Add("path", seq.Path)

@@ -16,9 +16,9 @@ import (
 
 // cellOf returns the cell that the optional argument of a command names, by its name or by a
 // path in it; the default cell without one.
-func cellOf(args []string) (string, error) {
+func (g *globals) cellOf(args []string) (string, error) {
 	if len(args) == 0 {
-		return api.LocalCell, nil
+		return g.defaultCell()
 	}
 	if api.ValidCell(args[0]) {
 		return args[0], nil
@@ -97,12 +97,12 @@ func (g *globals) printSessions(out io.Writer, sessions iter.Seq2[client.Session
 }
 
 // sessionOf reads the arguments of commands about one session: s42 or 42, and the cell.
-func sessionOf(args []string) (api.SessionID, string, error) {
+func (g *globals) sessionOf(args []string) (api.SessionID, string, error) {
 	id, err := api.ParseSessionID("s" + strings.TrimPrefix(args[0], "s"))
 	if err != nil {
 		return 0, "", usagef("%q is not a session: want its number, as in s42 or 42", args[0])
 	}
-	cell, err := cellOf(args[1:])
+	cell, err := g.cellOf(args[1:])
 	return id, cell, err
 }
 
@@ -140,7 +140,7 @@ and at most, how many handles it has open, and which locks it holds.`,
 		Example: "  chubbyctl session show s42\n  chubbyctl session show 42 foo -o json",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, cell, err := sessionOf(args)
+			id, cell, err := g.sessionOf(args)
 			if err != nil {
 				return err
 			}
@@ -163,7 +163,7 @@ type shownFields struct {
 
 func (g *globals) printSession(out io.Writer, s shownSession) error {
 	if g.json() {
-		return term.PrintJSON(out, shownFields{newSessionFields(s.info), s.held})
+		return g.output.Print(out, shownFields{newSessionFields(s.info), s.held})
 	}
 	t := g.output.NewTable(out)
 	t.Add("session", s.info.Session)

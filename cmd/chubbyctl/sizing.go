@@ -91,7 +91,7 @@ func (g *globals) printSizing(out io.Writer, n sizing.Need, costs sizing.Costs) 
 		for _, p := range n.Parts {
 			fields.Parts = append(fields.Parts, partFields{p.What, int64(p.Memory), int64(p.Disk), p.Cores})
 		}
-		return term.PrintJSON(out, fields)
+		return g.output.Print(out, fields)
 	}
 	t := g.output.NewTable(out, "EACH REPLICA NEEDS", "AS THE MASTER", "OTHERWISE")
 	memory, disk := term.RoughSize(int64(n.Memory)), term.RoughSize(int64(n.Disk))

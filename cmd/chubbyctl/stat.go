@@ -64,7 +64,7 @@ func modified(s api.Stat) *time.Time {
 // printChange prints a node after a change: for programs always, for people only with -v.
 func (g *globals) printChange(out, remarks io.Writer, did string, s api.Stat) error {
 	if g.json() {
-		return term.PrintJSON(out, newStatFields(s))
+		return g.output.Print(out, newStatFields(s))
 	}
 	if g.verbose {
 		term.Remark(remarks, "%s %v (content generation %d, instance %d)", did, s.Path, s.Content, s.Instance)
@@ -104,7 +104,7 @@ cell upgrade").`,
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			first := true
-			return eachPath(args, func(p api.Path) error {
+			return g.eachPath(args, func(p api.Path) error {
 				if !first && !g.json() {
 					fmt.Fprintln(cmd.OutOrStdout())
 				}
@@ -123,7 +123,7 @@ cell upgrade").`,
 
 func (g *globals) printStat(out io.Writer, s api.Stat) error {
 	if g.json() {
-		return term.PrintJSON(out, newStatFields(s))
+		return g.output.Print(out, newStatFields(s))
 	}
 	kind := s.Kind.String()
 	if s.Ephemeral {

@@ -18,8 +18,20 @@ func meaningOf(word string) string {
 		return "'chubbyctl cell status' shows how a cell and its replicas are"
 	case "unlock", "release":
 		return "a lock is released when the CMD of 'chubbyctl acquire PATH -- CMD' has ended; 'chubbyctl lock break PATH' takes one away from others"
-	case "backup", "snapshot", "save":
-		return "it would be for a copy of a cell: see what 'chubbyctl cell' can do, with 'chubbyctl cell --help'"
+	case "backup", "snapshot", "save", "dump":
+		return "'chubbyctl cell backup FILE' takes a backup of a cell, and 'chubbyctl cp -r' copies a directory"
+	case "restore":
+		return "'chubbyctl cell restore FILE' replaces everything in a cell by a backup"
+	case "mv", "move", "rename":
+		return "there is no rename: locks and handles are of the node, and not of its name; 'chubbyctl cp -r SRC DST' copies, and 'chubbyctl rm -r SRC' deletes"
+	case "who", "id", "login", "auth", "can-i":
+		return "'chubbyctl whoami' shows whom a cell takes you for, and 'chubbyctl acl can ACT PATH' what you may do"
+	case "use", "use-cell", "use-context", "context", "contexts", "cells":
+		return "'chubbyctl config use-cell CELL' chooses the default cell, and 'chubbyctl config cells' lists those that are configured"
+	case "events", "subscribe", "monitor", "tail":
+		return "'chubbyctl watch PATH' prints what happens to a node, and 'chubbyctl top' what a cell does"
+	case "failover", "stepdown", "step-down", "handover":
+		return "'chubbyctl cell transfer' makes another replica the master, and 'chubbyctl drill failover' measures what that does"
 	case "election", "campaign":
 		return "'chubbyctl elect PATH --value V' takes part in an election"
 	}

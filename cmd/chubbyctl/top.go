@@ -55,15 +55,12 @@ type holdupFields struct {
 
 // topOptions are the flags of top.
 type topOptions struct {
-	every time.Duration
-	times int
-	most  int
+	repetition
+	most int
 }
 
-const minTop = 200 * time.Millisecond // between two looks at a cell
-
 func newTopCommand(g *globals) *cobra.Command {
-	o := topOptions{every: 2 * time.Second, most: 10}
+	o := topOptions{most: 10}
 	cmd := &cobra.Command{
 		Use:   "top [CELL]",
 		Short: "Show what a cell does, and what waits longest, again and again",
@@ -80,12 +77,10 @@ operators, and everybody else sees the locks and changes of what he may read.`,
   chubbyctl top --times 2 -o json`,
 		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case o.every < minTop:
-				return usagef("--every %v: want %v or longer", o.every, minTop)
-			case o.times < 0:
-				return usagef("--times %d: want 1 or more, or 0 to go on until Ctrl-C", o.times)
-			case o.most < 1 || o.most > api.MaxListed:
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if o.most < 1 || o.most > api.MaxListed {
 				return usagef("--most %d: want 1 to %d", o.most, api.MaxListed)
 			}
 			if !cmd.Flags().Changed("times") && !term.StyleOf(cmd.OutOrStdout()).Terminal {
@@ -94,46 +89,23 @@ operators, and everybody else sees the locks and changes of what he may read.`,
 			return g.top(cmd, args, o)
 		},
 	}
-	cmd.Flags().DurationVar(&o.every, "every", o.every, "the time between two looks")
-	cmd.Flags().IntVar(&o.times, "times", 0, "how many looks; 0 goes on until Ctrl-C (default 0 on a terminal, else 1)")
+	o.flags(cmd, " (default 0 on a terminal, else 1)")
 	cmd.Flags().IntVar(&o.most, "most", o.most, "how many locks and changes to list at most")
 	return cmd
 }
 
-// top looks again and again. A look that fails after the first is shown, and the next one is tried: it is for the time of a
-// fail-over, too.
+// top looks again and again.
 func (g *globals) top(cmd *cobra.Command, args []string, o topOptions) error {
-	out := cmd.OutOrStdout()
-	var before topLook
-	for n := 1; ; n++ {
-		var now topLook
-		err := g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error { return now.take(ctx, c, o.most) })
-		switch {
-		case hasEnded(cmd.Context()):
-			return nil // Ctrl-C is how it ends
-		case err != nil && (n == 1 || n == o.times):
-			return err
-		case err != nil:
-			term.Remark(cmd.ErrOrStderr(), "%v; trying again", err)
-		default:
-			if err := g.showTop(out, &now, &before, o); err != nil {
-				return err
-			}
-			before = now
-		}
-		if n == o.times {
-			return nil
-		}
-		select {
-		case <-cmd.Context().Done():
-			return nil // Ctrl-C is how it ends
-		case <-time.After(o.every):
-		}
-	}
+	var before, now topLook
+	return o.run(cmd, func() error {
+		now = topLook{}
+		return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error { return now.take(ctx, c, o.most) })
+	}, func() error {
+		err := g.showTop(cmd.OutOrStdout(), &now, &before, o)
+		before = now
+		return err
+	})
 }
-
-// hasEnded reports whether somebody has typed Ctrl-C.
-func hasEnded(ctx context.Context) bool { return ctx.Err() != nil }
 
 // topLook is what one look found.
 type topLook struct {
@@ -179,7 +151,7 @@ func (l *topLook) healthy() (n int) {
 func (g *globals) showTop(out io.Writer, now, before *topLook, o topOptions) error {
 	rates := now.rates(before)
 	if g.json() {
-		return term.PrintJSON(out, newTopFields(now, rates))
+		return g.output.Print(out, newTopFields(now, rates))
 	}
 	var screen bytes.Buffer
 	style := term.StyleOf(out)

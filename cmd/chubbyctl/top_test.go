@@ -47,7 +47,7 @@ func TestTopScreen(t *testing.T) {
 		}
 		for _, want := range []string{
 			"cell foo: master r2, epoch 9, 2 of 3 replicas well", "sessions 12, nodes 34, locks 5\n", "waiting: requests for locks 3, changes 1, locks in a lock-delay 0\n",
-			"a second: 100 calls", "primary ", "1m", "and 4 more locks", "/ls/foo/config", "4s", "session s8, bob",
+			"a second: 100 calls", "primary", "1m", "and 4 more locks", "/ls/foo/config", "4s", "session s8, bob",
 		} {
 			if !strings.Contains(b.String(), want) {
 				t.Errorf("%d columns: no %q in\n%s", width, want, b.String())

@@ -6,8 +6,6 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
-
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 type versionFields struct {
@@ -25,7 +23,7 @@ func newVersionCommand(g *globals) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := builtFrom()
 			if g.json() {
-				return term.PrintJSON(cmd.OutOrStdout(), v)
+				return g.output.Print(cmd.OutOrStdout(), v)
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "chubbyctl %s\ncommit    %s\ngo        %s %s/%s\n",
 				v.Version, v.Commit, v.Go, runtime.GOOS, runtime.GOARCH)

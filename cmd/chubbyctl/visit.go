@@ -26,7 +26,7 @@ func (g *globals) config(cell string) client.Config {
 	cfg := client.Config{
 		Cell:       cell,
 		Servers:    g.servers,
-		As:         g.as,
+		As:         g.principal(cell),
 		TLS:        g.tlsFiles(cell),
 		RefusedFor: refusedFor,
 		NoCache:    true, // it reads little, and changes of others would wait for its cache

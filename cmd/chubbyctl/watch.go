@@ -22,6 +22,7 @@ type watchOptions struct {
 	events   []string
 	exec     string
 	initial  bool
+	contents bool
 	count    int
 
 	path     api.Path
@@ -29,8 +30,9 @@ type watchOptions struct {
 	now      func() time.Time // the time of day, for printing
 	out, err io.Writer
 
-	seen           api.Generation                                // of the contents when CMD ran for them last
-	readGeneration func(context.Context) (api.Generation, error) // of the contents now
+	seen           api.Generation                                  // of the contents when CMD ran for them last
+	readGeneration func(context.Context) (api.Generation, error)   // of the contents now
+	readContents   func(context.Context) (*watchedContents, error) // now; nil without --contents
 }
 
 // subscribable returns the kinds of events that a watch can ask for.
@@ -64,16 +66,21 @@ gone: it then exits with %d, also if the node is created again.
 for each generation: after a fail-over only if they have changed meanwhile. --initial
 runs it at the beginning, too. No two run at once: what happens meanwhile waits, up to
 %d events; the rest becomes one events-lost. watch ignores CMD's exit status. CMD
-reads nothing from standard input, and has in its environment:
+reads nothing from standard input, but see --contents, and has in its environment:
   CHUBBY_EVENT       the kind, as contents-modified; initial at the beginning
   CHUBBY_PATH        the path that is watched
   CHUBBY_CHILD       the name of the child, of events of children; else empty
   CHUBBY_GENERATION  the generation, 0 if the event is about none
 Ctrl-C gives a CMD that runs SIGTERM, and %v to end.
 
+--contents has the contents of a file with each event after which they may be others, read
+after it: as contents, contents_base64 and content_generation with -o json, and the same
+object, as a line, on the standard input of CMD.
+
 It exits with 0 after Ctrl-C, and after --count events.`,
 			strings.ReplaceAll(strings.Join(kindNames(subscribable()), ", "), "conflicting", "\n  conflicting"), exitFailed, api.MaxEventQueue, hookGrace),
 		Example: `  chubbyctl watch /ls/local/config --exec './reload.sh'
+  chubbyctl watch /ls/local/config --contents --exec 'jq -r .contents >config'
   chubbyctl watch /ls/local/svc --children -o json
   chubbyctl watch /ls/local/nightly --events lock-acquired --count 1`,
 		Args:              arguments(cobra.ExactArgs(1)),
@@ -91,6 +98,7 @@ It exits with 0 after Ctrl-C, and after --count events.`,
 	flags.StringSliceVar(&o.events, "events", nil, "tell of these kinds, `KIND,...` (default contents-modified, and without --exec lock-acquired,lock-vacant)")
 	flags.StringVar(&o.exec, "exec", "", "run `CMD` with /bin/sh for each event")
 	flags.BoolVar(&o.initial, "initial", false, "run CMD at the beginning, too")
+	flags.BoolVar(&o.contents, "contents", false, "with the contents of the file, for -o json and on the standard input of CMD")
 	flags.IntVar(&o.count, "count", 0, "end after `N` events (default: at Ctrl-C)")
 	return cmd
 }
@@ -102,13 +110,15 @@ func (o *watchOptions) validate(cmd *cobra.Command, path string) error {
 		return usagef("--count %d: want 1 or more", o.count)
 	case given("exec") && strings.TrimSpace(o.exec) == "":
 		return usagef("--exec: there is no command in it")
+	case o.contents && o.exec == "" && !o.json():
+		return usagef("--contents is for -o json and for --exec: a line of text has no room for them")
 	case o.initial && o.exec == "":
 		return usagef("--initial is for --exec, and there is none")
 	case given("events") && len(o.events) == 0:
 		return usagef("--events: want one or more of %s", strings.Join(kindNames(subscribable()), ", "))
 	}
 	var err error
-	if o.path, err = parsePath(path); err != nil {
+	if o.path, err = o.parsePath(path); err != nil {
 		return err
 	}
 	o.kinds, err = wantedKinds(o.events, o.children, o.exec != "")
@@ -176,9 +186,22 @@ func (o *watchOptions) runWatch(ctx context.Context) error {
 		stat, err := h.Stat(ctx)
 		return stat.Content, err
 	}
+	if o.contents && stat.Kind == api.Directory {
+		return usagef("--contents: %v is a directory, and has none", o.path)
+	}
+	if o.contents {
+		o.readContents = func(ctx context.Context) (*watchedContents, error) {
+			contents, stat, err := h.Contents(ctx)
+			return newWatchedContents(contents, stat), err
+		}
+	}
 	o.notice(o.err, o.describeWatch(stat.Kind))
 	if o.initial {
-		if err := o.runHook(ctx, "initial", api.Event{Path: o.path.String(), Generation: stat.Content}); err != nil {
+		e := api.Event{Path: o.path.String(), Generation: stat.Content}
+		fields := newEventFields(e, o.now())
+		fields.Event = "initial"
+		fields.watchedContents = o.contentsAfter(ctx, api.EventContentsModified)
+		if err := o.runHook(ctx, "initial", e, fields); err != nil {
 			return err
 		}
 	}
@@ -210,11 +233,13 @@ func (o *watchOptions) followEvents(ctx context.Context, next func(context.Conte
 			return err
 		}
 		e = o.completeEvent(e)
-		if err := o.printEvent(e); err != nil {
+		fields := newEventFields(e, o.now())
+		fields.watchedContents = o.contentsAfter(ctx, e.Kind)
+		if err := o.printEvent(e, fields); err != nil {
 			return err
 		}
 		if o.exec != "" && o.isDue(ctx, e) {
-			if err := o.runHook(ctx, e.Kind.String(), e); err != nil {
+			if err := o.runHook(ctx, e.Kind.String(), e, fields); err != nil {
 				return err
 			}
 		}
@@ -279,6 +304,7 @@ type eventFields struct {
 	Generation  api.Generation `json:"generation"`
 	Reason      string         `json:"reason"`
 	Explanation string         `json:"explanation"`
+	*watchedContents
 }
 
 func newEventFields(e api.Event, at time.Time) eventFields {
@@ -297,9 +323,9 @@ func newEventFields(e api.Event, at time.Time) eventFields {
 }
 
 // printEvent writes an event as one line.
-func (o *watchOptions) printEvent(e api.Event) error {
+func (o *watchOptions) printEvent(e api.Event, fields eventFields) error {
 	if o.json() {
-		return term.PrintJSON(o.out, newEventFields(e, o.now()))
+		return o.output.Print(o.out, fields)
 	}
 	where, generation := e.Path, "-"
 	if e.Child != "" {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +19,8 @@ func TestWatchFaults(t *testing.T) {
 	for args, text := range map[string]string{
 		"watch":                                  "accepts 1 arg",
 		"watch /ls/local/a b":                    "accepts 1 arg",
-		"watch motd":                             "/ls/local/motd",
+		"watch ./motd":                           "relative",
+		"watch /ls/local/a --contents":           "-o json and for --exec",
 		"watch /ls/local/a --count 0":            "--count 0",
 		"watch /ls/local/a --count -1":           "--count -1",
 		"watch /ls/local/a --exec=":              "no command",
@@ -121,6 +124,37 @@ func TestWatchJSON(t *testing.T) {
 		if i >= len(lines) || lines[i] != want+"\n" {
 			t.Errorf("line %d is not %s, in\n%s", i+1, want, out.String())
 		}
+	}
+}
+
+// With --contents programs get what the file has after an event, and CMD the same object on its
+// standard input; what leaves the contents as they are has none.
+func TestWatchContents(t *testing.T) {
+	var out bytes.Buffer
+	got := filepath.Join(t.TempDir(), "got")
+	o := watching(&out)
+	o.output, o.contents, o.exec = "json", true, "cat >>'"+got+"'"
+	contents := []byte("line\n")
+	o.readContents = func(context.Context) (*watchedContents, error) {
+		return newWatchedContents(contents, api.Stat{Content: 9}), nil
+	}
+	_ = o.followEvents(t.Context(), telling(errNoMore, everyKind()[:2]...))
+	want := `{"time":"2026-03-04T05:06:07.089Z","event":"contents-modified","path":"/ls/foo/dir","child":"","generation":7,"reason":"","explanation":"","content_generation":9,"contents":"line\n","contents_base64":"bGluZQo="}
+{"time":"2026-03-04T05:06:07.089Z","event":"child-added","path":"/ls/foo/dir","child":"web","generation":12,"reason":"","explanation":""}
+`
+	if out.String() != want {
+		t.Errorf("printed\n%swant\n%s", out.String(), want)
+	}
+	if text, err := os.ReadFile(got); err != nil || string(text) != want {
+		t.Errorf("CMD read %q, %v", text, err)
+	}
+	out.Reset()
+	contents = []byte{0xff}
+	o.exec = "exit 0" // it need not read
+	o.readGeneration = func(context.Context) (api.Generation, error) { return 9, nil }
+	_ = o.followEvents(t.Context(), telling(errNoMore, everyKind()[2]))
+	if !strings.Contains(out.String(), `"contents_base64":"/w=="`) || strings.Contains(out.String(), `"contents":`) {
+		t.Errorf("of contents that are no text it prints %s", out.String())
 	}
 }
 

@@ -91,7 +91,7 @@ func (o *workOptions) takeArguments(cmd *cobra.Command, args []string) error {
 	case dash >= 0 && len(argv) == 0:
 		return usagef("%s: there is no command behind --", o.verb)
 	}
-	p, err := parsePath(paths[0])
+	p, err := o.parsePath(paths[0])
 	o.path, o.argv = p, argv
 	return err
 }
@@ -313,7 +313,7 @@ type acquiredFields struct {
 func (o *workOptions) holdLock(ctx context.Context, c *client.Client, t *heldLock) error {
 	lock := t.lock
 	if o.json() {
-		if err := term.PrintJSON(o.out, acquiredFields{
+		if err := o.output.Print(o.out, acquiredFields{
 			o.path.String(), lock.Mode().String(), lock.Sequencer().String(), lock.Token(), c.Session().String(), c.Epoch(),
 		}); err != nil {
 			return err

@@ -46,7 +46,8 @@ processes, and <id>/log holds everything a replica logs; only warnings and error
 are shown here.
 
 Nothing is encrypted, and anybody on this machine may act as anybody, unless --tls
-is given: then the replicas have certificates, and a client needs one, too.
+is given: then the replicas have certificates, and a client needs one, too. chubbyctl
+acts as the user who runs it, if it runs in the directory in which dev was started.
 
 SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal) stop every replica. They
 stop too if dev itself is killed.`,

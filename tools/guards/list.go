@@ -51,6 +51,7 @@ func safeguards() []safeguard {
 		roomSafeguards(),
 		lineSafeguards(),
 		encodingSafeguards(),
+		mannersSafeguards(),
 		crowdingSafeguards(),
 		reapingSafeguards(),
 		resizingSafeguards(),

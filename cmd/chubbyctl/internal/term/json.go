@@ -4,20 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"unicode/utf16"
 )
 
-// PrintJSON writes one object as one line.
-func PrintJSON(w io.Writer, v any) error {
+// encodeJSON returns an object as one line.
+func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		return err
-	}
-	_, err := w.Write(escapeInvisible(b.Bytes()))
-	return err
+	err := encoder.Encode(v)
+	return b.Bytes(), err
 }
 
 // escapeInvisible escapes what a terminal would obey or not show, and encoding/json

@@ -8,7 +8,7 @@ import (
 
 // List is how a listing is printed.
 type List[T, F any] struct {
-	Fields  func(T) F       // one of it as -o json shows it
+	Fields  func(T) F       // one of it as programs are shown it
 	Add     func(*Table, T) // adds its rows to a table
 	Columns []string        // of that table
 	None    string          // what to say if the listing is empty
@@ -17,10 +17,10 @@ type List[T, F any] struct {
 // Print prints what a listing yields, as it comes. If the listing breaks off, what came
 // before is printed, and the error returned.
 func (l List[T, F]) Print(w io.Writer, format Format, list iter.Seq2[T, error]) error {
-	if format == JSON {
+	if format.ForPrograms() {
 		for item, err := range list {
 			if err == nil {
-				err = PrintJSON(w, l.Fields(item))
+				err = format.Print(w, l.Fields(item))
 			}
 			if err != nil {
 				return err

@@ -14,6 +14,7 @@ import (
 type Style struct {
 	Terminal bool
 	Width    int // columns of the terminal; 0 is no bound
+	Height   int // lines of the terminal; 0 is no bound
 	colour   bool
 }
 
@@ -28,8 +29,8 @@ func StyleOf(w io.Writer) Style {
 		return Style{}
 	}
 	s := Style{Terminal: true, colour: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
-	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
-		s.Width = width
+	if width, height, err := term.GetSize(int(f.Fd())); err == nil {
+		s.Width, s.Height = width, height
 	}
 	return s
 }
@@ -84,16 +85,20 @@ func (s Style) Name(text string) string {
 }
 
 // Wrap breaks a sentence between words so that it fits the terminal. The first line
-// begins with first, and the others are indented as far. In a pipe it is one line.
+// begins with first, and the others are indented as far. What is in quotes, as a command that
+// somebody may paste, stays whole. In a pipe it is one line, as it is.
 func (s Style) Wrap(sentence, first string) string {
+	if s.Width == 0 {
+		return first + sentence
+	}
 	indent := strings.Repeat(" ", columns(first))
 	var b strings.Builder
 	b.WriteString(first)
 	at := columns(first)
-	for i, word := range strings.Fields(sentence) {
+	for i, word := range unbroken(sentence) {
 		switch {
 		case i == 0:
-		case s.Width > 0 && at+1+columns(word) > s.Width:
+		case at+1+columns(word) > s.Width:
 			b.WriteString("\n" + indent)
 			at = len(indent)
 		default:
@@ -104,4 +109,36 @@ func (s Style) Wrap(sentence, first string) string {
 		at += columns(word)
 	}
 	return b.String()
+}
+
+// unbroken takes a sentence apart between words, but not where there is a space in 'quotes'.
+func unbroken(sentence string) []string {
+	var parts []string
+	words := strings.Fields(sentence)
+	for i := 0; i < len(words); i++ {
+		part := words[i]
+		if strings.HasPrefix(strings.TrimLeft(part, "("), "'") {
+			if n := quotedWords(words[i:]); n > 0 {
+				part = strings.Join(words[i:i+n], " ")
+				i += n - 1
+			}
+		}
+		parts = append(parts, part)
+	}
+	return parts
+}
+
+// quotedWords returns how many words there are until quotes end that the first begins with; 0
+// if they do not end soon.
+func quotedWords(words []string) int {
+	const most = 12
+	for i, word := range words[:min(len(words), most)] {
+		if i == 0 {
+			word = strings.TrimLeft(word, "(")[1:]
+		}
+		if strings.HasSuffix(strings.TrimRight(word, ",.;:)?"), "'") {
+			return i + 1
+		}
+	}
+	return 0
 }

@@ -17,6 +17,16 @@ func TestWrapped(t *testing.T) {
 	if got := (Style{Width: 12}).Wrap(sentence, "- "); got != "- one two\n  three four\n  five" {
 		t.Errorf("at 12 columns: %q", got)
 	}
+	for sentence, want := range map[string]string{
+		"see 'a b c', or 'd e'": "see 'a b c',\nor 'd e'",
+		"a client's two words":  "a client's\ntwo words",
+		"an 'open quote of ann": "an 'open\nquote of ann",
+		"use '' or ('x y') now": "use '' or\n('x y') now",
+	} {
+		if got := (Style{Width: 12}).Wrap(sentence, ""); got != want {
+			t.Errorf("%q at 12 columns: %q, want %q", sentence, got, want)
+		}
+	}
 }
 
 // Colours are for terminals, and for those who have not turned them off.

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	columnGap    = 2  // spaces between two columns
-	minShortened = 10 // columns of the terminal that a shortened column keeps at least
+	columnGap   = 2  // spaces between two columns
+	minNarrowed = 12 // columns of the terminal that a narrowed column keeps at least
 )
 
 // Table writes aligned columns. With names it is a list, whose first row are the names;
 // without, it is the fields of one thing, each after its name. On a terminal a list is
-// kept to its width: the widest column is shortened first, and the first column, which
-// says what the row is about, last. In a pipe, and of fields, nothing is shortened.
+// kept to its width: the widest columns are narrowed, and what does not fit goes on in the
+// lines below, so that nothing is lost. In a pipe, and of fields, a row is one line.
 //
 // A long list is written in pieces, so that it takes no more memory than one of them. A
 // column is as wide as the pieces so far need.
@@ -23,7 +23,7 @@ type Table struct {
 	out      io.Writer
 	style    Style
 	list     bool
-	wide     bool // nothing is left out or shortened
+	wide     bool // nothing is left out or narrowed
 	rows     [][]Painted
 	optional []int // columns that may be left out, in the order in which they are
 	leftOut  []int // those that are left out, from the first piece on
@@ -35,7 +35,7 @@ type Table struct {
 const piece = 1000
 
 // optionalMark ends the name of a column that is left out where the terminal is too
-// narrow, before anything is shortened. The last such column goes first.
+// narrow, before others are narrowed. The last such column goes first.
 const optionalMark = "?"
 
 // Painted is a value in a table with its meaning.
@@ -48,7 +48,7 @@ type Painted struct {
 func Paint(m Meaning, value any) Painted { return Painted{m, value} }
 
 // NewTable returns a table. A list has the names of its columns: "PATH", or "TOKEN?" for
-// one that may be left out. With Wide nothing is left out or shortened.
+// one that may be left out. With Wide nothing is left out, and a row is one line.
 func (f Format) NewTable(w io.Writer, names ...string) *Table {
 	t := &Table{out: w, style: StyleOf(w), list: len(names) > 0}
 	if t.wide = f == Wide; t.wide {
@@ -104,24 +104,43 @@ func (t *Table) Flush() error {
 	widths := t.widths()
 	var b strings.Builder
 	for _, row := range t.rows {
-		for i, c := range row {
-			if widths[i] == 0 {
-				continue // the column is left out
-			}
-			text, last := fmt.Sprint(c.value), i == len(row)-1
-			if t.list {
-				text = shortened(text, widths[i])
-			}
-			b.WriteString(t.style.Paint(c.meaning, text))
-			if !last {
-				b.WriteString(strings.Repeat(" ", widths[i]-columns(text)+columnGap))
-			}
-		}
-		b.WriteByte('\n')
+		t.writeRow(&b, row, widths)
 	}
 	t.rows, t.written = nil, widths
 	_, err := io.WriteString(t.out, b.String())
 	return err
+}
+
+// writeRow writes a row, in as many lines as the longest of its values takes.
+func (t *Table) writeRow(b *strings.Builder, row []Painted, widths []int) {
+	folded := make([][]string, len(row))
+	lines := 1
+	for i, c := range row {
+		folded[i] = []string{fmt.Sprint(c.value)}
+		if t.list && widths[i] > 0 {
+			folded[i] = fold(fmt.Sprint(c.value), widths[i])
+		}
+		lines = max(lines, len(folded[i]))
+	}
+	for line := range lines {
+		blank := 0 // columns of the terminal to leave blank before the next text
+		for i, c := range row {
+			if widths[i] == 0 {
+				continue // the column is left out
+			}
+			text := ""
+			if line < len(folded[i]) {
+				text = folded[i][line]
+			}
+			if text != "" {
+				b.WriteString(strings.Repeat(" ", blank))
+				b.WriteString(t.style.Paint(c.meaning, text))
+				blank = 0
+			}
+			blank += widths[i] - columns(text) + columnGap
+		}
+		b.WriteByte('\n')
+	}
 }
 
 // widths returns how wide each column has to be; 0 leaves it out.
@@ -155,18 +174,18 @@ func (t *Table) widths() []int {
 		t.leftOut = append(t.leftOut, column)
 	}
 	for ; over > 0; over-- {
-		if !shortenWidest(widths[1:]) && !shortenWidest(widths[:1]) {
+		if !narrowWidest(widths) {
 			break // the terminal breaks the lines
 		}
 	}
 	return widths
 }
 
-// shortenWidest takes one off the widest column, if it is wider than minShortened.
-func shortenWidest(widths []int) bool {
+// narrowWidest takes one off the widest column, if it is wider than minNarrowed.
+func narrowWidest(widths []int) bool {
 	widest := -1
 	for i, w := range widths {
-		if w > minShortened && (widest < 0 || w > widths[widest]) {
+		if w > minNarrowed && (widest < 0 || w > widths[widest]) {
 			widest = i
 		}
 	}

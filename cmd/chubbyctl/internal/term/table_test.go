@@ -25,7 +25,7 @@ func TestTableAligns(t *testing.T) {
 	}
 }
 
-// If the terminal is too narrow, optional columns are left out before others are shortened; with -o wide none is.
+// If the terminal is too narrow, optional columns are left out before others are narrowed; with -o wide none is.
 func TestTableLeavesColumnsOut(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	person, program, err := pty.Open()
@@ -60,15 +60,11 @@ func TestTableLeavesColumnsOut(t *testing.T) {
 	}
 }
 
-// On a terminal no line of a list is wider than the terminal, if that is possible; in a pipe nothing is left out.
+// On a terminal no line of a list is wider than the terminal, if that is possible, and nothing is lost.
 func TestTableFits(t *testing.T) {
 	path := "/ls/local/" + strings.Repeat("directory/", 9) + "lock"
-	reason := strings.Repeat("because ", 12)
-	for width, want := range map[int]string{
-		0:  "PATH", // of a pipe
-		60: "/directory/lock  ann",
-		80: "because b…", // a path is shortened last
-	} {
+	reason := strings.TrimSpace(strings.Repeat("because ", 12))
+	for _, width := range []int{0, 60, 80} { // 0 is that of a pipe
 		var b bytes.Buffer
 		table := Text.NewTable(&b, "PATH", "WHO", "REASON")
 		table.style.Width = width
@@ -76,23 +72,33 @@ func TestTableFits(t *testing.T) {
 		if err := table.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("at %d columns, no %q in\n%s", width, want, b.String())
-		}
+		var paths, reasons []string
 		for line := range strings.Lines(b.String()) {
-			if n := columns(strings.TrimSuffix(line, "\n")); width > 0 && n > width {
+			line = strings.TrimSuffix(line, "\n")
+			if n := columns(line); width > 0 && n > width {
 				t.Errorf("a line has %d columns of %d: %s", n, width, line)
 			}
+			for _, word := range strings.Fields(line) {
+				switch {
+				case word == "because":
+					reasons = append(reasons, word)
+				case strings.Contains(word, "/"), word == "lock":
+					paths = append(paths, word)
+				}
+			}
 		}
-		if width == 0 && (!strings.Contains(b.String(), path) || !strings.Contains(b.String(), reason)) {
-			t.Errorf("in a pipe something is missing:\n%s", b.String())
+		if strings.Join(paths, "") != path || strings.Join(reasons, " ") != reason {
+			t.Errorf("at %d columns something is missing:\n%s", width, b.String())
+		}
+		if width == 0 && strings.Count(b.String(), "\n") != 2 {
+			t.Errorf("in a pipe a row is not one line:\n%s", b.String())
 		}
 	}
 	fields := Text.NewTable(io.Discard)
 	fields.style.Width = 20
 	fields.Add("path", path)
 	if widths := fields.widths(); widths[1] != len(path) {
-		t.Errorf("a field is shortened to %d columns", widths[1])
+		t.Errorf("a field is narrowed to %d columns", widths[1])
 	}
 }
 
@@ -115,7 +121,8 @@ func TestSpareColumnsOfALongList(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 		first := len(strings.Fields(lines[0]))
 		for i, line := range lines {
-			if got := len(strings.Fields(line)); got != first {
+			goesOn := wide == 30 && !strings.Contains(line, "ann") // the rest of a name
+			if got := len(strings.Fields(line)); got != first && !goesOn {
 				t.Fatalf("line %d has %d columns, and the headings are %d:\n%s\n%s", i, got, first, lines[0], line)
 			}
 		}

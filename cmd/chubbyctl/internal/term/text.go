@@ -49,15 +49,25 @@ func columns(text string) int { return widths().StringWidth(text) }
 
 func widths() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }
 
-// shortened fits a text into a number of columns. A path keeps its end, in which
-// neighbours differ, all other text its beginning.
-func shortened(text string, limit int) string {
-	over := columns(text) - limit
-	switch {
-	case over <= 0:
-		return text
-	case strings.HasPrefix(text, "/"):
-		return "…" + widths().TruncateLeft(text, over+1, "")
+// fold breaks a text into lines of so many columns at most: at spaces, else behind slashes and
+// commas, else where the line is full.
+func fold(text string, limit int) []string {
+	var lines []string
+	for columns(text) > limit {
+		cut := len(widths().Truncate(text, limit, ""))
+		if cut == 0 { // one character is wider than the line
+			_, cut = utf8.DecodeRuneInString(text)
+		}
+		if at := strings.LastIndexByte(text[:min(cut+1, len(text))], ' '); at > 0 {
+			cut = at
+		} else if at := strings.LastIndexAny(text[:cut], "/,"); at > 0 {
+			cut = at + 1
+		}
+		lines = append(lines, strings.TrimRight(text[:cut], " "))
+		text = strings.TrimLeft(text[cut:], " ")
 	}
-	return widths().Truncate(text, limit, "…")
+	if text == "" && len(lines) > 0 {
+		return lines
+	}
+	return append(lines, text)
 }

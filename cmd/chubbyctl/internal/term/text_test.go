@@ -1,8 +1,12 @@
 package term
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
-func TestShortened(t *testing.T) {
+// Nothing of a text is lost, and no line is wider than it may be.
+func TestFold(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		limit int
@@ -10,12 +14,18 @@ func TestShortened(t *testing.T) {
 	}{
 		{"short", 10, "short"},
 		{"exactly ten", 11, "exactly ten"},
-		{"the beginning matters", 10, "the begin…"},
-		{"/ls/local/a/b/lock", 10, "…/a/b/lock"},
-		{"日本語日本語", 6, "日本…"},
+		{"exactly ten and more", 11, "exactly ten|and more"},
+		{"the end matters too", 10, "the end|matters|too"},
+		{"/ls/local/a/b/lock", 10, "/ls/local/|a/b/lock"},
+		{"r1,r2,r3,r4", 6, "r1,r2,|r3,r4"},
+		{"unbreakable", 4, "unbr|eaka|ble"},
+		{"日本語日本語", 5, "日本|語日|本語"},
+		{"日本", 1, "日|本"},
+		{"", 3, ""},
 	} {
-		if got := shortened(c.text, c.limit); got != c.want || columns(got) > c.limit {
-			t.Errorf("shortened(%q, %d) = %q, want %q", c.text, c.limit, got, c.want)
+		got := fold(c.text, c.limit)
+		if strings.Join(got, "|") != c.want {
+			t.Errorf("fold(%q, %d) = %q, want %q", c.text, c.limit, got, c.want)
 		}
 	}
 }

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+// act is something that a principal may do at a node, or may not.
+type act struct {
+	word    string
+	opens   client.OpenOptions   // what a node is opened for to find out
+	list    func(api.ACL) string // the name of the list that admits those who may
+	inside  bool                 // the directory decides, in which the node would be
+	explain string
+}
+
+// acts returns what can be asked for, with the right that each takes (Chubby §2.3).
+func acts() []act {
+	readers := func(a api.ACL) string { return a.Read }
+	writers := func(a api.ACL) string { return a.Write }
+	return []act{
+		{word: "read", opens: client.OpenOptions{Read: true}, list: readers, explain: "contents, metadata and listings"},
+		{word: "write", opens: client.OpenOptions{Write: true}, list: writers, explain: "contents"},
+		{word: "lock", opens: client.OpenOptions{Write: true}, list: writers, explain: "it, in either mode"},
+		{word: "delete", opens: client.OpenOptions{Write: true}, list: writers, explain: "it"},
+		{word: "create", opens: client.OpenOptions{Write: true, Kind: api.Directory}, list: writers, inside: true, explain: "a node there"},
+		{word: "change", opens: client.OpenOptions{ChangeACL: true}, list: func(a api.ACL) string { return a.Change }, explain: "its ACL names"},
+	}
+}
+
+// permission is the answer to whether somebody may do something.
+type permission struct {
+	path      api.Path
+	act       act
+	principal string
+	allowed   bool
+	reason    string
+}
+
+type permissionFields struct {
+	Path      string `json:"path"`
+	Act       string `json:"act"`
+	Principal string `json:"principal"`
+	Allowed   bool   `json:"allowed"`
+	Reason    string `json:"reason"`
+}
+
+func newACLCanCommand(g *globals) *cobra.Command {
+	var words, lines []string
+	for _, a := range acts() {
+		words = append(words, a.word)
+		lines = append(lines, fmt.Sprintf("  %-7s %s", a.word, a.explain))
+	}
+	return &cobra.Command{
+		Use:   "can ACT PATH",
+		Short: "Ask whether you may do something",
+		Long: fmt.Sprintf(`can asks the cell whether you may do something at a node, and why or why not; nothing is
+done. It exits with 0 if you may, and with %d if you may not. ACT is one of
+%s
+
+What may be done also depends on quotas, on who holds the lock, and on what is in a
+directory, of which can says nothing. The cell answers as it would to the act itself, so
+a no is a refusal in its audit log.`, exitFailed, strings.Join(lines, "\n")),
+		Example: `  chubbyctl acl can write /ls/local/svc/config
+  chubbyctl acl can lock /ls/local/nightly || echo 'ask the operators'`,
+		Args: arguments(cobra.ExactArgs(2)),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 0 {
+				return completeWords(words...)(cmd, args, half)
+			}
+			return g.completePath(cmd, args, half)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, a := range acts() {
+				if a.word != args[0] {
+					continue
+				}
+				p, err := g.parsePath(args[1])
+				if err != nil {
+					return err
+				}
+				answer, err := g.askPermission(cmd.Context(), a, p)
+				if err != nil {
+					return err
+				}
+				return g.printPermission(cmd.OutOrStdout(), answer)
+			}
+			return usagef("acl can: %q is nothing that lists speak of; want one of %s", args[0], strings.Join(words, ", "))
+		},
+	}
+}
+
+// askPermission asks the cell.
+func (g *globals) askPermission(ctx context.Context, a act, p api.Path) (permission, error) {
+	answer := permission{path: p, act: a}
+	at := p
+	if a.inside {
+		if p.IsRoot() {
+			return answer, usagef("acl can create: %v is the root directory of its cell, and is there; name a node below it", p)
+		}
+		at = p.Parent()
+	}
+	err := g.withSessionAt(ctx, p.Cell(), p, func(ctx context.Context, c *client.Client) (err error) {
+		if answer.principal, err = ownPrincipal(ctx, c); err != nil {
+			return err
+		}
+		h, err := c.Open(ctx, at.String(), a.opens)
+		if code := api.CodeOf(err); code == api.PermissionDenied || code == api.NotFound || code == api.NotDirectory {
+			answer.reason = explanation(err)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		answer.allowed = true
+		stat, err := h.Stat(ctx)
+		answer.reason = fmt.Sprintf("the list %s, which %v names, admits %s", a.list(stat.ACL), at, answer.principal)
+		return err
+	})
+	return answer, err
+}
+
+func (g *globals) printPermission(out io.Writer, p permission) error {
+	word := map[bool]string{true: "yes", false: "no"}[p.allowed]
+	var err error
+	if g.json() {
+		err = g.output.Print(out, permissionFields{p.path.String(), p.act.word, p.principal, p.allowed, p.reason})
+	} else {
+		_, err = fmt.Fprintln(out, term.StyleOf(out).Wrap(term.Printable(p.reason), word+": "))
+	}
+	if err == nil && !p.allowed {
+		err = &exitError{code: exitFailed}
+	}
+	return err
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/durable"
+)
+
+// maxPreferences bounds the file of preferences, in bytes.
+const maxPreferences = 64 << 10
+
+// preferences are what a user has chosen for all runs of chubbyctl, in a file of its own: the
+// file of cells is for every client, and older clients take nothing there but cells.
+type preferences struct {
+	Cell string `yaml:"cell"`
+}
+
+// chosenCell is the cell of paths that name none, and what has chosen it.
+type chosenCell struct{ name, by string }
+
+// preferencesFile returns the path of the file of preferences. It is below ~/.config on every
+// system, as the file of cells is.
+func preferencesFile() (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("there is nowhere to keep the default cell: %w; set CHUBBY_CELL instead", err)
+	}
+	return filepath.Join(home, ".config", "chubby", "chubbyctl.yaml"), nil
+}
+
+// readPreferences reads the file of preferences, strictly. Without a file, nothing is chosen.
+func readPreferences() (p preferences, path string, err error) {
+	if path, err = preferencesFile(); err != nil {
+		return p, "", nil // a user without a home has no such file
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, path, nil
+	}
+	if err != nil {
+		return p, path, usagef("the default cell cannot be read: %v; --cell and CHUBBY_CELL do not need the file", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, maxPreferences+1))
+	if err == nil && len(text) > maxPreferences {
+		err = fmt.Errorf("more than %d bytes", maxPreferences)
+	}
+	if err == nil {
+		decoder := yaml.NewDecoder(bytes.NewReader(text))
+		decoder.KnownFields(true)
+		if err = decoder.Decode(&p); errors.Is(err, io.EOF) {
+			err = nil // it is empty
+		}
+	}
+	if err == nil && p.Cell != "" && !api.ValidCell(p.Cell) {
+		err = fmt.Errorf("%q is not a cell's name", p.Cell)
+	}
+	if err != nil {
+		return preferences{}, path, usagef(`%s is malformed: want "cell: NAME"; 'chubbyctl config use-cell NAME' writes it anew: %v`, path, err)
+	}
+	return p, path, nil
+}
+
+// writePreferences replaces the file of preferences: after a crash it is the old one or the new
+// one.
+func writePreferences(p preferences) (path string, err error) {
+	if path, err = preferencesFile(); err != nil {
+		return "", err
+	}
+	text, err := yaml.Marshal(p)
+	if err != nil {
+		return path, err
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return path, err
+	}
+	// Two that write at once do not write the same file.
+	f, err := os.CreateTemp(dir, filepath.Base(path)+".*")
+	if err != nil {
+		return path, err
+	}
+	_, err = f.WriteString("# Written by 'chubbyctl config use-cell'.\n" + string(text))
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return path, errors.Join(err, os.Remove(f.Name()))
+	}
+	return path, durable.SyncDir(dir)
+}
+
+// chooseCell returns the cell of paths that name none, from the first of these: --cell;
+// --servers, whose cell it is; CHUBBY_CELL; the file of preferences. Else it is that named local.
+func (g *globals) chooseCell() (chosenCell, error) {
+	if g.cell != "" {
+		return chosenCell{g.cell, "--cell"}, nil
+	}
+	if len(g.servers) > 0 {
+		return chosenCell{api.LocalCell, "--servers"}, nil
+	}
+	if named := os.Getenv("CHUBBY_CELL"); named != "" {
+		if !api.ValidCell(named) {
+			return chosenCell{}, usagef("CHUBBY_CELL %q is not a cell's name; where cells are is said by CHUBBY_CELLS", named)
+		}
+		return chosenCell{named, "CHUBBY_CELL"}, nil
+	}
+	p, path, err := readPreferences()
+	if err != nil {
+		return chosenCell{}, err
+	}
+	if p.Cell == "" {
+		path = ""
+	}
+	return chosenCell{cmp.Or(p.Cell, api.LocalCell), path}, nil
+}
+
+// defaultCell returns the name of the cell of paths that name none.
+func (g *globals) defaultCell() (string, error) {
+	chosen, err := g.chooseCell()
+	return chosen.name, err
+}

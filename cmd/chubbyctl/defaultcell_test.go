@@ -1,0 +1,134 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// The default cell is named by a flag, the servers, the environment and the user's file, in that order.
+func TestDefaultCell(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	file := filepath.Join(home, ".config", "chubby", "chubbyctl.yaml")
+	is := func(g *globals, name, by string) {
+		t.Helper()
+		if chosen, err := g.chooseCell(); err != nil || chosen != (chosenCell{name, by}) {
+			t.Errorf("the default cell is %+v, %v; want %s by %q", chosen, err, name, by)
+		}
+	}
+	t.Setenv("CHUBBY_CELL", "")
+	is(&globals{}, "local", "")
+	if path, err := writePreferences(preferences{Cell: "kept"}); err != nil || path != file {
+		t.Fatalf("wrote %s: %v", path, err)
+	}
+	is(&globals{}, "kept", file)
+	t.Setenv("CHUBBY_CELL", "named")
+	is(&globals{}, "named", "CHUBBY_CELL")
+	is(&globals{servers: []string{"h:1"}}, "local", "--servers")
+	is(&globals{servers: []string{"h:1"}, cell: "flag"}, "flag", "--cell")
+
+	for _, text := range []string{"cell: a b", "cells: x", "[", "cell: " + strings.Repeat("x", maxPreferences)} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		is(&globals{}, "named", "CHUBBY_CELL") // the file is not needed
+		t.Setenv("CHUBBY_CELL", "")
+		if chosen, err := (&globals{}).chooseCell(); exitCode(err) != exitUsage || !strings.Contains(err.Error(), file) {
+			t.Errorf("of %.20q the default cell is %+v, %v", text, chosen, err)
+		}
+		t.Setenv("CHUBBY_CELL", "named")
+	}
+	t.Setenv("CHUBBY_CELL", "foo=h1:7421")
+	if _, err := (&globals{}).chooseCell(); exitCode(err) != exitUsage || !strings.Contains(err.Error(), "CHUBBY_CELLS") {
+		t.Errorf("a list of servers is taken for a cell: %v", err)
+	}
+}
+
+// Whoever reads the file while others write it finds what one of them has written.
+func TestPreferencesAreReplaced(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("CHUBBY_CELL", "")
+	long := strings.Repeat("x", 200)
+	if _, err := writePreferences(preferences{Cell: "short"}); err != nil {
+		t.Fatal(err)
+	}
+	var writers sync.WaitGroup
+	for _, cell := range []string{"short", long} {
+		writers.Go(func() {
+			for range 20 {
+				if _, err := writePreferences(preferences{Cell: cell}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 200 {
+		if p, _, err := readPreferences(); err != nil || p.Cell != "short" && p.Cell != long {
+			t.Errorf("read %+v, %v", p, err)
+		}
+	}
+	writers.Wait()
+	path, err := preferencesFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
+		t.Errorf("the directory has %v, %v", files, err)
+	}
+}
+
+// A path that does not begin with /ls/CELL is in the default cell. What may be a slip is refused.
+func TestPathsInTheDefaultCell(t *testing.T) {
+	g := &globals{cell: "main"}
+	for text, want := range map[string]string{
+		"/ls/foo/a":   "/ls/foo/a",
+		"/ls/local/a": "/ls/local/a", // always that of this name
+		"a":           "/ls/main/a",
+		"a/b/":        "/ls/main/a/b",
+		"/acl/ops":    "/ls/main/acl/ops",
+		"/":           "/ls/main",
+		"日本語":         "/ls/main/日本語",
+		"":            "", "/ls": "", "/ls/": "", "ls": "", "ls/main/a": "", "./a": "", "../a": "", "a//b": "", "a\n": "",
+	} {
+		p, err := g.parsePath(text)
+		if got := p.String(); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q is %q, %v; want %q", text, got, err, want)
+		}
+	}
+	if p, err := g.pathOf(nil); err != nil || p.String() != "/ls/main" {
+		t.Errorf("without a path it is %v, %v", p, err)
+	}
+	if cell, err := g.cellOf(nil); err != nil || cell != "main" {
+		t.Errorf("without a cell it is %s, %v", cell, err)
+	}
+	if list, err := g.listPath("ops"); err != nil || list.String() != "/ls/main/acl/ops" {
+		t.Errorf("a list of the default cell is %v, %v", list, err)
+	}
+}
+
+func TestUsableCells(t *testing.T) {
+	t.Setenv("CHUBBY_DOMAIN", "")
+	for _, c := range []struct {
+		cell       string
+		configured []string
+		fault      string
+	}{
+		{"main", nil, ""},
+		{"main", []string{"main", "other"}, ""},
+		{"local", []string{"main"}, ""},
+		{"man", []string{"main", "other"}, "main, other"},
+		{"a b", nil, "not a cell's name"},
+	} {
+		err := checkUsable(c.cell, c.configured)
+		if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+			t.Errorf("use-cell %q with %v: %v, want %q", c.cell, c.configured, err, c.fault)
+		}
+	}
+	t.Setenv("CHUBBY_DOMAIN", "example.org")
+	if err := checkUsable("man", []string{"main"}); err != nil {
+		t.Errorf("a cell that DNS may know is refused: %v", err)
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/flock"
+)
+
+// devCell is what 'chubbyd dev' says, in dev.json, of the cell that it runs.
+type devCell struct {
+	Replicas []devReplica `json:"replicas"`
+	TLS      struct {
+		CA   string `json:"cacert"`
+		Cert string `json:"cert"`
+		Key  string `json:"key"`
+	} `json:"tls"`
+}
+
+type devReplica struct {
+	Client string `json:"client"`
+}
+
+// readDevCell reads what dev says in the directory of a cell that it runs, and reports whether it
+// says anything.
+func readDevCell(dir string) (devCell, bool) {
+	var dev devCell
+	text, err := os.ReadFile(filepath.Join(dir, "dev.json"))
+	if err != nil || json.Unmarshal(text, &dev) != nil {
+		return devCell{}, false // it does not run here
+	}
+	return dev, true
+}
+
+func (d devCell) tlsFiles() client.TLSFiles {
+	return client.TLSFiles{CA: d.TLS.CA, Cert: d.TLS.Cert, Key: d.TLS.Key}
+}
+
+// servesAll reports whether addresses are all of replicas of the cell.
+func (d devCell) servesAll(addresses []string) bool {
+	for _, address := range addresses {
+		if !slices.Contains(d.Replicas, devReplica{address}) {
+			return false
+		}
+	}
+	return true
+}
+
+// principal returns the principal to act as in a cell: what --as says; or, in one that 'chubbyd
+// dev' runs in this directory and that asks nobody who he is, the user of this machine, so that
+// people see of locks who holds them. Any other cell would refuse who says that of himself.
+func (g *globals) principal(cell string) string {
+	if g.as != "" || g.tlsFiles(cell) != (client.TLSFiles{}) || g.tokenFile != "" || slices.Contains(client.ConfiguredCells(), cell) {
+		return g.as
+	}
+	dir := filepath.Join(".chubby", cell)
+	dev, runs := readDevCell(dir)
+	if !runs || !dev.servesAll(g.servers) || !isLocked(filepath.Join(dir, "lock")) {
+		return ""
+	}
+	own, err := user.Current()
+	if err != nil || !isPrincipal(own.Username) {
+		return ""
+	}
+	return own.Username
+}
+
+// isPrincipal reports whether a name can stand for itself in an access control list.
+func isPrincipal(name string) bool {
+	return name != "" && name != "*" && name[0] != '@' && name[0] != '#' && entryProblem(name) == ""
+}
+
+// isLocked reports whether a process has locked a file: a dev that was killed leaves its files.
+func isLocked(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // it was only looked at
+	return flock.IsLocked(f)
+}

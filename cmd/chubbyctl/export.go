@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// exportFormat is the version of the format of exports.
+const exportFormat = 1
+
+// exportLine is a line of an export, an object of JSON. The first one has Format, the last one End,
+// and those between a node each, directories before what is in them.
+type exportLine struct {
+	Format int    `json:"chubby_export,omitempty"`
+	Path   string `json:"path,omitempty"` // the first line: what was exported; else the node, below that; empty for that itself
+
+	Kind           string     `json:"kind,omitempty"`
+	Contents       *string    `json:"contents,omitempty"` // of a file, if they are UTF-8
+	ContentsBase64 string     `json:"contents_base64,omitempty"`
+	ACL            *aclFields `json:"acl,omitempty"`
+
+	End   bool `json:"end,omitempty"`
+	Nodes int  `json:"nodes,omitempty"` // the last line: how many there are
+}
+
+func newExportCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "export PATH",
+		Short: "Write a node, with everything below it, to standard output",
+		Long: `export writes a file, or a directory with everything below it, to standard output: its
+contents and ACL names, for 'chubbyctl import', in this cell or another. It is no backup:
+it is read node by node, and not at one moment, and has neither locks nor generations
+('chubbyctl cell backup' takes a backup). What is ephemeral, and what you may not read, is
+left out: export says so, and exits with 1 when the rest is written.
+
+The format is an object of JSON a line. The first has chubby_export, the version of the
+format (1), and path. Then comes each node, directories before what is in them, with path
+(below that of the first line), kind, for a file contents or contents_base64, and acl. The
+last one has end and nodes, how many there were: without it, a part is missing.`,
+		Example: `  chubbyctl export /ls/local/svc >svc.jsonl
+  chubbyctl export /ls/old/svc | chubbyctl import /ls/new/svc`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := g.parsePath(args[0])
+			if err != nil {
+				return err
+			}
+			return g.export(cmd, p)
+		},
+	}
+}
+
+func (g *globals) export(cmd *cobra.Command, p api.Path) error {
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	lines := json.NewEncoder(out)
+	lines.SetEscapeHTML(false)
+	return g.withTree(cmd.Context(), p, func(ctx context.Context, w *treeWalk) error {
+		root, err := w.stat(ctx, p)
+		if err != nil {
+			return err
+		}
+		if root.Ephemeral {
+			return usagef("export: %v is ephemeral: it belongs to a session, and goes with it", p)
+		}
+		if err := lines.Encode(exportLine{Format: exportFormat, Path: p.String()}); err != nil {
+			return err
+		}
+		tally := g.newTreeTally(cmd.ErrOrStderr(), "exported")
+		err = w.visit(ctx, root, treeVisitor{
+			enter: func(s api.Stat) error {
+				line, err := w.exportNode(ctx, s, p)
+				switch code := api.CodeOf(err); {
+				case s.Ephemeral:
+					tally.leave(s.Path, isEphemeral)
+					return errSkip
+				case code == api.NotFound, code == api.HandleClosed, code == api.IsDirectory:
+					return errSkip // it was deleted meanwhile, or replaced
+				case code == api.PermissionDenied:
+					tally.leave(s.Path, explanation(err))
+					return errSkip
+				case err != nil:
+					return err
+				}
+				tally.count()
+				return lines.Encode(line)
+			},
+			fail: func(s api.Stat, err error) error { tally.leave(s.Path, explanation(err)); return nil },
+		})
+		if err == nil {
+			err = lines.Encode(exportLine{End: true, Nodes: tally.done})
+		}
+		if err == nil {
+			err = out.Flush()
+		}
+		return tally.finish(err)
+	})
+}
+
+// exportNode returns the line of a node.
+func (w *treeWalk) exportNode(ctx context.Context, s api.Stat, root api.Path) (exportLine, error) {
+	acl := aclFields(s.ACL)
+	line := exportLine{
+		Path: strings.TrimPrefix(strings.TrimPrefix(string(s.Path.Name()), string(root.Name())), "/"),
+		Kind: s.Kind.String(), ACL: &acl,
+	}
+	if s.Kind == api.Directory || s.Ephemeral {
+		return line, nil
+	}
+	err := w.with(ctx, s.Path, client.OpenOptions{Read: true, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
+		contents, _, err := h.Contents(ctx)
+		if utf8.Valid(contents) {
+			text := string(contents)
+			line.Contents = &text
+		} else {
+			line.ContentsBase64 = base64.StdEncoding.EncodeToString(contents)
+		}
+		return err
+	})
+	return line, err
+}
+
+// maxExportLine bounds a line, in bytes: of a file of which each byte is six of JSON.
+const maxExportLine = 6*api.MaxContents + 64<<10
+
+// exportReader reads an export, a line at a time.
+type exportReader struct {
+	lines *bufio.Scanner
+	line  int
+	nodes int
+}
+
+func newExportReader(in io.Reader) *exportReader {
+	s := bufio.NewScanner(in)
+	s.Buffer(nil, maxExportLine)
+	return &exportReader{lines: s}
+}
+
+// next returns the next line, and io.EOF after the last one. An export of which a part is missing is an error.
+func (r *exportReader) next() (exportLine, error) {
+	bad := func(format string, args ...any) (exportLine, error) {
+		return exportLine{}, usagef("import: line %d: "+format, append([]any{r.line}, args...)...)
+	}
+	r.line++
+	if !r.lines.Scan() {
+		if err := r.lines.Err(); err != nil {
+			return bad("%v", err)
+		}
+		return bad("the export ends here, and its last line is missing: it was cut")
+	}
+	var line exportLine
+	decoder := json.NewDecoder(strings.NewReader(r.lines.Text()))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&line); err != nil {
+		return bad("it is none of an export: %v", err)
+	}
+	switch {
+	case r.line == 1 && line.Format == 0:
+		return bad("it is not the first one of an export, as 'chubbyctl export' writes it")
+	case r.line == 1 && line.Format != exportFormat:
+		return bad("the export has format %d; this version knows %d", line.Format, exportFormat)
+	case r.line == 1:
+		return line, nil
+	case line.End && line.Nodes != r.nodes:
+		return bad("the export had %d nodes, and %d have come: lines are missing", line.Nodes, r.nodes)
+	case line.End:
+		return line, io.EOF
+	case line.Kind != api.File.String() && line.Kind != api.Directory.String():
+		return bad("%q is no kind of node", line.Kind)
+	}
+	r.nodes++
+	return line, nil
+}
+
+// bytes returns the contents of a file.
+func (l exportLine) bytes() ([]byte, error) {
+	if l.Contents != nil {
+		return []byte(*l.Contents), nil
+	}
+	return base64.StdEncoding.DecodeString(l.ContentsBase64)
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+)
+
+// try runs a command line with a standard input, and returns what it prints there, what it says, and how
+// it ends.
+func (s *stage) try(in, line string) (out, said string, code int) {
+	var printed, remarks buffer
+	root, g := newRootCommand()
+	g.adapt = func(cfg *client.Config) { cfg.Dialer, cfg.Clock = s.cell.Dial, celltest.Clock }
+	root.SetArgs(append([]string{"--servers", strings.Join(s.cell.Servers(), ",")}, split(s.t, line)...))
+	root.SetIn(strings.NewReader(in))
+	root.SetOut(&printed)
+	root.SetErr(&remarks)
+	err := root.ExecuteContext(s.ctx)
+	if err != nil {
+		g.printError(&remarks, err)
+	}
+	return printed.String(), remarks.String(), exitCode(err)
+}
+
+// What was exported is there after an import: every byte, and with --acl every name. A second import changes nothing.
+func TestExportAndImport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
+		s.run("acl file put ops anonymous")
+		s.run("mkdir -p svc/a/b")
+		for path, contents := range map[string]string{"svc/text": "<a & b>\n\u2028", "svc/a/bytes": "\xff\x00\n", "svc/a/empty": "", "svc/a/b/large": strings.Repeat("\x01", api.MaxContents)} {
+			if _, said, code := s.try(contents, "put "+path+" -"); code != 0 {
+				t.Fatal(said)
+			}
+		}
+		s.run("acl set svc/a --write ops")
+		s.run("acl set svc/text --read ops")
+
+		export := func(path string) string {
+			t.Helper()
+			out, said, code := s.try("", "export "+path)
+			if code != 0 {
+				t.Fatalf("export %s: %s", path, said)
+			}
+			_, nodes, _ := strings.Cut(out, "\n") // the first line has the path
+			return nodes
+		}
+		whole, _, _ := s.try("", "export svc")
+		if out, said, code := s.try(whole, "import copy --acl -v"); code != 0 || out != "" || !strings.Contains(said, "imported 7 nodes") {
+			t.Fatalf("import: %d, %s%s", code, out, said)
+		}
+		if got, want := export("copy"), export("svc"); got != want {
+			t.Errorf("after import there is\n%.2000s\nwant\n%.2000s", got, want)
+		}
+		if _, said, code := s.try(whole, "import copy -v"); code != 0 || !strings.Contains(said, "imported 7 nodes") {
+			t.Errorf("the second time: %d, %s", code, said)
+		}
+
+		s.run("put copy/text changed")
+		if _, said, code := s.try(whole, "import copy"); code != exitFailed || !strings.Contains(said, "left out: /ls/local/copy/text: ") || !strings.Contains(said, "imported 6 nodes; 1 was left out") {
+			t.Errorf("over another file: %d, %s", code, said)
+		}
+		if out := s.run("cat copy/text"); !strings.Contains(out, "changed") {
+			t.Errorf("it was replaced by %s", out)
+		}
+		if _, said, code := s.try(whole, "import copy --overwrite --acl"); code != 0 || export("copy") != export("svc") {
+			t.Errorf("--overwrite: %d, %s", code, said)
+		}
+	})
+}
+
+// An export of which a part is missing is not taken for a whole one, and what was imported until then is
+// said.
+func TestCutExports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
+		s.run("mkdir -p svc/a")
+		s.run("put svc/one 1")
+		whole, _, _ := s.try("", "export svc")
+		lines := strings.SplitAfter(strings.TrimSuffix(whole, "\n"), "\n")
+		without := func(n int) string { return strings.Join(append(append([]string{}, lines[:n]...), lines[n+1:]...), "") }
+		for in, want := range map[string]string{
+			"":                      "its last line is missing",
+			"x":                     "none of an export",
+			without(0):              "not the first one",
+			without(len(lines) - 1): "its last line is missing",
+			without(2):              "lines are missing",
+			whole[:len(whole)-len(lines[len(lines)-1])-5]:                       "none of an export",
+			strings.Replace(whole, `"chubby_export":1`, `"chubby_export":2`, 1): "format 2",
+			strings.Replace(whole, `"path":"one"`, `"path":"../one"`, 1):        "relative",
+			strings.Replace(whole, `"path":"one"`, `"path":"/one"`, 1):          "the path",
+			strings.Replace(whole, `"kind":"file"`, `"kind":"link"`, 1):         "no kind of node",
+			strings.Replace(whole, `"kind":"file"`, `"kinds":"file"`, 1):        "none of an export",
+		} {
+			if _, said, code := s.try(in, "import other"); code != exitUsage || !strings.Contains(said, want) {
+				t.Errorf("%.60q: exit %d, %s; want %q", in, code, said, want)
+			}
+		}
+		if _, said, _ := s.try(without(len(lines)-1), "import other"); !strings.Contains(said, "imported 3 nodes before that") {
+			t.Errorf("it does not say what is done: %s", said)
+		}
+		if _, said, code := s.try(whole, "import nowhere/other"); code != exitFailed || !strings.Contains(said, "mkdir -p /ls/local/nowhere") {
+			t.Errorf("below no directory: %d, %s", code, said)
+		}
+		if _, said, code := s.try(whole, "import /acl/svc"); code != exitUsage || !strings.Contains(said, "access control lists") {
+			t.Errorf("into the lists: %d, %s", code, said)
+		}
+		all, _, _ := s.try("", "export /")
+		if _, said, code := s.try(all, "import / -v"); code != exitFailed || !strings.Contains(said, "left out: /ls/local/acl/everyone") {
+			t.Errorf("a whole cell: %d, %s", code, said)
+		}
+	})
+}
+
+// A line that does not end does not fill the memory.
+func TestLongLinesOfExports(t *testing.T) {
+	r := newExportReader(io.LimitReader(endless{}, 1<<40))
+	if _, err := r.next(); exitCode(err) != exitUsage || errors.Is(err, io.EOF) {
+		t.Errorf("it read a line without an end: %v", err)
+	}
+	if n := len(bytes.TrimSpace(r.lines.Bytes())); n > maxExportLine {
+		t.Errorf("it keeps %d bytes", n)
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+// maxWatched is how many locks --watch shows to people at most.
+const maxWatched = 200
+
+// watchLocks shows the locks at and below a path again and again.
+func (g *globals) watchLocks(cmd *cobra.Command, p api.Path, o repetition) error {
+	out := cmd.OutOrStdout()
+	if g.json() {
+		changes := newLockChanges(func(f lockFields) error { return g.output.Print(out, f) })
+		look := func() error {
+			changes.look++
+			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
+				for l, err := range c.EachLock(ctx, p.String()) {
+					if err != nil {
+						return err
+					}
+					changes.see(l)
+				}
+				return nil
+			})
+		}
+		return o.run(cmd, look, changes.finish)
+	}
+	var locks []client.LockInfo
+	var more, again bool
+	look := func() error {
+		locks, more = nil, false
+		return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
+			for l, err := range c.EachLock(ctx, p.String()) {
+				if err != nil {
+					return err
+				}
+				if more = len(locks) == maxWatched; more {
+					return nil
+				}
+				locks = append(locks, l)
+			}
+			return nil
+		})
+	}
+	return o.run(cmd, look, func() error {
+		text, err := g.drawLocks(term.StyleOf(out), locks, more)
+		if err == nil {
+			if again && !term.StyleOf(out).Terminal {
+				text = "\n" + text
+			}
+			_, err = io.WriteString(out, text)
+		}
+		again = true
+		return err
+	})
+}
+
+// drawLocks returns a screen with as many locks as fit.
+func (g *globals) drawLocks(style term.Style, locks []client.LockInfo, more bool) (string, error) {
+	var screen bytes.Buffer
+	t := g.output.NewTable(&screen, lockColumns()...)
+	t.Fit(style)
+	for _, l := range locks {
+		addLock(t, l)
+	}
+	if err := flushOr(t, &screen, len(locks), "no lock is held or waited for", 0, ""); err != nil {
+		return "", err
+	}
+	if more {
+		fmt.Fprintf(&screen, "and more than these %d; a PATH shows those below it\n", maxWatched)
+	}
+	text := screen.String()
+	if !style.Terminal {
+		return text, nil
+	}
+	if lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n"); style.Height > 2 && len(lines) >= style.Height {
+		shown := style.Height - 2 // the last line stays empty, where the cursor is
+		text = strings.Join(lines[:shown], "") + fmt.Sprintf("and %d more lines; a PATH shows the locks below it\n", len(lines)-shown)
+	}
+	return clearScreen + text, nil
+}
+
+// lockChanges prints the locks that have changed since the look before. It keeps a few bytes for
+// each lock that somebody holds or waits for.
+type lockChanges struct {
+	show  func(lockFields) error
+	seed  maphash.Seed
+	known map[string]lockMark // what was printed last, by path
+	look  int
+	err   error // of printing
+}
+
+// lockMark is what is remembered of a lock.
+type lockMark struct {
+	sum, token uint64
+	look       int // that has seen it last
+}
+
+func newLockChanges(show func(lockFields) error) *lockChanges {
+	return &lockChanges{show: show, seed: maphash.MakeSeed(), known: map[string]lockMark{}}
+}
+
+// see prints a lock if it is not as it was printed last.
+func (c *lockChanges) see(l client.LockInfo) {
+	was, known := c.known[l.Path]
+	mark := lockMark{maphash.String(c.seed, stateForWatch(l)), uint64(l.Generation), c.look}
+	c.known[l.Path] = mark
+	if !known || was.sum != mark.sum {
+		c.print(newLockFields(l))
+	}
+}
+
+func (c *lockChanges) print(f lockFields) {
+	if c.err == nil {
+		c.err = c.show(f)
+	}
+}
+
+// finish ends a look that was complete: what it has not seen is free.
+func (c *lockChanges) finish() error {
+	for path, mark := range c.known {
+		if mark.look != c.look {
+			delete(c.known, path)
+			c.print(lockFields{Path: path, Mode: "free", Token: mark.token, Holders: []holderFields{}, Waiters: []waiterFields{}})
+		}
+	}
+	return c.err
+}
+
+// stateForWatch is what has to differ for a lock to have changed: who holds it and waits for it, and
+// how, but not for how long.
+func stateForWatch(l client.LockInfo) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v %d %q %t %d %d", l.Mode, l.Generation, l.Revoked, l.Delayed > 0, l.MoreHolders, l.MoreWaiters)
+	for _, h := range l.Holders {
+		fmt.Fprintf(&b, " %v %t %q", h.Session, h.Cached, h.Reason)
+	}
+	for _, w := range l.Waiters {
+		fmt.Fprintf(&b, " %v %d %v %t %q", w.Session, w.Place, w.Mode, w.Absent, w.Reason)
+	}
+	return b.String()
+}

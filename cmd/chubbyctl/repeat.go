@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+// minEvery is the shortest time between two looks at a cell.
+const minEvery = 200 * time.Millisecond
+
+// repetition is how often a command looks at a cell.
+type repetition struct {
+	every time.Duration
+	times int
+}
+
+func (r *repetition) flags(cmd *cobra.Command, unless string) {
+	cmd.Flags().DurationVar(&r.every, "every", 2*time.Second, "the time between two looks")
+	cmd.Flags().IntVar(&r.times, "times", 0, "how many looks; 0 goes on until Ctrl-C"+unless)
+}
+
+func (r *repetition) validate() error {
+	switch {
+	case r.every < minEvery:
+		return usagef("--every %v: want %v or longer", r.every, minEvery)
+	case r.times < 0:
+		return usagef("--times %d: want 1 or more, or 0 to go on until Ctrl-C", r.times)
+	}
+	return nil
+}
+
+// run looks again and again, and shows what it has found, until Ctrl-C, which is no failure. A
+// look that fails after the first is told, and the next one is tried: it is for the time of a
+// fail-over, too.
+func (r *repetition) run(cmd *cobra.Command, look, show func() error) error {
+	for n := 1; ; n++ {
+		err := look()
+		switch {
+		case hasEnded(cmd.Context()):
+			return nil
+		case err != nil && (n == 1 || n == r.times):
+			return err
+		case err != nil:
+			term.Remark(cmd.ErrOrStderr(), "%v; trying again", err)
+		default:
+			if err := show(); err != nil {
+				return err
+			}
+		}
+		if n == r.times {
+			return nil
+		}
+		select {
+		case <-cmd.Context().Done():
+			return nil
+		case <-time.After(r.every):
+		}
+	}
+}
+
+// hasEnded reports whether somebody has typed Ctrl-C.
+func hasEnded(ctx context.Context) bool { return ctx.Err() != nil }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// operatorsList is the name of the list of a cell's operators.
+const operatorsList = "operators"
+
+// caller is whom a cell takes the user for.
+type caller struct {
+	cell      string
+	principal string
+	by        string // what the cell knows the user by: certificate, token, or none
+	operator  *bool  // nil if the user may not know
+}
+
+type callerFields struct {
+	Cell           string `json:"cell"`
+	Principal      string `json:"principal"`
+	Authentication string `json:"authentication"`
+	Operator       *bool  `json:"operator"` // null if it is not known
+}
+
+func newWhoamiCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "whoami [CELL]",
+		Short: "Show whom a cell takes you for",
+		Long: `whoami shows the principal that the cell takes you for, which is the name that access
+control lists have to name, what the cell knows that by, and whether that principal is an
+operator of the cell: /ls/CELL/acl/operators lists them; without that list, they are those
+who may change the ACL names of the root.
+
+A cell that is insecure asks nobody who he is: there you are whom --as says, if the cell
+believes that, or else anonymous.`,
+		Example: "  chubbyctl whoami\n  chubbyctl whoami main -o json",
+		Args:    arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cell, err := g.cellOf(args)
+			if err != nil {
+				return err
+			}
+			who, err := g.findCaller(cmd.Context(), cell)
+			if err != nil {
+				return err
+			}
+			return g.printCaller(cmd.OutOrStdout(), who)
+		},
+	}
+}
+
+// findCaller asks a cell for whom it takes the user.
+func (g *globals) findCaller(ctx context.Context, cell string) (caller, error) {
+	who := caller{cell: cell, by: "none"}
+	err := g.withCell(ctx, cell, func(ctx context.Context, c *client.Cell) error {
+		id, err := client.Identify(ctx, c)
+		if err != nil || id.Principal == "" {
+			return err
+		}
+		who.principal, who.by = id.Principal, id.By
+		overview, err := c.Overview(ctx, 1)
+		who.operator = &overview.Whole
+		return err
+	})
+	if err != nil || who.principal != "" {
+		return who, err
+	}
+	// Nobody is asked who he is, and so everybody sees everything: the lists say who is an operator.
+	err = g.withSession(ctx, cell, func(ctx context.Context, c *client.Client) (err error) {
+		if who.principal, err = ownPrincipal(ctx, c); err == nil {
+			who.operator, err = isOperator(ctx, c, cell, who.principal)
+		}
+		return err
+	})
+	return who, err
+}
+
+// isOperator reports whether the lists of a cell have a principal, that of the session, for an operator; nil if
+// the user may not read the list.
+func isOperator(ctx context.Context, c *client.Client, cell, principal string) (*bool, error) {
+	list, err := listsOf(cell).Join(operatorsList)
+	if err != nil {
+		return nil, err
+	}
+	admitted := false
+	_, err = c.Open(ctx, list.String(), client.OpenOptions{Read: true, Kind: api.File})
+	switch api.CodeOf(err) {
+	case api.OK:
+		admitted, err = (&accessLists{client: c, cell: cell}).admits(ctx, operatorsList, principal, map[string]bool{})
+	case api.NotFound:
+		_, err = c.Open(ctx, "/"+api.Root+"/"+cell, client.OpenOptions{ChangeACL: true})
+		if admitted = err == nil; api.CodeOf(err) == api.PermissionDenied {
+			err = nil
+		}
+	case api.PermissionDenied:
+		return nil, nil //nolint:nilnil // it is not known, and that is no error
+	}
+	return &admitted, err
+}
+
+func (g *globals) printCaller(out io.Writer, who caller) error {
+	if g.json() {
+		return g.output.Print(out, callerFields{who.cell, who.principal, who.by, who.operator})
+	}
+	by := "its " + who.by
+	switch {
+	case who.by != "none":
+	case g.as != "" && g.as == who.principal:
+		by = "its word (--as): the cell asks nobody who he is"
+	case g.principal(who.cell) == who.principal:
+		by = "the name of your account: 'chubbyd dev' asks nobody who he is"
+	default:
+		by = "nothing: the cell asks nobody who he is"
+	}
+	operator := "not known: you may not read " + listsOf(who.cell).String() + "/" + operatorsList
+	if who.operator != nil {
+		operator = map[bool]string{true: "yes", false: "no"}[*who.operator]
+	}
+	t := g.output.NewTable(out)
+	t.Add("cell", who.cell)
+	t.Add("principal", who.principal)
+	t.Add("known by", by)
+	t.Add("operator", operator)
+	return t.Flush()
+}
