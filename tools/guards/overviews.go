@@ -61,8 +61,8 @@ func overviewSafeguards() []safeguard {
 			pkg: "./cmd/chubbyctl", test: "TestTopClockBeginsWithTheAnswer",
 		},
 		{
-			name: "Ctrl-C in a look ends top well", file: "cmd/chubbyctl/top.go",
-			old: "		case hasEnded(cmd.Context()):\n			return nil // Ctrl-C is how it ends\n", new: "",
+			name: "Ctrl-C in a look ends top well", file: "cmd/chubbyctl/repeat.go",
+			old: "		case hasEnded(cmd.Context()):\n			return nil\n", new: "",
 			pkg: "./cmd/chubbyctl", test: "TestTopEndsInALook",
 		},
 		{
