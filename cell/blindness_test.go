@@ -74,7 +74,9 @@ func (w *rights) namings(member string, handle []byte, sequencer, stale string) 
 		"cell":                {there: "local", absent: "other", told: "every caller is told the cell's name, by Locate"},
 	}
 	nothing := map[protoreflect.Name]string{
-		"caller": "the number of a session is what proves whose it is: it has 128 random bits", "mutation": "the caller's own number", "acl": noName, "allowed": noName, "begin": "of a backup; only operators pass",
+		"owner":           "a name that a client makes up for what it does; those of others count only with their principal",
+		"detect_deadlock": "how a request is answered",
+		"caller":          "the number of a session is what proves whose it is: it has 128 random bits", "mutation": "the caller's own number", "acl": noName, "allowed": noName, "begin": "of a backup; only operators pass",
 		"ListLocks.after": "from an earlier reply", "ListSessions.after": "from an earlier reply", "ListQuotas.after": "from an earlier reply",
 		"backup": "a random number of the caller", "part": noName, "seal": noName, "finish": noName, "token": "it says who the caller is", "as": "it says who the caller is",
 	}
