@@ -55,9 +55,10 @@ Commands that take locks inside each other's can wait for each other without end
 waits so fails instead, and says who waits for whom.
 
 Exit codes: CMD's own, and 128+n if signal n ended it; %d if the lock was lost while
-CMD ran; %d if --try finds the lock held or delayed, or --detect-deadlock a deadlock; %d if --wait ran out; %d and %d if
-CMD could not be run or found (it is looked up before the lock is taken); %d if no
-master was found within --timeout; %d if permission was denied.`, describeSignals(), defaultKillAfter,
+CMD ran; %d if --try finds the lock held or delayed, or --detect-deadlock a deadlock;
+%d if --wait ran out; %d and %d if CMD could not be run or found (it is looked up
+before the lock is taken); %d if no master was found within --timeout; %d if permission
+was denied.`, describeSignals(), defaultKillAfter,
 			exitLost, exitHeld, exitWaited, supervise.ExitNotRunnable, supervise.ExitNotFound, exitUnavailable, exitDenied),
 		Example: `  chubbyctl acquire /ls/local/nightly --reason 'nightly backup' -- ./backup.sh --full
   chubbyctl acquire /ls/local/deploy --try -- ./deploy || echo "busy or failed: $?"

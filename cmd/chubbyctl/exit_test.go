@@ -22,7 +22,7 @@ func TestExitCodeOfEveryCode(t *testing.T) {
 		api.StaleEpoch: 69, api.NotFound: 1, api.Exists: 1, api.NotEmpty: 1, api.NotDirectory: 1, api.IsDirectory: 1,
 		api.InvalidPath: 2, api.InvalidArgument: 2, api.TooLarge: 1, api.PermissionDenied: 77, api.Unauthenticated: 77,
 		api.BadHandle: 1, api.HandleClosed: 1, api.LockHeld: 1, api.LockDelayed: 1, api.LockLost: 1, api.NotHeld: 1,
-		api.BadSequencer: 1, api.GenerationMismatch: 3, api.Deadlock: 1, api.QuotaExceeded: 1, api.Cancelled: 1,
+		api.BadSequencer: 1, api.GenerationMismatch: 3, api.Deadlock: 75, api.QuotaExceeded: 1, api.Cancelled: 1,
 		api.DeadlineExceeded: 69, api.Corrupt: 1,
 	}
 	for _, code := range api.Codes() {

@@ -22,7 +22,7 @@ func exitCodes() []entry {
 		code(exitOverLimit, "drill: what it measured was longer than --limit"),
 		code(exitUnavailable, "no master of the cell was reached within --timeout"),
 		code(exitLost, "the lock was lost while CMD ran, and CMD was stopped"),
-		code(exitHeld, "--try: the lock is held by another, or delayed"),
+		code(exitHeld, "--try: the lock is held by another, or delayed; --detect-deadlock: a deadlock"),
 		code(exitDenied, "permission denied"),
 		code(exitWaited, "--wait ran out"),
 		{fmt.Sprintf("%d, %d", supervise.ExitNotRunnable, supervise.ExitNotFound), "CMD could not be run, or was not found"},
