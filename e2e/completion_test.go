@@ -181,7 +181,7 @@ func (s typist) completes(t *testing.T, path string, w *world) {
 	m.tab("")
 	m.shows("/ls/local/alpha-one\r", "the secondthe first") // with a space behind the file
 
-	m.tab("chubbyctl exp")
+	m.tab("chubbyctl expl")
 	m.shows("/ls/local/alpha-one\r", "the lock is free")
 
 	m.tab("chubbyctl cell status --out")
