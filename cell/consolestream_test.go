@@ -13,10 +13,10 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// listen opens a stream of events, which ends with the test. The answer is its header alone.
-func (b *browser) listen(path string, edits ...func(*http.Request)) (answer, *bufio.Reader) {
+// listen opens a stream of events, which ends with ctx, and that before the cell. The answer is its header alone.
+func (b *browser) listen(ctx context.Context, path string, edits ...func(*http.Request)) (answer, *bufio.Reader) {
 	b.t.Helper()
-	q, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.base+path, nil)
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+path, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -47,11 +47,13 @@ func told(t *testing.T, from *bufio.Reader, until string) string {
 // A browser whose stream was interrupted is told so among the events, with since when: what has happened meanwhile it has not got.
 func TestConsoleStreamSaysWhatItMissed(t *testing.T) {
 	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+		listening, end := context.WithCancel(ctx)
+		defer end()
 		one := dial(t, ctx, c, "one", client.Config{NoCache: true})
 		put(t, ctx, one, "/ls/local/file", nil, api.ACL{})
 		const stream = "/console/events/stream?path=/ls/local/file"
 		b := cs.open(t, "r1", nil)
-		_, from := b.listen(stream)
+		_, from := b.listen(listening, stream)
 		first := told(t, from, "following")
 		_, id, _ := strings.Cut(first, "id: ")
 		id, _, _ = strings.Cut(id, "\n")
@@ -61,11 +63,11 @@ func TestConsoleStreamSaysWhatItMissed(t *testing.T) {
 		if strings.Contains(first, "interrupted") {
 			t.Errorf("the first stream speaks of an interruption: %s", first)
 		}
-		_, from = b.listen(stream, func(q *http.Request) { q.Header.Set("Last-Event-ID", id) })
+		_, from = b.listen(listening, stream, func(q *http.Request) { q.Header.Set("Last-Event-ID", id) })
 		if again := told(t, from, "interrupted"); !strings.Contains(again, "event: begin") || !strings.Contains(again, "What has happened since "+id+" is not shown") {
 			t.Errorf("the stream goes on as if nothing had been missed: %s", again)
 		}
-		_, from = b.listen(stream, func(q *http.Request) { q.Header.Set("Last-Event-ID", hostile) })
+		_, from = b.listen(listening, stream, func(q *http.Request) { q.Header.Set("Last-Event-ID", hostile) })
 		h := open(t, ctx, one, "/ls/local/file", 0)
 		if _, err := h.SetContents(ctx, []byte("x")); err != nil {
 			t.Fatal(err)
@@ -79,13 +81,15 @@ func TestConsoleStreamSaysWhatItMissed(t *testing.T) {
 // Nobody takes all streams: somebody else's are served.
 func TestConsoleStreamsOfOne(t *testing.T) {
 	inSecureConsoleCell(t, func(t *testing.T, ctx context.Context, c *consoleCell) {
+		listening, end := context.WithCancel(ctx)
+		defer end()
 		ops := dial(t, ctx, c.Cell, "ops", client.Config{TLS: c.clients.client("ops"), NoCache: true})
 		put(t, ctx, ops, "/ls/local/file", nil, api.ACL{})
 		const stream = "/console/events/stream?path=/ls/local/file"
 		greedy := c.login(t, "r1", "greedy")
 		served := 0
 		for range 16 {
-			if a, _ := greedy.listen(stream); a.code == http.StatusOK {
+			if a, _ := greedy.listen(listening, stream); a.code == http.StatusOK {
 				served++
 			} else if a.code != http.StatusServiceUnavailable {
 				t.Errorf("status %d", a.code)
@@ -94,7 +98,7 @@ func TestConsoleStreamsOfOne(t *testing.T) {
 		if served != 4 {
 			t.Errorf("%d streams of one principal are served, want 4", served)
 		}
-		if a, from := c.login(t, "r1", "alice").listen(stream); a.code != http.StatusOK || !strings.Contains(told(t, from, "following"), "event: begin") {
+		if a, from := c.login(t, "r1", "alice").listen(listening, stream); a.code != http.StatusOK || !strings.Contains(told(t, from, "following"), "event: begin") {
 			t.Errorf("another follows: status %d", a.code)
 		}
 	})
@@ -103,10 +107,12 @@ func TestConsoleStreamsOfOne(t *testing.T) {
 // A stream ends with the login that it was begun with, and says so.
 func TestConsoleStreamEndsWithItsLogin(t *testing.T) {
 	inSecureConsoleCell(t, func(t *testing.T, ctx context.Context, c *consoleCell) {
+		listening, end := context.WithCancel(ctx)
+		defer end()
 		ops := dial(t, ctx, c.Cell, "ops", client.Config{TLS: c.clients.client("ops"), NoCache: true})
 		h := open(t, ctx, ops, "/ls/local/file", 0)
 		b := c.login(t, "r1", "alice")
-		_, from := b.listen("/console/events/stream?path=/ls/local/file")
+		_, from := b.listen(listening, "/console/events/stream?path=/ls/local/file")
 		if begun := told(t, from, "following"); !strings.Contains(begun, "event: begin") {
 			t.Fatalf("the stream says %s", begun)
 		}

@@ -2,7 +2,7 @@ package cell
 
 import (
 	"encoding/json"
-	"log" //nolint:depguard // http.Server says its errors to nothing else; httpErrors gives them to the log of the replica
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -78,7 +78,7 @@ func newHTTPServer(r *Replica) *http.Server {
 	return &http.Server{
 		Handler: handler, DisableGeneralOptionsHandler: true, // "OPTIONS *" is not in the table either
 		ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpHeaderTime, WriteTimeout: httpAnswerTime,
-		IdleTimeout: httpIdleTime, MaxHeaderBytes: httpHeaderBytes, ErrorLog: log.New(&httpErrors{log: r.log}, "", 0),
+		IdleTimeout: httpIdleTime, MaxHeaderBytes: httpHeaderBytes, ErrorLog: slog.NewLogLogger(&httpErrors{log: r.log}, slog.LevelWarn),
 	}
 }
 

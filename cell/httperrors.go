@@ -1,7 +1,7 @@
 package cell
 
 import (
-	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 
@@ -15,15 +15,26 @@ type httpErrors struct {
 	failed, panic loglimit.Refusals
 }
 
-// Write implements io.Writer, for log.Logger, which calls it for each line.
-func (e *httpErrors) Write(line []byte) (int, error) {
-	text := strings.TrimSpace(string(line))
-	if bytes.HasPrefix(line, []byte("http: panic serving")) {
+var _ slog.Handler = (*httpErrors)(nil)
+
+// Enabled implements slog.Handler.
+func (*httpErrors) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements slog.Handler. The record has a message only.
+func (e *httpErrors) Handle(_ context.Context, r slog.Record) error {
+	text := strings.TrimSpace(r.Message)
+	if strings.HasPrefix(text, "http: panic serving") {
 		if _, ok := e.panic.Next(); ok {
 			e.log.Error("a request to the http port panicked: this is a bug", "event", "bug", "error", text)
 		}
 	} else if n, ok := e.failed.Next(); ok {
 		e.log.Warn("a connection of the http port has failed", "event", "connection_refused", "error", text, "count", n)
 	}
-	return len(line), nil
+	return nil
 }
+
+// WithAttrs implements slog.Handler.
+func (e *httpErrors) WithAttrs([]slog.Attr) slog.Handler { return e }
+
+// WithGroup implements slog.Handler.
+func (e *httpErrors) WithGroup(string) slog.Handler { return e }

@@ -2,7 +2,6 @@ package cell
 
 import (
 	"bytes"
-	"log"
 	"log/slog"
 	"strings"
 	"testing"
@@ -11,7 +10,7 @@ import (
 // A handler that panics is told as a bug, however many connections of strangers fail meanwhile.
 func TestPanicsAreNotLostAmongStrangers(t *testing.T) {
 	var text bytes.Buffer
-	server := log.New(&httpErrors{log: slog.New(slog.NewTextHandler(&text, nil))}, "", 0)
+	server := slog.NewLogLogger(&httpErrors{log: slog.New(slog.NewTextHandler(&text, nil))}, slog.LevelWarn)
 	for range 1000 {
 		server.Print("http: TLS handshake error from 192.0.2.1:1: EOF\n")
 	}

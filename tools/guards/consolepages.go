@@ -14,6 +14,11 @@ func consolePageSafeguards() []safeguard {
 			pkg: "./cell", test: "TestConsoleFormsFromLinks",
 		},
 		{
+			name: "an address says what was done only if it was", file: "cell/internal/console/actions.go",
+			old: "!hmac.Equal([]byte(signature), []byte(c.sign(\"done\", principal, name, at)))", new: "len(signature) > 1000",
+			pkg: "./cell", test: "TestConsoleSaysOnlyWhatWasDone",
+		},
+		{
 			name: "an address says what was done for a moment", file: "cell/internal/console/actions.go",
 			old: " > doneTime {", new: " > 100*doneTime {",
 			pkg: "./cell", test: "TestConsoleSaysOnlyWhatWasDone",
@@ -37,6 +42,11 @@ func consolePageSafeguards() []safeguard {
 			name: "the page of waits is bounded", file: "cell/internal/console/waits.go",
 			old: "min(len(holders), maxRows-len(p.Edges))", new: "len(holders)",
 			pkg: "./cell/internal/console", test: "TestWaitsOfManyAreBounded",
+		},
+		{
+			name: "one principal does not take all streams of events", file: "cell/internal/console/visitors.go",
+			old: "own >= maxOwnStreams", new: "own >= maxStreams",
+			pkg: "./cell", test: "TestConsoleStreamsOfOne",
 		},
 		{
 			name: "a stream of events ends with its login", file: "cell/internal/console/login.go",
