@@ -14,11 +14,6 @@ func consolePageSafeguards() []safeguard {
 			pkg: "./cell", test: "TestConsoleFormsFromLinks",
 		},
 		{
-			name: "an address says what was done only if it was", file: "cell/internal/console/actions.go",
-			old: "!hmac.Equal([]byte(signature), []byte(c.sign(\"done\", principal, name, at)))", new: "len(signature) > 1000",
-			pkg: "./cell", test: "TestConsoleSaysOnlyWhatWasDone",
-		},
-		{
 			name: "an address says what was done for a moment", file: "cell/internal/console/actions.go",
 			old: " > doneTime {", new: " > 100*doneTime {",
 			pkg: "./cell", test: "TestConsoleSaysOnlyWhatWasDone",
