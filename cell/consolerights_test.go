@@ -161,7 +161,10 @@ func TestConsoleActs(t *testing.T) {
 			form url.Values
 			done func() bool
 		}{
-			{"/console/act/break?path=/ls/local/open", url.Values{"path": {"/ls/local/open"}, "reason": {"it hangs"}}, func() bool { return lock.Err() != nil }},
+			{"/console/act/break?path=/ls/local/open", url.Values{"path": {"/ls/local/open"}, "reason": {"it hangs"}}, func() bool {
+				<-lock.Context().Done() // its client hears of it
+				return lock.Err() != nil
+			}},
 			{"/console/act/quota?principal=alice", url.Values{"principal": {"alice"}, "nodes": {"77"}, "bytes": {"0"}, "sessions": {"0"}, "handles": {"0"}, "waiters": {"0"}}, func() bool {
 				quotas, err := ops.Cell().Quotas(ctx)
 				return err == nil && slices.ContainsFunc(quotas, func(q client.QuotaUse) bool { return q.Principal == "alice" && q.Allowed.Nodes == 77 })
