@@ -153,7 +153,7 @@ func TestConsoleFormsFromLinks(t *testing.T) {
 	})
 }
 
-// Texts that are none are refused as such, at once: they neither reach the master nor make the page wait for one.
+// Bytes that are not valid text are refused at once, as such: they do not reach the master, and the page does not wait for one.
 func TestConsoleRefusesWhatIsNoText(t *testing.T) {
 	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
 		acquire(t, ctx, open(t, ctx, dial(t, ctx, c, "alice", client.Config{As: "alice"}), "/ls/local/lock", 0))

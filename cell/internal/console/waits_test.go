@@ -91,7 +91,7 @@ func TestWaitsOfManyAreBounded(t *testing.T) {
 }
 
 // Against a naive twin: two sessions are of one ring if each reaches the other. Each ring that is named is one, and of each group of sessions one is
-// named; whoever waits for a session that does not wait for him stands to the right of it.
+// named. A session stands to the right of those that it waits for, unless they wait for it, too.
 func TestRings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 7

@@ -185,8 +185,8 @@ func (d *deadlocks) ask(w *worker, a *asked) {
 	d.hear(before)
 }
 
-// hear takes the answers that have come. before is how things stood when the request had
-// come that could have closed a cycle; nil if there was none.
+// hear takes the answers that have come. before is the picture with the latest request in
+// it, which may have closed a cycle; nil after a release, which closes none.
 func (d *deadlocks) hear(before *picture) {
 	synctest.Wait()
 	var stuck []int

@@ -111,9 +111,9 @@ type search struct {
 	left  int
 }
 
-// cycle returns a shortest cycle of waits that begins with w; nil if there is none, or it
-// was not found. epoch.mu is held, and released in between: what is returned held when it
-// returns.
+// cycle returns a shortest cycle of waits that begins with w, or nil if it finds none within
+// its bounds. epoch.mu is held, and released in between, so edges of it may be gone
+// when it returns: see holds.
 func (s *search) cycle(w *waiter) []wait {
 	start := w.lockOwner()
 	reached := map[lockOwner]wait{}       // by which edge an owner was reached
