@@ -110,7 +110,7 @@ func rooms() []room {
 		{"cell/internal/audit", []string{"session", "cell/internal/loglimit", "internal/durable"}, nil, "a file of lines: it knows neither calls nor rights"},
 		{"cell/internal/loglimit", nil, nil, "the port of clients and that of replicas bound what they log of strangers in the same way"},
 		{
-			"cell/internal/testbed", []string{"session"}, []string{raft, bufconn},
+			"cell/internal/testbed", []string{"session"}, []string{raft},
 			"what tests of a replica and of its rooms share: no room imports it but their tests",
 		},
 		{"cell/internal/steps", []string{"api", "session"}, nil, "what a master says of a call that is traced, and package cell makes spans of: values, for the two that do not know each other's words"},

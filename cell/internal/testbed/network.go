@@ -6,8 +6,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"google.golang.org/grpc/test/bufconn"
 )
 
 // Network is a network in memory, whose waits a testing/synctest bubble
@@ -17,19 +15,19 @@ import (
 // socket buffers of a process that was stopped do.
 type Network struct {
 	mu    sync.Mutex // guards what follows
-	hosts map[string]*bufconn.Listener
+	hosts map[string]*acceptor
 	links map[[2]string]bool       // cut, by from and to
 	held  map[string]chan struct{} // closed on release, by host
 }
 
 // NewNetwork returns a network without hosts.
 func NewNetwork() *Network {
-	return &Network{hosts: map[string]*bufconn.Listener{}, links: map[[2]string]bool{}, held: map[string]chan struct{}{}}
+	return &Network{hosts: map[string]*acceptor{}, links: map[[2]string]bool{}, held: map[string]chan struct{}{}}
 }
 
 // Listen makes the host reachable.
 func (n *Network) Listen(host string) net.Listener {
-	l := bufconn.Listen(256 << 10)
+	l := newAcceptor()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.hosts[host] = l
@@ -47,7 +45,7 @@ func (n *Network) Dialer(from string) func(string, time.Duration) (net.Conn, err
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
-		conn, err := l.DialContext(ctx)
+		conn, err := l.dial(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +57,7 @@ func (n *Network) Dialer(from string) func(string, time.Duration) (net.Conn, err
 			dialled: true,
 			closed:  make(chan struct{}),
 		}
-		// The other end learns who called from the first bytes, see memListener.
+		// The other end learns who called from the first bytes, see listener.
 		_, err = conn.Write([]byte{byte(len(from))})
 		if err == nil {
 			_, err = conn.Write([]byte(from))
