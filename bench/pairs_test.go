@@ -79,6 +79,17 @@ func TestPairsAreCompared(t *testing.T) {
 	if err := paired().checkPairs(options{processorAtMost: 1.4}); err == nil || !strings.Contains(err.Error(), "1.500 times as much processor time") {
 		t.Errorf("beyond the limit of processor time: %v", err)
 	}
+	uneven := paired()
+	for _, k := range []key{{"read", 1}, {"lock+unlock, 100 /s asked for", 64}} {
+		uneven.add(k, "chubby", sample{Rate: 100, P50: time.Millisecond, Ops: 10, ServerCPU: 20})
+		uneven.add(k, encrypted, sample{Rate: 50, P50: 4 * time.Millisecond, Ops: 10, ServerCPU: 10}) // half
+	}
+	if err := uneven.checkPairs(options{processorAtMost: 1.4}); err == nil || !strings.Contains(err.Error(), "asked for") || strings.Contains(err.Error(), "read") {
+		t.Errorf("the interval of the closed loop has the limit in it, and at the set rate the median is above it: %v", err)
+	}
+	if k := (key{"lock+unlock, 100 /s asked for", 64}); !uneven.isUndecided(k, options{processorAtMost: 1.4}) || uneven.isUndecided(key{"read", 1}, options{processorAtMost: 1.4}) {
+		t.Error("the row of a set rate is measured on, and the closed loop is not")
+	}
 	if err := paired().checkPairs(options{atMost: 1.9}); err == nil || !strings.Contains(err.Error(), "read, 1: ") || strings.Contains(err.Error(), "asked for") {
 		t.Errorf("one closed loop is beyond the limit: %v", err)
 	}

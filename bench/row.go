@@ -80,6 +80,13 @@ func rows(o options) []row {
 		{name: handOver, clients: failoverClients, once: measureHandOver, possible: func(s system) bool { _, ok := s.(handOverer); return ok }},
 		{name: failover, clients: failoverClients, once: measureFailover, possible: func(s system) bool { _, ok := s.(mortal); return ok }},
 	}
+	if o.processorAtMost > 0 {
+		all = append(all,
+			row{name: fmt.Sprintf(oneLock+setRate, 300), clients: 64, op: take(shared), rate: 300},
+			row{name: fmt.Sprintf(writes+setRate, 1600), clients: 64, op: write, rate: 1600},
+			row{name: fmt.Sprintf("read"+setRate, 4000), clients: 64, op: read, rate: 4000},
+		)
+	}
 	var chosen []row
 	for _, r := range all {
 		left := r.clients == 0 || (r.name == failover || r.name == handOver) && o.kills == 0 || r.name == acquisitions && r.limit == 0
@@ -95,7 +102,8 @@ const (
 	oneLock      = "one lock"
 	readCached   = "read, cached"
 	lockedCached = "lock+unlock, cached"
-	openLoop     = "lock+unlock, %d /s asked for"
+	setRate      = ", %d /s asked for"
+	openLoop     = "lock+unlock" + setRate
 	idleSessions = "idle sessions"
 	handOver     = "longest gap at a planned hand-over"
 	acquisitions = "acquisitions"
