@@ -32,6 +32,7 @@ import (
 type options struct {
 	systems []string
 	rounds  int
+	starts  int
 	warm    time.Duration // of each row, not counted
 	measure time.Duration // of each row, counted
 	rows    string        // only those whose name contains it
@@ -150,6 +151,7 @@ func parseOptions(args []string) (options, error) {
 	flags.BoolVar(&o.pairs, "pairs", false, "instead keep both of two systems running, and measure each row on one after the other, -rounds times; with -docs, write that page")
 	flags.Float64Var(&o.atMost, "at-most", 0, "fail if an operation of the second system of -pairs takes more than so many times as long as the first's")
 	flags.Float64Var(&o.processorAtMost, "processor-at-most", 0, "fail if an operation of the second system of -pairs takes more than so many times as much processor time as the first's")
+	flags.IntVar(&o.starts, "starts", 1, "with -pairs, start both systems so many times, and measure -rounds pairs of each row each time")
 	flags.BoolVar(&o.growth, "growth", false, "instead measure a cell as its nodes, sessions, replicas and contenders become more; with -docs, write that page")
 	flags.BoolVar(&o.sizing, "sizing", false, "instead measure what one session, one node, one write costs a replica; with -docs, write that page, and the costs that chubbyctl reckons with")
 	flags.Func("crowd", "instead measure what so many idle sessions cost, over few connections; numbers with commas between them; with -docs, write that page", func(text string) (err error) {
@@ -184,6 +186,9 @@ func parseOptions(args []string) (options, error) {
 	}
 	if o.pairs && len(o.systems) != 2 || o.atMost < 0 || o.processorAtMost < 0 {
 		return o, fmt.Errorf("-pairs of %d systems, -at-most %v, -processor-at-most %v: want two systems, and limits of 0 (none) or more", len(o.systems), o.atMost, o.processorAtMost)
+	}
+	if o.starts < 1 || o.starts > 1 && !o.pairs {
+		return o, fmt.Errorf("-starts %d: want one or more, and more than one with -pairs only", o.starts)
 	}
 	if o.rounds < 1 || o.measure <= 0 || o.warm < 0 {
 		return o, fmt.Errorf("-rounds %d -measure %v -warm %v: want at least one round of some length", o.rounds, o.measure, o.warm)

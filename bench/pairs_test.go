@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -95,6 +96,36 @@ func TestPairsAreCompared(t *testing.T) {
 	}
 }
 
+// One start of a cell is slower than the next: each counts once, however many pairs it has, and all rows count alike.
+func TestStartsAreCompared(t *testing.T) {
+	r := newRecord(machine{CPUs: 2}, options{})
+	r.addSystem("chubby", "Chubby")
+	r.addSystem(encrypted, "Chubby --tls")
+	for start, cpu := range []time.Duration{10, 20, 40, 40, 40} {
+		for range 1 + 9*(start/4) { // the last start has ten pairs
+			for i, k := range []key{{"read", 1}, {"lock+unlock, 100 /s asked for", 64}} {
+				r.add(k, "chubby", sample{Rate: 100, P50: time.Millisecond, ServerCPU: 20, Start: start})
+				r.add(k, encrypted, sample{Rate: 100, P50: time.Millisecond, ServerCPU: cpu << (2 * i), Start: start})
+			}
+		}
+	}
+	if got := r.pairs()[0].processor; got.median != 2 || got.low != 0.5 || got.high != 2 {
+		t.Errorf("the first row: %+v, want 2 (0.5 to 2)", got)
+	}
+	if got, ok := r.wholeProcessor(); !ok || math.Abs(got.median-4) > 1e-9 || math.Abs(got.low-1) > 1e-9 {
+		t.Errorf("all rows: %+v %v, want 4 (from 1)", got, ok)
+	}
+	if err := r.checkPairs(options{processorAtMost: 4.1}); err != nil {
+		t.Error(err)
+	}
+	if err := r.checkPairs(options{processorAtMost: 3.9}); err == nil || !strings.Contains(err.Error(), "all rows: ") || strings.Contains(err.Error(), "asked for") {
+		t.Errorf("all rows are above the limit, and no row with all of its interval: %v", err)
+	}
+	if err := r.checkPairs(options{processorAtMost: 1.9}); err == nil || !strings.Contains(err.Error(), "asked for") {
+		t.Errorf("a row is above the limit with all of its interval: %v", err)
+	}
+}
+
 // What a cell that measures nothing leaves out is in the source as it is, a cell of the rest serves, and one with a collector sends
 // it spans.
 func TestUnmeasuredBesideTraced(t *testing.T) {
@@ -105,7 +136,7 @@ func TestUnmeasuredBesideTraced(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(o.page)
-	if err != nil || !strings.Contains(string(text), "is that of *read, 64*") {
+	if err != nil || !strings.Contains(string(text), "| read, 64 |") {
 		t.Errorf("%v:\n%s\n%s", err, text, out.String())
 	}
 }

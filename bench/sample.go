@@ -15,6 +15,9 @@ type sample struct {
 	Max  time.Duration `json:"max_ns"`
 	Ops  int64         `json:"ops"`
 
+	// Start numbers the starts of a system that was started more than once, from 0.
+	Start int `json:"start,omitempty"`
+
 	// Wait is the time until a lock was held, within an operation.
 	WaitMean time.Duration `json:"wait_mean_ns,omitempty"`
 	WaitP50  time.Duration `json:"wait_p50_ns,omitempty"`
