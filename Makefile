@@ -227,7 +227,7 @@ bench-tls: ## measure what certificates cost, in pairs, ten to twenty minutes (w
 	go -C bench run . -pairs -systems chubby,chubby-tls -rounds 41 -warm 100ms -measure 400ms -at-most 1.15 -docs ../docs/tls.md $(BENCHFLAGS)
 
 .PHONY: bench-metrics
-bench-metrics: ## measure what metrics and traces cost with 64 clients, in pairs, ten to thirty minutes (writes docs/measuring.md); fails above 2 % of processor time
+bench-metrics: ## measure what metrics and traces cost with 64 clients, in pairs, a quarter of an hour (writes docs/measuring.md); fails above 2 % of processor time
 	go -C bench run . -pairs -systems chubby-unmeasured,chubby-traced -rows ", 64" -starts 20 -rounds 4 -warm 100ms -measure 300ms -processor-at-most 1.02 -docs ../docs/measuring.md $(BENCHFLAGS)
 
 .PHONY: bench-growth
