@@ -80,14 +80,14 @@ func (p *pipe) change(do func()) {
 }
 
 // try moves bytes if some can be moved now: n is 0 without an error if the caller has to wait for changed.
-func (p *pipe) try(move func() (int, error)) (n int, err error, changed <-chan struct{}) {
+func (p *pipe) try(move func() (int, error)) (n int, changed <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n, err = move(); n > 0 {
 		close(p.changed)
 		p.changed = make(chan struct{})
 	}
-	return n, err, p.changed
+	return n, p.changed, err
 }
 
 // await moves bytes as soon as some can be moved, unless the deadline passes first.
@@ -99,7 +99,7 @@ func (p *pipe) await(d *deadline, move func() (int, error)) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		default:
 		}
-		n, err, changed := p.try(move)
+		n, changed, err := p.try(move)
 		if n > 0 || err != nil {
 			return n, err
 		}
