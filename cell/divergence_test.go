@@ -74,7 +74,7 @@ func voidEntry(t *testing.T, wall int64) []byte {
 func TestWhoIsContradictedTellsTheOthers(t *testing.T) {
 	for range 3 {
 		synctest.Test(t, func(t *testing.T) {
-			replicas := startCell(t, 3, func(cfg *Config) { // none asks at the same time as another
+			replicas := startCell(t, 3, func(cfg *Config) { // in the bubble's time: none asks at the same time as another
 				time.Sleep(map[string]time.Duration{"r1": time.Second, "r2": 2500 * time.Millisecond, "r3": 4 * time.Second}[cfg.ID])
 			})
 			testbed.Pass(4 * time.Minute)

@@ -61,11 +61,11 @@ func (a *acceptor) dial(ctx context.Context) (net.Conn, error) {
 
 // pipe is one direction of a connection.
 type pipe struct {
-	mu      sync.Mutex // guards what follows
-	data    []byte     // written, and not read yet
-	ended   bool       // nobody writes any more
-	broken  bool       // nobody reads any more
-	changed chan struct{}
+	mu      sync.Mutex    // guards what follows
+	data    []byte        // written, and not read yet
+	ended   bool          // nobody writes any more
+	broken  bool          // nobody reads any more
+	changed chan struct{} // closed at the next change
 }
 
 func newPipe() *pipe { return &pipe{changed: make(chan struct{})} }
@@ -75,6 +75,11 @@ func (p *pipe) change(do func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	do()
+	p.wake()
+}
+
+// wake wakes those who wait for a change. p.mu is held.
+func (p *pipe) wake() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
@@ -84,8 +89,7 @@ func (p *pipe) try(move func() (int, error)) (n int, changed <-chan struct{}, er
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n, err = move(); n > 0 {
-		close(p.changed)
-		p.changed = make(chan struct{})
+		p.wake()
 	}
 	return n, p.changed, err
 }
@@ -186,7 +190,7 @@ func (c *pipeConn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// deadline is when reads or writes are to end. The zero value is none.
+// deadline is the time from which on reads, or writes, fail. The zero value never comes.
 type deadline struct {
 	mu     sync.Mutex // guards what follows
 	timer  *time.Timer
