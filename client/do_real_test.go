@@ -152,13 +152,14 @@ func (d *doing) free(ctx context.Context) {
 	}
 }
 
-// lose has the lock taken away from the work of that context.
-func (d *doing) lose(ctx context.Context) {
+// lose has the lock taken away from the work whose context is held. The call that takes it has a context of its own, because
+// held may end before that call is answered.
+func (d *doing) lose(ctx, held context.Context) {
 	d.t.Helper()
 	if err := d.operator.BreakLock(ctx, lockPath, "a test", false); err != nil {
 		d.t.Error(err)
 	}
-	<-ctx.Done()
+	<-held.Done()
 }
 
 // Do holds the lock while the function runs, returns its error, and releases the lock whatever comes.
@@ -225,10 +226,10 @@ func TestDoTellsOfTheLoss(t *testing.T) {
 			},
 		} {
 			var returned error
-			err := c.Do(ctx, lockPath, func(ctx context.Context, _ *client.Lock) error {
-				d.lose(ctx)
-				d.is(context.Cause(ctx), client.LockTaken)
-				returned = returns(ctx)
+			err := c.Do(ctx, lockPath, func(held context.Context, _ *client.Lock) error {
+				d.lose(ctx, held)
+				d.is(context.Cause(held), client.LockTaken)
+				returned = returns(held)
 				return returned
 			})
 			d.is(err, api.LockLost, client.LockTaken)
