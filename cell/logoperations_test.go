@@ -103,9 +103,9 @@ func TestLogOfBackups(t *testing.T) {
 	}
 	inLoggedCell(t, 3, func(t *testing.T, ctx context.Context, c *celltest.Cell, log *logged) {
 		write(t, ctx, c, "contents")
-		time.Sleep(12 * time.Minute) // virtual
+		time.Sleep(2*time.Minute + 20*time.Second) // virtual
 		c.Transfer()
-		time.Sleep(10 * time.Minute) // virtual
+		time.Sleep(2*time.Minute + 10*time.Second) // virtual
 		names, err := place.List(ctx)
 		if err != nil || len(names) != 3 {
 			t.Fatalf("there are %q, %v; want three backups", names, err)
@@ -123,7 +123,7 @@ func TestLogOfBackups(t *testing.T) {
 		if err := os.Rename(dir, dir+".away"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Minute) // virtual
+		time.Sleep(5*time.Minute + 20*time.Second) // virtual
 		fails := log.events(t, "event", "backup_fails")
 		if n := int(place.failed.Load()) + 1; n < 3 || len(fails) != n { // the first found it out when it wrote, the others when they looked
 			t.Errorf("%d backups could not be taken, and the log says so %d times: %v", n, len(fails), fails)
@@ -138,7 +138,7 @@ func TestLogOfBackups(t *testing.T) {
 		}
 		log.has(t, "backup_taken", want...)
 	}, func(cfg *cell.Config) {
-		cfg.Backups = cell.BackupSchedule{Place: place, Every: 10 * time.Minute, Keep: 5}
+		cfg.Backups = cell.BackupSchedule{Place: place, Every: 2 * time.Minute, Keep: 5}
 	})
 }
 

@@ -113,16 +113,16 @@ func TestScheduledBackups(t *testing.T) {
 		future := []string{"local-29990101T000000Z" + end, "local-29990101T000001Z" + end, "local-29990101T000002Z" + end}
 		others = append(others, future...)
 		add(future...)
-		time.Sleep(8 * time.Minute)
-		is("before ten minutes are over", 1)
+		time.Sleep(90 * time.Second)
+		is("before two minutes are over", 1)
 		c.Transfer()
-		time.Sleep(time.Minute)
+		time.Sleep(10 * time.Second)
 		is("the next master", 1)
-		time.Sleep(2 * time.Minute)
-		is("after ten minutes", 2)
+		time.Sleep(30 * time.Second)
+		is("after two minutes", 2)
 		for i := range 3 {
-			time.Sleep(10*time.Minute + 10*time.Second)
-			is(fmt.Sprint("ten minutes ", i), 3)
+			time.Sleep(2*time.Minute + 10*time.Second)
+			is(fmt.Sprint("two minutes ", i), 3)
 		}
 		for _, name := range taken() {
 			f, err := os.Open(filepath.Join(dir, name))
@@ -139,20 +139,20 @@ func TestScheduledBackups(t *testing.T) {
 		if err := os.Rename(dir, dir+".away"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Minute)
-		if n := place.failed.Load(); n < 3 || n > 6 {
-			t.Errorf("it was tried %d times", n)
+		time.Sleep(5*time.Minute + 10*time.Second)
+		if n := place.failed.Load(); n != 2 { // one minute and three after the first, which had not to look any more
+			t.Errorf("it was looked %d times whether the place is back", n)
 		}
 		if err := os.Rename(dir+".away", dir); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(9 * time.Minute) // it tries again
+		time.Sleep(4 * time.Minute) // it tries again
 		is("the place is back", 3)
 		if n := len(all); n != 6 {
 			t.Errorf("%d backups were taken: %q", n, all)
 		}
 	}, func(cfg *cell.Config) {
-		cfg.Backups = cell.BackupSchedule{Place: place, Every: 10 * time.Minute, Keep: 3} // besides those of the far future
+		cfg.Backups = cell.BackupSchedule{Place: place, Every: 2 * time.Minute, Keep: 3} // besides those of the far future
 	})
 }
 
