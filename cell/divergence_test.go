@@ -70,22 +70,31 @@ func voidEntry(t *testing.T, wall int64) []byte {
 	return data
 }
 
+// hasCheckPoint has the master make a check point, and waits until all have heard of it.
+func hasCheckPoint(replicas map[string]*Replica) {
+	replicas[masterOf(replicas)].master.Load().Inspector.CheckPoints.Soon()
+	testbed.Pass(4 * compareEvery) // and until another one can follow it at once
+}
+
 // Before a replica stops because of what it was told, the others have heard from it that it differs. They name it in their warnings.
+// The check point comes at each time between two looks.
 func TestWhoIsContradictedTellsTheOthers(t *testing.T) {
-	for range 3 {
+	for phase := time.Duration(0); phase < compareEvery; phase += time.Second {
 		synctest.Test(t, func(t *testing.T) {
 			replicas := startCell(t, 3, func(cfg *Config) { // in the bubble's time: none asks at the same time as another
 				time.Sleep(map[string]time.Duration{"r1": time.Second, "r2": 2500 * time.Millisecond, "r3": 4 * time.Second}[cfg.ID])
 			})
-			testbed.Pass(4 * time.Minute)
+			hasCheckPoint(replicas)
 			wrong := "r1"
 			if replicas[wrong].master.Load() != nil { // a master reads what is damaged here
 				wrong = "r2"
 			}
+			testbed.Pass(phase)
 			damage(t, replicas[wrong])
+			replicas[masterOf(replicas)].master.Load().Inspector.CheckPoints.Soon()
 			for seconds := 0; replicas[wrong].Err() == nil; seconds++ {
 				replicas[wrong].askForChecks(t.Context()) // as a master does all the time, to prove that it is the master
-				if testbed.Pass(time.Second); seconds > 15*60 {
+				if testbed.Pass(time.Second); seconds > 60 {
 					t.Fatal("it does not stop")
 				}
 			}
@@ -116,11 +125,11 @@ func damage(t *testing.T, r *Replica) {
 func TestWhoMayLeaveContradictsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replicas := startCell(t, 3)
-		testbed.Pass(4 * time.Minute)
+		hasCheckPoint(replicas)
 		r1, r2 := replicas["r1"], replicas["r2"]
 		own, others := r1.comparison.Checks()
 		if own.Index == 0 || others["r2"] != own || others["r3"] != own {
-			t.Fatalf("after minutes the checks are %+v and %+v", own, others)
+			t.Fatalf("after a check point the checks are %+v and %+v", own, others)
 		}
 		own.Sum ^= 1
 		if by, _ := peer.Contradicted(own, others, r1.voters()); len(by) != 2 {
