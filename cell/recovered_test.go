@@ -44,7 +44,7 @@ func recoverFrom(t *testing.T, ctx context.Context, directories ...string) *back
 	return b
 }
 
-// movedLocks is a cell that goes on after one of its replicas has stopped: a thousand locks move on, which that replica does not know. Then
+// movedLocks is a cell that goes on after one of its replicas has stopped: locks move on, which that replica does not know. Then
 // the cell is lost.
 type movedLocks struct {
 	ctx       context.Context //nolint:containedctx // of the test
@@ -116,12 +116,13 @@ func (m *movedLocks) loseAfter(t *testing.T, locks int) {
 	}
 }
 
-// A cell loses all replicas but one that has missed the last thousand grants, and is recovered from that one, by force, into a new cell which
+// A cell loses all replicas but one that has missed the last grants, and is recovered from that one, by force, into a new cell which
 // clients reach where the lost one was. No sequencer, session or handle from before is ever valid there, also none of those that the
 // survivor does not know of; a guard that has seen them refuses all earlier ones at once, and all of them when it has seen one of the new cell;
-// and it lets in every token of the new cell, as that goes on under the lost cell's id.
+// and it lets in every token of the new cell, as that goes on under the lost cell's id. There are 60 locks, with -full a
+// thousand.
 func TestForcedRecovery(t *testing.T) {
-	const locks = 1000
+	locks := manyLocks()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
