@@ -31,7 +31,7 @@ func terminalSafeguards() []safeguard {
 		},
 		{
 			name: "a lock that is released is not called held", file: "cmd/chubbyctl/elect.go",
-			old: "giveUp: resignation(primary),", new: "giveUp: primary.Resign,",
+			old: "holding(primary.Lock(), resignation(primary))", new: "holding(primary.Lock(), primary.Resign)",
 			pkg: "./cmd/chubbyctl", test: "TestCandidateThatCannotLeave",
 		},
 		{
