@@ -28,7 +28,10 @@ func Leader(ctx context.Context, c *client.Client, path string) (Reign, error) {
 	// were written, as all generations come from one counter. Contents that are older are of a time before
 	// the holder, or from when it had the lock and had not written.
 	x, err := c.Cell().Explain(ctx, path)
-	if err != nil {
+	switch {
+	case gone(err): // it was deleted meanwhile
+		return Reign{Vacant: true}, nil
+	case err != nil:
 		return Reign{}, ended(ctx, err, "find the primary of", path)
 	}
 	r := Reign{Vacant: len(x.Lock.Holders) == 0, Token: uint64(x.Lock.Generation)}
