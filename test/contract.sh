@@ -466,7 +466,7 @@ for one in "${orders[@]}"; do ends "$one" 0 "those who take two locks in either 
 background zoe acquire /ls/local/zoe --reason 'only one' -- sh -c 'echo up; exec sleep 100'; zoe=$pid
 holds 10 "one of two locks is held" grep -q up zoe.out
 ctl 75 -o json acquire /ls/local/ann /ls/local/zoe --try -- true; cp err out; is .error.path '"/ls/local/zoe"'; fields out error.holders.0.reason
-ctl 124 acquire /ls/local/ann /ls/local/zoe --wait 3s -- true; err 'waiting for /ls/local/zoe: held by'
+ctl 124 acquire /ls/local/ann /ls/local/zoe --wait 3s -- true; err 'waiting for /ls/local/zoe: held by'; err 'acquire /ls/local/zoe: --wait 3s ran out'
 ctl 0 acquire /ls/local/ann --try -- true
 kill "$zoe"; ends "$zoe" 143 "  and released"
 background two acquire /ls/local/ann /ls/local/zoe --kill-after 1s -- sh -c 'echo up; exec sleep 100'; two=$pid
@@ -486,6 +486,15 @@ background again elect /ls/local/again --value x --retry --lock-delay 1s --kill-
 holds 10 "elect --retry" ran 1
 ctl 0 session end "$(cat again.out)" --reason drill --yes; holds 30 "  is elected again" ran 2
 kill -HUP "$again"; ends "$again" 129 "  until CMD ends by a signal"
+background hup acquire /ls/local/hup --retry --lock-delay 1s --kill-after 500ms -- sh -c 'trap "echo hup" HUP; echo "$CHUBBY_SESSION"; while :; do sleep 0.1; done'; hup=$pid
+holds 10 "acquire --retry, and SIGHUP" test -s hup.out
+background next acquire /ls/local/hup -- sh -c 'echo up; exec sleep 100'; next=$pid
+holds 10 "  for which another waits" grep -q 'waiting for' next.err
+kill -HUP "$hup"; holds 10 "  which is for CMD" grep -q '^hup$' hup.out
+ctl 0 session end "$(head -n 1 hup.out)" --reason drill --yes; holds 30 "  another has the lock then" grep -q up next.out
+holds 30 "  and CMD waits for it" grep -q 'waiting for /ls/local/hup: held by' hup.err
+kill "$hup"; ends "$hup" 143 "  until a signal asks for the end"
+kill "$next"; ends "$next" 143 "  which CMD got"
 
 echo "== semaphores"
 background one semaphore /ls/local/converters --slots 2 --reason 'film 1' --lease 20s --lock-delay 2s --kill-after 1s --jeopardy-signal USR1 --safe-signal USR2 --at-least 1s --sequencer-file slot.seq --retry -- sh -c 'echo "$CHUBBY_SLOT $CHUBBY_LOCK $CHUBBY_SEQUENCER"; exec sleep 100'; one=$pid

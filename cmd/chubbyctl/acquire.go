@@ -46,14 +46,15 @@ gone before. A guardian process sees to that even if chubbyctl is stopped or kil
 It cannot stop what CMD runs as another user: run 'sudo chubbyctl acquire ...', and
 not sudo in CMD.
 
-Of several PATHs all locks are taken, or none, in the order of their names, whatever the
-order in which they are given: commands that take all their locks at once cannot wait for
-each other without end. They are released in the reverse order. If one is lost, CMD is
-stopped. The first three variables have a line for each lock, in the order of their names.
+Of several PATHs, which need a CMD, all locks are taken, or none, in the order of their
+names, whatever the order in which they are given: commands that take all their locks at
+once cannot wait for each other without end. They are released in the reverse order. If
+one is lost, CMD is stopped. The first three variables have a line for each lock, in the
+order of their names.
 
 With --retry CMD is run again, under a new session, when the lock was lost: at first after
-about a second, then after pauses of up to 30 s, until CMD ends by itself, --wait runs
-out, or a signal asks for the end.
+about a second, then after pauses of up to 30 s, until CMD ends by itself, the lock is not
+had (--try, --wait), or a signal asks for the end.
 
 Commands that take locks inside each other's can wait for each other without end. With
 --detect-deadlock all of one job name the same OWNER (of the same principal), and one that

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -26,21 +27,26 @@ type campaign func(ctx, bound context.Context, c *client.Client) (*heldLock, err
 // runWork takes the lock by a campaign, runs the command or holds the lock, and gives the lock up;
 // with --retry again, under a new session, when the lock was lost.
 func (o *workOptions) runWork(ctx context.Context, take campaign) error {
+	asked := context.WithoutCancel(ctx)
 	if len(o.argv) > 0 {
 		o.signals = supervise.Listen()
+		var forget context.CancelFunc
+		asked, forget = signal.NotifyContext(asked, endingSignals()...)
+		defer forget()
 	}
-	return o.repeat(ctx, func(ctx context.Context) (asked bool, err error) { return o.runOnce(ctx, take) })
+	return o.repeat(ctx, asked, func(ctx context.Context) error { return o.runOnce(ctx, asked, take) })
 }
 
 // repeat runs once, and with --retry again when the lock was lost, until CMD ends by itself or a
-// signal asks for the end.
-func (o *workOptions) repeat(ctx context.Context, once func(ctx context.Context) (asked bool, err error)) error {
+// signal asks for the end. Of that asked knows whenever it comes: ctx does not after SIGHUP, until
+// interrupts are caught again.
+func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.Context) error) error {
 	pause := firstPause
 	for lost := false; ; {
 		ran := stopwatch()
-		asked, err := once(ctx)
+		err := once(ctx)
 		lost = lost || wasLost(err)
-		if !o.retry || asked || !lost || !isPassing(err) {
+		if !o.retry || asked.Err() != nil || !lost || !isPassing(err) {
 			return err
 		}
 		ctx = o.unlessReloaded(ctx)
@@ -51,6 +57,9 @@ func (o *workOptions) repeat(ctx context.Context, once func(ctx context.Context)
 		o.notice(fmt.Sprintf("%v; CMD is run again under a new session in %s (--retry)", err, term.Roughly(wait)))
 		if !sleep(ctx, wait) {
 			return interruptOr(ctx, context.Cause(ctx))
+		}
+		if asked.Err() != nil { // between the look above and the new ctx
+			return err
 		}
 		pause = min(2*pause, longestPause)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,15 +31,15 @@ func TestRetryAfterEachLoss(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o, told := repeating()
 			var began []time.Time
-			err := o.repeat(t.Context(), func(context.Context) (bool, error) {
+			err := o.repeat(t.Context(), t.Context(), func(context.Context) error {
 				began = append(began, time.Now())
 				switch len(began) {
 				case 12:
-					return false, exitWith(own)
+					return exitWith(own)
 				case 10:
 					time.Sleep(longestPause)
 				}
-				return false, lostLock()
+				return lostLock()
 			})
 			if got := exitCode(err); got != own || wasLost(err) {
 				t.Errorf("exit code %d (%v), want CMD's own %d", got, err, own)
@@ -76,25 +75,50 @@ func TestWhatIsNotRetried(t *testing.T) {
 	unavailable := api.Errorf(api.Unavailable, "no master")
 	for what, c := range map[string]struct {
 		retry bool
-		asked bool
 		ends  []error // in turn; the last one is to be returned
 	}{
-		"without --retry":       {false, false, []error{lostLock()}},
-		"asked to end":          {true, true, []error{lostLock()}},
-		"never held":            {true, false, []error{unavailable}},
-		"refused":               {true, false, []error{&exitError{exitHeld, errors.New("held")}}},
-		"refused after a loss":  {true, false, []error{lostLock(), &exitError{exitWaited, errors.New("--wait ran out")}}},
-		"away after a loss":     {true, false, []error{lostLock(), unavailable, unavailable, exitWith(3)}},
-		"lost in the wait":      {true, false, []error{lostLock(), api.Errorf(api.SessionExpired, "away for long"), exitWith(3)}},
-		"not allowed after one": {true, false, []error{lostLock(), api.Errorf(api.PermissionDenied, "no")}},
+		"without --retry":       {false, []error{lostLock()}},
+		"never held":            {true, []error{unavailable}},
+		"refused":               {true, []error{&exitError{exitHeld, errors.New("held")}}},
+		"refused after a loss":  {true, []error{lostLock(), &exitError{exitWaited, errors.New("--wait ran out")}}},
+		"away after a loss":     {true, []error{lostLock(), unavailable, unavailable, exitWith(3)}},
+		"lost in the wait":      {true, []error{lostLock(), api.Errorf(api.SessionExpired, "away for long"), exitWith(3)}},
+		"not allowed after one": {true, []error{lostLock(), api.Errorf(api.PermissionDenied, "no")}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			o, _ := repeating()
 			o.retry = c.retry
 			runs := 0
-			err := o.repeat(t.Context(), func(context.Context) (bool, error) { runs++; return c.asked, c.ends[runs-1] })
+			err := o.repeat(t.Context(), t.Context(), func(context.Context) error { runs++; return c.ends[runs-1] })
 			if runs != len(c.ends) || !errors.Is(err, c.ends[len(c.ends)-1]) {
 				t.Errorf("%s: %d runs, want %d; %v", what, runs, len(c.ends), err)
+			}
+		})
+	}
+}
+
+// Who is asked to end while CMD runs is not told of another run, and has none; nor who is asked when interrupts are
+// about to be caught again, after SIGHUP.
+func TestWhoIsAskedToEndDoesNotRetry(t *testing.T) {
+	for what, late := range map[string]bool{"while CMD ran": false, "before interrupts are caught again": true} {
+		synctest.Test(t, func(t *testing.T) {
+			o, told := repeating()
+			ctx, interrupt := context.WithCancelCause(t.Context())
+			asked, ask := context.WithCancel(t.Context())
+			o.rearm = func() context.Context {
+				ask()
+				return t.Context()
+			}
+			runs := 0
+			err := o.repeat(ctx, asked, func(context.Context) error {
+				if runs++; !late {
+					ask()
+				}
+				interrupt(interrupted{syscall.SIGHUP})
+				return lostLock()
+			})
+			if runs != 1 || !wasLost(err) || late == (told.Len() == 0) {
+				t.Errorf("%s: %d runs, %v, told %q", what, runs, err, told)
 			}
 		})
 	}
@@ -105,9 +129,9 @@ func TestSignalsAndRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := repeating()
 		ctx, interrupt := context.WithCancelCause(t.Context())
-		err := o.repeat(ctx, func(context.Context) (bool, error) {
+		err := o.repeat(ctx, t.Context(), func(context.Context) error {
 			time.AfterFunc(firstPause/4, func() { interrupt(interrupted{syscall.SIGTERM}) })
-			return false, lostLock()
+			return lostLock()
 		})
 		if exitCode(err) != 143 {
 			t.Errorf("a signal in the pause: exit code %d (%v)", exitCode(err), err)
@@ -121,12 +145,12 @@ func TestSignalsAndRetry(t *testing.T) {
 				o.rearm = t.Context
 			}
 			runs := 0
-			err := o.repeat(ctx, func(ctx context.Context) (bool, error) {
+			err := o.repeat(ctx, t.Context(), func(ctx context.Context) error {
 				if runs++; runs == 2 {
-					return false, context.Cause(ctx)
+					return context.Cause(ctx)
 				}
-				interrupt(interrupted{os.Signal(syscall.SIGHUP)})
-				return false, lostLock()
+				interrupt(interrupted{syscall.SIGHUP})
+				return lostLock()
 			})
 			if caught != (err == nil && runs == 2) {
 				t.Errorf("SIGHUP, caught %t: %d runs, %v", caught, runs, err)

@@ -45,7 +45,7 @@ func (o *acquireOptions) acquireAll(ctx, _ context.Context, c *client.Client) (*
 		bound, cancel := o.withTimeout(ctx)
 		defer cancel()
 		all, err := recipe.AcquireAll(bound, c, paths, options)
-		return holdingAll(all), o.explainRefusal(o.withAdviceOnOne(err))
+		return holdingAll(all), o.explainRefusal(withAdvice(err, o.pathOf(err), client.File))
 	}
 	waiting, cancel, explain := o.withWait(ctx, minCampaign)
 	defer cancel()
@@ -53,7 +53,7 @@ func (o *acquireOptions) acquireAll(ctx, _ context.Context, c *client.Client) (*
 	defer w.stop()
 	options.OnQueued = w.queuedFor
 	all, err := recipe.AcquireAll(waiting, c, paths, options)
-	return holdingAll(all), explain(o.withAdviceOnOne(err), w.last())
+	return holdingAll(all), explain(withAdvice(err, o.pathOf(err), client.File), w.last())
 }
 
 // holdingAll returns locks that are released together, the last first; nil for nil.
@@ -64,17 +64,17 @@ func holdingAll(all *recipe.Locks) *heldLock {
 	return &heldLock{lock: together{all}, locks: all.Locks(), giveUp: all.Release}
 }
 
-// withAdviceOnOne is withAdvice for the one of several paths that an error names.
-func (o *acquireOptions) withAdviceOnOne(err error) error {
+// pathOf returns which of several paths an error is about.
+func (o *workOptions) pathOf(err error) api.Path {
 	var e *api.Error
 	if errors.As(err, &e) {
 		for _, p := range o.paths {
 			if p.String() == e.Path {
-				return withAdvice(err, p, client.File)
+				return p
 			}
 		}
 	}
-	return err
+	return o.path
 }
 
 func (o *acquireOptions) mode() api.LockMode {
@@ -95,7 +95,7 @@ func (o *workOptions) explainRefusal(err error) error {
 	}
 	told := o.explainHeld(refused)
 	if o.waits {
-		return &exitError{exitWaited, o.waitRanOut(told.Message)}
+		return &exitError{exitWaited, o.waitRanOut(o.pathOf(refused), told.Message)}
 	}
 	told.Message += "; try again later, or wait without --try"
 	return &exitError{exitHeld, told}
@@ -104,10 +104,7 @@ func (o *workOptions) explainRefusal(err error) error {
 // explainHeld returns a refusal that says in one line who holds the lock, since when and why.
 func (o *workOptions) explainHeld(e *api.Error) *api.Error {
 	told := *e
-	told.Op, told.Path, told.Err = o.verb, o.path.String(), nil
-	if len(o.paths) > 1 {
-		told.Path = e.Path // of the one that was refused
-	}
+	told.Op, told.Path, told.Err = o.verb, o.pathOf(e).String(), nil
 	switch {
 	case e.Code == api.LockDelayed:
 		told.Message = fmt.Sprintf("a holder failed, and nobody may have the lock for another %s", term.Roughly(e.Remaining))

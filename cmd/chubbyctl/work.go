@@ -196,8 +196,9 @@ func (o *workOptions) parseSignals() error {
 	return nil
 }
 
-// runOnce takes the lock once. asked is whether a signal has asked for the end while CMD ran.
-func (o *workOptions) runOnce(ctx context.Context, take campaign) (asked bool, err error) {
+// runOnce takes the lock once, and runs the command or holds the lock. asked ends when a signal asks
+// for the end.
+func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 	changed := make(chan struct{}, 1)
 	cfg := o.config(o.path.Cell())
 	cfg.Lease = o.lease
@@ -216,7 +217,7 @@ func (o *workOptions) runOnce(ctx context.Context, take campaign) (asked bool, e
 	defer report.stop()
 	c, err := client.New(opening, cfg)
 	if err != nil {
-		return false, report.explain(interruptOr(ctx, err))
+		return report.explain(interruptOr(ctx, err))
 	}
 	report.stop()
 	farewell, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -230,28 +231,26 @@ func (o *workOptions) runOnce(ctx context.Context, take campaign) (asked bool, e
 	}()
 	if len(o.argv) > 0 {
 		if err := o.budget(c.Lease()).validate(o.verb); err != nil {
-			return false, err
+			return err
 		}
 	}
 	t, err := take(ctx, bound, c)
 	if err != nil {
-		return false, interruptOr(ctx, err)
+		return interruptOr(ctx, err)
 	}
 	defer func() { o.giveUpLock(farewell, c, t) }()
 	held := stopwatch()
 	withdraw, err := o.keepSequencer(t.lock.Context(), t.sequencer())
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer withdraw()
 	if len(o.argv) == 0 {
-		return false, o.holdLock(ctx, c, t)
+		return o.holdLock(ctx, c, t)
 	}
 	if cause := interruptOr(ctx, context.Cause(ctx)); cause != nil {
-		return false, cause // an interrupt came when the lock was just granted
+		return cause // an interrupt came when the lock was just granted
 	}
-	unasked, forget := signal.NotifyContext(context.WithoutCancel(ctx), endingSignals()...)
-	defer forget()
 	err = o.supervise(work{
 		name:    t.String(),
 		lock:    t.lock,
@@ -263,10 +262,10 @@ func (o *workOptions) runOnce(ctx context.Context, take campaign) (asked bool, e
 	})
 	// CMD has ended, so signals are for chubbyctl again. One of them shortens the rest.
 	farewell, stop = signal.NotifyContext(farewell, supervise.Interrupts()...)
-	if countsAtLeast(err) && unasked.Err() == nil {
+	if countsAtLeast(err) && asked.Err() == nil {
 		o.keepAtLeast(farewell, t.lock, o.atLeast-held())
 	}
-	return unasked.Err() != nil, err
+	return err
 }
 
 // endingSignals are the interrupts that ask CMD to end. SIGHUP is none of them, because many
@@ -312,12 +311,12 @@ func (o *workOptions) withTimeToOpen(bound context.Context) (context.Context, co
 	if !o.waits || limit >= o.timeout {
 		return context.WithCancel(bound)
 	}
-	return context.WithTimeoutCause(bound, limit, &exitError{exitWaited, o.waitRanOut("the cell has not answered")})
+	return context.WithTimeoutCause(bound, limit, &exitError{exitWaited, o.waitRanOut(o.path, "the cell has not answered")})
 }
 
-func (o *workOptions) waitRanOut(last string) error {
+func (o *workOptions) waitRanOut(path api.Path, last string) error {
 	return &api.Error{
-		Code: api.DeadlineExceeded, Op: o.verb, Path: o.path.String(), Message: fmt.Sprintf("--wait %v ran out; %s", o.wait, last),
+		Code: api.DeadlineExceeded, Op: o.verb, Path: path.String(), Message: fmt.Sprintf("--wait %v ran out; %s", o.wait, last),
 	}
 }
 
@@ -333,7 +332,7 @@ func (o *workOptions) withWait(ctx context.Context, minimum time.Duration) (wait
 		if err == nil || !errors.Is(context.Cause(waiting), ranOut) {
 			return err
 		}
-		return &exitError{exitWaited, o.waitRanOut(last)}
+		return &exitError{exitWaited, o.waitRanOut(o.pathOf(err), last)}
 	}
 }
 
