@@ -5,7 +5,7 @@ func shellRecipeSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "a value is not told of a primary that has not written it", file: "client/recipe/leader.go",
-			old: "	if stat.Content > x.Lock.Generation {\n", new: "	if true {\n",
+			old: "	if stat.Content > x.Lock.Generation {\n", new: "	if stat.Content > 0 {\n",
 			pkg: "./client/recipe", test: "TestLeader$|TestLeaderOfOneMoment",
 		},
 		{
@@ -35,8 +35,18 @@ func shellRecipeSafeguards() []safeguard {
 		},
 		{
 			name: "who is asked to end does not run CMD again", file: "cmd/chubbyctl/again.go",
-			old: "if !o.retry || asked || ", new: "if !o.retry || ",
-			pkg: "./cmd/chubbyctl", test: "TestWhatIsNotRetried",
+			old: "if !o.retry || asked.Err() != nil || ", new: "if !o.retry || ",
+			pkg: "./cmd/chubbyctl", test: "TestWhoIsAskedToEndDoesNotRetry",
+		},
+		{
+			name: "a request to end is heard between SIGHUP and another run", file: "cmd/chubbyctl/again.go",
+			old: "		if asked.Err() != nil { //", new: "		if false { //",
+			pkg: "./cmd/chubbyctl", test: "TestWhoIsAskedToEndDoesNotRetry",
+		},
+		{
+			name: "the lock of several that is not had is named", file: "cmd/chubbyctl/takelock.go",
+			old: "			if p.String() == e.Path {\n", new: "			if false {\n",
+			pkg: "./cmd/chubbyctl", test: "TestSeveralLocksThatAreNotHad",
 		},
 		{
 			name: "one who leaves and one who comes are not one", file: "cmd/chubbyctl/members.go",
