@@ -228,7 +228,7 @@ bench-tls: ## measure what certificates cost, in pairs, ten to twenty minutes (w
 
 .PHONY: bench-metrics
 bench-metrics: ## measure what metrics and traces cost with 64 clients, in pairs, a quarter of an hour (writes docs/measuring.md); fails above 2 % of processor time
-	go -C bench run . -pairs -systems chubby-unmeasured,chubby-traced -rows ", 64" -starts 20 -rounds 4 -warm 100ms -measure 300ms -processor-at-most 1.02 -docs ../docs/measuring.md $(BENCHFLAGS)
+	go -C bench run . -pairs -systems chubby-unmeasured,chubby-traced -rows ", 64" -starts 10 -rounds 8 -warm 100ms -measure 300ms -processor-at-most 1.02 -docs ../docs/measuring.md $(BENCHFLAGS)
 
 .PHONY: bench-growth
 bench-growth: ## measure the cell as its nodes, sessions, replicas and contenders become more, half an hour (writes docs/growth.md)

@@ -29,8 +29,7 @@ type chubby struct {
 	members  int    // how many replicas; 0 is as many as every system has
 	tls      bool   // with certificates
 	traced   bool   // with a collector of spans
-
-	unmeasured bool // built without metrics
+	switched bool   // built so that what it measures can be switched off, and is: see measure
 
 	collector *child
 
@@ -52,8 +51,8 @@ func (c *chubby) Version() string {
 	if c.traced {
 		version += " with trace-endpoint"
 	}
-	if c.unmeasured {
-		version += " without metrics"
+	if c.switched {
+		version += ", where measuring can be switched off"
 	}
 	return version
 }
@@ -72,6 +71,9 @@ func (c *chubby) Start(ctx context.Context, dir string) error {
 	var env []string
 	if c.logStore != "" {
 		env = append(env, "CHUBBYD_LOG_STORE="+c.logStore)
+	}
+	if c.switched {
+		env = append(env, switchVariable+"="+dir)
 	}
 	if c.traced {
 		if c.collector, err = startChild(dir, "collector", nil, collectorCommand); err != nil {
@@ -100,6 +102,11 @@ func (c *chubby) Start(ctx context.Context, dir string) error {
 	for _, r := range replicas {
 		c.servers = append(c.servers, r.Client)
 	}
+	if c.switched {
+		if err := c.measure(ctx, false); err != nil {
+			return errors.Join(err, c.Stop())
+		}
+	}
 	if err := c.prepare(ctx); err != nil {
 		return errors.Join(err, c.Stop())
 	}
@@ -112,8 +119,8 @@ func (c *chubby) build(ctx context.Context, dir string) error {
 		return err
 	}
 	args := []string{"build", "-o", program}
-	if c.unmeasured {
-		overlay, err := overlayUnmeasured(c.repo, dir)
+	if c.switched {
+		overlay, err := overlaySwitch(c.repo, dir)
 		if err != nil {
 			return err
 		}

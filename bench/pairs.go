@@ -45,15 +45,25 @@ func runPairs(ctx context.Context, o options, dir string, results *record, out i
 	return errors.Join(results.reportPairs(o, out), results.checkPairs(o))
 }
 
-// measureStart starts both systems, each first in half of the starts, and measures all rows on them.
+// measureStart starts both systems, each first in half of the starts, and measures all rows on them. Of a cell that measures and one
+// that does not one is started, which is switched from one to the other.
 func measureStart(ctx context.Context, o options, dir string, list []row, start int, results *record) (err error) {
 	both := make([]*running, len(o.systems))
-	for i := range both {
-		i = (i + start) % len(both)
-		if both[i], err = startRunning(ctx, o, o.systems[i], dir, maxClients(list)); err != nil {
-			return fmt.Errorf("%s: %w", o.systems[i], err)
+	if slices.Equal(o.systems, []string{unmeasured, traced}) {
+		var one *running
+		if one, err = startRunning(ctx, o, switched, dir, maxClients(list)); err != nil {
+			return fmt.Errorf("%s: %w", switched, err)
 		}
-		defer func() { err = errors.Join(err, both[i].stop(ctx)) }()
+		defer func() { err = errors.Join(err, one.stop(ctx)) }()
+		both = statesOf(one)
+	} else {
+		for i := range both {
+			i = (i + start) % len(both)
+			if both[i], err = startRunning(ctx, o, o.systems[i], dir, maxClients(list)); err != nil {
+				return fmt.Errorf("%s: %w", o.systems[i], err)
+			}
+			defer func() { err = errors.Join(err, both[i].stop(ctx)) }()
+		}
 	}
 	for at, r := range list {
 		if start == 0 && at == 0 {
@@ -69,6 +79,20 @@ func measureStart(ctx context.Context, o options, dir string, list []row, start 
 		}
 	}
 	return nil
+}
+
+// statesOf returns a cell whose measuring can be switched off as two systems: without, and with.
+func statesOf(one *running) []*running {
+	var both []*running
+	for i, name := range []string{unmeasured, traced} {
+		state := *one
+		state.name = name
+		if c, ok := one.system.(*chubby); ok {
+			state.enter = func(ctx context.Context) error { return c.measure(ctx, i == 1) }
+		}
+		both = append(both, &state)
+	}
+	return both
 }
 
 // openFactor is how much longer a row is measured in pairs whose operations begin at set times, and how many pairs
@@ -94,6 +118,11 @@ func measurePairs(ctx context.Context, o options, r row, both []*running, start 
 			ops, ok := operations(r, s.workers)
 			if !ok {
 				return nil
+			}
+			if s.enter != nil {
+				if err := s.enter(ctx); err != nil {
+					return err
+				}
 			}
 			measured, err := load(ctx, r.plan(o, s), ops)
 			if err != nil {
@@ -318,7 +347,7 @@ func (r *record) writePairsPage(o options) error {
 		return nil
 	}
 	about := pairsTemplate
-	if r.names()[1] == traced {
+	if r.names()[1] == traced { // see measureStart
 		about = measuringTemplate
 	}
 	page, err := template.New("pairs").Parse(about)

@@ -126,8 +126,8 @@ func TestStartsAreCompared(t *testing.T) {
 	}
 }
 
-// What a cell that measures nothing leaves out is in the source as it is, a cell of the rest serves, and one with a collector sends
-// it spans.
+// What is switched off is in the source as it is; a cell is switched from one to the other while it serves, and sends its collector
+// spans.
 func TestUnmeasuredBesideTraced(t *testing.T) {
 	dir := t.TempDir()
 	o := options{systems: []string{unmeasured, traced}, rounds: 1, measure: time.Second, dir: dir, repo: "..", rows: "read, 64", page: filepath.Join(dir, "cost.md")}

@@ -107,6 +107,7 @@ type running struct {
 	name    string
 	dir     string // its data
 	workers []worker
+	enter   func(context.Context) error // brings it into the state that is measured; nil if it has one only
 }
 
 // startRunning starts a system, with data below parent, and connects clients to it. After an error

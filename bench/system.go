@@ -115,7 +115,9 @@ func newSystem(name string, o options) (system, error) {
 	case traced:
 		return &chubby{repo: o.repo, logStore: o.logStore, traced: true}, nil
 	case unmeasured:
-		return &chubby{repo: o.repo, logStore: o.logStore, unmeasured: true}, nil
+		return &chubby{repo: o.repo, logStore: o.logStore, switched: true}, nil
+	case switched:
+		return &chubby{repo: o.repo, logStore: o.logStore, traced: true, switched: true}, nil
 	case "etcd":
 		return &etcd{all: o.allEtcd, attempt: o.etcdAttempt}, nil
 	case "zookeeper":
@@ -130,7 +132,8 @@ func newSystem(name string, o options) (system, error) {
 const (
 	encrypted  = "chubby-tls"        // with certificates
 	traced     = "chubby-traced"     // sends spans of calls to a collector, of as many as is the default
-	unmeasured = "chubby-unmeasured" // built without what is measured for metrics
+	unmeasured = "chubby-unmeasured" // what it measures for metrics, and traces, is switched off
+	switched   = "chubby-switched"   // both, one after the other
 )
 
 func variants() []string { return []string{encrypted, traced, unmeasured} }
