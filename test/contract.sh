@@ -218,7 +218,7 @@ ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code 
 
 echo "== verbs"
 "$bin/chubbyctl" --help >out 2>&1
-for verb in acquire elect ls tree cat put mkdir rm stat touch cp export import watch top locks history explain lint lock sequencer session whoami acl cell bench config completion; do out "^  $verb "; done
+for verb in acquire elect semaphore barrier members ls tree cat put mkdir rm stat touch cp export import watch top locks history explain lint lock sequencer session whoami acl cell bench config completion; do out "^  $verb "; done
 
 echo "== files"
 ctl 0 mkdir /ls/local/d
@@ -425,6 +425,8 @@ holds 15 "a primary" grep -q up candidate.out
 ctl 0 cat /ls/local/primary; out '^web1:80$'
 holds 10 "  is observed" grep -q '"value":"web1:80"' observer.out
 tail -n 1 observer.out >out; fields out path vacant token value holder.session
+ctl 0 elect --show /ls/local/primary; out '^primary: web1:80 '
+ctl 0 -o json elect --show /ls/local/primary; fields out path token sure holder.session; is .value '"web1:80"'
 ctl 0 elect --candidates /ls/local/primary; out 'web1'
 ctl 0 -o json elect --candidates /ls/local/primary; fields out name rank priority primary session value value_base64
 background yielding elect /ls/local/chosen --value a --name a --yield --lease 5s --lock-delay 3s --kill-after 1s --reason drill --sequencer-file elected --at-least 1s --jeopardy-signal USR1 --safe-signal USR2 -- sh -c 'echo up; exec sleep 100'; yielding=$pid
@@ -443,12 +445,124 @@ ctl 1 elect --nominate nobody /ls/local/primary; err 'no candidate'
 kill "$candidate"; ends "$candidate" 143 "the primary's CMD"
 vacant() { tail -n 1 observer.out | jq -e .vacant; }
 holds 10 "  and a vacancy is observed" vacant
+ctl 0 cat /ls/local/primary; out '^web1:80$'
+ctl 1 elect --show /ls/local/primary; err 'no primary'; ctl 1 -o json elect --show /ls/local/primary; is .vacant true; is .value '""'
 kill -INT "$observer"; ends "$observer" 0 "elect --observe until Ctrl-C"
 ctl 2 elect /ls/local/primary -- true; err 'value'
 background plain -o json elect /ls/local/primary --value x; plain=$pid
 holds 15 "elect without CMD prints and holds" test -s plain.out
 cp plain.out out; fields out path mode sequencer token session epoch
 kill -INT "$plain"; ends "$plain" 0 "  until Ctrl-C"
+
+echo "== several locks, and --retry"
+ctl 0 acquire /ls/local/zoe /ls/local/ann -- sh -c '[ "$CHUBBY_LOCK" = "/ls/local/ann
+/ls/local/zoe" ] && [ "$(echo "$CHUBBY_SEQUENCER" | wc -l)" = 2 ] && [ "$(echo "$CHUBBY_TOKEN" | wc -l)" = 2 ] && for seq in $CHUBBY_SEQUENCER; do '"$bin/chubbyctl"' sequencer check "$seq" || exit 1; done'
+ctl 2 acquire /ls/local/ann /ls/local/zoe; err 'put -- before'; ctl 2 acquire /ls/local/ann /ls/local/ann -- true; ctl 2 acquire /ls/local/ann --retry
+both() { background "$1" acquire /ls/local/"$2" /ls/local/"$3" -- sh -c 'echo up >>both.out; sleep 0.2; echo down >>both.out'; }
+rm -f both.out; orders=()
+for i in 1 2 3; do both "ab$i" ann zoe; orders+=("$pid"); both "ba$i" zoe ann; orders+=("$pid"); done
+for one in "${orders[@]}"; do ends "$one" 0 "those who take two locks in either order"; done
+[ "$(uniq -c both.out | awk '$1 > 1' | wc -l)" = 0 ] && [ "$(wc -l <both.out)" = 12 ] && ok "  one after the other" || bad "  one after the other"
+background zoe acquire /ls/local/zoe --reason 'only one' -- sh -c 'echo up; exec sleep 100'; zoe=$pid
+holds 10 "one of two locks is held" grep -q up zoe.out
+ctl 75 -o json acquire /ls/local/ann /ls/local/zoe --try -- true; cp err out; is .error.path '"/ls/local/zoe"'; fields out error.holders.0.reason
+ctl 124 acquire /ls/local/ann /ls/local/zoe --wait 3s -- true; err 'waiting for /ls/local/zoe: held by'; err 'acquire /ls/local/zoe: --wait 3s ran out'
+ctl 0 acquire /ls/local/ann --try -- true
+kill "$zoe"; ends "$zoe" 143 "  and released"
+background two acquire /ls/local/ann /ls/local/zoe --kill-after 1s -- sh -c 'echo up; exec sleep 100'; two=$pid
+holds 10 "CMD under two locks" grep -q up two.out
+ctl 0 lock break /ls/local/zoe --reason drill --yes; ends "$two" 74 "  is stopped when one is lost"
+ctl 0 acquire /ls/local/ann --try -- true
+background again acquire /ls/local/again --retry --lock-delay 1s --kill-after 500ms -- sh -c 'echo "$CHUBBY_SESSION"; [ "$(wc -l <again.out)" = 3 ] && exit 7; exec sleep 100'; again=$pid
+ran() { [ "$(wc -l <again.out)" = "$1" ]; }
+for i in 1 2; do
+	holds 30 "acquire --retry: run $i" ran "$i"
+	ctl 0 session end "$(tail -n 1 again.out)" --reason drill --yes
+done
+ends "$again" 7 "  until CMD ends by itself"
+[ "$(sort -u again.out | wc -l)" = 3 ] && ok "  each under a new session" || bad "  each under a new session"
+grep -q 'run again under a new session' again.err && ok "  and says so" || bad "  and says so"
+background again elect /ls/local/again --value x --retry --lock-delay 1s --kill-after 500ms -- sh -c 'echo "$CHUBBY_SESSION"; exec sleep 100'; again=$pid
+holds 10 "elect --retry" ran 1
+ctl 0 session end "$(cat again.out)" --reason drill --yes; holds 30 "  is elected again" ran 2
+kill -HUP "$again"; ends "$again" 129 "  until CMD ends by a signal"
+background hup acquire /ls/local/hup --retry --lock-delay 1s --kill-after 500ms -- sh -c 'trap "echo hup" HUP; echo "$CHUBBY_SESSION"; while :; do sleep 0.1; done'; hup=$pid
+holds 10 "acquire --retry, and SIGHUP" test -s hup.out
+background next acquire /ls/local/hup -- sh -c 'echo up; exec sleep 100'; next=$pid
+holds 10 "  for which another waits" grep -q 'waiting for' next.err
+kill -HUP "$hup"; holds 10 "  which is for CMD" grep -q '^hup$' hup.out
+ctl 0 session end "$(head -n 1 hup.out)" --reason drill --yes; holds 30 "  another has the lock then" grep -q up next.out
+holds 30 "  and CMD waits for it" grep -q 'waiting for /ls/local/hup: held by' hup.err
+kill "$hup"; ends "$hup" 143 "  until a signal asks for the end"
+kill "$next"; ends "$next" 143 "  which CMD got"
+
+echo "== semaphores"
+background one semaphore /ls/local/converters --slots 2 --reason 'film 1' --lease 20s --lock-delay 2s --kill-after 1s --jeopardy-signal USR1 --safe-signal USR2 --at-least 1s --sequencer-file slot.seq --retry -- sh -c 'echo "$CHUBBY_SLOT $CHUBBY_LOCK $CHUBBY_SEQUENCER"; exec sleep 100'; one=$pid
+holds 10 "semaphore with a command" test -s one.out
+grep -Eq '^[01] /ls/local/converters/slot-00[01] chubby1:' one.out && ok "  which knows its slot" || bad "  which knows its slot"
+[ "$(cut -d' ' -f3- one.out)" = "$(cat slot.seq)" ] && ok "  and the sequencer file" || bad "  and the sequencer file"
+background two -o json semaphore /ls/local/converters --slots 2; two=$pid
+holds 10 "semaphore without CMD prints and holds" test -s two.out
+cp two.out out; fields out path mode sequencer token session epoch slot
+[ "$(jq .slot two.out)" != "$(cut -d' ' -f1 one.out)" ] && ok "  another slot" || bad "  another slot"
+ctl 75 semaphore /ls/local/converters --slots 2 --try -- true; err 'film 1'
+ctl 75 -o json semaphore /ls/local/converters --slots 2 --try -- true; cp err out; is .error.code '"LockHeld"'; fields out error.holders.0.reason error.holders.1.session
+ctl 124 semaphore /ls/local/converters --slots 2 --wait 3s -- true; err 'all 2 slots are taken'
+ctl 2 semaphore /ls/local/converters --slots 3 --try -- true; err 'the directory says 2'; err '--resize'
+ctl 2 semaphore /ls/local/converters -- true; err '--slots is missing'
+background third semaphore /ls/local/converters --slots 2 -- sh -c 'echo up; exit 9'; third=$pid
+kill -INT "$two"; ends "$two" 0 "  until Ctrl-C"; ends "$third" 9 "  and who waits is next, with CMD's own exit code"
+background waits semaphore /ls/local/single --slots 1; waits=$pid
+holds 10 "a semaphore of one" test -s waits.out
+background waiting semaphore /ls/local/single --slots 1 -- true; waiting=$pid
+turn() { "$bin/chubbyctl" -o json locks /ls/local/single/slot-000 | jq -e '.waiters | length == 1'; }
+holds 10 "  who waits for it" turn
+kill -INT "$waiting"; ends "$waiting" 130 "  until Ctrl-C"; holds 5 "  leaves the queue" sh -c '! "$0" -o json locks /ls/local/single/slot-000 | jq -e ".waiters | length == 1"' "$bin/chubbyctl"
+kill -INT "$waits"; ends "$waits" 0 "  until Ctrl-C"
+ctl 0 -v semaphore /ls/local/converters --slots 3 --resize; err 'has 3 slots'; ctl 0 -o json semaphore /ls/local/converters --slots 4 --resize; fields out path; is .slots 4
+kill "$one"; ends "$one" 143 "CMD that a signal ended"
+
+echo "== barriers"
+ctl 124 barrier /ls/local/rollout --parties 3 --wait 1s; err 'fewer than 3 have come'
+background left barrier /ls/local/rollout --parties 3; left=$pid
+holds 10 "who waits says what for" grep -q 'fewer than 3 have come' left.err
+kill -INT "$left"; ends "$left" 130 "barrier until Ctrl-C"
+parties=()
+for i in 1 2; do background "party$i" -v barrier /ls/local/rollout --parties 3; parties+=("$pid"); done
+holds 10 "those who wait say so" grep -q 'fewer than 3 have come' party1.err
+kill -0 "${parties[0]}" && kill -0 "${parties[1]}" && ok "  and waits for the third" || bad "  and waits for the third"
+ctl 0 -o json barrier /ls/local/rollout --parties 3 --wait 10s; fields out path parties round
+for one in "${parties[@]}"; do ends "$one" 0 "  then all go on"; done
+grep -q '3 have come, in round' party1.err && ok "  in one round" || bad "  in one round"
+ctl 2 barrier /ls/local/rollout --parties 4; err 'the directory says 3'; ctl 2 barrier /ls/local/rollout; err '--parties is missing'
+ctl 1 barrier /ls/local/no/where --parties 1; err 'mkdir -p'
+
+echo "== members"
+ctl 1 members ls /ls/local/up
+background joined -o json members ls /ls/local/up --watch; joined=$pid
+background web1 members join /ls/local/up --name web1 --value 10.0.0.1:80 --lease 5s --kill-after 1s --jeopardy-signal USR1 --safe-signal USR2 --wait-for-name -- sh -c 'echo "$CHUBBY_MEMBER $CHUBBY_SESSION"; exec sleep 100'; web1=$pid
+holds 10 "members join with a command" test -s web1.out
+grep -Eq '^/ls/local/up/web1 s[0-9]+$' web1.out && ok "  which knows its member" || bad "  which knows its member"
+background web2 -o json members join /ls/local/up --name web2; web2=$pid
+holds 10 "members join without CMD prints and stays" test -s web2.out
+cp web2.out out; fields out session epoch; is .path '"/ls/local/up/web2"'
+ctl 0 members ls /ls/local/up; out '^MEMBER'; out '^web1 .*10.0.0.1:80'; out '^web2 '
+ctl 0 -o json members ls /ls/local/up; fields out session host pid value_base64; is .name '"web1"'; is .value '"10.0.0.1:80"'
+ctl 1 members join /ls/local/up --name web1 -- true; err 'has that name'
+ctl 5 members join /ls/local/up -- sh -c 'exit 5'
+kill -INT "$web2"; ends "$web2" 0 "  until Ctrl-C"
+changes() { [ "$(jq -r '.change + " " + .name' joined.out | grep -E 'web[12]' | tr '\n' ' ')" = "$1" ]; }
+holds 10 "  and its coming and going is watched" changes 'joined web1 joined web2 left web2 '
+ctl 0 rm /ls/local/up/web1; listed() { "$bin/chubbyctl" members ls /ls/local/up | grep -q '^web1 '; }
+holds 10 "a member whose file is deleted is one again" listed
+ctl 0 session end "$(cut -d' ' -f2 web1.out)" --reason drill --yes; ends "$web1" 74 "CMD whose membership was lost"
+kill -INT "$joined"; ends "$joined" 0 "members ls --watch until Ctrl-C"
+background web3 members join /ls/local/up --name web3 --retry --kill-after 500ms -- sh -c 'echo "$CHUBBY_SESSION"; exec sleep 100'; web3=$pid
+holds 10 "members join --retry" test -s web3.out
+ctl 0 session end "$(cat web3.out)" --reason drill --yes
+rejoined() { [ "$(wc -l <web3.out)" = 2 ]; }
+holds 40 "  joins again" rejoined
+kill "$web3"; ends "$web3" 143 "  until CMD ends by a signal"
 
 echo "== access control"
 ctl 0 acl get /ls/local/d; ctl 0 -o json acl get /ls/local/d; fields out acl.read acl.write acl.change
@@ -565,7 +679,7 @@ ctl 0 -o json bench reads --duration 1s --clients 2 --size 64 --rate 50 --prefix
 for shell in bash zsh fish powershell; do ctl 0 completion "$shell"; out 'chubbyctl'; done
 ctl 0 version; ctl 0 -o json version
 ctl 0 help acquire; ctl 2 help nosuch
-for word in del delete create members unlock release health backup rename login; do ctl 2 "$word"; err "'chubbyctl "; done
+for word in del delete create replicas unlock leader permit release health backup rename login; do ctl 2 "$word"; err "'chubbyctl "; done
 nothing=$SECONDS
 ctl 69 --servers 127.0.0.1:1 ls; err 'refused'
 [ $((SECONDS - nothing)) -le 4 ] && ok "  at once" || bad "  at once"

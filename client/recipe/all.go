@@ -32,6 +32,15 @@ type AllOptions struct {
 	LockDelay time.Duration
 	// Reason is shown to those who look who holds the locks; at most api.MaxReason bytes.
 	Reason string
+	// Try does not wait: if a lock is held or delayed, those that it has are released, and the error is
+	// LockHeld or LockDelayed, as of client.Handle.TryAcquire.
+	Try bool
+	// Owner has the request fail with Deadlock where waiting would never end (client.DetectDeadlock), among
+	// all who name an owner. Empty is none.
+	Owner string
+	// OnQueued is called as client.OnQueued says, with the path of the lock that is waited for. It must not
+	// block.
+	OnQueued func(path string, q client.Queued)
 }
 
 // AcquireAll takes the locks of several files, which are created if they are absent, and returns when
@@ -63,7 +72,7 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 	all := &Locks{}
 	waiting := ctx // ends when a lock that it has is lost
 	for i, w := range wants {
-		l, err := handles[i].Acquire(waiting, w.mode, client.Reason(o.Reason))
+		l, err := o.acquire(waiting, handles[i], w.mode)
 		if err != nil {
 			why := context.Cause(waiting) // before the release, which ends the contexts of the others too
 			leave(ctx, handles[i:]...)
@@ -85,6 +94,21 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 		return nil, why
 	}
 	return all, nil
+}
+
+// acquire takes one of the locks.
+func (o AllOptions) acquire(ctx context.Context, h *client.Handle, mode api.LockMode) (*client.Lock, error) {
+	options := []client.LockOption{client.Reason(o.Reason)}
+	if o.Owner != "" {
+		options = append(options, client.DetectDeadlock(o.Owner))
+	}
+	if o.Try {
+		return h.TryAcquire(ctx, mode, options...)
+	}
+	if o.OnQueued != nil {
+		options = append(options, client.OnQueued(func(q client.Queued) { o.OnQueued(h.Path(), q) }))
+	}
+	return h.Acquire(ctx, mode, options...)
 }
 
 // begin makes the context. It has no sequencer, as there are several.
@@ -154,6 +178,16 @@ func (l *Locks) Sequencers() []sequencer.Sequencer {
 	var list []sequencer.Sequencer
 	for _, h := range l.held {
 		list = append(list, h.lock.Sequencer())
+	}
+	return list
+}
+
+// Locks returns the locks, in the order of their names in the cell, for their tokens. They are not to be
+// released but by Release.
+func (l *Locks) Locks() []*client.Lock {
+	var list []*client.Lock
+	for _, h := range l.held {
+		list = append(list, h.lock)
 	}
 	return list
 }

@@ -145,7 +145,7 @@ func TestAcquireAllRandom(t *testing.T) {
 					ctx, cancel = w.brief(time.Duration(r.IntN(20_000)) * time.Millisecond)
 				}
 				defer cancel()
-				all, err := AcquireAll(ctx, c, paths, AllOptions{LockDelay: api.DefaultLockDelay})
+				all, err := AcquireAll(ctx, c, paths, AllOptions{LockDelay: api.DefaultLockDelay, Try: r.IntN(4) == 0})
 				if err != nil {
 					return err
 				}

@@ -6,7 +6,7 @@
 // whatever a recipe leaves in the cell is files and locks that chubbyctl shows and other programs may
 // use. Each takes a *client.Client that is open and stays the caller's.
 //
-//   - Campaign, Observe: one primary among many, its value, and who it is (Chubby §2.4).
+//   - Campaign, Observe, Leader: one primary among many, its value, and who it is (Chubby §2.4).
 //   - Announce, Members: who is up.
 //   - Publish, Lookup: the addresses of a service; package resolver has them for gRPC.
 //   - Semaphore, Barrier, DoubleBarrier, Queue, RWLock: among processes what their names say.

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
@@ -17,15 +14,14 @@ import (
 type acquireOptions struct {
 	workOptions
 	shared bool
-	try    bool
 	owner  string
 }
 
 func newAcquireCommand(g *globals) *cobra.Command {
-	o := &acquireOptions{workOptions: workOptions{globals: g}}
+	o := &acquireOptions{workOptions: workOptions{globals: g, several: true}}
 	cmd := &cobra.Command{
-		Use:   "acquire PATH [flags] [-- CMD ARG...]",
-		Short: "Take a lock, and run a command while holding it",
+		Use:   "acquire PATH... [flags] [-- CMD ARG...]",
+		Short: "Take a lock, or several, and run a command while holding them",
 		Long: fmt.Sprintf(`acquire takes the lock on a file, which it creates if absent, and runs CMD while it
 holds it. Without CMD it prints the sequencer and holds the lock until SIGINT or
 SIGTERM.
@@ -50,6 +46,16 @@ gone before. A guardian process sees to that even if chubbyctl is stopped or kil
 It cannot stop what CMD runs as another user: run 'sudo chubbyctl acquire ...', and
 not sudo in CMD.
 
+Of several PATHs, which need a CMD, all locks are taken, or none, in the order of their
+names, whatever the order in which they are given: commands that take all their locks at
+once cannot wait for each other without end. They are released in the reverse order. If
+one is lost, CMD is stopped. The first three variables have a line for each lock, in the
+order of their names.
+
+With --retry CMD is run again, under a new session, when the lock was lost: at first after
+about a second, then after pauses of up to 30 s, until CMD ends by itself, the lock is not
+had (--try, --wait), or a signal asks for the end.
+
 Commands that take locks inside each other's can wait for each other without end. With
 --detect-deadlock all of one job name the same OWNER (of the same principal), and one that
 waits so fails instead, and says who waits for whom.
@@ -64,6 +70,8 @@ was denied.`, describeSignals(), defaultKillAfter,
   chubbyctl acquire /ls/local/deploy --try -- ./deploy || echo "busy or failed: $?"
   chubbyctl acquire /ls/local/report --shared --wait 30s -- make report
   chubbyctl acquire /ls/local/hourly --try --at-least 1m -- ./hourly.sh  # for crontabs
+  chubbyctl acquire /ls/local/accounts/ann /ls/local/accounts/zoe -- ./move.sh
+  chubbyctl acquire /ls/local/importer --retry -- ./importer
   chubbyctl acquire /ls/local/a --detect-deadlock=job7 -- \
     chubbyctl acquire /ls/local/b --detect-deadlock=job7 -- ./both.sh
   chubbyctl acquire /ls/local/maintenance      # until Ctrl-C`,
@@ -74,11 +82,11 @@ was denied.`, describeSignals(), defaultKillAfter,
 			if cmd.Flags().Changed("detect-deadlock") && o.owner == "" {
 				return usagef("acquire: --detect-deadlock: name the owner of the locks, the same in all commands of one job")
 			}
-			if o.try && o.waits {
-				return usagef("acquire: --try does not wait, --wait does; choose one")
-			}
 			if err := o.validate(); err != nil {
 				return err
+			}
+			if len(o.paths) > 1 {
+				return o.runWork(cmd.Context(), o.acquireAll)
 			}
 			return o.runWork(cmd.Context(), o.acquire)
 		},
@@ -120,57 +128,3 @@ func newGuardianCommand() *cobra.Command {
 }
 
 const guardianVerb = "guardian"
-
-// acquire takes the lock. If it has to wait, it says what for.
-func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (*heldLock, error) {
-	h, err := c.Open(bound, o.path.String(), client.OpenOptions{Write: true, Create: client.File, Kind: api.File, LockDelay: o.lockDelay})
-	if err != nil {
-		return nil, withAdvice(err, o.path, client.File)
-	}
-	mode := api.Exclusive
-	if o.shared {
-		mode = api.Shared
-	}
-	if o.try || o.waits && o.wait <= o.begun() {
-		bound, cancel := o.withTimeout(ctx)
-		defer cancel()
-		lock, err := h.TryAcquire(bound, mode, o.lockOptions()...)
-		var refused *api.Error
-		if errors.As(err, &refused) && (refused.Code == api.LockHeld || refused.Code == api.LockDelayed) {
-			told := o.explainHeld(refused)
-			if o.waits {
-				return nil, &exitError{exitWaited, o.waitRanOut(told.Message)}
-			}
-			told.Message += "; try again later, or wait without --try"
-			return nil, &exitError{exitHeld, told}
-		}
-		return releasable(lock), err
-	}
-	waiting, cancel, explain := o.withWait(ctx, 0)
-	defer cancel()
-	w := o.showWait("no answer from the cell yet")
-	defer w.stop()
-	lock, err := h.Acquire(waiting, mode, append(o.lockOptions(), client.OnQueued(w.queued))...)
-	return releasable(lock), explain(err, w.last())
-}
-
-// releasable returns a lock that is given up by Release; nil for nil.
-func releasable(lock *client.Lock) *heldLock {
-	if lock == nil {
-		return nil
-	}
-	return &heldLock{lock: lock, giveUp: lock.Release}
-}
-
-// explainHeld returns a refusal that says in one line who holds the lock, since when and why.
-func (o *acquireOptions) explainHeld(e *api.Error) *api.Error {
-	told := *e
-	told.Op, told.Path, told.Err = "acquire", o.path.String(), nil
-	switch {
-	case e.Code == api.LockDelayed:
-		told.Message = fmt.Sprintf("a holder failed, and nobody may have the lock for another %s", term.Roughly(e.Remaining))
-	case len(e.Holders) > 0:
-		told.Message = heldBy(e.Holders)
-	}
-	return &told
-}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -36,28 +37,46 @@ type sessionState interface {
 	Left() time.Duration
 }
 
-// commandEnvironment returns the environment of CMD: this process's, and the lock.
-func (o *workOptions) commandEnvironment(sequencer string, token uint64, session api.SessionID) []string {
-	own := []string{
-		"CHUBBY_LOCK=" + o.path.String(),
-		"CHUBBY_SEQUENCER=" + sequencer,
-		"CHUBBY_TOKEN=" + strconv.FormatUint(token, 10),
-		"CHUBBY_SESSION=" + session.String(),
+// environment returns the environment of CMD: this process's, and what is held. Of several locks,
+// each of their variables has a line for each, in the order of the locks' names.
+func (t *heldLock) environment(session api.SessionID) []string {
+	own := []string{"CHUBBY_SESSION=" + session.String()}
+	var paths, sequencers, tokens []string
+	for _, lock := range t.locks {
+		paths = append(paths, lock.Path())
+		sequencers = append(sequencers, lock.Sequencer().String())
+		tokens = append(tokens, strconv.FormatUint(lock.Token(), 10))
 	}
-	var env []string
-	for _, assignment := range os.Environ() {
+	if len(t.locks) > 0 {
+		own = append(own, "CHUBBY_LOCK="+strings.Join(paths, "\n"), "CHUBBY_SEQUENCER="+strings.Join(sequencers, "\n"), "CHUBBY_TOKEN="+strings.Join(tokens, "\n"))
+	}
+	if t.slot != nil {
+		own = append(own, "CHUBBY_SLOT="+strconv.Itoa(*t.slot))
+	}
+	if t.member != "" {
+		own = append(own, "CHUBBY_MEMBER="+t.member)
+	}
+	return withVariables(own...)
+}
+
+// withVariables returns the environment of this process with some variables, each NAME=VALUE, in
+// place of those of the same names.
+func withVariables(own ...string) []string {
+	names := map[string]bool{}
+	for _, assignment := range own {
 		name, _, _ := strings.Cut(assignment, "=")
-		switch name {
-		case "CHUBBY_LOCK", "CHUBBY_SEQUENCER", "CHUBBY_TOKEN", "CHUBBY_SESSION":
-		default:
-			env = append(env, assignment)
-		}
+		names[name] = true
 	}
+	env := slices.DeleteFunc(os.Environ(), func(assignment string) bool {
+		name, _, _ := strings.Cut(assignment, "=")
+		return names[name]
+	})
 	return append(env, own...)
 }
 
 // work is a lock, and what may happen to it while CMD runs under it.
 type work struct {
+	name    string // of the lock, for people
 	lock    lockState
 	session sessionState
 	env     []string
@@ -80,7 +99,7 @@ func (o *workOptions) supervise(w work) error {
 		return fmt.Errorf("find this program, to start CMD's guardian: %w", err)
 	}
 	lost := func() error {
-		return &exitError{exitLost, fmt.Errorf("%v was lost before CMD was started: %w", o.path, cmp.Or(lock.Err(), supervise.ErrLate))}
+		return &exitError{exitLost, fmt.Errorf("%v was lost before CMD was started: %w", w.name, cmp.Or(lock.Err(), supervise.ErrLate))}
 	}
 	if lock.Err() != nil {
 		return lost()
@@ -113,9 +132,9 @@ func (o *workOptions) supervise(w work) error {
 	case err != nil:
 		return &exitError{exitFailed, err} // also if CMD was killed by a signal
 	case lock.Err() != nil:
-		return &exitError{exitLost, fmt.Errorf("%v was lost while CMD ran: %w; CMD ended with %d", o.path, lock.Err(), result.Code)}
+		return &exitError{exitLost, fmt.Errorf("%v was lost while CMD ran: %w; CMD ended with %d", w.name, lock.Err(), result.Code)}
 	case result.Cut:
-		return &exitError{exitLost, api.Errorf(api.LockLost, "%v could have been lost: the cell did not answer for as long as nobody else could have it; CMD was stopped, and ended with %d", o.path, result.Code)}
+		return &exitError{exitLost, api.Errorf(api.LockLost, "%v could have been lost: the cell did not answer for as long as nobody else could have it; CMD was stopped, and ended with %d", w.name, result.Code)}
 	}
 	return exitWith(result.Code)
 }

@@ -139,7 +139,7 @@ func TestCommandEnvironment(t *testing.T) {
 	t.Setenv("CHUBBY_TOKEN", "of an outer acquire")
 	o := supervising(t, "sh", "-c", `[ "$CHUBBY_LOCK,$CHUBBY_SEQUENCER,$CHUBBY_TOKEN,$CHUBBY_SESSION" = /ls/foo/a,seq,7,s42 ]`)
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
-	env := o.commandEnvironment("seq", 7, 42)
+	env := withVariables("CHUBBY_LOCK=/ls/foo/a", "CHUBBY_SEQUENCER=seq", "CHUBBY_TOKEN=7", "CHUBBY_SESSION=s42")
 	if err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: env}); err != nil {
 		t.Errorf("CMD has another environment: %v", err)
 	}

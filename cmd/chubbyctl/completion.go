@@ -97,7 +97,7 @@ func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.Completi
 		}
 	case "cell":
 		return g.completeCell
-	case "servers", "as", "reason", "value":
+	case "servers", "as", "reason", "value", "name":
 		return cobra.NoFileCompletions
 	}
 	switch f.Value.Type() {
@@ -128,6 +128,7 @@ func (g *globals) completePath(cmd *cobra.Command, args []string, half string) (
 	const more = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	if len(args) > 0 {
 		switch {
+		case strings.Contains(cmd.Use, "PATH... ") && strings.HasPrefix(half, "/"+api.Root+"/"): // one more, as no program is there
 		case strings.Contains(cmd.Use, "CMD"):
 			if len(args) == 1 {
 				return programs(half), cobra.ShellCompDirectiveDefault

@@ -23,6 +23,7 @@ type electOptions struct {
 	yield    bool
 
 	observe    bool
+	show       bool
 	candidates bool
 	nominate   string
 }
@@ -45,13 +46,16 @@ has ended. --nominate chooses the next primary by name; 'elect PATH --candidates
 the names. A --name that another candidate has is refused at once (exit code %d); one
 that a process of this host had, which has ended, is waited for until its session has.
 
---observe prints every primary, and every vacancy, until Ctrl-C. What it prints was
-true a moment ago: servers that must not obey two primaries check sequencers.
+--observe prints every primary, and every vacancy, until Ctrl-C. --show prints once who is
+the primary and what it says of itself, never the value of a primary before; if there is
+none, it ends with %d. What they print was true a moment ago: servers that must not obey
+two primaries check sequencers.
 
-Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitHeld),
+Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitFailed, exitHeld),
 		Example: `  chubbyctl elect /ls/local/svc/primary --value $(hostname):8080 -- ./serve
   chubbyctl elect /ls/local/svc/primary --value db1 --priority 10 --yield -- ./serve
   chubbyctl elect --observe /ls/local/svc/primary
+  chubbyctl -o json elect --show /ls/local/svc/primary | jq -r .value
   chubbyctl elect --candidates /ls/local/svc/primary
   chubbyctl elect --nominate db2 /ls/local/svc/primary`,
 		Args:              o.takeArguments,
@@ -64,6 +68,8 @@ Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitHel
 			switch ctx := cmd.Context(); {
 			case o.observe:
 				return o.followElection(ctx)
+			case o.show:
+				return o.showPrimary(ctx)
 			case o.candidates:
 				return o.listCandidates(ctx)
 			case o.nominate != "":
@@ -80,6 +86,7 @@ Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitHel
 	flags.IntVar(&o.priority, "priority", 0, "candidates of a higher one come first")
 	flags.BoolVar(&o.yield, "yield", false, "resign for a candidate that comes first: CMD gets SIGTERM then")
 	flags.BoolVar(&o.observe, "observe", false, "print every primary, and every vacancy, instead of taking part")
+	flags.BoolVar(&o.show, "show", false, "print who is the primary now, instead of taking part")
 	flags.BoolVar(&o.candidates, "candidates", false, "list the candidates instead of taking part")
 	flags.StringVar(&o.nominate, "nominate", "", "choose the candidate of this `name` as the next primary, instead of taking part")
 	return cmd
@@ -91,7 +98,7 @@ func (o *electOptions) validate(given func(flag string) bool) error {
 	for _, one := range []struct {
 		flag  string
 		asked bool
-	}{{"observe", o.observe}, {"candidates", o.candidates}, {"nominate", given("nominate")}} {
+	}{{"observe", o.observe}, {"show", o.show}, {"candidates", o.candidates}, {"nominate", given("nominate")}} {
 		if one.asked {
 			instead = append(instead, "--"+one.flag)
 		}
@@ -150,7 +157,9 @@ func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*held
 	if err != nil {
 		return nil, explain(withAdvice(err, o.path, client.File), w.last())
 	}
-	return &heldLock{lock: primary.Lock(), giveUp: resignation(primary), asked: primary.Asked(), yield: o.yield}, nil
+	t := holding(primary.Lock(), resignation(primary))
+	t.asked, t.yield = primary.Asked(), o.yield
+	return t, nil
 }
 
 // resignation returns how a primary gives up: it releases the lock, and removes its

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
@@ -57,8 +58,30 @@ func (o *electOptions) followElection(ctx context.Context) error {
 	return nil
 }
 
-// printPrimary writes a primary or a vacancy as one line.
+// showPrimary prints the primary of now, or that there is none, which is an error.
+func (o *electOptions) showPrimary(ctx context.Context) error {
+	return o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
+		reign, err := recipe.Leader(ctx, c, o.path.String())
+		if err != nil {
+			return err
+		}
+		if reign.Vacant && !o.json() {
+			return api.Errorf(api.NotFound, "%v has no primary", o.path)
+		}
+		if err := o.printReign(reign, ""); err != nil || !reign.Vacant {
+			return err
+		}
+		return &exitError{code: exitFailed} // the line says that it is vacant
+	})
+}
+
+// printPrimary writes a primary or a vacancy as one line, with the time.
 func (o *electOptions) printPrimary(r recipe.Reign) error {
+	return o.printReign(r, now().Local().Format("2006-01-02 15:04:05.000")+"  ")
+}
+
+// printReign writes a primary or a vacancy as one line.
+func (o *electOptions) printReign(r recipe.Reign, prefix string) error {
 	if o.json() {
 		f := primaryFields{Path: o.path.String(), Vacant: r.Vacant, Token: r.Token, Sure: r.Sure}
 		f.Value, f.ValueBase64 = valueFields(r.Value)
@@ -82,7 +105,6 @@ func (o *electOptions) printPrimary(r recipe.Reign) error {
 	if !r.Vacant && r.Holder.Session != 0 {
 		what += "  " + whoIs(r.Holder)
 	}
-	line := now().Local().Format("2006-01-02 15:04:05.000") + "  " + what
-	_, err := fmt.Fprintln(o.out, term.StyleOf(o.out).Paint(color, term.Printable(line)))
+	_, err := fmt.Fprintln(o.out, term.StyleOf(o.out).Paint(color, term.Printable(prefix+what)))
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/chubbylock/chubby/client"
@@ -15,7 +16,10 @@ type lockWait struct {
 }
 
 // waitState is the lock's queue as the cell reported it last; its Place is 0 before that.
-type waitState client.Queued
+type waitState struct {
+	client.Queued
+	path string // of the lock
+}
 
 func (o *workOptions) showWait(early string) *lockWait {
 	w := &lockWait{o: o, early: early}
@@ -24,7 +28,10 @@ func (o *workOptions) showWait(early string) *lockWait {
 }
 
 // queued is the function for client.OnQueued.
-func (w *lockWait) queued(q client.Queued) { w.progress.Update(waitState(q)) }
+func (w *lockWait) queued(q client.Queued) { w.queuedFor(w.o.path.String(), q) }
+
+// queuedFor is queued for one of several locks.
+func (w *lockWait) queuedFor(path string, q client.Queued) { w.progress.Update(waitState{q, path}) }
 
 func (w *lockWait) stop() { w.progress.Stop() }
 
@@ -56,11 +63,11 @@ type waitFields struct {
 // show writes one line about the wait.
 func (w *lockWait) show(s waitState) {
 	if !w.o.json() {
-		term.Remark(w.o.err, "waiting for %v: %s", w.o.path, w.text(s))
+		term.Remark(w.o.err, "waiting for %s: %s", cmp.Or(s.path, w.o.path.String()), w.text(s))
 		return
 	}
 	f := waitFields{
-		Path:      w.o.path.String(),
+		Path:      cmp.Or(s.path, w.o.path.String()),
 		Place:     s.Place,
 		Waiting:   s.Waiting,
 		Holders:   []holderFields{},
@@ -75,7 +82,7 @@ func (w *lockWait) show(s waitState) {
 
 // key is equal for states between which only time has passed.
 func (s waitState) key() string {
-	key := fmt.Sprintf("%d/%d delayed %t", s.Place, s.Waiting, s.Delayed > 0)
+	key := fmt.Sprintf("%s %d/%d delayed %t", s.path, s.Place, s.Waiting, s.Delayed > 0)
 	for _, h := range s.Holders {
 		key += " " + h.Session.String()
 	}

@@ -32,7 +32,9 @@ func runCommandLine() int {
 	root.SetOut(term.NewOutlet(os.Stdout, asked))
 	root.SetErr(term.NewOutlet(os.Stderr, asked))
 	defer func() { g.stop() }()
-	err := g.adviseOnCell(interruptOr(ctx, root.ExecuteContext(ctx)))
+	cmd, err := root.ExecuteContextC(ctx)
+	ctx = cmd.Context() // a command may have had interrupts caught again
+	err = g.adviseOnCell(interruptOr(ctx, err))
 	if asked := formatAskedFor(os.Args[1:]); g.stderr == nil && asked.ForPrograms() {
 		g.output = asked // cobra has not read the flags after the wrong one
 	}

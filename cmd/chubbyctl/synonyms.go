@@ -12,8 +12,10 @@ func meaningOf(word string) string {
 		return "'chubbyctl put PATH VALUE' writes a file, 'chubbyctl touch PATH' creates an empty one, and 'chubbyctl mkdir PATH' a directory"
 	case "get", "read", "show":
 		return "'chubbyctl cat PATH' writes a file to standard output, and 'chubbyctl stat PATH' says what is known of a node"
-	case "members", "member", "replicas":
+	case "replicas":
 		return "'chubbyctl cell members' lists the replicas of a cell"
+	case "member", "join", "announce", "presence":
+		return "'chubbyctl members join PATH' puts a process on a list of members, 'chubbyctl members ls PATH' shows it, and 'chubbyctl cell members' lists the replicas of a cell"
 	case "health", "status", "endpoint", "ping", "info":
 		return "'chubbyctl cell status' shows how a cell and its replicas are"
 	case "unlock", "release":
@@ -32,8 +34,10 @@ func meaningOf(word string) string {
 		return "'chubbyctl watch PATH' prints what happens to a node, and 'chubbyctl top' what a cell does"
 	case "failover", "stepdown", "step-down", "handover":
 		return "'chubbyctl cell transfer' makes another replica the master, and 'chubbyctl drill failover' measures what that does"
-	case "election", "campaign":
-		return "'chubbyctl elect PATH --value V' takes part in an election"
+	case "election", "campaign", "leader", "primary":
+		return "'chubbyctl elect PATH --value V' takes part in an election, and 'chubbyctl elect --show PATH' prints who is the primary"
+	case "permit", "slots":
+		return "'chubbyctl semaphore PATH --slots N -- CMD' runs a command that at most N run at a time"
 	}
 	return ""
 }

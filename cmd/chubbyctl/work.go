@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,13 +22,15 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// workOptions are the options that acquire and elect have in common: of the lock, and of the
-// command that runs while it is held.
+// workOptions are the options that acquire, elect, semaphore and members join have in common: of
+// what is held, and of the command that runs while it is.
 type workOptions struct {
 	*globals
 	verb           string
+	noun           string // of what PATH is; empty: lock
 	wait           time.Duration
 	waits          bool // --wait was given
+	try            bool // of acquire and semaphore: do not wait
 	lockDelay      time.Duration
 	lease          time.Duration
 	reason         string
@@ -35,8 +39,11 @@ type workOptions struct {
 	safeSignal     string
 	sequencerFile  string
 	atLeast        time.Duration
+	retry          bool
 
-	path           api.Path
+	several        bool                 // more than one path may be given
+	paths          []api.Path           // those that were
+	path           api.Path             // the first
 	argv           []string             // the command; empty to hold the lock without one
 	program        string               // where the command was found
 	scan           time.Duration        // how long it takes to list this machine's processes
@@ -44,62 +51,97 @@ type workOptions struct {
 	jeopardy, safe os.Signal
 	signals        chan os.Signal // for the command
 	out, err       io.Writer
-}
-
-// heldLock is a lock that is held, and how it is given up.
-type heldLock struct {
-	lock   *client.Lock
-	giveUp func(context.Context) error
-	asked  <-chan struct{} // closed when another should have it; may be nil
-	yield  bool            // whether to give it up then
+	rearm          func() context.Context // has interrupts end a context again; nil if they are not caught
 }
 
 const defaultKillAfter = 3 * time.Second
 
 func (o *workOptions) addFlags(flags *pflag.FlagSet) {
+	o.addCommandFlags(flags)
 	flags.DurationVar(&o.wait, "wait", 0, "how long to wait for the lock; 0 is one try (default: without limit)")
 	flags.DurationVar(&o.lockDelay, "lock-delay", api.DefaultLockDelay, "for how long nobody may have the lock if this session fails, 0 to 1m")
-	flags.DurationVar(&o.lease, "lease", api.DefaultLease, "the lease to ask for, 1s to 1m")
 	flags.StringVar(&o.reason, "reason", "", "what the lock is taken for, shown to others")
-	flags.DurationVar(&o.killAfter, "kill-after", defaultKillAfter, "from SIGTERM to SIGKILL, when CMD must end")
-	flags.StringVar(&o.jeopardySignal, "jeopardy-signal", "", "a signal for CMD when the cell does not answer in time, as in USR1")
-	flags.StringVar(&o.safeSignal, "safe-signal", "", "a signal for CMD when the cell answers again after that, as in USR2")
 	flags.DurationVar(&o.atLeast, "at-least", 0, "keep the lock at least this long, even if CMD ends earlier: for cron jobs scheduled on several hosts")
 	flags.StringVar(&o.sequencerFile, "sequencer-file", "", "keep the sequencer in this file, which no other chubbyctl uses, while the lock is held, for other programs")
 }
 
-// takeStreams takes the output streams, and whether --wait was given, from cobra.
+// addCommandFlags adds the flags of the session and of CMD, without those of a lock.
+func (o *workOptions) addCommandFlags(flags *pflag.FlagSet) {
+	flags.DurationVar(&o.lease, "lease", api.DefaultLease, "the lease to ask for, 1s to 1m")
+	flags.DurationVar(&o.killAfter, "kill-after", defaultKillAfter, "from SIGTERM to SIGKILL, when CMD must end")
+	flags.StringVar(&o.jeopardySignal, "jeopardy-signal", "", "a signal for CMD when the cell does not answer in time, as in USR1")
+	flags.StringVar(&o.safeSignal, "safe-signal", "", "a signal for CMD when the cell answers again after that, as in USR2")
+	flags.BoolVar(&o.retry, "retry", false, "run CMD again, under a new session, whenever it was stopped because what it runs under was lost")
+}
+
+// takeStreams takes the output streams, whether --wait was given, and how interrupts are caught,
+// from cobra.
 func (o *workOptions) takeStreams(cmd *cobra.Command) {
 	o.waits = cmd.Flags().Changed("wait")
 	o.out, o.err = cmd.OutOrStdout(), o.stderr
+	if o.stop == nil {
+		return // interrupts are not caught
+	}
+	o.rearm = func() context.Context {
+		o.catchInterrupts(cmd)
+		return cmd.Context()
+	}
 }
 
 // takeArguments takes one path, and a command only after "--", so that a flag of the command is
-// never taken for one of chubbyctl's.
+// never taken for one of chubbyctl's. Of several paths it takes all, but not without a command: one
+// that lacks its "--" would be taken for the names of locks.
 func (o *workOptions) takeArguments(cmd *cobra.Command, args []string) error {
-	paths, argv := args, []string(nil)
-	dash := cmd.ArgsLenAtDash()
+	paths, argv, dash := args, []string(nil), cmd.ArgsLenAtDash()
 	if dash >= 0 {
 		paths, argv = args[:dash], args[dash:]
 	}
-	o.verb = cmd.Name()
+	o.verb = strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 	switch {
 	case len(paths) == 0:
-		return usagef("%s: which lock? Give its path, as in 'chubbyctl %s /ls/%s/nightly -- ./backup.sh'", o.verb, o.verb, api.LocalCell)
-	case len(paths) > 1:
+		return usagef("%s: which %s? Give its path, as in 'chubbyctl %s /ls/%s/nightly -- ./backup.sh'", o.verb, cmp.Or(o.noun, "lock"), o.verb, api.LocalCell)
+	case len(paths) > 1 && (!o.several || len(argv) == 0):
 		return usagef("%s: %q is not expected after the path; put -- before the command, as in 'chubbyctl %s %s -- %s'", o.verb, paths[1], o.verb, paths[0], paths[1])
 	case dash >= 0 && len(argv) == 0:
 		return usagef("%s: there is no command behind --", o.verb)
 	}
-	p, err := o.parsePath(paths[0])
-	o.path, o.argv = p, argv
-	return err
+	o.paths, o.argv = nil, argv
+	for _, text := range paths {
+		p, err := o.parsePath(text)
+		if err != nil {
+			return err
+		}
+		o.paths = append(o.paths, p)
+	}
+	o.path = o.paths[0]
+	return nil
+}
+
+// checkPaths refuses paths that have no lock to take, or not together.
+func (o *workOptions) checkPaths() error {
+	for i, p := range o.paths {
+		switch {
+		case p.IsRoot():
+			return usagef("%s: %v is the root directory of its cell; name a file below it, as in %v/nightly", o.verb, p, p)
+		case p.Cell() != o.path.Cell():
+			return usagef("%s: %v and %v are in different cells; the locks of one command are all in one", o.verb, o.path, p)
+		case slices.Contains(o.paths[:i], p):
+			return usagef("%s: %v is there twice; name each lock once", o.verb, p)
+		}
+	}
+	if len(o.paths) > 1 && o.sequencerFile != "" {
+		return usagef("--sequencer-file is for one lock; CMD has the sequencers of several in CHUBBY_SEQUENCER")
+	}
+	return nil
 }
 
 func (o *workOptions) validate() error {
+	if err := o.checkPaths(); err != nil {
+		return err
+	}
 	switch {
-	case o.path.IsRoot():
-		return usagef("%s: %v is the root directory of its cell; name a file below it, as in %v/nightly", o.verb, o.path, o.path)
+	case o.try && o.waits:
+		return usagef("%s: --try does not wait, --wait does; choose one", o.verb)
 	case o.wait < 0:
 		return usagef("--wait %v: want a duration, as in 30s", o.wait)
 	case o.lockDelay < 0 || o.lockDelay > api.MaxLockDelay:
@@ -110,6 +152,8 @@ func (o *workOptions) validate() error {
 		return usagef("--at-least %v: want a duration, as in 1m", o.atLeast)
 	case o.atLeast > 0 && len(o.argv) == 0:
 		return usagef("--at-least is for a command, and there is none: the lock is held until Ctrl-C")
+	case o.retry && len(o.argv) == 0:
+		return usagef("--retry is for a command, and there is none")
 	case o.killAfter < 0:
 		return usagef("--kill-after %v: want a duration, as in 3s", o.killAfter)
 	case len(o.reason) > api.MaxReason:
@@ -152,12 +196,9 @@ func (o *workOptions) parseSignals() error {
 	return nil
 }
 
-// runWork takes the lock by campaign, runs the command or holds the lock, and gives the lock up.
-// campaign gets a context for waiting, and one that --timeout bounds.
-func (o *workOptions) runWork(ctx context.Context, campaign func(ctx, bound context.Context, c *client.Client) (*heldLock, error)) error {
-	if len(o.argv) > 0 {
-		o.signals = supervise.Listen()
-	}
+// runOnce takes the lock once, and runs the command or holds the lock. asked ends when a signal asks
+// for the end.
+func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 	changed := make(chan struct{}, 1)
 	cfg := o.config(o.path.Cell())
 	cfg.Lease = o.lease
@@ -193,13 +234,13 @@ func (o *workOptions) runWork(ctx context.Context, campaign func(ctx, bound cont
 			return err
 		}
 	}
-	t, err := campaign(ctx, bound, c)
+	t, err := take(ctx, bound, c)
 	if err != nil {
 		return interruptOr(ctx, err)
 	}
 	defer func() { o.giveUpLock(farewell, c, t) }()
 	held := stopwatch()
-	withdraw, err := o.keepSequencer(t.lock.Context(), t.lock.Sequencer().String())
+	withdraw, err := o.keepSequencer(t.lock.Context(), t.sequencer())
 	if err != nil {
 		return err
 	}
@@ -210,20 +251,18 @@ func (o *workOptions) runWork(ctx context.Context, campaign func(ctx, bound cont
 	if cause := interruptOr(ctx, context.Cause(ctx)); cause != nil {
 		return cause // an interrupt came when the lock was just granted
 	}
-	env := o.commandEnvironment(t.lock.Sequencer().String(), t.lock.Token(), c.Session())
-	unasked, forget := signal.NotifyContext(context.WithoutCancel(ctx), endingSignals()...)
-	defer forget()
 	err = o.supervise(work{
+		name:    t.String(),
 		lock:    t.lock,
 		session: c,
-		env:     env,
+		env:     t.environment(c.Session()),
 		changed: changed,
 		asked:   t.asked,
 		yield:   t.yield,
 	})
 	// CMD has ended, so signals are for chubbyctl again. One of them shortens the rest.
 	farewell, stop = signal.NotifyContext(farewell, supervise.Interrupts()...)
-	if countsAtLeast(err) && unasked.Err() == nil {
+	if countsAtLeast(err) && asked.Err() == nil {
 		o.keepAtLeast(farewell, t.lock, o.atLeast-held())
 	}
 	return err
@@ -272,12 +311,12 @@ func (o *workOptions) withTimeToOpen(bound context.Context) (context.Context, co
 	if !o.waits || limit >= o.timeout {
 		return context.WithCancel(bound)
 	}
-	return context.WithTimeoutCause(bound, limit, &exitError{exitWaited, o.waitRanOut("the cell has not answered")})
+	return context.WithTimeoutCause(bound, limit, &exitError{exitWaited, o.waitRanOut(o.path, "the cell has not answered")})
 }
 
-func (o *workOptions) waitRanOut(last string) error {
+func (o *workOptions) waitRanOut(path api.Path, last string) error {
 	return &api.Error{
-		Code: api.DeadlineExceeded, Op: o.verb, Path: o.path.String(), Message: fmt.Sprintf("--wait %v ran out; %s", o.wait, last),
+		Code: api.DeadlineExceeded, Op: o.verb, Path: path.String(), Message: fmt.Sprintf("--wait %v ran out; %s", o.wait, last),
 	}
 }
 
@@ -293,85 +332,8 @@ func (o *workOptions) withWait(ctx context.Context, minimum time.Duration) (wait
 		if err == nil || !errors.Is(context.Cause(waiting), ranOut) {
 			return err
 		}
-		return &exitError{exitWaited, o.waitRanOut(last)}
+		return &exitError{exitWaited, o.waitRanOut(o.pathOf(err), last)}
 	}
-}
-
-// acquiredFields is the first line of acquire and elect -o json without a
-// command.
-type acquiredFields struct {
-	Path      string    `json:"path"`
-	Mode      string    `json:"mode"`
-	Sequencer string    `json:"sequencer"`
-	Token     uint64    `json:"token"`
-	Session   string    `json:"session"`
-	Epoch     api.Epoch `json:"epoch"`
-}
-
-// holdLock prints the sequencer, and keeps the lock until an interrupt, until it is lost, or until
-// another should have it.
-func (o *workOptions) holdLock(ctx context.Context, c *client.Client, t *heldLock) error {
-	lock := t.lock
-	if o.json() {
-		if err := o.output.Print(o.out, acquiredFields{
-			o.path.String(), lock.Mode().String(), lock.Sequencer().String(), lock.Token(), c.Session().String(), c.Epoch(),
-		}); err != nil {
-			return err
-		}
-	} else {
-		if _, err := fmt.Fprintln(o.out, lock.Sequencer()); err != nil {
-			return err
-		}
-		term.Remark(o.err, "holding %v until Ctrl-C (SIGINT) or SIGTERM; send the line above with every request that the lock protects", o.path)
-	}
-	asked := t.asked
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-asked:
-			asked = nil
-			if o.noticeCandidate(t.yield) {
-				return nil
-			}
-		case <-lock.Context().Done():
-			return &exitError{exitLost, fmt.Errorf("%v was lost: %w", o.path, context.Cause(lock.Context()))}
-		}
-	}
-}
-
-// noticeCandidate tells the user that another should have the lock, and returns yield: whether
-// the lock is given up for that.
-func (o *workOptions) noticeCandidate(yield bool) bool {
-	if yield {
-		o.notice("a candidate that goes first is waiting: giving way")
-	} else {
-		o.notice("a candidate that goes first is waiting; it has the lock when this one ends (--yield would give way at once)")
-	}
-	return yield
-}
-
-// giveUpLock gives the lock up, and tries until the lease has run out if the cell does not answer:
-// a release spares the next holder the lock-delay. After the lease there is little to gain, and
-// others wait for the exit code.
-func (o *workOptions) giveUpLock(ctx context.Context, c sessionState, t *heldLock) {
-	if t.lock.Err() != nil {
-		return // it is lost already
-	}
-	ctx, cancel := context.WithTimeout(ctx, min(o.timeout, max(c.Left(), farewellBound)))
-	defer cancel()
-	silent := time.AfterFunc(term.Patience, func() {
-		o.notice(fmt.Sprintf("the work has ended, and the cell does not answer: trying to release the lock for %s; Ctrl-C leaves that to the end of the session", term.Roughly(c.Left())))
-	})
-	defer silent.Stop()
-	if err := t.giveUp(ctx); err != nil && !isLost(err) {
-		o.notice(fmt.Sprintf("%v may not be released yet (%v); it is free when lease and lock-delay have ended, at the latest", o.path, err))
-	}
-}
-
-// isLost reports whether an error of giving a lock up says that the lock was lost before.
-func isLost(err error) bool {
-	return errors.Is(err, api.LockLost) || errors.Is(err, api.SessionExpired)
 }
 
 // notice writes something that the user should know while things run.

@@ -14,6 +14,7 @@ func safeguards() []safeguard {
 		cacheLeaseSafeguards(),
 		leaseSafeguards(),
 		recipeSafeguards(),
+		shellRecipeSafeguards(),
 		librarySafeguards(),
 		commandSafeguards(),
 		supervisionSafeguards(),

@@ -65,7 +65,7 @@ func momentSafeguards() []safeguard {
 			pkg: "./client/recipe", test: "TestCandidateOfTheGreatestValue",
 		},
 		{
-			name: "it is told that a lock may be held still", file: "cmd/chubbyctl/work.go",
+			name: "it is told that a lock may be held still", file: "cmd/chubbyctl/held.go",
 			old: "err != nil && !isLost(err) {", new: "err != nil && t.lock.Err() == nil {",
 			pkg: "./cmd/chubbyctl", test: "TestLockThatIsNotReleased",
 		},

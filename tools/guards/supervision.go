@@ -61,7 +61,7 @@ func supervisionSafeguards() []safeguard {
 			pkg: "./client", test: "TestStatusWithAFrozenReplica",
 		},
 		{
-			name: "--wait 0 is one try", file: "cmd/chubbyctl/acquire.go",
+			name: "--wait 0 is one try", file: "cmd/chubbyctl/takelock.go",
 			old: "o.try || o.waits && o.wait <= o.begun()", new: "o.try",
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},
@@ -86,7 +86,7 @@ func supervisionSafeguards() []safeguard {
 			pkg: "./raftfsm", test: "TestRestoreAccess",
 		},
 		{
-			name: "the farewell is bounded by the lease", file: "cmd/chubbyctl/work.go",
+			name: "the farewell is bounded by the lease", file: "cmd/chubbyctl/held.go",
 			old: "min(o.timeout, max(c.Left(), farewellBound))", new: "o.timeout",
 			pkg: "./e2e", test: "TestFarewellInAnOutage",
 		},

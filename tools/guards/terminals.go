@@ -30,11 +30,6 @@ func terminalSafeguards() []safeguard {
 			pkg: "./cmd/chubbyctl", test: "TestMadeAndNotShown",
 		},
 		{
-			name: "a lock that is released is not called held", file: "cmd/chubbyctl/elect.go",
-			old: "giveUp: resignation(primary),", new: "giveUp: primary.Resign,",
-			pkg: "./cmd/chubbyctl", test: "TestCandidateThatCannotLeave",
-		},
-		{
 			name: "who is outranked is not told that nobody answers", file: "cmd/chubbyctl/lockwait.go",
 			old: "		return w.early\n", new: "		return \"no answer from the cell yet\"\n",
 			pkg: "./cmd/chubbyctl", test: "TestCandidateThatIsOutranked",

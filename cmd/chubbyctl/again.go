@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+// The pauses before CMD is run again (--retry): the first, and the longest. Each is up to twice
+// the one before, until CMD has run for as long as the longest.
+const (
+	firstPause   = time.Second
+	longestPause = 30 * time.Second
+)
+
+// campaign takes what is to be held. It gets a context for waiting, and one that --timeout bounds.
+type campaign func(ctx, bound context.Context, c *client.Client) (*heldLock, error)
+
+// runWork takes the lock by a campaign, runs the command or holds the lock, and gives the lock up;
+// with --retry again, under a new session, when the lock was lost.
+func (o *workOptions) runWork(ctx context.Context, take campaign) error {
+	asked := context.WithoutCancel(ctx)
+	if len(o.argv) > 0 {
+		o.signals = supervise.Listen()
+		var forget context.CancelFunc
+		asked, forget = signal.NotifyContext(asked, endingSignals()...)
+		defer forget()
+	}
+	return o.repeat(ctx, asked, func(ctx context.Context) error { return o.runOnce(ctx, asked, take) })
+}
+
+// repeat runs once, and with --retry again when the lock was lost, until CMD ends by itself or a
+// signal asks for the end. Of that asked knows whenever it comes: ctx does not after SIGHUP, until
+// interrupts are caught again.
+func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.Context) error) error {
+	pause := firstPause
+	for lost := false; ; {
+		ran := stopwatch()
+		err := once(ctx)
+		lost = lost || wasLost(err)
+		if !o.retry || asked.Err() != nil || !lost || !isPassing(err) {
+			return err
+		}
+		ctx = o.unlessReloaded(ctx)
+		if ran() >= longestPause {
+			pause = firstPause
+		}
+		wait := pause/2 + rand.N(pause/2) // not all at once, when a cell has been away
+		o.notice(fmt.Sprintf("%v; CMD is run again under a new session in %s (--retry)", err, term.Roughly(wait)))
+		if !sleep(ctx, wait) {
+			return interruptOr(ctx, context.Cause(ctx))
+		}
+		if asked.Err() != nil { // between the look above and the new ctx
+			return err
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// wasLost reports whether the lock was lost, and not CMD ended with the exit code of that.
+func wasLost(err error) bool {
+	var own *exitError
+	return errors.As(err, &own) && own.code == exitLost && own.err != nil
+}
+
+// isPassing reports whether --retry goes on after an error: the lock was lost, also while others were
+// waited for, or the cell, which has answered before, does not now.
+func isPassing(err error) bool {
+	var own *exitError
+	return wasLost(err) || !errors.As(err, &own) && (exitCode(err) == exitUnavailable || isLost(err))
+}
+
+// unlessReloaded returns a context that interrupts end, in place of one that SIGHUP has ended: while
+// CMD ran that was for CMD, and many programs read their configuration again for it.
+func (o *workOptions) unlessReloaded(ctx context.Context) context.Context {
+	var signal interrupted
+	if errors.As(context.Cause(ctx), &signal) && signal.signal == syscall.SIGHUP && o.rearm != nil {
+		return o.rearm()
+	}
+	return ctx
+}
+
+// sleep waits, and returns false if ctx ends before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+// barrierOptions are those of barrier.
+type barrierOptions struct {
+	*globals
+	parties int
+	wait    time.Duration
+	waits   bool // --wait was given
+}
+
+func newBarrierCommand(g *globals) *cobra.Command {
+	o := &barrierOptions{globals: g}
+	cmd := &cobra.Command{
+		Use:   "barrier PATH --parties N [flags]",
+		Short: "Wait until N have come, so that they begin together",
+		Long: fmt.Sprintf(`barrier waits until N commands wait at the barrier PATH, a directory, which it creates if
+absent; the directory above has to exist. Then all of them end with 0, and what follows
+them begins together. The next N that come are the next round.
+
+One that is interrupted, or whose --wait runs out, does not count; nor does one that was
+killed, once the cell has ended its session. All who use a barrier name the same N;
+another number is refused (exit code %d), with the one that is right.
+
+barrier says that N were there at one moment. It holds nothing afterwards: one of them may
+fail in the next moment.
+
+Exit codes: 0 when N have come; %d if --wait ran out; 128+n for signal n; %d if no master
+was found within --timeout; %d if permission was denied.`, exitUsage, exitWaited, exitUnavailable, exitDenied),
+		Example: `  chubbyctl barrier /ls/local/simulation --parties 8 && ./simulate
+  chubbyctl barrier /ls/local/rollout --parties 3 --wait 10m || echo 'not all are here'`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: onlyFirst(g.completePath),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.waits = cmd.Flags().Changed("wait")
+			path, err := g.parsePath(args[0])
+			if err != nil {
+				return err
+			}
+			if err := o.validate(path, cmd.Flags().Changed("parties")); err != nil {
+				return err
+			}
+			return o.meet(cmd, path)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&o.parties, "parties", 0, fmt.Sprintf("how many are waited for, this one included, 1 to %d", recipe.MaxParty))
+	flags.DurationVar(&o.wait, "wait", 0, "how long to wait for the others (default: without limit)")
+	return cmd
+}
+
+func (o *barrierOptions) validate(path api.Path, given bool) error {
+	switch {
+	case path.IsRoot():
+		return usagef("barrier: %v is the root directory of its cell; name a directory below it, as in %v/rollout", path, path)
+	case !given:
+		return usagef("barrier: --parties is missing: how many are waited for at %v?", path)
+	case o.parties < 1 || o.parties > recipe.MaxParty:
+		return usagef("--parties %d: want 1 to %d", o.parties, recipe.MaxParty)
+	case o.waits && o.wait <= 0:
+		return usagef("--wait %v: want a duration, as in 30s", o.wait)
+	}
+	return nil
+}
+
+// roundFields is what barrier -o json prints.
+type roundFields struct {
+	Path    string `json:"path"`
+	Parties int    `json:"parties"`
+	Round   uint64 `json:"round"`
+}
+
+// meet waits until all have come.
+func (o *barrierOptions) meet(cmd *cobra.Command, path api.Path) error {
+	ctx := cmd.Context()
+	bound, cancel := o.withTimeout(ctx)
+	defer cancel()
+	report := o.reportWait(bound, path.Cell(), api.Path{})
+	defer report.stop()
+	c, err := client.New(bound, o.config(path.Cell()))
+	if err != nil {
+		return report.explain(interruptOr(ctx, err))
+	}
+	report.stop()
+	defer o.closeSession(ctx, c)
+	waiting, cancel := o.withWait(ctx, path)
+	defer cancel()
+	silent := time.AfterFunc(term.Patience, func() {
+		o.notice(o.stderr, fmt.Sprintf("waiting for %v: fewer than %d have come, or those of the round before have not left", path, o.parties))
+	})
+	pass, err := recipe.NewDoubleBarrier(c, path.String(), o.parties).Enter(waiting)
+	silent.Stop()
+	if err != nil {
+		if ranOut := (*exitError)(nil); errors.As(context.Cause(waiting), &ranOut) {
+			return ranOut
+		}
+		return interruptOr(ctx, withAdvice(err, path, client.Directory))
+	}
+	switch {
+	case o.json():
+		err = o.output.Print(cmd.OutOrStdout(), roundFields{path.String(), o.parties, pass.Round()})
+	case o.verbose:
+		o.notice(o.stderr, fmt.Sprintf("%d have come, in round %d", o.parties, pass.Round()))
+	}
+	// All have come, and what follows begins now: nobody waits here until all have left. The end of the
+	// session says that this one has.
+	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellBound)
+	defer cancel()
+	_ = pass.Leave(leaving)
+	return err
+}
+
+// withWait returns a context that --wait ends.
+func (o *barrierOptions) withWait(ctx context.Context, path api.Path) (context.Context, context.CancelFunc) {
+	if !o.waits {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, o.wait, &exitError{exitWaited, &api.Error{
+		Code: api.DeadlineExceeded, Op: "barrier", Path: path.String(), Message: fmt.Sprintf("--wait %v ran out; fewer than %d have come", o.wait, o.parties),
+	}})
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+// heldLock is what is held while CMD runs, and how it is given up: a lock, several of them, or a
+// membership.
+type heldLock struct {
+	lock   lockState
+	locks  []*client.Lock // in the order of their names; none of a membership
+	member string         // the path of a membership's file; else empty
+	slot   *int           // of a semaphore; else nil
+	giveUp func(context.Context) error
+	asked  <-chan struct{} // closed when another should have it; may be nil
+	yield  bool            // whether to give it up then
+}
+
+// holding returns a lock that is given up by a function.
+func holding(lock *client.Lock, giveUp func(context.Context) error) *heldLock {
+	return &heldLock{lock: lock, locks: []*client.Lock{lock}, giveUp: giveUp}
+}
+
+// releasable returns a lock that is given up by Release; nil for nil.
+func releasable(lock *client.Lock) *heldLock {
+	if lock == nil {
+		return nil
+	}
+	return holding(lock, lock.Release)
+}
+
+// together are several locks that count as one: it is lost when the first of them is.
+type together struct{ *recipe.Locks }
+
+func (t together) ExclusiveUntil() time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for _, lock := range t.Locks.Locks() {
+		least = min(least, lock.ExclusiveUntil())
+	}
+	return least
+}
+
+// String says what is held: "/ls/foo/a", or "one of /ls/foo/a, /ls/foo/b".
+func (t *heldLock) String() string {
+	var paths []string
+	for _, lock := range t.locks {
+		paths = append(paths, lock.Path())
+	}
+	switch len(paths) {
+	case 0:
+		return t.member
+	case 1:
+		return paths[0]
+	}
+	return "one of " + strings.Join(paths, ", ")
+}
+
+// sequencer is what --sequencer-file holds: of one lock.
+func (t *heldLock) sequencer() string {
+	if len(t.locks) == 0 {
+		return ""
+	}
+	return t.locks[0].Sequencer().String()
+}
+
+// acquiredFields is the first line of acquire, elect and semaphore with -o json and without a
+// command.
+type acquiredFields struct {
+	Path      string    `json:"path"`
+	Mode      string    `json:"mode"`
+	Sequencer string    `json:"sequencer"`
+	Token     uint64    `json:"token"`
+	Session   string    `json:"session"`
+	Epoch     api.Epoch `json:"epoch"`
+	Slot      *int      `json:"slot,omitempty"`
+}
+
+// joinedFields is the first line of members join with -o json and without a command.
+type joinedFields struct {
+	Path    string    `json:"path"`
+	Session string    `json:"session"`
+	Epoch   api.Epoch `json:"epoch"`
+}
+
+// printHeld prints the sequencer, or the path of a membership.
+func (o *workOptions) printHeld(c *client.Client, t *heldLock) error {
+	if o.json() {
+		if t.member != "" {
+			return o.output.Print(o.out, joinedFields{t.member, c.Session().String(), c.Epoch()})
+		}
+		for _, lock := range t.locks {
+			if err := o.output.Print(o.out, acquiredFields{
+				lock.Path(), lock.Mode().String(), lock.Sequencer().String(), lock.Token(), c.Session().String(), c.Epoch(), t.slot,
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if t.member != "" {
+		if _, err := fmt.Fprintln(o.out, t.member); err != nil {
+			return err
+		}
+		term.Remark(o.err, "a member until Ctrl-C (SIGINT) or SIGTERM")
+		return nil
+	}
+	for _, lock := range t.locks {
+		if _, err := fmt.Fprintln(o.out, lock.Sequencer()); err != nil {
+			return err
+		}
+	}
+	term.Remark(o.err, "holding %v until Ctrl-C (SIGINT) or SIGTERM; send the line above with every request that the lock protects", t)
+	return nil
+}
+
+// holdLock prints the sequencer, and keeps the lock until an interrupt, until it is lost, or until
+// another should have it.
+func (o *workOptions) holdLock(ctx context.Context, c *client.Client, t *heldLock) error {
+	if err := o.printHeld(c, t); err != nil {
+		return err
+	}
+	asked := t.asked
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-asked:
+			asked = nil
+			if o.noticeCandidate(t.yield) {
+				return nil
+			}
+		case <-t.lock.Context().Done():
+			return &exitError{exitLost, fmt.Errorf("%v was lost: %w", t, context.Cause(t.lock.Context()))}
+		}
+	}
+}
+
+// noticeCandidate tells the user that another should have the lock, and returns yield: whether
+// the lock is given up for that.
+func (o *workOptions) noticeCandidate(yield bool) bool {
+	if yield {
+		o.notice("a candidate that goes first is waiting: giving way")
+	} else {
+		o.notice("a candidate that goes first is waiting; it has the lock when this one ends (--yield would give way at once)")
+	}
+	return yield
+}
+
+// giveUpLock gives the lock up, and tries until the lease has run out if the cell does not answer:
+// a release spares the next holder the lock-delay. After the lease there is little to gain, and
+// others wait for the exit code.
+func (o *workOptions) giveUpLock(ctx context.Context, c sessionState, t *heldLock) {
+	if t.lock.Err() != nil {
+		return // it is lost already
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(o.timeout, max(c.Left(), farewellBound)))
+	defer cancel()
+	silent := time.AfterFunc(term.Patience, func() {
+		o.notice(fmt.Sprintf("the work has ended, and the cell does not answer: trying to release the lock for %s; Ctrl-C leaves that to the end of the session", term.Roughly(c.Left())))
+	})
+	defer silent.Stop()
+	if err := t.giveUp(ctx); err != nil && !isLost(err) {
+		if t.member != "" {
+			o.notice(fmt.Sprintf("%v may still be there (%v); it goes when the session has ended, at the latest", t, err))
+			return
+		}
+		o.notice(fmt.Sprintf("%v may not be released yet (%v); it is free when lease and lock-delay have ended, at the latest", t, err))
+	}
+}
+
+// isLost reports whether an error of giving a lock up says that the lock was lost before.
+func isLost(err error) bool {
+	return errors.Is(err, api.LockLost) || errors.Is(err, api.SessionExpired)
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+func newMembersCommand(g *globals) *cobra.Command {
+	group := newGroup("members", "Say which processes are up: join a list, and read it",
+		newMembersLsCommand(g), newMembersJoinCommand(g))
+	group.Long = `A list of members is a directory with an ephemeral file for each: its value, session, host
+and process. A member is on it until it leaves or the cell has ended its session: at most
+a lease and two seconds after it was last heard of. So one that is listed may be dead, and
+two of different names do not exclude each other; for that there are locks.
+
+The replicas of a cell are listed by 'chubbyctl cell members'.`
+	return group
+}
+
+// membersOptions are those of members ls.
+type membersOptions struct {
+	*globals
+	watch bool
+	path  api.Path
+	out   io.Writer
+}
+
+func newMembersLsCommand(g *globals) *cobra.Command {
+	o := &membersOptions{globals: g}
+	cmd := &cobra.Command{
+		Use:   "ls PATH",
+		Short: "List who is up",
+		Long: `ls lists the members of PATH, a directory, with their values: those of 'chubbyctl members
+join', of recipe.Announce, and every other ephemeral file (its contents are the value).
+
+With --watch it prints a line for each member at first, and then for each that joins,
+changes its value or leaves, until Ctrl-C; a directory that does not exist has no members,
+and is waited for. Changes that come together may be one: it ends with the newest value of
+each, and does not show every value before.`,
+		Example: `  chubbyctl members ls /ls/local/up
+  chubbyctl -o json members ls /ls/local/up | jq -r .value
+  chubbyctl members ls /ls/local/up --watch | while read -r line; do ./reload; done`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: onlyFirst(g.completePath),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.path, err = g.parsePath(args[0]); err != nil {
+				return err
+			}
+			o.out = cmd.OutOrStdout()
+			if o.watch {
+				return o.watchMembers(cmd.Context())
+			}
+			return o.listMembers(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&o.watch, "watch", false, "print who joins, changes and leaves, until Ctrl-C")
+	return cmd
+}
+
+// upFields is one member, as -o json shows it.
+type upFields struct {
+	Change  string `json:"change,omitempty"` // with --watch
+	Name    string `json:"name"`
+	Session string `json:"session"` // empty if it is not known
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Value   string `json:"value"`
+
+	ValueBase64 string `json:"value_base64"`
+}
+
+func newUpFields(m recipe.Member) upFields {
+	f := upFields{Name: m.Name, Host: m.Host, PID: m.PID}
+	if m.Session != 0 {
+		f.Session = m.Session.String()
+	}
+	f.Value, f.ValueBase64 = valueFields(m.Value)
+	return f
+}
+
+// listMembers prints the members once.
+func (o *membersOptions) listMembers(ctx context.Context) error {
+	return o.withSessionAt(ctx, o.path.Cell(), o.path, func(ctx context.Context, c *client.Client) error {
+		members, err := recipe.Members(ctx, c, o.path.String())
+		if err != nil {
+			return err
+		}
+		t := o.output.NewTable(o.out, "MEMBER", "SESSION", "HOST", "PID", "VALUE")
+		for _, m := range members {
+			f := newUpFields(m)
+			if o.json() {
+				if err := o.output.Print(o.out, f); err != nil {
+					return err
+				}
+				continue
+			}
+			t.Add(f.Name, f.Session, f.Host, f.PID, string(m.Value))
+		}
+		switch {
+		case o.json():
+			return nil
+		case len(members) == 0:
+			term.Remark(o.stderr, "%v has no members", o.path)
+			return nil
+		}
+		return t.Flush()
+	})
+}
+
+// watchMembers prints the changes of the members until an interrupt.
+func (o *membersOptions) watchMembers(ctx context.Context) error {
+	bound, cancel := o.withTimeout(ctx)
+	defer cancel()
+	report := o.reportWait(bound, o.path.Cell(), o.path)
+	defer report.stop()
+	c, err := client.New(bound, o.config(o.path.Cell()))
+	if err != nil {
+		return report.explain(err)
+	}
+	defer o.closeSession(ctx, c)
+	report.stop()
+	var before []recipe.Member
+	for members, err := range recipe.WatchMembers(ctx, c, o.path.String()) {
+		switch {
+		case isInterrupted(ctx):
+			return nil
+		case err != nil:
+			return err
+		}
+		for _, one := range memberChanges(before, members) {
+			if err := o.printMemberChange(one); err != nil {
+				return err
+			}
+		}
+		before = members
+	}
+	return nil
+}
+
+// memberChange is what has become of one member.
+type memberChange struct {
+	kind   string // joined, changed or left
+	member recipe.Member
+}
+
+// memberChanges returns how one set of members has become another, both by name: those that left
+// first, so that whoever keeps a set of names by these lines is never told of two of one name.
+func memberChanges(before, now []recipe.Member) []memberChange {
+	was := map[string]recipe.Member{}
+	for _, m := range before {
+		was[m.Name] = m
+	}
+	var left, others []memberChange
+	for _, m := range now {
+		old, there := was[m.Name]
+		delete(was, m.Name)
+		switch {
+		case there && (old.Session != m.Session || old.Host != m.Host || old.PID != m.PID): // another, of the same name
+			left = append(left, memberChange{"left", old})
+			others = append(others, memberChange{"joined", m})
+		case !there:
+			others = append(others, memberChange{"joined", m})
+		case !bytes.Equal(old.Value, m.Value):
+			others = append(others, memberChange{"changed", m})
+		}
+	}
+	for _, m := range before {
+		if gone, there := was[m.Name]; there {
+			left = append(left, memberChange{"left", gone})
+		}
+	}
+	return append(left, others...)
+}
+
+// printMemberChange writes a change as one line.
+func (o *membersOptions) printMemberChange(one memberChange) error {
+	f := newUpFields(one.member)
+	if o.json() {
+		f.Change = one.kind
+		return o.output.Print(o.out, f)
+	}
+	line := fmt.Sprintf("%s  %-7s  %s", now().Local().Format("2006-01-02 15:04:05.000"), one.kind, f.Name)
+	if f.Host != "" {
+		line += fmt.Sprintf("  %s (pid %d, %s)", f.Host, f.PID, f.Session)
+	}
+	if len(one.member.Value) > 0 {
+		line += "  " + string(bytes.TrimRight(one.member.Value, "\n"))
+	}
+	color := term.Plain
+	if one.kind == "left" {
+		color = term.Waiting
+	}
+	_, err := fmt.Fprintln(o.out, term.StyleOf(o.out).Paint(color, term.Printable(line)))
+	return err
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
+)
+
+// semaphoreOptions are those of semaphore.
+type semaphoreOptions struct {
+	workOptions
+	slots  int
+	resize bool
+}
+
+func newSemaphoreCommand(g *globals) *cobra.Command {
+	o := &semaphoreOptions{workOptions: workOptions{globals: g, noun: "directory"}}
+	cmd := &cobra.Command{
+		Use:   "semaphore PATH --slots N [flags] [-- CMD ARG...]",
+		Short: "Run a command that at most N run at a time, in the whole cell",
+		Long: fmt.Sprintf(`semaphore takes one of the N slots of the semaphore PATH, a directory, which it creates
+if absent (the directory above has to exist), and runs CMD while it holds the slot.
+Without CMD it prints the sequencer and holds the slot until SIGINT or SIGTERM. Those who
+wait get slots in the order in which they came.
+
+A slot is the lock of a file in the directory, so 'chubbyctl locks PATH' shows who holds
+which, why, and who waits. CMD runs as under acquire, with the same environment, the same
+safety and the same exit codes (see 'chubbyctl acquire --help'). CHUBBY_LOCK is the path
+of the slot's file, and there is another variable:
+  CHUBBY_SLOT  the number of the slot, 0 to N-1, which no other CMD has meanwhile: for a
+               port, a scratch directory, a share of the work
+
+All who use a semaphore name the same N; another number is refused (exit code %d), with
+the one that is right. --resize changes it: it waits, within --timeout, until the slots
+that it removes are free.
+
+Exit codes: as acquire; %d is for --try if all slots are taken or delayed.`, exitUsage, exitHeld),
+		Example: `  chubbyctl semaphore /ls/local/converters --slots 3 -- ./convert film17
+  chubbyctl semaphore /ls/local/licences --slots 5 --wait 10m -- ./simulate
+  chubbyctl semaphore /ls/local/gpus --slots 4 -- sh -c './train --gpu $CHUBBY_SLOT'
+  chubbyctl semaphore /ls/local/converters --slots 5 --resize`,
+		Args:              o.takeArguments,
+		ValidArgsFunction: g.completePath,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.takeStreams(cmd)
+			if err := o.validate(cmd.Flags().Changed); err != nil {
+				return err
+			}
+			if o.resize {
+				return o.resizeSemaphore(cmd.Context())
+			}
+			return o.runWork(cmd.Context(), o.takeSlot)
+		},
+	}
+	flags := cmd.Flags()
+	o.addFlags(flags)
+	flags.IntVar(&o.slots, "slots", 0, fmt.Sprintf("how many may hold the semaphore at a time, 1 to %d", recipe.MaxSlots))
+	flags.BoolVar(&o.try, "try", false, "do not wait if all slots are taken or delayed")
+	flags.BoolVar(&o.resize, "resize", false, "make --slots the size of the semaphore, instead of taking a slot")
+	return cmd
+}
+
+// validate checks the flags together.
+func (o *semaphoreOptions) validate(given func(flag string) bool) error {
+	switch {
+	case !given("slots"):
+		return usagef("semaphore: --slots is missing: how many may hold %v at a time?", o.path)
+	case o.slots < 1 || o.slots > recipe.MaxSlots:
+		return usagef("--slots %d: want 1 to %d", o.slots, recipe.MaxSlots)
+	case o.resize && (len(o.argv) > 0 || o.try || o.waits):
+		return usagef("semaphore: --resize takes no slot, and runs no command")
+	}
+	return o.workOptions.validate()
+}
+
+// takeSlot takes a slot. If it has to wait, it says what for.
+func (o *semaphoreOptions) takeSlot(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
+	sem := recipe.NewSemaphore(c, o.path.String(), o.slots)
+	options := recipe.SemaphoreOptions{LockDelay: o.lockDelay, Reason: o.reason}
+	if o.isOneTry() {
+		bound, cancel := o.withTimeout(ctx)
+		defer cancel()
+		permit, err := sem.TryAcquire(bound, options)
+		var refused *api.Error
+		if errors.As(err, &refused) { // the slots are tried in random order
+			slices.SortFunc(refused.Holders, func(a, b api.Holder) int { return cmp.Compare(a.Session, b.Session) })
+		}
+		return holdingSlot(permit), o.explainRefusal(o.withAdviceOnSize(err))
+	}
+	waiting, cancel, explain := o.withWait(ctx, minCampaign)
+	defer cancel()
+	w := o.showWait(fmt.Sprintf("all %d slots are taken, or the cell does not answer ('chubbyctl locks %v' shows who has them, and who waits)", o.slots, o.path))
+	defer w.stop()
+	permit, err := sem.Acquire(waiting, options)
+	return holdingSlot(permit), explain(o.withAdviceOnSize(err), w.last())
+}
+
+// holdingSlot returns a slot that is given up by Release; nil for nil.
+func holdingSlot(permit *recipe.Permit) *heldLock {
+	if permit == nil {
+		return nil
+	}
+	t := holding(permit.Lock(), permit.Release)
+	slot := permit.Slot()
+	t.slot = &slot
+	return t
+}
+
+// withAdviceOnSize adds to a refusal what to do about it: of a directory that there is not, and of
+// a semaphore of another size.
+func (o *semaphoreOptions) withAdviceOnSize(err error) error {
+	var e *api.Error
+	if errors.As(err, &e) && e.Code == api.InvalidArgument && e.Path == o.path.String() {
+		return fmt.Errorf("%w; 'chubbyctl semaphore %s --slots %d --resize' does that", err, quoted(o.path.String()), o.slots)
+	}
+	return withAdvice(err, o.path, client.Directory)
+}
+
+// resizeSemaphore changes the size of the semaphore.
+func (o *semaphoreOptions) resizeSemaphore(ctx context.Context) error {
+	err := o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
+		return recipe.ResizeSemaphore(ctx, c, o.path.String(), o.slots)
+	})
+	switch {
+	case err != nil:
+		return withAdvice(err, o.path, client.Directory)
+	case o.json():
+		return o.output.Print(o.out, resizedFields{o.path.String(), o.slots})
+	case o.verbose:
+		o.notice(fmt.Sprintf("%v has %d slots", o.path, o.slots))
+	}
+	return nil
+}
+
+// resizedFields is what semaphore --resize -o json prints.
+type resizedFields struct {
+	Path  string `json:"path"`
+	Slots int    `json:"slots"`
+}
