@@ -18,7 +18,7 @@ import (
 // (go build -overlay): each place that counts, or looks at a clock in order to measure, asks first. Two cells would be compared
 // otherwise, and one start of a cell is faster than another of the same for as long as it runs, by more than measuring costs.
 
-// switchVariable names the directory of the sockets that switch; see overlay/steps.go.txt.
+// switchVariable names the directory of the sockets that switch; see the overlay of package steps.
 const switchVariable = "CHUBBY_BENCH_SWITCH"
 
 var (
