@@ -42,7 +42,7 @@ test: ## run every test of the module under the race detector
 
 .PHONY: test-more
 test-more: ## run the tests of the modules beside it: contrib, the SQL example, bench and tools
-	go -C contrib test -race -timeout 10m ./...
+	for module in contrib $(ADAPTERS); do go -C $$module test -race -timeout 10m ./... || exit 1; done
 	go -C examples/sqlfence test -race -timeout 5m ./...
 	go -C bench test -timeout 10m ./...
 	go -C tools test -count 1 -timeout 5m ./... # it reads the files of the module beside it, which the cache does not see
@@ -145,13 +145,13 @@ verify-format:
 
 .PHONY: verify-vet
 verify-vet: # what tests run with -race is compiled so, once for both
-	for module in . contrib examples/sqlfence; do go -C $$module vet -race ./... || exit 1; done
+	for module in . contrib $(ADAPTERS) examples/sqlfence; do go -C $$module vet -race ./... || exit 1; done
 	for module in bench tools; do go -C $$module vet ./... || exit 1; done
 
 .PHONY: verify-tidy
 verify-tidy:
 	go mod tidy -diff
-	for module in bench contrib examples/sqlfence tools tools/lint tools/promtool tools/release tools/s3; do go -C $$module mod tidy -diff || exit 1; done
+	for module in bench contrib $(ADAPTERS) examples/sqlfence tools tools/lint tools/promtool tools/release tools/s3; do go -C $$module mod tidy -diff || exit 1; done
 
 .PHONY: verify-alerts
 verify-alerts: build ## check alerts, their tests and the dashboard, beside a live replica (promtool is built on first use)
