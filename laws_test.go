@@ -106,7 +106,7 @@ func rooms() []room {
 			"what is left of a cell without a majority: it reads the directories of replicas, and starts none",
 		},
 		{"internal/otlp", nil, []string{otel, otelSDK, otelOut}, "spans go to a collector in one way; what makes them knows the interface alone, as the library of clients does"},
-		{"internal/frames", []string{"session"}, []string{grpc, proto}, "calls over one connection without HTTP/2: one format for the Go client and the port for clients"},
+		{"internal/frames", nil, []string{grpc, proto}, "calls over one connection without HTTP/2: one format for the Go client and the port for clients"},
 		{"cell/internal/audit", []string{"session", "cell/internal/loglimit", "internal/durable"}, nil, "a file of lines: it knows neither calls nor rights"},
 		{"cell/internal/loglimit", nil, nil, "the port of clients and that of replicas bound what they log of strangers in the same way"},
 		{

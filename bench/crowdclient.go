@@ -13,9 +13,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
-	"github.com/chubbylock/chubby/internal/bootclock"
 	"github.com/chubbylock/chubby/internal/frames"
-	"github.com/chubbylock/chubby/session"
 )
 
 // The client library keeps far more for a session than a KeepAlive needs. So that one machine has
@@ -98,8 +96,6 @@ func (k *chubbyCrowd) noteSafe(epoch uint64) {
 	}
 }
 
-func crowdClock() session.Instant { return session.Instant(bootclock.Now()) }
-
 // crowdConn is a connection to the master, again and again to another.
 type crowdConn struct {
 	crowd  *chubbyCrowd
@@ -144,7 +140,7 @@ func (c *crowdConn) find(ctx context.Context) *frames.Link {
 		if err != nil {
 			continue
 		}
-		l, err := frames.Open(ctx, conn, frames.LinkConfig{Times: frames.Times{Ping: 10 * time.Second, Timeout: 5 * time.Second}, Clock: crowdClock, MaxReply: 2 * api.MaxMessage})
+		l, err := frames.Open(ctx, conn, frames.LinkConfig{Times: frames.Times{Ping: 10 * time.Second, Timeout: 5 * time.Second}, MaxReply: 2 * api.MaxMessage})
 		if err != nil {
 			continue
 		}

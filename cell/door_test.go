@@ -94,7 +94,7 @@ func (c *tokenCell) overFrames(t *testing.T, ctx context.Context, s stranger) gr
 	if !s.plain {
 		conn = tls.Client(conn, c.encrypt(s))
 	}
-	l, err := frames.Open(ctx, conn, frames.LinkConfig{Times: frames.Times{Ping: time.Minute, Timeout: time.Minute}, Clock: celltest.Clock, MaxReply: 2 * api.MaxMessage})
+	l, err := frames.Open(ctx, conn, frames.LinkConfig{Times: frames.Times{Ping: time.Minute, Timeout: time.Minute}, MaxReply: 2 * api.MaxMessage})
 	c.clients.check(err)
 	t.Cleanup(func() { l.Close(); l.Wait() })
 	return l

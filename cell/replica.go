@@ -277,7 +277,6 @@ func (r *Replica) serve() {
 		ID:                 r.cfg.ID,
 		Replica:            served{r},
 		Logger:             r.log,
-		Clock:              r.cfg.Clock,
 		Audit:              r.audit,
 		Stopwatch:          stopwatch(),
 		Answered:           r.metrics.calls.answered,

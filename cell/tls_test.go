@@ -204,7 +204,7 @@ func (c tlsCell) link(t *testing.T, ctx context.Context, files certs.Files) *fra
 	conn, err := c.Dial(ctx, c.Master()+":7421")
 	c.clients.check(err)
 	encrypted := tls.Client(conn, store.Client(c.Master(), nil))
-	l, err := frames.Open(ctx, encrypted, frames.LinkConfig{Times: frames.Times{Ping: time.Minute, Timeout: time.Minute}, Clock: celltest.Clock, MaxReply: 2 * api.MaxMessage})
+	l, err := frames.Open(ctx, encrypted, frames.LinkConfig{Times: frames.Times{Ping: time.Minute, Timeout: time.Minute}, MaxReply: 2 * api.MaxMessage})
 	c.clients.check(err)
 	t.Cleanup(func() { l.Close(); l.Wait() })
 	return l

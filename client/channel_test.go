@@ -87,7 +87,7 @@ func TestReplicasWithoutFrames(t *testing.T) {
 func dead(f *fake, dials *atomic.Int64) linking {
 	return linking{
 		address: "a:1", timeout: time.Second, clock: f.config().Clock,
-		frames: frames.LinkConfig{Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, Clock: f.config().Clock, MaxReply: 1 << 20},
+		frames: frames.LinkConfig{Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, MaxReply: 1 << 20},
 		dial: func(context.Context, string) (net.Conn, error) {
 			dials.Add(1)
 			return nil, errors.New("nobody is there")

@@ -172,7 +172,7 @@ func (f *fake) serve(address string, most int) {
 		grpc.UnaryInterceptor(f.unary(address)), grpc.StreamInterceptor(f.stream(address)),
 	}
 	framed := frames.NewServer(frames.ServerConfig{
-		Times: frames.Times{Ping: time.Hour, Timeout: time.Hour, Idle: time.Hour}, Clock: f.config().Clock,
+		Times:    frames.Times{Ping: time.Hour, Timeout: time.Hour, Idle: time.Hour},
 		MaxCalls: most, MaxRequest: api.MaxMessage, Unary: f.unary(address), Stream: f.stream(address),
 	})
 	if !f.old {

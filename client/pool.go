@@ -123,7 +123,7 @@ func (p *pool) linking(t *target, connected func()) linking {
 			return conn, err
 		},
 		introduce: p.encryption.introduce,
-		frames:    frames.LinkConfig{Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, Clock: p.cfg.Clock, MaxReply: 2 * api.MaxMessage, Traceparent: tracesOf(p.cfg).traceparentOf()},
+		frames:    frames.LinkConfig{Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: idleTimeout}, MaxReply: 2 * api.MaxMessage, Traceparent: tracesOf(p.cfg).traceparentOf()},
 		grpc: append([]grpc.DialOption{
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithReadBufferSize(bufferSize),

@@ -286,7 +286,7 @@ func TestOtherProtocols(t *testing.T) {
 			ours, theirs := net.Pipe()
 			go test.serve(theirs)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			_, err := Open(ctx, ours, LinkConfig{Times: hostTimes(), Clock: clock(), MaxReply: hostRequest})
+			_, err := Open(ctx, ours, LinkConfig{Times: hostTimes(), MaxReply: hostRequest})
 			cancel()
 			if err == nil || errors.Is(err, ErrOtherProtocol) != test.other {
 				t.Errorf("%s: %v", name, err)
@@ -311,7 +311,7 @@ func TestOnlyGRPC(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // gRPC waits for 120 s for a preface that is not complete
 	defer cancel()
-	if _, err := Open(ctx, dialled(t, l.Addr().String()), LinkConfig{Times: hostTimes(), Clock: clock(), MaxReply: hostRequest}); !errors.Is(err, ErrOtherProtocol) {
+	if _, err := Open(ctx, dialled(t, l.Addr().String()), LinkConfig{Times: hostTimes(), MaxReply: hostRequest}); !errors.Is(err, ErrOtherProtocol) {
 		t.Error(err)
 	}
 }

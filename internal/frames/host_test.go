@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
@@ -25,12 +24,6 @@ type host struct {
 	ended   atomic.Int64  // calls that were parked and are over
 }
 
-// clock counts from the beginning of a test.
-func clock() session.Clock {
-	began := time.Now()
-	return func() session.Instant { return session.Instant(time.Since(began) + time.Hour) }
-}
-
 // The bounds of a host.
 const (
 	hostCalls   = 100
@@ -44,7 +37,7 @@ func hostTimes() Times {
 // newHost serves until the test ends.
 func newHost(t testing.TB) *host {
 	h := &host{entered: make(chan struct{}, 1000), leave: make(chan struct{}), parked: make(chan func(), 1000)}
-	h.server = NewServer(ServerConfig{Times: hostTimes(), Clock: clock(), MaxCalls: hostCalls, MaxRequest: hostRequest})
+	h.server = NewServer(ServerConfig{Times: hostTimes(), MaxCalls: hostCalls, MaxRequest: hostRequest})
 	pb.RegisterTestServiceServer(h.server, h)
 	t.Cleanup(h.server.Stop)
 	return h
@@ -85,7 +78,7 @@ func dialled(t testing.TB, address string) net.Conn {
 // linked is a link over a connection.
 func linked(t testing.TB, conn net.Conn) (*Link, pb.TestServiceClient) {
 	t.Helper()
-	l, err := Open(t.Context(), conn, LinkConfig{Times: Times{Ping: 10 * time.Second, Timeout: 5 * time.Second, Idle: time.Minute}, Clock: clock(), MaxReply: hostRequest})
+	l, err := Open(t.Context(), conn, LinkConfig{Times: Times{Ping: 10 * time.Second, Timeout: 5 * time.Second, Idle: time.Minute}, MaxReply: hostRequest})
 	if err != nil {
 		t.Fatal(err)
 	}

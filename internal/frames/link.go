@@ -10,7 +10,6 @@ import (
 	"net"
 	"sync"
 
-	"github.com/chubbylock/chubby/session"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -21,7 +20,6 @@ import (
 // LinkConfig is how a link is to be.
 type LinkConfig struct {
 	Times Times
-	Clock session.Clock
 	// MaxReply bounds the messages that are received, in bytes.
 	MaxReply int
 	// Traceparent says to which trace a call belongs, in the form of W3C Trace Context; "" if to none. nil: no call is traced.
@@ -80,9 +78,10 @@ func Open(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error) {
 		return nil, err
 	}
 	l.slots, l.length = make(chan struct{}, min(theirs.calls, maxSlots)), int(min(theirs.length, math.MaxInt32))
-	l.out = outlet{conn: conn, clock: cfg.Clock, pool: &l.pool, stopped: l.end, wake: newWake()}
+	clock := startStopwatch()
+	l.out = outlet{conn: conn, clock: clock, pool: &l.pool, stopped: l.end, wake: newWake()}
 	l.beat = pulse{
-		clock: cfg.Clock, times: cfg.Times, since: &l.out.since, dead: l.end,
+		clock: clock, times: cfg.Times, since: &l.out.since, dead: l.end,
 		ping: func() { l.control(Header{Kind: KindPing, Call: 1}) },
 		idle: l.endIdle,
 	}

@@ -5,18 +5,16 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-
-	"github.com/chubbylock/chubby/session"
 )
 
 // outlet is the half of a connection that sends. Frames are written in the order in which
 // they are put, and those that are put during a write go out together in the next one.
 type outlet struct {
 	conn    net.Conn
-	clock   session.Clock
+	clock   stopwatch
 	pool    *buffers
 	stopped func(error)  // is told why nothing is written any more; nil: everything was, and no more may come
-	since   atomic.Int64 // when the write that is under way began, as a session.Instant; 0 if there is none
+	since   atomic.Int64 // when the write that is under way began, by clock; 0 if there is none
 
 	running sync.WaitGroup // goroutines that write; Add only under mu, and not after closed
 	wake    chan struct{}  // nil: each write has a goroutine of its own; else one stays, and has an element when it is to write
@@ -127,7 +125,7 @@ func (o *outlet) flush() {
 // writeAll writes some buffers, and gives them back.
 func (o *outlet) writeAll(list []*buffer) error {
 	for _, b := range list {
-		o.since.Store(max(1, int64(o.clock())))
+		o.since.Store(max(1, int64(o.clock.read())))
 		_, err := o.conn.Write(b.b)
 		o.since.Store(0)
 		if err != nil {

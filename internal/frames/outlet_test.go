@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-
-	"github.com/chubbylock/chubby/session"
 )
 
 // writersConn notes which goroutines write.
@@ -32,7 +30,7 @@ func TestOneGoroutineWritesForALink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which fails if the goroutine does not end
 		conn := &writersConn{ids: map[string]int{}}
 		var pool buffers
-		o := outlet{conn: conn, clock: func() session.Instant { return 1 }, pool: &pool, wake: newWake()}
+		o := outlet{conn: conn, clock: startStopwatch(), pool: &pool, wake: newWake()}
 		for range 5 {
 			frame := pool.get(8)
 			frame.b = append(frame.b, "message"...)

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/chubbylock/chubby/session"
 )
 
 // Times are how long a side waits for the other.
@@ -23,26 +21,26 @@ var errSilent = errors.New("the other end is silent")
 // pulse watches over a connection. Its timer is set for the first moment at which there
 // may be something to do; calls and frames that come and go do not touch it.
 type pulse struct {
-	clock session.Clock
+	clock stopwatch
 	times Times
 	since *atomic.Int64 // of outlet
 	ping  func()        // asks for a sign of life
 	idle  func()        // is called when there have been no calls for long enough
 	dead  func(error)   // is called when the other end is gone
 
-	heard atomic.Int64 // when something last arrived, as a session.Instant
+	heard atomic.Int64 // when something last arrived, by clock
 	calls atomic.Int64 // that are open
-	freed atomic.Int64 // when the last one ended, as a session.Instant
+	freed atomic.Int64 // when the last one ended, by clock
 
 	mu      sync.Mutex // guards what follows
 	timer   *time.Timer
-	asked   session.Instant // since when an answer is awaited
+	asked   time.Duration // by clock: since when an answer is awaited
 	asking  bool
 	stopped bool
 }
 
 func (p *pulse) start() {
-	now := p.clock()
+	now := p.clock.read()
 	p.heard.Store(int64(now))
 	p.freed.Store(int64(now))
 	p.mu.Lock()
@@ -62,13 +60,13 @@ func (p *pulse) stop() {
 }
 
 // hear says that something has arrived.
-func (p *pulse) hear() { p.heard.Store(int64(p.clock())) }
+func (p *pulse) hear() { p.heard.Store(int64(p.clock.read())) }
 
 // begin says that a call has begun, and end that it has ended.
 func (p *pulse) begin() { p.calls.Add(1) }
 
 func (p *pulse) end() {
-	p.freed.Store(int64(p.clock()))
+	p.freed.Store(int64(p.clock.read()))
 	p.calls.Add(-1)
 }
 
@@ -79,7 +77,7 @@ func (p *pulse) beat() {
 		p.mu.Unlock()
 		return
 	}
-	now := p.clock()
+	now := p.clock.read()
 	next, do := p.look(now)
 	p.timer.Reset(max(next, time.Millisecond))
 	p.mu.Unlock()
@@ -89,23 +87,21 @@ func (p *pulse) beat() {
 }
 
 // look returns when to look again, and what to do now. mu is held.
-func (p *pulse) look(now session.Instant) (next time.Duration, do func()) {
+func (p *pulse) look(now time.Duration) (next time.Duration, do func()) {
 	patience := p.times.Ping + p.times.Timeout
-	if since := p.since.Load(); since != 0 && now.Sub(session.Instant(since)) >= patience {
-		return patience, func() {
-			p.dead(fmt.Errorf("%w: it has taken nothing for %v", errSilent, now.Sub(session.Instant(since))))
-		}
+	if since := time.Duration(p.since.Load()); since != 0 && now-since >= patience {
+		return patience, func() { p.dead(fmt.Errorf("%w: it has taken nothing for %v", errSilent, now-since)) }
 	}
-	if heard := session.Instant(p.heard.Load()); !p.asking || heard >= p.asked {
+	if heard := time.Duration(p.heard.Load()); !p.asking || heard >= p.asked {
 		p.asking = false
-		if next = p.times.Ping - now.Sub(heard); next <= 0 {
+		if next = p.times.Ping - (now - heard); next <= 0 {
 			p.asking, p.asked, next = true, now, p.times.Timeout
 			do = p.ping
 		}
-	} else if next = p.times.Timeout - now.Sub(p.asked); next <= 0 {
-		return patience, func() { p.dead(fmt.Errorf("%w: it has said nothing for %v", errSilent, now.Sub(heard))) }
+	} else if next = p.times.Timeout - (now - p.asked); next <= 0 {
+		return patience, func() { p.dead(fmt.Errorf("%w: it has said nothing for %v", errSilent, now-heard)) }
 	}
-	if free := now.Sub(session.Instant(p.freed.Load())); p.calls.Load() == 0 && p.times.Idle > 0 {
+	if free := now - time.Duration(p.freed.Load()); p.calls.Load() == 0 && p.times.Idle > 0 {
 		if free >= p.times.Idle {
 			return p.times.Idle, p.idle
 		}

@@ -330,7 +330,7 @@ func (s *stubborn) UnaryCall(context.Context, *pb.SimpleRequest) (*pb.SimpleResp
 func TestStubbornHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stubborn{leave: make(chan struct{})}
-		server := NewServer(ServerConfig{Times: hostTimes(), Clock: clock(), MaxCalls: hostCalls, MaxRequest: hostRequest})
+		server := NewServer(ServerConfig{Times: hostTimes(), MaxCalls: hostCalls, MaxRequest: hostRequest})
 		pb.RegisterTestServiceServer(server, s)
 		ours, theirs := net.Pipe()
 		server.Go(&buffered{Conn: theirs, reader: bufio.NewReader(theirs)})

@@ -7,14 +7,12 @@ import (
 	"net"
 	"sync"
 
-	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
 )
 
 // ServerConfig is how a server is to be.
 type ServerConfig struct {
 	Times Times
-	Clock session.Clock
 	// MaxCalls bounds the calls of a connection, and MaxRequest the messages that are
 	// received, in bytes.
 	MaxCalls, MaxRequest int

@@ -39,9 +39,10 @@ func newServerConn(s *Server, conn net.Conn) *serverConn {
 	c := &serverConn{server: s, conn: conn, running: make(chan struct{}, s.cfg.MaxCalls), calls: map[uint64]*serverCall{}}
 	base := peer.NewContext(context.Background(), &peer.Peer{Addr: conn.RemoteAddr(), LocalAddr: conn.LocalAddr()})
 	c.ctx, c.cancel = context.WithCancelCause(base)
-	c.out = outlet{conn: conn, clock: s.cfg.Clock, pool: &s.pool, stopped: c.end}
+	clock := startStopwatch()
+	c.out = outlet{conn: conn, clock: clock, pool: &s.pool, stopped: c.end}
 	c.beat = pulse{
-		clock: s.cfg.Clock, times: s.cfg.Times, since: &c.out.since, dead: c.end, idle: c.leaveIdle,
+		clock: clock, times: s.cfg.Times, since: &c.out.since, dead: c.end, idle: c.leaveIdle,
 		ping: func() { c.control(Header{Kind: KindPing, Call: 1}) },
 	}
 	return c

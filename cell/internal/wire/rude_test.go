@@ -153,7 +153,7 @@ func (h *host) serve(t *testing.T, l net.Listener, limits heldLimits) *Connectio
 // serveOn is serve for connections of the caller's.
 func (h *host) serveOn(t *testing.T, l net.Listener, conns *Connections, clock session.Clock) *Connections {
 	t.Helper()
-	server := newServer(&service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Clock: clock}}, func(r grpc.ServiceRegistrar) { pb.RegisterChubbyServer(r, h) })
+	server := newServer(&service{cfg: Config{Logger: slog.New(slog.DiscardHandler)}}, func(r grpc.ServiceRegistrar) { pb.RegisterChubbyServer(r, h) })
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(Listener{Listener: l, Clock: clock, Connections: conns}) }()
 	t.Cleanup(func() {

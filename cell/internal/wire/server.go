@@ -10,7 +10,6 @@ import (
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/audit"
 	"github.com/chubbylock/chubby/internal/frames"
-	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
 )
 
@@ -20,7 +19,6 @@ type Config struct {
 	ID      string // of the replica
 	Replica Replica
 	Logger  *slog.Logger
-	Clock   session.Clock
 	Audit   *audit.Log // nil: none is kept
 
 	// Stopwatch measures how long calls take; it has to be cheap. Needed with Answered.
@@ -60,7 +58,7 @@ func NewServer(cfg Config) *Server {
 // newServer returns a server of some services, behind the interceptors of s.
 func newServer(s *service, register func(grpc.ServiceRegistrar)) *Server {
 	f := frames.NewServer(frames.ServerConfig{
-		Times: frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: maxIdle}, Clock: s.cfg.Clock,
+		Times:    frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: maxIdle},
 		MaxCalls: maxStreams, MaxRequest: api.MaxCommand, Unary: s.unary, Stream: s.stream, Tap: withCall,
 	})
 	g := grpc.NewServer(append(s.options(), grpc.Creds(f.Credentials()))...)
