@@ -17,8 +17,11 @@ func (h *Handle) fromCache(ctx context.Context, look func(now session.Instant) f
 	return h.isPlain() && fromCache(ctx, h.client, look)
 }
 
-// isPlain reports whether nothing but the node itself decides the result of a call.
+// isPlain reports whether nothing but the node itself decides the result of a call, and may be cached.
 func (h *Handle) isPlain() bool {
+	if h.openedFor.noCache {
+		return false
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.unusable == nil && h.boundToken == nil

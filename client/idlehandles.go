@@ -10,10 +10,10 @@ import (
 
 // openKey is what two calls of Open must have in common to share a handle.
 type openKey struct {
-	read, write, changeACL bool
-	create                 Creation
-	kind                   api.Kind
-	delay                  int64
+	read, write, changeACL, noCache bool
+	create                          Creation
+	kind                            api.Kind
+	delay                           int64
 }
 
 // idleHandle is a handle that its owner has closed, and that is still open at the
@@ -113,12 +113,12 @@ func (c *Client) closeAllIdleHandles() bool {
 }
 
 // openKey returns what another Open must ask for to share a handle with these
-// options. It returns false if none may: the handle is for events or keeps its lock, or the Open is to
+// options. It returns false if none may: the handle is for events, keeps its lock or caches nothing, or the Open is to
 // make sure that there was no such node.
 func (o OpenOptions) openKey() (openKey, bool) {
-	shared := len(o.Events) == 0 && !o.CacheLock && (o.Create == Existing || o.Create == File || o.Create == Directory)
+	shared := len(o.Events) == 0 && !o.CacheLock && !o.NoCache && (o.Create == Existing || o.Create == File || o.Create == Directory)
 	return openKey{
-		read: o.Read, write: o.Write, changeACL: o.ChangeACL, create: o.Create, kind: o.Kind, delay: int64(o.LockDelay),
+		read: o.Read, write: o.Write, changeACL: o.ChangeACL, create: o.Create, kind: o.Kind, delay: int64(o.LockDelay), noCache: o.NoCache,
 	}, shared
 }
 
@@ -129,6 +129,9 @@ func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions
 	var absent *api.Error
 	var from *entry
 	var idle *idleHandle
+	if opts.NoCache {
+		return nil, false, nil
+	}
 	hit := fromCache(ctx, c, func(now session.Instant) (is found) {
 		if opts.Create == Existing {
 			if absent, is = c.cache.absentErrorOf(now, p.Name()); is != foundNothing {

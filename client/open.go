@@ -69,6 +69,13 @@ type OpenOptions struct {
 	// another Reason, makes a call as ever. It needs Write.
 	CacheLock bool
 
+	// NoCache has every read through this handle ask the cell, as Config.NoCache has all of a
+	// session: no writer ever waits for this reader, and Stat shows the generation of the lock.
+	// It is for a file that changes more often than this program reads it, such as a lock file
+	// into which others write, beside others that are worth caching. A master of v0.1.0 has
+	// writers wait for the reader all the same.
+	NoCache bool
+
 	Create    Creation
 	Kind      api.Kind // with Existing: what the node must be; 0 accepts both kinds
 	Ephemeral bool     // the created node is deleted when nobody has it open any more
@@ -185,6 +192,7 @@ func openRequestFor(request *chubbypb.OpenRequest, caller *chubbypb.Caller, m *c
 		Contents:    request.GetContents(),
 		Acl:         request.GetAcl(),
 		CacheLock:   request.GetCacheLock(),
+		NoCache:     request.GetNoCache(),
 	}
 }
 
@@ -242,6 +250,7 @@ func (o OpenOptions) wireRequest(p api.Path) *chubbypb.OpenRequest {
 		Contents:    o.Contents,
 		Acl:         aclToWire(o.ACL),
 		CacheLock:   o.CacheLock,
+		NoCache:     o.NoCache,
 	}
 }
 

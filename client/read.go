@@ -12,7 +12,7 @@ import (
 
 // Stat returns the node's metadata. In a session that caches, the generation of the
 // lock is not shown (0): caches are not told when it changes. A session with
-// Config.NoCache sees it.
+// Config.NoCache sees it, and a handle with OpenOptions.NoCache.
 func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
 	var kept api.Stat
 	if h.fromCache(ctx, func(now session.Instant) (is found) {
@@ -56,10 +56,13 @@ func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
 	return contents, stat, err
 }
 
-// statAsShown converts metadata to what this session shows.
+// cachesReads reports whether what is read through the handle may be cached.
+func cachesReads(h *Handle) bool { return !h.openedFor.noCache && h.client.cache.enabled() }
+
+// statAsShown converts metadata to what this handle shows.
 func (h *Handle) statAsShown(s *chubbypb.Stat) (api.Stat, error) {
 	stat, err := s.Stat()
-	if h.client.cache.enabled() {
+	if cachesReads(h) {
 		stat.Lock = 0
 	}
 	return stat, err
@@ -81,7 +84,7 @@ func askChildren(ctx context.Context, h *Handle, after string, most int) (page [
 			if err != nil {
 				return err
 			}
-			if h.client.cache.enabled() {
+			if cachesReads(h) {
 				stat.Children = 0
 			}
 			page = append(page, stat)

@@ -1767,7 +1767,10 @@ type OpenRequest struct {
 	// A lock that is released through the handle may stay with its session. It asks for
 	// the conflicting-lock event, too. The master shows it, and has the lock given back,
 	// if it is not used, before it refuses a TryAcquire of another.
-	CacheLock     bool `protobuf:"varint,15,opt,name=cache_lock,json=cacheLock,proto3" json:"cache_lock,omitempty"`
+	CacheLock bool `protobuf:"varint,15,opt,name=cache_lock,json=cacheLock,proto3" json:"cache_lock,omitempty"`
+	// What is read through the handle is not cached: the master does not count the
+	// client among those whose caches a change waits for, and no reply is cacheable.
+	NoCache       bool `protobuf:"varint,16,opt,name=no_cache,json=noCache,proto3" json:"no_cache,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1903,6 +1906,13 @@ func (x *OpenRequest) GetAcl() *ACL {
 func (x *OpenRequest) GetCacheLock() bool {
 	if x != nil {
 		return x.CacheLock
+	}
+	return false
+}
+
+func (x *OpenRequest) GetNoCache() bool {
+	if x != nil {
+		return x.NoCache
 	}
 	return false
 }
@@ -7853,7 +7863,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06target\x18\x02 \x01(\x04R\x06target\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12/\n" +
 	"\bmutation\x18\x04 \x01(\v2\x13.chubby.v1.MutationR\bmutation\"\x11\n" +
-	"\x0fEndSessionReply\"\x81\x04\n" +
+	"\x0fEndSessionReply\"\x9c\x04\n" +
 	"\vOpenRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x12\n" +
@@ -7872,7 +7882,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\bcontents\x18\r \x01(\fR\bcontents\x12 \n" +
 	"\x03acl\x18\x0e \x01(\v2\x0e.chubby.v1.ACLR\x03acl\x12\x1d\n" +
 	"\n" +
-	"cache_lock\x18\x0f \x01(\bR\tcacheLock\"\xb9\x01\n" +
+	"cache_lock\x18\x0f \x01(\bR\tcacheLock\x12\x19\n" +
+	"\bno_cache\x18\x10 \x01(\bR\anoCache\"\xb9\x01\n" +
 	"\tOpenReply\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\fR\x06handle\x12\x1b\n" +
 	"\thandle_id\x18\x02 \x01(\x04R\bhandleId\x12\x18\n" +

@@ -55,7 +55,7 @@ func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 		}
 		return f.Open(ctx, r) // it had been done: what is answered already is not refused
 	}
-	cacheable := f.coherence.registerReader(r.Mutation.Session, r.Path.Name())
+	cacheable := !r.Handle.NoCache && f.coherence.registerReader(r.Mutation.Session, r.Path.Name())
 	reusable := cacheable && f.coherence.registerReader(r.Mutation.Session, api.ACLDir) // the right to open it may change there
 	if _, err := f.epoch.fence.Prove(ctx); err != nil {
 		f.endReservation(one)

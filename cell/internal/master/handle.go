@@ -17,6 +17,7 @@ type Handle struct {
 	Directory    bool
 	Delay        time.Duration        // lock-delay of locks taken through it
 	CachesLock   bool                 // its lock may be kept between two uses
+	NoCache      bool                 // the client keeps nothing of what it reads through it
 	Epoch        api.Epoch            // of the master that made it
 	Events       EventSet             // that it was opened for
 	Precondition raftfsm.Precondition // of SetSequencer; zero if there is none

@@ -41,7 +41,7 @@ func (f *Files) ReadToCache(ctx context.Context, h Handle, right namespace.Right
 }
 
 func (f *Files) readToCache(ctx context.Context, h Handle, right namespace.Rights, to purpose) (node *namespace.Node, cacheable bool, err error) {
-	cacheable = f.coherence.registerReader(h.Owner.Session, h.Node.Name)
+	cacheable = !h.NoCache && f.coherence.registerReader(h.Owner.Session, h.Node.Name)
 	node, err = f.read(ctx, h, right, to)
 	return node, cacheable, err
 }

@@ -67,7 +67,7 @@ func (s *service) openRequest(m *master.Master, who master.Caller, q *pb.OpenReq
 		r.Handle.Events = r.Handle.Events.With(api.EventKind(kind))
 	}
 	r.Handle.Owner = namespace.Owner{Session: who.Session, Handle: api.HandleID(mutation.Number)}
-	r.Handle.Delay, r.Handle.CachesLock = time.Duration(q.GetLockDelayNs()), q.GetCacheLock()
+	r.Handle.Delay, r.Handle.CachesLock, r.Handle.NoCache = time.Duration(q.GetLockDelayNs()), q.GetCacheLock(), q.GetNoCache()
 	return r, checkOpen(r)
 }
 

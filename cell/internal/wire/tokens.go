@@ -67,6 +67,7 @@ const (
 	ofEphemeral uint64 = 1 << 0
 	ofDirectory uint64 = 1 << 1
 	cachesLock  uint64 = 1 << 2
+	noCache     uint64 = 1 << 3
 )
 
 func (s signer) handle(h master.Handle) []byte {
@@ -79,6 +80,9 @@ func (s signer) handle(h master.Handle) []byte {
 	}
 	if h.CachesLock {
 		flags |= cachesLock
+	}
+	if h.NoCache {
+		flags |= noCache
 	}
 	var fields []byte
 	for _, n := range []uint64{
@@ -105,7 +109,7 @@ func (s signer) parseHandle(token []byte) (master.Handle, error) {
 	return master.Handle{
 		Owner: namespace.Owner{Session: api.SessionID(n[0]), Handle: api.HandleID(n[1])},
 		Node:  namespace.Ref{Name: api.Name(name), Instance: api.Generation(n[2])}, Rights: namespace.Rights(n[3]),
-		Ephemeral: n[4]&ofEphemeral != 0, Directory: n[4]&ofDirectory != 0, CachesLock: n[4]&cachesLock != 0, Delay: time.Duration(n[5]),
+		Ephemeral: n[4]&ofEphemeral != 0, Directory: n[4]&ofDirectory != 0, CachesLock: n[4]&cachesLock != 0, NoCache: n[4]&noCache != 0, Delay: time.Duration(n[5]),
 		Epoch: api.Epoch(n[6]), Events: master.EventSet(n[7]),
 		Precondition: raftfsm.Precondition{Lock: api.Name(lock), Mode: api.LockMode(n[8]), Generation: api.Generation(n[9])},
 	}, nil
