@@ -13,38 +13,31 @@ import (
 
 // keepEphemeral creates an ephemeral file and keeps it until an interrupt.
 func (o *putOptions) keepEphemeral(cmd *cobra.Command, p api.Path, value []byte) error {
-	ctx := cmd.Context()
-	bound, cancel := o.withTimeout(ctx)
-	defer cancel()
-	report := o.reportWait(bound, p.Cell(), p)
-	defer report.stop()
-	c, err := client.New(bound, o.config(p.Cell()))
-	if err != nil {
-		return report.explain(err)
-	}
-	defer o.closeSession(ctx, c)
-	h, err := c.Open(bound, p.String(), client.OpenOptions{
-		Write:     true,
-		Create:    client.NewFile,
-		Ephemeral: true,
-		Contents:  value,
-		Events:    []api.EventKind{api.EventLockAcquired}, // any kind will do: a handle with events is also told that its file is gone
-	})
-	if err != nil {
-		return report.explain(withAdvice(err, p, client.NewFile))
-	}
-	stat, err := h.Stat(bound)
-	if err != nil {
-		return report.explain(err)
-	}
-	report.stop()
-	if err := o.printChange(cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", stat); err != nil {
+	var h *client.Handle
+	var stat api.Stat
+	create := func(ctx context.Context, c *client.Client) (err error) {
+		h, err = c.Open(ctx, p.String(), client.OpenOptions{
+			Write:     true,
+			Create:    client.NewFile,
+			Ephemeral: true,
+			Contents:  value,
+			Events:    []api.EventKind{api.EventLockAcquired}, // any kind will do: a handle with events is also told that its file is gone
+		})
+		if err != nil {
+			return withAdvice(err, p, client.NewFile)
+		}
+		stat, err = h.Stat(ctx)
 		return err
 	}
-	if !o.json() {
-		term.Remark(cmd.ErrOrStderr(), "%v lives as long as this command; end it with Ctrl-C", p)
-	}
-	return awaitEnd(ctx, h)
+	return o.withLastingSession(cmd.Context(), p, create, func(ctx context.Context, _ *client.Client) error {
+		if err := o.printChange(cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", stat); err != nil {
+			return err
+		}
+		if !o.json() {
+			term.Remark(cmd.ErrOrStderr(), "%v lives as long as this command; end it with Ctrl-C", p)
+		}
+		return awaitEnd(ctx, h)
+	})
 }
 
 // awaitEnd waits for an interrupt, or until a node that belongs to this session is gone.

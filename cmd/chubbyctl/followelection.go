@@ -34,16 +34,10 @@ func valueFields(value []byte) (text, exactly string) {
 
 // followElection prints every primary, and every vacancy, until an interrupt.
 func (o *electOptions) followElection(ctx context.Context) error {
-	bound, cancel := o.withTimeout(ctx)
-	defer cancel()
-	report := o.reportWait(bound, o.path.Cell(), o.path)
-	defer report.stop()
-	c, err := client.New(bound, o.config(o.path.Cell()))
-	if err != nil {
-		return report.explain(err)
-	}
-	defer o.closeSession(ctx, c)
-	report.stop()
+	return o.withLastingSession(ctx, o.path, nil, o.printReigns)
+}
+
+func (o *electOptions) printReigns(ctx context.Context, c *client.Client) error {
 	for reign, err := range recipe.Observe(ctx, c, o.path.String()) {
 		switch {
 		case isInterrupted(ctx):

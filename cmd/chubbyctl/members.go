@@ -118,16 +118,10 @@ func (o *membersOptions) listMembers(ctx context.Context) error {
 
 // watchMembers prints the changes of the members until an interrupt.
 func (o *membersOptions) watchMembers(ctx context.Context) error {
-	bound, cancel := o.withTimeout(ctx)
-	defer cancel()
-	report := o.reportWait(bound, o.path.Cell(), o.path)
-	defer report.stop()
-	c, err := client.New(bound, o.config(o.path.Cell()))
-	if err != nil {
-		return report.explain(err)
-	}
-	defer o.closeSession(ctx, c)
-	report.stop()
+	return o.withLastingSession(ctx, o.path, nil, o.printMemberChanges)
+}
+
+func (o *membersOptions) printMemberChanges(ctx context.Context, c *client.Client) error {
 	var before []recipe.Member
 	for members, err := range recipe.WatchMembers(ctx, c, o.path.String()) {
 		switch {

@@ -69,6 +69,27 @@ func (g *globals) withSessionAt(ctx context.Context, cell string, path api.Path,
 	})
 }
 
+// withLastingSession runs f with a session until f returns or there is an interrupt; --timeout bounds
+// only the time until the session is open and prepare has returned. nil prepares nothing.
+func (g *globals) withLastingSession(ctx context.Context, path api.Path, prepare, f func(context.Context, *client.Client) error) error {
+	bound, cancel := g.withTimeout(ctx)
+	defer cancel()
+	report := g.reportWait(bound, path.Cell(), path)
+	defer report.stop()
+	c, err := client.New(bound, g.config(path.Cell()))
+	if err != nil {
+		return report.explain(err)
+	}
+	defer g.closeSession(ctx, c)
+	if prepare != nil {
+		if err := prepare(bound, c); err != nil {
+			return report.explain(err)
+		}
+	}
+	report.stop()
+	return f(ctx, c)
+}
+
 // withTimeout bounds an operation on the cell by --timeout.
 func (g *globals) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, g.timeout, outOfTime{g.timeout})

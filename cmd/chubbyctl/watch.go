@@ -163,24 +163,19 @@ func kindNames(kinds []api.EventKind) []string {
 
 // runWatch opens the node, within --timeout, and follows its events.
 func (o *watchOptions) runWatch(ctx context.Context) error {
-	bound, cancel := o.withTimeout(ctx)
-	defer cancel()
-	report := o.reportWait(bound, o.path.Cell(), o.path)
-	defer report.stop()
-	c, err := client.New(bound, o.config(o.path.Cell()))
-	if err != nil {
-		return report.explain(err)
+	var h *client.Handle
+	var stat api.Stat
+	open := func(ctx context.Context, c *client.Client) (err error) {
+		if h, err = c.Open(ctx, o.path.String(), client.OpenOptions{Read: true, Events: o.kinds}); err == nil {
+			stat, err = h.Stat(ctx)
+		}
+		return err
 	}
-	defer o.closeSession(ctx, c)
-	h, err := c.Open(bound, o.path.String(), client.OpenOptions{Read: true, Events: o.kinds})
-	if err != nil {
-		return report.explain(err)
-	}
-	stat, err := h.Stat(bound)
-	if err != nil {
-		return report.explain(err)
-	}
-	report.stop()
+	return o.withLastingSession(ctx, o.path, open, func(ctx context.Context, _ *client.Client) error { return o.follow(ctx, h, stat) })
+}
+
+// follow follows the events of a node that was as stat says.
+func (o *watchOptions) follow(ctx context.Context, h *client.Handle, stat api.Stat) error {
 	o.seen = stat.Content
 	o.readGeneration = func(ctx context.Context) (api.Generation, error) {
 		stat, err := h.Stat(ctx)
