@@ -16,7 +16,7 @@ const (
 	EventHandleInvalid     EventKind = 6
 	EventLockLost          EventKind = 7 // the lock held through this handle is not held any more
 	EventLockAcquired      EventKind = 8
-	EventConflictingLock   EventKind = 9  // another waits for a lock that this handle holds
+	EventConflictingLock   EventKind = 9  // another waits for a lock that this handle holds; Explanation is its Reason
 	EventLost              EventKind = 10 // the client fell behind: look again
 	EventCacheInvalidation EventKind = 11 // for the client library, never shown to applications
 	EventSessionEnded      EventKind = 12 // an operator ended the session; for the client library

@@ -88,6 +88,32 @@ func ExampleWatch() {
 	// deleted ""
 }
 
+// The nightly check of a disk gives way to whoever needs the disk for something better.
+func ExampleAcquireRevocable() {
+	ctx, c, done := newSession()
+	defer done()
+	check, err := recipe.AcquireRevocable(ctx, c, "/ls/local/disk", recipe.RevocableOptions{Reason: "nightly check"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	restored := make(chan error)
+	go func() {
+		restored <- c.Do(ctx, "/ls/local/disk", func(context.Context, *client.Lock) error {
+			fmt.Println("restoring")
+			return nil
+		}, client.Reason("restore"))
+	}()
+	<-check.Done() // with a Notice, the check would have that long
+	fmt.Println("the check gives way to:", check.AskedFor())
+	if err := errors.Join(check.Release(ctx), <-restored); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// the check gives way to: restore
+	// restoring
+}
+
 // A semaphore of two has two permits, each with a slot of its own.
 func ExampleSemaphore_TryAcquire() {
 	ctx, c, done := newSession()

@@ -75,5 +75,20 @@ func commandSafeguards() []safeguard {
 			old: " && !process.Stopping()", new: "",
 			pkg: "./cmd/chubbyctl", test: "TestSafeTooLate",
 		},
+		{
+			name: "a holder is told for what another asks", file: "cell/internal/master/events.go",
+			old: "Explanation: claim.Reason", new: "Explanation: \"\"",
+			pkg: "./client/recipe", test: "TestHolderLetsGoWhenItIsAsked",
+		},
+		{
+			name: "a holder that a new master did not know is told for what another asks", file: "cell/internal/master/events.go",
+			old: "Explanation: first.claim.Reason", new: "Explanation: \"\"",
+			pkg: "./client/recipe", test: "TestRequestDuringFailOverIsTold",
+		},
+		{
+			name: "the work of a holder that was asked ends when the notice has passed", file: "client/recipe/revocable.go",
+			old: "	timer := time.NewTimer(notice)\n", new: "	timer := time.NewTimer(2 * notice)\n",
+			pkg: "./client/recipe", test: "TestHolderLetsGoWhenItIsAsked",
+		},
 	}
 }

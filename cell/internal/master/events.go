@@ -152,15 +152,15 @@ func (p *publisher) tellVacant(r raftfsm.Result) {
 }
 
 // tellConflict tells the holders of a lock, as far as they asked for it, that
-// another wants it. epoch.mu is held, and released in between.
-func (p *publisher) tellConflict(lock namespace.Ref, by namespace.Owner, mode api.LockMode) {
+// another wants it, and for what. epoch.mu is held, and released in between.
+func (p *publisher) tellConflict(lock namespace.Ref, by namespace.Owner, claim raftfsm.Claim) {
 	node, err := p.epoch.state().Tree.Resolve(lock)
-	if err != nil || len(node.Holders) == 0 || !node.Mode.Conflicts(mode) {
+	if err != nil || len(node.Holders) == 0 || !node.Mode.Conflicts(claim.Mode) {
 		return
 	}
 	for _, holder := range node.Holders {
 		if h := p.handles.onNode[lock][holder.Owner]; h != nil && h.Owner != by && h.Events.Has(api.EventConflictingLock) {
-			p.postTo(h.Owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock})
+			p.postTo(h.Owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock, Explanation: claim.Reason})
 		}
 		p.epoch.mu.pause(1)
 	}
@@ -171,10 +171,12 @@ func (p *publisher) tellConflict(lock namespace.Ref, by namespace.Owner, mode ap
 // that one came, another was told. epoch.mu is held.
 func (p *publisher) tellConflictAlready(by namespace.Owner, got raftfsm.Answer) {
 	one := p.handles.find(by)
-	if one == nil || !one.Events.Has(api.EventConflictingLock) || p.queues.firstAhead(got.Lock, got.Mode) == nil {
+	if one == nil || !one.Events.Has(api.EventConflictingLock) {
 		return
 	}
-	p.postTo(by, got.Lock, api.EventConflictingLock, &Event{Generation: got.Generation})
+	if first := p.queues.firstAhead(got.Lock, got.Mode); first != nil {
+		p.postTo(by, got.Lock, api.EventConflictingLock, &Event{Generation: got.Generation, Explanation: first.claim.Reason})
+	}
 }
 
 // tellRecreated tells a handle of an earlier epoch, which holds its lock, what it would

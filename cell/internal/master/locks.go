@@ -102,7 +102,7 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (
 	a := result.Claims[0].Answer
 	if a.Code() == api.LockHeld && !asked {
 		l.epoch.mu.LockPatient()
-		l.events.tellConflict(lock, result.Claims[0].Owner, claim.Mode)
+		l.events.tellConflict(lock, result.Claims[0].Owner, claim)
 		l.epoch.mu.Unlock()
 	}
 	return a, a.Err()

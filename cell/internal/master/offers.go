@@ -122,7 +122,7 @@ func (o *offers) handleClosed(by namespace.Owner) {
 		o.epoch.mu.pause(1)
 	}
 	if wants != nil {
-		o.events.tellConflict(wants.lock, by, wants.claim.Mode)
+		o.events.tellConflict(wants.lock, by, wants.claim)
 	}
 }
 

@@ -1,0 +1,137 @@
+//go:build linux
+
+package recipe
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+const revocable = "/ls/local/revocable"
+
+// revocableOf acquires the lock in the background, and returns what becomes of it.
+func (w *world) revocableOf(c *client.Client, o RevocableOptions) (got chan *Revocable) {
+	got = make(chan *Revocable, 1)
+	go func() {
+		r, err := AcquireRevocable(w.ctx, c, revocable, o)
+		if err != nil {
+			w.t.Error(err)
+		}
+		got <- r
+	}()
+	return got
+}
+
+// Whoever asks for a lock says for what, and the holder's work goes on for as long as its notice, and no longer.
+func TestHolderLetsGoWhenItIsAsked(t *testing.T) {
+	t.Parallel()
+	const notice = 20 * time.Second
+	inSmallWorld(t, func(w *world) {
+		one, two, three := w.dial("one"), w.dial("two"), w.dial("three")
+		first := <-w.revocableOf(one, RevocableOptions{Notice: notice})
+		pass(10 * time.Minute)
+		if err := context.Cause(first.Context()); err != nil || first.AskedFor() != "" {
+			t.Errorf("nobody has asked, and it ended with %v, asked for %q", err, first.AskedFor())
+		}
+		select {
+		case <-first.Asked():
+			t.Error("it was asked by nobody")
+		default:
+		}
+		second := w.revocableOf(two, RevocableOptions{Notice: notice, Reason: "month's end"})
+		pass(time.Second)
+		third := w.revocableOf(three, RevocableOptions{Reason: "backup"})
+		for i, one := range []struct {
+			held   *Revocable
+			wanted string
+		}{{first, "month's end"}, {nil, "backup"}} {
+			r := one.held
+			if r == nil {
+				r = <-second
+			}
+			select {
+			case <-r.Asked():
+			case <-time.After(time.Second):
+				t.Fatalf("holder %d was not asked", i)
+			}
+			began := time.Now()
+			<-r.Done()
+			if took := time.Since(began); took < notice-2*time.Second || took > notice {
+				t.Errorf("holder %d: its work ended %v after it was asked; want %v", i, took, notice)
+			}
+			cause := context.Cause(r.Context())
+			if r.AskedFor() != one.wanted || api.CodeOf(cause) != api.Cancelled || r.Err() != nil {
+				t.Errorf("holder %d was asked for %q, %v; the lock: %v", i, r.AskedFor(), cause, r.Err())
+			}
+			select {
+			case <-third:
+				t.Fatal("the lock was taken away before it was released")
+			case <-time.After(time.Second):
+			}
+			w.ok(r.Release(w.ctx))
+		}
+		last := <-third
+		if last.AskedFor() != "" || last.Context().Err() != nil {
+			t.Errorf("nobody waits, and it was asked for %q: %v", last.AskedFor(), context.Cause(last.Context()))
+		}
+		w.ok(last.Release(w.ctx))
+		if cause := context.Cause(last.Context()); !errors.Is(cause, client.LockReleased) {
+			t.Errorf("after its release it ended with %v", cause)
+		}
+	})
+}
+
+// A request that came to a new master before the holder was heard there is told, with its reason.
+func TestRequestDuringFailOverIsTold(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		cfg := w.config("holder")
+		cfg.Lease = 30 * time.Second
+		one, err := client.New(w.ctx, cfg)
+		w.ok(err)
+		w.t.Cleanup(func() { end(one) })
+		two := w.dial("two")
+		r := <-w.revocableOf(one, RevocableOptions{Notice: time.Second})
+		w.Cut("holder")
+		w.FailOver()
+		next := w.revocableOf(two, RevocableOptions{Reason: "an upgrade"})
+		pass(5 * time.Second)
+		w.Heal("holder")
+		select {
+		case <-r.Done():
+			if r.AskedFor() != "an upgrade" || r.Err() != nil {
+				t.Errorf("asked for %q; the lock: %v", r.AskedFor(), r.Err())
+			}
+		case <-time.After(time.Minute):
+			t.Error("the request was not told")
+		}
+		w.ok(r.Release(w.ctx))
+		w.ok((<-next).Release(w.ctx))
+	})
+}
+
+// A lock that is lost ends the work at once, whatever the notice.
+func TestRevocableLockThatIsLost(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		r := <-w.revocableOf(w.dial("one"), RevocableOptions{Notice: time.Hour})
+		next := w.revocableOf(w.dial("two"), RevocableOptions{})
+		<-r.Asked()
+		w.Cut("one")
+		began := time.Now()
+		<-r.Done()
+		if took := time.Since(began); took > 30*time.Second || r.Err() == nil {
+			t.Errorf("the work ended after %v, with the lock %v", took, r.Err())
+		}
+		_ = r.Release(w.ctx) // it says that the lock was lost
+		w.ok((<-next).Release(w.ctx))
+		if _, err := AcquireRevocable(w.ctx, w.dial("three"), revocable, RevocableOptions{Notice: -1}); api.CodeOf(err) != api.InvalidArgument {
+			t.Error(err)
+		}
+	})
+}
