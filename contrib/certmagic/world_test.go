@@ -1,0 +1,93 @@
+package chubbystorage_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	chubbystorage "github.com/chubbylock/chubby/contrib/certmagic"
+)
+
+const root = "/ls/local/certmagic"
+
+// chunk is how large the chunks are in most tests, in bytes.
+const chunk = 1000
+
+// world is a cell in memory, in virtual time, and hosts with storages.
+type world struct {
+	*testing.T
+	cell *celltest.Cell
+	ctx  context.Context //nolint:containedctx // of the test
+}
+
+func inWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		t.Cleanup(cancel)
+		test(&world{T: t, cell: celltest.Start(t, 1), ctx: ctx})
+	})
+}
+
+// host returns a storage of a host of that name.
+func (w *world) host(name string, edits ...func(*client.Config)) *chubbystorage.Storage {
+	w.Helper()
+	cfg := client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom(name), Clock: w.cell.ClockOf(name), As: name, Lease: 2 * time.Second, Grace: time.Second}
+	for _, edit := range edits {
+		edit(&cfg)
+	}
+	k, err := client.Keep(w.ctx, cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = k.Close(ctx) // its host may be cut off
+	})
+	s, err := chubbystorage.New(k, chubbystorage.Config{Path: root, LockDelay: 3 * time.Second})
+	if err != nil {
+		w.Fatal(err)
+	}
+	s.SetChunk(chunk)
+	return s
+}
+
+// operator returns a session beside the storages.
+func (w *world) operator() *client.Client {
+	w.Helper()
+	c, err := client.New(w.ctx, client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom("operator"), Clock: w.cell.ClockOf("operator"), As: "operator"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+// wants checks the code of an error.
+func wants(t testing.TB, what string, err error, code api.Code) {
+	t.Helper()
+	if api.CodeOf(err) != code {
+		t.Errorf("%s: %v; want %v", what, err, code)
+	}
+}
+
+// nodes returns the names of all nodes below a directory, in files with their sizes.
+func (w *world) nodes(c *client.Client, dir string) (all []string) {
+	w.Helper()
+	list, err := c.List(w.ctx, dir)
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, s := range list {
+		all = append(all, s.Path.String())
+		if s.Kind == api.Directory {
+			all = append(all, w.nodes(c, s.Path.String())...)
+		}
+	}
+	return all
+}
