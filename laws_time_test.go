@@ -90,7 +90,7 @@ func mentionsSince(e ast.Expr) bool {
 // lawSleep: a test that sleeps is slow on a good day and wrong on a bad one. In
 // a synctest bubble sleeping costs nothing and is exact; and an end-to-end test
 // of real processes has no other clock. A file whose tests run in bubbles imports
-// synctest, or calls the function inBubble, inCell, inAuditedCell, inTLSCell, inTokenCell or inConsoleCell of its package.
+// synctest, or calls the function inBubble, inCell, inAuditedCell, inTLSCell, inTokenCell, inConsoleCell or inWorld of its package.
 func lawSleep(t *testing.T, files []source) {
 	endToEnd := []exempt{{"e2e", "", "real processes"}}
 	for _, f := range files {
@@ -108,7 +108,7 @@ func lawSleep(t *testing.T, files []source) {
 func callsInBubble(f source) bool {
 	found := false
 	ast.Inspect(f.ast, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && slices.Contains([]string{"inBubble", "inCell", "inAuditedCell", "inTLSCell", "inTokenCell", "inConsoleCell"}, callee(call)) {
+		if call, ok := n.(*ast.CallExpr); ok && slices.Contains([]string{"inBubble", "inCell", "inAuditedCell", "inTLSCell", "inTokenCell", "inConsoleCell", "inWorld"}, callee(call)) {
 			found = true
 		}
 		return !found

@@ -31,7 +31,7 @@ type source struct {
 func sources(t *testing.T) []source {
 	t.Helper()
 	var list []source
-	other := "" // the module below the root that the walk is in
+	var others []string // the modules below the root, of which one may be below another
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
 		name = filepath.ToSlash(name)
 		switch {
@@ -42,7 +42,7 @@ func sources(t *testing.T) []source {
 				return filepath.SkipDir
 			}
 			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != "." {
-				other = name
+				others = append(others, name)
 			}
 			return nil
 		case path.Ext(name) != ".go":
@@ -52,7 +52,7 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		f.ours = other == "" || !under(name, other)
+		f.ours = !slices.ContainsFunc(others, func(module string) bool { return under(name, module) })
 		if !ast.IsGenerated(f.ast) {
 			list = append(list, f)
 		}

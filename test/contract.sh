@@ -218,7 +218,7 @@ ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code 
 
 echo "== verbs"
 "$bin/chubbyctl" --help >out 2>&1
-for verb in acquire elect semaphore barrier members ls tree cat put mkdir rm stat touch cp export import watch top locks history explain lint lock sequencer session whoami acl cell bench config completion; do out "^  $verb "; done
+for verb in acquire elect semaphore barrier queue members ls tree cat put mkdir rm stat touch cp export import watch top locks history explain lint lock sequencer session whoami acl cell bench config completion; do out "^  $verb "; done
 
 echo "== files"
 ctl 0 mkdir /ls/local/d
@@ -536,6 +536,37 @@ for one in "${parties[@]}"; do ends "$one" 0 "  then all go on"; done
 grep -q '3 have come, in round' party1.err && ok "  in one round" || bad "  in one round"
 ctl 2 barrier /ls/local/rollout --parties 4; err 'the directory says 3'; ctl 2 barrier /ls/local/rollout; err '--parties is missing'
 ctl 1 barrier /ls/local/no/where --parties 1; err 'mkdir -p'
+
+echo "== work queues"
+ctl 0 queue list /ls/local/films; err 'has no items'; ctl 0 queue list /ls/local/films --dead; err 'has no dead letters'
+ctl 0 queue put /ls/local/films 'film 17'; out '^p0\.'; film17=$(cat out)
+ctl 0 -o json queue put /ls/local/films 'film 18' --priority 5; fields out path id delay_s; is .priority 5; film18=$(jq -r .id out)
+printf 'film 19' | chubbyctl queue put /ls/local/films - --priority -1 --delay 1s >out 2>err && ok "queue put reads standard input" || bad "queue put reads standard input"
+ctl 0 queue list /ls/local/films; out '^ID '; out "^$film18 .* free"; ctl 0 -o json queue list /ls/local/films; fields out id path bytes attempts modified_s; is .id "\"$film18\""; is .priority 5; is .state '"free"'
+background worker queue take /ls/local/films --attempts 2 --retry-delay 1s --wait 30s --reason 'convert it' --lease 5s --lock-delay 2s --kill-after 1s --jeopardy-signal USR1 --safe-signal USR2 --sequencer-file item.seq -- sh -c 'echo "$CHUBBY_ITEM $CHUBBY_ATTEMPT $CHUBBY_LOCK $CHUBBY_SEQUENCER"; cat; exec sleep 100'; worker=$pid
+holds 10 "queue take runs CMD" grep -q 'film 18' worker.out
+[ "$(head -n 1 worker.out)" = "$film18 1 /ls/local/films/task-$film18 $(cat item.seq)" ] && ok "  which knows its item, its try and its sequencer" || { cp worker.out out; bad "  which knows its item, its try and its sequencer"; }
+ctl 0 queue list /ls/local/films; out "^$film18 .* held"; ctl 0 -o json queue list /ls/local/films; is .state '"held"'; is .holders[0].reason '"convert it"'; is .attempts 1
+ctl 1 queue retry /ls/local/films "$film18"; err 'is no dead letter'
+kill -9 "$worker"; ends "$worker" 137 "a worker that is killed"
+ctl 0 queue take /ls/local/films --attempts 2 --wait 30s -- sh -c 'test "$(cat)" = "film 17"'
+ctl 7 queue take /ls/local/films --attempts 2 --wait 30s --retry-delay 1s -- sh -c 'echo "$(cat) $CHUBBY_ATTEMPT"; exit 7'; out '^film 1[89] [12]$'
+ctl 7 queue take /ls/local/films --attempts 2 --wait 30s -- sh -c 'echo "$(cat) $CHUBBY_ATTEMPT"; exit 7'; out '^film 1[89] [12]$'
+ctl 7 queue take /ls/local/films --attempts 2 --wait 30s -- sh -c 'echo "$(cat) $CHUBBY_ATTEMPT"; exit 7'; out '^film 1[89] 2$'; err 'is a dead letter'
+ctl 124 queue take /ls/local/films --attempts 2 --wait 0s -- true; err 'no item is free'
+ctl 0 queue list /ls/local/films --dead; out "^$film18 .* 2 .*dead"; ctl 0 -o json queue list /ls/local/films --dead; is .state '"dead"'; is .reason '"exit code 7"'; film19=$(jq -r .id out | tail -n 1)
+ctl 0 -v queue retry /ls/local/films "$film18"; err 'is in the queue again'
+ctl 0 queue take /ls/local/films --attempts 2 --wait 30s -- sh -c 'test "$(cat) $CHUBBY_ATTEMPT" = "film 18 1"'
+ctl 0 -o json queue discard /ls/local/films "$film19"; fields out path; is .id "\"$film19\""; ctl 1 queue discard /ls/local/films "$film19"; err 'no dead letter'
+ctl 0 ls /ls/local/films; out turnstile; grep -q - out && bad "  and nothing else is left" || ok "  and nothing else is left"
+ctl 0 queue put /ls/local/films ''; ctl 0 -o json queue list /ls/local/films; is .bytes 0
+background again queue take /ls/local/films --retry --lease 2s --lock-delay 1s --kill-after 200ms -- sh -c 'echo "$CHUBBY_SESSION $CHUBBY_ATTEMPT"; exec sleep 100'; again=$pid
+holds 10 "queue take --retry" test -s again.out
+ctl 0 session end "$(cut -d' ' -f1 again.out)" --reason drill --yes; holds 40 "  takes an item again" sh -c '[ "$(wc -l <again.out)" = 2 ]'
+grep -q ' 2$' again.out && ok "  and that is the second try" || bad "  and that is the second try"
+kill "$again"; ends "$again" 143 "  until CMD ends by a signal"; ctl 0 queue list /ls/local/films; out 'exit code 143'
+ctl 2 queue take /ls/local/films; err 'the command is missing'; ctl 2 queue put /ls/local/films x --priority 10; ctl 2 queue put /ls/local/films x --delay 1000h; ctl 127 queue take /ls/local/films -- no-such-program
+ctl 1 queue put /ls/local/no/where x; err 'mkdir -p'
 
 echo "== members"
 ctl 1 members ls /ls/local/up

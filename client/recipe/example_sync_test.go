@@ -99,8 +99,8 @@ func ExampleQueue() {
 		return
 	}
 	defer done()
-	q := recipe.NewQueue(c, "/ls/foo/mails", recipe.QueueOptions{LockDelay: api.DefaultLockDelay})
-	if _, err := q.Put(ctx, []byte("to: ann")); err != nil {
+	q := recipe.NewQueue(c, "/ls/foo/mails", recipe.QueueOptions{LockDelay: api.DefaultLockDelay, Attempts: 5})
+	if _, err := q.Put(ctx, []byte("to: ann"), recipe.WithPriority(1)); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -111,7 +111,7 @@ func ExampleQueue() {
 			return
 		}
 		if !send(item.Context(), item.Data, item.Sequencer().String()) {
-			_ = item.Abandon(ctx) // somebody else may have more luck
+			_ = item.Fail(ctx, "the server did not take it", time.Minute) // after the fifth time it is a dead letter
 			continue
 		}
 		if err := item.Done(ctx); err != nil {

@@ -45,7 +45,7 @@ func TestWhatIsHeldSaysSo(t *testing.T) {
 		}
 		all := map[string]held{
 			"/ls/local/sem/slot-000": permit, "/ls/local/rw": read, "/ls/local/rw2": write, "/ls/local/primary": primary, "several": locks,
-			"/ls/local/members/one": presence, "/ls/local/svc/one:1": publication, "/ls/local/queue/item-" + id: item,
+			"/ls/local/members/one": presence, "/ls/local/svc/one:1": publication, "/ls/local/queue/task-" + id: item,
 		}
 		check := func(ended bool) {
 			t.Helper()

@@ -1,24 +1,29 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// Item is an item of a Queue that this worker has. It ends with Done or Abandon, of which one is to be
+// Item is an item of a Queue that this worker has. It ends with Done, Fail or Abandon, of which one is to be
 // called, also when the item was lost.
 type Item struct {
 	// Data is what was put in.
 	Data []byte
 
-	id   string
-	held *held
+	id      string
+	q       *Queue
+	held    *held
+	record  *itemRecord    // as it was written when the try began; nil of an item of v0.1.0
+	content api.Generation // of the contents that were written then
 
 	mu   sync.Mutex // guards fate
 	fate fate
@@ -31,10 +36,25 @@ const (
 	undecided fate = 0
 	finished  fate = 1 // Done was called
 	abandoned fate = 2 // Abandon was called
+	failed    fate = 3 // Fail was called
 )
 
 // ID returns what Put returned.
 func (i *Item) ID() string { return i.id }
+
+// Attempt returns which try this is, from 1 on. Tries that a worker began and did not say the end of count, too. It is
+// 0 for an item of v0.1.0, of which nothing is counted.
+func (i *Item) Attempt() int {
+	if i.record == nil {
+		return 0
+	}
+	return i.record.Attempts
+}
+
+// IsLastAttempt reports whether Fail makes the item a dead letter (QueueOptions.Attempts).
+func (i *Item) IsLastAttempt() bool {
+	return i.record != nil && i.record.failed(i.q.o.Attempts, "", 0).Dead
+}
 
 // Context is that of the work on the item. It ends a margin before another can have it, as that of a
 // lock does.
@@ -49,7 +69,7 @@ func (i *Item) Path() string { return i.held.handle.Path() }
 // Sequencer is for the servers that the work goes to: they refuse it once another has the item.
 func (i *Item) Sequencer() sequencer.Sequencer { return i.held.lock.Sequencer() }
 
-// Lock returns the lock of the item. It is not to be released but by Done or Abandon.
+// Lock returns the lock of the item. It is not to be released but by Done, Fail or Abandon.
 func (i *Item) Lock() *client.Lock { return i.held.lock }
 
 // decide decides, unless the other was decided before.
@@ -69,21 +89,70 @@ func (i *Item) decide(f fate) bool {
 // answered it is Uncertain, and goes on in the background; another call waits for its outcome.
 func (i *Item) Done(ctx context.Context) error {
 	if !i.decide(finished) {
-		return &api.Error{Code: api.NotHeld, Op: "finish", Path: i.held.handle.Path(), Message: "the item was abandoned before"}
+		return &api.Error{Code: api.NotHeld, Op: "finish", Path: i.held.handle.Path(), Message: "the item was given back before"}
 	}
 	return i.held.end.run(ctx, i.held.c, "finish", i.held.handle.Path(), func(ctx context.Context) error {
 		err := i.held.handle.Delete(ctx, client.IfSequencer(i.Sequencer()))
 		_ = i.held.handle.Close(ctx) // it says that the work has stopped; what cannot be closed ends with the session
-		if errors.Is(err, api.BadSequencer) || gone(err) {
-			return &api.Error{Code: api.LockLost, Op: "finish", Path: i.held.handle.Path(), Err: err,
-				Message: fmt.Sprintf("item %s was lost before it was done; another has it, or has done it", i.id)}
-		}
-		return err
+		return i.orLost("finish", err)
 	})
 }
 
-// Abandon gives the item back: it is in the queue again, in its old place, at once. After Done it does
-// nothing, so that it can be deferred. Its errors are those of client.Lock.Release.
+// orLost returns the error of a change that was to be made as the holder of the item: that it was lost, if that is
+// what the cell has said.
+func (i *Item) orLost(op string, err error) error {
+	if !errors.Is(err, api.BadSequencer) && !gone(err) {
+		return err
+	}
+	return &api.Error{Code: api.LockLost, Op: op, Path: i.held.handle.Path(), Err: err,
+		Message: fmt.Sprintf("item %s was lost before it was done; another has it, or has done it", i.id)}
+}
+
+// Fail gives the item back because the try has failed: it is in the queue again, in its old place, and nobody takes
+// it for a while (as WithDelay; 0 is at once). If it was the last try (QueueOptions.Attempts) the item becomes a dead
+// letter instead. The reason is kept with it: at most api.MaxReason bytes, else Fail is InvalidArgument and the item is
+// still held. Its other errors are those of Done; after PermissionDenied the item is in the queue again, and the
+// try counts as one that did not say how it ended. An item of v0.1.0 is in the queue at once, and has no reason. After
+// Done or Abandon it is NotHeld; another call of Fail waits for the outcome of the first.
+func (i *Item) Fail(ctx context.Context, reason string, after time.Duration) error {
+	const op = "give back"
+	fault := func(code api.Code, format string, args ...any) error {
+		return &api.Error{Code: code, Op: op, Path: i.held.handle.Path(), Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case len(reason) > api.MaxReason:
+		return fault(api.InvalidArgument, "the reason has %d bytes; want at most %d", len(reason), api.MaxReason)
+	case after < 0 || after > MaxDelay:
+		return fault(api.InvalidArgument, "a delay of %v; want 0 to %v", after, MaxDelay)
+	case !i.decide(failed):
+		return fault(api.NotHeld, "the item was done or given back before")
+	}
+	return i.held.end.run(ctx, i.held.c, op, i.held.handle.Path(), func(ctx context.Context) error {
+		err := i.writeFailure(ctx, reason, seconds(after))
+		releasing := i.held.lock.Release(ctx)
+		_ = i.held.handle.Close(ctx)
+		if err == nil && errors.Is(releasing, api.LockLost) {
+			return nil // it was lost after it had been given back
+		}
+		return cmp.Or(err, releasing)
+	})
+}
+
+// writeFailure writes how the try ended, as the holder of the item.
+func (i *Item) writeFailure(ctx context.Context, reason string, delay int64) error {
+	if i.record == nil {
+		return nil
+	}
+	next := i.record.failed(i.q.o.Attempts, reason, delay)
+	stat, err := i.held.handle.SetContents(ctx, next.with(i.Data), client.IfGeneration(i.content), client.IfSequencer(i.Sequencer()))
+	if err == nil && next.Dead {
+		markDead(ctx, i.held.c, i.q.dir, i.id, stat.Content)
+	}
+	return i.orLost("give back", err)
+}
+
+// Abandon gives the item back: it is in the queue again, in its old place, at once. The try counts as one that did not
+// say how it ended. After Done and Fail it does nothing, so that it can be deferred. Its errors are those of client.Lock.Release.
 func (i *Item) Abandon(ctx context.Context) error {
 	if !i.decide(abandoned) {
 		return nil

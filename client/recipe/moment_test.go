@@ -87,7 +87,7 @@ func TestTakenInTheMomentOfTheGrant(t *testing.T) {
 	}{
 		{office, waits, campaign},
 		{queueDir + "/" + turnstileName, waits, take},
-		{queueDir + "/" + itemPrefix, tries, take},
+		{queueDir + "/" + taskPrefix, tries, take},
 		{semDir + "/" + turnstileName, waits, acquire},
 		{semDir + "/" + slotName(0), tries, acquire},
 	} {

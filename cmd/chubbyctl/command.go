@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
@@ -53,6 +54,9 @@ func (t *heldLock) environment(session api.SessionID) []string {
 	if t.slot != nil {
 		own = append(own, "CHUBBY_SLOT="+strconv.Itoa(*t.slot))
 	}
+	if t.item != nil {
+		own = append(own, "CHUBBY_ITEM="+t.item.ID(), "CHUBBY_ATTEMPT="+strconv.Itoa(t.item.Attempt()))
+	}
 	if t.member != "" {
 		own = append(own, "CHUBBY_MEMBER="+t.member)
 	}
@@ -80,6 +84,7 @@ type work struct {
 	lock    lockState
 	session sessionState
 	env     []string
+	item    *recipe.Item    // whose data are CMD's standard input; nil: it has that of this process
 	changed <-chan struct{} // receives when the session goes into jeopardy, or out of it
 	asked   <-chan struct{} // closed when another should have the lock; may be nil
 	yield   bool            // then CMD is asked to end
@@ -104,10 +109,21 @@ func (o *workOptions) supervise(w work) error {
 	if lock.Err() != nil {
 		return lost()
 	}
+	var stdin *os.File
+	passOn := func() {}
+	if w.item != nil {
+		input, err := startFeed(w.item.Data)
+		if err != nil {
+			return fmt.Errorf("open a pipe for CMD's standard input: %w", err)
+		}
+		defer input.wait()
+		stdin, passOn = input.out, input.passOn
+	}
 	process, err := supervise.Start(supervise.Command{
 		Path:      o.program,
 		Args:      o.argv,
 		Env:       w.env,
+		Stdin:     stdin,
 		Guardian:  []string{self, guardianVerb},
 		KillAfter: o.killAfter,
 		Margin:    budget.margin,
@@ -120,6 +136,7 @@ func (o *workOptions) supervise(w work) error {
 		},
 		Notice: o.notice,
 	}, o.signals)
+	passOn()
 	switch {
 	case errors.Is(err, supervise.ErrLate):
 		return lost()

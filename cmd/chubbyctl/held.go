@@ -21,9 +21,12 @@ type heldLock struct {
 	locks  []*client.Lock // in the order of their names; none of a membership
 	member string         // the path of a membership's file; else empty
 	slot   *int           // of a semaphore; else nil
+	item   *recipe.Item   // of a queue, whose data CMD reads; else nil
 	giveUp func(context.Context) error
 	asked  <-chan struct{} // closed when another should have it; may be nil
 	yield  bool            // whether to give it up then
+
+	finish func(ctx context.Context, ran error) error // says what became of it, before it is given up; may be nil
 }
 
 // holding returns a lock that is given up by a function.

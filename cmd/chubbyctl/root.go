@@ -84,7 +84,7 @@ Environment:
 	flags.StringVar(&g.trace.endpoint, "trace-endpoint", "", "where a trace of the command is sent, by OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT with TLS")
 	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say more, on standard error")
 	root.AddCommand(
-		newAcquireCommand(g), newElectCommand(g), newSemaphoreCommand(g), newBarrierCommand(g), newMembersCommand(g), newGuardianCommand(),
+		newAcquireCommand(g), newElectCommand(g), newSemaphoreCommand(g), newBarrierCommand(g), newQueueCommand(g), newMembersCommand(g), newGuardianCommand(),
 		newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newMkdirCommand(g),
 		newRmCommand(g), newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newExportCommand(g), newImportCommand(g), newWatchCommand(g),
 		newTopCommand(g), newLocksCommand(g), newHistoryCommand(g), newExplainCommand(g), newLintCommand(g), newLockCommand(g), newSequencerCommand(g), newSessionCommand(g),

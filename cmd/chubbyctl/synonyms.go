@@ -36,6 +36,8 @@ func meaningOf(word string) string {
 		return "'chubbyctl cell transfer' makes another replica the master, and 'chubbyctl drill failover' measures what that does"
 	case "election", "campaign", "leader", "primary":
 		return "'chubbyctl elect PATH --value V' takes part in an election, and 'chubbyctl elect --show PATH' prints who is the primary"
+	case "enqueue", "dequeue", "push", "pop", "job", "jobs", "task", "tasks":
+		return "'chubbyctl queue put PATH DATA' puts an item into a work queue, and 'chubbyctl queue take PATH -- CMD' runs a command on the next"
 	case "permit", "slots":
 		return "'chubbyctl semaphore PATH --slots N -- CMD' runs a command that at most N run at a time"
 	}

@@ -15,6 +15,7 @@ func safeguards() []safeguard {
 		leaseSafeguards(),
 		recipeSafeguards(),
 		shellRecipeSafeguards(),
+		workQueueSafeguards(),
 		librarySafeguards(),
 		commandSafeguards(),
 		supervisionSafeguards(),

@@ -25,6 +25,9 @@ type Command struct {
 	Args []string // its arguments, the program's name as the first
 	Env  []string // its environment
 
+	// Stdin is its standard input; nil: that of this process. It may be closed after Start.
+	Stdin *os.File
+
 	// Guardian is the program and the leading arguments that lead to
 	// RunGuardian in a new process.
 	Guardian []string

@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -51,7 +52,7 @@ type Process struct {
 	err      error
 }
 
-// Start runs a command with this process's standard streams. It fails with a
+// Start runs a command with this process's standard streams, except for Command.Stdin. It fails with a
 // NotRunError if the command cannot be run, and with ErrLate if its time is over.
 func Start(c Command, _ chan os.Signal) (*Process, error) {
 	if left, _ := c.Allowed(); left <= 0 {
@@ -59,7 +60,7 @@ func Start(c Command, _ chan os.Signal) (*Process, error) {
 	}
 	child := exec.Command(c.Path)
 	child.Args, child.Env = c.Args, c.Env
-	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	child.Stdin, child.Stdout, child.Stderr = cmp.Or(c.Stdin, os.Stdin), os.Stdout, os.Stderr
 	if err := child.Start(); err != nil {
 		return nil, notRun(c.Path, err)
 	}

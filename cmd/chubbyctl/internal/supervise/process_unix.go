@@ -3,6 +3,7 @@
 package supervise
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ type Process struct {
 	err       error
 }
 
-// Start runs a command with this process's standard streams, and from now on passes the
+// Start runs a command with this process's standard streams, except for Command.Stdin, and from now on passes the
 // signals of Listen to it. It fails with a NotRunError if the command cannot be run, and
 // with ErrLate if its time is over.
 func Start(c Command, signals chan os.Signal) (*Process, error) {
@@ -103,7 +104,7 @@ func (p *Process) launch() (*os.File, error) {
 	p.guardian = exec.Command(p.command.Guardian[0], args...)
 	p.guardian.Args[0] = guardianName
 	p.guardian.Env = p.command.Env
-	p.guardian.Stdin, p.guardian.Stdout, p.guardian.Stderr = os.Stdin, os.Stdout, os.Stderr
+	p.guardian.Stdin, p.guardian.Stdout, p.guardian.Stderr = cmp.Or(p.command.Stdin, os.Stdin), os.Stdout, os.Stderr
 	p.guardian.SysProcAttr = guardianAttributes()
 	if err == nil {
 		err = p.guardian.Start()
