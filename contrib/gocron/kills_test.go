@@ -1,0 +1,127 @@
+package chubbycron_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	chubbycron "github.com/chubbylock/chubby/contrib/gocron"
+	"github.com/go-co-op/gocron/v2"
+)
+
+// exclusive counts pieces of work that may not overlap.
+type exclusive struct {
+	*testing.T
+	what string
+
+	mu    sync.Mutex // guards what follows
+	now   string     // who works; empty if nobody does
+	count map[string]int
+}
+
+func (x *exclusive) work(ctx context.Context, who string, length time.Duration) {
+	x.mu.Lock()
+	if x.now != "" {
+		x.Errorf("%s: %s begins while %s works", x.what, who, x.now)
+	}
+	x.now = who
+	x.count[who]++
+	x.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-time.After(length):
+	}
+	x.mu.Lock()
+	x.now = ""
+	x.mu.Unlock()
+}
+
+// Schedulers run their jobs one at a time while the master is killed again and again, in a cell of processes, and the
+// scheduler that leads is shut down again and again.
+func TestKills(t *testing.T) {
+	p := startProcesses(t)
+	limit, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	busy, stop := context.WithTimeout(limit, 8*time.Second)
+	defer stop()
+	var all sync.WaitGroup
+	led := &exclusive{T: t, what: "the leader's job", count: map[string]int{}}
+	locked := &exclusive{T: t, what: "the job with a lock", count: map[string]int{}}
+	for i := range 3 {
+		all.Go(func() { lead(busy, limit, p, led, i) })
+		all.Go(func() { p.lock(busy, limit, locked, fmt.Sprint(i)) })
+	}
+	kills := p.killMasters(busy)
+	all.Wait()
+	t.Logf("%d masters were killed; runs of leaders: %v; with locks: %v", kills, led.count, locked.count)
+	if kills < 2 || len(led.count) < 2 || len(locked.count) == 0 {
+		t.Error("that is too little")
+	}
+}
+
+// lead runs one scheduler after the other; each that has led for a while is shut down while it works.
+func lead(busy, ctx context.Context, p *processes, led *exclusive, number int) {
+	k := p.keeper(ctx, client.Config{})
+	for life := 0; busy.Err() == nil; life++ {
+		who := fmt.Sprintf("%d.%d", number, life)
+		e, err := chubbycron.NewElector(k, chubbycron.ElectorConfig{Path: leaderPath})
+		if err != nil {
+			p.Error(err)
+			return
+		}
+		s, err := gocron.NewScheduler(e.Options()...)
+		if err != nil {
+			p.Error(err)
+			return
+		}
+		var runs atomic.Int64
+		enough := make(chan struct{})
+		if _, err := s.NewJob(gocron.DurationJob(50*time.Millisecond), gocron.NewTask(func() {
+			led.work(context.Background(), who, 150*time.Millisecond)
+			if runs.Add(1) == 3 {
+				close(enough)
+			}
+		}), gocron.WithSingletonMode(gocron.LimitModeReschedule)); err != nil {
+			p.Error(err)
+			return
+		}
+		s.Start()
+		select {
+		case <-enough:
+		case <-busy.Done():
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- e.Close(ctx) }() // before the scheduler is shut down: it awaits the work all the same
+		wants(p, "Shutdown", s.Shutdown(), api.OK)
+		wants(p, "Close", <-closed, api.OK)
+	}
+}
+
+func (p *processes) lock(busy, ctx context.Context, locked *exclusive, who string) {
+	k, err := chubbycron.NewLocker(p.keeper(ctx, client.Config{}), chubbycron.LockerConfig{Path: locksPath, AtLeast: 400 * time.Millisecond})
+	if err != nil {
+		p.Error(err)
+		return
+	}
+	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(k))
+	if err != nil {
+		p.Error(err)
+		return
+	}
+	if _, err := s.NewJob(gocron.DurationJob(200*time.Millisecond), gocron.NewTask(k.Task(func(ctx context.Context) error {
+		locked.work(ctx, who, 300*time.Millisecond)
+		return nil
+	})), gocron.WithName("job")); err != nil {
+		p.Error(err)
+		return
+	}
+	s.Start()
+	<-busy.Done()
+	wants(p, "Shutdown", s.Shutdown(), api.OK)
+	wants(p, "Close", k.Close(ctx), api.OK)
+}
