@@ -115,7 +115,7 @@ func TestSweepBeforeTheLock(t *testing.T) {
 		one, two := w.backend("one"), w.backend("two")
 		stop := make(chan struct{})
 		var sweeps sync.WaitGroup
-		for range 4 {
+		for range 2 {
 			sweeps.Go(func() {
 				for !closed(stop) {
 					if _, err := two.Sweep(w.Context()); err != nil {
@@ -125,7 +125,7 @@ func TestSweepBeforeTheLock(t *testing.T) {
 				}
 			})
 		}
-		for i := range 12 {
+		for i := range 8 {
 			w.put(one, "entry", large(byte(i)))
 			w.want(one, "entry", large(byte(i)))
 		}
@@ -141,7 +141,7 @@ func TestReadersSeeOneValue(t *testing.T) {
 		w.put(one, "entry", large('0'))
 		done := make(chan struct{})
 		var readers sync.WaitGroup
-		for _, b := range []*Backend{one, two, two} {
+		for _, b := range []*Backend{one, two} {
 			readers.Go(func() {
 				for !closed(done) {
 					entry, err := b.Get(w.Context(), "entry")
@@ -156,7 +156,7 @@ func TestReadersSeeOneValue(t *testing.T) {
 				}
 			})
 		}
-		for i := range 16 {
+		for i := range 8 {
 			switch i % 4 {
 			case 2:
 				w.put(one, "entry", []byte("ssss"))
@@ -318,8 +318,8 @@ func TestContextEnds(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		b := w.backend("one")
 		w.put(b, "entry", large('a'))
-		for i := range 14 {
-			ctx, cancel := context.WithTimeout(w.Context(), time.Duration(i)*15*time.Millisecond)
+		for i := range 9 {
+			ctx, cancel := context.WithTimeout(w.Context(), time.Duration(i)*23*time.Millisecond)
 			w.cell.Slow("one", 5*time.Millisecond)
 			err := b.Put(ctx, &physical.Entry{Key: "entry", Value: large('b')})
 			cancel()
