@@ -27,7 +27,7 @@ const writerTask = "CHUBBYVAULT_TEST_WRITER"
 
 const (
 	killsLast   = 8 * time.Second // of TestKills
-	masterFor   = time.Second      // how long each master serves before it is killed
+	masterFor   = time.Second     // how long each master serves before it is killed
 	writerLease = 2 * time.Second
 )
 
