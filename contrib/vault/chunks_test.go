@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/hashicorp/vault/sdk/physical"
 )
@@ -109,28 +111,61 @@ func TestSweepLeavesWritersAlone(t *testing.T) {
 	})
 }
 
-// A sweep takes the chunks of a writer for garbage before the writer has their lock: the writer begins anew.
+// meanwhile returns a backend, and a function after which the nth answer to that method arrives only when
+// do has returned.
+func (w *world) meanwhile(host, method string, do func()) (b *Backend, arm func(nth int64)) {
+	var left atomic.Int64
+	b = w.backend(host, func(cfg *Config) {
+		cfg.Client.NoCache = true
+		cfg.Client.Dialer = w.cell.Lossy(host, func(answered string) bool {
+			if strings.HasSuffix(answered, method) && left.Add(-1) == 0 {
+				do()
+			}
+			return false
+		})
+	})
+	return b, left.Store
+}
+
+// A sweep takes the chunks of a writer for garbage before the writer has their lock, when there is only
+// their directory, and when there is the file that names the key: the writer begins anew.
 func TestSweepBeforeTheLock(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
-		one, two := w.backend("one"), w.backend("two")
-		stop := make(chan struct{})
-		var sweeps sync.WaitGroup
-		for range 4 {
-			sweeps.Go(func() {
-				for !closed(stop) {
-					if _, err := two.Sweep(w.Context()); err != nil {
-						w.Error(err)
-						return
-					}
-				}
-			})
+		two, swept := w.backend("two"), 0
+		one, arm := w.meanwhile("one", "/Open", func() {
+			n, err := two.Sweep(w.Context())
+			if err != nil {
+				w.Error(err)
+			}
+			swept += n
+		})
+		w.put(one, "entry", large('a'))
+		for nth := range int64(2) {
+			arm(nth + 1)
+			w.put(one, "entry", large(byte(nth)))
+			w.want(two, "entry", large(byte(nth)))
+			if swept != int(nth)+1 {
+				w.Errorf("%d values were swept by now; want %d", swept, nth+1)
+			}
 		}
-		for i := range 12 {
-			w.put(one, "entry", large(byte(i)))
-			w.want(one, "entry", large(byte(i)))
+	})
+}
+
+// A value in chunks is replaced after its entry's file was read and before its chunks are: the reader gets
+// the new one. If chunks are missing otherwise, it is an error.
+func TestReplacedWhileReading(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		one := w.backend("one")
+		reader, arm := w.meanwhile("reader", "/GetContentsAndStat", func() { w.put(one, "entry", large('b')) })
+		w.put(one, "entry", large('a'))
+		arm(1)
+		w.want(reader, "entry", large('b'))
+		if err := w.operator.RemoveAll(w.Context(), one.chunks()); err != nil {
+			w.Fatal(err)
 		}
-		close(stop)
-		sweeps.Wait()
+		if entry, err := reader.Get(w.Context(), "entry"); !errors.Is(err, api.Corrupt) {
+			w.Errorf("%v, %v", entry, err)
+		}
 	})
 }
 
@@ -141,7 +176,7 @@ func TestReadersSeeOneValue(t *testing.T) {
 		w.put(one, "entry", large('0'))
 		done := make(chan struct{})
 		var readers sync.WaitGroup
-		for _, b := range []*Backend{one, two, two} {
+		for _, b := range []*Backend{one, two} {
 			readers.Go(func() {
 				for !closed(done) {
 					entry, err := b.Get(w.Context(), "entry")
@@ -156,7 +191,7 @@ func TestReadersSeeOneValue(t *testing.T) {
 				}
 			})
 		}
-		for i := range 16 {
+		for i := range 8 {
 			switch i % 4 {
 			case 2:
 				w.put(one, "entry", []byte("ssss"))
@@ -318,8 +353,8 @@ func TestContextEnds(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		b := w.backend("one")
 		w.put(b, "entry", large('a'))
-		for i := range 14 {
-			ctx, cancel := context.WithTimeout(w.Context(), time.Duration(i)*15*time.Millisecond)
+		for i := range 9 {
+			ctx, cancel := context.WithTimeout(w.Context(), time.Duration(i)*23*time.Millisecond)
 			w.cell.Slow("one", 5*time.Millisecond)
 			err := b.Put(ctx, &physical.Entry{Key: "entry", Value: large('b')})
 			cancel()

@@ -45,7 +45,7 @@ func TestAgainstTheSDKsBackend(t *testing.T) {
 			}
 			return strings.Join(key, "/")
 		}
-		for step := range 200 {
+		for step := range 150 {
 			k := key()
 			switch rand.IntN(6) {
 			case 0, 1:

@@ -139,3 +139,31 @@ func TestRegisterWhatIsNoLock(t *testing.T) {
 		w.put(one, "entry", nil) // nothing is registered
 	})
 }
+
+// The lock is lost after the entry's file was opened: it is neither written nor deleted.
+func TestFenceInTheMiddle(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		holder := w.backend("holder")
+		var l *Lock
+		one, arm := w.meanwhile("one", "/Open", func() {
+			if err := l.Unlock(); err != nil {
+				w.Error(err)
+			}
+		})
+		for name, write := range map[string]func() error{
+			"put":    func() error { return one.Put(w.Context(), &physical.Entry{Key: "entry", Value: []byte("late")}) },
+			"delete": func() error { return one.Delete(w.Context(), "entry") },
+		} {
+			l, _ = w.active(holder, "holder")
+			if err := one.RegisterActiveNodeLock(l); err != nil {
+				w.Fatal(err)
+			}
+			w.put(one, "entry", []byte("before"))
+			arm(1)
+			if err := write(); !errors.Is(err, api.BadSequencer) {
+				w.Errorf("%s: %v", name, err)
+			}
+			w.want(holder, "entry", []byte("before"))
+		}
+	})
+}

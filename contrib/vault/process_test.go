@@ -26,8 +26,8 @@ import (
 const writerTask = "CHUBBYVAULT_TEST_WRITER"
 
 const (
-	killsLast   = 10 * time.Second // of TestKills
-	masterFor   = time.Second      // how long each master serves before it is killed
+	killsLast   = 8 * time.Second // of TestKills
+	masterFor   = time.Second     // how long each master serves before it is killed
 	writerLease = 2 * time.Second
 )
 
