@@ -31,7 +31,7 @@ type source struct {
 func sources(t *testing.T) []source {
 	t.Helper()
 	var list []source
-	other := "" // the module below the root that the walk is in
+	other := "" // the module below the root that the walk is in, which may have others in it
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
 		name = filepath.ToSlash(name)
 		switch {
@@ -41,7 +41,7 @@ func sources(t *testing.T) []source {
 			if base := path.Base(name); name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || base == "bin" || base == "node_modules") {
 				return filepath.SkipDir
 			}
-			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != "." {
+			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != "." && (other == "" || !under(name, other)) {
 				other = name
 			}
 			return nil
