@@ -64,7 +64,7 @@ func TestController(t *testing.T) {
 		one := begin("one")
 		w.leader("", 10*time.Second)
 		two := begin("two")
-		time.Sleep(10 * time.Second)
+		w.sleep(10 * time.Second)
 		w.pause("one")
 		w.leader("one", time.Minute)
 		w.resume("one")
@@ -74,6 +74,31 @@ func TestController(t *testing.T) {
 		two.stop()
 		if err := w.ended(two, 10*time.Second); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// CheckLeadership reads the clock: a process that was stopped knows at once, when no timer has told it yet.
+func TestCheckLeadership(t *testing.T) {
+	inWorld(t, func(w *world) {
+		given := make(chan context.Context, 1)
+		one := w.start(w.lock("one"), options(), manager.RunnableFunc(func(ctx context.Context) error {
+			derived, cancel := context.WithCancel(ctx) // as that of Reconcile is
+			defer cancel()
+			given <- derived
+			<-ctx.Done()
+			return nil
+		}))
+		ctx := <-given
+		if err := chubbyleader.CheckLeadership(ctx); err != nil {
+			t.Error(err)
+		}
+		w.cell.Jump("one", time.Minute)
+		if err := chubbyleader.CheckLeadership(ctx); err == nil {
+			t.Error("the lease has run out, and the leadership is said to last")
+		}
+		if err := w.ended(one, 10*time.Second); !errors.Is(err, api.LockLost) {
+			t.Errorf("Start returned %v", err)
 		}
 	})
 }
@@ -107,14 +132,14 @@ func TestRunnables(t *testing.T) {
 		}))...)
 		<-one.Elected()
 		w.start(w.lock("two"), options(), runnables()...)
-		time.Sleep(15 * time.Second)
+		w.sleep(15 * time.Second)
 		if idle.Load() != 2 || once.Load() != 1 {
 			t.Errorf("%d run without an election, %d with one", idle.Load(), once.Load())
 		}
 		if err := w.ended(one, 10*time.Second); !errors.Is(err, fault) || errors.Is(err, api.LockLost) {
 			t.Errorf("Start returned %v", err)
 		}
-		time.Sleep(time.Second)
+		w.sleep(time.Second)
 		if once.Load() != 2 {
 			t.Error("the other does not lead")
 		}

@@ -27,7 +27,7 @@ func TestHandOver(t *testing.T) {
 				t.Error(err)
 			}
 			w.start(one.lock, options(), w.work("one"))
-			time.Sleep(10 * time.Second)
+			w.sleep(10 * time.Second)
 			two.stop()
 			w.leader("two", 5*time.Second)
 		})
@@ -45,14 +45,14 @@ func TestSlowRunnable(t *testing.T) {
 			<-ctx.Done()
 			for range 300 { // 3 s
 				w.act(ctx, "one")
-				time.Sleep(10 * time.Millisecond)
+				w.sleep(10 * time.Millisecond)
 			}
 			stopped <- time.Now()
 			return nil
 		}))
 		<-one.Elected()
 		w.run("two")
-		time.Sleep(10 * time.Second)
+		w.sleep(10 * time.Second)
 		one.stop()
 		w.leader("one", 10*time.Second)
 		if gap := time.Since(<-stopped); gap > 500*time.Millisecond {
@@ -103,7 +103,7 @@ func TestLosses(t *testing.T) {
 					}
 				}
 				w.leader("one", time.Minute)
-				time.Sleep(5 * time.Second)
+				w.sleep(5 * time.Second)
 				c.heal(w)
 				if c.name == "paused" {
 					if err := w.ended(one, time.Second); !errors.Is(err, api.LockLost) {
@@ -111,7 +111,7 @@ func TestLosses(t *testing.T) {
 					}
 				}
 				w.start(one.lock, options(), w.work("one"))
-				time.Sleep(15 * time.Second)
+				w.sleep(15 * time.Second)
 				two.stop()
 				w.leader("two", 30*time.Second)
 			})
@@ -126,7 +126,7 @@ func TestFailOver(t *testing.T) {
 		before := w.leader("", time.Second)
 		for range 2 {
 			w.cell.Restart(w.cell.FailOver())
-			time.Sleep(15 * time.Second)
+			w.sleep(15 * time.Second)
 		}
 		if now := w.leader("", time.Second); now != before {
 			t.Errorf("%v led, and now %v", before, now)

@@ -63,6 +63,9 @@ func (w *world) lock(name string) *chubbylock.Lock {
 	return l
 }
 
+// sleep lets virtual time pass.
+func (w *world) sleep(d time.Duration) { time.Sleep(d) }
+
 // nowhere is the configuration of an API server that is not there: the managers of these tests do not
 // need one.
 func nowhere() *rest.Config { return &rest.Config{Host: "127.0.0.1:1"} }

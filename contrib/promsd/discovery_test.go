@@ -73,17 +73,17 @@ func TestCutOff(t *testing.T) {
 		w.cell.Cut("sd")
 		w.ok(one.Withdraw(w.Context()))
 		w.publish(a, recipe.Endpoint{Address: "a:2"})
-		time.Sleep(api.DefaultLease)
+		w.sleep(api.DefaultLease)
 		w.expect("in jeopardy", file, "a:1")
 		w.expectMetrics(d, "in jeopardy", map[string]float64{"fresh": 0, "targets": 1})
-		time.Sleep(3 * time.Minute) // lease and grace period have ended
+		w.sleep(3 * time.Minute) // lease and grace period have ended
 		w.expect("cut off", file, "a:1")
 		w.expectMetrics(d, "cut off", map[string]float64{"fresh": 0, "targets": 1})
 		if code, text := get(d, "/sd/web"); code != http.StatusOK || targets(t, text) != "a:1" {
 			t.Errorf("cut off, over HTTP: %d, %s", code, text)
 		}
 		w.cell.Heal("sd")
-		time.Sleep(10 * time.Second)
+		w.sleep(10 * time.Second)
 		w.expect("healed", file, "a:2")
 		w.expectMetrics(d, "healed", map[string]float64{"fresh": 1, "targets": 1})
 	})
@@ -201,7 +201,7 @@ func TestRefused(t *testing.T) {
 		}
 		w.ok(c.Delete(w.Context(), svc))
 		w.publish(c, recipe.Endpoint{Address: "a:1"})
-		time.Sleep(10 * time.Second)
+		w.sleep(10 * time.Second)
 		w.expect("it is a directory now", w.file("web.json"), "a:1")
 	})
 }

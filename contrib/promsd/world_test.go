@@ -89,6 +89,9 @@ func (w *world) run(jobs ...promsd.Job) (*promsd.Discovery, *client.Keeper) {
 
 func (w *world) file(name string) string { return filepath.Join(w.dir, name) }
 
+// sleep lets virtual time pass.
+func (w *world) sleep(d time.Duration) { time.Sleep(d) }
+
 // settle lets some virtual seconds pass.
 func settle() {
 	time.Sleep(5 * time.Second)
