@@ -10,7 +10,8 @@
 //   - Announce, Members: who is up.
 //   - Publish, Lookup: the addresses of a service; package resolver has them for gRPC.
 //   - Semaphore, Barrier, DoubleBarrier, Queue, RWLock: among processes what their names say.
-//   - ConfigFile: a file that everybody has the newest of; Watch: the versions of any file or directory.
+//   - ConfigFile: a file that everybody has the newest of; Tree: all that is below a directory; Watch: the
+//     versions of any file or directory.
 //   - AcquireAll: several locks, without a deadlock.
 //
 // # Sessions

@@ -14,22 +14,30 @@ import (
 	"github.com/chubbylock/chubby/client/recipe"
 )
 
-// newSession opens a session with a cell of its own, in this process. In a program it is
-// client.New(ctx, client.Config{Cell: "foo"}).
-func newSession() (context.Context, *client.Client, func()) {
+// newCell starts a cell of its own, in this process.
+func newCell() (context.Context, client.Config, func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	cell, err := celltest.New(1)
 	if err != nil {
 		panic(err)
 	}
-	c, err := client.New(ctx, client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock})
+	return ctx, client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock}, func() {
+		cell.Close()
+		cancel()
+	}
+}
+
+// newSession opens a session with a cell of its own, in this process. In a program it is
+// client.New(ctx, client.Config{Cell: "foo"}).
+func newSession() (context.Context, *client.Client, func()) {
+	ctx, cfg, stop := newCell()
+	c, err := client.New(ctx, cfg)
 	if err != nil {
 		panic(err)
 	}
 	return ctx, c, func() {
 		_ = c.Close(ctx)
-		cell.Close()
-		cancel()
+		stop()
 	}
 }
 

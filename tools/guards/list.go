@@ -15,6 +15,7 @@ func safeguards() []safeguard {
 		leaseSafeguards(),
 		recipeSafeguards(),
 		shellRecipeSafeguards(),
+		treeSafeguards(),
 		librarySafeguards(),
 		commandSafeguards(),
 		supervisionSafeguards(),
