@@ -207,9 +207,9 @@ func (l *limb) cut(list []api.Stat) {
 	for _, stat := range list {
 		there[stat.Path.Base()] = stat
 	}
-	var over []*limb
+	var over []*limb // a node that is made again has other ACL generations, too
 	for name, below := range l.limbs {
-		if stat := there[name]; stat.Kind != api.Directory || stat.Instance != below.stat.Instance || stat.ACLs != below.stat.ACLs {
+		if stat := there[name]; stat.Kind != api.Directory || stat.ACLs != below.stat.ACLs {
 			over = append(over, below)
 			delete(l.limbs, name)
 		}
@@ -295,7 +295,7 @@ func (l *limb) has(name string, stat api.Stat) bool {
 		return false
 	}
 	is := at.node.Stat
-	return is.Instance == stat.Instance && is.Content == stat.Content && is.ACLs == stat.ACLs
+	return is.Content == stat.Content && is.ACLs == stat.ACLs // of a node that is made again they are greater
 }
 
 // read reads a file.

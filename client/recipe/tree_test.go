@@ -167,6 +167,31 @@ func TestTreeKeepsNothing(t *testing.T) {
 	})
 }
 
+// What goes, or becomes another thing, between two looks does no harm.
+func TestTreeOfWhatGoes(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		c := w.dial("writer")
+		w.mkdir(c, treeDir)
+		w.Slow("h1", 100*time.Millisecond)
+		cfg := w.config("h1")
+		cfg.NoCache = true // nobody waits for the slow host
+		tree := w.grow(cfg, TreeOptions{OnError: func(err error) { t.Error(err) }})
+		for range *rounds {
+			w.put(c, treeDir+"/a", "1")
+			pass(rand.N(700 * time.Millisecond))
+			w.rm(c, treeDir+"/a")
+			w.mkdir(c, treeDir+"/a")
+			pass(rand.N(700 * time.Millisecond))
+			w.rm(c, treeDir+"/a")
+		}
+		w.mkdir(c, treeDir+"/a")
+		w.put(c, treeDir+"/a/b", "2")
+		pass(5 * time.Second)
+		w.shows(tree, "./ a/ a/b=2", true)
+	})
+}
+
 // More than is to be kept is an error, and what was there stays, until there is less.
 func TestTreeTooLarge(t *testing.T) {
 	t.Parallel()

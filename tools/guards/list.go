@@ -16,6 +16,7 @@ func safeguards() []safeguard {
 		recipeSafeguards(),
 		shellRecipeSafeguards(),
 		treeSafeguards(),
+		weightSafeguards(),
 		librarySafeguards(),
 		commandSafeguards(),
 		supervisionSafeguards(),
