@@ -17,6 +17,7 @@ func safeguards() []safeguard {
 		shellRecipeSafeguards(),
 		treeSafeguards(),
 		weightSafeguards(),
+		healthSafeguards(),
 		librarySafeguards(),
 		commandSafeguards(),
 		supervisionSafeguards(),
