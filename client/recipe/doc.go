@@ -12,7 +12,7 @@
 //   - Semaphore, Barrier, DoubleBarrier, Queue, RWLock: among processes what their names say.
 //   - ConfigFile: a file that everybody has the newest of; Tree: all that is below a directory; Watch: the
 //     versions of any file or directory.
-//   - AcquireAll: several locks, without a deadlock.
+//   - AcquireAll: several locks, without a deadlock; Locked: one that functions under it may take again.
 //
 // # Sessions
 //

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -214,4 +215,78 @@ func ExampleHealthy() {
 	// servers: 1
 	// servers: 0
 	// servers: 1
+}
+
+// A function that needs a lock may be called by one that has it.
+func ExampleLocked() {
+	ctx, c, done := newSession()
+	defer done()
+	const path = "/ls/local/accounts"
+	add := func(ctx context.Context, account string) error {
+		return recipe.Locked(ctx, c, path, recipe.LockedOptions{}, func(context.Context) error {
+			fmt.Println("add", account)
+			return nil
+		})
+	}
+	err := recipe.Locked(ctx, c, path, recipe.LockedOptions{}, func(ctx context.Context) error {
+		if err := add(ctx, "ann"); err != nil { // ctx has the lock
+			return err
+		}
+		return add(ctx, "zoe")
+	})
+	fmt.Println(err, add(ctx, "bob"))
+	// Output:
+	// add ann
+	// add zoe
+	// add bob
+	// <nil> <nil>
+}
+
+// A latch: another part of the program asks whether it is the primary, waits for that, and sees who takes part.
+func ExampleCandidates() {
+	ctx, c, done := newSession()
+	defer done()
+	var latch atomic.Pointer[recipe.Primary]
+	hasLeadership := func() bool {
+		p := latch.Load()
+		return p != nil && p.Err() == nil // what is begun now is under p.Context(), which ends in time
+	}
+	leads := make(chan struct{})
+	var campaign sync.WaitGroup
+	campaign.Go(func() { // in a program inside client.Renew, which begins again in the next session
+		p, err := recipe.Campaign(ctx, c, "/ls/local/primary", recipe.CampaignOptions{Name: "web1", Value: []byte("web1:80")})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		latch.Store(p)
+		close(leads) // isLeader; <-p.Done() is notLeader
+	})
+	<-leads // await, with the context that bounds it
+	second, giveUp := context.WithCancel(ctx)
+	queued := make(chan struct{}, 100)
+	campaign.Go(func() {
+		_, err := recipe.Campaign(second, c, "/ls/local/primary", recipe.CampaignOptions{
+			Name: "web2", OnQueued: func(client.Queued) { queued <- struct{}{} },
+		})
+		fmt.Println("web2 was elected:", err == nil)
+	})
+	<-queued
+	list, err := recipe.Candidates(ctx, c, "/ls/local/primary")
+	for _, k := range list {
+		fmt.Println(k.Name, k.Primary)
+	}
+	fmt.Println(err, hasLeadership())
+	giveUp()
+	campaign.Wait()
+	if err := latch.Load().Resign(ctx); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(hasLeadership())
+	// Output:
+	// web1 true
+	// web2 false
+	// <nil> true
+	// web2 was elected: false
+	// false
 }

@@ -180,7 +180,7 @@ func TestHealthyLater(t *testing.T) {
 		other, err := Announce(w.ctx, b, up, "a", nil)
 		w.ok(err)
 		sick.becomes(nil, nil)
-		<-p.Done()
+		w.over(p)
 		if err := p.Err(); !errors.Is(err, api.Exists) {
 			t.Errorf("another has the name: %v", err)
 		}
@@ -188,7 +188,7 @@ func TestHealthyLater(t *testing.T) {
 		w.ok(p.Withdraw(w.ctx))
 		_, p = announce()
 		w.Expire(a.Session())
-		<-p.Done()
+		w.over(p)
 		if err := p.Err(); !errors.Is(err, api.SessionExpired) {
 			t.Errorf("the session is over: %v", err)
 		}

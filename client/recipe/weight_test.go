@@ -81,7 +81,7 @@ func TestSemaphoreOfWeight(t *testing.T) {
 			t.Errorf("until the deadline: %v", err)
 		}
 		w.ok(two.BreakLock(w.ctx, semDir+"/"+slotName(2), "a test", false))
-		<-p.Done()
+		w.over(p)
 		if err := p.Err(); !errors.Is(err, api.LockLost) {
 			t.Errorf("one of four was taken away: %v", err)
 		}
@@ -92,6 +92,16 @@ func TestSemaphoreOfWeight(t *testing.T) {
 		w.ok(err)
 		w.lives(one)
 	})
+}
+
+// over waits until something has ended, for longer than a name is waited for.
+func (w *world) over(of interface{ Done() <-chan struct{} }) {
+	w.t.Helper()
+	select {
+	case <-of.Done():
+	case <-time.After(2 * inherit):
+		w.t.Error("it has not ended")
+	}
 }
 
 // Who has some slots, and loses his turn, does not wait with them for who has the others.

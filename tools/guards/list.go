@@ -18,6 +18,7 @@ func safeguards() []safeguard {
 		treeSafeguards(),
 		weightSafeguards(),
 		healthSafeguards(),
+		reentrySafeguards(),
 		librarySafeguards(),
 		commandSafeguards(),
 		supervisionSafeguards(),
