@@ -37,6 +37,13 @@ func (p *patient) becomes(err error, hang chan struct{}) {
 	p.err, p.hang = err, hang
 }
 
+// times returns how often it was checked.
+func (p *patient) times() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.checked
+}
+
 // errSick is why a patient is not healthy.
 func errSick() error { return api.Errorf(api.Unavailable, "sick") }
 
@@ -94,9 +101,9 @@ func TestHealthy(t *testing.T) {
 		sick.becomes(nil, nil)
 		pass(5 * time.Second)
 		expect("withdrawn for good", "")
-		before := sick.checked
+		before := sick.times()
 		pass(5 * time.Second)
-		if sick.checked != before {
+		if sick.times() != before {
 			t.Error("it is still checked")
 		}
 		seen.mu.Lock()
@@ -133,8 +140,8 @@ func TestHealthyHangs(t *testing.T) {
 		expect("it hangs for two periods", "a=")
 		pass(time.Second)
 		expect("it hangs for three", "")
-		if p.Health() == nil || sick.checked != 2 {
-			t.Errorf("%v after %d checks", p.Health(), sick.checked)
+		if p.Health() == nil || sick.times() != 2 {
+			t.Errorf("%v after %d checks", p.Health(), sick.times())
 		}
 		sick.becomes(nil, nil)
 		close(hang)

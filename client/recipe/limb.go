@@ -66,7 +66,7 @@ func (t *Tree) follow(ctx context.Context, c *client.Client) error {
 			t.fell()
 			l.seen()
 		default:
-			err = l.look(within, s.Handle)
+			err = l.look(within, s)
 		}
 		if err != nil && !gone(err) {
 			fail(err)
@@ -122,7 +122,7 @@ func (l *limb) once(ctx context.Context) error {
 	}
 	followOne(ctx, h, verify, func(s sight, failed error) bool {
 		if err = failed; err == nil {
-			err = l.look(ctx, s.Handle)
+			err = l.look(ctx, s)
 		}
 		if gone(err) {
 			err = nil // it comes as another sight
@@ -165,10 +165,12 @@ func (l *limb) note(node TreeNode) {
 }
 
 // look makes the tree what the directory is. An error of gone says that something goes meanwhile, of which an event
-// will tell.
-func (l *limb) look(ctx context.Context, h *client.Handle) error {
-	l.heard()
-	stat, err := h.Stat(ctx)
+// will tell. Of a look that is due nothing was heard.
+func (l *limb) look(ctx context.Context, s sight) error {
+	if !s.due {
+		l.heard()
+	}
+	stat, err := s.Stat(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -177,7 +179,7 @@ func (l *limb) look(ctx context.Context, h *client.Handle) error {
 	case stat.Children >= l.t.o.MaxNodes: // so that no longer list is asked for
 		return l.t.bounds(stat.Children+1, 0)
 	}
-	list, err := h.ReadDir(ctx)
+	list, err := s.ReadDir(ctx)
 	if err != nil {
 		return err
 	}
