@@ -63,8 +63,9 @@ type Candidate struct {
 	Primary  bool // it is the primary
 }
 
-// Candidates lists who takes part in an election: the primary first, then by rank. The value of the primary
-// is the contents of the file. A primary that does not use Campaign is listed with its session, and has no
+// Candidates lists who takes part in an election: the primary first, then by rank, and those of the same rank in the
+// order in which they wait for the lock, as far as the cell lists who waits (api.MaxListed); those who do not wait
+// come last. The value of the primary is the contents of the file. A primary that does not use Campaign is listed with its session, and has no
 // Name. It costs what Members does, and four calls.
 func Candidates(ctx context.Context, c *client.Client, path string) ([]Candidate, error) {
 	list, err := candidates(ctx, c, path)
@@ -97,7 +98,10 @@ func candidates(ctx context.Context, c *client.Client, path string) ([]Candidate
 		ranks[one.Name] = e.record.rank()
 		list = append(list, one)
 	}
-	slices.SortStableFunc(list, func(a, b Candidate) int { return ranks[b.Name].compare(ranks[a.Name]) })
+	queue := placesOf(explained.Lock)
+	slices.SortStableFunc(list, func(a, b Candidate) int {
+		return cmp.Or(ranks[b.Name].compare(ranks[a.Name]), cmp.Compare(queue(a), queue(b)))
+	})
 	for i := range list {
 		if list[i].Rank = i + 1; i > 0 && ranks[list[i].Name] == ranks[list[i-1].Name] {
 			list[i].Rank = list[i-1].Rank
@@ -107,6 +111,22 @@ func candidates(ctx context.Context, c *client.Client, path string) ([]Candidate
 		return stranger(ctx, c, path, explained.Lock.Holders[0], list)
 	}
 	return append(primary, list...), nil
+}
+
+// placesOf returns the places of candidates in the queue for a lock. Those of one session have one, the first.
+func placesOf(l client.LockInfo) func(k Candidate) int {
+	places := map[api.SessionID]int{}
+	for i, w := range l.Waiters {
+		if _, ok := places[w.Session]; !ok {
+			places[w.Session] = i
+		}
+	}
+	return func(k Candidate) int {
+		if at, ok := places[k.Session]; ok {
+			return at
+		}
+		return math.MaxInt
+	}
 }
 
 // stranger puts a primary that is not registered at the head of the list; one that is on it has not said

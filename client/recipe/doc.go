@@ -7,11 +7,12 @@
 // use. Each takes a *client.Client that is open and stays the caller's.
 //
 //   - Campaign, Observe, Leader: one primary among many, its value, and who it is (Chubby §2.4).
-//   - Announce, Members: who is up.
+//   - Announce, Members: who is up; Healthy: and passes a check of its own.
 //   - Publish, Lookup: the addresses of a service; package resolver has them for gRPC.
 //   - Semaphore, Barrier, DoubleBarrier, Queue, RWLock: among processes what their names say.
-//   - ConfigFile: a file that everybody has the newest of; Watch: the versions of any file or directory.
-//   - AcquireAll: several locks, without a deadlock.
+//   - ConfigFile: a file that everybody has the newest of; Tree: all that is below a directory; Watch: the
+//     versions of any file or directory.
+//   - AcquireAll: several locks, without a deadlock; Locked: one that functions under it may take again.
 //
 // # Sessions
 //

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -14,22 +16,30 @@ import (
 	"github.com/chubbylock/chubby/client/recipe"
 )
 
-// newSession opens a session with a cell of its own, in this process. In a program it is
-// client.New(ctx, client.Config{Cell: "foo"}).
-func newSession() (context.Context, *client.Client, func()) {
+// newCell starts a cell of its own, in this process.
+func newCell() (context.Context, client.Config, func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	cell, err := celltest.New(1)
 	if err != nil {
 		panic(err)
 	}
-	c, err := client.New(ctx, client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock})
+	return ctx, client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock}, func() {
+		cell.Close()
+		cancel()
+	}
+}
+
+// newSession opens a session with a cell of its own, in this process. In a program it is
+// client.New(ctx, client.Config{Cell: "foo"}).
+func newSession() (context.Context, *client.Client, func()) {
+	ctx, cfg, stop := newCell()
+	c, err := client.New(ctx, cfg)
 	if err != nil {
 		panic(err)
 	}
 	return ctx, c, func() {
 		_ = c.Close(ctx)
-		cell.Close()
-		cancel()
+		stop()
 	}
 }
 
@@ -164,4 +174,145 @@ func ExampleQueue_Take() {
 	// Output:
 	// to: ann
 	// to: bob
+}
+
+// Who needs more room takes a permit of several slots.
+func ExampleSemaphoreOptions() {
+	ctx, c, done := newSession()
+	defer done()
+	memory := recipe.NewSemaphore(c, "/ls/local/memory", 4) // of 4 GB
+	large, err := memory.Acquire(ctx, recipe.SemaphoreOptions{Weight: 3, Reason: "a large job"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("slots:", len(large.Slots()))
+	_, err = memory.TryAcquire(ctx, recipe.SemaphoreOptions{Weight: 2})
+	fmt.Println("room for two:", !errors.Is(err, api.LockHeld))
+	if err := large.Release(ctx); err != nil {
+		fmt.Println(err)
+	}
+	small, err := memory.TryAcquire(ctx, recipe.SemaphoreOptions{Weight: 2})
+	fmt.Println("room for two:", err == nil)
+	if err == nil {
+		err = small.Release(ctx)
+	}
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// slots: 3
+	// room for two: false
+	// room for two: true
+}
+
+// A server is announced only while it can work.
+func ExampleHealthy() {
+	ctx, c, done := newSession()
+	defer done()
+	var full atomic.Bool // the disk, for example
+	check := func(context.Context) error {
+		if full.Load() {
+			return errors.New("the disk is full")
+		}
+		return nil
+	}
+	p, err := recipe.Publish(ctx, c, "/ls/local/svc", recipe.Endpoint{Address: "web1:80"}, recipe.Healthy(check, 10*time.Millisecond, 3))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	changes := 0
+	for list, err := range recipe.WatchEndpoints(ctx, c, "/ls/local/svc") {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("servers:", len(list))
+		full.Store(len(list) > 0)
+		if changes++; changes == 3 {
+			break
+		}
+	}
+	if err := p.Withdraw(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// servers: 1
+	// servers: 0
+	// servers: 1
+}
+
+// A function that needs a lock may be called by one that has it.
+func ExampleLocked() {
+	ctx, c, done := newSession()
+	defer done()
+	const path = "/ls/local/accounts"
+	add := func(ctx context.Context, account string) error {
+		return recipe.Locked(ctx, c, path, recipe.LockedOptions{}, func(context.Context) error {
+			fmt.Println("add", account)
+			return nil
+		})
+	}
+	err := recipe.Locked(ctx, c, path, recipe.LockedOptions{}, func(ctx context.Context) error {
+		if err := add(ctx, "ann"); err != nil { // ctx has the lock
+			return err
+		}
+		return add(ctx, "zoe")
+	})
+	fmt.Println(err, add(ctx, "bob"))
+	// Output:
+	// add ann
+	// add zoe
+	// add bob
+	// <nil> <nil>
+}
+
+// A latch: another part of the program asks whether it is the primary, waits for that, and sees who takes part.
+func ExampleCandidates() {
+	ctx, c, done := newSession()
+	defer done()
+	var latch atomic.Pointer[recipe.Primary]
+	hasLeadership := func() bool {
+		p := latch.Load()
+		return p != nil && p.Err() == nil // what is begun now is under p.Context(), which ends in time
+	}
+	leads := make(chan struct{})
+	var campaign sync.WaitGroup
+	campaign.Go(func() { // in a program inside client.Renew, which begins again in the next session
+		p, err := recipe.Campaign(ctx, c, "/ls/local/primary", recipe.CampaignOptions{Name: "web1", Value: []byte("web1:80")})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		latch.Store(p)
+		close(leads) // isLeader; <-p.Done() is notLeader
+	})
+	<-leads // await, with the context that bounds it
+	second, giveUp := context.WithCancel(ctx)
+	queued := make(chan struct{}, 100)
+	campaign.Go(func() {
+		_, err := recipe.Campaign(second, c, "/ls/local/primary", recipe.CampaignOptions{
+			Name: "web2", OnQueued: func(client.Queued) { queued <- struct{}{} },
+		})
+		fmt.Println("web2 was elected:", err == nil)
+	})
+	<-queued
+	list, err := recipe.Candidates(ctx, c, "/ls/local/primary")
+	for _, k := range list {
+		fmt.Println(k.Name, k.Primary)
+	}
+	fmt.Println(err, hasLeadership())
+	giveUp()
+	campaign.Wait()
+	if err := latch.Load().Resign(ctx); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(hasLeadership())
+	// Output:
+	// web1 true
+	// web2 false
+	// <nil> true
+	// web2 was elected: false
+	// false
 }

@@ -19,7 +19,10 @@ const inherit = api.MaxLease + api.MinLease
 // AnnounceOption qualifies Announce.
 type AnnounceOption func(*announceOptions)
 
-type announceOptions struct{ wait bool }
+type announceOptions struct {
+	wait   bool
+	health *health
+}
 
 // WaitForName makes Announce wait for a name that another session has, a minute at the most, instead of
 // failing with Exists at once: for those whose names are their own, so that whoever has it is the same
@@ -36,11 +39,13 @@ type Presence struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the goroutine that keeps the file has ended
 	end    ending        // that removes it
+	health *health       // nil: it is not bound to a check
 
 	mu     sync.Mutex     // guards what follows
 	record record         // that the file holds, as far as the cell has said, and is to hold when it is made again
 	file   *client.Handle // nil while it is made again
-	made   chan struct{}  // closed and replaced when file is there again
+	made   chan struct{}  // closed and replaced when file is there again, or away changes
+	away   bool           // there is no file until a check has passed
 }
 
 // Announce says that this process is up: by an ephemeral file of that name in a directory, which is
@@ -52,7 +57,7 @@ type Presence struct {
 // has its name when the lease of the crashed one has ended. If another has the name it is Exists, at once
 // unless WaitForName is given: the error names it, in words and in Error.Holders.
 //
-// ctx bounds Announce only. The announcement has one goroutine, for which Withdraw waits.
+// ctx bounds Announce only. The announcement has one goroutine, and with Healthy two more, for which Withdraw waits.
 func Announce(ctx context.Context, c *client.Client, dir, name string, value []byte, options ...AnnounceOption) (*Presence, error) {
 	var o announceOptions
 	for _, option := range options {
@@ -74,13 +79,27 @@ func announce(ctx context.Context, c *client.Client, dir, name string, r record,
 	if err != nil {
 		return nil, err
 	}
-	h, err := register(ctx, c, file, r.text(), o)
-	if err != nil {
+	p := &Presence{c: c, path: file.String(), record: r, done: make(chan struct{}), made: make(chan struct{}), health: o.health}
+	if err = p.health.fault(p.path); err != nil {
 		return nil, err
 	}
-	p := &Presence{c: c, path: file.String(), record: r, file: h, done: make(chan struct{}), made: make(chan struct{})}
+	if p.health != nil {
+		passed, err := p.health.begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p.away = !passed
+	}
+	if !p.away {
+		if p.file, err = register(ctx, c, file, r.text(), o); err != nil {
+			return nil, err
+		}
+	}
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	go p.keep(h)
+	go p.keep(p.file)
+	if p.health != nil {
+		go p.health.run(p.ctx)
+	}
 	return p, nil
 }
 
@@ -102,7 +121,8 @@ func (p *Presence) Err() error {
 // Path returns the path of the file.
 func (p *Presence) Path() string { return p.path }
 
-// Update changes the value. Should the file be deleted meanwhile, it is made again with the new one. If
+// Update changes the value. Should the file be deleted meanwhile, or withdrawn by a check (Healthy), it is made again
+// with the new one. If
 // ctx ends first the error is Uncertain, Cancelled or DeadlineExceeded, and the new value may yet be
 // shown. After any other error the value is the one before.
 func (p *Presence) Update(ctx context.Context, value []byte) error {
@@ -115,11 +135,17 @@ func (p *Presence) Update(ctx context.Context, value []byte) error {
 // rewrite replaces the record.
 func (p *Presence) rewrite(ctx context.Context, r record) error {
 	for {
-		p.mu.Lock()
-		file, made := p.file, p.made
-		p.mu.Unlock()
 		if p.ctx.Err() != nil {
 			return context.Cause(p.ctx)
+		}
+		p.mu.Lock()
+		file, made, away := p.file, p.made, p.away
+		if away {
+			p.record = r
+		}
+		p.mu.Unlock()
+		if away {
+			return nil
 		}
 		if file != nil {
 			if _, err := file.SetContents(ctx, r.text()); !gone(err) && p.written(file, r, err) {
@@ -167,14 +193,12 @@ func (p *Presence) remove(ctx context.Context) error {
 	p.mu.Lock()
 	file := p.file
 	p.mu.Unlock()
-	if file == nil {
-		return nil
+	var err error
+	if file != nil {
+		err = discard(ctx, file)
 	}
-	// Close alone would not do: a reader that has the file open in this moment would keep it. But it is
-	// closed whatever came of the other: left open, the file stays for the life of the session.
-	err := file.Delete(ctx)
-	if closing := file.Close(ctx); err == nil || gone(err) {
-		err = closing
+	if p.health != nil {
+		<-p.health.checked
 	}
 	if errors.Is(err, api.SessionExpired) {
 		return nil
@@ -186,10 +210,11 @@ func (p *Presence) remove(ctx context.Context) error {
 func (p *Presence) keep(file *client.Handle) {
 	defer close(p.done)
 	for {
-		err := deleted(p.ctx, file)
+		var err error
+		if file != nil {
+			err = p.lasts(file)
+		}
 		if err == nil {
-			p.put(nil)
-			leave(p.ctx, file)
 			file, err = p.again()
 		}
 		if err != nil {
@@ -200,14 +225,18 @@ func (p *Presence) keep(file *client.Handle) {
 	}
 }
 
-// again makes the file again. A value that was changed while it was made is written by Update.
+// again makes the file again, once it is to be shown. A value that was changed while it was made is written by Update.
 func (p *Presence) again() (*client.Handle, error) {
 	path, err := api.ParsePath(p.path)
 	if err != nil {
 		return nil, err
 	}
+	if err := p.awaitHealth(); err != nil {
+		return nil, err
+	}
 	p.mu.Lock()
 	r := p.record
+	p.away = false
 	p.mu.Unlock()
 	return register(p.ctx, p.c, path, r.text(), announceOptions{})
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -46,13 +44,12 @@ type SemaphoreOptions struct {
 	LockDelay time.Duration
 	// Reason is shown to those who look who holds the slots; at most api.MaxReason bytes.
 	Reason string
+	// Weight is how many slots the permit is of, 1 to the n of the semaphore; 0 is 1.
+	Weight int
 }
 
-// Permit is one of the n. Release it, also when it was lost.
-type Permit struct {
-	held *held
-	slot int
-}
+// weight returns how many slots are wanted.
+func (o SemaphoreOptions) weight() int { return max(o.Weight, 1) }
 
 // NewSemaphore returns a semaphore of n, 1 to MaxSlots. It asks nobody: the directory is made by the
 // first Acquire, in one that is there, with the n of that; from then on another n is refused
@@ -63,42 +60,41 @@ func NewSemaphore(c *client.Client, dir string, n int) *Semaphore {
 
 // Acquire waits until there is room, first come, first served, and returns a permit. If ctx ends
 // before, the error is DeadlineExceeded or Cancelled, and nothing is held. A directory of another size
-// is InvalidArgument, which names both.
+// is InvalidArgument, which names both; so is a weight that is more than the size.
 func (s *Semaphore) Acquire(ctx context.Context, o SemaphoreOptions) (*Permit, error) {
-	if err := s.fault(); err != nil {
+	if err := s.fault(o); err != nil {
 		return nil, err
 	}
+	for {
+		p, lost, err := s.inTurn(ctx, o)
+		if !lost {
+			return p, err
+		}
+	}
+}
+
+// inTurn waits for its turn, and for a permit. It reports whether the turn was lost before.
+func (s *Semaphore) inTurn(ctx context.Context, o SemaphoreOptions) (p *Permit, lost bool, err error) {
 	agree := func(h *client.Handle) error { return s.agree(ctx, h) }
-	h, err := s.door.enter(ctx, o.Reason, agree)
+	h, turn, err := s.door.enterTurn(ctx, o.Reason, agree)
 	if err != nil {
-		return nil, ended(ctx, err, "acquire", s.dir)
+		return nil, false, ended(ctx, err, "acquire", s.dir)
 	}
 	defer s.door.leave(ctx, h)
-	p, err := s.take(ctx, o)
-	return s.confirm(ctx, p, err, agree(h))
-}
-
-// take takes a free slot, or waits for one.
-func (s *Semaphore) take(ctx context.Context, o SemaphoreOptions) (*Permit, error) {
-	for {
-		p, slots, err := s.try(ctx, o)
-		if p != nil || !isBusy(err) {
-			leaveSlots(ctx, slots)
-			return p, err
-		}
-		p, err = s.first(ctx, slots, o)
-		if p != nil || !passing(err) {
-			return p, err
-		}
-		// One slot is not what it was: its file was deleted, for example. The others may be waited for as before.
+	p, lost, err = s.take(ctx, turn, o)
+	if lost {
+		return nil, true, nil
 	}
+	p, err = s.confirm(ctx, p, err, agree(h))
+	return p, false, err
 }
 
-// TryAcquire returns a permit if there is a free slot. It does not stand in line, and may overtake
-// those who do, but none for whom it is the turn. If all are taken it is LockHeld, with the holders;
-// if some are not but wait for a lock-delay, LockDelayed, with the shortest.
+// TryAcquire returns a permit if there are free slots. It does not stand in line, and may overtake
+// those who do, but none for whom it is the turn. If too few are free it is LockHeld, with the holders of the
+// others; if some are not held but wait for a lock-delay, LockDelayed, with the shortest. Of two that try for
+// several at the same moment, neither may get them.
 func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit, error) {
-	if err := s.fault(); err != nil {
+	if err := s.fault(o); err != nil {
 		return nil, err
 	}
 	h, err := s.door.open(ctx)
@@ -109,8 +105,14 @@ func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit
 	if err := s.agree(ctx, h); err != nil {
 		return nil, err
 	}
-	p, slots, err := s.try(ctx, o)
-	leaveSlots(ctx, slots)
+	mine, taken, err := s.try(ctx, nil, o)
+	leaveSlots(ctx, taken)
+	var p *Permit
+	if err == nil {
+		p = s.permit(mine)
+	} else {
+		letGo(ctx, mine)
+	}
 	return s.confirm(ctx, p, err, s.agree(ctx, h))
 }
 
@@ -123,13 +125,18 @@ func (s *Semaphore) confirm(ctx context.Context, p *Permit, err, disagree error)
 	case p == nil:
 		return nil, ended(ctx, err, "acquire", s.dir)
 	case disagree != nil:
-		_ = p.held.release(ctx)
+		_ = p.Release(ctx)
 		return nil, ended(ctx, disagree, "acquire", s.dir)
 	}
 	return p, nil
 }
 
-func (s *Semaphore) fault() error { return sizeFault(s.n, s.dir) }
+func (s *Semaphore) fault(o SemaphoreOptions) error {
+	if o.Weight < 0 || o.Weight > s.n && s.n > 0 {
+		return &api.Error{Code: api.InvalidArgument, Op: "acquire", Path: s.dir, Message: fmt.Sprintf("a permit of %d slots, of a semaphore of %d", o.Weight, s.n)}
+	}
+	return sizeFault(s.n, s.dir)
+}
 
 func sizeFault(n int, dir string) error {
 	if n < 1 || n > MaxSlots {
@@ -160,145 +167,6 @@ func readSize(ctx context.Context, h *client.Handle) (int, api.Stat, error) {
 	}
 	return n, stat, nil
 }
-
-// slotName returns the name of a slot's file.
-func slotName(slot int) string { return fmt.Sprintf("slot-%03d", slot) }
-
-func (s *Semaphore) openSlot(ctx context.Context, slot int, o SemaphoreOptions) (*client.Handle, error) {
-	return s.c.Open(ctx, s.dir+"/"+slotName(slot), client.OpenOptions{Write: true, Create: client.File, LockDelay: o.LockDelay})
-}
-
-// try takes a free slot. If none is, it returns the handles of those that are taken. A slot that cannot
-// be used, because a stranger has put something else in its place, is passed over as long as there are
-// others.
-func (s *Semaphore) try(ctx context.Context, o SemaphoreOptions) (*Permit, []slotHandle, error) {
-	var taken []slotHandle
-	var spoilt error
-	busy := &api.Error{Code: api.LockHeld, Op: "acquire", Path: s.dir}
-	start := rand.IntN(s.n)
-	for i := range s.n {
-		one := slotHandle{slot: (start + i) % s.n}
-		l, err := s.trySlot(ctx, &one, o)
-		if err == nil {
-			return s.permit(one, l), taken, nil
-		}
-		if one.handle != nil {
-			taken = append(taken, one)
-		}
-		var e *api.Error
-		switch {
-		case isBusy(err) && errors.As(err, &e):
-			busy.Holders = append(busy.Holders, e.Holders...)
-			if e.Code == api.LockDelayed && (busy.Remaining == 0 || e.Remaining < busy.Remaining) {
-				busy.Code, busy.Remaining = api.LockDelayed, e.Remaining
-			}
-		case unusable(err):
-			spoilt = err
-		default:
-			return nil, taken, err
-		}
-	}
-	if len(taken) == 0 {
-		return nil, nil, spoilt
-	}
-	busy.Message = fmt.Sprintf("all %d slots are taken", s.n)
-	if busy.Code == api.LockDelayed {
-		busy.Message += ", and some wait for the end of a lock-delay"
-	}
-	if spoilt != nil {
-		busy.Message = fmt.Sprintf("%d of %d slots are taken, and the others cannot be used: %v", len(taken), s.n, spoilt)
-	}
-	return nil, taken, busy
-}
-
-// slotHandle is a slot whose lock another holds.
-type slotHandle struct {
-	slot   int
-	handle *client.Handle
-}
-
-// trySlot opens a slot and tries its lock. The handle is left open if the lock is taken. A file that was
-// deleted after it was opened says nothing of the slot, which is free in the next.
-func (s *Semaphore) trySlot(ctx context.Context, one *slotHandle, o SemaphoreOptions) (*client.Lock, error) {
-	for {
-		h, err := s.openSlot(ctx, one.slot, o)
-		if err != nil {
-			return nil, err
-		}
-		l, err := h.TryAcquire(ctx, api.Exclusive, client.Reason(o.Reason))
-		if err == nil || !unusable(err) {
-			one.handle = h
-			return l, err
-		}
-		leave(ctx, h)
-		if !gone(err) {
-			return nil, err
-		}
-	}
-}
-
-func (s *Semaphore) permit(one slotHandle, l *client.Lock) *Permit {
-	return &Permit{held: &held{c: s.c, handle: one.handle, lock: l}, slot: one.slot}
-}
-
-// leaveSlots closes the handles of slots.
-func leaveSlots(ctx context.Context, slots []slotHandle) {
-	var handles []*client.Handle
-	for _, one := range slots {
-		handles = append(handles, one.handle)
-	}
-	leave(ctx, handles...)
-}
-
-// first waits for all slots at once and takes the first that it gets. The handles are closed, which
-// ends the other waits.
-func (s *Semaphore) first(ctx context.Context, slots []slotHandle, o SemaphoreOptions) (*Permit, error) {
-	type outcome struct {
-		one  slotHandle
-		lock *client.Lock
-		err  error
-	}
-	outcomes := make(chan outcome, len(slots))
-	var waits sync.WaitGroup
-	for _, one := range slots {
-		waits.Go(func() {
-			l, err := one.handle.Acquire(ctx, api.Exclusive, client.Reason(o.Reason))
-			outcomes <- outcome{one, l, err}
-		})
-	}
-	got := <-outcomes
-	leaveSlots(ctx, slices.DeleteFunc(slices.Clone(slots), func(one slotHandle) bool { return got.err == nil && one == got.one }))
-	waits.Wait() // a lock that came as well was released with its handle
-	if got.err != nil {
-		return nil, got.err
-	}
-	return s.permit(got.one, got.lock), nil
-}
-
-// Slot returns the number of the slot, 0 to n-1, which is nobody else's while the permit is held: a
-// name for a shard, a port, a directory.
-func (p *Permit) Slot() int { return p.slot }
-
-// Context is that of the work under the permit; it ends as that of a lock does.
-func (p *Permit) Context() context.Context { return p.held.lock.Context() }
-
-// Done is closed when Context ends.
-func (p *Permit) Done() <-chan struct{} { return p.Context().Done() }
-
-// Err checks the clock, and returns why the permit may not be relied on any more, nil while it may.
-func (p *Permit) Err() error { return p.held.lock.Err() }
-
-// Path returns the path of the slot's file.
-func (p *Permit) Path() string { return p.held.handle.Path() }
-
-// Lock returns the lock of the slot, for its sequencer and token. Tokens order the holders of one
-// slot; a server that checks them is told of each slot by its path. It is not to be released but by
-// Release of the permit.
-func (p *Permit) Lock() *client.Lock { return p.held.lock }
-
-// Release gives the permit back, and returns as client.Lock.Release does. If ctx ends before the cell
-// has answered it is Uncertain, and goes on in the background; another call waits for it again.
-func (p *Permit) Release(ctx context.Context) error { return p.held.release(ctx) }
 
 // ResizeSemaphore changes the size of a semaphore. It waits for its turn as Acquire does, and if there
 // are to be fewer slots, until those with the highest numbers are free, so that there are never more

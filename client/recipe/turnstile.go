@@ -43,40 +43,47 @@ func (t *turnstile) open(ctx context.Context) (*client.Handle, error) {
 // enter waits for its turn. check is called before it; its error ends the wait. Whoever was let
 // through calls leave.
 func (t *turnstile) enter(ctx context.Context, reason string, check func(h *client.Handle) error) (*client.Handle, error) {
+	h, _, err := t.enterTurn(ctx, reason, check)
+	return h, err
+}
+
+// enterTurn is enter for one who must know when the turn is lost: then the context ends, soon, and another may have
+// been let through.
+func (t *turnstile) enterTurn(ctx context.Context, reason string, check func(h *client.Handle) error) (*client.Handle, context.Context, error) {
 	select {
 	case t.places <- struct{}{}:
 	case <-ctx.Done():
-		return nil, ended(ctx, ctx.Err(), "acquire", t.path())
+		return nil, nil, ended(ctx, ctx.Err(), "acquire", t.path())
 	case <-t.c.Done():
-		return nil, t.c.Err()
+		return nil, nil, t.c.Err()
 	}
-	h, err := t.pass(ctx, reason, check)
+	h, turn, err := t.pass(ctx, reason, check)
 	for err != nil && passing(err) {
-		h, err = t.pass(ctx, reason, check)
+		h, turn, err = t.pass(ctx, reason, check)
 	}
 	if err != nil {
 		<-t.places
-		return nil, err
+		return nil, nil, err
 	}
-	return h, nil
+	return h, turn, nil
 }
 
 // pass waits for its turn once.
-func (t *turnstile) pass(ctx context.Context, reason string, check func(h *client.Handle) error) (*client.Handle, error) {
+func (t *turnstile) pass(ctx context.Context, reason string, check func(h *client.Handle) error) (*client.Handle, context.Context, error) {
 	h, err := t.open(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err = check(h); err == nil {
 		var l *client.Lock
 		if l, err = h.Acquire(ctx, api.Exclusive, client.Reason(reason)); err == nil {
 			// It does nothing after leave; before, it ends when the cell has answered or the session is over.
 			context.AfterFunc(l.Context(), func() { _ = l.Release(context.WithoutCancel(ctx)) })
-			return h, nil
+			return h, l.Context(), nil
 		}
 	}
 	leave(ctx, h)
-	return nil, err
+	return nil, nil, err
 }
 
 // leave lets the next one through.

@@ -35,12 +35,12 @@ func momentSafeguards() []safeguard {
 			pkg: "./client/recipe", test: "TestTakenInTheMomentOfTheGrant",
 		},
 		{
-			name: "one slot does not end the wait for the others", file: "client/recipe/semaphore.go",
-			old: "		if p != nil || !passing(err) {\n", new: "		if true {\n",
+			name: "one slot does not end the wait for the others", file: "client/recipe/slots.go",
+			old: "		case err != nil && !passing(err):\n", new: "		case err != nil:\n",
 			pkg: "./client/recipe", test: "TestTakenFromWhoWaitsForAll|TestSlotIsDeleted",
 		},
 		{
-			name: "a slot that is deleted when it is tried is tried again", file: "client/recipe/semaphore.go",
+			name: "a slot that is deleted when it is tried is tried again", file: "client/recipe/slots.go",
 			old: "		if !gone(err) {\n			return nil, err\n", new: "		if true {\n			return nil, err\n",
 			pkg: "./client/recipe", test: "TestSlotIsDeletedWhenItIsTried",
 		},

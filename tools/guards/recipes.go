@@ -25,7 +25,7 @@ func recipeSafeguards() []safeguard {
 			pkg: "./client", test: "TestUnsentCloseAndRelease",
 		},
 		{
-			name: "a slot of a semaphore is one holder's", file: "client/recipe/semaphore.go",
+			name: "a slot of a semaphore is one holder's", file: "client/recipe/slots.go",
 			old: "	l, err := h.TryAcquire(ctx, api.Exclusive,", new: "	l, err := h.TryAcquire(ctx, api.Shared,",
 			pkg: "./client/recipe", test: "TestSemaphore",
 		},

@@ -1,0 +1,371 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// mostReads is how many files and directories a Tree opens at a time: a part of the requests that a session may
+// have under way.
+const mostReads = 16
+
+// growth is what keeps a Tree up to date in one session.
+type growth struct {
+	t     *Tree
+	c     *client.Client
+	fail  context.CancelCauseFunc // ends it
+	reads chan struct{}           // one for each node that is being opened
+}
+
+// limb is a directory of a Tree that is followed. What is below it is stopped, and waited for, before it is taken
+// away or replaced: so nobody writes into the tree what was there before.
+type limb struct {
+	*growth
+	path string
+	stat api.Stat // by which its parent knows it; zero of the root
+	at   *twig
+	stop context.CancelFunc
+	done chan struct{} // closed when it has ended
+
+	limbs  map[string]*limb // below it; its own goroutine's
+	behind bool             // it counts in Tree.behind; Tree.mu guards it
+}
+
+// newLimb returns one that has not been looked at. It is the root unless it has a node.
+func (g *growth) newLimb(path string, at *twig) *limb {
+	l := &limb{growth: g, path: path, at: at, stop: func() {}, done: make(chan struct{}), limbs: map[string]*limb{}}
+	l.heard()
+	return l
+}
+
+// treeEvents has what is in a directory told.
+func treeEvents() client.OpenOptions {
+	return client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}
+}
+
+// follow keeps the tree up to date as long as the session lasts.
+func (t *Tree) follow(ctx context.Context, c *client.Client) error {
+	t.enter(c)
+	defer t.enter(nil)
+	within, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	g := &growth{t: t, c: c, fail: fail, reads: make(chan struct{}, mostReads)}
+	l := g.newLimb(t.path, nil)
+	defer l.prune()
+	for s, err := range followEvery(within, c, t.path, treeEvents(), verify) {
+		switch {
+		case err != nil:
+		case s.Handle == nil:
+			l.heard()
+			l.prune()
+			t.fell()
+			l.seen()
+		default:
+			err = l.look(within, s)
+		}
+		if err != nil && !gone(err) {
+			fail(err)
+		}
+		if within.Err() != nil { // by a limb, perhaps
+			return context.Cause(within)
+		}
+	}
+	return context.Cause(within)
+}
+
+// run follows a directory that is not the root, until it is gone, of which its parent is told as well.
+func (l *limb) run(ctx context.Context) {
+	defer close(l.done)
+	defer l.prune()
+	for {
+		err := l.once(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil: // the handle has ended; there may be the directory still
+			l.heard()
+		case errors.Is(err, api.PermissionDenied):
+			l.refused(ctx, err)
+		case unusable(err):
+			return
+		default:
+			l.fail(err)
+			return
+		}
+	}
+}
+
+// once follows the directory until its handle ends.
+func (l *limb) once(ctx context.Context) error {
+	select {
+	case l.reads <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	h, err := l.c.Open(ctx, l.path, treeEvents())
+	<-l.reads
+	if err != nil {
+		return err
+	}
+	defer leave(ctx, h)
+	stat, err := h.Stat(ctx)
+	if err == nil && stat.Instance != l.stat.Instance {
+		err = api.Errorf(api.NotFound, "the directory was deleted and made again")
+	}
+	if err != nil {
+		return err
+	}
+	followOne(ctx, h, verify, func(s sight, failed error) bool {
+		if err = failed; err == nil {
+			err = l.look(ctx, s)
+		}
+		if gone(err) {
+			err = nil // it comes as another sight
+		}
+		return err == nil
+	})
+	return err
+}
+
+// refused takes note that the directory may not be read, and waits until that is to be tried again.
+func (l *limb) refused(ctx context.Context, err error) {
+	l.prune()
+	l.t.mu.Lock()
+	node := l.at.node
+	var names []string
+	for name := range l.at.below {
+		names = append(names, name)
+	}
+	l.t.mu.Unlock()
+	l.t.clear(l.at, names...)
+	node.Err = err
+	l.note(node)
+	l.seen()
+	timer := time.NewTimer(verify)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// note changes the node of the directory itself.
+func (l *limb) note(node TreeNode) {
+	l.t.mu.Lock()
+	defer l.t.mu.Unlock()
+	if !l.at.node.equal(node) {
+		l.at.node = node
+		l.t.broadcast()
+	}
+}
+
+// look makes the tree what the directory is. An error of gone says that something goes meanwhile, of which an event
+// will tell. Of a look that is due nothing was heard.
+func (l *limb) look(ctx context.Context, s sight) error {
+	if !s.due {
+		l.heard()
+	}
+	stat, err := s.Stat(ctx)
+	switch {
+	case err != nil:
+		return err
+	case stat.Ephemeral:
+		return keepsAlive("watch", l.path)
+	case stat.Children >= l.t.o.MaxNodes: // so that no longer list is asked for
+		return l.t.bounds(stat.Children+1, 0)
+	}
+	list, err := s.ReadDir(ctx)
+	if err != nil {
+		return err
+	}
+	if l.stat.Instance == 0 {
+		if l.at != nil && l.at.node.Stat.Instance != stat.Instance {
+			l.prune()
+		}
+		if l.at, err = l.t.set(nil, ".", TreeNode{Stat: stat}); err != nil {
+			return err
+		}
+	} else {
+		node := l.at.node // nobody else writes it now
+		node.Err = nil
+		l.note(node)
+	}
+	l.cut(list)
+	if err := l.grow(ctx, list); err != nil {
+		return err
+	}
+	l.seen()
+	return nil
+}
+
+// cut takes away what is not on the list.
+func (l *limb) cut(list []api.Stat) {
+	there := map[string]api.Stat{}
+	for _, stat := range list {
+		there[stat.Path.Base()] = stat
+	}
+	var over []*limb // a node that is made again has other ACL generations, too
+	for name, below := range l.limbs {
+		if stat := there[name]; stat.Kind != api.Directory || stat.ACLs != below.stat.ACLs {
+			over = append(over, below)
+			delete(l.limbs, name)
+		}
+	}
+	endLimbs(over)
+	var names []string
+	l.t.mu.Lock()
+	for name, at := range l.at.below {
+		if stat, ok := there[name]; !ok || stat.Kind != at.node.Stat.Kind {
+			names = append(names, name)
+		}
+	}
+	l.t.mu.Unlock()
+	l.t.clear(l.at, names...)
+}
+
+// grow adds what is on the list and not here, or in another version.
+func (l *limb) grow(ctx context.Context, list []api.Stat) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	var mu sync.Mutex // guards first
+	var first error
+	for _, stat := range list {
+		name := stat.Path.Base()
+		if stat.Kind == api.Directory {
+			if err := l.branch(ctx, name, stat); err != nil {
+				return err
+			}
+			continue
+		}
+		if l.has(name, stat) {
+			continue
+		}
+		select {
+		case l.reads <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		all.Go(func() {
+			defer func() { <-l.reads }()
+			if err := l.read(ctx, name, stat); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if first == nil || gone(first) {
+					first = err
+				}
+			}
+		})
+	}
+	all.Wait()
+	return first
+}
+
+// branch follows a directory in this one.
+func (l *limb) branch(ctx context.Context, name string, stat api.Stat) error {
+	node := TreeNode{Stat: stat}
+	if stat.Ephemeral {
+		node.Err = keepsAlive("watch", l.path+"/"+name)
+		_, err := l.t.set(l.at, name, node)
+		return err
+	}
+	if l.limbs[name] != nil {
+		return nil
+	}
+	at, err := l.t.set(l.at, name, node)
+	if err != nil {
+		return err
+	}
+	below := l.newLimb(l.path+"/"+name, at)
+	below.stat = stat
+	ctx, below.stop = context.WithCancel(ctx)
+	l.limbs[name] = below
+	go below.run(ctx)
+	return nil
+}
+
+// has reports whether a file is here in that version.
+func (l *limb) has(name string, stat api.Stat) bool {
+	l.t.mu.Lock()
+	defer l.t.mu.Unlock()
+	at := l.at.below[name]
+	if at == nil || at.node.Err != nil {
+		return false
+	}
+	is := at.node.Stat
+	return is.Content == stat.Content && is.ACLs == stat.ACLs // of a node that is made again they are greater
+}
+
+// read reads a file.
+func (l *limb) read(ctx context.Context, name string, stat api.Stat) error {
+	text, is, err := l.c.Get(ctx, l.path+"/"+name)
+	switch {
+	case err == nil:
+		_, err = l.t.set(l.at, name, TreeNode{Stat: is, Contents: text})
+	case errors.Is(err, api.PermissionDenied):
+		_, err = l.t.set(l.at, name, TreeNode{Stat: stat, Err: err})
+	case unusable(err):
+		err = &api.Error{Code: api.NotFound, Op: "watch", Path: l.path + "/" + name, Err: err, Message: "it goes while it is read"}
+	}
+	return err
+}
+
+// heard takes note that the directory may have changed.
+func (l *limb) heard() {
+	l.t.mu.Lock()
+	defer l.t.mu.Unlock()
+	if !l.behind {
+		l.behind = true
+		l.t.behind++
+	}
+}
+
+// seen takes note that the tree has what is in the directory.
+func (l *limb) seen() {
+	l.t.mu.Lock()
+	defer l.t.mu.Unlock()
+	if !l.behind {
+		return
+	}
+	l.behind = false
+	l.t.behind--
+	if l.t.behind > 0 {
+		return
+	}
+	l.t.err = nil
+	if !l.t.loaded {
+		l.t.loaded = true
+		close(l.t.ready)
+	}
+	l.t.broadcast()
+}
+
+// prune ends all that is below.
+func (l *limb) prune() {
+	var all []*limb
+	for name, below := range l.limbs {
+		all = append(all, below)
+		delete(l.limbs, name)
+	}
+	endLimbs(all)
+}
+
+// endLimbs ends limbs, and returns when they write no more.
+func endLimbs(all []*limb) {
+	for _, l := range all {
+		l.stop()
+	}
+	for _, l := range all {
+		<-l.done
+		l.t.mu.Lock()
+		if l.behind {
+			l.behind = false
+			l.t.behind--
+		}
+		l.t.mu.Unlock()
+	}
+}

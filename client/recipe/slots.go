@@ -1,0 +1,218 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// slotName returns the name of a slot's file.
+func slotName(slot int) string { return fmt.Sprintf("slot-%03d", slot) }
+
+// slotHandle is a slot whose lock another holds.
+type slotHandle struct {
+	slot   int
+	handle *client.Handle
+}
+
+// slotLock is a slot whose lock is held.
+type slotLock struct {
+	slot int
+	held *held
+}
+
+// take takes as many free slots as are wanted, or waits for them. It reports whether the turn was lost before it had
+// several: then it has none, as somebody else may be at it.
+func (s *Semaphore) take(ctx, turn context.Context, o SemaphoreOptions) (p *Permit, lost bool, err error) {
+	var mine []slotLock
+	for {
+		mine = stillHeld(ctx, mine)
+		more, taken, err := s.try(ctx, mine, o)
+		mine = append(mine, more...)
+		if isBusy(err) {
+			more, err = s.first(ctx, turn, mine, taken, o)
+			mine = append(mine, more...)
+		} else {
+			leaveSlots(ctx, taken)
+		}
+		switch {
+		case len(mine) == o.weight():
+			if mine = stillHeld(ctx, mine); len(mine) == o.weight() {
+				slices.SortFunc(mine, func(a, b slotLock) int { return a.slot - b.slot })
+				return s.permit(mine), false, nil
+			}
+		case o.weight() > 1 && turn.Err() != nil && ctx.Err() == nil && s.c.Err() == nil:
+			letGo(ctx, mine)
+			return nil, true, nil
+		case err != nil && !passing(err):
+			letGo(ctx, mine)
+			return nil, false, err
+		}
+		// One slot is not what it was: its file was deleted, for example. The others may be waited for as before.
+	}
+}
+
+// stillHeld returns the slots that are held still; it lets go of the others.
+func stillHeld(ctx context.Context, mine []slotLock) []slotLock {
+	var still, lost []slotLock
+	for _, one := range mine {
+		if one.held.lock.Err() == nil {
+			still = append(still, one)
+		} else {
+			lost = append(lost, one)
+		}
+	}
+	letGo(ctx, lost)
+	return still
+}
+
+// letGo gives slots back that are not wanted, or were lost.
+func letGo(ctx context.Context, slots []slotLock) {
+	var handles []*client.Handle
+	for _, one := range slots {
+		handles = append(handles, one.held.handle)
+	}
+	leave(ctx, handles...)
+}
+
+// leaveSlots closes the handles of slots.
+func leaveSlots(ctx context.Context, slots []slotHandle) {
+	var handles []*client.Handle
+	for _, one := range slots {
+		handles = append(handles, one.handle)
+	}
+	leave(ctx, handles...)
+}
+
+func (s *Semaphore) openSlot(ctx context.Context, slot int, o SemaphoreOptions) (*client.Handle, error) {
+	return s.c.Open(ctx, s.dir+"/"+slotName(slot), client.OpenOptions{Write: true, Create: client.File, LockDelay: o.LockDelay})
+}
+
+// try takes free slots, until with mine there are as many as are wanted. Those it has it returns also with an error;
+// if there are too few, with the handles of those that are taken. A slot that cannot be used, because a stranger has
+// put something else in its place, is passed over as long as there are others.
+func (s *Semaphore) try(ctx context.Context, mine []slotLock, o SemaphoreOptions) (got []slotLock, taken []slotHandle, err error) {
+	need := o.weight() - len(mine)
+	var spoilt error
+	busy := &api.Error{Code: api.LockHeld, Op: "acquire", Path: s.dir}
+	start := rand.IntN(s.n)
+	for i := range s.n {
+		if len(got) == need {
+			return got, taken, nil
+		}
+		one := slotHandle{slot: (start + i) % s.n}
+		if slices.ContainsFunc(mine, func(l slotLock) bool { return l.slot == one.slot }) {
+			continue
+		}
+		l, err := s.trySlot(ctx, &one, o)
+		if err == nil {
+			got = append(got, s.hold(one, l))
+			continue
+		}
+		if one.handle != nil {
+			taken = append(taken, one)
+		}
+		var e *api.Error
+		switch {
+		case isBusy(err) && errors.As(err, &e):
+			busy.Holders = append(busy.Holders, e.Holders...)
+			if e.Code == api.LockDelayed && (busy.Remaining == 0 || e.Remaining < busy.Remaining) {
+				busy.Code, busy.Remaining = api.LockDelayed, e.Remaining
+			}
+		case unusable(err):
+			spoilt = err
+		default:
+			return got, taken, err
+		}
+	}
+	if len(got) == need {
+		return got, taken, nil
+	}
+	if spoilt != nil && len(got)+len(taken) < need {
+		return got, taken, spoilt
+	}
+	busy.Message = fmt.Sprintf("all %d slots are taken", s.n)
+	if o.weight() > 1 {
+		busy.Message = fmt.Sprintf("%d of %d slots are free, and %d are wanted", len(mine)+len(got), s.n, o.weight())
+	}
+	if busy.Code == api.LockDelayed {
+		busy.Message += ", and some wait for the end of a lock-delay"
+	}
+	if spoilt != nil {
+		busy.Message = fmt.Sprintf("%d of %d slots are taken, and the others cannot be used: %v", len(taken), s.n, spoilt)
+	}
+	return got, taken, busy
+}
+
+// trySlot opens a slot and tries its lock. The handle is left open if the lock is taken. A file that was
+// deleted after it was opened says nothing of the slot, which is free in the next.
+func (s *Semaphore) trySlot(ctx context.Context, one *slotHandle, o SemaphoreOptions) (*client.Lock, error) {
+	for {
+		h, err := s.openSlot(ctx, one.slot, o)
+		if err != nil {
+			return nil, err
+		}
+		l, err := h.TryAcquire(ctx, api.Exclusive, client.Reason(o.Reason))
+		if err == nil || !unusable(err) {
+			one.handle = h
+			return l, err
+		}
+		leave(ctx, h)
+		if !gone(err) {
+			return nil, err
+		}
+	}
+}
+
+func (s *Semaphore) hold(one slotHandle, l *client.Lock) slotLock {
+	return slotLock{slot: one.slot, held: &held{c: s.c, handle: one.handle, lock: l}}
+}
+
+// first waits for all slots at once and takes the first that it gets, as many as are wanted. The other handles are
+// closed, which ends the other waits. With slots that it has it does not wait any longer than it has them, nor, as two
+// who had some would wait for each other, than it has the turn. No error says that there is more to be done.
+func (s *Semaphore) first(ctx, turn context.Context, mine []slotLock, slots []slotHandle, o SemaphoreOptions) (got []slotLock, err error) {
+	type outcome struct {
+		one  slotHandle
+		lock *client.Lock
+		err  error
+	}
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if o.weight() > 1 {
+		defer context.AfterFunc(turn, cancel)()
+	}
+	for _, one := range mine {
+		defer context.AfterFunc(one.held.lock.Context(), cancel)()
+	}
+	outcomes := make(chan outcome, len(slots))
+	var waits sync.WaitGroup
+	for _, one := range slots {
+		waits.Go(func() {
+			l, err := one.handle.Acquire(within, api.Exclusive, client.Reason(o.Reason))
+			outcomes <- outcome{one, l, err}
+		})
+	}
+	rest := slices.Clone(slots)
+	for err == nil && len(mine)+len(got) < o.weight() {
+		had := <-outcomes
+		if err = had.err; err != nil {
+			break
+		}
+		rest = slices.DeleteFunc(rest, func(one slotHandle) bool { return one == had.one })
+		got = append(got, s.hold(had.one, had.lock))
+		defer context.AfterFunc(had.lock.Context(), cancel)()
+	}
+	leaveSlots(ctx, rest)
+	waits.Wait() // a lock that came as well was released with its handle
+	if within.Err() != nil && ctx.Err() == nil {
+		err = nil
+	}
+	return got, err
+}
