@@ -18,6 +18,8 @@ type Answer struct {
 	Mode       api.LockMode   `cbor:"5,keyasint,omitempty"` // of a grant
 	Handle     api.HandleID   `cbor:"6,keyasint,omitempty"` // of a grant
 	Stat       *Stat          `cbor:"7,keyasint,omitempty"`
+
+	Stats []Stat `cbor:"8,keyasint,omitempty" since:"3"` // of a Txn: one for each operation, without the names; empty for a Delete
 }
 
 // Stat is a node's metadata at the time when a request was done.

@@ -141,7 +141,7 @@ func silent(a raftfsm.Answer) raftfsm.Answer {
 	if a.Refusal == nil {
 		return a
 	}
-	told := refusal.Refusal{Cause: causeOf(a.Code()), Holders: a.Refusal.Holders, HolderCount: a.Refusal.HolderCount}
+	told := refusal.Refusal{Cause: causeOf(a.Code()), Holders: a.Refusal.Holders, HolderCount: a.Refusal.HolderCount, Step: a.Refusal.Step}
 	if a.Code() == api.GenerationMismatch {
 		told.Current = a.Refusal.Current
 	}
