@@ -84,7 +84,7 @@ func TestTransfersBetweenTwoFiles(t *testing.T) {
 						return
 					}
 					moved[i][receipt] = amount
-					time.Sleep(time.Second)
+					<-time.After(time.Second)
 				}
 			})
 		}

@@ -14,7 +14,7 @@ import (
 
 // Files is the master's part that opens, reads, changes and closes nodes (Chubby §2.6).
 type Files struct {
-	Txns *Txns // changes of several at once
+	Txns *txns // changes of several at once
 
 	epoch     *epoch
 	handles   *handles

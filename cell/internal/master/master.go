@@ -87,7 +87,7 @@ func New(ctx context.Context, cfg Config) *Master {
 		raising: map[api.SessionID]bool{}, keepAlives: cfg.KeepAlives,
 	}
 	files := &Files{
-		Txns:  &Txns{epoch: e, boxes: t.boxes, events: events, coherence: coherent},
+		Txns:  &txns{epoch: e, boxes: t.boxes, events: events, coherence: coherent},
 		epoch: e, handles: t.handles, boxes: t.boxes, queues: t.queues, events: events, offers: out, coherence: coherent,
 	}
 	locks := &Locks{

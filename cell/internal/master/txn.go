@@ -11,8 +11,8 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// Txns does transactions.
-type Txns struct {
+// txns does transactions.
+type txns struct {
 	epoch     *epoch
 	boxes     *mailboxes
 	events    *publisher
@@ -21,7 +21,7 @@ type Txns struct {
 
 // Commit does a transaction, of a session that may be served. Who may do what in it, the log decides.
 // The result of one that was refused says which step it was (Refusal.Step), beside the error.
-func (t *Txns) Commit(ctx context.Context, c *raftfsm.Txn) (raftfsm.Result, error) {
+func (t *txns) Commit(ctx context.Context, c *raftfsm.Txn) (raftfsm.Result, error) {
 	if level := t.epoch.state().Level; level < raftfsm.TxnLevel {
 		return raftfsm.Result{}, api.Errorf(api.InvalidArgument, // and not Unavailable, for which clients try again and again
 			"transactions need feature level %d, and the cell is at level %d: nothing was done; finish the upgrade of the cell (chubbyctl cell upgrade finish), or change one file at a time", raftfsm.TxnLevel, level)
@@ -46,7 +46,7 @@ func (t *Txns) Commit(ctx context.Context, c *raftfsm.Txn) (raftfsm.Result, erro
 
 // askBack has locks given back that are kept and not used (decision 22), of nodes that a transaction is
 // to delete: but only what all else allows it to delete, so that no holder is asked in vain.
-func (t *Txns) askBack(ctx context.Context, command raftfsm.Command) {
+func (t *txns) askBack(ctx context.Context, command raftfsm.Command) {
 	c := command.Txn
 	for last := 0; ; {
 		state := t.epoch.state()
@@ -79,7 +79,7 @@ func deletesHeld(state *raftfsm.State, c *raftfsm.Txn) bool {
 }
 
 // writingOf says what is to be counted of each operation of a transaction once it is done; nil if nothing is.
-func (t *Txns) writingOf(c *raftfsm.Txn) (writing map[int]action) {
+func (t *txns) writingOf(c *raftfsm.Txn) (writing map[int]action) {
 	if t.epoch.isAnswered(c.Mutation) {
 		return nil
 	}
@@ -110,7 +110,7 @@ func writingTo(node *namespace.Node, contents []byte) action {
 }
 
 // countWriting counts what a transaction has done.
-func (t *Txns) countWriting(c *raftfsm.Txn, writing map[int]action) {
+func (t *txns) countWriting(c *raftfsm.Txn, writing map[int]action) {
 	t.epoch.mu.Lock()
 	defer t.epoch.mu.Unlock()
 	box := t.boxes.byID[c.Mutation.Session]
