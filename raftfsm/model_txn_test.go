@@ -37,7 +37,10 @@ func (m *model) txn(c *raftfsm.Txn) raftfsm.Result {
 			written = *one.Stat
 			written.Name = ""
 		}
-		r.Stats = append(r.Stats, written)
+		if r.Written == nil {
+			r.Written = &raftfsm.Written{}
+		}
+		r.Written.Stats = append(r.Written.Stats, written)
 	}
 	return r
 }

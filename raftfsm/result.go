@@ -19,7 +19,12 @@ type Answer struct {
 	Handle     api.HandleID   `cbor:"6,keyasint,omitempty"` // of a grant
 	Stat       *Stat          `cbor:"7,keyasint,omitempty"`
 
-	Stats []Stat `cbor:"8,keyasint,omitempty" since:"3"` // of a Txn: one for each operation, without the names; empty for a Delete
+	Written *Written `cbor:"8,keyasint,omitempty" since:"3"` // of a Txn with operations
+}
+
+// Written is what a Txn has written. It is apart from the Answer, which is made for every command.
+type Written struct {
+	Stats []Stat `cbor:"1,keyasint"` // one for each operation, without the names, which the request has; nothing of a node that was deleted
 }
 
 // Stat is a node's metadata at the time when a request was done.

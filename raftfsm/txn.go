@@ -47,16 +47,19 @@ func (s *State) txn(c *Txn, wall int64) Result {
 			}
 		}
 		var r Result
+		done := make([]Stat, len(c.Operations))
 		tree, past := s.Tree.Snapshot(), s.past.snapshot()
 		for i := range c.Operations {
-			written, err := s.operate(&r, by, &c.Operations[i], wall)
-			if err != nil {
+			var err error
+			if done[i], err = s.operate(&r, by, &c.Operations[i], wall); err != nil {
 				s.Tree, s.past = tree, past
 				s.Tree.Edit()
 				s.past.edit()
 				return refuseStep(len(c.Conditions)+i+1, err)
 			}
-			r.Stats = append(r.Stats, written)
+		}
+		if len(done) > 0 {
+			r.Written = &Written{Stats: done}
 		}
 		return r
 	})

@@ -33,12 +33,16 @@ func (s *service) Txn(ctx context.Context, q *pb.TxnRequest) (*pb.TxnReply, erro
 			return nil, explainStep(m, about, c, q, result, err)
 		}
 		reply := &pb.TxnReply{}
-		for i := range min(len(result.Stats), len(c.Operations)) {
+		var stats []raftfsm.Stat
+		if result.Written != nil {
+			stats = result.Written.Stats
+		}
+		for i := range min(len(stats), len(c.Operations)) {
 			if c.Operations[i].Delete {
 				reply.Stats = append(reply.Stats, &pb.Stat{})
 				continue
 			}
-			written := result.Stats[i]
+			written := stats[i]
 			written.Name = c.Operations[i].Name
 			described, err := written.In(m.Cell())
 			if err != nil {
