@@ -38,9 +38,9 @@ func (m *model) txn(c *raftfsm.Txn) raftfsm.Result {
 			written.Name = ""
 		}
 		if r.Written == nil {
-			r.Written = &raftfsm.Written{}
+			r.Written = &[]raftfsm.Stat{}
 		}
-		r.Written.Stats = append(r.Written.Stats, written)
+		*r.Written = append(*r.Written, written)
 	}
 	return r
 }

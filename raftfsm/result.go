@@ -19,12 +19,9 @@ type Answer struct {
 	Handle     api.HandleID   `cbor:"6,keyasint,omitempty"` // of a grant
 	Stat       *Stat          `cbor:"7,keyasint,omitempty"`
 
-	Written *Written `cbor:"8,keyasint,omitempty" since:"3"` // of a Txn with operations
-}
-
-// Written is what a Txn has written. It is apart from the Answer, which is made for every command.
-type Written struct {
-	Stats []Stat `cbor:"1,keyasint"` // one for each operation, without the names, which the request has; nothing of a node that was deleted
+	// Written is of a Txn with operations: one for each, without the name, which the request has, and nothing of a node that was
+	// deleted. It is a pointer, for every command makes an Answer.
+	Written *[]Stat `cbor:"8,keyasint,omitempty" since:"3"`
 }
 
 // Stat is a node's metadata at the time when a request was done.

@@ -59,7 +59,7 @@ func (s *State) txn(c *Txn, wall int64) Result {
 			}
 		}
 		if len(done) > 0 {
-			r.Written = &Written{Stats: done}
+			r.Written = &done
 		}
 		return r
 	})

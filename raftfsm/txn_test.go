@@ -102,7 +102,7 @@ func TestTxnIsAnsweredAgain(t *testing.T) {
 	}}}
 	first := c.apply(txn)
 	c.want(first, api.OK)
-	if stats := first.Written.Stats; len(stats) != 2 || stats[1].Size != 2 || stats[1].Name != "" || len(first.Changes) != 2 {
+	if stats := *first.Written; len(stats) != 2 || stats[1].Size != 2 || stats[1].Name != "" || len(first.Changes) != 2 {
 		t.Errorf("answered %+v, changes %+v", first.Answer, first.Changes)
 	}
 	c.want(c.apply(raftfsm.Command{Txn: &raftfsm.Txn{Mutation: c.mutation(b), Operations: []raftfsm.Operation{{Name: "/x", Delete: true}}}}), api.OK)

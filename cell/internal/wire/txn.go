@@ -35,7 +35,7 @@ func (s *service) Txn(ctx context.Context, q *pb.TxnRequest) (*pb.TxnReply, erro
 		reply := &pb.TxnReply{}
 		var stats []raftfsm.Stat
 		if result.Written != nil {
-			stats = result.Written.Stats
+			stats = *result.Written
 		}
 		for i := range min(len(stats), len(c.Operations)) {
 			if c.Operations[i].Delete {
