@@ -16,11 +16,11 @@ func lawTypes(t *testing.T, files []source) {
 	const maxFields, maxMethods, fewMethods = 12, 25, 5
 	rooms := []string{"cell/internal/master", "client"}
 	// What users hold has a method for each thing they can do, and is older than this law.
-	// These may shrink, and not grow; but Client has got the short forms (Do, Get, Put and the like), which keep nothing of
+	// These may shrink, and not grow; but Client has got the short forms (Do, Get, Put, Txn and the like), which keep nothing of
 	// their own, and which users look for beside Open.
 	larger := map[string]size{
 		"client.Handle":         {29, 45},
-		"client.Client":         {15, 54},
+		"client.Client":         {15, 55},
 		"client.CachingChecker": {13, 15},
 		"client.keeper":         {15, 10},
 		"client.locator":        {17, 27},

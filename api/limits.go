@@ -23,6 +23,7 @@ const (
 	MaxBatch       = 512       // commands in one Raft entry
 	MaxBatchBytes  = 256 << 10 // bytes of commands in one Raft entry, unless a single command is larger
 	MaxCommand     = 320 << 10 // bytes of a single command as it is encoded: a file's contents, and 64 KiB for all else
+	MaxTxnSteps    = 64        // conditions of one transaction, and operations of one; its paths and contents have together at most MaxContents bytes
 	MaxWaiters     = 10_000    // waiting Acquires on one lock
 	MaxHandles     = 10_000    // open handles of one session
 	MaxEventQueue  = 1_000     // undelivered events of one session, before the rest is one LOST marker

@@ -69,6 +69,18 @@ func (w *rights) namings(member string, handle []byte, sequencer, stale string) 
 			there: sequencer, absent: stale,
 			told: "a sequencer is shown to be checked: whoever has it may ask whether it is valid",
 		},
+		"Txn.conditions": {there: closedFile, absent: path.absent, edit: func(m protoreflect.Message) {
+			q := m.Interface().(*pb.TxnRequest)
+			q.Operations = nil
+		}},
+		"Txn.conditions may": {there: closedFile, absent: path.absent, edit: func(m protoreflect.Message) {
+			m.Interface().(*pb.TxnRequest).Conditions[0].Holds = &pb.TxnCondition_Generation{}
+		}},
+		"Txn.operations": {there: closedFile, absent: path.absent, edit: func(m protoreflect.Message) { m.Interface().(*pb.TxnRequest).Conditions = nil }},
+		"Txn.operations must": {there: closedFile, absent: path.absent, edit: func(m protoreflect.Message) {
+			q := m.Interface().(*pb.TxnRequest)
+			q.Conditions, q.Operations[0].Action = nil, pb.TxnAction_TXN_ACTION_CREATE
+		}},
 		"if_sequencer":        {there: sequencer, absent: stale},
 		"SetACL.if_sequencer": {there: sequencer, absent: stale, told: "the caller has the right to this, and shows the sequencer to be checked"},
 		"cell":                {there: "local", absent: "other", told: "every caller is told the cell's name, by Locate"},
@@ -173,7 +185,10 @@ func (w *rights) compare(method protoreflect.MethodDescriptor, field protoreflec
 		caller := w.session("")
 		handle := w.open(caller, &pb.OpenRequest{Path: handleFile, ChangeAcl: true})
 		request := w.filled(rpcRows()[method.Name()].request, caller, handle, w.mutation())
-		if set := request.ProtoReflect(); field.IsList() {
+		if set := request.ProtoReflect(); field.IsList() && field.Kind() == protoreflect.MessageKind {
+			step := set.Mutable(field).List().Get(0).Message()
+			step.Set(step.Descriptor().Fields().ByName("path"), protoreflect.ValueOf(value))
+		} else if field.IsList() {
 			set.Mutable(field).List().Append(protoreflect.ValueOf(value))
 		} else if field.Kind() == protoreflect.BytesKind {
 			set.Set(field, protoreflect.ValueOfBytes(fmt.Append(nil, text(value))))

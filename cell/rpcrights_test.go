@@ -60,6 +60,14 @@ func rpcRows() map[protoreflect.Name]rpcRow {
 		"ChangeMembers": {request: &pb.ChangeMembersRequest{Remove: "r1"}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"FinishUpgrade": {request: &pb.FinishUpgradeRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 
+		"Txn": {
+			request: &pb.TxnRequest{
+				Conditions: []*pb.TxnCondition{{Path: closedFile, Holds: &pb.TxnCondition_Exists{Exists: true}}},
+				Operations: []*pb.TxnOperation{{Action: pb.TxnAction_TXN_ACTION_PUT, Path: closedFile, Contents: []byte("a")}},
+			},
+			nobody: api.SessionExpired, stranger: api.PermissionDenied,
+		},
+
 		"Close":              {request: &pb.CloseRequest{}, nobody: api.SessionExpired},
 		"GetContentsAndStat": {request: &pb.GetContentsAndStatRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"GetStat":            {request: &pb.GetStatRequest{}, nobody: api.SessionExpired},
@@ -160,6 +168,56 @@ func TestEveryFieldIsAskedFor(t *testing.T) {
 	}
 }
 
+// Every field of a step of a transaction is part of the hash, too.
+func TestEveryFieldOfATxnIsAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startRights(t)
+		caller := w.session("operator")
+		steps := func() *pb.TxnRequest {
+			return &pb.TxnRequest{
+				Caller: caller, Mutation: &pb.Mutation{Number: w.number, HighestIssued: w.number, Outstanding: []uint64{w.number}},
+				Conditions: []*pb.TxnCondition{{Path: closedFile, Holds: &pb.TxnCondition_Instance{Instance: 7}}},
+				Operations: []*pb.TxnOperation{{Action: pb.TxnAction_TXN_ACTION_PUT, Path: closedFile, Contents: []byte("a")}},
+			}
+		}
+		var sequencer string
+		for what, edit := range map[string]func(q *pb.TxnRequest){
+			"no condition":             func(q *pb.TxnRequest) { q.Conditions = nil },
+			"the path of one":          func(q *pb.TxnRequest) { q.Conditions[0].Path = handleFile },
+			"another instance":         func(q *pb.TxnRequest) { q.Conditions[0].Holds = &pb.TxnCondition_Instance{Instance: 8} },
+			"a generation":             func(q *pb.TxnRequest) { q.Conditions[0].Holds = &pb.TxnCondition_Generation{Generation: 7} },
+			"that it exists":           func(q *pb.TxnRequest) { q.Conditions[0].Holds = &pb.TxnCondition_Exists{Exists: true} },
+			"a sequencer":              func(q *pb.TxnRequest) { q.Conditions[0].Holds = &pb.TxnCondition_Sequencer{Sequencer: sequencer} },
+			"no operation":             func(q *pb.TxnRequest) { q.Operations = nil },
+			"another action":           func(q *pb.TxnRequest) { q.Operations[0].Action = pb.TxnAction_TXN_ACTION_CREATE },
+			"the path of an operation": func(q *pb.TxnRequest) { q.Operations[0].Path = handleFile },
+			"other contents":           func(q *pb.TxnRequest) { q.Operations[0].Contents = []byte("b") },
+			"a condition's place":      func(q *pb.TxnRequest) { q.Conditions = append(q.Conditions, q.Conditions[0]) },
+		} {
+			handle := w.open(caller, &pb.OpenRequest{Path: handleFile, Read: true, Write: true, Create: pb.Create_CREATE_MAY})
+			if sequencer == "" {
+				if _, err := w.chubby.TryAcquire(t.Context(), &pb.TryAcquireRequest{Caller: caller, Mutation: w.mutation(), Handle: handle, Mode: pb.LockMode_LOCK_MODE_EXCLUSIVE}); err != nil {
+					t.Fatal(err)
+				}
+				held, err := w.chubby.GetSequencer(t.Context(), &pb.GetSequencerRequest{Caller: caller, Handle: handle})
+				if err != nil {
+					t.Fatal(err)
+				}
+				sequencer = held.GetSequencer()
+			}
+			w.mutation()
+			if _, err := w.chubby.Txn(t.Context(), steps()); api.CodeOf(pb.Error(err)) != api.GenerationMismatch {
+				t.Fatal(err)
+			}
+			q := steps()
+			edit(q)
+			if _, err := w.chubby.Txn(t.Context(), q); !strings.Contains(fmt.Sprint(err), "was used for something else before") {
+				t.Errorf("a request with %s is taken for a retry: %v", what, err)
+			}
+		}
+	})
+}
+
 // sendChanged sends a request, and the same again with another value of a field. It returns
 // the second answer.
 func (w *rights) sendChanged(method protoreflect.MethodDescriptor, request proto.Message, field protoreflect.FieldDescriptor) error {
@@ -180,6 +238,13 @@ func (w *rights) sendChanged(method protoreflect.MethodDescriptor, request proto
 // change gives a field of a message another value.
 func change(m protoreflect.Message, field protoreflect.FieldDescriptor) {
 	value := m.Get(field)
+	if field.IsList() && field.Kind() == protoreflect.MessageKind { // of steps: one that it has, once more, of another node
+		list := m.Mutable(field).List()
+		another := list.AppendMutable().Message()
+		proto.Merge(another.Interface(), list.Get(0).Message().Interface())
+		change(another, another.Descriptor().Fields().ByName("path"))
+		return
+	}
 	if field.IsList() { // of texts
 		m.Mutable(field).List().Append(protoreflect.ValueOfString("x"))
 		return

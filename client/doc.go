@@ -97,6 +97,12 @@
 // A handle opened with OpenOptions.CacheLock keeps its lock between a Release and the
 // next Acquire, which then makes no call. For the cell the lock is held meanwhile.
 //
+// # Transactions
+//
+// Client.Txn changes several files in one step, all of them or none, on the condition that files are at the
+// generations that were read, and that locks are held. A retry whose first answer was lost does it no second
+// time, as with every change.
+//
 // # Revocation
 //
 // An acknowledgement says that the owner has stopped. When a lock is taken away,

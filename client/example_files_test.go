@@ -47,6 +47,45 @@ func ExampleClient_Get() {
 	// absent: true
 }
 
+// A transaction moves something from one file to another: whoever looks sees it in one of them. If another has changed either file
+// meanwhile, a condition does not hold, nothing is done, and the program begins again with what there is now.
+func ExampleClient_Txn() {
+	ctx, c, done := newSession()
+	defer done()
+	if _, err := c.Txn().Create("/ls/local/waiting", []byte("task-7")).Create("/ls/local/running", nil).Commit(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	start := func() error {
+		for {
+			task, waiting, err := c.Get(ctx, "/ls/local/waiting")
+			if err != nil {
+				return err
+			}
+			_, running, err := c.Get(ctx, "/ls/local/running")
+			if err != nil {
+				return err
+			}
+			_, err = c.Txn().
+				Put("/ls/local/running", task, client.IfGeneration(running.Content)).
+				Delete("/ls/local/waiting", client.IfGeneration(waiting.Content)).
+				Commit(ctx)
+			if !errors.Is(err, api.GenerationMismatch) {
+				return err
+			}
+		}
+	}
+	fmt.Println(start())
+	contents, _, err := c.Get(ctx, "/ls/local/running")
+	fmt.Printf("running: %s, %v\n", contents, err)
+	_, _, err = c.Get(ctx, "/ls/local/waiting")
+	fmt.Println("waiting:", errors.Is(err, api.NotFound))
+	// Output:
+	// <nil>
+	// running: task-7, <nil>
+	// waiting: true
+}
+
 // Whoever changes what it has read writes on the condition that nobody else has changed it meanwhile, and begins again if
 // somebody has. A file that is absent is at generation 0.
 func ExampleClient_Put() {

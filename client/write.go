@@ -9,19 +9,23 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// WriteOption qualifies SetContents, SetACL and Delete.
+// WriteOption qualifies Put, SetContents, SetACL and Delete, and is a condition of a Txn.
 type WriteOption func(*writeOptions)
 
 type writeOptions struct {
 	ifGeneration *uint64
 	ifSequencer  string // empty if there is no such condition
 	noSequencer  bool   // IfSequencer was given a value that is no sequencer
+	ifExists     bool
+	ifInstance   uint64 // 0 if there is no such condition
+	badInstance  bool   // IfInstance was given 0
 }
 
 // IfGeneration makes a write conditional: the contents, or the ACL names, must still
 // be at that generation, else the write fails with GenerationMismatch (Chubby §2.6).
 // A generation of a path never comes again: a file that was deleted and created again
-// since it was read does not have it. It is not for Delete.
+// since it was read does not have it. It is not for Delete; a Txn deletes on that
+// condition.
 func IfGeneration(g api.Generation) WriteOption {
 	return func(o *writeOptions) { n := uint64(g); o.ifGeneration = &n }
 }
@@ -37,9 +41,30 @@ func IfSequencer(s sequencer.Sequencer) WriteOption {
 	}
 }
 
-// writeOptionsOf returns what the options say. It fails for a condition that cannot
+// IfExists makes a transaction conditional: there must be a node of that name, else the transaction fails
+// with GenerationMismatch. It is for Txn only. (IfGeneration(0) demands that there is none.)
+func IfExists() WriteOption { return func(o *writeOptions) { o.ifExists = true } }
+
+// IfInstance makes a transaction conditional: the node must be that instance, with whatever contents, else
+// the transaction fails with GenerationMismatch: a node that was deleted and created again is another
+// instance (Stat.Instance). It is for Txn only.
+func IfInstance(g api.Generation) WriteOption {
+	return func(o *writeOptions) { o.ifInstance, o.badInstance = uint64(g), g == 0 }
+}
+
+// writeOptionsOf returns what the options of a change of one file say. It fails for a condition that cannot
 // be met.
 func writeOptionsOf(op, path string, options []WriteOption) (writeOptions, error) {
+	o, err := optionsOf(op, path, options)
+	if err == nil && (o.ifExists || o.ifInstance != 0 || o.badInstance) {
+		err = &api.Error{Code: api.InvalidArgument, Op: op, Path: path,
+			Message: "IfExists and IfInstance are conditions of transactions: use Client.Txn"}
+	}
+	return o, err
+}
+
+// optionsOf returns what options say. It fails for a sequencer that is none.
+func optionsOf(op, path string, options []WriteOption) (writeOptions, error) {
 	var o writeOptions
 	for _, option := range options {
 		option(&o)
@@ -122,7 +147,7 @@ func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
 	}
 	if o.ifGeneration != nil {
 		return &api.Error{Code: api.InvalidArgument, Op: "delete", Path: h.path,
-			Message: "a node is deleted whatever its generation; leave IfGeneration out, or use IfSequencer"}
+			Message: "a node is deleted whatever its generation; leave IfGeneration out, or delete it in a Client.Txn, which may depend on one"}
 	}
 	return h.mutate(ctx, "delete", effectAny, 0, func(token []byte) sender {
 		return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {

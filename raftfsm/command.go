@@ -41,6 +41,7 @@ type Command struct {
 	Restore       *Restore       `cbor:"20,keyasint,omitempty" since:"3"`
 	ChangeMembers *ChangeMembers `cbor:"21,keyasint,omitempty" since:"3"`
 	SettleMember  *SettleMember  `cbor:"22,keyasint,omitempty" since:"3"`
+	Txn           *Txn           `cbor:"23,keyasint,omitempty" since:"3"`
 }
 
 // By returns the session whose request a command is, 0 if the command is the
@@ -75,6 +76,8 @@ func (c Command) By() api.SessionID {
 		return c.Restore.Mutation.Session
 	case c.ChangeMembers != nil:
 		return c.ChangeMembers.Mutation.Session
+	case c.Txn != nil:
+		return c.Txn.Mutation.Session
 	}
 	return 0
 }

@@ -102,9 +102,11 @@ func (d *driver) fresh(kind int) raftfsm.Command {
 		return d.restore()
 	}
 	switch {
-	case kind < 140:
+	case kind < 136:
 		return d.acquire()
-	case kind < 163:
+	case kind < 150:
+		return d.txn()
+	case kind < 165:
 		return d.write()
 	case kind < 178:
 		return d.release()

@@ -121,18 +121,25 @@ func checkExisting(node *namespace.Node, create api.Create, kind api.Kind) error
 
 func (s *State) setContents(c *SetContents, wall int64) Result {
 	return s.once(c.Mutation, c.Preconditions, func() Result {
-		node, err := s.Tree.Resolve(c.Node)
-		if err == nil {
-			err = s.checkQuota(c.Node.Name, node.Creator, namespace.Usage{Bytes: int64(len(c.Contents) - len(node.Contents))})
-		}
-		if err == nil {
-			node, err = s.Tree.SetContents(c.Node, namespace.Write{Contents: c.Contents, IfContent: c.IfContent, ModifiedUnix: s.modifiedUnix(wall)}, s.drawGeneration)
-		}
+		node, err := s.write(c.Node, c.Contents, c.IfContent, wall)
 		if err != nil {
 			return refuse(err)
 		}
 		return Result{Answer: Answer{Stat: stat(node)}, Changes: s.changed(namespace.Written, c.Node, node.Content)}
 	})
+}
+
+// write replaces a file's contents, if there is room for them and the file is at the generation
+// ifContent, unless that is nil.
+func (s *State) write(file namespace.Ref, contents []byte, ifContent *api.Generation, wall int64) (*namespace.Node, error) {
+	node, err := s.Tree.Resolve(file)
+	if err == nil {
+		err = s.checkQuota(file.Name, node.Creator, namespace.Usage{Bytes: int64(len(contents) - len(node.Contents))})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.Tree.SetContents(file, namespace.Write{Contents: contents, IfContent: ifContent, ModifiedUnix: s.modifiedUnix(wall)}, s.drawGeneration)
 }
 
 func (s *State) setACL(c *SetACL) Result {

@@ -17,7 +17,8 @@ import (
 //	   sessions that use what they have cached only under cache leases are known as such
 //	3  cells are restored from backups; the list operators says who is one;
 //	   the replicas of a cell change; it remembers who held a lock before;
-//	   requests for locks say for whom, and one of those that wait for each other is refused
+//	   requests for locks say for whom, and one of those that wait for each other is refused;
+//	   transactions change several files in one command
 const MaxLevel = 3
 
 // CacheLeaseLevel is the level from which on sessions are known as such that have cache

@@ -149,6 +149,8 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 		return m.once(c.SetACL.Mutation, c.SetACL.Preconditions, func() raftfsm.Result { return m.setACL(c.SetACL) })
 	case c.Delete != nil:
 		return m.once(c.Delete.Mutation, c.Delete.Preconditions, func() raftfsm.Result { return m.delete(c.Delete) })
+	case c.Txn != nil:
+		return m.once(c.Txn.Mutation, nil, func() raftfsm.Result { return m.txn(c.Txn) })
 	case c.Remove != nil:
 		return m.remove(c.Remove)
 	}

@@ -81,6 +81,8 @@ func texts() map[string]string {
 		"namespace.Node.Name":              name,
 		"namespace.Node.Creator":           principal,
 		"namespace.Ref.Name":               name,
+		"raftfsm.Condition.Name":           name,
+		"raftfsm.Operation.Name":           name,
 		"raftfsm.Claim.DeclaredOwner":      name,
 		"raftfsm.Claim.Reason":             words,
 		"raftfsm.CreateSession.Host":       "where a client says that it runs",

@@ -18,6 +18,10 @@ type Answer struct {
 	Mode       api.LockMode   `cbor:"5,keyasint,omitempty"` // of a grant
 	Handle     api.HandleID   `cbor:"6,keyasint,omitempty"` // of a grant
 	Stat       *Stat          `cbor:"7,keyasint,omitempty"`
+
+	// Written is of a Txn with operations: one for each, without the name, which the request has, and nothing of a node that was
+	// deleted. It is a pointer, for every command makes an Answer.
+	Written *[]Stat `cbor:"8,keyasint,omitempty" since:"3"`
 }
 
 // Stat is a node's metadata at the time when a request was done.

@@ -133,6 +133,8 @@ func (s *State) apply(c Command, wall int64) Result {
 		return s.changeMembers(c.ChangeMembers)
 	case c.SettleMember != nil:
 		return s.settleMember(c.SettleMember)
+	case c.Txn != nil:
+		return s.txn(c.Txn, wall)
 	}
 	return refuse(&refusal.Refusal{Cause: refusal.EmptyCommand})
 }

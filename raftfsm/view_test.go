@@ -68,11 +68,14 @@ func viewSession(record session.Session[raftfsm.Answer], highest api.RequestNumb
 		if a.Stat != nil {
 			stat = fmt.Sprintf("%+v", *a.Stat)
 		}
+		if a.Written != nil {
+			stat = fmt.Sprintf("%+v", *a.Written)
+		}
 		no := "-"
 		if a.Refusal != nil {
-			no = fmt.Sprint(a.Code(), a.Refusal.Holders, a.Refusal.HolderCount, a.Refusal.Current)
+			no = fmt.Sprint(a.Code(), a.Refusal.Holders, a.Refusal.HolderCount, a.Refusal.Current, a.Refusal.Step)
 		}
-		a.Stat, a.Refusal = nil, nil
+		a.Stat, a.Written, a.Refusal = nil, nil, nil
 		fmt.Fprintf(&b, " [%d %v %d %+v %s %s]", r.Number, r.Done, r.Hash, a, stat, no)
 	}
 	return b.String()
@@ -141,7 +144,7 @@ func silent(a raftfsm.Answer) raftfsm.Answer {
 	if a.Refusal == nil {
 		return a
 	}
-	told := refusal.Refusal{Cause: causeOf(a.Code()), Holders: a.Refusal.Holders, HolderCount: a.Refusal.HolderCount}
+	told := refusal.Refusal{Cause: causeOf(a.Code()), Holders: a.Refusal.Holders, HolderCount: a.Refusal.HolderCount, Step: a.Refusal.Step}
 	if a.Code() == api.GenerationMismatch {
 		told.Current = a.Refusal.Current
 	}

@@ -176,6 +176,14 @@ const (
 // Cycle, and Used is how many steps it has.
 const WaitsForItself Cause = 117
 
+// The causes that concern a condition of a transaction. Current is the generation of the contents.
+const (
+	ConditionPresent   Cause = 118 // Current
+	ConditionAbsent    Cause = 119
+	ConditionRecreated Cause = 120 // Generation is the instance that was asked for; Current
+	ConditionDying     Cause = 121 // Current
+)
+
 // Code returns the code of a cause, api.Uncertain for one that this version does not know.
 func (c Cause) Code() api.Code {
 	if row, ok := rows[c]; ok {

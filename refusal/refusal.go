@@ -43,6 +43,8 @@ type Refusal struct {
 	Quota   *api.Quota `cbor:"25,keyasint,omitempty"`
 
 	Cycle []Wait `cbor:"26,keyasint,omitempty" since:"3"` // MaxCycle at most; the first step is that of the request refused
+
+	Step int `cbor:"27,keyasint,omitempty" since:"3"` // of a transaction: which of its conditions, or then of its operations, was refused, from 1
 }
 
 // Wait is a step of a cycle of requests that wait for each other.

@@ -141,5 +141,10 @@ var rows = map[Cause]row{
 	MembersTooMany:  {api.QuotaExceeded, "the cell has had %d replicas; it may have %d at a time, and 1000 in its life", []fact{used, allowed}},
 	WaitsForItself:  {api.Deadlock, "waiting would never end, because %s: let go of what you hold, and try again", []fact{cycle}},
 
+	ConditionPresent:   {api.GenerationMismatch, "there is such a node, with contents at generation %d; read it again", []fact{current}},
+	ConditionAbsent:    {api.GenerationMismatch, "there is no such node, or none any more; read it again", nil},
+	ConditionRecreated: {api.GenerationMismatch, "the node is not instance %d, which was deleted; its contents are at generation %d: read it again", []fact{generation, current}},
+	ConditionDying:     {api.GenerationMismatch, "the ephemeral node is being removed, for nobody has it open any more; try again in a moment", nil},
+
 	MemberMalformed: {api.InvalidArgument, "a change of the cell's replicas adds one, with an id, an incarnation and addresses as host:port, or removes one", nil},
 }

@@ -321,6 +321,58 @@ func (EndReason) EnumDescriptor() ([]byte, []int) {
 	return file_chubby_proto_rawDescGZIP(), []int{4}
 }
 
+type TxnAction int32
+
+const (
+	TxnAction_TXN_ACTION_UNSPECIFIED TxnAction = 0
+	TxnAction_TXN_ACTION_PUT         TxnAction = 1 // writes a file, and creates it if it is absent
+	TxnAction_TXN_ACTION_CREATE      TxnAction = 2 // creates a file, which is absent
+	TxnAction_TXN_ACTION_DELETE      TxnAction = 3 // deletes a file or an empty directory
+)
+
+// Enum value maps for TxnAction.
+var (
+	TxnAction_name = map[int32]string{
+		0: "TXN_ACTION_UNSPECIFIED",
+		1: "TXN_ACTION_PUT",
+		2: "TXN_ACTION_CREATE",
+		3: "TXN_ACTION_DELETE",
+	}
+	TxnAction_value = map[string]int32{
+		"TXN_ACTION_UNSPECIFIED": 0,
+		"TXN_ACTION_PUT":         1,
+		"TXN_ACTION_CREATE":      2,
+		"TXN_ACTION_DELETE":      3,
+	}
+)
+
+func (x TxnAction) Enum() *TxnAction {
+	p := new(TxnAction)
+	*p = x
+	return p
+}
+
+func (x TxnAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TxnAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_chubby_proto_enumTypes[5].Descriptor()
+}
+
+func (TxnAction) Type() protoreflect.EnumType {
+	return &file_chubby_proto_enumTypes[5]
+}
+
+func (x TxnAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TxnAction.Descriptor instead.
+func (TxnAction) EnumDescriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{5}
+}
+
 type DrillKind int32
 
 const (
@@ -363,11 +415,11 @@ func (x DrillKind) String() string {
 }
 
 func (DrillKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_chubby_proto_enumTypes[5].Descriptor()
+	return file_chubby_proto_enumTypes[6].Descriptor()
 }
 
 func (DrillKind) Type() protoreflect.EnumType {
-	return &file_chubby_proto_enumTypes[5]
+	return &file_chubby_proto_enumTypes[6]
 }
 
 func (x DrillKind) Number() protoreflect.EnumNumber {
@@ -376,7 +428,7 @@ func (x DrillKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DrillKind.Descriptor instead.
 func (DrillKind) EnumDescriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{5}
+	return file_chubby_proto_rawDescGZIP(), []int{6}
 }
 
 // Caller is in every call of a session.
@@ -2803,6 +2855,303 @@ func (*DeleteReply) Descriptor() ([]byte, []int) {
 	return file_chubby_proto_rawDescGZIP(), []int{32}
 }
 
+// TxnRequest has at most 64 conditions and 64 operations, and at most 256 KiB of paths and
+// contents. No two operations name one path. A refusal is about the first condition that does not
+// hold, or else the first operation that cannot be done, and has its path.
+type TxnRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Mutation      *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
+	Conditions    []*TxnCondition        `protobuf:"bytes,3,rep,name=conditions,proto3" json:"conditions,omitempty"` // of what there is before the operations, in this order
+	Operations    []*TxnOperation        `protobuf:"bytes,4,rep,name=operations,proto3" json:"operations,omitempty"` // in this order; each sees what those before it do
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TxnRequest) Reset() {
+	*x = TxnRequest{}
+	mi := &file_chubby_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TxnRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TxnRequest) ProtoMessage() {}
+
+func (x *TxnRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TxnRequest.ProtoReflect.Descriptor instead.
+func (*TxnRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *TxnRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *TxnRequest) GetMutation() *Mutation {
+	if x != nil {
+		return x.Mutation
+	}
+	return nil
+}
+
+func (x *TxnRequest) GetConditions() []*TxnCondition {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+func (x *TxnRequest) GetOperations() []*TxnOperation {
+	if x != nil {
+		return x.Operations
+	}
+	return nil
+}
+
+type TxnCondition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // of the node; unused with a sequencer, which names its lock itself
+	// Types that are valid to be assigned to Holds:
+	//
+	//	*TxnCondition_Generation
+	//	*TxnCondition_Instance
+	//	*TxnCondition_Exists
+	//	*TxnCondition_Sequencer
+	Holds         isTxnCondition_Holds `protobuf_oneof:"holds"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TxnCondition) Reset() {
+	*x = TxnCondition{}
+	mi := &file_chubby_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TxnCondition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TxnCondition) ProtoMessage() {}
+
+func (x *TxnCondition) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TxnCondition.ProtoReflect.Descriptor instead.
+func (*TxnCondition) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *TxnCondition) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *TxnCondition) GetHolds() isTxnCondition_Holds {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+func (x *TxnCondition) GetGeneration() uint64 {
+	if x != nil {
+		if x, ok := x.Holds.(*TxnCondition_Generation); ok {
+			return x.Generation
+		}
+	}
+	return 0
+}
+
+func (x *TxnCondition) GetInstance() uint64 {
+	if x != nil {
+		if x, ok := x.Holds.(*TxnCondition_Instance); ok {
+			return x.Instance
+		}
+	}
+	return 0
+}
+
+func (x *TxnCondition) GetExists() bool {
+	if x != nil {
+		if x, ok := x.Holds.(*TxnCondition_Exists); ok {
+			return x.Exists
+		}
+	}
+	return false
+}
+
+func (x *TxnCondition) GetSequencer() string {
+	if x != nil {
+		if x, ok := x.Holds.(*TxnCondition_Sequencer); ok {
+			return x.Sequencer
+		}
+	}
+	return ""
+}
+
+type isTxnCondition_Holds interface {
+	isTxnCondition_Holds()
+}
+
+type TxnCondition_Generation struct {
+	Generation uint64 `protobuf:"varint,2,opt,name=generation,proto3,oneof"` // of its contents; 0: there is no such node
+}
+
+type TxnCondition_Instance struct {
+	Instance uint64 `protobuf:"varint,3,opt,name=instance,proto3,oneof"`
+}
+
+type TxnCondition_Exists struct {
+	Exists bool `protobuf:"varint,4,opt,name=exists,proto3,oneof"` // only true
+}
+
+type TxnCondition_Sequencer struct {
+	Sequencer string `protobuf:"bytes,5,opt,name=sequencer,proto3,oneof"` // is valid
+}
+
+func (*TxnCondition_Generation) isTxnCondition_Holds() {}
+
+func (*TxnCondition_Instance) isTxnCondition_Holds() {}
+
+func (*TxnCondition_Exists) isTxnCondition_Holds() {}
+
+func (*TxnCondition_Sequencer) isTxnCondition_Holds() {}
+
+type TxnOperation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Action        TxnAction              `protobuf:"varint,1,opt,name=action,proto3,enum=chubby.v1.TxnAction" json:"action,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Contents      []byte                 `protobuf:"bytes,3,opt,name=contents,proto3" json:"contents,omitempty"` // of PUT and CREATE
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TxnOperation) Reset() {
+	*x = TxnOperation{}
+	mi := &file_chubby_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TxnOperation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TxnOperation) ProtoMessage() {}
+
+func (x *TxnOperation) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TxnOperation.ProtoReflect.Descriptor instead.
+func (*TxnOperation) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *TxnOperation) GetAction() TxnAction {
+	if x != nil {
+		return x.Action
+	}
+	return TxnAction_TXN_ACTION_UNSPECIFIED
+}
+
+func (x *TxnOperation) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *TxnOperation) GetContents() []byte {
+	if x != nil {
+		return x.Contents
+	}
+	return nil
+}
+
+type TxnReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stats         []*Stat                `protobuf:"bytes,1,rep,name=stats,proto3" json:"stats,omitempty"` // one for each operation; without a path for DELETE
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TxnReply) Reset() {
+	*x = TxnReply{}
+	mi := &file_chubby_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TxnReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TxnReply) ProtoMessage() {}
+
+func (x *TxnReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TxnReply.ProtoReflect.Descriptor instead.
+func (*TxnReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *TxnReply) GetStats() []*Stat {
+	if x != nil {
+		return x.Stats
+	}
+	return nil
+}
+
 type AcquireRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Caller         *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -2819,7 +3168,7 @@ type AcquireRequest struct {
 
 func (x *AcquireRequest) Reset() {
 	*x = AcquireRequest{}
-	mi := &file_chubby_proto_msgTypes[33]
+	mi := &file_chubby_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2831,7 +3180,7 @@ func (x *AcquireRequest) String() string {
 func (*AcquireRequest) ProtoMessage() {}
 
 func (x *AcquireRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[33]
+	mi := &file_chubby_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +3193,7 @@ func (x *AcquireRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{33}
+	return file_chubby_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AcquireRequest) GetCaller() *Caller {
@@ -2916,7 +3265,7 @@ type AcquireReply struct {
 
 func (x *AcquireReply) Reset() {
 	*x = AcquireReply{}
-	mi := &file_chubby_proto_msgTypes[34]
+	mi := &file_chubby_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2928,7 +3277,7 @@ func (x *AcquireReply) String() string {
 func (*AcquireReply) ProtoMessage() {}
 
 func (x *AcquireReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[34]
+	mi := &file_chubby_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2941,7 +3290,7 @@ func (x *AcquireReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireReply.ProtoReflect.Descriptor instead.
 func (*AcquireReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{34}
+	return file_chubby_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AcquireReply) GetAnswer() isAcquireReply_Answer {
@@ -3000,7 +3349,7 @@ type Queued struct {
 
 func (x *Queued) Reset() {
 	*x = Queued{}
-	mi := &file_chubby_proto_msgTypes[35]
+	mi := &file_chubby_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +3361,7 @@ func (x *Queued) String() string {
 func (*Queued) ProtoMessage() {}
 
 func (x *Queued) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[35]
+	mi := &file_chubby_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3025,7 +3374,7 @@ func (x *Queued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queued.ProtoReflect.Descriptor instead.
 func (*Queued) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{35}
+	return file_chubby_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Queued) GetTicket() []byte {
@@ -3087,7 +3436,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_chubby_proto_msgTypes[36]
+	mi := &file_chubby_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +3448,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[36]
+	mi := &file_chubby_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +3461,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{36}
+	return file_chubby_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Granted) GetSequencer() string {
@@ -3143,7 +3492,7 @@ type TryAcquireRequest struct {
 
 func (x *TryAcquireRequest) Reset() {
 	*x = TryAcquireRequest{}
-	mi := &file_chubby_proto_msgTypes[37]
+	mi := &file_chubby_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3504,7 @@ func (x *TryAcquireRequest) String() string {
 func (*TryAcquireRequest) ProtoMessage() {}
 
 func (x *TryAcquireRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[37]
+	mi := &file_chubby_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3517,7 @@ func (x *TryAcquireRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TryAcquireRequest.ProtoReflect.Descriptor instead.
 func (*TryAcquireRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{37}
+	return file_chubby_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TryAcquireRequest) GetCaller() *Caller {
@@ -3222,7 +3571,7 @@ type TryAcquireReply struct {
 
 func (x *TryAcquireReply) Reset() {
 	*x = TryAcquireReply{}
-	mi := &file_chubby_proto_msgTypes[38]
+	mi := &file_chubby_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +3583,7 @@ func (x *TryAcquireReply) String() string {
 func (*TryAcquireReply) ProtoMessage() {}
 
 func (x *TryAcquireReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[38]
+	mi := &file_chubby_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3247,7 +3596,7 @@ func (x *TryAcquireReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TryAcquireReply.ProtoReflect.Descriptor instead.
 func (*TryAcquireReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{38}
+	return file_chubby_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TryAcquireReply) GetGranted() *Granted {
@@ -3270,7 +3619,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_chubby_proto_msgTypes[39]
+	mi := &file_chubby_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3282,7 +3631,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[39]
+	mi := &file_chubby_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3295,7 +3644,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{39}
+	return file_chubby_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReleaseRequest) GetCaller() *Caller {
@@ -3341,7 +3690,7 @@ type ReleaseReply struct {
 
 func (x *ReleaseReply) Reset() {
 	*x = ReleaseReply{}
-	mi := &file_chubby_proto_msgTypes[40]
+	mi := &file_chubby_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3702,7 @@ func (x *ReleaseReply) String() string {
 func (*ReleaseReply) ProtoMessage() {}
 
 func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[40]
+	mi := &file_chubby_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3715,7 @@ func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseReply.ProtoReflect.Descriptor instead.
 func (*ReleaseReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{40}
+	return file_chubby_proto_rawDescGZIP(), []int{44}
 }
 
 type GetSequencerRequest struct {
@@ -3379,7 +3728,7 @@ type GetSequencerRequest struct {
 
 func (x *GetSequencerRequest) Reset() {
 	*x = GetSequencerRequest{}
-	mi := &file_chubby_proto_msgTypes[41]
+	mi := &file_chubby_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +3740,7 @@ func (x *GetSequencerRequest) String() string {
 func (*GetSequencerRequest) ProtoMessage() {}
 
 func (x *GetSequencerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[41]
+	mi := &file_chubby_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +3753,7 @@ func (x *GetSequencerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSequencerRequest.ProtoReflect.Descriptor instead.
 func (*GetSequencerRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{41}
+	return file_chubby_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetSequencerRequest) GetCaller() *Caller {
@@ -3430,7 +3779,7 @@ type GetSequencerReply struct {
 
 func (x *GetSequencerReply) Reset() {
 	*x = GetSequencerReply{}
-	mi := &file_chubby_proto_msgTypes[42]
+	mi := &file_chubby_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3442,7 +3791,7 @@ func (x *GetSequencerReply) String() string {
 func (*GetSequencerReply) ProtoMessage() {}
 
 func (x *GetSequencerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[42]
+	mi := &file_chubby_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3455,7 +3804,7 @@ func (x *GetSequencerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSequencerReply.ProtoReflect.Descriptor instead.
 func (*GetSequencerReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{42}
+	return file_chubby_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetSequencerReply) GetSequencer() string {
@@ -3476,7 +3825,7 @@ type SetSequencerRequest struct {
 
 func (x *SetSequencerRequest) Reset() {
 	*x = SetSequencerRequest{}
-	mi := &file_chubby_proto_msgTypes[43]
+	mi := &file_chubby_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3488,7 +3837,7 @@ func (x *SetSequencerRequest) String() string {
 func (*SetSequencerRequest) ProtoMessage() {}
 
 func (x *SetSequencerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[43]
+	mi := &file_chubby_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3501,7 +3850,7 @@ func (x *SetSequencerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSequencerRequest.ProtoReflect.Descriptor instead.
 func (*SetSequencerRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{43}
+	return file_chubby_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SetSequencerRequest) GetCaller() *Caller {
@@ -3536,7 +3885,7 @@ type SetSequencerReply struct {
 
 func (x *SetSequencerReply) Reset() {
 	*x = SetSequencerReply{}
-	mi := &file_chubby_proto_msgTypes[44]
+	mi := &file_chubby_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3897,7 @@ func (x *SetSequencerReply) String() string {
 func (*SetSequencerReply) ProtoMessage() {}
 
 func (x *SetSequencerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[44]
+	mi := &file_chubby_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3910,7 @@ func (x *SetSequencerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSequencerReply.ProtoReflect.Descriptor instead.
 func (*SetSequencerReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{44}
+	return file_chubby_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SetSequencerReply) GetHandle() []byte {
@@ -3581,7 +3930,7 @@ type CheckSequencerRequest struct {
 
 func (x *CheckSequencerRequest) Reset() {
 	*x = CheckSequencerRequest{}
-	mi := &file_chubby_proto_msgTypes[45]
+	mi := &file_chubby_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3593,7 +3942,7 @@ func (x *CheckSequencerRequest) String() string {
 func (*CheckSequencerRequest) ProtoMessage() {}
 
 func (x *CheckSequencerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[45]
+	mi := &file_chubby_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3606,7 +3955,7 @@ func (x *CheckSequencerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckSequencerRequest.ProtoReflect.Descriptor instead.
 func (*CheckSequencerRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{45}
+	return file_chubby_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CheckSequencerRequest) GetCell() string {
@@ -3633,7 +3982,7 @@ type CheckSequencerReply struct {
 
 func (x *CheckSequencerReply) Reset() {
 	*x = CheckSequencerReply{}
-	mi := &file_chubby_proto_msgTypes[46]
+	mi := &file_chubby_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3645,7 +3994,7 @@ func (x *CheckSequencerReply) String() string {
 func (*CheckSequencerReply) ProtoMessage() {}
 
 func (x *CheckSequencerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[46]
+	mi := &file_chubby_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3658,7 +4007,7 @@ func (x *CheckSequencerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckSequencerReply.ProtoReflect.Descriptor instead.
 func (*CheckSequencerReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{46}
+	return file_chubby_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CheckSequencerReply) GetValid() bool {
@@ -3685,7 +4034,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_chubby_proto_msgTypes[47]
+	mi := &file_chubby_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3697,7 +4046,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[47]
+	mi := &file_chubby_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3710,7 +4059,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{47}
+	return file_chubby_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CancelRequest) GetCaller() *Caller {
@@ -3737,7 +4086,7 @@ type CancelReply struct {
 
 func (x *CancelReply) Reset() {
 	*x = CancelReply{}
-	mi := &file_chubby_proto_msgTypes[48]
+	mi := &file_chubby_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3749,7 +4098,7 @@ func (x *CancelReply) String() string {
 func (*CancelReply) ProtoMessage() {}
 
 func (x *CancelReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[48]
+	mi := &file_chubby_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3762,7 +4111,7 @@ func (x *CancelReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelReply.ProtoReflect.Descriptor instead.
 func (*CancelReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{48}
+	return file_chubby_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CancelReply) GetCancelled() bool {
@@ -3792,7 +4141,7 @@ type BreakLockRequest struct {
 
 func (x *BreakLockRequest) Reset() {
 	*x = BreakLockRequest{}
-	mi := &file_chubby_proto_msgTypes[49]
+	mi := &file_chubby_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3804,7 +4153,7 @@ func (x *BreakLockRequest) String() string {
 func (*BreakLockRequest) ProtoMessage() {}
 
 func (x *BreakLockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[49]
+	mi := &file_chubby_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3817,7 +4166,7 @@ func (x *BreakLockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakLockRequest.ProtoReflect.Descriptor instead.
 func (*BreakLockRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{49}
+	return file_chubby_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BreakLockRequest) GetCaller() *Caller {
@@ -3863,7 +4212,7 @@ type BreakLockReply struct {
 
 func (x *BreakLockReply) Reset() {
 	*x = BreakLockReply{}
-	mi := &file_chubby_proto_msgTypes[50]
+	mi := &file_chubby_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3875,7 +4224,7 @@ func (x *BreakLockReply) String() string {
 func (*BreakLockReply) ProtoMessage() {}
 
 func (x *BreakLockReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[50]
+	mi := &file_chubby_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3888,7 +4237,7 @@ func (x *BreakLockReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakLockReply.ProtoReflect.Descriptor instead.
 func (*BreakLockReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{50}
+	return file_chubby_proto_rawDescGZIP(), []int{54}
 }
 
 type ListLocksRequest struct {
@@ -3904,7 +4253,7 @@ type ListLocksRequest struct {
 
 func (x *ListLocksRequest) Reset() {
 	*x = ListLocksRequest{}
-	mi := &file_chubby_proto_msgTypes[51]
+	mi := &file_chubby_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3916,7 +4265,7 @@ func (x *ListLocksRequest) String() string {
 func (*ListLocksRequest) ProtoMessage() {}
 
 func (x *ListLocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[51]
+	mi := &file_chubby_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3929,7 +4278,7 @@ func (x *ListLocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocksRequest.ProtoReflect.Descriptor instead.
 func (*ListLocksRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{51}
+	return file_chubby_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListLocksRequest) GetCell() string {
@@ -3978,7 +4327,7 @@ type ListLocksReply struct {
 
 func (x *ListLocksReply) Reset() {
 	*x = ListLocksReply{}
-	mi := &file_chubby_proto_msgTypes[52]
+	mi := &file_chubby_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4339,7 @@ func (x *ListLocksReply) String() string {
 func (*ListLocksReply) ProtoMessage() {}
 
 func (x *ListLocksReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[52]
+	mi := &file_chubby_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +4352,7 @@ func (x *ListLocksReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocksReply.ProtoReflect.Descriptor instead.
 func (*ListLocksReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{52}
+	return file_chubby_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListLocksReply) GetLocks() []*LockInfo {
@@ -4037,7 +4386,7 @@ type LockInfo struct {
 
 func (x *LockInfo) Reset() {
 	*x = LockInfo{}
-	mi := &file_chubby_proto_msgTypes[53]
+	mi := &file_chubby_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4049,7 +4398,7 @@ func (x *LockInfo) String() string {
 func (*LockInfo) ProtoMessage() {}
 
 func (x *LockInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[53]
+	mi := &file_chubby_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4062,7 +4411,7 @@ func (x *LockInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockInfo.ProtoReflect.Descriptor instead.
 func (*LockInfo) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{53}
+	return file_chubby_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LockInfo) GetPath() string {
@@ -4142,7 +4491,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_chubby_proto_msgTypes[54]
+	mi := &file_chubby_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4154,7 +4503,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[54]
+	mi := &file_chubby_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4167,7 +4516,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{54}
+	return file_chubby_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Waiter) GetParty() *Party {
@@ -4224,7 +4573,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_chubby_proto_msgTypes[55]
+	mi := &file_chubby_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4585,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[55]
+	mi := &file_chubby_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4598,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{55}
+	return file_chubby_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListSessionsRequest) GetCell() string {
@@ -4291,7 +4640,7 @@ type ListSessionsReply struct {
 
 func (x *ListSessionsReply) Reset() {
 	*x = ListSessionsReply{}
-	mi := &file_chubby_proto_msgTypes[56]
+	mi := &file_chubby_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4303,7 +4652,7 @@ func (x *ListSessionsReply) String() string {
 func (*ListSessionsReply) ProtoMessage() {}
 
 func (x *ListSessionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[56]
+	mi := &file_chubby_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4316,7 +4665,7 @@ func (x *ListSessionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsReply.ProtoReflect.Descriptor instead.
 func (*ListSessionsReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{56}
+	return file_chubby_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListSessionsReply) GetSessions() []*SessionInfo {
@@ -4349,7 +4698,7 @@ type SessionInfo struct {
 
 func (x *SessionInfo) Reset() {
 	*x = SessionInfo{}
-	mi := &file_chubby_proto_msgTypes[57]
+	mi := &file_chubby_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4361,7 +4710,7 @@ func (x *SessionInfo) String() string {
 func (*SessionInfo) ProtoMessage() {}
 
 func (x *SessionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[57]
+	mi := &file_chubby_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4374,7 +4723,7 @@ func (x *SessionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionInfo.ProtoReflect.Descriptor instead.
 func (*SessionInfo) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{57}
+	return file_chubby_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SessionInfo) GetParty() *Party {
@@ -4443,7 +4792,7 @@ type OverviewRequest struct {
 
 func (x *OverviewRequest) Reset() {
 	*x = OverviewRequest{}
-	mi := &file_chubby_proto_msgTypes[58]
+	mi := &file_chubby_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4455,7 +4804,7 @@ func (x *OverviewRequest) String() string {
 func (*OverviewRequest) ProtoMessage() {}
 
 func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[58]
+	mi := &file_chubby_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4468,7 +4817,7 @@ func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewRequest.ProtoReflect.Descriptor instead.
 func (*OverviewRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{58}
+	return file_chubby_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *OverviewRequest) GetCell() string {
@@ -4503,7 +4852,7 @@ type OverviewReply struct {
 
 func (x *OverviewReply) Reset() {
 	*x = OverviewReply{}
-	mi := &file_chubby_proto_msgTypes[59]
+	mi := &file_chubby_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4515,7 +4864,7 @@ func (x *OverviewReply) String() string {
 func (*OverviewReply) ProtoMessage() {}
 
 func (x *OverviewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[59]
+	mi := &file_chubby_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4528,7 +4877,7 @@ func (x *OverviewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewReply.ProtoReflect.Descriptor instead.
 func (*OverviewReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{59}
+	return file_chubby_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *OverviewReply) GetEpoch() uint64 {
@@ -4607,7 +4956,7 @@ type Takeover struct {
 
 func (x *Takeover) Reset() {
 	*x = Takeover{}
-	mi := &file_chubby_proto_msgTypes[60]
+	mi := &file_chubby_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4619,7 +4968,7 @@ func (x *Takeover) String() string {
 func (*Takeover) ProtoMessage() {}
 
 func (x *Takeover) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[60]
+	mi := &file_chubby_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4632,7 +4981,7 @@ func (x *Takeover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Takeover.ProtoReflect.Descriptor instead.
 func (*Takeover) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{60}
+	return file_chubby_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Takeover) GetEpoch() uint64 {
@@ -4676,7 +5025,7 @@ type TakeoverPhase struct {
 
 func (x *TakeoverPhase) Reset() {
 	*x = TakeoverPhase{}
-	mi := &file_chubby_proto_msgTypes[61]
+	mi := &file_chubby_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4688,7 +5037,7 @@ func (x *TakeoverPhase) String() string {
 func (*TakeoverPhase) ProtoMessage() {}
 
 func (x *TakeoverPhase) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[61]
+	mi := &file_chubby_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4701,7 +5050,7 @@ func (x *TakeoverPhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeoverPhase.ProtoReflect.Descriptor instead.
 func (*TakeoverPhase) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{61}
+	return file_chubby_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *TakeoverPhase) GetName() string {
@@ -4748,7 +5097,7 @@ type Backlog struct {
 
 func (x *Backlog) Reset() {
 	*x = Backlog{}
-	mi := &file_chubby_proto_msgTypes[62]
+	mi := &file_chubby_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4760,7 +5109,7 @@ func (x *Backlog) String() string {
 func (*Backlog) ProtoMessage() {}
 
 func (x *Backlog) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[62]
+	mi := &file_chubby_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4773,7 +5122,7 @@ func (x *Backlog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backlog.ProtoReflect.Descriptor instead.
 func (*Backlog) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{62}
+	return file_chubby_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Backlog) GetWaiters() uint64 {
@@ -4838,7 +5187,7 @@ type Holdup struct {
 
 func (x *Holdup) Reset() {
 	*x = Holdup{}
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4850,7 +5199,7 @@ func (x *Holdup) String() string {
 func (*Holdup) ProtoMessage() {}
 
 func (x *Holdup) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[63]
+	mi := &file_chubby_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4863,7 +5212,7 @@ func (x *Holdup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holdup.ProtoReflect.Descriptor instead.
 func (*Holdup) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{63}
+	return file_chubby_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Holdup) GetPath() string {
@@ -4908,7 +5257,7 @@ type LintRequest struct {
 
 func (x *LintRequest) Reset() {
 	*x = LintRequest{}
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4920,7 +5269,7 @@ func (x *LintRequest) String() string {
 func (*LintRequest) ProtoMessage() {}
 
 func (x *LintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[64]
+	mi := &file_chubby_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4933,7 +5282,7 @@ func (x *LintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LintRequest.ProtoReflect.Descriptor instead.
 func (*LintRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{64}
+	return file_chubby_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *LintRequest) GetCell() string {
@@ -4991,7 +5340,7 @@ type LintReply struct {
 
 func (x *LintReply) Reset() {
 	*x = LintReply{}
-	mi := &file_chubby_proto_msgTypes[65]
+	mi := &file_chubby_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5003,7 +5352,7 @@ func (x *LintReply) String() string {
 func (*LintReply) ProtoMessage() {}
 
 func (x *LintReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[65]
+	mi := &file_chubby_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5016,7 +5365,7 @@ func (x *LintReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LintReply.ProtoReflect.Descriptor instead.
 func (*LintReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{65}
+	return file_chubby_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LintReply) GetEpoch() uint64 {
@@ -5063,7 +5412,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5075,7 +5424,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[66]
+	mi := &file_chubby_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5088,7 +5437,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{66}
+	return file_chubby_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Finding) GetKind() uint32 {
@@ -5155,7 +5504,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5167,7 +5516,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[67]
+	mi := &file_chubby_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5180,7 +5529,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{67}
+	return file_chubby_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListQuotasRequest) GetCell() string {
@@ -5229,7 +5578,7 @@ type ListQuotasReply struct {
 
 func (x *ListQuotasReply) Reset() {
 	*x = ListQuotasReply{}
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5241,7 +5590,7 @@ func (x *ListQuotasReply) String() string {
 func (*ListQuotasReply) ProtoMessage() {}
 
 func (x *ListQuotasReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[68]
+	mi := &file_chubby_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5254,7 +5603,7 @@ func (x *ListQuotasReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasReply.ProtoReflect.Descriptor instead.
 func (*ListQuotasReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{68}
+	return file_chubby_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListQuotasReply) GetQuotas() []*QuotaInfo {
@@ -5285,7 +5634,7 @@ type QuotaInfo struct {
 
 func (x *QuotaInfo) Reset() {
 	*x = QuotaInfo{}
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5297,7 +5646,7 @@ func (x *QuotaInfo) String() string {
 func (*QuotaInfo) ProtoMessage() {}
 
 func (x *QuotaInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[69]
+	mi := &file_chubby_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5310,7 +5659,7 @@ func (x *QuotaInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaInfo.ProtoReflect.Descriptor instead.
 func (*QuotaInfo) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{69}
+	return file_chubby_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *QuotaInfo) GetPrincipal() string {
@@ -5354,7 +5703,7 @@ type QuotaAmounts struct {
 
 func (x *QuotaAmounts) Reset() {
 	*x = QuotaAmounts{}
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5366,7 +5715,7 @@ func (x *QuotaAmounts) String() string {
 func (*QuotaAmounts) ProtoMessage() {}
 
 func (x *QuotaAmounts) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[70]
+	mi := &file_chubby_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5379,7 +5728,7 @@ func (x *QuotaAmounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaAmounts.ProtoReflect.Descriptor instead.
 func (*QuotaAmounts) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{70}
+	return file_chubby_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *QuotaAmounts) GetNodes() int64 {
@@ -5432,7 +5781,7 @@ type SetQuotaRequest struct {
 
 func (x *SetQuotaRequest) Reset() {
 	*x = SetQuotaRequest{}
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5444,7 +5793,7 @@ func (x *SetQuotaRequest) String() string {
 func (*SetQuotaRequest) ProtoMessage() {}
 
 func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[71]
+	mi := &file_chubby_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5457,7 +5806,7 @@ func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{71}
+	return file_chubby_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SetQuotaRequest) GetCaller() *Caller {
@@ -5503,7 +5852,7 @@ type SetQuotaReply struct {
 
 func (x *SetQuotaReply) Reset() {
 	*x = SetQuotaReply{}
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5515,7 +5864,7 @@ func (x *SetQuotaReply) String() string {
 func (*SetQuotaReply) ProtoMessage() {}
 
 func (x *SetQuotaReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[72]
+	mi := &file_chubby_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5528,7 +5877,7 @@ func (x *SetQuotaReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaReply.ProtoReflect.Descriptor instead.
 func (*SetQuotaReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{72}
+	return file_chubby_proto_rawDescGZIP(), []int{76}
 }
 
 type ExplainRequest struct {
@@ -5541,7 +5890,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5553,7 +5902,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[73]
+	mi := &file_chubby_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5566,7 +5915,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{73}
+	return file_chubby_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ExplainRequest) GetCell() string {
@@ -5597,7 +5946,7 @@ type ExplainReply struct {
 
 func (x *ExplainReply) Reset() {
 	*x = ExplainReply{}
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5609,7 +5958,7 @@ func (x *ExplainReply) String() string {
 func (*ExplainReply) ProtoMessage() {}
 
 func (x *ExplainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[74]
+	mi := &file_chubby_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5622,7 +5971,7 @@ func (x *ExplainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReply.ProtoReflect.Descriptor instead.
 func (*ExplainReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{74}
+	return file_chubby_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ExplainReply) GetLock() *LockInfo {
@@ -5664,7 +6013,7 @@ type Cacher struct {
 
 func (x *Cacher) Reset() {
 	*x = Cacher{}
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5676,7 +6025,7 @@ func (x *Cacher) String() string {
 func (*Cacher) ProtoMessage() {}
 
 func (x *Cacher) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[75]
+	mi := &file_chubby_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5689,7 +6038,7 @@ func (x *Cacher) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cacher.ProtoReflect.Descriptor instead.
 func (*Cacher) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{75}
+	return file_chubby_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Cacher) GetParty() *Party {
@@ -5723,7 +6072,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5735,7 +6084,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[76]
+	mi := &file_chubby_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5748,7 +6097,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{76}
+	return file_chubby_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *HistoryRequest) GetCell() string {
@@ -5775,7 +6124,7 @@ type HistoryReply struct {
 
 func (x *HistoryReply) Reset() {
 	*x = HistoryReply{}
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5787,7 +6136,7 @@ func (x *HistoryReply) String() string {
 func (*HistoryReply) ProtoMessage() {}
 
 func (x *HistoryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[77]
+	mi := &file_chubby_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5800,7 +6149,7 @@ func (x *HistoryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryReply.ProtoReflect.Descriptor instead.
 func (*HistoryReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{77}
+	return file_chubby_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *HistoryReply) GetHoldings() []*Holding {
@@ -5833,7 +6182,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5845,7 +6194,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[78]
+	mi := &file_chubby_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5858,7 +6207,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{78}
+	return file_chubby_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Holding) GetParty() *Party {
@@ -5922,7 +6271,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5934,7 +6283,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[79]
+	mi := &file_chubby_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5947,7 +6296,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{79}
+	return file_chubby_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *TransferRequest) GetCaller() *Caller {
@@ -5973,7 +6322,7 @@ type TransferReply struct {
 
 func (x *TransferReply) Reset() {
 	*x = TransferReply{}
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5985,7 +6334,7 @@ func (x *TransferReply) String() string {
 func (*TransferReply) ProtoMessage() {}
 
 func (x *TransferReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[80]
+	mi := &file_chubby_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5998,7 +6347,7 @@ func (x *TransferReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferReply.ProtoReflect.Descriptor instead.
 func (*TransferReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{80}
+	return file_chubby_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *TransferReply) GetMaster() string {
@@ -6020,7 +6369,7 @@ type DrillRequest struct {
 
 func (x *DrillRequest) Reset() {
 	*x = DrillRequest{}
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6032,7 +6381,7 @@ func (x *DrillRequest) String() string {
 func (*DrillRequest) ProtoMessage() {}
 
 func (x *DrillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[81]
+	mi := &file_chubby_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6045,7 +6394,7 @@ func (x *DrillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillRequest.ProtoReflect.Descriptor instead.
 func (*DrillRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{81}
+	return file_chubby_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DrillRequest) GetCaller() *Caller {
@@ -6087,7 +6436,7 @@ type DrillReply struct {
 
 func (x *DrillReply) Reset() {
 	*x = DrillReply{}
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6099,7 +6448,7 @@ func (x *DrillReply) String() string {
 func (*DrillReply) ProtoMessage() {}
 
 func (x *DrillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[82]
+	mi := &file_chubby_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6112,7 +6461,7 @@ func (x *DrillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillReply.ProtoReflect.Descriptor instead.
 func (*DrillReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{82}
+	return file_chubby_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *DrillReply) GetReplica() string {
@@ -6140,7 +6489,7 @@ type FinishUpgradeRequest struct {
 
 func (x *FinishUpgradeRequest) Reset() {
 	*x = FinishUpgradeRequest{}
-	mi := &file_chubby_proto_msgTypes[83]
+	mi := &file_chubby_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6152,7 +6501,7 @@ func (x *FinishUpgradeRequest) String() string {
 func (*FinishUpgradeRequest) ProtoMessage() {}
 
 func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[83]
+	mi := &file_chubby_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6165,7 +6514,7 @@ func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{83}
+	return file_chubby_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *FinishUpgradeRequest) GetCaller() *Caller {
@@ -6202,7 +6551,7 @@ type FinishUpgradeReply struct {
 
 func (x *FinishUpgradeReply) Reset() {
 	*x = FinishUpgradeReply{}
-	mi := &file_chubby_proto_msgTypes[84]
+	mi := &file_chubby_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6214,7 +6563,7 @@ func (x *FinishUpgradeReply) String() string {
 func (*FinishUpgradeReply) ProtoMessage() {}
 
 func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[84]
+	mi := &file_chubby_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6227,7 +6576,7 @@ func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeReply.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{84}
+	return file_chubby_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *FinishUpgradeReply) GetLevel() uint32 {
@@ -6261,7 +6610,7 @@ type MemberLevel struct {
 
 func (x *MemberLevel) Reset() {
 	*x = MemberLevel{}
-	mi := &file_chubby_proto_msgTypes[85]
+	mi := &file_chubby_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6273,7 +6622,7 @@ func (x *MemberLevel) String() string {
 func (*MemberLevel) ProtoMessage() {}
 
 func (x *MemberLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[85]
+	mi := &file_chubby_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6286,7 +6635,7 @@ func (x *MemberLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLevel.ProtoReflect.Descriptor instead.
 func (*MemberLevel) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{85}
+	return file_chubby_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *MemberLevel) GetId() string {
@@ -6312,7 +6661,7 @@ type LocateRequest struct {
 
 func (x *LocateRequest) Reset() {
 	*x = LocateRequest{}
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6324,7 +6673,7 @@ func (x *LocateRequest) String() string {
 func (*LocateRequest) ProtoMessage() {}
 
 func (x *LocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[86]
+	mi := &file_chubby_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6337,7 +6686,7 @@ func (x *LocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
 func (*LocateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{86}
+	return file_chubby_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *LocateRequest) GetCell() string {
@@ -6363,7 +6712,7 @@ type LocateReply struct {
 
 func (x *LocateReply) Reset() {
 	*x = LocateReply{}
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6375,7 +6724,7 @@ func (x *LocateReply) String() string {
 func (*LocateReply) ProtoMessage() {}
 
 func (x *LocateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6388,7 +6737,7 @@ func (x *LocateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
 func (*LocateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{87}
+	return file_chubby_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *LocateReply) GetCell() string {
@@ -6458,7 +6807,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6470,7 +6819,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6483,7 +6832,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{88}
+	return file_chubby_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *BackupRequest) GetCell() string {
@@ -6517,7 +6866,7 @@ type BackupReply struct {
 
 func (x *BackupReply) Reset() {
 	*x = BackupReply{}
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6529,7 +6878,7 @@ func (x *BackupReply) String() string {
 func (*BackupReply) ProtoMessage() {}
 
 func (x *BackupReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6542,7 +6891,7 @@ func (x *BackupReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
 func (*BackupReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{89}
+	return file_chubby_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *BackupReply) GetData() []byte {
@@ -6574,7 +6923,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6586,7 +6935,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6599,7 +6948,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{90}
+	return file_chubby_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RestoreRequest) GetCaller() *Caller {
@@ -6662,7 +7011,7 @@ type RestoreBegin struct {
 
 func (x *RestoreBegin) Reset() {
 	*x = RestoreBegin{}
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6674,7 +7023,7 @@ func (x *RestoreBegin) String() string {
 func (*RestoreBegin) ProtoMessage() {}
 
 func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6687,7 +7036,7 @@ func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreBegin.ProtoReflect.Descriptor instead.
 func (*RestoreBegin) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{91}
+	return file_chubby_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *RestoreBegin) GetCell() string {
@@ -6763,7 +7112,7 @@ type RestorePart struct {
 
 func (x *RestorePart) Reset() {
 	*x = RestorePart{}
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6775,7 +7124,7 @@ func (x *RestorePart) String() string {
 func (*RestorePart) ProtoMessage() {}
 
 func (x *RestorePart) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6788,7 +7137,7 @@ func (x *RestorePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestorePart.ProtoReflect.Descriptor instead.
 func (*RestorePart) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{92}
+	return file_chubby_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *RestorePart) GetPart() uint64 {
@@ -6814,7 +7163,7 @@ type RestoreSeal struct {
 
 func (x *RestoreSeal) Reset() {
 	*x = RestoreSeal{}
-	mi := &file_chubby_proto_msgTypes[93]
+	mi := &file_chubby_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6826,7 +7175,7 @@ func (x *RestoreSeal) String() string {
 func (*RestoreSeal) ProtoMessage() {}
 
 func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[93]
+	mi := &file_chubby_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6839,7 +7188,7 @@ func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSeal.ProtoReflect.Descriptor instead.
 func (*RestoreSeal) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{93}
+	return file_chubby_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *RestoreSeal) GetWhy() string {
@@ -6861,7 +7210,7 @@ type RestoreReply struct {
 
 func (x *RestoreReply) Reset() {
 	*x = RestoreReply{}
-	mi := &file_chubby_proto_msgTypes[94]
+	mi := &file_chubby_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6873,7 +7222,7 @@ func (x *RestoreReply) String() string {
 func (*RestoreReply) ProtoMessage() {}
 
 func (x *RestoreReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[94]
+	mi := &file_chubby_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6886,7 +7235,7 @@ func (x *RestoreReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
 func (*RestoreReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{94}
+	return file_chubby_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *RestoreReply) GetRestored() bool {
@@ -6926,7 +7275,7 @@ type AuthenticateRequest struct {
 
 func (x *AuthenticateRequest) Reset() {
 	*x = AuthenticateRequest{}
-	mi := &file_chubby_proto_msgTypes[95]
+	mi := &file_chubby_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6938,7 +7287,7 @@ func (x *AuthenticateRequest) String() string {
 func (*AuthenticateRequest) ProtoMessage() {}
 
 func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[95]
+	mi := &file_chubby_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6951,7 +7300,7 @@ func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
 func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{95}
+	return file_chubby_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *AuthenticateRequest) GetToken() string {
@@ -6970,7 +7319,7 @@ type AuthenticateReply struct {
 
 func (x *AuthenticateReply) Reset() {
 	*x = AuthenticateReply{}
-	mi := &file_chubby_proto_msgTypes[96]
+	mi := &file_chubby_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6982,7 +7331,7 @@ func (x *AuthenticateReply) String() string {
 func (*AuthenticateReply) ProtoMessage() {}
 
 func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[96]
+	mi := &file_chubby_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6995,7 +7344,7 @@ func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateReply.ProtoReflect.Descriptor instead.
 func (*AuthenticateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{96}
+	return file_chubby_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *AuthenticateReply) GetPrincipal() string {
@@ -7013,7 +7362,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[97]
+	mi := &file_chubby_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7025,7 +7374,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[97]
+	mi := &file_chubby_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7038,7 +7387,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{97}
+	return file_chubby_proto_rawDescGZIP(), []int{101}
 }
 
 type StatusReply struct {
@@ -7059,7 +7408,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[98]
+	mi := &file_chubby_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7071,7 +7420,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[98]
+	mi := &file_chubby_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7084,7 +7433,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{98}
+	return file_chubby_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -7171,7 +7520,7 @@ type Restoration struct {
 
 func (x *Restoration) Reset() {
 	*x = Restoration{}
-	mi := &file_chubby_proto_msgTypes[99]
+	mi := &file_chubby_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7183,7 +7532,7 @@ func (x *Restoration) String() string {
 func (*Restoration) ProtoMessage() {}
 
 func (x *Restoration) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[99]
+	mi := &file_chubby_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7196,7 +7545,7 @@ func (x *Restoration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restoration.ProtoReflect.Descriptor instead.
 func (*Restoration) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{99}
+	return file_chubby_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Restoration) GetAtUnix() int64 {
@@ -7255,7 +7604,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[100]
+	mi := &file_chubby_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7267,7 +7616,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[100]
+	mi := &file_chubby_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7280,7 +7629,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{100}
+	return file_chubby_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -7388,7 +7737,7 @@ type DrillStatus struct {
 
 func (x *DrillStatus) Reset() {
 	*x = DrillStatus{}
-	mi := &file_chubby_proto_msgTypes[101]
+	mi := &file_chubby_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7400,7 +7749,7 @@ func (x *DrillStatus) String() string {
 func (*DrillStatus) ProtoMessage() {}
 
 func (x *DrillStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[101]
+	mi := &file_chubby_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7413,7 +7762,7 @@ func (x *DrillStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillStatus.ProtoReflect.Descriptor instead.
 func (*DrillStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{101}
+	return file_chubby_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *DrillStatus) GetKind() DrillKind {
@@ -7459,7 +7808,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[102]
+	mi := &file_chubby_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7471,7 +7820,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[102]
+	mi := &file_chubby_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7484,7 +7833,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{102}
+	return file_chubby_proto_rawDescGZIP(), []int{106}
 }
 
 // ChangeMembersRequest adds a replica, which waits to be let in; or removes one; or, with
@@ -7503,7 +7852,7 @@ type ChangeMembersRequest struct {
 
 func (x *ChangeMembersRequest) Reset() {
 	*x = ChangeMembersRequest{}
-	mi := &file_chubby_proto_msgTypes[103]
+	mi := &file_chubby_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7515,7 +7864,7 @@ func (x *ChangeMembersRequest) String() string {
 func (*ChangeMembersRequest) ProtoMessage() {}
 
 func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[103]
+	mi := &file_chubby_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7528,7 +7877,7 @@ func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeMembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{103}
+	return file_chubby_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ChangeMembersRequest) GetCaller() *Caller {
@@ -7581,7 +7930,7 @@ type ChangeMembersReply struct {
 
 func (x *ChangeMembersReply) Reset() {
 	*x = ChangeMembersReply{}
-	mi := &file_chubby_proto_msgTypes[104]
+	mi := &file_chubby_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7593,7 +7942,7 @@ func (x *ChangeMembersReply) String() string {
 func (*ChangeMembersReply) ProtoMessage() {}
 
 func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[104]
+	mi := &file_chubby_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7606,7 +7955,7 @@ func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersReply.ProtoReflect.Descriptor instead.
 func (*ChangeMembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{104}
+	return file_chubby_proto_rawDescGZIP(), []int{108}
 }
 
 type MembersReply struct {
@@ -7618,7 +7967,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[105]
+	mi := &file_chubby_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7630,7 +7979,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[105]
+	mi := &file_chubby_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7643,7 +7992,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{105}
+	return file_chubby_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -7668,7 +8017,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[106]
+	mi := &file_chubby_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7680,7 +8029,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[106]
+	mi := &file_chubby_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7693,7 +8042,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{106}
+	return file_chubby_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Member) GetId() string {
@@ -7944,7 +8293,32 @@ const file_chubby_proto_rawDesc = "" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\fR\x06handle\x12!\n" +
 	"\fif_sequencer\x18\x04 \x01(\tR\vifSequencer\"\r\n" +
-	"\vDeleteReply\"\x9c\x02\n" +
+	"\vDeleteReply\"\xda\x01\n" +
+	"\n" +
+	"TxnRequest\x12)\n" +
+	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
+	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x127\n" +
+	"\n" +
+	"conditions\x18\x03 \x03(\v2\x17.chubby.v1.TxnConditionR\n" +
+	"conditions\x127\n" +
+	"\n" +
+	"operations\x18\x04 \x03(\v2\x17.chubby.v1.TxnOperationR\n" +
+	"operations\"\xa5\x01\n" +
+	"\fTxnCondition\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12 \n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04H\x00R\n" +
+	"generation\x12\x1c\n" +
+	"\binstance\x18\x03 \x01(\x04H\x00R\binstance\x12\x18\n" +
+	"\x06exists\x18\x04 \x01(\bH\x00R\x06exists\x12\x1e\n" +
+	"\tsequencer\x18\x05 \x01(\tH\x00R\tsequencerB\a\n" +
+	"\x05holds\"l\n" +
+	"\fTxnOperation\x12,\n" +
+	"\x06action\x18\x01 \x01(\x0e2\x14.chubby.v1.TxnActionR\x06action\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1a\n" +
+	"\bcontents\x18\x03 \x01(\fR\bcontents\"1\n" +
+	"\bTxnReply\x12%\n" +
+	"\x05stats\x18\x01 \x03(\v2\x0f.chubby.v1.StatR\x05stats\"\x9c\x02\n" +
 	"\x0eAcquireRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
@@ -8366,14 +8740,19 @@ const file_chubby_proto_rawDesc = "" +
 	"\x10END_REASON_BREAK\x10\x04\x12\x17\n" +
 	"\x13END_REASON_DELETION\x10\x05\x12\x16\n" +
 	"\x12END_REASON_RESTORE\x10\x06\x12\x18\n" +
-	"\x14END_REASON_FAIL_OVER\x10\a*\xae\x01\n" +
+	"\x14END_REASON_FAIL_OVER\x10\a*i\n" +
+	"\tTxnAction\x12\x1a\n" +
+	"\x16TXN_ACTION_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eTXN_ACTION_PUT\x10\x01\x12\x15\n" +
+	"\x11TXN_ACTION_CREATE\x10\x02\x12\x15\n" +
+	"\x11TXN_ACTION_DELETE\x10\x03*\xae\x01\n" +
 	"\tDrillKind\x12\x1a\n" +
 	"\x16DRILL_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13DRILL_KIND_FAILOVER\x10\x01\x12\x1c\n" +
 	"\x18DRILL_KIND_HARD_FAILOVER\x10\x02\x12\x15\n" +
 	"\x11DRILL_KIND_OUTAGE\x10\x03\x12\x1b\n" +
 	"\x17DRILL_KIND_SESSION_LOSS\x10\x04\x12\x1a\n" +
-	"\x16DRILL_KIND_SLOW_CLIENT\x10\x052\xec\x12\n" +
+	"\x16DRILL_KIND_SLOW_CLIENT\x10\x052\x9f\x13\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
@@ -8390,7 +8769,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\aReadDir\x12\x19.chubby.v1.ReadDirRequest\x1a\x17.chubby.v1.ReadDirReply\x12I\n" +
 	"\vSetContents\x12\x1d.chubby.v1.SetContentsRequest\x1a\x1b.chubby.v1.SetContentsReply\x12:\n" +
 	"\x06SetACL\x12\x18.chubby.v1.SetACLRequest\x1a\x16.chubby.v1.SetACLReply\x12:\n" +
-	"\x06Delete\x12\x18.chubby.v1.DeleteRequest\x1a\x16.chubby.v1.DeleteReply\x12?\n" +
+	"\x06Delete\x12\x18.chubby.v1.DeleteRequest\x1a\x16.chubby.v1.DeleteReply\x121\n" +
+	"\x03Txn\x12\x15.chubby.v1.TxnRequest\x1a\x13.chubby.v1.TxnReply\x12?\n" +
 	"\aAcquire\x12\x19.chubby.v1.AcquireRequest\x1a\x17.chubby.v1.AcquireReply0\x01\x12F\n" +
 	"\n" +
 	"TryAcquire\x12\x1c.chubby.v1.TryAcquireRequest\x1a\x1a.chubby.v1.TryAcquireReply\x12=\n" +
@@ -8433,312 +8813,325 @@ func file_chubby_proto_rawDescGZIP() []byte {
 	return file_chubby_proto_rawDescData
 }
 
-var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 108)
+var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
 	(Create)(0),                       // 2: chubby.v1.Create
 	(EventKind)(0),                    // 3: chubby.v1.EventKind
 	(EndReason)(0),                    // 4: chubby.v1.EndReason
-	(DrillKind)(0),                    // 5: chubby.v1.DrillKind
-	(*Caller)(nil),                    // 6: chubby.v1.Caller
-	(*Mutation)(nil),                  // 7: chubby.v1.Mutation
-	(*ACL)(nil),                       // 8: chubby.v1.ACL
-	(*Stat)(nil),                      // 9: chubby.v1.Stat
-	(*Party)(nil),                     // 10: chubby.v1.Party
-	(*ErrorDetail)(nil),               // 11: chubby.v1.ErrorDetail
-	(*Wait)(nil),                      // 12: chubby.v1.Wait
-	(*CreateSessionRequest)(nil),      // 13: chubby.v1.CreateSessionRequest
-	(*CreateSessionReply)(nil),        // 14: chubby.v1.CreateSessionReply
-	(*Grant)(nil),                     // 15: chubby.v1.Grant
-	(*KeepAliveRequest)(nil),          // 16: chubby.v1.KeepAliveRequest
-	(*KeepAliveReply)(nil),            // 17: chubby.v1.KeepAliveReply
-	(*RenewCacheRequest)(nil),         // 18: chubby.v1.RenewCacheRequest
-	(*RenewCacheReply)(nil),           // 19: chubby.v1.RenewCacheReply
-	(*Event)(nil),                     // 20: chubby.v1.Event
-	(*EndSessionRequest)(nil),         // 21: chubby.v1.EndSessionRequest
-	(*EndSessionReply)(nil),           // 22: chubby.v1.EndSessionReply
-	(*OpenRequest)(nil),               // 23: chubby.v1.OpenRequest
-	(*OpenReply)(nil),                 // 24: chubby.v1.OpenReply
-	(*CloseRequest)(nil),              // 25: chubby.v1.CloseRequest
-	(*CloseReply)(nil),                // 26: chubby.v1.CloseReply
-	(*GetContentsAndStatRequest)(nil), // 27: chubby.v1.GetContentsAndStatRequest
-	(*GetContentsAndStatReply)(nil),   // 28: chubby.v1.GetContentsAndStatReply
-	(*GetStatRequest)(nil),            // 29: chubby.v1.GetStatRequest
-	(*GetStatReply)(nil),              // 30: chubby.v1.GetStatReply
-	(*ReadDirRequest)(nil),            // 31: chubby.v1.ReadDirRequest
-	(*ReadDirReply)(nil),              // 32: chubby.v1.ReadDirReply
-	(*SetContentsRequest)(nil),        // 33: chubby.v1.SetContentsRequest
-	(*SetContentsReply)(nil),          // 34: chubby.v1.SetContentsReply
-	(*SetACLRequest)(nil),             // 35: chubby.v1.SetACLRequest
-	(*SetACLReply)(nil),               // 36: chubby.v1.SetACLReply
-	(*DeleteRequest)(nil),             // 37: chubby.v1.DeleteRequest
-	(*DeleteReply)(nil),               // 38: chubby.v1.DeleteReply
-	(*AcquireRequest)(nil),            // 39: chubby.v1.AcquireRequest
-	(*AcquireReply)(nil),              // 40: chubby.v1.AcquireReply
-	(*Queued)(nil),                    // 41: chubby.v1.Queued
-	(*Granted)(nil),                   // 42: chubby.v1.Granted
-	(*TryAcquireRequest)(nil),         // 43: chubby.v1.TryAcquireRequest
-	(*TryAcquireReply)(nil),           // 44: chubby.v1.TryAcquireReply
-	(*ReleaseRequest)(nil),            // 45: chubby.v1.ReleaseRequest
-	(*ReleaseReply)(nil),              // 46: chubby.v1.ReleaseReply
-	(*GetSequencerRequest)(nil),       // 47: chubby.v1.GetSequencerRequest
-	(*GetSequencerReply)(nil),         // 48: chubby.v1.GetSequencerReply
-	(*SetSequencerRequest)(nil),       // 49: chubby.v1.SetSequencerRequest
-	(*SetSequencerReply)(nil),         // 50: chubby.v1.SetSequencerReply
-	(*CheckSequencerRequest)(nil),     // 51: chubby.v1.CheckSequencerRequest
-	(*CheckSequencerReply)(nil),       // 52: chubby.v1.CheckSequencerReply
-	(*CancelRequest)(nil),             // 53: chubby.v1.CancelRequest
-	(*CancelReply)(nil),               // 54: chubby.v1.CancelReply
-	(*BreakLockRequest)(nil),          // 55: chubby.v1.BreakLockRequest
-	(*BreakLockReply)(nil),            // 56: chubby.v1.BreakLockReply
-	(*ListLocksRequest)(nil),          // 57: chubby.v1.ListLocksRequest
-	(*ListLocksReply)(nil),            // 58: chubby.v1.ListLocksReply
-	(*LockInfo)(nil),                  // 59: chubby.v1.LockInfo
-	(*Waiter)(nil),                    // 60: chubby.v1.Waiter
-	(*ListSessionsRequest)(nil),       // 61: chubby.v1.ListSessionsRequest
-	(*ListSessionsReply)(nil),         // 62: chubby.v1.ListSessionsReply
-	(*SessionInfo)(nil),               // 63: chubby.v1.SessionInfo
-	(*OverviewRequest)(nil),           // 64: chubby.v1.OverviewRequest
-	(*OverviewReply)(nil),             // 65: chubby.v1.OverviewReply
-	(*Takeover)(nil),                  // 66: chubby.v1.Takeover
-	(*TakeoverPhase)(nil),             // 67: chubby.v1.TakeoverPhase
-	(*Backlog)(nil),                   // 68: chubby.v1.Backlog
-	(*Holdup)(nil),                    // 69: chubby.v1.Holdup
-	(*LintRequest)(nil),               // 70: chubby.v1.LintRequest
-	(*LintReply)(nil),                 // 71: chubby.v1.LintReply
-	(*Finding)(nil),                   // 72: chubby.v1.Finding
-	(*ListQuotasRequest)(nil),         // 73: chubby.v1.ListQuotasRequest
-	(*ListQuotasReply)(nil),           // 74: chubby.v1.ListQuotasReply
-	(*QuotaInfo)(nil),                 // 75: chubby.v1.QuotaInfo
-	(*QuotaAmounts)(nil),              // 76: chubby.v1.QuotaAmounts
-	(*SetQuotaRequest)(nil),           // 77: chubby.v1.SetQuotaRequest
-	(*SetQuotaReply)(nil),             // 78: chubby.v1.SetQuotaReply
-	(*ExplainRequest)(nil),            // 79: chubby.v1.ExplainRequest
-	(*ExplainReply)(nil),              // 80: chubby.v1.ExplainReply
-	(*Cacher)(nil),                    // 81: chubby.v1.Cacher
-	(*HistoryRequest)(nil),            // 82: chubby.v1.HistoryRequest
-	(*HistoryReply)(nil),              // 83: chubby.v1.HistoryReply
-	(*Holding)(nil),                   // 84: chubby.v1.Holding
-	(*TransferRequest)(nil),           // 85: chubby.v1.TransferRequest
-	(*TransferReply)(nil),             // 86: chubby.v1.TransferReply
-	(*DrillRequest)(nil),              // 87: chubby.v1.DrillRequest
-	(*DrillReply)(nil),                // 88: chubby.v1.DrillReply
-	(*FinishUpgradeRequest)(nil),      // 89: chubby.v1.FinishUpgradeRequest
-	(*FinishUpgradeReply)(nil),        // 90: chubby.v1.FinishUpgradeReply
-	(*MemberLevel)(nil),               // 91: chubby.v1.MemberLevel
-	(*LocateRequest)(nil),             // 92: chubby.v1.LocateRequest
-	(*LocateReply)(nil),               // 93: chubby.v1.LocateReply
-	(*BackupRequest)(nil),             // 94: chubby.v1.BackupRequest
-	(*BackupReply)(nil),               // 95: chubby.v1.BackupReply
-	(*RestoreRequest)(nil),            // 96: chubby.v1.RestoreRequest
-	(*RestoreBegin)(nil),              // 97: chubby.v1.RestoreBegin
-	(*RestorePart)(nil),               // 98: chubby.v1.RestorePart
-	(*RestoreSeal)(nil),               // 99: chubby.v1.RestoreSeal
-	(*RestoreReply)(nil),              // 100: chubby.v1.RestoreReply
-	(*AuthenticateRequest)(nil),       // 101: chubby.v1.AuthenticateRequest
-	(*AuthenticateReply)(nil),         // 102: chubby.v1.AuthenticateReply
-	(*StatusRequest)(nil),             // 103: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 104: chubby.v1.StatusReply
-	(*Restoration)(nil),               // 105: chubby.v1.Restoration
-	(*ReplicaStatus)(nil),             // 106: chubby.v1.ReplicaStatus
-	(*DrillStatus)(nil),               // 107: chubby.v1.DrillStatus
-	(*MembersRequest)(nil),            // 108: chubby.v1.MembersRequest
-	(*ChangeMembersRequest)(nil),      // 109: chubby.v1.ChangeMembersRequest
-	(*ChangeMembersReply)(nil),        // 110: chubby.v1.ChangeMembersReply
-	(*MembersReply)(nil),              // 111: chubby.v1.MembersReply
-	(*Member)(nil),                    // 112: chubby.v1.Member
-	nil,                               // 113: chubby.v1.OverviewReply.CountsEntry
+	(TxnAction)(0),                    // 5: chubby.v1.TxnAction
+	(DrillKind)(0),                    // 6: chubby.v1.DrillKind
+	(*Caller)(nil),                    // 7: chubby.v1.Caller
+	(*Mutation)(nil),                  // 8: chubby.v1.Mutation
+	(*ACL)(nil),                       // 9: chubby.v1.ACL
+	(*Stat)(nil),                      // 10: chubby.v1.Stat
+	(*Party)(nil),                     // 11: chubby.v1.Party
+	(*ErrorDetail)(nil),               // 12: chubby.v1.ErrorDetail
+	(*Wait)(nil),                      // 13: chubby.v1.Wait
+	(*CreateSessionRequest)(nil),      // 14: chubby.v1.CreateSessionRequest
+	(*CreateSessionReply)(nil),        // 15: chubby.v1.CreateSessionReply
+	(*Grant)(nil),                     // 16: chubby.v1.Grant
+	(*KeepAliveRequest)(nil),          // 17: chubby.v1.KeepAliveRequest
+	(*KeepAliveReply)(nil),            // 18: chubby.v1.KeepAliveReply
+	(*RenewCacheRequest)(nil),         // 19: chubby.v1.RenewCacheRequest
+	(*RenewCacheReply)(nil),           // 20: chubby.v1.RenewCacheReply
+	(*Event)(nil),                     // 21: chubby.v1.Event
+	(*EndSessionRequest)(nil),         // 22: chubby.v1.EndSessionRequest
+	(*EndSessionReply)(nil),           // 23: chubby.v1.EndSessionReply
+	(*OpenRequest)(nil),               // 24: chubby.v1.OpenRequest
+	(*OpenReply)(nil),                 // 25: chubby.v1.OpenReply
+	(*CloseRequest)(nil),              // 26: chubby.v1.CloseRequest
+	(*CloseReply)(nil),                // 27: chubby.v1.CloseReply
+	(*GetContentsAndStatRequest)(nil), // 28: chubby.v1.GetContentsAndStatRequest
+	(*GetContentsAndStatReply)(nil),   // 29: chubby.v1.GetContentsAndStatReply
+	(*GetStatRequest)(nil),            // 30: chubby.v1.GetStatRequest
+	(*GetStatReply)(nil),              // 31: chubby.v1.GetStatReply
+	(*ReadDirRequest)(nil),            // 32: chubby.v1.ReadDirRequest
+	(*ReadDirReply)(nil),              // 33: chubby.v1.ReadDirReply
+	(*SetContentsRequest)(nil),        // 34: chubby.v1.SetContentsRequest
+	(*SetContentsReply)(nil),          // 35: chubby.v1.SetContentsReply
+	(*SetACLRequest)(nil),             // 36: chubby.v1.SetACLRequest
+	(*SetACLReply)(nil),               // 37: chubby.v1.SetACLReply
+	(*DeleteRequest)(nil),             // 38: chubby.v1.DeleteRequest
+	(*DeleteReply)(nil),               // 39: chubby.v1.DeleteReply
+	(*TxnRequest)(nil),                // 40: chubby.v1.TxnRequest
+	(*TxnCondition)(nil),              // 41: chubby.v1.TxnCondition
+	(*TxnOperation)(nil),              // 42: chubby.v1.TxnOperation
+	(*TxnReply)(nil),                  // 43: chubby.v1.TxnReply
+	(*AcquireRequest)(nil),            // 44: chubby.v1.AcquireRequest
+	(*AcquireReply)(nil),              // 45: chubby.v1.AcquireReply
+	(*Queued)(nil),                    // 46: chubby.v1.Queued
+	(*Granted)(nil),                   // 47: chubby.v1.Granted
+	(*TryAcquireRequest)(nil),         // 48: chubby.v1.TryAcquireRequest
+	(*TryAcquireReply)(nil),           // 49: chubby.v1.TryAcquireReply
+	(*ReleaseRequest)(nil),            // 50: chubby.v1.ReleaseRequest
+	(*ReleaseReply)(nil),              // 51: chubby.v1.ReleaseReply
+	(*GetSequencerRequest)(nil),       // 52: chubby.v1.GetSequencerRequest
+	(*GetSequencerReply)(nil),         // 53: chubby.v1.GetSequencerReply
+	(*SetSequencerRequest)(nil),       // 54: chubby.v1.SetSequencerRequest
+	(*SetSequencerReply)(nil),         // 55: chubby.v1.SetSequencerReply
+	(*CheckSequencerRequest)(nil),     // 56: chubby.v1.CheckSequencerRequest
+	(*CheckSequencerReply)(nil),       // 57: chubby.v1.CheckSequencerReply
+	(*CancelRequest)(nil),             // 58: chubby.v1.CancelRequest
+	(*CancelReply)(nil),               // 59: chubby.v1.CancelReply
+	(*BreakLockRequest)(nil),          // 60: chubby.v1.BreakLockRequest
+	(*BreakLockReply)(nil),            // 61: chubby.v1.BreakLockReply
+	(*ListLocksRequest)(nil),          // 62: chubby.v1.ListLocksRequest
+	(*ListLocksReply)(nil),            // 63: chubby.v1.ListLocksReply
+	(*LockInfo)(nil),                  // 64: chubby.v1.LockInfo
+	(*Waiter)(nil),                    // 65: chubby.v1.Waiter
+	(*ListSessionsRequest)(nil),       // 66: chubby.v1.ListSessionsRequest
+	(*ListSessionsReply)(nil),         // 67: chubby.v1.ListSessionsReply
+	(*SessionInfo)(nil),               // 68: chubby.v1.SessionInfo
+	(*OverviewRequest)(nil),           // 69: chubby.v1.OverviewRequest
+	(*OverviewReply)(nil),             // 70: chubby.v1.OverviewReply
+	(*Takeover)(nil),                  // 71: chubby.v1.Takeover
+	(*TakeoverPhase)(nil),             // 72: chubby.v1.TakeoverPhase
+	(*Backlog)(nil),                   // 73: chubby.v1.Backlog
+	(*Holdup)(nil),                    // 74: chubby.v1.Holdup
+	(*LintRequest)(nil),               // 75: chubby.v1.LintRequest
+	(*LintReply)(nil),                 // 76: chubby.v1.LintReply
+	(*Finding)(nil),                   // 77: chubby.v1.Finding
+	(*ListQuotasRequest)(nil),         // 78: chubby.v1.ListQuotasRequest
+	(*ListQuotasReply)(nil),           // 79: chubby.v1.ListQuotasReply
+	(*QuotaInfo)(nil),                 // 80: chubby.v1.QuotaInfo
+	(*QuotaAmounts)(nil),              // 81: chubby.v1.QuotaAmounts
+	(*SetQuotaRequest)(nil),           // 82: chubby.v1.SetQuotaRequest
+	(*SetQuotaReply)(nil),             // 83: chubby.v1.SetQuotaReply
+	(*ExplainRequest)(nil),            // 84: chubby.v1.ExplainRequest
+	(*ExplainReply)(nil),              // 85: chubby.v1.ExplainReply
+	(*Cacher)(nil),                    // 86: chubby.v1.Cacher
+	(*HistoryRequest)(nil),            // 87: chubby.v1.HistoryRequest
+	(*HistoryReply)(nil),              // 88: chubby.v1.HistoryReply
+	(*Holding)(nil),                   // 89: chubby.v1.Holding
+	(*TransferRequest)(nil),           // 90: chubby.v1.TransferRequest
+	(*TransferReply)(nil),             // 91: chubby.v1.TransferReply
+	(*DrillRequest)(nil),              // 92: chubby.v1.DrillRequest
+	(*DrillReply)(nil),                // 93: chubby.v1.DrillReply
+	(*FinishUpgradeRequest)(nil),      // 94: chubby.v1.FinishUpgradeRequest
+	(*FinishUpgradeReply)(nil),        // 95: chubby.v1.FinishUpgradeReply
+	(*MemberLevel)(nil),               // 96: chubby.v1.MemberLevel
+	(*LocateRequest)(nil),             // 97: chubby.v1.LocateRequest
+	(*LocateReply)(nil),               // 98: chubby.v1.LocateReply
+	(*BackupRequest)(nil),             // 99: chubby.v1.BackupRequest
+	(*BackupReply)(nil),               // 100: chubby.v1.BackupReply
+	(*RestoreRequest)(nil),            // 101: chubby.v1.RestoreRequest
+	(*RestoreBegin)(nil),              // 102: chubby.v1.RestoreBegin
+	(*RestorePart)(nil),               // 103: chubby.v1.RestorePart
+	(*RestoreSeal)(nil),               // 104: chubby.v1.RestoreSeal
+	(*RestoreReply)(nil),              // 105: chubby.v1.RestoreReply
+	(*AuthenticateRequest)(nil),       // 106: chubby.v1.AuthenticateRequest
+	(*AuthenticateReply)(nil),         // 107: chubby.v1.AuthenticateReply
+	(*StatusRequest)(nil),             // 108: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 109: chubby.v1.StatusReply
+	(*Restoration)(nil),               // 110: chubby.v1.Restoration
+	(*ReplicaStatus)(nil),             // 111: chubby.v1.ReplicaStatus
+	(*DrillStatus)(nil),               // 112: chubby.v1.DrillStatus
+	(*MembersRequest)(nil),            // 113: chubby.v1.MembersRequest
+	(*ChangeMembersRequest)(nil),      // 114: chubby.v1.ChangeMembersRequest
+	(*ChangeMembersReply)(nil),        // 115: chubby.v1.ChangeMembersReply
+	(*MembersReply)(nil),              // 116: chubby.v1.MembersReply
+	(*Member)(nil),                    // 117: chubby.v1.Member
+	nil,                               // 118: chubby.v1.OverviewReply.CountsEntry
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
-	8,   // 1: chubby.v1.Stat.acl:type_name -> chubby.v1.ACL
-	10,  // 2: chubby.v1.ErrorDetail.holders:type_name -> chubby.v1.Party
-	12,  // 3: chubby.v1.ErrorDetail.cycle:type_name -> chubby.v1.Wait
-	15,  // 4: chubby.v1.CreateSessionReply.grant:type_name -> chubby.v1.Grant
-	6,   // 5: chubby.v1.KeepAliveRequest.caller:type_name -> chubby.v1.Caller
-	15,  // 6: chubby.v1.KeepAliveReply.grant:type_name -> chubby.v1.Grant
-	20,  // 7: chubby.v1.KeepAliveReply.events:type_name -> chubby.v1.Event
-	6,   // 8: chubby.v1.RenewCacheRequest.caller:type_name -> chubby.v1.Caller
+	9,   // 1: chubby.v1.Stat.acl:type_name -> chubby.v1.ACL
+	11,  // 2: chubby.v1.ErrorDetail.holders:type_name -> chubby.v1.Party
+	13,  // 3: chubby.v1.ErrorDetail.cycle:type_name -> chubby.v1.Wait
+	16,  // 4: chubby.v1.CreateSessionReply.grant:type_name -> chubby.v1.Grant
+	7,   // 5: chubby.v1.KeepAliveRequest.caller:type_name -> chubby.v1.Caller
+	16,  // 6: chubby.v1.KeepAliveReply.grant:type_name -> chubby.v1.Grant
+	21,  // 7: chubby.v1.KeepAliveReply.events:type_name -> chubby.v1.Event
+	7,   // 8: chubby.v1.RenewCacheRequest.caller:type_name -> chubby.v1.Caller
 	3,   // 9: chubby.v1.Event.kind:type_name -> chubby.v1.EventKind
 	4,   // 10: chubby.v1.Event.reason:type_name -> chubby.v1.EndReason
-	6,   // 11: chubby.v1.EndSessionRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 12: chubby.v1.EndSessionRequest.mutation:type_name -> chubby.v1.Mutation
-	6,   // 13: chubby.v1.OpenRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 14: chubby.v1.OpenRequest.mutation:type_name -> chubby.v1.Mutation
+	7,   // 11: chubby.v1.EndSessionRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 12: chubby.v1.EndSessionRequest.mutation:type_name -> chubby.v1.Mutation
+	7,   // 13: chubby.v1.OpenRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 14: chubby.v1.OpenRequest.mutation:type_name -> chubby.v1.Mutation
 	3,   // 15: chubby.v1.OpenRequest.events:type_name -> chubby.v1.EventKind
 	2,   // 16: chubby.v1.OpenRequest.create:type_name -> chubby.v1.Create
 	1,   // 17: chubby.v1.OpenRequest.kind:type_name -> chubby.v1.Kind
-	8,   // 18: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
-	9,   // 19: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
-	6,   // 20: chubby.v1.CloseRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 21: chubby.v1.CloseRequest.mutation:type_name -> chubby.v1.Mutation
-	6,   // 22: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
-	9,   // 23: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
-	6,   // 24: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
-	9,   // 25: chubby.v1.GetStatReply.stat:type_name -> chubby.v1.Stat
-	6,   // 26: chubby.v1.ReadDirRequest.caller:type_name -> chubby.v1.Caller
-	9,   // 27: chubby.v1.ReadDirReply.children:type_name -> chubby.v1.Stat
-	6,   // 28: chubby.v1.SetContentsRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 29: chubby.v1.SetContentsRequest.mutation:type_name -> chubby.v1.Mutation
-	9,   // 30: chubby.v1.SetContentsReply.stat:type_name -> chubby.v1.Stat
-	6,   // 31: chubby.v1.SetACLRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 32: chubby.v1.SetACLRequest.mutation:type_name -> chubby.v1.Mutation
-	8,   // 33: chubby.v1.SetACLRequest.acl:type_name -> chubby.v1.ACL
-	9,   // 34: chubby.v1.SetACLReply.stat:type_name -> chubby.v1.Stat
-	6,   // 35: chubby.v1.DeleteRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 36: chubby.v1.DeleteRequest.mutation:type_name -> chubby.v1.Mutation
-	6,   // 37: chubby.v1.AcquireRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 38: chubby.v1.AcquireRequest.mutation:type_name -> chubby.v1.Mutation
-	0,   // 39: chubby.v1.AcquireRequest.mode:type_name -> chubby.v1.LockMode
-	41,  // 40: chubby.v1.AcquireReply.queued:type_name -> chubby.v1.Queued
-	42,  // 41: chubby.v1.AcquireReply.granted:type_name -> chubby.v1.Granted
-	10,  // 42: chubby.v1.Queued.holders:type_name -> chubby.v1.Party
-	6,   // 43: chubby.v1.TryAcquireRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 44: chubby.v1.TryAcquireRequest.mutation:type_name -> chubby.v1.Mutation
-	0,   // 45: chubby.v1.TryAcquireRequest.mode:type_name -> chubby.v1.LockMode
-	42,  // 46: chubby.v1.TryAcquireReply.granted:type_name -> chubby.v1.Granted
-	6,   // 47: chubby.v1.ReleaseRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 48: chubby.v1.ReleaseRequest.mutation:type_name -> chubby.v1.Mutation
-	6,   // 49: chubby.v1.GetSequencerRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 50: chubby.v1.SetSequencerRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 51: chubby.v1.CancelRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 52: chubby.v1.CancelRequest.mutation:type_name -> chubby.v1.Mutation
-	42,  // 53: chubby.v1.CancelReply.granted:type_name -> chubby.v1.Granted
-	6,   // 54: chubby.v1.BreakLockRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 55: chubby.v1.BreakLockRequest.mutation:type_name -> chubby.v1.Mutation
-	59,  // 56: chubby.v1.ListLocksReply.locks:type_name -> chubby.v1.LockInfo
-	0,   // 57: chubby.v1.LockInfo.mode:type_name -> chubby.v1.LockMode
-	10,  // 58: chubby.v1.LockInfo.holders:type_name -> chubby.v1.Party
-	60,  // 59: chubby.v1.LockInfo.waiters:type_name -> chubby.v1.Waiter
-	10,  // 60: chubby.v1.Waiter.party:type_name -> chubby.v1.Party
-	0,   // 61: chubby.v1.Waiter.mode:type_name -> chubby.v1.LockMode
-	63,  // 62: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
-	10,  // 63: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
-	68,  // 64: chubby.v1.OverviewReply.backlog:type_name -> chubby.v1.Backlog
-	113, // 65: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
-	59,  // 66: chubby.v1.OverviewReply.waits:type_name -> chubby.v1.LockInfo
-	69,  // 67: chubby.v1.OverviewReply.holdups:type_name -> chubby.v1.Holdup
-	66,  // 68: chubby.v1.OverviewReply.takeovers:type_name -> chubby.v1.Takeover
-	67,  // 69: chubby.v1.Takeover.phases:type_name -> chubby.v1.TakeoverPhase
-	10,  // 70: chubby.v1.Holdup.slow:type_name -> chubby.v1.Party
-	72,  // 71: chubby.v1.LintReply.findings:type_name -> chubby.v1.Finding
-	10,  // 72: chubby.v1.Finding.party:type_name -> chubby.v1.Party
-	75,  // 73: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
-	76,  // 74: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
-	76,  // 75: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
-	6,   // 76: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 77: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
-	76,  // 78: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
-	59,  // 79: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
-	81,  // 80: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
-	10,  // 81: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
-	84,  // 82: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
-	10,  // 83: chubby.v1.Holding.party:type_name -> chubby.v1.Party
-	0,   // 84: chubby.v1.Holding.mode:type_name -> chubby.v1.LockMode
-	4,   // 85: chubby.v1.Holding.end:type_name -> chubby.v1.EndReason
-	6,   // 86: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 87: chubby.v1.DrillRequest.caller:type_name -> chubby.v1.Caller
-	5,   // 88: chubby.v1.DrillRequest.kind:type_name -> chubby.v1.DrillKind
-	6,   // 89: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 90: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
-	91,  // 91: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
-	6,   // 92: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 93: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
-	97,  // 94: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
-	98,  // 95: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
-	99,  // 96: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
-	106, // 97: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	105, // 98: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
-	107, // 99: chubby.v1.ReplicaStatus.drill:type_name -> chubby.v1.DrillStatus
-	5,   // 100: chubby.v1.DrillStatus.kind:type_name -> chubby.v1.DrillKind
-	6,   // 101: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 102: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
-	112, // 103: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	13,  // 104: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	16,  // 105: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	16,  // 106: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
-	18,  // 107: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
-	21,  // 108: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	23,  // 109: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	25,  // 110: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	27,  // 111: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	29,  // 112: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	31,  // 113: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	33,  // 114: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	35,  // 115: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	37,  // 116: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	39,  // 117: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	43,  // 118: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	45,  // 119: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	47,  // 120: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	49,  // 121: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	51,  // 122: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	53,  // 123: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	55,  // 124: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	57,  // 125: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	61,  // 126: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	64,  // 127: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
-	70,  // 128: chubby.v1.Chubby.Lint:input_type -> chubby.v1.LintRequest
-	73,  // 129: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	77,  // 130: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	79,  // 131: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	82,  // 132: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
-	85,  // 133: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	87,  // 134: chubby.v1.Chubby.Drill:input_type -> chubby.v1.DrillRequest
-	89,  // 135: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	94,  // 136: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
-	96,  // 137: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
-	109, // 138: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
-	92,  // 139: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	103, // 140: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	108, // 141: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	101, // 142: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
-	14,  // 143: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	17,  // 144: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	17,  // 145: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	19,  // 146: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	22,  // 147: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	24,  // 148: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	26,  // 149: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	28,  // 150: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	30,  // 151: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	32,  // 152: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	34,  // 153: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	36,  // 154: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	38,  // 155: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	40,  // 156: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	44,  // 157: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	46,  // 158: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	48,  // 159: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	50,  // 160: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	52,  // 161: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	54,  // 162: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	56,  // 163: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	58,  // 164: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	62,  // 165: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	65,  // 166: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
-	71,  // 167: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
-	74,  // 168: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	78,  // 169: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	80,  // 170: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	83,  // 171: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
-	86,  // 172: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	88,  // 173: chubby.v1.Chubby.Drill:output_type -> chubby.v1.DrillReply
-	90,  // 174: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	95,  // 175: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
-	100, // 176: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
-	110, // 177: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
-	93,  // 178: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	104, // 179: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	111, // 180: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	102, // 181: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
-	143, // [143:182] is the sub-list for method output_type
-	104, // [104:143] is the sub-list for method input_type
-	104, // [104:104] is the sub-list for extension type_name
-	104, // [104:104] is the sub-list for extension extendee
-	0,   // [0:104] is the sub-list for field type_name
+	9,   // 18: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
+	10,  // 19: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
+	7,   // 20: chubby.v1.CloseRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 21: chubby.v1.CloseRequest.mutation:type_name -> chubby.v1.Mutation
+	7,   // 22: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
+	10,  // 23: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
+	7,   // 24: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
+	10,  // 25: chubby.v1.GetStatReply.stat:type_name -> chubby.v1.Stat
+	7,   // 26: chubby.v1.ReadDirRequest.caller:type_name -> chubby.v1.Caller
+	10,  // 27: chubby.v1.ReadDirReply.children:type_name -> chubby.v1.Stat
+	7,   // 28: chubby.v1.SetContentsRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 29: chubby.v1.SetContentsRequest.mutation:type_name -> chubby.v1.Mutation
+	10,  // 30: chubby.v1.SetContentsReply.stat:type_name -> chubby.v1.Stat
+	7,   // 31: chubby.v1.SetACLRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 32: chubby.v1.SetACLRequest.mutation:type_name -> chubby.v1.Mutation
+	9,   // 33: chubby.v1.SetACLRequest.acl:type_name -> chubby.v1.ACL
+	10,  // 34: chubby.v1.SetACLReply.stat:type_name -> chubby.v1.Stat
+	7,   // 35: chubby.v1.DeleteRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 36: chubby.v1.DeleteRequest.mutation:type_name -> chubby.v1.Mutation
+	7,   // 37: chubby.v1.TxnRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 38: chubby.v1.TxnRequest.mutation:type_name -> chubby.v1.Mutation
+	41,  // 39: chubby.v1.TxnRequest.conditions:type_name -> chubby.v1.TxnCondition
+	42,  // 40: chubby.v1.TxnRequest.operations:type_name -> chubby.v1.TxnOperation
+	5,   // 41: chubby.v1.TxnOperation.action:type_name -> chubby.v1.TxnAction
+	10,  // 42: chubby.v1.TxnReply.stats:type_name -> chubby.v1.Stat
+	7,   // 43: chubby.v1.AcquireRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 44: chubby.v1.AcquireRequest.mutation:type_name -> chubby.v1.Mutation
+	0,   // 45: chubby.v1.AcquireRequest.mode:type_name -> chubby.v1.LockMode
+	46,  // 46: chubby.v1.AcquireReply.queued:type_name -> chubby.v1.Queued
+	47,  // 47: chubby.v1.AcquireReply.granted:type_name -> chubby.v1.Granted
+	11,  // 48: chubby.v1.Queued.holders:type_name -> chubby.v1.Party
+	7,   // 49: chubby.v1.TryAcquireRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 50: chubby.v1.TryAcquireRequest.mutation:type_name -> chubby.v1.Mutation
+	0,   // 51: chubby.v1.TryAcquireRequest.mode:type_name -> chubby.v1.LockMode
+	47,  // 52: chubby.v1.TryAcquireReply.granted:type_name -> chubby.v1.Granted
+	7,   // 53: chubby.v1.ReleaseRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 54: chubby.v1.ReleaseRequest.mutation:type_name -> chubby.v1.Mutation
+	7,   // 55: chubby.v1.GetSequencerRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 56: chubby.v1.SetSequencerRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 57: chubby.v1.CancelRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 58: chubby.v1.CancelRequest.mutation:type_name -> chubby.v1.Mutation
+	47,  // 59: chubby.v1.CancelReply.granted:type_name -> chubby.v1.Granted
+	7,   // 60: chubby.v1.BreakLockRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 61: chubby.v1.BreakLockRequest.mutation:type_name -> chubby.v1.Mutation
+	64,  // 62: chubby.v1.ListLocksReply.locks:type_name -> chubby.v1.LockInfo
+	0,   // 63: chubby.v1.LockInfo.mode:type_name -> chubby.v1.LockMode
+	11,  // 64: chubby.v1.LockInfo.holders:type_name -> chubby.v1.Party
+	65,  // 65: chubby.v1.LockInfo.waiters:type_name -> chubby.v1.Waiter
+	11,  // 66: chubby.v1.Waiter.party:type_name -> chubby.v1.Party
+	0,   // 67: chubby.v1.Waiter.mode:type_name -> chubby.v1.LockMode
+	68,  // 68: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
+	11,  // 69: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
+	73,  // 70: chubby.v1.OverviewReply.backlog:type_name -> chubby.v1.Backlog
+	118, // 71: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
+	64,  // 72: chubby.v1.OverviewReply.waits:type_name -> chubby.v1.LockInfo
+	74,  // 73: chubby.v1.OverviewReply.holdups:type_name -> chubby.v1.Holdup
+	71,  // 74: chubby.v1.OverviewReply.takeovers:type_name -> chubby.v1.Takeover
+	72,  // 75: chubby.v1.Takeover.phases:type_name -> chubby.v1.TakeoverPhase
+	11,  // 76: chubby.v1.Holdup.slow:type_name -> chubby.v1.Party
+	77,  // 77: chubby.v1.LintReply.findings:type_name -> chubby.v1.Finding
+	11,  // 78: chubby.v1.Finding.party:type_name -> chubby.v1.Party
+	80,  // 79: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
+	81,  // 80: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
+	81,  // 81: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
+	7,   // 82: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 83: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
+	81,  // 84: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
+	64,  // 85: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
+	86,  // 86: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
+	11,  // 87: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
+	89,  // 88: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
+	11,  // 89: chubby.v1.Holding.party:type_name -> chubby.v1.Party
+	0,   // 90: chubby.v1.Holding.mode:type_name -> chubby.v1.LockMode
+	4,   // 91: chubby.v1.Holding.end:type_name -> chubby.v1.EndReason
+	7,   // 92: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 93: chubby.v1.DrillRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 94: chubby.v1.DrillRequest.kind:type_name -> chubby.v1.DrillKind
+	7,   // 95: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 96: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
+	96,  // 97: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
+	7,   // 98: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 99: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
+	102, // 100: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
+	103, // 101: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
+	104, // 102: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
+	111, // 103: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	110, // 104: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
+	112, // 105: chubby.v1.ReplicaStatus.drill:type_name -> chubby.v1.DrillStatus
+	6,   // 106: chubby.v1.DrillStatus.kind:type_name -> chubby.v1.DrillKind
+	7,   // 107: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 108: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
+	117, // 109: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	14,  // 110: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	17,  // 111: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	17,  // 112: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
+	19,  // 113: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
+	22,  // 114: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	24,  // 115: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	26,  // 116: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	28,  // 117: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	30,  // 118: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	32,  // 119: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	34,  // 120: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	36,  // 121: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	38,  // 122: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	40,  // 123: chubby.v1.Chubby.Txn:input_type -> chubby.v1.TxnRequest
+	44,  // 124: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	48,  // 125: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	50,  // 126: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	52,  // 127: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	54,  // 128: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	56,  // 129: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	58,  // 130: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	60,  // 131: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	62,  // 132: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	66,  // 133: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	69,  // 134: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
+	75,  // 135: chubby.v1.Chubby.Lint:input_type -> chubby.v1.LintRequest
+	78,  // 136: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	82,  // 137: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	84,  // 138: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	87,  // 139: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
+	90,  // 140: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	92,  // 141: chubby.v1.Chubby.Drill:input_type -> chubby.v1.DrillRequest
+	94,  // 142: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	99,  // 143: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
+	101, // 144: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
+	114, // 145: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
+	97,  // 146: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	108, // 147: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	113, // 148: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	106, // 149: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	15,  // 150: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	18,  // 151: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	18,  // 152: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	20,  // 153: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	23,  // 154: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	25,  // 155: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	27,  // 156: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	29,  // 157: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	31,  // 158: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	33,  // 159: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	35,  // 160: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	37,  // 161: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	39,  // 162: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	43,  // 163: chubby.v1.Chubby.Txn:output_type -> chubby.v1.TxnReply
+	45,  // 164: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	49,  // 165: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	51,  // 166: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	53,  // 167: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	55,  // 168: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	57,  // 169: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	59,  // 170: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	61,  // 171: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	63,  // 172: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	67,  // 173: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	70,  // 174: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
+	76,  // 175: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
+	79,  // 176: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	83,  // 177: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	85,  // 178: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	88,  // 179: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
+	91,  // 180: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	93,  // 181: chubby.v1.Chubby.Drill:output_type -> chubby.v1.DrillReply
+	95,  // 182: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	100, // 183: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
+	105, // 184: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
+	115, // 185: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
+	98,  // 186: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	109, // 187: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	116, // 188: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	107, // 189: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	150, // [150:190] is the sub-list for method output_type
+	110, // [110:150] is the sub-list for method input_type
+	110, // [110:110] is the sub-list for extension type_name
+	110, // [110:110] is the sub-list for extension extendee
+	0,   // [0:110] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -8749,6 +9142,12 @@ func file_chubby_proto_init() {
 	file_chubby_proto_msgTypes[27].OneofWrappers = []any{}
 	file_chubby_proto_msgTypes[29].OneofWrappers = []any{}
 	file_chubby_proto_msgTypes[34].OneofWrappers = []any{
+		(*TxnCondition_Generation)(nil),
+		(*TxnCondition_Instance)(nil),
+		(*TxnCondition_Exists)(nil),
+		(*TxnCondition_Sequencer)(nil),
+	}
+	file_chubby_proto_msgTypes[38].OneofWrappers = []any{
 		(*AcquireReply_Queued)(nil),
 		(*AcquireReply_Granted)(nil),
 	}
@@ -8757,8 +9156,8 @@ func file_chubby_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   108,
+			NumEnums:      7,
+			NumMessages:   112,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -39,6 +39,7 @@ const (
 	Chubby_SetContents_FullMethodName        = "/chubby.v1.Chubby/SetContents"
 	Chubby_SetACL_FullMethodName             = "/chubby.v1.Chubby/SetACL"
 	Chubby_Delete_FullMethodName             = "/chubby.v1.Chubby/Delete"
+	Chubby_Txn_FullMethodName                = "/chubby.v1.Chubby/Txn"
 	Chubby_Acquire_FullMethodName            = "/chubby.v1.Chubby/Acquire"
 	Chubby_TryAcquire_FullMethodName         = "/chubby.v1.Chubby/TryAcquire"
 	Chubby_Release_FullMethodName            = "/chubby.v1.Chubby/Release"
@@ -95,6 +96,10 @@ type ChubbyClient interface {
 	SetContents(ctx context.Context, in *SetContentsRequest, opts ...grpc.CallOption) (*SetContentsReply, error)
 	SetACL(ctx context.Context, in *SetACLRequest, opts ...grpc.CallOption) (*SetACLReply, error)
 	Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*DeleteReply, error)
+	// Txn does several changes, named by path, in one step: all of them if all conditions hold,
+	// else none. It needs the right to read or write each node that a condition names, and to write
+	// what is changed.
+	Txn(ctx context.Context, in *TxnRequest, opts ...grpc.CallOption) (*TxnReply, error)
 	// Acquire waits in the lock's queue: the master sends Queued when its place
 	// changes, and Granted last. A broken stream does not give the place up; Cancel
 	// does.
@@ -292,6 +297,16 @@ func (c *chubbyClient) Delete(ctx context.Context, in *DeleteRequest, opts ...gr
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeleteReply)
 	err := c.cc.Invoke(ctx, Chubby_Delete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *chubbyClient) Txn(ctx context.Context, in *TxnRequest, opts ...grpc.CallOption) (*TxnReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TxnReply)
+	err := c.cc.Invoke(ctx, Chubby_Txn_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -568,6 +583,10 @@ type ChubbyServer interface {
 	SetContents(context.Context, *SetContentsRequest) (*SetContentsReply, error)
 	SetACL(context.Context, *SetACLRequest) (*SetACLReply, error)
 	Delete(context.Context, *DeleteRequest) (*DeleteReply, error)
+	// Txn does several changes, named by path, in one step: all of them if all conditions hold,
+	// else none. It needs the right to read or write each node that a condition names, and to write
+	// what is changed.
+	Txn(context.Context, *TxnRequest) (*TxnReply, error)
 	// Acquire waits in the lock's queue: the master sends Queued when its place
 	// changes, and Granted last. A broken stream does not give the place up; Cancel
 	// does.
@@ -670,6 +689,9 @@ func (UnimplementedChubbyServer) SetACL(context.Context, *SetACLRequest) (*SetAC
 }
 func (UnimplementedChubbyServer) Delete(context.Context, *DeleteRequest) (*DeleteReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
+}
+func (UnimplementedChubbyServer) Txn(context.Context, *TxnRequest) (*TxnReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Txn not implemented")
 }
 func (UnimplementedChubbyServer) Acquire(*AcquireRequest, grpc.ServerStreamingServer[AcquireReply]) error {
 	return status.Error(codes.Unimplemented, "method Acquire not implemented")
@@ -981,6 +1003,24 @@ func _Chubby_Delete_Handler(srv interface{}, ctx context.Context, dec func(inter
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ChubbyServer).Delete(ctx, req.(*DeleteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Chubby_Txn_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TxnRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChubbyServer).Txn(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Chubby_Txn_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChubbyServer).Txn(ctx, req.(*TxnRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1421,6 +1461,10 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Delete",
 			Handler:    _Chubby_Delete_Handler,
+		},
+		{
+			MethodName: "Txn",
+			Handler:    _Chubby_Txn_Handler,
 		},
 		{
 			MethodName: "TryAcquire",

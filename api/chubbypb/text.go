@@ -36,3 +36,8 @@ func (k DrillKind) Word() string {
 	word := strings.TrimPrefix(k.String(), "DRILL_KIND_")
 	return strings.ReplaceAll(strings.ToLower(word), "_", "-")
 }
+
+// Word names what an operation of a transaction does, for people: "create".
+func (a TxnAction) Word() string {
+	return strings.ToLower(strings.TrimPrefix(a.String(), "TXN_ACTION_"))
+}

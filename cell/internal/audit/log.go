@@ -73,26 +73,38 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Act records what was done, or may have been by who had the right to do it, after the call has ended. It returns when the record is in
-// the queue; it waits for room there for actWait at most, and no less because the caller is gone.
-func (l *Log) Act(r Record) {
-	if l == nil {
+// Act records what was done by one call, or may have been by who had the right to do it, after the call has ended. It returns when the
+// records are in the queue; it waits for room there for actWait at most, and no less because the caller is gone.
+func (l *Log) Act(records ...Record) {
+	if l == nil || len(records) == 0 {
 		return
 	}
-	r = l.complete(r, Act)
-	if !l.enter() {
-		l.lost(r, errClosed)
-		return
+	entered := l.enter()
+	if entered {
+		defer l.coming.Done()
 	}
-	defer l.coming.Done()
-	if l.offer(r) {
-		return
-	}
-	late := time.NewTimer(actWait)
-	defer late.Stop()
-	select {
-	case l.records <- r:
-	case <-late.C:
+	var late *time.Timer
+	isLate := false
+	for _, r := range records {
+		r = l.complete(r, Act)
+		switch {
+		case !entered:
+			l.lost(r, errClosed)
+			continue
+		case l.offer(r):
+			continue
+		case late == nil:
+			late = time.NewTimer(actWait)
+			defer late.Stop()
+		}
+		if !isLate {
+			select {
+			case l.records <- r:
+				continue
+			case <-late.C:
+				isLate = true
+			}
+		}
 		l.lost(r, fmt.Errorf("%d records wait for the disk", maxQueue))
 	}
 }

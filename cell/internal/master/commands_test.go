@@ -32,6 +32,7 @@ var observed = map[string]struct{ done, undone string }{
 	"RaiseLevel":    {"nothing", "nothing: the caller retries"},
 	"ChangeMembers": {"nothing", "nothing: the caller retries"},
 	"SettleMember":  {"nothing", "nothing: the replica retries"},
+	"Txn":           {"the author's own copies of what it deletes", "nothing: the caller retries"},
 	"Restore":       {"the handles of its session", "nothing: the caller retries"},
 }
 

@@ -1,13 +1,11 @@
 package master
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/misuse"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
@@ -16,6 +14,8 @@ import (
 
 // Files is the master's part that opens, reads, changes and closes nodes (Chubby §2.6).
 type Files struct {
+	Txns *txns // changes of several at once
+
 	epoch     *epoch
 	handles   *handles
 	boxes     *mailboxes
@@ -304,16 +304,11 @@ func (one *openHandle) countUse(to purpose) {
 // writingOf says what is to be counted of a change once it is done: whether it writes much, or for nothing. A retry of what was done
 // writes nothing.
 func (f *Files) writingOf(h Handle, by session.Mutation, c *raftfsm.SetContents) action {
-	switch {
-	case c == nil || f.epoch.isAnswered(by):
-	case len(c.Contents) >= misuse.LargeWrite:
-		return actionWriteLarge
-	default:
-		if node, err := f.epoch.state().Tree.Resolve(h.Node); err == nil && node.Kind == api.File && bytes.Equal(node.Contents, c.Contents) {
-			return actionWriteSame
-		}
+	if c == nil || f.epoch.isAnswered(by) {
+		return noAction
 	}
-	return noAction
+	node, _ := f.epoch.state().Tree.Resolve(h.Node) // nil if it is gone
+	return writingTo(node, c.Contents)
 }
 
 // principal returns whom a session belongs to.

@@ -86,7 +86,10 @@ func New(ctx context.Context, cfg Config) *Master {
 		epoch: e, leases: t.leases, boxes: t.boxes, copyset: t.copyset, recalls: t.recalls, outbox: t.outbox, offers: out, revocations: lost,
 		raising: map[api.SessionID]bool{}, keepAlives: cfg.KeepAlives,
 	}
-	files := &Files{epoch: e, handles: t.handles, boxes: t.boxes, queues: t.queues, events: events, offers: out, coherence: coherent}
+	files := &Files{
+		Txns:  &txns{epoch: e, boxes: t.boxes, events: events, coherence: coherent},
+		epoch: e, handles: t.handles, boxes: t.boxes, queues: t.queues, events: events, offers: out, coherence: coherent,
+	}
 	locks := &Locks{
 		epoch: e, queues: t.queues, holdTimes: t.holdTimes, delays: t.delays, outbox: t.outbox,
 		unread: &t.usages.unread, events: events, offers: out, graph: graph, sessions: sessions, files: files,

@@ -175,6 +175,10 @@ func (o *observer) nodesChanged(c raftfsm.Command, r raftfsm.Result) {
 	o.remover.add(r.Dying...)
 	for _, change := range r.Changes {
 		o.events.publishChange(change)
+		o.epoch.mu.pause(1)
+		if c.Txn != nil && change.Kind == namespace.Removed {
+			o.tables.copyset.forgetOwn(c.Txn.Mutation.Session, change.Node.Name)
+		}
 	}
 	if c.Delete != nil && len(r.Changes) > 0 {
 		o.tables.copyset.forgetOwn(c.Delete.Mutation.Session, c.Delete.Node.Name)

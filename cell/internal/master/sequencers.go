@@ -59,15 +59,24 @@ func (l *Locks) Preconditions(h Handle, text string) ([]raftfsm.Precondition, er
 	if text == "" {
 		return list, nil
 	}
-	s, err := sequencer.Parse(text)
+	g, err := l.Shown(text)
 	if err != nil {
 		return nil, err
+	}
+	return append(list, g), nil
+}
+
+// Shown returns what a change is conditional on that comes with a sequencer.
+func (l *Locks) Shown(text string) (raftfsm.Precondition, error) {
+	s, err := sequencer.Parse(text)
+	if err != nil {
+		return raftfsm.Precondition{}, err
 	}
 	g, err := l.Precondition(s)
 	if err == nil {
 		l.noteShown(g)
 	}
-	return append(list, g), err
+	return g, err
 }
 
 // expirySlack is how long after its lease an idle cell may take to end a

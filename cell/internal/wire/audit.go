@@ -33,7 +33,7 @@ func auditOf(method string) audited {
 	switch path.Base(method) {
 	case "BreakLock", "SetQuota", "SetACL", "Transfer", "FinishUpgrade", "ChangeMembers", "Drill":
 		return everyCall
-	case "Open", "SetContents", "Delete":
+	case "Open", "SetContents", "Delete", "Txn":
 		return listsAlone
 	case "EndSession":
 		return othersOnly
@@ -86,11 +86,15 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 	if !refused && (!mayBeDone(e.Code) || !isAct(scope, node, request)) {
 		return
 	}
-	record := audit.Record{Call: path.Base(method), Principal: cmp.Or(before.principal, s.whoCalls(ctx, m, request)), On: subjectOf(request), Code: e.Code.String(), Message: e.Message}
-	if known {
+	record := audit.Record{Call: path.Base(method), Principal: cmp.Or(before.principal, s.whoCalls(ctx, m, request)), Code: e.Code.String(), Message: e.Message}
+	switch _, several := request.(*pb.TxnRequest); {
+	case known:
 		record.On = m.Path(node)
+	case several:
+		record.On = e.Path
+	default:
+		record.On = cmp.Or(subjectOf(request), e.Path)
 	}
-	record.On = cmp.Or(record.On, e.Path)
 	if conn := connOf(ctx); conn != nil {
 		record.From = conn.RemoteAddr().String()
 	}
@@ -106,12 +110,44 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 	}
 	if err != nil {
 		record.Code, record.Message = api.Uncertain.String(), audit.NotKnown+record.Message
-		if !s.mayDo(m, record.Principal, node, request) {
-			s.cfg.Audit.Unknown(record)
-			return
-		}
+	}
+	if q, ok := request.(*pb.TxnRequest); ok {
+		s.auditTxn(m, q, record, err == nil)
+		return
+	}
+	if err != nil && !s.mayDo(m, record.Principal, node, request) {
+		s.cfg.Audit.Unknown(record)
+		return
 	}
 	s.cfg.Audit.Act(record)
+}
+
+// auditTxn records a transaction: one line for each access control list that it is about, so that none is left out of a line that
+// would be too long. There are at most api.MaxTxnSteps.
+func (s *service) auditTxn(m *master.Master, q *pb.TxnRequest, record audit.Record, done bool) {
+	var acts []audit.Record
+	for _, list := range listsOf(q) {
+		record.On = list.String()
+		if m != nil {
+			record.On = m.Path(list.Name())
+		}
+		if done || s.mayDo(m, record.Principal, list.Name(), q) {
+			acts = append(acts, record)
+		} else {
+			s.cfg.Audit.Unknown(record)
+		}
+	}
+	s.cfg.Audit.Act(acts...)
+}
+
+// listsOf returns the access control lists that a transaction changes.
+func listsOf(q *pb.TxnRequest) (lists []api.Path) {
+	for _, o := range q.GetOperations()[:min(len(q.GetOperations()), api.MaxTxnSteps)] {
+		if p, err := api.ParsePath(o.GetPath()); err == nil && isList(p.Name()) {
+			lists = append(lists, p)
+		}
+	}
+	return lists
 }
 
 // isVain reports whether a call was answered, and has done nothing: a restore that waits for sessions to end.
@@ -132,6 +168,8 @@ func (s *service) mayDo(m *master.Master, principal string, node api.Name, reque
 	switch q := request.(type) {
 	case *pb.OpenRequest:
 		return m.HasRight(principal, node.Parent(), namespace.ToWrite)
+	case *pb.TxnRequest:
+		return m.HasRight(principal, node, namespace.ToWrite) || m.HasRight(principal, node.Parent(), namespace.ToWrite)
 	case *pb.BreakLockRequest:
 		p, err := api.ParsePath(q.GetPath())
 		return err == nil && m.HasRight(principal, p.Name(), namespace.ToChange)
@@ -174,6 +212,8 @@ func isAct(scope audited, node api.Name, request any) bool {
 		return scope == beginsOnly && q.GetPart() == 1
 	case *pb.RestoreRequest:
 		return scope == beginsOnly && q.GetPart() == nil
+	case *pb.TxnRequest:
+		return scope == listsAlone && len(listsOf(q)) > 0
 	}
 	return scope == everyCall || scope == listsAlone && isList(node)
 }
@@ -219,6 +259,13 @@ func subjectOf(request any) string {
 		return "drill " + q.GetKind().Word()
 	case *pb.ChangeMembersRequest:
 		return strings.TrimSpace(q.GetAdd() + " " + q.GetRaft() + " " + q.GetRemove())
+	case *pb.TxnRequest: // the first of its changes
+		for _, o := range q.GetOperations() {
+			if p, err := api.ParsePath(o.GetPath()); err == nil {
+				return p.String()
+			}
+			break
+		}
 	case interface{ GetPath() string }:
 		return q.GetPath()
 	}

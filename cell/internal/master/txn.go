@@ -1,0 +1,131 @@
+package master
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/misuse"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+)
+
+// txns does transactions.
+type txns struct {
+	epoch     *epoch
+	boxes     *mailboxes
+	events    *publisher
+	coherence *coherence
+}
+
+// Commit does a transaction, of a session that may be served. Who may do what in it, the log decides.
+// The result of one that was refused says which step it was (Refusal.Step), beside the error.
+func (t *txns) Commit(ctx context.Context, c *raftfsm.Txn) (raftfsm.Result, error) {
+	if level := t.epoch.state().Level; level < raftfsm.TxnLevel {
+		return raftfsm.Result{}, api.Errorf(api.InvalidArgument, // and not Unavailable, for which clients try again and again
+			"transactions need feature level %d, and the cell is at level %d: nothing was done; finish the upgrade of the cell (chubbyctl cell upgrade finish), or change one file at a time", raftfsm.TxnLevel, level)
+	}
+	command := raftfsm.Command{Txn: c}
+	if len(c.Operations) == 0 { // it changes nothing that anybody has in a cache
+		result, err := t.epoch.commit(ctx, command, func() {})
+		return result, cmp.Or(err, result.Answer.Err())
+	}
+	t.askBack(ctx, command)
+	writing := t.writingOf(c)
+	names := make([]api.Name, len(c.Operations))
+	for i, o := range c.Operations {
+		names[i] = o.Name
+	}
+	result, err := t.coherence.applyChange(ctx, c.Mutation, command, namesTouched(names...)...)
+	if err == nil && len(writing) > 0 {
+		t.countWriting(c, writing)
+	}
+	return result, err
+}
+
+// askBack has locks given back that are kept and not used (decision 22), of nodes that a transaction is
+// to delete: but only what all else allows it to delete, so that no holder is asked in vain.
+func (t *txns) askBack(ctx context.Context, command raftfsm.Command) {
+	c := command.Txn
+	for last := 0; ; {
+		state := t.epoch.state()
+		if !deletesHeld(state, c) || t.epoch.isAnswered(c.Mutation) {
+			return
+		}
+		answer := state.Try(command)
+		if answer.Code() != api.LockHeld || answer.Refusal.Step <= last {
+			return // if it is refused for a lock that was asked for, its holder uses that
+		}
+		last = answer.Refusal.Step
+		node, there := state.Tree.Get(c.Operations[last-len(c.Conditions)-1].Name)
+		if !there || !t.events.awaitRecall(ctx, node.Ref(), namespace.Owner{Session: c.Mutation.Session}, api.Exclusive) {
+			return
+		}
+	}
+}
+
+// deletesHeld reports whether a transaction deletes a node whose lock is held.
+func deletesHeld(state *raftfsm.State, c *raftfsm.Txn) bool {
+	for _, o := range c.Operations {
+		if !o.Delete {
+			continue
+		}
+		if node, there := state.Tree.Get(o.Name); there && len(node.Holders) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// writingOf says what is to be counted of each operation of a transaction once it is done; nil if nothing is.
+func (t *txns) writingOf(c *raftfsm.Txn) (writing map[int]action) {
+	if t.epoch.isAnswered(c.Mutation) {
+		return nil
+	}
+	for i, o := range c.Operations {
+		if o.Delete {
+			continue
+		}
+		node, _ := t.epoch.state().Tree.Get(o.Name)
+		if what := writingTo(node, o.Contents); what != noAction {
+			if writing == nil {
+				writing = map[int]action{}
+			}
+			writing[i] = what
+		}
+	}
+	return writing
+}
+
+// writingTo says what is to be counted of contents that are written to a node, which may be nil.
+func writingTo(node *namespace.Node, contents []byte) action {
+	switch {
+	case len(contents) >= misuse.LargeWrite:
+		return actionWriteLarge
+	case node != nil && node.Kind == api.File && bytes.Equal(node.Contents, contents):
+		return actionWriteSame
+	}
+	return noAction
+}
+
+// countWriting counts what a transaction has done.
+func (t *txns) countWriting(c *raftfsm.Txn, writing map[int]action) {
+	t.epoch.mu.Lock()
+	defer t.epoch.mu.Unlock()
+	box := t.boxes.byID[c.Mutation.Session]
+	if box == nil {
+		return
+	}
+	for i, what := range writing {
+		box.usage.count(what, c.Operations[i].Name)
+	}
+}
+
+// NodeNamed returns the node of a name, as far as this replica knows: without a proof that it is the master. It is zero if there is none.
+func (m *Master) NodeNamed(name api.Name) namespace.Ref {
+	if node, there := m.epoch.state().Tree.Get(name); there {
+		return node.Ref()
+	}
+	return namespace.Ref{}
+}

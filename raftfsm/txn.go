@@ -1,0 +1,171 @@
+package raftfsm
+
+import (
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
+	"github.com/chubbylock/chubby/session"
+)
+
+// TxnLevel is the level from which on there are transactions.
+const TxnLevel = 3
+
+// Txn does all of its operations, if all of its conditions hold and none of the operations is
+// refused; else it does nothing (docs/adr/0041-transactions-are-one-command.md).
+type Txn struct {
+	Mutation   session.Mutation `cbor:"1,keyasint"`
+	Conditions []Condition      `cbor:"2,keyasint,omitempty"` // all are about what there is before the first operation
+	Operations []Operation      `cbor:"3,keyasint,omitempty"` // each sees what those before it have done
+}
+
+// Condition is what has to hold of a node, or of a lock: all that is set of it.
+type Condition struct {
+	Name      api.Name        `cbor:"1,keyasint"`           // of the node; a Sequencer names its lock itself
+	Content   *api.Generation `cbor:"2,keyasint,omitempty"` // of the contents; 0: there is no such node
+	Instance  api.Generation  `cbor:"3,keyasint,omitempty"`
+	Exists    bool            `cbor:"4,keyasint,omitempty"` // as any instance, with any contents
+	Sequencer *Precondition   `cbor:"5,keyasint,omitempty"`
+}
+
+// Operation is one change of a Txn: a file is written, or created, or a node deleted.
+type Operation struct {
+	Name     api.Name   `cbor:"1,keyasint"`
+	Delete   bool       `cbor:"2,keyasint,omitempty"`
+	Create   api.Create `cbor:"3,keyasint,omitempty"` // of a file that is written: whether it may or must be created
+	Contents []byte     `cbor:"4,keyasint,omitempty"`
+}
+
+// txn checks all conditions, and then does the operations in their order. If one of these is refused,
+// what those before it have done is taken back. (The numbers that they have drawn are not: nobody has
+// seen them, and a gap does no harm.)
+func (s *State) txn(c *Txn, wall int64) Result {
+	return s.once(c.Mutation, nil, func() Result {
+		by := c.Mutation.Session
+		for i := range c.Conditions {
+			if err := s.checkCondition(&c.Conditions[i], s.principal(by)); err != nil {
+				return refuseStep(i+1, err)
+			}
+		}
+		var r Result
+		done := make([]Stat, len(c.Operations))
+		tree, past := s.Tree.Snapshot(), s.past.snapshot()
+		for i := range c.Operations {
+			var err error
+			if done[i], err = s.operate(&r, by, &c.Operations[i], wall); err != nil {
+				s.Tree, s.past = tree, past
+				s.Tree.Edit()
+				s.past.edit()
+				return refuseStep(len(c.Conditions)+i+1, err)
+			}
+		}
+		if len(done) > 0 {
+			r.Written = &done
+		}
+		return r
+	})
+}
+
+// refuseStep is the result of a Txn that did nothing because of one of its steps: its conditions and
+// then its operations, counted from 1.
+func refuseStep(step int, err error) Result {
+	r := refuse(err)
+	own := *r.Refusal
+	own.Step = step
+	r.Refusal = &own
+	return r
+}
+
+// checkCondition returns why a condition of a principal's does not hold; or that the principal has no
+// right to know. A node that is being removed meets none.
+func (s *State) checkCondition(c *Condition, principal string) error {
+	if c.Sequencer != nil {
+		if err := s.CheckPrecondition(*c.Sequencer); err != nil {
+			return err
+		}
+	}
+	if c.Content == nil && c.Instance == 0 && !c.Exists {
+		return nil
+	}
+	if err := s.permitLook(c.Name, principal); err != nil {
+		return err
+	}
+	node, there := s.Tree.Get(c.Name)
+	absent := c.Content != nil && *c.Content == 0
+	switch {
+	case there && node.Dying():
+		return &refusal.Refusal{Cause: refusal.ConditionDying, Current: node.Content}
+	case absent && there:
+		return &refusal.Refusal{Cause: refusal.ConditionPresent, Current: node.Content}
+	case absent && (c.Exists || c.Instance != 0), !absent && !there:
+		return &refusal.Refusal{Cause: refusal.ConditionAbsent}
+	case absent:
+		return nil
+	case c.Instance != 0 && c.Instance != node.Instance:
+		return &refusal.Refusal{Cause: refusal.ConditionRecreated, Generation: c.Instance, Current: node.Content}
+	case c.Content != nil && *c.Content != node.Content:
+		return &refusal.Refusal{Cause: refusal.ContentsChanged, Generation: *c.Content, Current: node.Content}
+	}
+	return nil
+}
+
+// permitLook returns PermissionDenied unless a principal may know what there is at a name: it may read
+// or write the node, or, where there is none, the nearest directory above.
+func (s *State) permitLook(name api.Name, principal string) error {
+	if err := namespace.CheckName(name); err != nil {
+		return err
+	}
+	node, there := s.Tree.Get(name)
+	for !there {
+		name = name.Parent()
+		node, there = s.Tree.Get(name) // the root is always there
+	}
+	err := s.Tree.Permit(node, principal, namespace.ToRead)
+	if err != nil && s.Tree.Permit(node, principal, namespace.ToWrite) == nil {
+		return nil
+	}
+	return err
+}
+
+// operate does one operation of a Txn, and adds to r what clients see of it. It returns the metadata of
+// the file that it has written, without the name, which the command has; nothing of a node that it has
+// deleted.
+func (s *State) operate(r *Result, by api.SessionID, o *Operation, wall int64) (Stat, error) {
+	if o.Delete {
+		return Stat{}, s.deleteNamed(r, by, o.Name)
+	}
+	c := Open{Name: o.Name, Create: o.Create, Kind: api.File, Contents: o.Contents, Rights: namespace.ToWrite}
+	node, there := s.Tree.Get(o.Name)
+	kind, err := namespace.Written, error(nil)
+	switch {
+	case !there:
+		kind = namespace.Added
+		node, _, err = s.openOrCreate(&c, namespace.Owner{Session: by}, wall)
+	default:
+		if err = s.CheckOpen(by, node, &c); err == nil {
+			node, err = s.write(node.Ref(), o.Contents, nil, wall)
+		}
+	}
+	if err != nil {
+		return Stat{}, err
+	}
+	r.Changes = append(r.Changes, s.changed(kind, node.Ref(), node.Content)...)
+	written := *stat(node)
+	written.Name = ""
+	return written, nil
+}
+
+// deleteNamed deletes a node for a session that has no handle on it: any holder of its lock is another.
+func (s *State) deleteNamed(r *Result, by api.SessionID, name api.Name) error {
+	node, there := s.Tree.Get(name)
+	if !there || node.Dying() {
+		return &refusal.Refusal{Cause: refusal.NodeUnknown}
+	}
+	if err := s.Tree.Permit(node, s.principal(by), namespace.ToWrite); err != nil {
+		return err
+	}
+	if err := s.Tree.Delete(node.Ref(), namespace.Owner{}); err != nil {
+		return err
+	}
+	s.removed(r, node)
+	return nil
+}
