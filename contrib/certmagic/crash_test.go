@@ -260,7 +260,7 @@ func TestBrokenWriterLock(t *testing.T) {
 	inWorld(t, func(w *world) {
 		goOn, done := w.stopWriter()
 		wants(t, "BreakLock", w.operator().BreakLock(w.ctx, root+"/keys/k%c/lock", "test", true), api.OK)
-		go func() { time.Sleep(time.Second); close(goOn) }()
+		go func() { w.sleep(time.Second); close(goOn) }()
 		next := w.host("next")
 		wants(t, "Store by the next", next.Store(w.ctx, "k", []byte("x")), api.OK)
 		wants(t, "Store by the writer", <-done, api.OK)
