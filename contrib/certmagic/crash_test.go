@@ -203,35 +203,65 @@ func TestManyWriters(t *testing.T) {
 	})
 }
 
+// stopWriter has a writer with a long lease replace a large value of "k" by another, and stops it when all chunks are there
+// and the head is not replaced. goOn continues it.
+func (w *world) stopWriter() (goOn chan struct{}, done chan error) {
+	w.Helper()
+	stopped, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	var opened atomic.Int64
+	var armed atomic.Bool
+	writer := w.host("writer", func(c *client.Config) {
+		c.Lease, c.NoCache = time.Minute, true
+		c.Dialer = w.cell.Lossy("writer", func(method string) bool {
+			// Get, Acquire, Get, List, MkdirAll and the three chunks open a node each; then the file is read and replaced.
+			if armed.Load() && strings.HasSuffix(method, "/Open") && opened.Add(1) == 9 {
+				close(stopped)
+				<-goOn
+			}
+			return false
+		})
+	})
+	wants(w, "Store", writer.Store(w.ctx, "k", value('o', 2)), api.OK)
+	armed.Store(true)
+	go func() { done <- writer.Store(w.ctx, "k", value('w', 3)) }()
+	<-stopped
+	if n := len(w.chunks(w.operator(), "k")); n != 5 {
+		w.Errorf("the writer was stopped with %d chunks beside each other; want 2 and 3", n)
+	}
+	return goOn, done
+}
+
+// Another writer does not remove the chunks of one that is slow.
+func TestWritersWait(t *testing.T) {
+	inWorld(t, func(w *world) {
+		goOn, done := w.stopWriter()
+		next := w.host("next")
+		for what, act := range map[string]func(ctx context.Context) error{
+			"Store a large value": func(ctx context.Context) error { return next.Store(ctx, "k", value('x', 2)) },
+			"Delete":              func(ctx context.Context) error { return next.Delete(ctx, "k") },
+		} {
+			ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)
+			if err := act(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s while another writes: %v", what, err)
+			}
+			cancel()
+		}
+		close(goOn)
+		wants(t, "Store by the writer", <-done, api.OK)
+		if got, err := next.Load(w.ctx, "k"); err != nil || !bytes.Equal(got, value('w', 3)) {
+			t.Errorf("Load: %d bytes, %v", len(got), err)
+		}
+	})
+}
+
 // An operator takes a writer's lock away at once, while the writer is stopped before its last step. The next writer removes
-// its chunks; and its value stays.
+// its chunks; and no head names them then.
 func TestBrokenWriterLock(t *testing.T) {
 	inWorld(t, func(w *world) {
-		stopped, goOn := make(chan struct{}), make(chan struct{})
-		var opened atomic.Int64
-		var armed atomic.Bool
-		writer := w.host("writer", func(c *client.Config) {
-			c.Lease, c.NoCache = time.Minute, true
-			c.Dialer = w.cell.Lossy("writer", func(method string) bool {
-				// Get, Acquire, Get, List, MkdirAll and the three chunks open a node each; then the file is read and replaced.
-				if armed.Load() && strings.HasSuffix(method, "/Open") && opened.Add(1) == 9 {
-					close(stopped)
-					<-goOn
-				}
-				return false
-			})
-		})
-		next, operator := w.host("next"), w.operator()
-		wants(t, "Store", writer.Store(w.ctx, "k", value('o', 2)), api.OK)
-		armed.Store(true)
-		done := make(chan error)
-		go func() { done <- writer.Store(w.ctx, "k", value('w', 3)) }()
-		<-stopped
-		if n := len(w.chunks(operator, "k")); n != 5 {
-			t.Errorf("the writer was stopped with %d chunks beside each other; want 2 and 3", n)
-		}
-		wants(t, "BreakLock", operator.BreakLock(w.ctx, root+"/keys/k%c/lock", "test", true), api.OK)
-		go func() { time.Sleep(time.Second); close(goOn) }()
+		goOn, done := w.stopWriter()
+		wants(t, "BreakLock", w.operator().BreakLock(w.ctx, root+"/keys/k%c/lock", "test", true), api.OK)
+		go func() { w.sleep(time.Second); close(goOn) }()
+		next := w.host("next")
 		wants(t, "Store by the next", next.Store(w.ctx, "k", []byte("x")), api.OK)
 		wants(t, "Store by the writer", <-done, api.OK)
 		if got, err := next.Load(w.ctx, "k"); err != nil || !bytes.Equal(got, value('w', 3)) {

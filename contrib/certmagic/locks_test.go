@@ -43,7 +43,7 @@ func TestLocks(t *testing.T) {
 							t.Errorf("%d have the lock", holders)
 						}
 						mu.Unlock()
-						time.Sleep(10 * time.Millisecond)
+						w.sleep(10 * time.Millisecond)
 						unlocked := make(chan error)
 						go func() {
 							mu.Lock()
@@ -80,9 +80,9 @@ func TestTryLock(t *testing.T) {
 		wants(t, "Unlock again", one.Unlock(w.ctx, "l"), api.NotHeld)
 		try(two, true)
 		w.cell.Cut("two")
-		time.Sleep(3 * time.Second) // the lease has ended, the lock-delay has not
+		w.sleep(3 * time.Second) // the lease has ended, the lock-delay has not
 		try(one, false)
-		time.Sleep(4 * time.Second)
+		w.sleep(4 * time.Second)
 		try(one, true)
 	})
 }
@@ -97,7 +97,7 @@ func TestLostLock(t *testing.T) {
 		w.cell.Heal("one")
 		got := make(chan error)
 		go func() { got <- one.Lock(w.ctx, "l") }() // another goroutine of that host
-		time.Sleep(time.Second)
+		w.sleep(time.Second)
 		wants(t, "Unlock by the second", two.Unlock(w.ctx, "l"), api.OK)
 		wants(t, "Lock by another goroutine", <-got, api.OK)
 		if err := one.Unlock(w.ctx, "l"); !errors.Is(err, api.SessionExpired) && !errors.Is(err, api.LockLost) {

@@ -69,13 +69,17 @@ func New(keeper *client.Keeper, cfg Config) (*Storage, error) {
 // String names the storage in the log of CertMagic.
 func (s *Storage) String() string { return "chubby:" + s.root.String() }
 
-// do calls f with a session, and again with another one when that was lost, until ctx ends;
-// and again if an operator has taken away the lock of a writer. So f must be such that it
-// may be done twice, once in part.
+// do calls f with a session, until ctx ends: again with another one when that was lost; when
+// an operator has taken away the lock of a writer; and when others have deleted a file so
+// that it cannot be known whether it was written before. So f must be such that it may be
+// done twice, once in part.
 func (s *Storage) do(ctx context.Context, f func(c *client.Client) error) error {
 	for {
 		err := s.keeper.Do(ctx, f)
-		again := errors.Is(err, api.SessionExpired) || errors.Is(err, api.LockLost) || errors.Is(err, api.BadSequencer)
+		again := false
+		for _, code := range []api.Code{api.SessionExpired, api.LockLost, api.BadSequencer, api.Uncertain} {
+			again = again || errors.Is(err, code)
+		}
 		if !again || ctx.Err() != nil {
 			return err
 		}

@@ -33,6 +33,9 @@ func inWorld(t *testing.T, test func(w *world)) {
 	})
 }
 
+// sleep lets virtual time pass.
+func (w *world) sleep(d time.Duration) { time.Sleep(d) }
+
 // host returns a storage of a host of that name.
 func (w *world) host(name string, edits ...func(*client.Config)) *chubbystorage.Storage {
 	w.Helper()

@@ -62,11 +62,11 @@ func TestTakenLeadership(t *testing.T) {
 		w.awaitLeader(time.Minute, one)
 		s := w.scheduler(one.Options()...)
 		began := make(chan struct{})
-		var cause error
+		causes := make(chan error, 1)
 		w.job(s, gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), one.Task(func(ctx context.Context) error {
 			close(began)
 			<-ctx.Done()
-			cause = context.Cause(ctx)
+			causes <- context.Cause(ctx)
 			w.work(context.Background(), "one", 10*time.Second) // it is slow to stop
 			return nil
 		}))
@@ -86,7 +86,7 @@ func TestTakenLeadership(t *testing.T) {
 		if took := time.Since(at); took < 4*time.Second {
 			t.Errorf("another leads after %v", took)
 		}
-		if !errors.Is(cause, client.LockTaken) {
+		if cause := <-causes; !errors.Is(cause, client.LockTaken) {
 			t.Errorf("the work was stopped because: %v", cause)
 		}
 	})

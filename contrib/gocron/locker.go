@@ -77,7 +77,8 @@ type jobLock struct {
 	locker *Locker
 	job    context.Context //nolint:containedctx // by which Task finds the lock
 	lock   *client.Lock
-	taken  time.Time // by the monotonic clock
+	kept   context.Context    //nolint:containedctx // ends when the lock was held for AtLeast
+	free   context.CancelFunc // of what kept takes
 }
 
 // Lock takes the lock of a job's name. LockHeld says that another scheduler has it, or has
@@ -96,7 +97,8 @@ func (k *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := &jobLock{locker: k, job: ctx, lock: l, taken: time.Now()}
+	one := &jobLock{locker: k, job: ctx, lock: l}
+	one.kept, one.free = context.WithTimeout(context.Background(), k.atLeast)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.held[ctx] = one
@@ -108,28 +110,27 @@ func (k *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 // that it had been lost: another scheduler may have done the next run meanwhile.
 func (one *jobLock) Unlock(ctx context.Context) error {
 	k := one.locker
-	left := k.atLeast - time.Since(one.taken)
 	k.mu.Lock()
 	if k.held[one.job] == one {
 		delete(k.held, one.job)
 	}
-	kept := left > 0 && !k.closed && one.lock.Context().Err() == nil
+	kept := one.kept.Err() == nil && !k.closed && one.lock.Context().Err() == nil
 	if kept {
-		k.keeping.Go(func() { one.keep(left) })
+		k.keeping.Go(one.keep)
 	}
 	k.mu.Unlock()
 	if kept {
 		return one.lock.Err()
 	}
+	one.free()
 	return release(ctx, one.lock)
 }
 
-// keep releases the lock after some time, or when it is lost, or when the Locker is closed.
-func (one *jobLock) keep(left time.Duration) {
-	timer := time.NewTimer(left)
-	defer timer.Stop()
+// keep releases the lock when it was held for AtLeast, or when it is lost, or when the Locker is closed.
+func (one *jobLock) keep() {
+	defer one.free()
 	select {
-	case <-timer.C:
+	case <-one.kept.Done():
 	case <-one.lock.Context().Done():
 	case <-one.locker.closing:
 	}
