@@ -38,7 +38,7 @@ func closed(c <-chan struct{}) bool {
 // The active node is cut off. Its channel is closed before the next one has the lock, which is after
 // lease and lock-delay.
 func TestTheChannelIsClosedFirst(t *testing.T) {
-	const delay = 5 * time.Second
+	const delay = 30 * time.Second // longer than what the lease takes
 	inWorld(t, 3, func(w *world) {
 		slow := func(cfg *Config) { cfg.LockDelay = delay }
 		one, two := w.lockWith(w.backend("one", slow), "one"), w.lockWith(w.backend("two", slow), "two")
