@@ -126,14 +126,14 @@ func TestLockWaits(t *testing.T) {
 			got <- err
 		}()
 		for range 4 { // as often as Keeper.Do would not try alone
-			time.Sleep(10 * time.Second)
+			w.sleep(10 * time.Second)
 			list, err := w.operator.Cell().Locks(w.Context(), root+"/locks")
 			if err != nil || len(list) != 1 || len(list[0].Waiters) != 1 {
 				w.Fatalf("locks: %+v, %v", list, err)
 			}
 			w.cell.Expire(list[0].Waiters[0].Session)
 		}
-		time.Sleep(10 * time.Second)
+		w.sleep(10 * time.Second)
 		if err := one.Unlock(); err != nil {
 			w.Fatal(err)
 		}
