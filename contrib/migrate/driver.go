@@ -202,7 +202,8 @@ func (d *Driver) lost(op string, held *client.Lock) error {
 }
 
 func (d *Driver) lostError(op string, why error) error {
-	return &api.Error{Code: api.LockLost, Op: op, Path: d.cfg.Path, Err: why, Message: "the lock of the migrations was lost, and another process may run some by now; look at the version of the database, and begin anew"}
+	return &api.Error{Code: api.LockLost, Op: op, Path: d.cfg.Path, Err: why,
+		Message: "the lock of the migrations was lost, and another process may run some by now; look at the version of the database, and begin anew"}
 }
 
 // check returns why an operation must not begin.

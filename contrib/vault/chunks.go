@@ -144,7 +144,8 @@ func (b *Backend) readChunks(ctx context.Context, c *client.Client, h head) ([]b
 		value = append(value, part...)
 	}
 	if len(value) != h.size {
-		return nil, &api.Error{Code: api.Corrupt, Op: "read", Path: b.chunks() + "/" + h.id, Message: "the chunks are not as long as the value; did another program write them?"}
+		return nil, &api.Error{Code: api.Corrupt, Op: "read", Path: b.chunks() + "/" + h.id,
+			Message: "the chunks are not as long as the value; did another program write them?"}
 	}
 	return value, nil
 }

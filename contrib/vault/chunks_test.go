@@ -45,7 +45,7 @@ func TestWriterDies(t *testing.T) {
 		if n, err := two.Sweep(w.Context()); n != 0 || err != nil {
 			w.Errorf("the sweep has removed %d values of a writer whose session lasts, %v", n, err)
 		}
-		time.Sleep(30 * time.Second) // its session ends
+		w.sleep(30 * time.Second) // its session ends
 		w.want(two, "entry", large('a'))
 		w.put(two, "other", large('c'))
 		if n := w.chunked(); n != 2 {
@@ -68,7 +68,7 @@ func TestSweep(t *testing.T) {
 		if err := w.operator.MkdirAll(w.Context(), two.chunks()+"/"+newID()); err != nil { // of one that dies earlier still
 			w.Fatal(err)
 		}
-		time.Sleep(30 * time.Second)
+		w.sleep(30 * time.Second)
 		if n, err := two.Sweep(w.Context()); n != 4 || err != nil {
 			w.Errorf("the sweep has removed %d values, %v; want 4", n, err)
 		}

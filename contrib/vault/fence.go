@@ -64,7 +64,8 @@ func (b *Backend) writer(ctx context.Context, c *client.Client) (writer, error) 
 		}}, nil
 	}
 	if why := f.lost(); why != nil {
-		return writer{}, &api.Error{Code: api.BadSequencer, Op: "write", Path: b.data(), Err: why, Message: "this node is not the active one any more; nothing was written"}
+		return writer{}, &api.Error{Code: api.BadSequencer, Op: "write", Path: b.data(), Err: why,
+			Message: "this node is not the active one any more; nothing was written"}
 	}
 	root, err := f.directory(ctx, c, b.data())
 	return writer{open: func(ctx context.Context, file string, o client.OpenOptions) (*client.Handle, error) {

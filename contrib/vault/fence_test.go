@@ -118,7 +118,7 @@ func TestFenceOutlivesASession(t *testing.T) {
 		}
 		w.put(two, "entry", []byte("first"))
 		w.cell.Expire(two.fence.session)
-		time.Sleep(time.Second)
+		w.sleep(time.Second)
 		w.put(two, "entry", []byte("second"))
 		w.want(one, "entry", []byte("second"))
 	})

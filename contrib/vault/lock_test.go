@@ -38,7 +38,7 @@ func closed(c <-chan struct{}) bool {
 // The active node is cut off. Its channel is closed before the next one has the lock, which is after
 // lease and lock-delay.
 func TestTheChannelIsClosedFirst(t *testing.T) {
-	const delay = 5 * time.Second
+	const delay = 30 * time.Second // longer than what the lease takes
 	inWorld(t, 3, func(w *world) {
 		slow := func(cfg *Config) { cfg.LockDelay = delay }
 		one, two := w.lockWith(w.backend("one", slow), "one"), w.lockWith(w.backend("two", slow), "two")
@@ -126,14 +126,14 @@ func TestLockWaits(t *testing.T) {
 			got <- err
 		}()
 		for range 4 { // as often as Keeper.Do would not try alone
-			time.Sleep(10 * time.Second)
+			w.sleep(10 * time.Second)
 			list, err := w.operator.Cell().Locks(w.Context(), root+"/locks")
 			if err != nil || len(list) != 1 || len(list[0].Waiters) != 1 {
 				w.Fatalf("locks: %+v, %v", list, err)
 			}
 			w.cell.Expire(list[0].Waiters[0].Session)
 		}
-		time.Sleep(10 * time.Second)
+		w.sleep(10 * time.Second)
 		if err := one.Unlock(); err != nil {
 			w.Fatal(err)
 		}

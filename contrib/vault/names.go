@@ -98,8 +98,10 @@ func fileOf(key string) string {
 func room(op, root, relative string) error {
 	if _, err := api.ParsePath(root + "/" + relative); err != nil {
 		return &api.Error{Code: api.InvalidArgument, Op: op, Path: root, Err: err, Message: fmt.Sprintf(
-			"%s: as a path below %s it takes %d bytes in %d components, the longest of %d; a path has at most %d bytes, the %d of %s and its /data/ or /locks/ included, %d components and %d bytes in one",
-			physical.ErrKeyTooLarge, root, len(relative), strings.Count(relative, "/")+1, longest(relative), api.MaxPath, len(root)+1, root, api.MaxDepth, api.MaxComponent)}
+			"%s: as a path below %s it takes %d bytes in %d components, the longest of %d; "+
+				"a path has at most %d bytes, the %d of %s/ included, %d components, also included, and %d bytes in one",
+			physical.ErrKeyTooLarge, root, len(relative), strings.Count(relative, "/")+1, longest(relative),
+			api.MaxPath, len(root)+1, root, api.MaxDepth, api.MaxComponent)}
 	}
 	return nil
 }

@@ -105,16 +105,24 @@ func TestKills(t *testing.T) {
 		t.Logf("the master was killed %d times", n)
 	}
 	b := backend(t, "/killed")
+	entry, err := b.Get(t.Context(), "entry")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 1
+	if entry == nil { // on a slow machine all writers were killed before their first value was complete
+		want = 0
+	}
 	for limit := time.Now().Add(20 * time.Second); ; <-time.After(100 * time.Millisecond) {
 		if _, err := b.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		left := leftOf(t, b)
-		if left == 1 {
+		if left == want {
 			return
 		}
 		if time.Now().After(limit) {
-			t.Fatalf("%d values in chunks are left; want one", left)
+			t.Fatalf("%d values in chunks are left; want %d", left, want)
 		}
 	}
 }

@@ -56,6 +56,9 @@ func (w *world) backend(host string, edits ...func(*Config)) *Backend {
 	return b
 }
 
+// sleep lets virtual time pass.
+func (w *world) sleep(d time.Duration) { time.Sleep(d) }
+
 func (w *world) put(b *Backend, key string, value []byte) {
 	w.Helper()
 	if err := b.Put(w.Context(), &physical.Entry{Key: key, Value: value}); err != nil {
