@@ -74,16 +74,6 @@ func workQueueSafeguards() []safeguard {
 			pkg: "./client/recipe", test: "TestQueueDeadLetters",
 		},
 		{
-			name: "an item whose CMD has failed is not done", file: "cmd/chubbyctl/queuetake.go",
-			old: "	if ran == nil {\n", new: "	if true {\n",
-			pkg: "./cmd/chubbyctl", test: "TestTranscripts/queue",
-		},
-		{
-			name: "CMD reads the item", file: "cmd/chubbyctl/command.go",
-			old: "		stdin, passOn = input.out, input.passOn\n", new: "		passOn = input.passOn\n",
-			pkg: "./cmd/chubbyctl", test: "TestTranscripts/queue",
-		},
-		{
 			name: "what CMD does not read keeps nobody", file: "cmd/chubbyctl/feed.go",
 			old: "{ f.out.Close() }", new: "{}",
 			pkg: "./cmd/chubbyctl", test: "TestFeed",
