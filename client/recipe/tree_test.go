@@ -103,6 +103,7 @@ func TestTree(t *testing.T) {
 		w.Cut("h1")
 		w.shows(tree, "./ a=8", true) // the lease runs
 		pass(api.DefaultLease)
+		w.shows(tree, "./ a=8", false) // the session may be there still
 		w.put(c, treeDir+"/a", "9")
 		w.put(c, treeDir+"/b", "9")
 		pass(api.DefaultGrace)

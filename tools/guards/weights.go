@@ -25,11 +25,6 @@ func weightSafeguards() []safeguard {
 			pkg: pkg, test: "TestSemaphoreOfWeight$",
 		},
 		{
-			name: "who waits for several slots keeps those that it has", file: "client/recipe/slots.go",
-			old: "		mine = stillHeld(ctx, mine)\n", new: "		letGo(ctx, mine)\n		mine = nil\n",
-			pkg: pkg, test: "TestSemaphoreOfWeight",
-		},
-		{
 			name: "a permit of several slots ends with the first", file: "client/recipe/permit.go",
 			old: "	if p.all != nil {\n		return p.all.Context()\n	}\n", new: "",
 			pkg: pkg, test: "TestSemaphoreOfWeight$",
