@@ -55,11 +55,6 @@ func librarySafeguards() []safeguard {
 			pkg: "./client/recipe", test: "TestNameAfterACrash",
 		},
 		{
-			name: "an address is its server's", file: "client/recipe/names.go",
-			old: "announceOptions{wait: true}", new: "announceOptions{}",
-			pkg: "./client/recipe", test: "TestNameAfterACrash",
-		},
-		{
 			name: "a crowd does not hide a free lock", file: "client/acquirepolling.go",
 			old: "	timer := time.NewTimer(0) // the first try is at once\n", new: "	timer := time.NewTimer(1000 * time.Hour)\n",
 			pkg: "./client", test: "TestFreeLockInACrowd|TestGivenUpInACrowd",
