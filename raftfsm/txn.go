@@ -135,7 +135,8 @@ func (s *State) operate(r *Result, by api.SessionID, o *Operation, wall int64) (
 	}
 	c := Open{Name: o.Name, Create: o.Create, Kind: api.File, Contents: o.Contents, Rights: namespace.ToWrite}
 	node, there := s.Tree.Get(o.Name)
-	kind, err := namespace.Written, error(nil)
+	kind := namespace.Written
+	var err error
 	switch {
 	case !there:
 		kind = namespace.Added

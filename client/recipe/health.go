@@ -110,7 +110,7 @@ func (h *health) once(ctx context.Context) {
 			late = true
 			h.note(&api.Error{Code: api.DeadlineExceeded, Op: "check", Message: fmt.Sprintf("the check of health has not returned within %v", h.every)})
 		case <-ctx.Done():
-			<-done
+			_ = <-done // nobody asks for it any more
 			return
 		}
 	}

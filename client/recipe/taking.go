@@ -358,7 +358,8 @@ func (b *busyItem) hasRung() bool {
 // await stirs an item when its lock is vacant.
 func (t *taking) await(ctx context.Context, one *busyItem) {
 	ctx, one.stop = context.WithCancel(ctx)
-	t.watching.Go(func() { t.listen(ctx, one.handle, one.stir) })
+	handle := one.handle // which is forgotten while this one is still ending
+	t.watching.Go(func() { t.listen(ctx, handle, one.stir) })
 }
 
 // after stirs an item some time from now, and not at the time that was set before.

@@ -94,5 +94,10 @@ func librarySafeguards() []safeguard {
 			old: "					r.Body = &sectionBody{ctx: ctx, body: r.Body}\n", new: "",
 			pkg: "./sequencer/seqhttp", test: "TestStalledUploadIsCutOff",
 		},
+		{
+			name: "an address is its server's", file: "client/recipe/names.go",
+			old: "	o.wait = true\n", new: "	o.wait = false\n",
+			pkg: "./client/recipe", test: "TestNameAfterACrash",
+		},
 	}
 }

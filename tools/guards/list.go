@@ -18,8 +18,6 @@ func safeguards() []safeguard {
 		workQueueSafeguards(),
 		treeSafeguards(),
 		weightSafeguards(),
-		healthSafeguards(),
-		reentrySafeguards(),
 		librarySafeguards(),
 		commandSafeguards(),
 		supervisionSafeguards(),

@@ -260,11 +260,10 @@ func subjectOf(request any) string {
 	case *pb.ChangeMembersRequest:
 		return strings.TrimSpace(q.GetAdd() + " " + q.GetRaft() + " " + q.GetRemove())
 	case *pb.TxnRequest: // the first of its changes
-		for _, o := range q.GetOperations() {
-			if p, err := api.ParsePath(o.GetPath()); err == nil {
+		if all := q.GetOperations(); len(all) > 0 {
+			if p, err := api.ParsePath(all[0].GetPath()); err == nil {
 				return p.String()
 			}
-			break
 		}
 	case interface{ GetPath() string }:
 		return q.GetPath()
