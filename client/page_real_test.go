@@ -21,8 +21,8 @@ func TestFilesPageShowsTestedCode(t *testing.T) {
 	}
 	examples := read("example_files_test.go") + read("recipe/example_output_test.go")
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read("../docs/files-from-go.md"), -1)
-	if len(blocks) != 6 {
-		t.Errorf("the page has %d blocks of Go; want 6", len(blocks))
+	if len(blocks) != 7 {
+		t.Errorf("the page has %d blocks of Go; want 7", len(blocks))
 	}
 	for _, block := range blocks {
 		if !strings.Contains(examples, block[1]) {
