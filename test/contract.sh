@@ -122,6 +122,7 @@ background() {
 	local name=$1
 	shift
 	tried "$@"
+	: >"$name.out" # the shell in the background does so later: until then there would be what an earlier one has written
 	env --default-signal=INT,QUIT "$bin/chubbyctl" "$@" >"$name.out" 2>"$name.err" </dev/null &
 	pid=$!
 }

@@ -201,7 +201,7 @@ func TestNominate(t *testing.T) {
 		time.Sleep(time.Second)
 		list, err = Candidates(w.ctx, operator, office)
 		w.ok(err)
-		if text := summary(list); text != "c! a:1 b:1" || wasAsked(p) {
+		if text := summary(list); text != "c! a:1 b:1" && text != "c! b:1 a:1" || wasAsked(p) { // they came back to the queue at the same time
 			t.Error(text, wasAsked(p))
 		}
 		if err := Nominate(w.ctx, operator, office, "nobody"); !errors.Is(err, api.NotFound) {
