@@ -94,23 +94,24 @@ func (h *health) run(ctx context.Context) {
 func (h *health) once(ctx context.Context) {
 	within, cancel := context.WithTimeout(ctx, h.every)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- h.check(within) }()
+	type verdict struct{ err error }
+	done := make(chan verdict, 1)
+	go func() { done <- verdict{h.check(within)} }()
 	period := time.NewTicker(h.every)
 	defer period.Stop()
 	late := false
 	for {
 		select {
-		case err := <-done:
+		case v := <-done:
 			if ctx.Err() == nil && !late { // else it was noted, or does not matter any more
-				h.note(err)
+				h.note(v.err)
 			}
 			return
 		case <-period.C:
 			late = true
 			h.note(&api.Error{Code: api.DeadlineExceeded, Op: "check", Message: fmt.Sprintf("the check of health has not returned within %v", h.every)})
 		case <-ctx.Done():
-			_ = <-done // nobody asks for it any more
+			<-done
 			return
 		}
 	}
