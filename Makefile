@@ -14,6 +14,8 @@ TESTPACKAGES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 TESTGOGC ?= 400
 # In a clone without a remote, goreleaser takes nothing from git, not even the time of the commit; so it is told of one.
 RELEASER := GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/chubbylock/chubby go tool -modfile=tools/release/go.mod goreleaser
+# An adapter is a module of its own below contrib, and is found by its go.mod.
+ADAPTERS := $(patsubst %/go.mod,%,$(wildcard contrib/*/go.mod))
 LINT := go tool -modfile=tools/lint/go.mod golangci-lint
 GENERATED := api/chubbypb/chubby.pb.go api/chubbypb/chubby_grpc.pb.go
 
