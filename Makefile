@@ -44,10 +44,12 @@ test: ## run every test of the module under the race detector
 
 .PHONY: test-more
 test-more: ## run the tests of the modules beside it: contrib, the SQL example, bench and tools
-	for module in contrib $(ADAPTERS); do go -C $$module test -race -timeout 10m ./... || exit 1; done
-	go -C examples/sqlfence test -race -timeout 5m ./...
-	go -C bench test -timeout 10m ./...
-	go -C tools test -count 1 -timeout 5m ./... # it reads the files of the module beside it, which the cache does not see
+	go -C bench test -timeout 10m ./... # alone, because it counts what all processes send
+	@# The others mostly wait for processes and disks, so as many run at once as packages do in test; what each prints stays together.
+	@# tools reads the files of the module beside it, which the cache does not see.
+	@printf '%s\n' 'contrib -race' $(ADAPTERS:%='% -race') 'examples/sqlfence -race' 'tools -count=1' | \
+	  xargs -P $(TESTPACKAGES) -L 1 sh -c 'module=$$1; shift; printed=$$(go -C $$module test -timeout 15m "$$@" ./... 2>&1); status=$$?; \
+	  printf "%s\n" "$$printed"; exit $$status' test-more
 
 .PHONY: contract
 contract: build ## try every verb, flag, JSON field and exit code on a live cell

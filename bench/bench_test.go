@@ -180,6 +180,7 @@ func TestChildrenEndWithTheBench(t *testing.T) {
 
 // TestRounds runs the whole bench once, as briefly as possible.
 func TestRounds(t *testing.T) {
+	t.Parallel()
 	for _, name := range installedSystems(options{}, t.Output()) { // chubby and etcd at least
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -210,6 +211,7 @@ func TestRounds(t *testing.T) {
 
 // TestLeaderChanges has a leader of each system that survives that step down, and kills one.
 func TestLeaderChanges(t *testing.T) {
+	t.Parallel()
 	for name, rows := range map[string][]string{"chubby": {handOver, failover}, "etcd": {handOver, failover}, "zookeeper": {failover}} {
 		if !slices.Contains(installedSystems(options{}, t.Output()), name) {
 			continue

@@ -12,6 +12,7 @@ import (
 // A crowd of sessions of a real cell, a small one, outlives its master, and is written about; etcd's
 // is beside it.
 func TestCrowd(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	page := filepath.Join(dir, "crowd.md")
 	o := options{systems: []string{"chubby", "etcd"}, dir: dir, repo: "..", page: page, allEtcd: true, crowds: []int{300}, crowdTime: 2 * time.Second}

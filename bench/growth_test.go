@@ -10,9 +10,10 @@ import (
 
 // The growth of a real cell, to a small size, is measured and written.
 func TestGrowth(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	page := filepath.Join(dir, "growth.md")
-	o := options{systems: []string{"chubby"}, rounds: 1, measure: 100 * time.Millisecond, dir: dir, repo: "..", page: page}
+	o := options{systems: []string{"chubby"}, rounds: 1, measure: time.Second, dir: dir, repo: "..", page: page}
 	r := newRecord(machine{CPUs: 2}, o)
 	for _, a := range []axis{axes(options{mostNodes: 1_000})[0], axes(options{mostSessions: 1_000})[1], {
 		name: "replicas", sizes: []int{1}, members: func(size int) int { return size },

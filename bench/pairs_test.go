@@ -13,6 +13,7 @@ import (
 
 // Two real cells run beside each other, and are compared.
 func TestPairsOfRealCells(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	o := options{systems: []string{"chubby", encrypted}, rounds: 2, measure: time.Second, dir: dir, repo: "..", rows: "read, 1", page: filepath.Join(dir, "pairs.md"), atMost: 1000}
 	var out bytes.Buffer
@@ -129,6 +130,7 @@ func TestStartsAreCompared(t *testing.T) {
 // What is switched off is in the source as it is; a cell is switched from one to the other while it serves, and sends its collector
 // spans.
 func TestUnmeasuredBesideTraced(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	o := options{systems: []string{unmeasured, traced}, rounds: 1, measure: time.Second, dir: dir, repo: "..", rows: "read, 64", page: filepath.Join(dir, "cost.md")}
 	var out bytes.Buffer

@@ -38,13 +38,14 @@ type sizingScale struct {
 	things  int           // by which the numbers of things are divided
 	measure time.Duration // for each act
 	settle  time.Duration // after things were made, and before
+	looks   int           // at the heap, at most, 20 ms apart
 }
 
 // runSizing measures what one session, one node, one write costs a replica.
 func runSizing(ctx context.Context, o options, dir string, results *record, out io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, sizingLimit, fmt.Errorf("not measured within %v", sizingLimit))
 	defer cancel()
-	found, err := measureSizing(ctx, o, dir, results, sizingScale{things: 1, measure: 5 * time.Second, settle: 5 * time.Second})
+	found, err := measureSizing(ctx, o, dir, results, sizingScale{things: 1, measure: 5 * time.Second, settle: 5 * time.Second, looks: maxHeapLooks})
 	if err != nil {
 		return err
 	}
@@ -236,7 +237,7 @@ func (m *sizer) memory(ctx context.Context) (float64, error) {
 	go func() { served <- m.serveReads(ctx) }()
 	least, runs := math.Inf(1), math.Inf(1)
 	var err error
-	for n := 0; n < maxHeapLooks && err == nil; n++ {
+	for n := 0; n < m.scale.looks && err == nil; n++ {
 		var page map[string]float64
 		if page, err = readMetrics(ctx, m.pages[0]); err != nil {
 			break
