@@ -42,7 +42,7 @@ func answerSafeguards() []safeguard {
 		},
 		{
 			name: "the log refuses, not the master", file: "cell/internal/master/refusals.go",
-			old: "	return f.epoch.refuseAs(ctx, by, r)\n", new: "	return raftfsm.Result{}, because\n",
+			old: "	return f.epoch.refuseAs(ctx, by, r, func() {})\n", new: "	_ = r\n	return raftfsm.Result{}, because\n",
 			pkg: "./cell/internal/master", test: "TestGrantedIsNotRefused",
 		},
 		{

@@ -299,6 +299,9 @@ func (s *soloMaster) leftovers(t *testing.T) {
 	if len(s.tables.handles.used.of) > 0 || len(s.tables.handles.onNode) > 0 || len(s.tables.queues.used.of) > 0 || s.tables.handles.used.all != 0 || s.tables.queues.used.all != 0 {
 		t.Errorf("left: used %v, on nodes %v, waiters %v", s.tables.handles.used, s.tables.handles.onNode, s.tables.queues.used)
 	}
+	if n := len(s.tables.handles.refusing); n > 0 {
+		t.Errorf("left: %d refusals on their way", n)
+	}
 	s.checkMailLocked(t)
 }
 

@@ -50,7 +50,7 @@ type Opened struct {
 func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 	one, err := f.reserveHandle(r)
 	if err != nil {
-		if _, err := f.Refuse(ctx, r.Mutation, err); err != nil {
+		if _, err := f.refuseOpen(ctx, r, err); err != nil {
 			return Opened{}, err
 		}
 		return f.Open(ctx, r) // it had been done: what is answered already is not refused
@@ -70,11 +70,22 @@ func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 	return f.openLogged(ctx, r, one)
 }
 
-// reserveHandle enters the handle of an Open as one that is being opened.
+// reserveHandle enters the handle of an Open as one that is being opened. If it does
+// not, the error is for refuseOpen; from the hold on in which that was decided, no copy
+// of the Open is answered without the log.
 func (f *Files) reserveHandle(r OpenRequest) (*openHandle, error) {
 	principal := f.epoch.principal(r.Mutation.Session)
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
+	one, err := f.reserveLocked(r, principal)
+	if err != nil {
+		f.handles.refusing[r.Handle.Owner]++
+	}
+	return one, err
+}
+
+// reserveLocked is reserveHandle of a principal. epoch.mu is held.
+func (f *Files) reserveLocked(r OpenRequest, principal string) (*openHandle, error) {
 	var counts *usage
 	if box := f.boxes.byID[r.Mutation.Session]; box != nil {
 		f.handles.declare(r.Mutation)
@@ -109,7 +120,9 @@ func (f *Files) endReservation(one *openHandle) {
 
 // openHere opens a node without the log, or refuses to. Once a copy of a request
 // was answered so, or has gone to the log, all are: here is false if the log has
-// to be asked. The handle is entered at the moment of the look, under the mutex
+// to be asked. It is asked, too, while it may yet refuse the request because of another
+// copy (handles.refusing): that refusal would be its answer for good, and the handle
+// that was opened here nobody's. The handle is entered at the moment of the look, under the mutex
 // under which changes are observed: what was observed before is in the answer, and
 // what is observed from then on is an event.
 func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Opened, here bool, err error) {
@@ -125,7 +138,7 @@ func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Open
 	}
 	node, there := state.Tree.Get(r.Path.Name())
 	switch {
-	case one.logged || f.epoch.isAnswered(r.Mutation):
+	case one.logged || f.handles.refusing[one.Owner] > 0 || f.epoch.isAnswered(r.Mutation):
 	case own.byID[one.Owner.Handle] != one:
 		return o, true, api.Errorf(api.HandleClosed, "the handle was closed while it was being opened")
 	case one.open: // another copy came first

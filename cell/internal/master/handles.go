@@ -16,6 +16,8 @@ type handles struct {
 	of     map[api.SessionID]*ownHandles
 	onNode map[namespace.Ref]map[namespace.Owner]*openHandle // the open ones
 	used   tally
+
+	refusing map[namespace.Owner]int // refusals of the Opens of those handles that the log is being asked for, or is about to be
 }
 
 // ownHandles is what is known of the handles of one session.
@@ -51,6 +53,8 @@ func newHandles() *handles {
 		of:     map[api.SessionID]*ownHandles{},
 		onNode: map[namespace.Ref]map[namespace.Owner]*openHandle{},
 		used:   newTally(),
+
+		refusing: map[namespace.Owner]int{},
 	}
 }
 
@@ -103,6 +107,14 @@ func (t *handles) reserve(h Handle, principal string, counts *usage, allowed *in
 	}
 	one.copies++
 	return one, nil
+}
+
+// endRefusal notes that the log has refused an Open, or has answered it otherwise, or that it
+// is not being asked any more.
+func (t *handles) endRefusal(owner namespace.Owner) {
+	if t.refusing[owner]--; t.refusing[owner] == 0 {
+		delete(t.refusing, owner)
+	}
 }
 
 // endReservation ends a reservation.

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -24,25 +25,53 @@ import (
 // answered: the result if the request had been done, or else a refusal, this one
 // or an earlier one.
 func (f *Files) Refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
+	r, err := f.refusalOf(by, because)
+	if err != nil {
+		return raftfsm.Result{}, err
+	}
+	return f.epoch.refuseAs(ctx, by, r, func() {})
+}
+
+// refuseOpen is Refuse of an Open that reserveHandle has refused. Other copies of it are
+// answered by the log until that has answered this one, even if ctx ends before.
+func (f *Files) refuseOpen(ctx context.Context, o OpenRequest, because error) (raftfsm.Result, error) {
+	done := func() {
+		f.epoch.mu.Lock()
+		defer f.epoch.mu.Unlock()
+		f.handles.endRefusal(o.Handle.Owner)
+	}
+	r, err := f.refusalOf(o.Mutation, because)
+	if err != nil {
+		done()
+		return raftfsm.Result{}, err
+	}
+	return f.epoch.refuseAs(ctx, o.Mutation, r, done)
+}
+
+// refusalOf returns the refusal that the log is to be asked for, or the error of a call
+// for which it is not to be asked.
+func (f *Files) refusalOf(by session.Mutation, because error) (*refusal.Refusal, error) {
 	if code := api.CodeOf(because); code == api.Cancelled || !refusal.IsFinal(code) {
-		return raftfsm.Result{}, because // it says nothing of the request itself
+		return nil, because // it says nothing of the request itself
 	}
 	f.epoch.mu.Lock()
 	err := f.checkUnfinished(by)
 	f.epoch.mu.Unlock()
 	if err != nil {
-		return raftfsm.Result{}, err // nobody waits for its answer; the log may not know that, and answer it once more
+		return nil, err // nobody waits for its answer; the log may not know that, and answer it once more
 	}
 	var r *refusal.Refusal
 	if !errors.As(because, &r) {
-		return raftfsm.Result{}, because // the log keeps causes, not words; without one, the error is not final
+		return nil, because // the log keeps causes, not words; without one, the error is not final
 	}
-	return f.epoch.refuseAs(ctx, by, r)
+	return r, nil
 }
 
-// refuseAs is refuse with a refusal that says something of the request.
-func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, r *refusal.Refusal) (raftfsm.Result, error) {
-	return e.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: r}})
+// refuseAs is Refuse with a refusal that says something of the request. It calls after when
+// the log has answered, or never will.
+func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, r *refusal.Refusal, after func()) (raftfsm.Result, error) {
+	result, err := e.commit(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: r}}, after)
+	return result, cmp.Or(err, result.Answer.Err())
 }
 
 // refuseHere remembers the refusal of an Open that needed no entry, until its
