@@ -21,7 +21,7 @@ func againSafeguards() []safeguard {
 		},
 		{
 			name: "and not from the look at the quota on", file: "cell/internal/master/files.go",
-			old: "	one, err := f.reserveLocked(r, principal)\n	if err != nil {\n", new: "	one, err := f.reserveLocked(r, principal)\n	if false {\n",
+			old: "		if err != nil {\n			f.handles.refusing", new: "		if false {\n			f.handles.refusing",
 			pkg: "./cell/internal/master", test: "TestCopyBeforeRefusal",
 		},
 		{
@@ -32,7 +32,7 @@ func againSafeguards() []safeguard {
 		},
 		{
 			name: "a refusal that the log is not asked for is none", file: "cell/internal/master/refusals.go",
-			old: "	if err != nil {\n		done()\n", new: "	if err != nil {\n",
+			old: "		after()\n		return raftfsm.Result{}, err\n", new: "		return raftfsm.Result{}, err\n",
 			pkg: "./cell/internal/master", test: "TestRefusalsThatAreNotLogged",
 		},
 		{

@@ -50,7 +50,12 @@ type Opened struct {
 func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 	one, err := f.reserveHandle(r)
 	if err != nil {
-		if _, err := f.refuseOpen(ctx, r, err); err != nil {
+		done := func() {
+			f.epoch.mu.Lock()
+			defer f.epoch.mu.Unlock()
+			f.handles.endRefusal(r.Handle.Owner)
+		}
+		if _, err := f.refuseThen(ctx, r.Mutation, err, done); err != nil {
 			return Opened{}, err
 		}
 		return f.Open(ctx, r) // it had been done: what is answered already is not refused
@@ -71,21 +76,17 @@ func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 }
 
 // reserveHandle enters the handle of an Open as one that is being opened. If it does
-// not, the error is for refuseOpen; from the hold on in which that was decided, no copy
-// of the Open is answered without the log.
-func (f *Files) reserveHandle(r OpenRequest) (*openHandle, error) {
+// not, the Open is to be refused, and from the hold in which that was decided until
+// handles.endRefusal no copy of it is answered without the log.
+func (f *Files) reserveHandle(r OpenRequest) (one *openHandle, err error) {
 	principal := f.epoch.principal(r.Mutation.Session)
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
-	one, err := f.reserveLocked(r, principal)
-	if err != nil {
-		f.handles.refusing[r.Handle.Owner]++
-	}
-	return one, err
-}
-
-// reserveLocked is reserveHandle of a principal. epoch.mu is held.
-func (f *Files) reserveLocked(r OpenRequest, principal string) (*openHandle, error) {
+	defer func() {
+		if err != nil {
+			f.handles.refusing[r.Handle.Owner]++
+		}
+	}()
 	var counts *usage
 	if box := f.boxes.byID[r.Mutation.Session]; box != nil {
 		f.handles.declare(r.Mutation)
@@ -151,7 +152,7 @@ func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Open
 			if r.Create.Create != api.MustExist {
 				break // a late copy at another master might find no node, and make it: the log refuses it for good
 			}
-			return o, true, f.refuseHere(r.Mutation, err)
+			return o, true, f.handles.refuse(r.Mutation, err)
 		}
 		one.Directory = node.Kind == api.Directory
 		f.handles.bind(one, node.Ref())
@@ -159,7 +160,7 @@ func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Open
 		return Opened{Handle: one.Handle, Stat: stat(node, r.Path)}, true, nil
 	case !there && r.Create.Create == api.MustExist:
 		absent := api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.Path.Parent())
-		told := *f.refuseHere(r.Mutation, absent)
+		told := *f.handles.refuse(r.Mutation, absent)
 		told.Cacheable = cacheable // as far as this copy has registered its reader
 		return o, true, &told
 	}

@@ -1,6 +1,8 @@
 package master
 
 import (
+	"errors"
+
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/refusal"
@@ -107,6 +109,19 @@ func (t *handles) reserve(h Handle, principal string, counts *usage, allowed *in
 	}
 	one.copies++
 	return one, nil
+}
+
+// refuse remembers the refusal of an Open that needed no entry, until its
+// client has heard it: other copies are answered the same. It is for one that makes no
+// node, whatever it finds: another master does not know of the refusal.
+func (t *handles) refuse(by session.Mutation, because error) *api.Error {
+	told := &api.Error{Code: api.CodeOf(because), Message: because.Error()}
+	if e := (*api.Error)(nil); errors.As(because, &e) {
+		told.Message = e.Message
+	}
+	told.Final = refusal.IsFinal(told.Code)
+	t.own(by.Session).refused[by.Number] = told
+	return told
 }
 
 // endRefusal notes that the log has refused an Open, or has answered it otherwise, or that it

@@ -25,46 +25,26 @@ import (
 // answered: the result if the request had been done, or else a refusal, this one
 // or an earlier one.
 func (f *Files) Refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
-	r, err := f.refusalOf(by, because)
-	if err != nil {
-		return raftfsm.Result{}, err
-	}
-	return f.epoch.refuseAs(ctx, by, r, func() {})
+	return f.refuseThen(ctx, by, because, func() {})
 }
 
-// refuseOpen is Refuse of an Open that reserveHandle has refused. Other copies of it are
-// answered by the log until that has answered this one, even if ctx ends before.
-func (f *Files) refuseOpen(ctx context.Context, o OpenRequest, because error) (raftfsm.Result, error) {
-	done := func() {
+// refuseThen is Refuse. It calls after when the log has answered, or never will: not when
+// ctx ends, for the refusal goes its way.
+func (f *Files) refuseThen(ctx context.Context, by session.Mutation, because error, after func()) (raftfsm.Result, error) {
+	r, err := (*refusal.Refusal)(nil), because
+	if code := api.CodeOf(because); code != api.Cancelled && refusal.IsFinal(code) { // else it says nothing of the request itself
 		f.epoch.mu.Lock()
-		defer f.epoch.mu.Unlock()
-		f.handles.endRefusal(o.Handle.Owner)
+		err = f.checkUnfinished(by) // or nobody waits for its answer; the log may not know that, and answer it once more
+		f.epoch.mu.Unlock()
 	}
-	r, err := f.refusalOf(o.Mutation, because)
+	if err == nil && !errors.As(because, &r) {
+		err = because // the log keeps causes, not words; without one, the error is not final
+	}
 	if err != nil {
-		done()
+		after()
 		return raftfsm.Result{}, err
 	}
-	return f.epoch.refuseAs(ctx, o.Mutation, r, done)
-}
-
-// refusalOf returns the refusal that the log is to be asked for, or the error of a call
-// for which it is not to be asked.
-func (f *Files) refusalOf(by session.Mutation, because error) (*refusal.Refusal, error) {
-	if code := api.CodeOf(because); code == api.Cancelled || !refusal.IsFinal(code) {
-		return nil, because // it says nothing of the request itself
-	}
-	f.epoch.mu.Lock()
-	err := f.checkUnfinished(by)
-	f.epoch.mu.Unlock()
-	if err != nil {
-		return nil, err // nobody waits for its answer; the log may not know that, and answer it once more
-	}
-	var r *refusal.Refusal
-	if !errors.As(because, &r) {
-		return nil, because // the log keeps causes, not words; without one, the error is not final
-	}
-	return r, nil
+	return f.epoch.refuseAs(ctx, by, r, after)
 }
 
 // refuseAs is Refuse with a refusal that says something of the request. It calls after when
@@ -72,19 +52,6 @@ func (f *Files) refusalOf(by session.Mutation, because error) (*refusal.Refusal,
 func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, r *refusal.Refusal, after func()) (raftfsm.Result, error) {
 	result, err := e.commit(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: r}}, after)
 	return result, cmp.Or(err, result.Answer.Err())
-}
-
-// refuseHere remembers the refusal of an Open that needed no entry, until its
-// client has heard it: other copies are answered the same. It is for one that makes no
-// node, whatever it finds: another master does not know of the refusal. epoch.mu is held.
-func (f *Files) refuseHere(by session.Mutation, because error) *api.Error {
-	told := &api.Error{Code: api.CodeOf(because), Message: because.Error()}
-	if e := (*api.Error)(nil); errors.As(because, &e) {
-		told.Message = e.Message
-	}
-	told.Final = refusal.IsFinal(told.Code)
-	f.handles.own(by.Session).refused[by.Number] = told
-	return told
 }
 
 // sessionEnded is the error of a call in the name of a session that is not served any

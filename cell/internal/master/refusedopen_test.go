@@ -152,7 +152,12 @@ func TestCopyBeforeRefusal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.Files.refuseOpen(t.Context(), q, why); err != nil {
+		done := func() {
+			m.epoch.mu.Lock()
+			defer m.epoch.mu.Unlock()
+			m.tables.handles.endRefusal(q.Handle.Owner)
+		}
+		if _, err := m.Files.refuseThen(t.Context(), q.Mutation, why, done); err != nil {
 			t.Errorf("a copy of it was done, and its refusal is %v", err)
 		}
 		if again, err := m.Files.Open(t.Context(), q); err != nil || again.Handle != o.Handle || m.handlesOf(c.who.Session) != 1 {
