@@ -15,6 +15,27 @@ func againSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestRefusedOpenMakesNothingLater",
 		},
 		{
+			name: "an Open that the log may yet refuse is not done without the log", file: "cell/internal/master/files.go",
+			old: "one.logged || f.handles.refusing[one.Owner] > 0 || f.epoch", new: "one.logged || f.epoch",
+			pkg: "./cell/internal/master", test: "TestCopyOfRefusedOpen",
+		},
+		{
+			name: "and not from the look at the quota on", file: "cell/internal/master/files.go",
+			old: "		if err != nil {\n			f.handles.refusing", new: "		if false {\n			f.handles.refusing",
+			pkg: "./cell/internal/master", test: "TestCopyBeforeRefusal",
+		},
+		{
+			name: "a refusal is on its way though its call has ended", file: "cell/internal/master/coherence.go",
+			old: "	result, err = co.epoch.refuseAs(ctx, by, answer.Refusal, after)\n",
+			new: "	result, err = co.epoch.refuseAs(ctx, by, answer.Refusal, func() {})\n	after()\n",
+			pkg: "./cell/internal/master", test: "TestCopyOfRefusedOpen",
+		},
+		{
+			name: "a refusal that the log is not asked for is none", file: "cell/internal/master/refusals.go",
+			old: "		after()\n		return raftfsm.Result{}, err\n", new: "		return raftfsm.Result{}, err\n",
+			pkg: "./cell/internal/master", test: "TestRefusalsThatAreNotLogged",
+		},
+		{
 			name: "an earlier grant does not take the place of a later one", file: "client/acquire.go",
 			old: "h.lock.seq.Generation > l.seq.Generation:", new: "false:",
 			pkg: "./client", test: "TestLaterGrantEndsTheEarlier",

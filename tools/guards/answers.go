@@ -42,7 +42,7 @@ func answerSafeguards() []safeguard {
 		},
 		{
 			name: "the log refuses, not the master", file: "cell/internal/master/refusals.go",
-			old: "	return f.epoch.refuseAs(ctx, by, r)\n", new: "	return raftfsm.Result{}, because\n",
+			old: "	return f.epoch.refuseAs(ctx, by, r, after)\n", new: "	after()\n	return raftfsm.Result{}, because\n",
 			pkg: "./cell/internal/master", test: "TestGrantedIsNotRefused",
 		},
 		{
@@ -56,8 +56,8 @@ func answerSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestLateCopyOfOpen",
 		},
 		{
-			name: "an Open that was refused stays refused", file: "cell/internal/master/refusals.go",
-			old: "	f.handles.own(by.Session).refused[by.Number] = told\n", new: "",
+			name: "an Open that was refused stays refused", file: "cell/internal/master/handles.go",
+			old: "	t.own(by.Session).refused[by.Number] = told\n", new: "",
 			pkg: "./cell/internal/master", test: "TestLateCopyOfOpen",
 		},
 		{

@@ -44,8 +44,7 @@ func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c
 		result, err := co.epoch.commit(ctx, c, after)
 		return result, cmp.Or(err, result.Answer.Err())
 	}
-	if result, refused, err := co.refusedAnyway(ctx, by, c, names); refused || err != nil {
-		after()
+	if result, refused, err := co.refusedAnyway(ctx, by, c, after, names); refused {
 		return result, err
 	}
 	co.epoch.mu.LockPatient()
@@ -69,8 +68,9 @@ func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c
 // is disturbed, and its author not kept waiting, for nothing. The refusal is the
 // request's answer for good, in the log: an earlier copy of it may be waiting here,
 // and things may be otherwise by the time that could go on. If there is nobody to
-// wait for, it leaves the request to the log.
-func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c raftfsm.Command, names []api.Name) (result raftfsm.Result, refused bool, err error) {
+// wait for, it leaves the request to the log. If it is refused, after is called when the
+// log has answered, or never will: not when ctx ends, for the refusal goes its way.
+func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names []api.Name) (result raftfsm.Result, refused bool, err error) {
 	co.epoch.mu.Lock()
 	waits := co.mustWait(by.Session, names)
 	co.epoch.mu.Unlock()
@@ -81,7 +81,7 @@ func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c r
 	if answer.Refusal == nil {
 		return result, false, nil
 	}
-	result, err = co.epoch.refuseAs(ctx, by, answer.Refusal)
+	result, err = co.epoch.refuseAs(ctx, by, answer.Refusal, after)
 	return result, true, err
 }
 

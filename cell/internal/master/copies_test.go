@@ -111,6 +111,34 @@ func ask[T any](c *copier, do func(ctx context.Context) (T, error)) (T, error) {
 	}
 }
 
+// verdict is what the copies of one Open are answered: all of them that it was done, or all of them that it never will be.
+type verdict struct {
+	c  *copier
+	of namespace.Owner
+
+	mu      sync.Mutex // guards the fields below
+	done    bool       // whether a copy was told so
+	refused error      // what a copy was told; nil if none was refused
+}
+
+// hear takes note of the answer to a copy. That its number is finished says nothing about the others.
+func (v *verdict) hear(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var e *api.Error
+	switch {
+	case err == nil:
+		v.done = true
+	case errors.As(err, &e) && e.Final && e.Code != api.InvalidArgument:
+		v.refused = err
+	default:
+		return
+	}
+	if v.done && v.refused != nil {
+		v.c.t.Errorf("copies of the Open of %v were answered both ways: one was done, one refused: %v", v.of, v.refused)
+	}
+}
+
 // openAt opens a node; ok is false if the cell refused.
 func (c *copier) openAt(name api.Name, ephemeral bool) (h Handle, ok bool) {
 	mutation := c.mutation()
@@ -118,11 +146,14 @@ func (c *copier) openAt(name api.Name, ephemeral bool) (h Handle, ok bool) {
 	rights := namespace.ToRead | namespace.ToWrite
 	owner := namespace.Owner{Session: c.who.Session, Handle: api.HandleID(mutation.Number)}
 	create := []api.Create{api.MustExist, api.MayCreate, api.MustCreate}[c.below(3)]
+	v := verdict{c: c, of: owner}
 	o, err := ask(c, func(ctx context.Context) (Opened, error) {
-		return c.m.Files.Open(ctx, OpenRequest{
+		o, err := c.m.Files.Open(ctx, OpenRequest{
 			Mutation: mutation, Path: path, Handle: Handle{Owner: owner, Rights: rights, Events: EventSet(0).With(api.EventConflictingLock)},
 			Create: raftfsm.Open{Create: create, Kind: api.File, Ephemeral: ephemeral, Rights: rights},
 		})
+		v.hear(err)
+		return o, err
 	})
 	if err != nil {
 		c.leavesNothing(name, owner, fmt.Sprintf("an Open that was refused (%v)", err))
@@ -298,6 +329,9 @@ func (s *soloMaster) leftovers(t *testing.T) {
 	}
 	if len(s.tables.handles.used.of) > 0 || len(s.tables.handles.onNode) > 0 || len(s.tables.queues.used.of) > 0 || s.tables.handles.used.all != 0 || s.tables.queues.used.all != 0 {
 		t.Errorf("left: used %v, on nodes %v, waiters %v", s.tables.handles.used, s.tables.handles.onNode, s.tables.queues.used)
+	}
+	if n := len(s.tables.handles.refusing); n > 0 {
+		t.Errorf("left: %d refusals on their way", n)
 	}
 	s.checkMailLocked(t)
 }

@@ -50,7 +50,12 @@ type Opened struct {
 func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 	one, err := f.reserveHandle(r)
 	if err != nil {
-		if _, err := f.Refuse(ctx, r.Mutation, err); err != nil {
+		done := func() {
+			f.epoch.mu.Lock()
+			defer f.epoch.mu.Unlock()
+			f.handles.endRefusal(r.Handle.Owner)
+		}
+		if _, err := f.refuseThen(ctx, r.Mutation, err, done); err != nil {
 			return Opened{}, err
 		}
 		return f.Open(ctx, r) // it had been done: what is answered already is not refused
@@ -70,11 +75,18 @@ func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 	return f.openLogged(ctx, r, one)
 }
 
-// reserveHandle enters the handle of an Open as one that is being opened.
-func (f *Files) reserveHandle(r OpenRequest) (*openHandle, error) {
+// reserveHandle enters the handle of an Open as one that is being opened. If it does
+// not, the Open is to be refused, and from the hold in which that was decided until
+// handles.endRefusal no copy of it is answered without the log.
+func (f *Files) reserveHandle(r OpenRequest) (one *openHandle, err error) {
 	principal := f.epoch.principal(r.Mutation.Session)
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
+	defer func() {
+		if err != nil {
+			f.handles.refusing[r.Handle.Owner]++
+		}
+	}()
 	var counts *usage
 	if box := f.boxes.byID[r.Mutation.Session]; box != nil {
 		f.handles.declare(r.Mutation)
@@ -109,7 +121,9 @@ func (f *Files) endReservation(one *openHandle) {
 
 // openHere opens a node without the log, or refuses to. Once a copy of a request
 // was answered so, or has gone to the log, all are: here is false if the log has
-// to be asked. The handle is entered at the moment of the look, under the mutex
+// to be asked. It is asked, too, while it may yet refuse the request because of another
+// copy (handles.refusing): that refusal would be its answer for good, and the handle
+// that was opened here nobody's. The handle is entered at the moment of the look, under the mutex
 // under which changes are observed: what was observed before is in the answer, and
 // what is observed from then on is an event.
 func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Opened, here bool, err error) {
@@ -125,7 +139,7 @@ func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Open
 	}
 	node, there := state.Tree.Get(r.Path.Name())
 	switch {
-	case one.logged || f.epoch.isAnswered(r.Mutation):
+	case one.logged || f.handles.refusing[one.Owner] > 0 || f.epoch.isAnswered(r.Mutation):
 	case own.byID[one.Owner.Handle] != one:
 		return o, true, api.Errorf(api.HandleClosed, "the handle was closed while it was being opened")
 	case one.open: // another copy came first
@@ -138,7 +152,7 @@ func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Open
 			if r.Create.Create != api.MustExist {
 				break // a late copy at another master might find no node, and make it: the log refuses it for good
 			}
-			return o, true, f.refuseHere(r.Mutation, err)
+			return o, true, f.handles.refuse(r.Mutation, err)
 		}
 		one.Directory = node.Kind == api.Directory
 		f.handles.bind(one, node.Ref())
@@ -146,7 +160,7 @@ func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Open
 		return Opened{Handle: one.Handle, Stat: stat(node, r.Path)}, true, nil
 	case !there && r.Create.Create == api.MustExist:
 		absent := api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.Path.Parent())
-		told := *f.refuseHere(r.Mutation, absent)
+		told := *f.handles.refuse(r.Mutation, absent)
 		told.Cacheable = cacheable // as far as this copy has registered its reader
 		return o, true, &told
 	}

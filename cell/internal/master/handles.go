@@ -1,6 +1,8 @@
 package master
 
 import (
+	"errors"
+
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/refusal"
@@ -16,6 +18,8 @@ type handles struct {
 	of     map[api.SessionID]*ownHandles
 	onNode map[namespace.Ref]map[namespace.Owner]*openHandle // the open ones
 	used   tally
+
+	refusing map[namespace.Owner]int // refusals of the Opens of those handles that the log is being asked for, or is about to be
 }
 
 // ownHandles is what is known of the handles of one session.
@@ -51,6 +55,8 @@ func newHandles() *handles {
 		of:     map[api.SessionID]*ownHandles{},
 		onNode: map[namespace.Ref]map[namespace.Owner]*openHandle{},
 		used:   newTally(),
+
+		refusing: map[namespace.Owner]int{},
 	}
 }
 
@@ -103,6 +109,27 @@ func (t *handles) reserve(h Handle, principal string, counts *usage, allowed *in
 	}
 	one.copies++
 	return one, nil
+}
+
+// refuse remembers the refusal of an Open that needed no entry, until its
+// client has heard it: other copies are answered the same. It is for one that makes no
+// node, whatever it finds: another master does not know of the refusal.
+func (t *handles) refuse(by session.Mutation, because error) *api.Error {
+	told := &api.Error{Code: api.CodeOf(because), Message: because.Error()}
+	if e := (*api.Error)(nil); errors.As(because, &e) {
+		told.Message = e.Message
+	}
+	told.Final = refusal.IsFinal(told.Code)
+	t.own(by.Session).refused[by.Number] = told
+	return told
+}
+
+// endRefusal notes that the log has refused an Open, or has answered it otherwise, or that it
+// is not being asked any more.
+func (t *handles) endRefusal(owner namespace.Owner) {
+	if t.refusing[owner]--; t.refusing[owner] == 0 {
+		delete(t.refusing, owner)
+	}
 }
 
 // endReservation ends a reservation.

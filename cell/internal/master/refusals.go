@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -24,38 +25,33 @@ import (
 // answered: the result if the request had been done, or else a refusal, this one
 // or an earlier one.
 func (f *Files) Refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
-	if code := api.CodeOf(because); code == api.Cancelled || !refusal.IsFinal(code) {
-		return raftfsm.Result{}, because // it says nothing of the request itself
+	return f.refuseThen(ctx, by, because, func() {})
+}
+
+// refuseThen is Refuse. It calls after when the log has answered, or never will: not when
+// ctx ends, for the refusal goes its way.
+func (f *Files) refuseThen(ctx context.Context, by session.Mutation, because error, after func()) (raftfsm.Result, error) {
+	r, err := (*refusal.Refusal)(nil), because
+	if code := api.CodeOf(because); code != api.Cancelled && refusal.IsFinal(code) { // else it says nothing of the request itself
+		f.epoch.mu.Lock()
+		err = f.checkUnfinished(by) // or nobody waits for its answer; the log may not know that, and answer it once more
+		f.epoch.mu.Unlock()
 	}
-	f.epoch.mu.Lock()
-	err := f.checkUnfinished(by)
-	f.epoch.mu.Unlock()
+	if err == nil && !errors.As(because, &r) {
+		err = because // the log keeps causes, not words; without one, the error is not final
+	}
 	if err != nil {
-		return raftfsm.Result{}, err // nobody waits for its answer; the log may not know that, and answer it once more
+		after()
+		return raftfsm.Result{}, err
 	}
-	var r *refusal.Refusal
-	if !errors.As(because, &r) {
-		return raftfsm.Result{}, because // the log keeps causes, not words; without one, the error is not final
-	}
-	return f.epoch.refuseAs(ctx, by, r)
+	return f.epoch.refuseAs(ctx, by, r, after)
 }
 
-// refuseAs is refuse with a refusal that says something of the request.
-func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, r *refusal.Refusal) (raftfsm.Result, error) {
-	return e.propose(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: r}})
-}
-
-// refuseHere remembers the refusal of an Open that needed no entry, until its
-// client has heard it: other copies are answered the same. It is for one that makes no
-// node, whatever it finds: another master does not know of the refusal. epoch.mu is held.
-func (f *Files) refuseHere(by session.Mutation, because error) *api.Error {
-	told := &api.Error{Code: api.CodeOf(because), Message: because.Error()}
-	if e := (*api.Error)(nil); errors.As(because, &e) {
-		told.Message = e.Message
-	}
-	told.Final = refusal.IsFinal(told.Code)
-	f.handles.own(by.Session).refused[by.Number] = told
-	return told
+// refuseAs is Refuse with a refusal that says something of the request. It calls after when
+// the log has answered, or never will.
+func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, r *refusal.Refusal, after func()) (raftfsm.Result, error) {
+	result, err := e.commit(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: r}}, after)
+	return result, cmp.Or(err, result.Answer.Err())
 }
 
 // sessionEnded is the error of a call in the name of a session that is not served any
