@@ -136,6 +136,9 @@ func TestAliasMakesNoLongerNames(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
+		if _, err := cl.Txn().Put("/ls/local/a", nil).Delete("/ls/" + name + "/a").Commit(ctx); !errors.Is(err, api.InvalidArgument) {
+			t.Errorf("one node under its two names: %v", err)
+		}
 		h, err := cl.Open(ctx, below, client.OpenOptions{Read: true})
 		if err != nil {
 			t.Fatal(err)

@@ -104,8 +104,9 @@ func (t *Txn) Delete(path string, options ...WriteOption) *Txn {
 //   - TooLarge, InvalidArgument: of the transaction itself; and of a cell that cannot do transactions
 //     yet, because it runs an older version of Chubby or its upgrade is not finished.
 //
-// If ctx ends before an answer, the error is Uncertain: everything was done, or nothing was and nothing
-// will be. A Txn may be committed again, as a new request.
+// If ctx ends before an answer, the error is Uncertain: all of it may have been done, or may be done
+// yet, but will not be after any later change of this client. A Txn may be committed again, as a new
+// request, and more may be added to it before.
 func (t *Txn) Commit(ctx context.Context) ([]api.Stat, error) {
 	if err := t.check(); err != nil {
 		return nil, err

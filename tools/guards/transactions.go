@@ -109,7 +109,8 @@ func servedTransactionSafeguards() []safeguard {
 		{
 			name: "a transaction that is refused has no lock given back", file: file,
 			old: "		answer := state.Try(command)\n		if answer.Code() != api.LockHeld || answer.Refusal.Step <= last {\n",
-			new: "		answer := state.Try(raftfsm.Command{Txn: &raftfsm.Txn{Mutation: c.Mutation, Operations: c.Operations[len(c.Operations)-1:]}})\n		if answer.Refusal != nil {\n			own := *answer.Refusal\n			own.Step += len(c.Conditions) + len(c.Operations) - 1\n			answer.Refusal = &own\n		}\n		if answer.Code() != api.LockHeld || answer.Refusal.Step <= last {\n",
+			new: "		answer := state.Try(raftfsm.Command{Txn: &raftfsm.Txn{Mutation: c.Mutation, Operations: c.Operations[len(c.Operations)-1:]}})\n" +
+				"		if answer.Refusal != nil {\n			own := *answer.Refusal\n			own.Step += len(c.Conditions) + len(c.Operations) - 1\n			answer.Refusal = &own\n		}\n		if answer.Code() != api.LockHeld || answer.Refusal.Step <= last {\n",
 			pkg: pkg, test: "TestTxnAsksNobodyInVain",
 		},
 		{
