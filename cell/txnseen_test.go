@@ -67,6 +67,11 @@ func TestTxnLeavesNothingOldInCaches(t *testing.T) {
 			Delete("/ls/local/d/below").Delete("/ls/local/d").Commit(ctx); err != nil {
 			t.Fatal(err)
 		}
+		for _, path := range []string{"/ls/local/gone", "/ls/local/d"} { // of both the writer has handles that it could use again
+			if _, err := writer.Open(ctx, path, client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
+				t.Errorf("the writer opens %s: %v", path, err)
+			}
+		}
 		for who, cl := range map[string]*client.Client{"the reader": reader, "the writer": writer} {
 			for _, name := range all {
 				want := "10"
