@@ -184,6 +184,10 @@ func TestAuditOfStrangers(t *testing.T) {
 		if _, err := pb.NewChubbyClient(bob).Open(ctx, &pb.OpenRequest{Caller: caller, Path: "/ls/local/x"}); err == nil {
 			t.Error("bob opens in the session of alice")
 		}
+		steps := []*pb.TxnOperation{{Action: pb.TxnAction_TXN_ACTION_PUT, Path: "/ls/local/y"}}
+		if _, err := pb.NewChubbyClient(bob).Txn(ctx, &pb.TxnRequest{Caller: caller, Operations: steps}); err == nil {
+			t.Error("bob commits in the session of alice")
+		}
 		synctest.Wait()
 		strangers, foreign := 0, 0
 		for _, name := range []string{"r1", "r2", "r3"} {
@@ -199,13 +203,13 @@ func TestAuditOfStrangers(t *testing.T) {
 				if r.Code == "Unauthenticated" && r.From == "far" && r.Principal == "" {
 					strangers++
 				}
-				if r.Code == "SessionExpired" && r.Principal == "bob" && r.Call == "Open" && r.On == "/ls/local/x" && strings.Contains(r.Message, "no session of") {
+				if r.Code == "SessionExpired" && r.Principal == "bob" && (r.Call == "Open" && r.On == "/ls/local/x" || r.Call == "Txn" && r.On == "/ls/local/y") && strings.Contains(r.Message, "no session of") {
 					foreign++
 				}
 			}
 		}
-		if strangers == 0 || foreign != 1 {
-			t.Errorf("%d lines of a stranger, %d of a call in another's session", strangers, foreign)
+		if strangers == 0 || foreign != 2 {
+			t.Errorf("%d lines of a stranger, %d of calls in another's session", strangers, foreign)
 		}
 	}, func(cfg *cell.Config) { cfg.Audit.File = filepath.Join(dir, cfg.ID+".log") })
 }

@@ -94,6 +94,8 @@ func (c *Client) List(ctx context.Context, path string) ([]api.Stat, error) {
 //     GenerationMismatch, and nothing is written.
 //   - IfSequencer(s): the sequencer must be valid, otherwise it is BadSequencer, and
 //     nothing is written. The file must exist, otherwise it is NotFound.
+//   - Both: each of them has to hold. IfGeneration(0) and IfSequencer(s) create the file;
+//     that is the Txn with Create, and has its errors.
 //
 // If ctx ends before an answer, the error is Uncertain: it may have been written, but
 // will not be after any later change of this client.
@@ -104,9 +106,12 @@ func (c *Client) Put(ctx context.Context, path string, contents []byte, options 
 	}
 	opening := OpenOptions{Write: true, Create: File, Kind: api.File, Contents: contents}
 	switch absent := o.ifGeneration != nil && *o.ifGeneration == 0; {
-	case absent && o.ifSequencer != "":
-		return api.Stat{}, &api.Error{Code: api.InvalidArgument, Op: "put", Path: path,
-			Message: "a file that is created has no sequencer to depend on; leave IfSequencer or IfGeneration(0) out"}
+	case absent && o.ifSequencer != "": // an Open has no room for conditions
+		stats, err := c.Txn().Create(path, contents, options...).Commit(ctx)
+		if err != nil {
+			return api.Stat{}, err
+		}
+		return stats[0], nil
 	case absent:
 		opening.Create = NewFile
 	case len(options) > 0:

@@ -44,31 +44,30 @@ func (t *Txn) If(path string, conditions ...WriteOption) *Txn {
 	if len(conditions) == 0 {
 		return t.fail(api.InvalidArgument, path, "If was given no condition; give it IfExists() if any node will do")
 	}
-	_, ok := t.parse(path)
-	o, err := optionsOf("commit", path, conditions)
-	switch {
-	case err != nil:
-		return t.failWith(err)
-	case !ok:
-		return t
-	case o.badInstance:
-		return t.fail(api.InvalidArgument, path, "IfInstance was given 0, which no node has; IfGeneration(0) is for a file that is absent")
-	}
-	add := func(c *chubbypb.TxnCondition) {
+	for _, one := range conditions { // each by itself, so that of two of one kind both count
+		o, err := optionsOf("commit", path, []WriteOption{one})
+		c := &chubbypb.TxnCondition{Path: path}
+		switch {
+		case err != nil:
+			return t.failWith(err)
+		case o.badInstance:
+			return t.fail(api.InvalidArgument, path, "IfInstance was given 0, which no node has; IfGeneration(0) is for a file that is absent")
+		case o.ifSequencer != "":
+			c = &chubbypb.TxnCondition{Holds: &chubbypb.TxnCondition_Sequencer{Sequencer: o.ifSequencer}}
+		case o.ifExists:
+			c.Holds = &chubbypb.TxnCondition_Exists{Exists: true}
+		case o.ifInstance != 0:
+			c.Holds = &chubbypb.TxnCondition_Instance{Instance: o.ifInstance}
+		default:
+			c.Holds = &chubbypb.TxnCondition_Generation{Generation: *o.ifGeneration}
+		}
+		if o.ifSequencer == "" {
+			if _, ok := t.parse(path); !ok {
+				return t
+			}
+		}
 		t.conditions = append(t.conditions, c)
 		t.size += len(c.GetPath()) + len(c.GetSequencer())
-	}
-	if o.ifSequencer != "" {
-		add(&chubbypb.TxnCondition{Holds: &chubbypb.TxnCondition_Sequencer{Sequencer: o.ifSequencer}})
-	}
-	if o.ifExists {
-		add(&chubbypb.TxnCondition{Path: path, Holds: &chubbypb.TxnCondition_Exists{Exists: true}})
-	}
-	if o.ifInstance != 0 {
-		add(&chubbypb.TxnCondition{Path: path, Holds: &chubbypb.TxnCondition_Instance{Instance: o.ifInstance}})
-	}
-	if o.ifGeneration != nil {
-		add(&chubbypb.TxnCondition{Path: path, Holds: &chubbypb.TxnCondition_Generation{Generation: *o.ifGeneration}})
 	}
 	return t
 }
@@ -105,8 +104,9 @@ func (t *Txn) Delete(path string, options ...WriteOption) *Txn {
 //   - TooLarge, InvalidArgument: of the transaction itself; and of a cell that cannot do transactions
 //     yet, because it runs an older version of Chubby or its upgrade is not finished.
 //
-// If ctx ends before an answer, the error is Uncertain: everything was done, or nothing was and nothing
-// will be. A Txn may be committed again, as a new request.
+// If ctx ends before an answer, the error is Uncertain: all of it may have been done, or may be done
+// yet, but will not be after any later change of this client. A Txn may be committed again, as a new
+// request, and more may be added to it before.
 func (t *Txn) Commit(ctx context.Context) ([]api.Stat, error) {
 	if err := t.check(); err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (t *Txn) check() error {
 	switch conditions, operations := len(t.conditions), len(t.operations); {
 	case t.err != nil:
 	case conditions+operations == 0:
-		t.fail(api.InvalidArgument, "", "the transaction is empty")
+		return &api.Error{Code: api.InvalidArgument, Op: "commit", Message: "the transaction is empty"}
 	case max(conditions, operations) > api.MaxTxnSteps:
 		return &api.Error{Code: api.TooLarge, Op: "commit", Path: t.path(),
 			Message: fmt.Sprintf("the transaction has %d conditions and %d operations; at most %d of each are allowed", conditions, operations, api.MaxTxnSteps)}
@@ -193,10 +193,10 @@ func (t *Txn) path() string {
 	return ""
 }
 
-// touched returns the nodes that the transaction may change, each once.
+// touched returns the nodes that the transaction may change, each once. The list is the caller's own: that of an
+// earlier Commit may still be in use, if it had no answer.
 func (t *Txn) touched() []api.Name {
-	slices.Sort(t.touches)
-	return slices.Compact(t.touches)
+	return slices.Compact(slices.Sorted(slices.Values(t.touches)))
 }
 
 // effectOf returns what a transaction has changed: contents only, if all of its files were there before.

@@ -9,7 +9,8 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// WriteOption qualifies Put, SetContents, SetACL and Delete, and is a condition of a Txn.
+// WriteOption qualifies Put, SetContents, SetACL and Delete, and is a condition of a Txn. All that are given
+// have to hold; two of one kind can be given to a Txn only.
 type WriteOption func(*writeOptions)
 
 type writeOptions struct {
@@ -19,6 +20,7 @@ type writeOptions struct {
 	ifExists     bool
 	ifInstance   uint64 // 0 if there is no such condition
 	badInstance  bool   // IfInstance was given 0
+	twice        bool   // there are two conditions of one kind
 }
 
 // IfGeneration makes a write conditional: the contents, or the ACL names, must still
@@ -27,17 +29,19 @@ type writeOptions struct {
 // since it was read does not have it. It is not for Delete; a Txn deletes on that
 // condition.
 func IfGeneration(g api.Generation) WriteOption {
-	return func(o *writeOptions) { n := uint64(g); o.ifGeneration = &n }
+	n := uint64(g)
+	return func(o *writeOptions) { o.twice, o.ifGeneration = o.twice || o.ifGeneration != nil, &n }
 }
 
 // IfSequencer makes a write conditional: the sequencer must be valid at the moment of
 // the write, else the write fails with BadSequencer and nothing is written. The
 // writer need not be the holder of the lock (Chubby §2.4). A zero Sequencer is never
-// valid.
+// valid. With IfGeneration(0), Client.Put creates a file on this condition.
 func IfSequencer(s sequencer.Sequencer) WriteOption {
 	return func(o *writeOptions) {
+		o.twice = o.twice || o.ifSequencer != ""
 		o.ifSequencer = s.String()
-		o.noSequencer = o.ifSequencer == "" // in a request, an empty text means that there is no condition
+		o.noSequencer = o.noSequencer || o.ifSequencer == "" // in a request, an empty text means that there is no condition
 	}
 }
 
@@ -56,9 +60,14 @@ func IfInstance(g api.Generation) WriteOption {
 // be met.
 func writeOptionsOf(op, path string, options []WriteOption) (writeOptions, error) {
 	o, err := optionsOf(op, path, options)
-	if err == nil && (o.ifExists || o.ifInstance != 0 || o.badInstance) {
+	switch {
+	case err != nil:
+	case o.ifExists || o.ifInstance != 0 || o.badInstance:
 		err = &api.Error{Code: api.InvalidArgument, Op: op, Path: path,
 			Message: "IfExists and IfInstance are conditions of transactions: use Client.Txn"}
+	case o.twice: // a request has room for one, and each given one has to hold
+		err = &api.Error{Code: api.InvalidArgument, Op: op, Path: path,
+			Message: "it has two conditions of one kind, and a change of one file can have one: use Client.Txn, which may have several"}
 	}
 	return o, err
 }

@@ -92,7 +92,7 @@ func TestTxnAndEphemeralFiles(t *testing.T) {
 	c.want(txn([]raftfsm.Condition{{Name: "/e", Content: &absent}}, raftfsm.Operation{Name: "/e", Create: api.MustCreate}), api.OK)
 }
 
-// A retry of a transaction gets its answer and does nothing, after what others did, and from a snapshot.
+// A retry of a transaction gets its answer and does nothing, after what others did.
 func TestTxnIsAnsweredAgain(t *testing.T) {
 	c := newCell(t)
 	a, b := c.session("a"), c.session("b")

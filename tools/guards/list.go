@@ -18,6 +18,7 @@ func safeguards() []safeguard {
 		workQueueSafeguards(),
 		treeSafeguards(),
 		weightSafeguards(),
+		transactionSafeguards(),
 		librarySafeguards(),
 		commandSafeguards(),
 		supervisionSafeguards(),

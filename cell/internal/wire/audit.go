@@ -90,8 +90,11 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 	switch _, several := request.(*pb.TxnRequest); {
 	case known:
 		record.On = m.Path(node)
-	case several:
-		record.On = e.Path
+	case several: // the step that was refused; the first one, if none was looked at
+		record.On = cmp.Or(e.Path, subjectOf(request))
+		if p, err := api.ParsePath(record.On); err == nil && m != nil {
+			record.On = m.Path(p.Name())
+		}
 	default:
 		record.On = cmp.Or(subjectOf(request), e.Path)
 	}

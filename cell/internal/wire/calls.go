@@ -197,13 +197,17 @@ func (s *service) checkCell(name string) error {
 	}
 }
 
-// pathOf reads a path in this cell.
+// pathOf reads a path in this cell. One that names it "local" must not be too long with the cell's own name, by which
+// answers, events and others name the node.
 func (s *service) pathOf(text string) (api.Path, error) {
 	path, err := api.ParsePath(text)
-	if err != nil {
-		return path, err
+	if err == nil {
+		err = s.checkCell(path.Cell())
 	}
-	return path, s.checkCell(path.Cell())
+	if err == nil && path.Cell() != s.cfg.Cell {
+		_, err = path.Name().In(s.cfg.Cell)
+	}
+	return path, err
 }
 
 // most is how many entries a page of a listing should have at most; 0 if that was not said.

@@ -1,0 +1,229 @@
+package cell_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"google.golang.org/protobuf/proto"
+)
+
+// Every condition of a step counts, also the first of two of one kind.
+func TestTxnKeepsEveryCondition(t *testing.T) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		cl := dial(t, ctx, c, "a", client.Config{})
+		a := putText(t, ctx, cl, "/ls/local/a", "a")
+		lost := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lost", 0))
+		valid := acquire(t, ctx, open(t, ctx, cl, "/ls/local/valid", 0))
+		stale := client.IfSequencer(lost.Sequencer())
+		if err := lost.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for what, two := range map[string][]client.WriteOption{
+			"sequencers":  {stale, client.IfSequencer(valid.Sequencer())},
+			"generations": {client.IfGeneration(a.Content + 1), client.IfGeneration(a.Content)},
+			"instances":   {client.IfInstance(a.Instance + 1), client.IfInstance(a.Instance)},
+		} {
+			for how, txn := range map[string]*client.Txn{
+				"condition":    cl.Txn().If("/ls/local/a", two...).Put("/ls/local/b", nil),
+				"of operation": cl.Txn().Put("/ls/local/a", []byte("b"), two...),
+			} {
+				if _, err := txn.Commit(ctx); !errors.Is(err, api.BadSequencer) && !errors.Is(err, api.GenerationMismatch) {
+					t.Errorf("two %s, as a %s: %v", what, how, err)
+				}
+			}
+		}
+		_, err := open(t, ctx, cl, "/ls/local/a", 0).SetContents(ctx, []byte("b"), stale, client.IfSequencer(valid.Sequencer()))
+		if is := contentsOf(t, ctx, cl, "/ls/local/a"); err == nil || is != "a" {
+			t.Errorf("a write on two sequencers: %v, and the file has %q", err, is)
+		}
+	})
+}
+
+// A transaction that is committed again, after one without an answer, is a request of its own: what the first has
+// done leaves the caches, and every file may be cached again.
+func TestTxnAgainAfterDoubt(t *testing.T) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		var loses atomic.Bool
+		cl := dial(t, ctx, c, "a", client.Config{Dialer: c.Lossy("a", func(method string) bool {
+			return loses.Load() && (strings.HasSuffix(method, "/Txn") || strings.HasSuffix(method, "/Cancel"))
+		}), CallTimeout: 2 * time.Second})
+		if err := cl.MkdirAll(ctx, "/ls/local/d"); err != nil {
+			t.Fatal(err)
+		}
+		was, _ := putText(t, ctx, cl, "/ls/local/d/a", "0"), putText(t, ctx, cl, "/ls/local/d/b", "0")
+		_ = contentsOf(t, ctx, cl, "/ls/local/d/a") + contentsOf(t, ctx, cl, "/ls/local/d/b")
+		txn := cl.Txn().Put("/ls/local/d/a", []byte("1"), client.IfGeneration(was.Content)).Put("/ls/local/d/b", []byte("1"))
+		loses.Store(true)
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := txn.Commit(short); !errors.Is(err, api.Uncertain) {
+			t.Fatal(err)
+		}
+		time.AfterFunc(5*time.Second, func() { loses.Store(false) })
+		if _, err := txn.Commit(ctx); !errors.Is(err, api.GenerationMismatch) {
+			t.Errorf("the second time: %v", err)
+		}
+		for _, path := range []string{"/ls/local/d/a", "/ls/local/d/b"} {
+			for range 2 {
+				if is := contentsOf(t, ctx, cl, path); is != "1" {
+					t.Errorf("%s has %q", path, is)
+				}
+			}
+			hits := cl.Stats().Cache.Hits
+			if _ = contentsOf(t, ctx, cl, path); cl.Stats().Cache.Hits == hits {
+				t.Errorf("%s is not cached any more", path)
+			}
+		}
+	})
+}
+
+// A file is created on the condition of a sequencer, as it is written on one.
+func TestPutCreatesOnASequencer(t *testing.T) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		cl := dial(t, ctx, c, "a", client.Config{})
+		lock := acquire(t, ctx, open(t, ctx, cl, "/ls/local/lock", 0))
+		absent, holding := client.IfGeneration(0), client.IfSequencer(lock.Sequencer())
+		stat, err := cl.Put(ctx, "/ls/local/file", []byte("1"), absent, holding)
+		if _, is, _ := cl.Get(ctx, "/ls/local/file"); err != nil || stat.Content == 0 || stat.Content != is.Content || stat.Size != 1 {
+			t.Errorf("%+v, %v; it is %+v", stat, err, is)
+		}
+		if _, err := cl.Put(ctx, "/ls/local/file", []byte("2"), absent, holding); !errors.Is(err, api.GenerationMismatch) {
+			t.Error("the second time:", err)
+		}
+		if err := lock.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cl.Put(ctx, "/ls/local/late", nil, absent, holding); !errors.Is(err, api.BadSequencer) {
+			t.Error("without the lock:", err)
+		}
+		if is := contentsOf(t, ctx, cl, "/ls/local/file") + contentsOf(t, ctx, cl, "/ls/local/late"); is != "1absent" {
+			t.Errorf("the files have %q", is)
+		}
+	})
+}
+
+// A name that is too long under the cell's own name is refused under the other, too, before anything is done: nobody
+// could be told of it, not even its author.
+func TestAliasMakesNoLongerNames(t *testing.T) {
+	const name = "a-cell-of-a-long-name"
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		cl := dial(t, ctx, c, "a", client.Config{})
+		below := "/ls/local"
+		for range 4 {
+			below += "/" + strings.Repeat("x", 200)
+			if err := cl.MkdirAll(ctx, below); err != nil {
+				t.Fatal(err)
+			}
+		}
+		long := below + "/" + strings.Repeat("x", api.MaxPath-len(below)-1)
+		for what, err := range map[string]error{
+			"a transaction": func() error { _, err := cl.Txn().Put(long, []byte("x")).Commit(ctx); return err }(),
+			"a put":         func() error { _, err := cl.Put(ctx, long, nil); return err }(),
+			"a condition":   func() error { _, err := cl.Txn().If(long, client.IfGeneration(0)).Commit(ctx); return err }(),
+		} {
+			if !errors.Is(err, api.InvalidPath) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if _, err := cl.Txn().Put("/ls/local/a", nil).Delete("/ls/" + name + "/a").Commit(ctx); !errors.Is(err, api.InvalidArgument) {
+			t.Errorf("one node under its two names: %v", err)
+		}
+		h, err := cl.Open(ctx, below, client.OpenOptions{Read: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stat, err := h.Stat(ctx); err != nil || stat.Children != 0 {
+			t.Errorf("what was refused has made %d nodes: %v", stat.Children, err)
+		}
+	}, func(cfg *cell.Config) { cfg.Cell = name })
+}
+
+// What a transaction is that no client of ours would send is refused at the door, before anything goes to the log: too many
+// steps or bytes, steps that say nothing, one node under two names.
+func TestTxnIsCheckedAtTheDoor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := startRights(t)
+		caller := w.session("operator")
+		put := func(path string, size int) *pb.TxnOperation {
+			return &pb.TxnOperation{Action: pb.TxnAction_TXN_ACTION_PUT, Path: path, Contents: make([]byte, size)}
+		}
+		condition := &pb.TxnCondition{Path: closedFile, Holds: &pb.TxnCondition_Exists{Exists: true}}
+		many := &pb.TxnRequest{}
+		for i := range api.MaxTxnSteps {
+			many.Conditions = append(many.Conditions, condition)
+			many.Operations = append(many.Operations, put(fmt.Sprintf("/ls/local/%d", i), 0))
+		}
+		with := func(edit func(q *pb.TxnRequest)) *pb.TxnRequest {
+			q := proto.Clone(many).(*pb.TxnRequest)
+			edit(q)
+			return q
+		}
+		holds := func(c *pb.TxnCondition) *pb.TxnRequest {
+			return with(func(q *pb.TxnRequest) { q.Conditions[0] = c })
+		}
+		one := len("/ls/local/a") // a path counts as much as contents
+		for what, row := range map[string]struct {
+			q    *pb.TxnRequest
+			code api.Code
+		}{
+			"the most steps":        {many, api.OK},
+			"one condition more":    {with(func(q *pb.TxnRequest) { q.Conditions = append(q.Conditions, condition) }), api.TooLarge},
+			"one operation more":    {with(func(q *pb.TxnRequest) { q.Operations = append(q.Operations, put("/ls/local/b", 0)) }), api.TooLarge},
+			"the most bytes":        {&pb.TxnRequest{Operations: []*pb.TxnOperation{put("/ls/local/a", api.MaxContents-one)}}, api.OK},
+			"one byte more":         {&pb.TxnRequest{Operations: []*pb.TxnOperation{put("/ls/local/a", api.MaxContents-one+1)}}, api.TooLarge},
+			"nothing":               {&pb.TxnRequest{}, api.InvalidArgument},
+			"a condition of none":   {holds(&pb.TxnCondition{Path: closedFile}), api.InvalidArgument},
+			"of an instance 0":      {holds(&pb.TxnCondition{Path: closedFile, Holds: &pb.TxnCondition_Instance{}}), api.InvalidArgument},
+			"of no existence":       {holds(&pb.TxnCondition{Path: closedFile, Holds: &pb.TxnCondition_Exists{}}), api.InvalidArgument},
+			"of no sequencer":       {holds(&pb.TxnCondition{Holds: &pb.TxnCondition_Sequencer{}}), api.InvalidArgument},
+			"an action of none":     {with(func(q *pb.TxnRequest) { q.Operations[0].Action = 0 }), api.InvalidArgument},
+			"an unknown action":     {with(func(q *pb.TxnRequest) { q.Operations[0].Action = 9 }), api.InvalidArgument},
+			"contents to delete":    {with(func(q *pb.TxnRequest) { q.Operations[0].Action, q.Operations[0].Contents = 3, []byte("x") }), api.InvalidArgument},
+			"one path twice":        {with(func(q *pb.TxnRequest) { q.Operations[1].Path = q.Operations[0].Path }), api.InvalidArgument},
+			"create, and delete it": {&pb.TxnRequest{Operations: []*pb.TxnOperation{put("/ls/local/b", 0), {Action: 3, Path: "/ls/local/b"}}}, api.InvalidArgument},
+			"of another cell": {with(func(q *pb.TxnRequest) {
+				q.Conditions[0] = &pb.TxnCondition{Path: "/ls/other/a", Holds: condition.Holds}
+			}), api.WrongCell},
+			"no path": {with(func(q *pb.TxnRequest) { q.Operations[0].Path = "/ls/local/a//b" }), api.InvalidPath},
+		} {
+			row.q.Caller, row.q.Mutation = caller, w.mutation()
+			_, err := w.chubby.Txn(t.Context(), row.q)
+			if code := api.CodeOf(pb.Error(err)); code != row.code {
+				t.Errorf("%s: %v, want %v", what, err, row.code)
+			}
+		}
+	})
+}
+
+// A lock that the author's own client keeps, and does not use, is given back for the transaction that deletes its node; one
+// that it uses is not.
+func TestTxnAsksItsAuthorForALock(t *testing.T) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		cl := dial(t, ctx, c, "a", client.Config{})
+		h, err := cl.Open(ctx, "/ls/local/kept", client.OpenOptions{Read: true, Write: true, Create: client.File, CacheLock: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := acquire(t, ctx, h)
+		if _, err := cl.Txn().Delete("/ls/local/kept").Commit(ctx); !errors.Is(err, api.LockHeld) {
+			t.Errorf("while it is used: %v", err)
+		}
+		if err := used.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cl.Txn().Delete("/ls/local/kept", client.IfExists()).Commit(ctx); err != nil {
+			t.Errorf("while it is kept: %v", err)
+		}
+	})
+}
