@@ -255,19 +255,26 @@ func TestWritersWait(t *testing.T) {
 }
 
 // An operator takes a writer's lock away at once, while the writer is stopped before its last step. The next writer removes
-// its chunks; and no head names them then.
+// its chunks, whatever it stores itself; and the head that the first writes then does not name them.
 func TestBrokenWriterLock(t *testing.T) {
-	inWorld(t, func(w *world) {
-		goOn, done := w.stopWriter()
-		wants(t, "BreakLock", w.operator().BreakLock(w.ctx, root+"/keys/k%c/lock", "test", true), api.OK)
-		go func() { w.sleep(time.Second); close(goOn) }()
-		next := w.host("next")
-		wants(t, "Store by the next", next.Store(w.ctx, "k", []byte("x")), api.OK)
-		wants(t, "Store by the writer", <-done, api.OK)
-		if got, err := next.Load(w.ctx, "k"); err != nil || !bytes.Equal(got, value('w', 3)) {
-			t.Errorf("Load: %d bytes, %v", len(got), err)
-		}
-	})
+	for chunks, stored := range map[int][]byte{2: value('x', 2), 0: []byte("x")} {
+		t.Run(fmt.Sprint(chunks, " chunks"), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				goOn, done := w.stopWriter()
+				wants(t, "BreakLock", w.operator().BreakLock(w.ctx, root+"/keys/k%c/lock", "test", true), api.OK)
+				next := w.host("next")
+				wants(t, "Store by the next", next.Store(w.ctx, "k", stored), api.OK)
+				if n := len(w.chunks(w.operator(), "k")); n != chunks {
+					t.Errorf("%d chunks are left by the next; want its own %d", n, chunks)
+				}
+				close(goOn)
+				wants(t, "Store by the writer", <-done, api.OK)
+				if got, err := next.Load(w.ctx, "k"); err != nil || !bytes.Equal(got, value('w', 3)) {
+					t.Errorf("Load: %d bytes, %v", len(got), err)
+				}
+			})
+		})
+	}
 }
 
 // Answers get lost. Each call is done once, or as if it were.

@@ -97,6 +97,8 @@ func safeguards() []safeguard {
 		consolePageSafeguards(),
 		meterSafeguards(),
 		shortSafeguards(),
+		cronSafeguards(),
+		certificateStoreSafeguards(),
 	)
 }
 
