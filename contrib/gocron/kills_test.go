@@ -104,10 +104,10 @@ func lead(busy, ctx context.Context, p *trial, led *exclusive, number int) {
 		var runs atomic.Int64
 		enough := make(chan struct{})
 		if _, err := s.NewJob(gocron.DurationJob(50*time.Millisecond), gocron.NewTask(func() {
-			led.work(context.Background(), who, 150*time.Millisecond)
 			if runs.Add(1) == 3 {
-				close(enough)
+				close(enough) // so that the elector is closed in the middle of the work
 			}
+			led.work(context.Background(), who, 150*time.Millisecond)
 		}), gocron.WithSingletonMode(gocron.LimitModeReschedule)); err != nil {
 			p.Error(err)
 			return
