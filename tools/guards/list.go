@@ -99,6 +99,7 @@ func safeguards() []safeguard {
 		shortSafeguards(),
 		cronSafeguards(),
 		certificateStoreSafeguards(),
+		vaultSafeguards(),
 	)
 }
 
