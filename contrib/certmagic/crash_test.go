@@ -203,6 +203,31 @@ func TestManyWriters(t *testing.T) {
 	})
 }
 
+// A value is replaced when a reader has read its head, and not its chunks: the reader gets the new one.
+func TestReplacedWhileReading(t *testing.T) {
+	inWorld(t, func(w *world) {
+		writer := w.host("writer")
+		var armed atomic.Bool
+		reader := w.host("reader", func(c *client.Config) {
+			c.NoCache = true
+			c.Dialer = w.cell.Lossy("reader", func(method string) bool {
+				if strings.HasSuffix(method, "/GetContentsAndStat") && armed.CompareAndSwap(true, false) {
+					wants(t, "Store", writer.Store(w.ctx, "k", value('n', 3)), api.OK)
+				}
+				return false
+			})
+		})
+		wants(t, "Store", writer.Store(w.ctx, "k", value('o', 2)), api.OK)
+		armed.Store(true)
+		if got, err := reader.Load(w.ctx, "k"); err != nil || !bytes.Equal(got, value('n', 3)) {
+			t.Errorf("Load: %d bytes, %v", len(got), err)
+		}
+		if armed.Load() {
+			t.Error("it was not replaced meanwhile")
+		}
+	})
+}
+
 // stopWriter has a writer with a long lease store a large value of "k", in the place of another one unless it is the first,
 // and stops it when all chunks are there and the head is not. goOn continues it.
 func (w *world) stopWriter(first bool) (goOn chan struct{}, done chan error) {

@@ -42,7 +42,7 @@ func certificateStoreSafeguards() []safeguard {
 		{
 			name: "a reader reads the head again when chunks are gone", file: "contrib/certmagic/values.go",
 			old: "case stat.Content == last:", new: "case stat.Content == last || last == 0:",
-			pkg: pkg, test: "TestManyWriters",
+			pkg: pkg, test: "TestReplacedWhileReading",
 		},
 		{
 			name: "a write goes on in another session", file: "contrib/certmagic/storage.go",
