@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/certmagic"
-	"github.com/chubbylock/chubby/client"
 	"go.uber.org/zap"
 )
 
@@ -65,7 +64,7 @@ func (i *issuer) Issue(ctx context.Context, request *x509.CertificateRequest) (*
 
 // certificates has three instances of CertMagic obtain the same certificates at the same time, and renew and clean them: one
 // obtains each, and all have it.
-func (p *processes) certificates(busy, ctx context.Context) {
+func (p *trial) certificates(busy, ctx context.Context) {
 	authority, err := newIssuer()
 	if err != nil {
 		p.Error(err)
@@ -78,7 +77,7 @@ func (p *processes) certificates(busy, ctx context.Context) {
 			GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return cfg, nil }, Logger: zap.NewNop(),
 		})
 		p.Cleanup(cache.Stop)
-		cfg = certmagic.New(cache, certmagic.Config{Storage: p.storage(ctx, client.Config{}), Issuers: []certmagic.Issuer{authority}, Logger: zap.NewNop()})
+		cfg = certmagic.New(cache, certmagic.Config{Storage: p.storage(ctx), Issuers: []certmagic.Issuer{authority}, Logger: zap.NewNop()})
 		instances = append(instances, cfg)
 	}
 	each := func(what string, do func(cfg *certmagic.Config) error) {

@@ -82,11 +82,24 @@ func storeChunks(ctx context.Context, c *client.Client, file string, value []byt
 		if err != nil {
 			return err
 		}
-		if err := putFile(ctx, c, file, append([]byte(headMark), text...), client.IfSequencer(l.Sequencer())); err != nil {
+		created, err := putFile(ctx, c, file, append([]byte(headMark), text...), client.IfSequencer(l.Sequencer()))
+		if err != nil {
 			return err
 		}
-		return removeUnused(ctx, c, file)
+		if err := removeUnused(ctx, c, file); err != nil || !created {
+			return err
+		}
+		return taken(file, l.Release(ctx)) // the chunks may have been removed before the head named them
 	})
+}
+
+// taken returns LockLost if the release of the writers' lock says that an operator had taken
+// it away; else nil.
+func taken(file string, released error) error {
+	if !errors.Is(released, api.LockLost) && !errors.Is(released, api.HandleClosed) { // HandleClosed: of a file that others have removed
+		return nil
+	}
+	return &api.Error{Code: api.LockLost, Op: "store", Path: file, Err: released, Message: "the lock of the writers was taken away"}
 }
 
 // clean removes the chunks of a key that its file does not name, if there are any.
@@ -116,7 +129,7 @@ func clean(ctx context.Context, c *client.Client, file string) error {
 // withWriterLock calls f while no other writes or removes chunks of a key. A writer that
 // has lost the lock with its session cannot write any more, so there is no lock-delay; if
 // an operator takes the lock away, others have it when f has returned, or the head that f
-// writes depends on the sequencer.
+// writes depends on the sequencer; a new head cannot, and f looks at the lock afterwards.
 func withWriterLock(ctx context.Context, c *client.Client, file string, f func(l *client.Lock) error) (err error) {
 	dir := file + chunkSuffix
 	var l *client.Lock
@@ -130,8 +143,8 @@ func withWriterLock(ctx context.Context, c *client.Client, file string, f func(l
 	defer func() {
 		// What f has done holds, whatever comes of the lock. It may have failed because others
 		// have removed its chunks.
-		if released := l.Release(ctx); err != nil && errors.Is(released, api.LockLost) {
-			err = released
+		if lost := taken(file, l.Release(ctx)); err != nil && lost != nil {
+			err = lost
 		}
 	}()
 	return f(l)

@@ -187,7 +187,7 @@ func TestManyWriters(t *testing.T) {
 					case <-time.After(rand.N(300 * time.Microsecond)):
 					}
 					got, err := s.Load(w.ctx, "d/k")
-					if err != nil && !errors.Is(err, api.NotFound) || len(got) > 0 && bytes.Count(got, got[:1]) != len(got) {
+					if err != nil && api.CodeOf(err) != api.NotFound || len(got) > 0 && bytes.Count(got, got[:1]) != len(got) {
 						t.Errorf("Load: %d bytes, %v", len(got), err)
 					}
 				}
@@ -203,18 +203,48 @@ func TestManyWriters(t *testing.T) {
 	})
 }
 
-// stopWriter has a writer with a long lease replace a large value of "k" by another, and stops it when all chunks are there
-// and the head is not replaced. goOn continues it.
-func (w *world) stopWriter() (goOn chan struct{}, done chan error) {
+// A value is replaced when a reader has read its head, and not its chunks: the reader gets the new one.
+func TestReplacedWhileReading(t *testing.T) {
+	inWorld(t, func(w *world) {
+		writer := w.host("writer")
+		var armed atomic.Bool
+		reader := w.host("reader", func(c *client.Config) {
+			c.NoCache = true
+			c.Dialer = w.cell.Lossy("reader", func(method string) bool {
+				if strings.HasSuffix(method, "/GetContentsAndStat") && armed.CompareAndSwap(true, false) {
+					wants(t, "Store", writer.Store(w.ctx, "k", value('n', 3)), api.OK)
+				}
+				return false
+			})
+		})
+		wants(t, "Store", writer.Store(w.ctx, "k", value('o', 2)), api.OK)
+		armed.Store(true)
+		if got, err := reader.Load(w.ctx, "k"); err != nil || !bytes.Equal(got, value('n', 3)) {
+			t.Errorf("Load: %d bytes, %v", len(got), err)
+		}
+		if armed.Load() {
+			t.Error("it was not replaced meanwhile")
+		}
+	})
+}
+
+// stopWriter has a writer with a long lease store a large value of "k", in the place of another one unless it is the first,
+// and stops it when all chunks are there and the head is not. goOn continues it.
+func (w *world) stopWriter(first bool) (goOn chan struct{}, done chan error) {
 	w.Helper()
+	// Get, Acquire, Get, List, MkdirAll and the three chunks open a node each; then the file is read and replaced. The first
+	// writer also opens the directory of the chunks, and once more the lock in it.
+	last, chunks := int64(9), 5
+	if first {
+		last, chunks = 11, 3
+	}
 	stopped, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	var opened atomic.Int64
 	var armed atomic.Bool
 	writer := w.host("writer", func(c *client.Config) {
 		c.Lease, c.NoCache = time.Minute, true
 		c.Dialer = w.cell.Lossy("writer", func(method string) bool {
-			// Get, Acquire, Get, List, MkdirAll and the three chunks open a node each; then the file is read and replaced.
-			if armed.Load() && strings.HasSuffix(method, "/Open") && opened.Add(1) == 9 {
+			if armed.Load() && strings.HasSuffix(method, "/Open") && opened.Add(1) == last {
 				close(stopped)
 				<-goOn
 			}
@@ -222,11 +252,14 @@ func (w *world) stopWriter() (goOn chan struct{}, done chan error) {
 		})
 	})
 	wants(w, "Store", writer.Store(w.ctx, "k", value('o', 2)), api.OK)
+	if first {
+		wants(w, "Delete", writer.Delete(w.ctx, "k"), api.OK)
+	}
 	armed.Store(true)
 	go func() { done <- writer.Store(w.ctx, "k", value('w', 3)) }()
 	<-stopped
-	if n := len(w.chunks(w.operator(), "k")); n != 5 {
-		w.Errorf("the writer was stopped with %d chunks beside each other; want 2 and 3", n)
+	if n := len(w.chunks(w.operator(), "k")); n != chunks {
+		w.Errorf("the writer was stopped with %d chunks; want %d, with those of the value before", n, chunks)
 	}
 	return goOn, done
 }
@@ -234,7 +267,7 @@ func (w *world) stopWriter() (goOn chan struct{}, done chan error) {
 // Another writer does not remove the chunks of one that is slow.
 func TestWritersWait(t *testing.T) {
 	inWorld(t, func(w *world) {
-		goOn, done := w.stopWriter()
+		goOn, done := w.stopWriter(false)
 		next := w.host("next")
 		for what, act := range map[string]func(ctx context.Context) error{
 			"Store a large value": func(ctx context.Context) error { return next.Store(ctx, "k", value('x', 2)) },
@@ -255,16 +288,40 @@ func TestWritersWait(t *testing.T) {
 }
 
 // An operator takes a writer's lock away at once, while the writer is stopped before its last step. The next writer removes
-// its chunks; and no head names them then.
+// its chunks, whatever it stores itself; and the head that the first writes then does not name them.
 func TestBrokenWriterLock(t *testing.T) {
+	for chunks, stored := range map[int][]byte{2: value('x', 2), 0: []byte("x")} {
+		t.Run(fmt.Sprint(chunks, " chunks"), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				goOn, done := w.stopWriter(false)
+				wants(t, "BreakLock", w.operator().BreakLock(w.ctx, root+"/keys/k%c/lock", "test", true), api.OK)
+				next := w.host("next")
+				wants(t, "Store by the next", next.Store(w.ctx, "k", stored), api.OK)
+				if n := len(w.chunks(w.operator(), "k")); n != chunks {
+					t.Errorf("%d chunks are left by the next; want its own %d", n, chunks)
+				}
+				close(goOn)
+				wants(t, "Store by the writer", <-done, api.OK)
+				if got, err := next.Load(w.ctx, "k"); err != nil || !bytes.Equal(got, value('w', 3)) {
+					t.Errorf("Load: %d bytes, %v", len(got), err)
+				}
+			})
+		})
+	}
+}
+
+// The same of the first value of a key, and the next writer, which has removed its chunks, has died since.
+func TestBrokenFirstWriterLock(t *testing.T) {
 	inWorld(t, func(w *world) {
-		goOn, done := w.stopWriter()
-		wants(t, "BreakLock", w.operator().BreakLock(w.ctx, root+"/keys/k%c/lock", "test", true), api.OK)
-		go func() { w.sleep(time.Second); close(goOn) }()
-		next := w.host("next")
-		wants(t, "Store by the next", next.Store(w.ctx, "k", []byte("x")), api.OK)
+		goOn, done := w.stopWriter(true)
+		operator := w.operator()
+		wants(t, "BreakLock", operator.BreakLock(w.ctx, root+"/keys/k%c/lock", "test", true), api.OK)
+		for _, chunk := range w.chunks(operator, "k") {
+			wants(t, "Delete", operator.Delete(w.ctx, chunk), api.OK)
+		}
+		close(goOn)
 		wants(t, "Store by the writer", <-done, api.OK)
-		if got, err := next.Load(w.ctx, "k"); err != nil || !bytes.Equal(got, value('w', 3)) {
+		if got, err := w.host("next").Load(w.ctx, "k"); err != nil || !bytes.Equal(got, value('w', 3)) {
 			t.Errorf("Load: %d bytes, %v", len(got), err)
 		}
 	})

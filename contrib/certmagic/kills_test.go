@@ -1,7 +1,6 @@
 package chubbystorage_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -11,14 +10,41 @@ import (
 	"os/exec"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/certmagic"
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/processes"
 	"github.com/chubbylock/chubby/client"
 	chubbystorage "github.com/chubbylock/chubby/contrib/certmagic"
 )
+
+// trial is a cell of processes, and storages.
+type trial struct {
+	*testing.T
+	cell *processes.Cell
+}
+
+// storage returns a storage with a session of its own.
+func (p *trial) storage(ctx context.Context) *chubbystorage.Storage {
+	p.Helper()
+	k, err := client.Keep(ctx, client.Config{Servers: p.cell.Servers()})
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_ = k.Close(ctx) // its session ends with its lease otherwise
+	})
+	s, err := chubbystorage.New(k, chubbystorage.Config{Path: root, LockDelay: time.Second})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return s
+}
 
 // killTime is for how long masters are killed.
 const killTime = 8 * time.Second
@@ -27,7 +53,7 @@ const killTime = 8 * time.Second
 // values and their readers, writers that are killed too, and CertMagic itself.
 func TestKills(t *testing.T) {
 	t.Parallel() // with TestDeadWriter
-	p := startProcesses(t)
+	p := &trial{T: t, cell: processes.Start(t, 3)}
 	limit, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	busy, stop := context.WithTimeout(limit, killTime)
@@ -36,15 +62,15 @@ func TestKills(t *testing.T) {
 	for _, test := range []func(busy, ctx context.Context){p.likeFiles, p.count, p.largeValues, p.killedWriters, p.certificates} {
 		all.Go(func() { test(busy, limit) })
 	}
-	kills := p.killMasters(busy)
+	kills := p.cell.KillMasters(busy, time.Second)
 	all.Wait()
 	if t.Logf("%d masters were killed", kills); kills < 3 {
 		t.Errorf("%d masters were killed in %v", kills, killTime)
 	}
 }
 
-func (p *processes) likeFiles(busy, ctx context.Context) {
-	s := p.storage(ctx, client.Config{})
+func (p *trial) likeFiles(busy, ctx context.Context) {
+	s := p.storage(ctx)
 	files := &certmagic.FileStorage{Path: p.TempDir()}
 	r := rand.New(rand.NewPCG(1, 2))
 	calls := 0
@@ -55,11 +81,11 @@ func (p *processes) likeFiles(busy, ctx context.Context) {
 }
 
 // count adds to a number under a lock, from two storages with two goroutines each.
-func (p *processes) count(busy, ctx context.Context) {
+func (p *trial) count(busy, ctx context.Context) {
 	var all sync.WaitGroup
 	var mu sync.Mutex // guards added
 	added := 0
-	s := []*chubbystorage.Storage{p.storage(ctx, client.Config{}), p.storage(ctx, client.Config{})}
+	s := []*chubbystorage.Storage{p.storage(ctx), p.storage(ctx)}
 	load := func(s *chubbystorage.Storage) int {
 		text, err := s.Load(ctx, "count/n")
 		n, _ := strconv.Atoi(string(text)) // 0 before the first
@@ -105,8 +131,8 @@ func versionOf(value []byte) (int, bool) {
 }
 
 // largeValues writes one version after the other; a reader sees each whole, and none that is older than the last.
-func (p *processes) largeValues(busy, ctx context.Context) {
-	writer, reader := p.storage(ctx, client.Config{}), p.storage(ctx, client.Config{})
+func (p *trial) largeValues(busy, ctx context.Context) {
+	writer, reader := p.storage(ctx), p.storage(ctx)
 	wants(p, "Store", writer.Store(ctx, "large/k", versioned(1)), api.OK)
 	done := make(chan struct{})
 	go func() {
@@ -158,36 +184,38 @@ func beWriter(text string) int {
 }
 
 // killedWriters kills one writer after the other. What they have stored stays, and is whole.
-func (p *processes) killedWriters(busy, ctx context.Context) {
-	reader := p.storage(ctx, client.Config{})
+func (p *trial) killedWriters(busy, ctx context.Context) {
+	reader := p.storage(ctx)
 	stored, writers := 0, 0
 	for ; busy.Err() == nil && !p.Failed(); writers++ {
-		text, err := json.Marshal(task{p.servers, stored + 1})
+		text, err := json.Marshal(task{p.cell.Servers(), stored + 1})
 		if err != nil {
 			p.Error(err)
 			return
 		}
-		cmd := exec.CommandContext(ctx, os.Args[0])
+		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), writerTask+"="+string(text))
-		cmd.Stderr = os.Stderr
-		stdout, err := cmd.StdoutPipe()
-		if err == nil {
-			err = cmd.Start()
-		}
-		if err != nil {
-			p.Error(err)
-			return
-		}
-		lines := bufio.NewScanner(stdout)
-		for more := 1 + writers%3; more > 0 && lines.Scan(); more-- { // it has stored so many
-			stored, _ = strconv.Atoi(lines.Text())
+		said := make(chan int, 1000) // the versions that it has stored
+		writer := processes.Run(p, cmd, func(line string) bool {
+			version, err := strconv.Atoi(line)
+			if err == nil {
+				said <- version
+			}
+			return err == nil
+		})
+		for more := 1 + writers%3; more > 0; more-- {
+			select {
+			case stored = <-said:
+			case <-ctx.Done():
+				p.Error("a writer stores nothing")
+				return
+			}
 		}
 		<-time.After(rand.N(50 * time.Millisecond))
-		_ = cmd.Process.Kill() // it may have ended with ctx
-		for lines.Scan() {
-			stored, _ = strconv.Atoi(lines.Text())
+		writer.End(syscall.SIGKILL)
+		for len(said) > 0 {
+			stored = <-said
 		}
-		_ = cmd.Wait() // it was killed
 		value, err := reader.Load(ctx, "killed/k")
 		version, whole := versionOf(value)
 		if err != nil || !whole || version < stored || version > stored+1 {

@@ -36,7 +36,7 @@ func (s *Storage) Store(ctx context.Context, key string, value []byte) error {
 		if len(plainMark)+len(value) > s.chunk {
 			return storeChunks(ctx, c, file, value, s.chunk)
 		}
-		if err := putFile(ctx, c, file, append([]byte(plainMark), value...)); err != nil {
+		if _, err := putFile(ctx, c, file, append([]byte(plainMark), value...)); err != nil {
 			return err
 		}
 		return clean(ctx, c, file)
@@ -44,12 +44,12 @@ func (s *Storage) Store(ctx context.Context, key string, value []byte) error {
 }
 
 // putFile replaces the file of a key, whatever is there; if it is there, under the
-// conditions.
-func putFile(ctx context.Context, c *client.Client, file string, contents []byte, conditions ...client.WriteOption) error {
+// conditions. It reports whether it has created the file, so that they did not count.
+func putFile(ctx context.Context, c *client.Client, file string, contents []byte, conditions ...client.WriteOption) (created bool, err error) {
 	for made := 0; ; {
 		_, stat, err := c.Get(ctx, file)
 		if err != nil && !errors.Is(err, api.NotFound) {
-			return err
+			return false, err
 		}
 		// With the condition, a request of a session that was lost changes nothing after the
 		// one that was made in its place.
@@ -60,13 +60,13 @@ func putFile(ctx context.Context, c *client.Client, file string, contents []byte
 		_, err = c.Put(ctx, file, contents, options...)
 		switch {
 		case !errors.Is(err, api.GenerationMismatch):
-			return err
+			return err == nil && stat.Content == 0, err
 		case stat.Content == 0 && errors.Is(err, api.NotFound): // the directory is absent
 			if made++; made > maxRounds {
-				return err
+				return false, err
 			}
 			if err := c.MkdirAll(ctx, path.Dir(file)); err != nil {
-				return err
+				return false, err
 			}
 		}
 	}

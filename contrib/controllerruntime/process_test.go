@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/celltest/processes"
 	"github.com/chubbylock/chubby/client"
 	chubbyleader "github.com/chubbylock/chubby/contrib/controllerruntime"
 	"github.com/chubbylock/chubby/contrib/leaderelection/chubbylock"
@@ -115,10 +116,10 @@ func report(ctx context.Context, who string) {
 // killed, stopped for longer than its lease, and asked to end. There are never two leaders, and whoever
 // is asked to end hands over in well under a second.
 func TestProcesses(t *testing.T) {
-	cell := startCell(t)
+	cell := processes.Start(t, 3)
 	deeds := make(chan deed, 200_000)
-	all := map[string]*process{}
-	run := func(name string) { all[name] = startProgram(t, task{cell.servers, name}, deeds) }
+	all := map[string]*processes.Process{}
+	run := func(name string) { all[name] = startProgram(t, task{cell.Servers(), name}, deeds) }
 	run("0")
 	run("1")
 	var done []deed
@@ -137,25 +138,25 @@ func TestProcesses(t *testing.T) {
 		}
 	}
 	now := leader("")
-	cell.killMaster(t)
+	cell.KillMaster()
 
 	killed := now.Who
-	all[killed].signal(t, syscall.SIGKILL)
+	all[killed].Signal(syscall.SIGKILL)
 	now = leader(killed)
 	run("2")
 
 	stopped := now.Who
-	all[stopped].signal(t, syscall.SIGSTOP)
+	all[stopped].Signal(syscall.SIGSTOP)
 	now = leader(stopped)
 	<-time.After(time.Second)
-	all[stopped].signal(t, syscall.SIGCONT)
-	cell.killMaster(t)
+	all[stopped].Signal(syscall.SIGCONT)
+	cell.KillMaster()
 
 	for round := range 2 {
 		<-time.After(time.Second) // for the others to be told of the leader, and to wait in the queue
 		asked := now.Who
 		began := clock()
-		all[asked].stdin.Close()
+		all[asked].CloseInput()
 		now = leader(asked)
 		if took := time.Duration(now.At - began); took > time.Second { // TestHandOver is exact
 			t.Errorf("the hand-over took %v", took)
@@ -165,7 +166,7 @@ func TestProcesses(t *testing.T) {
 		run(fmt.Sprint("next", round))
 	}
 	for _, p := range all {
-		p.end(syscall.SIGCONT)
+		p.End(nil)
 	}
 	close(deeds)
 	for d := range deeds {
@@ -193,7 +194,7 @@ func check(t *testing.T, done []deed) {
 	}
 }
 
-func startProgram(t *testing.T, k task, deeds chan<- deed) *process {
+func startProgram(t *testing.T, k task, deeds chan<- deed) *processes.Process {
 	t.Helper()
 	text, err := json.Marshal(k)
 	if err != nil {
@@ -201,7 +202,7 @@ func startProgram(t *testing.T, k task, deeds chan<- deed) *process {
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), managerTask+"="+string(text))
-	return start(t, cmd, func(line string) bool {
+	return processes.Run(t, cmd, func(line string) bool {
 		var d deed
 		if json.Unmarshal([]byte(line), &d) != nil || d.At == 0 { // the last line of a process that was killed may be incomplete
 			return false

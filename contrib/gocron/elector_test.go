@@ -72,11 +72,7 @@ func TestTakenLeadership(t *testing.T) {
 		}))
 		<-began
 		two := w.elector("two")
-		operator, err := client.New(w.ctx, client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom("operator"), Clock: w.cell.ClockOf("operator"), As: "operator"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer operator.Close(w.ctx)
+		operator := w.operator()
 		at := time.Now()
 		wants(t, "BreakLock", operator.BreakLock(w.ctx, leaderPath, "test", false), api.OK)
 		w.sleep(100 * time.Millisecond)
@@ -114,12 +110,15 @@ func TestElectorStorm(t *testing.T) {
 			w.cell.Heal(host)
 		}
 		w.sleep(10 * time.Second)
-		leaders := map[string]int{}
+		leaders, tokens := map[string]int{}, map[uint64]bool{}
 		for _, one := range w.done() {
 			leaders[one.host]++
+			if one.token != 0 {
+				tokens[one.token] = true
+			}
 		}
-		if t.Logf("runs: %v", leaders); len(leaders) < 3 {
-			t.Errorf("only %v have led", leaders)
+		if t.Logf("runs: %v, under %d tokens", leaders, len(tokens)); len(leaders) < 3 || len(tokens) < len(leaders) {
+			t.Errorf("only %v have led, and there were %d tokens", leaders, len(tokens))
 		}
 	})
 }
@@ -163,5 +162,22 @@ func TestLostLeadership(t *testing.T) {
 			t.Error("the work was not stopped")
 		}
 		w.cell.Heal(hosts[first])
+		wants(t, "Close", electors[1-first].Close(w.ctx), api.OK)
+		w.awaitLeader(time.Minute, electors[first])
+	})
+}
+
+// What keeps an elector from the lock is what IsLeader says, and when that has ended, it leads.
+func TestElectorTriesAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		operator := w.operator()
+		wants(t, "MkdirAll", operator.MkdirAll(w.ctx, leaderPath), api.OK) // a directory, which has no such lock
+		e := w.elector("one")
+		w.sleep(5 * time.Second)
+		if err := e.IsLeader(w.ctx); !errors.Is(err, api.NotHeld) || !errors.Is(err, api.IsDirectory) {
+			t.Errorf("IsLeader: %v", err)
+		}
+		wants(t, "Delete", operator.Delete(w.ctx, leaderPath), api.OK)
+		w.awaitLeader(time.Minute, e)
 	})
 }

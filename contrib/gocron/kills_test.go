@@ -9,10 +9,32 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/processes"
 	"github.com/chubbylock/chubby/client"
 	chubbycron "github.com/chubbylock/chubby/contrib/gocron"
 	"github.com/go-co-op/gocron/v2"
 )
+
+// trial is a cell of processes, and schedulers.
+type trial struct {
+	*testing.T
+	cell *processes.Cell
+}
+
+// keeper returns a Keeper of a session of its own.
+func (p *trial) keeper(ctx context.Context) *client.Keeper {
+	p.Helper()
+	k, err := client.Keep(ctx, client.Config{Servers: p.cell.Servers()})
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_ = k.Close(ctx) // its session ends with its lease otherwise
+	})
+	return k
+}
 
 // exclusive counts pieces of work that may not overlap.
 type exclusive struct {
@@ -44,7 +66,7 @@ func (x *exclusive) work(ctx context.Context, who string, length time.Duration) 
 // Schedulers run their jobs one at a time while the master is killed again and again, in a cell of processes, and the
 // scheduler that leads is shut down again and again.
 func TestKills(t *testing.T) {
-	p := startProcesses(t)
+	p := &trial{T: t, cell: processes.Start(t, 3)}
 	limit, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	busy, stop := context.WithTimeout(limit, 8*time.Second)
@@ -56,7 +78,7 @@ func TestKills(t *testing.T) {
 		all.Go(func() { lead(busy, limit, p, led, i) })
 		all.Go(func() { p.lock(busy, limit, locked, fmt.Sprint(i)) })
 	}
-	kills := p.killMasters(busy)
+	kills := p.cell.KillMasters(busy, time.Second)
 	all.Wait()
 	t.Logf("%d masters were killed; runs of leaders: %v; with locks: %v", kills, led.count, locked.count)
 	if kills < 2 || len(led.count) < 2 || len(locked.count) == 0 {
@@ -65,8 +87,8 @@ func TestKills(t *testing.T) {
 }
 
 // lead runs one scheduler after the other; each that has led for a while is shut down while it works.
-func lead(busy, ctx context.Context, p *processes, led *exclusive, number int) {
-	k := p.keeper(ctx, client.Config{})
+func lead(busy, ctx context.Context, p *trial, led *exclusive, number int) {
+	k := p.keeper(ctx)
 	for life := 0; busy.Err() == nil; life++ {
 		who := fmt.Sprintf("%d.%d", number, life)
 		e, err := chubbycron.NewElector(k, chubbycron.ElectorConfig{Path: leaderPath})
@@ -82,10 +104,10 @@ func lead(busy, ctx context.Context, p *processes, led *exclusive, number int) {
 		var runs atomic.Int64
 		enough := make(chan struct{})
 		if _, err := s.NewJob(gocron.DurationJob(50*time.Millisecond), gocron.NewTask(func() {
-			led.work(context.Background(), who, 150*time.Millisecond)
 			if runs.Add(1) == 3 {
-				close(enough)
+				close(enough) // so that the elector is closed in the middle of the work
 			}
+			led.work(context.Background(), who, 150*time.Millisecond)
 		}), gocron.WithSingletonMode(gocron.LimitModeReschedule)); err != nil {
 			p.Error(err)
 			return
@@ -102,8 +124,8 @@ func lead(busy, ctx context.Context, p *processes, led *exclusive, number int) {
 	}
 }
 
-func (p *processes) lock(busy, ctx context.Context, locked *exclusive, who string) {
-	k, err := chubbycron.NewLocker(p.keeper(ctx, client.Config{}), chubbycron.LockerConfig{Path: locksPath, AtLeast: 400 * time.Millisecond})
+func (p *trial) lock(busy, ctx context.Context, locked *exclusive, who string) {
+	k, err := chubbycron.NewLocker(p.keeper(ctx), chubbycron.LockerConfig{Path: locksPath, AtLeast: 400 * time.Millisecond})
 	if err != nil {
 		p.Error(err)
 		return

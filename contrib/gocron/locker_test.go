@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	chubbycron "github.com/chubbylock/chubby/contrib/gocron"
 	"github.com/go-co-op/gocron/v2"
 )
 
@@ -143,6 +145,39 @@ func TestLock(t *testing.T) {
 		if took := time.Since(at); took < 3*time.Second {
 			t.Errorf("Close has given up a lock after %v; want AtLeast", took)
 		}
+	})
+}
+
+// The session is lost when the directory of the locks has been made, which is not undone: Lock goes on in another session.
+func TestLockOutlivesASession(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var session api.SessionID
+		var closed atomic.Int64
+		keeper := w.keeper("one", func(c *client.Config) {
+			c.Dialer = w.cell.Lossy("one", func(method string) bool {
+				if strings.HasSuffix(method, "/Close") && closed.Add(1) == 2 { // of the two directories, and the lock's file is next
+					w.cell.Expire(session)
+				}
+				return false
+			})
+		})
+		wants(t, "Do", keeper.Do(w.ctx, func(c *client.Client) error { session = c.Session(); return nil }), api.OK)
+		k, err := chubbycron.NewLocker(keeper, chubbycron.LockerConfig{Path: locksPath, AtLeast: 4 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := k.Lock(w.ctx, "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wants(t, "Do", keeper.Do(w.ctx, func(c *client.Client) error {
+			if c.Session() == session {
+				t.Error("the session was not lost")
+			}
+			return nil
+		}), api.OK)
+		wants(t, "Unlock", l.Unlock(w.ctx), api.OK)
+		wants(t, "Close", k.Close(w.ctx), api.OK)
 	})
 }
 

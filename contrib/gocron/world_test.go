@@ -99,6 +99,17 @@ func (w *world) locker(host string, edits ...func(*client.Config)) *chubbycron.L
 	return k
 }
 
+// operator returns a session beside the schedulers.
+func (w *world) operator() *client.Client {
+	w.Helper()
+	c, err := client.New(w.ctx, client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom("operator"), Clock: w.cell.ClockOf("operator"), As: "operator"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
 // scheduler returns a scheduler that has started. It is shut down before electors and lockers that were made earlier are
 // closed.
 func (w *world) scheduler(options ...gocron.SchedulerOption) gocron.Scheduler {

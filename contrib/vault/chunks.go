@@ -31,6 +31,13 @@ type staged struct {
 	lock  *client.Lock   // its lock; nil if it was not acquired
 }
 
+// release releases the lock, and reports whether an operator had taken it away. If the session was lost, the entry had been
+// written before, as the cell refuses requests of a session that has ended.
+func (s staged) release(ctx context.Context) (lost bool) {
+	err := s.lock.Release(ctx)
+	return errors.Is(err, api.LockLost) || errors.Is(err, api.HandleClosed) // of a file that a sweep has removed
+}
+
 // end releases the lock: the chunks are garbage then, unless an entry has them.
 func (s staged) end(ctx context.Context) {
 	if s.owner == nil {
@@ -76,8 +83,12 @@ func (b *Backend) putChunked(ctx context.Context, c *client.Client, w writer, ke
 		s, err := b.stage(ctx, c, key, value)
 		if err == nil {
 			err = b.replace(ctx, c, w, fileOf(key), s.head)
+			lost := s.release(ctx)
 			s.end(ctx)
-			if err == nil {
+			switch {
+			case err == nil && lost:
+				continue // a sweep may have removed the chunks before the entry had them
+			case err == nil:
 				b.sweepSome(ctx, c)
 				return nil
 			}

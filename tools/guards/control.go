@@ -30,8 +30,9 @@ func (p *page) control(root string, tried []safeguard) error {
 		}
 		names := slices.Sorted(maps.Keys(tests[pkg]))
 		fmt.Printf("control of %d tests in %s\n", len(names), pkg)
-		cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=30m", "-v", "-run", "^("+strings.Join(names, "|")+")$", pkg)
-		cmd.Dir = root
+		module, below := moduleOf(root, pkg)
+		cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=30m", "-v", "-run", "^("+strings.Join(names, "|")+")$", below)
+		cmd.Dir = module
 		out, err := cmd.CombinedOutput()
 		if err == nil {
 			continue

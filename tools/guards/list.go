@@ -98,6 +98,9 @@ func safeguards() []safeguard {
 		consolePageSafeguards(),
 		meterSafeguards(),
 		shortSafeguards(),
+		cronSafeguards(),
+		certificateStoreSafeguards(),
+		vaultSafeguards(),
 	)
 }
 

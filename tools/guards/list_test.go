@@ -35,6 +35,26 @@ func TestEverySafeguardFits(t *testing.T) {
 	}
 }
 
+// TestModuleOf: a package is tested in the module that has it, which may be below the root.
+func TestModuleOf(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg, want := range map[string][2]string{
+		"./cell/internal/disk":                {"", "./cell/internal/disk"},
+		"./contrib/gocron":                    {"contrib/gocron", "./"},
+		"./contrib/promsd/cmd/chubby-promsd":  {"contrib/promsd", "./cmd/chubby-promsd"},
+		"./contrib/leaderelection/chubbylock": {"contrib", "./leaderelection/chubbylock"},
+		"contrib/gocron":                      {"contrib/gocron", "./"}, // the directory of a file
+		"client":                              {"", "client"},
+	} {
+		if dir, below := moduleOf(root, pkg); dir != filepath.Join(root, want[0]) || below != want[1] {
+			t.Errorf("%s is %s in %s; want %s in %s", pkg, below, dir, want[1], want[0])
+		}
+	}
+}
+
 // TestEverySafeguardHasARow checks that docs/dev/guards.md has a row for each entry: a test must
 // have failed without the safeguard before an entry is kept.
 func TestEverySafeguardHasARow(t *testing.T) {

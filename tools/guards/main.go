@@ -27,7 +27,7 @@ type safeguard struct {
 	file string // below the root of the repository
 	old  string // must be in the file exactly once
 	new  string // the replacement, without the safeguard
-	pkg  string
+	pkg  string // below the root, as in "./cell" or "./contrib/gocron", which is in another module
 	test string // regular expression of test names
 }
 
@@ -125,8 +125,9 @@ func (s safeguard) takeOut(root, dir string) (failed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=300s", "-v", "-run", s.test, s.pkg)
-	cmd.Dir = root
+	module, pkg := moduleOf(root, s.pkg)
+	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=300s", "-v", "-run", s.test, pkg)
+	cmd.Dir = module
 	// In the environment, so that it also applies to binaries that a test
 	// builds.
 	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlayFile))
@@ -141,4 +142,18 @@ func (s safeguard) takeOut(root, dir string) (failed []string, err error) {
 		return nil, fmt.Errorf("the tests did not run: %s", out)
 	}
 	return failed, nil
+}
+
+// moduleOf returns the directory of the module that has a package, and the package's path below
+// that: the go command works in one module at a time.
+func moduleOf(root, pkg string) (dir, below string) {
+	dir, below = root, pkg
+	parts := strings.Split(strings.TrimPrefix(pkg, "./"), "/")
+	for i := range parts {
+		inner := filepath.Join(root, filepath.Join(parts[:i+1]...))
+		if _, err := os.Stat(filepath.Join(inner, "go.mod")); err == nil {
+			dir, below = inner, "./"+strings.Join(parts[i+1:], "/")
+		}
+	}
+	return dir, below
 }

@@ -1,23 +1,19 @@
 package chubbylock_test
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/celltest/processes"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/contrib/leaderelection/chubbylock"
 	"golang.org/x/sys/unix"
@@ -106,9 +102,9 @@ func report(ctx context.Context, who string) {
 // for longer than its lease, and asked to end. There are never two leaders.
 func TestProcesses(t *testing.T) {
 	t.Parallel() // with other tests that take real time
-	servers := startCell(t)
+	servers := processes.Start(t, 3).Servers()
 	deeds := make(chan deed, 100_000)
-	all := map[string]*process{}
+	all := map[string]*processes.Process{}
 	run := func(name string) { all[name] = startCandidate(t, task{servers, name}, deeds) }
 	run("0")
 	run("1")
@@ -130,26 +126,26 @@ func TestProcesses(t *testing.T) {
 	now := leader("")
 	for round := range 2 {
 		killed := now.Who
-		all[killed].signal(t, syscall.SIGKILL)
+		all[killed].Signal(syscall.SIGKILL)
 		now = leader(killed)
 		run(fmt.Sprint("again", round))
 
 		stopped := now.Who
-		all[stopped].signal(t, syscall.SIGSTOP)
+		all[stopped].Signal(syscall.SIGSTOP)
 		now = leader(stopped)
 		<-time.After(time.Second)
-		all[stopped].signal(t, syscall.SIGCONT)
+		all[stopped].Signal(syscall.SIGCONT)
 		<-time.After(time.Second) // for it to notice, and to join the queue
 
 		asked := now.Who
 		began := clock()
-		all[asked].stdin.Close()
+		all[asked].CloseInput()
 		now = leader(asked)
 		t.Logf("the hand-over took %v", time.Duration(now.At-began))
 		run(fmt.Sprint("next", round))
 	}
 	for _, p := range all {
-		p.end()
+		p.End(nil)
 	}
 	close(deeds)
 	for d := range deeds {
@@ -177,65 +173,7 @@ func check(t *testing.T, done []deed) {
 	}
 }
 
-// process is a child of the test.
-type process struct {
-	*exec.Cmd
-	stdin io.Closer
-	read  chan struct{} // closed when there is no more output
-	ended bool
-}
-
-func (p *process) signal(t *testing.T, s syscall.Signal) {
-	t.Helper()
-	if err := p.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// end asks it to end, and waits until it has.
-func (p *process) end() {
-	if p.ended {
-		return
-	}
-	p.ended = true
-	p.stdin.Close()
-	_ = p.Process.Signal(syscall.SIGCONT) // it may have ended
-	<-p.read
-	_ = p.Wait() // it may have been killed
-}
-
-func start(t *testing.T, cmd *exec.Cmd, line func([]byte)) *process {
-	t.Helper()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p := &process{Cmd: cmd, stdin: stdin, read: make(chan struct{})}
-	go func() {
-		defer close(p.read)
-		for lines := bufio.NewScanner(stdout); lines.Scan(); {
-			line(lines.Bytes())
-		}
-	}()
-	t.Cleanup(func() {
-		p.end()
-		if strings.Contains(stderr.String(), "DATA RACE") || t.Failed() {
-			t.Errorf("%v wrote:\n%s", cmd.Args, &stderr)
-		}
-	})
-	return p
-}
-
-func startCandidate(t *testing.T, k task, deeds chan<- deed) *process {
+func startCandidate(t *testing.T, k task, deeds chan<- deed) *processes.Process {
 	t.Helper()
 	text, err := json.Marshal(k)
 	if err != nil {
@@ -243,61 +181,12 @@ func startCandidate(t *testing.T, k task, deeds chan<- deed) *process {
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), candidateTask+"="+string(text))
-	return start(t, cmd, func(line []byte) {
+	return processes.Run(t, cmd, func(line string) bool {
 		var d deed
-		if json.Unmarshal(line, &d) == nil { // the last line of a process that was killed may be incomplete
-			deeds <- d
+		if json.Unmarshal([]byte(line), &d) != nil || d.At == 0 { // the last line of a process that was killed may be incomplete
+			return false
 		}
+		deeds <- d
+		return true
 	})
-}
-
-// startCell builds chubbyd and starts a cell of three replicas.
-func startCell(t *testing.T) (servers []string) {
-	t.Helper()
-	bin := filepath.Join(t.TempDir(), "chubbyd")
-	build := exec.Command("go", "build", "-o", bin, "./cmd/chubbyd")
-	build.Dir = "../../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build chubbyd: %v\n%s", err, out)
-	}
-	base := freePorts(t)
-	ready := make(chan struct{})
-	cell := start(t, exec.Command(bin, "dev", "--replicas", "3", "--base-port", fmt.Sprint(base), "--data", t.TempDir()), func(line []byte) {
-		if bytes.HasPrefix(line, []byte("ready: ")) {
-			close(ready)
-		}
-	})
-	t.Cleanup(func() { _ = cell.Process.Signal(syscall.SIGTERM) }) // it may have ended
-	select {
-	case <-ready:
-	case <-time.After(30 * time.Second):
-		t.Fatal("the cell is not ready after 30 s")
-	}
-	for i := range 3 {
-		servers = append(servers, fmt.Sprintf("127.0.0.1:%d", base+i))
-	}
-	return servers
-}
-
-// freePorts returns a base port on which chubbyd dev has room.
-func freePorts(t *testing.T) int {
-	t.Helper()
-	for base := 30000 + os.Getpid()%500*30; base < 60000; base += 30 {
-		var open []net.Listener
-		for i := range 30 {
-			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+i))
-			if err != nil {
-				break
-			}
-			open = append(open, l)
-		}
-		for _, l := range open {
-			l.Close()
-		}
-		if len(open) == 30 {
-			return base
-		}
-	}
-	t.Fatal("no thirty free ports in a row")
-	return 0
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/celltest/processes"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/prometheus/client_golang/prometheus"
@@ -132,10 +133,10 @@ func (r *reader) readErrors(t *testing.T) (n float64) {
 // field is a cell, the program, and Prometheus's readers of what it says.
 type field struct {
 	*testing.T
-	cell             *devCell
+	cell             *processes.Cell
 	config, file     string
 	listen           string
-	program          *process
+	program          *processes.Process
 	byFile, byHTTP   *reader
 	session          *client.Client
 	lastPublications map[string]*recipe.Publication
@@ -143,13 +144,13 @@ type field struct {
 
 func newField(t *testing.T) *field {
 	dir := t.TempDir()
-	f := &field{T: t, cell: startCell(t), config: filepath.Join(dir, "promsd.json"), file: filepath.Join(dir, "sd", "web.json"),
-		listen: fmt.Sprintf("127.0.0.1:%d", freePorts(t)), lastPublications: map[string]*recipe.Publication{}}
+	f := &field{T: t, cell: processes.Start(t, 3), config: filepath.Join(dir, "promsd.json"), file: filepath.Join(dir, "sd", "web.json"),
+		listen: fmt.Sprintf("127.0.0.1:%d", processes.FreePorts(t, 1)), lastPublications: map[string]*recipe.Publication{}}
 	if err := os.Mkdir(filepath.Dir(f.file), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(map[string]any{
-		"servers": f.cell.servers, "lease": "2s", "listen": f.listen,
+		"servers": f.cell.Servers(), "lease": "2s", "listen": f.listen,
 		"jobs": []map[string]string{{"name": "web", "path": "/ls/local/web", "file": f.file}},
 	})
 	if err != nil {
@@ -158,7 +159,7 @@ func newField(t *testing.T) *field {
 	if err := os.WriteFile(f.config, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if f.session, err = client.New(t.Context(), client.Config{Servers: f.cell.servers}); err != nil {
+	if f.session, err = client.New(t.Context(), client.Config{Servers: f.cell.Servers()}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -175,7 +176,7 @@ func newField(t *testing.T) *field {
 func (f *field) start() {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), programTask+"="+f.config)
-	f.program = start(f.T, cmd, func(string) {})
+	f.program = processes.Run(f.T, cmd, nil)
 }
 
 func (f *field) publish(address string) {
@@ -221,14 +222,12 @@ func TestPrometheus(t *testing.T) {
 	f.byHTTP.watch()
 
 	for round := range 2 {
-		f.cell.killMaster(t)
+		f.cell.KillMaster()
 		f.publish(fmt.Sprintf("c:%d", round))
 	}
 	f.expect("after masters were killed", "a:1 b:1 c:0 c:1")
 
-	if err := f.program.Process.Signal(syscall.SIGSTOP); err != nil { // its session ends meanwhile
-		t.Fatal(err)
-	}
+	f.program.Signal(syscall.SIGSTOP) // its session ends meanwhile
 	before, err := f.session.Cell().Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -238,12 +237,10 @@ func TestPrometheus(t *testing.T) {
 		return err == nil && s.Sessions < before.Sessions
 	})
 	f.publish("d:1")
-	if err := f.program.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	f.program.Signal(syscall.SIGCONT)
 	f.expect("after a lost session", "a:1 b:1 c:0 c:1 d:1")
 
-	f.cell.signal(t, syscall.SIGSTOP, func(string) bool { return true })
+	f.cell.Signal(syscall.SIGSTOP)
 	within(t, 10*time.Second, "the metric says that the cell cannot be reached", func() bool { return f.fresh() == "0" })
 	stays := func(what string) {
 		t.Helper()
@@ -252,11 +249,11 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	stays("without a cell")
-	f.program.end(syscall.SIGKILL)
+	f.program.End(syscall.SIGKILL)
 	f.start()
 	within(t, 10*time.Second, "the program runs again", func() bool { return f.fresh() == "0" })
 	stays("started again without a cell")
-	f.cell.signal(t, syscall.SIGCONT, func(string) bool { return true })
+	f.cell.Signal(syscall.SIGCONT)
 	within(t, 20*time.Second, "the cell answers again", func() bool { return f.fresh() == "1" })
 	stays("the cell is back")
 	if low := []int{f.byFile.low(), f.byHTTP.low()}; low[0] != 2 || low[1] != 2 {
@@ -271,8 +268,8 @@ func TestPrometheus(t *testing.T) {
 		t.Errorf("%v times, Prometheus could not read a file", n)
 	}
 	began := time.Now()
-	f.program.end(syscall.SIGTERM)
-	if code := f.program.ProcessState.ExitCode(); code != 0 || time.Since(began) > 5*time.Second {
+	f.program.End(syscall.SIGTERM)
+	if code := f.program.ExitCode(); code != 0 || time.Since(began) > 5*time.Second {
 		t.Errorf("asked to stop, it ended with %d after %v", code, time.Since(began))
 	}
 }
