@@ -18,6 +18,8 @@ func safeguards() []safeguard {
 		workQueueSafeguards(),
 		treeSafeguards(),
 		weightSafeguards(),
+		healthSafeguards(),
+		reentrySafeguards(),
 		librarySafeguards(),
 		commandSafeguards(),
 		supervisionSafeguards(),
