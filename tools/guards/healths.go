@@ -45,6 +45,11 @@ func healthSafeguards() []safeguard {
 			pkg: pkg, test: "TestHealthyLater",
 		},
 		{
+			name: "a session that is over is why an announcement ends", file: file,
+			old: "	case p.ctx.Err() == nil && within.Err() != nil:", new: "	case p.ctx.Err() == nil && p.c.Err() == nil && within.Err() != nil:",
+			pkg: pkg, test: "TestHealthyAfterAPause",
+		},
+		{
 			name: "who keeps a withdrawn file open ends no announcement", file: "client/recipe/presence.go",
 			old: "		return o.again, exists", new: "		return false, exists",
 			pkg: pkg, test: "TestHealthyWhoseFileIsHeld",
