@@ -102,13 +102,17 @@ func candidates(ctx context.Context, c *client.Client, path string) ([]Candidate
 	slices.SortStableFunc(list, func(a, b Candidate) int {
 		return cmp.Or(ranks[b.Name].compare(ranks[a.Name]), cmp.Compare(queue(a), queue(b)))
 	})
+	if len(primary) == 0 && len(explained.Lock.Holders) > 0 {
+		var one Candidate
+		if one, list, err = stranger(ctx, c, path, explained.Lock.Holders[0], list); err != nil {
+			return nil, err
+		}
+		primary = []Candidate{one}
+	}
 	for i := range list {
 		if list[i].Rank = i + 1; i > 0 && ranks[list[i].Name] == ranks[list[i-1].Name] {
 			list[i].Rank = list[i-1].Rank
 		}
-	}
-	if len(primary) == 0 && len(explained.Lock.Holders) > 0 {
-		return stranger(ctx, c, path, explained.Lock.Holders[0], list)
 	}
 	return append(primary, list...), nil
 }
@@ -129,20 +133,17 @@ func placesOf(l client.LockInfo) func(k Candidate) int {
 	}
 }
 
-// stranger puts a primary that is not registered at the head of the list; one that is on it has not said
-// yet that it is the primary.
-func stranger(ctx context.Context, c *client.Client, path string, who api.Holder, list []Candidate) ([]Candidate, error) {
+// stranger returns a primary that has not said that it is the primary, and the other candidates: one on the list that
+// has not said so yet, or one that is not registered.
+func stranger(ctx context.Context, c *client.Client, path string, who api.Holder, list []Candidate) (one Candidate, others []Candidate, err error) {
 	if at := slices.IndexFunc(list, func(o Candidate) bool { return o.Session == who.Session }); at >= 0 {
-		one := list[at]
-		one.Primary, one.Rank = true, 0
-		return append([]Candidate{one}, slices.Delete(list, at, at+1)...), nil
+		one = list[at]
+		one.Primary, one.Chosen = true, false
+		return one, slices.Delete(list, at, at+1), nil
 	}
-	one := Candidate{Member: Member{Session: who.Session, Host: who.Host, PID: who.PID}, Primary: true}
-	var err error
-	if one.Value, err = valueOf(ctx, c, path, nil); err != nil {
-		return nil, err
-	}
-	return append([]Candidate{one}, list...), nil
+	one = Candidate{Member: Member{Session: who.Session, Host: who.Host, PID: who.PID}, Primary: true}
+	one.Value, err = valueOf(ctx, c, path, nil)
+	return one, list, err
 }
 
 // valueOf returns the contents of an election's file, or known if there is none any more. A primary may have

@@ -2,10 +2,7 @@ package recipe
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -22,17 +19,10 @@ type ConfigFile[T any] struct {
 	decode func(contents []byte) (T, error)
 	o      ConfigFileOptions[T]
 
-	stop    context.CancelFunc
-	stopped chan struct{} // closed when nothing runs any more
-	ready   chan struct{} // closed when there is a value, or never will be
-
-	mu     sync.Mutex // guards what follows
+	upkeep // its mutex guards what follows
 	value  T
-	loaded bool           // there is a value
-	stat   api.Stat       // of the file that the value was decoded from; zero of the default
-	seen   bool           // the value is what the file was when it was last looked at, and nothing was heard since
-	c      *client.Client // of the session there is; nil while there is none
-	err    error          // why there is no value
+	stat   api.Stat // of the file that the value was decoded from; zero of the default
+	seen   bool     // the value is what the file was when it was last looked at, and nothing was heard since
 }
 
 // ConfigFileOptions qualify WatchConfig. The functions are called from one goroutine, in order, and the
@@ -47,10 +37,6 @@ type ConfigFileOptions[T any] struct {
 	OnError func(error)
 }
 
-// configPause is between two attempts after a refusal that is not for want of a session, such as
-// PermissionDenied: what it takes to end it is a person.
-const configPause = 10 * time.Second
-
 // WatchConfig waits for the first value of a file, and keeps it up to date until Close. decode is given
 // the contents, of which it must keep nothing; contents that it refuses are left, and the value before
 // them stays. ctx bounds the wait only. If it ends before, or the file may not be read, there is no
@@ -63,48 +49,11 @@ func WatchConfig[T any](ctx context.Context, from client.Sessions, path string, 
 	if _, err := api.ParsePath(path); err != nil {
 		return nil, err
 	}
-	f := &ConfigFile[T]{path: path, decode: decode, o: o, stopped: make(chan struct{}), ready: make(chan struct{})}
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	f.stop = stop
-	go func() {
-		defer close(f.stopped)
-		f.run(life, from)
-	}()
-	var why error
-	select {
-	case <-f.ready:
-	case <-ctx.Done():
-		why = ended(ctx, ctx.Err(), "wait for the first value", path)
+	f := &ConfigFile[T]{path: path, decode: decode, o: o, upkeep: newUpkeep()}
+	if err := f.begin(ctx, from, f, "first value", path); err != nil {
+		return nil, err
 	}
-	f.mu.Lock()
-	loaded, last := f.loaded, f.err
-	f.mu.Unlock()
-	if loaded {
-		return f, nil
-	}
-	f.Close()
-	return nil, errors.Join(why, last)
-}
-
-// run keeps a session until ctx ends, or there can be no value.
-func (f *ConfigFile[T]) run(ctx context.Context, from client.Sessions) {
-	for {
-		err := from.Renew(ctx, f.follow)
-		if ctx.Err() != nil {
-			return
-		}
-		if !f.fail(err) {
-			close(f.ready)
-			return
-		}
-		timer := time.NewTimer(configPause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
-	}
+	return f, nil
 }
 
 // follow loads the file whenever it has changed, as long as the session lasts.
@@ -241,7 +190,4 @@ func (f *ConfigFile[T]) Generation() api.Generation {
 
 // Close ends the session, unless that is a Keeper's, which takes 5 s at most, and returns when no function
 // of the options runs any more. Value goes on returning what it did.
-func (f *ConfigFile[T]) Close() {
-	f.stop()
-	<-f.stopped
-}
+func (f *ConfigFile[T]) Close() { f.end() }

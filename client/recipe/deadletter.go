@@ -79,6 +79,10 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]QueuedItem, error) {
 	if err != nil {
 		return nil, ended(ctx, err, "list the dead letters", q.dir)
 	}
+	for i, one := range all { // what may not be read is known by its mark
+		isMarked := slices.ContainsFunc(list.dead, func(s api.Stat) bool { return itemID(s) == one.ID })
+		all[i].Dead = one.Dead || one.Err != nil && isMarked
+	}
 	return slices.DeleteFunc(all, func(one QueuedItem) bool { return !one.Dead }), nil
 }
 
@@ -141,7 +145,7 @@ func readItemFile(ctx context.Context, h *client.Handle) (itemRecord, []byte, ap
 // no dead letter of that id. With the error Uncertain it may be an item again.
 func (q *Queue) Retry(ctx context.Context, id string) error {
 	err := q.onDeadLetter(ctx, "retry", id, func(h *client.Handle, l *client.Lock, data []byte, was api.Stat) error {
-		_, err := h.SetContents(ctx, itemRecord{}.with(data), client.IfGeneration(was.Content), client.IfSequencer(l.Sequencer()))
+		_, err := itemRecord{}.write(ctx, h, l, data, was.Content)
 		return err
 	})
 	return ended(ctx, err, "retry", q.dir)

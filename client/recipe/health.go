@@ -21,7 +21,7 @@ import (
 // If the first check fails, Announce returns an announcement that is withdrawn, and that another has the name is told
 // by Presence.Context later, if a check passes. A name that is withdrawn is free: another may take it, which ends the
 // announcement when it would be put back. It is Context that says that the announcement has ended; Presence.Health says
-// whether it is withdrawn.
+// whether it is withdrawn. A file whose lock a stranger holds cannot be removed: Members has it until he closes it.
 //
 // A withdrawal costs two calls, and so does putting it back; all who watch the directory hear of both. What flaps
 // should have a check of its own that does not.
@@ -172,7 +172,7 @@ func (p *Presence) lasts(file *client.Handle) error {
 	case err == nil:
 		p.put(nil)
 		leave(p.ctx, file)
-	case p.ctx.Err() == nil && p.c.Err() == nil && within.Err() != nil:
+	case p.ctx.Err() == nil && within.Err() != nil: // a check has failed; if the session is over, that is why the announcement ends
 		_ = discard(p.ctx, file) // what holds up its removal does not keep the file when it is closed
 		if p.ctx.Err() != nil {
 			return context.Cause(p.ctx) // Withdraw removes it

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
 )
 
 // patient has the health that it is told.
@@ -211,5 +212,43 @@ func TestHealthyLater(t *testing.T) {
 		if !errors.Is(err, api.DeadlineExceeded) {
 			t.Errorf("the first check takes too long: %v", err)
 		}
+	})
+}
+
+// A stranger who holds the lock of the file keeps it from going while the check fails, and from being made again; but
+// that does not end the announcement.
+func TestHealthyWhoseFileIsHeld(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		reader, sick := w.dial("reader"), &patient{}
+		expect := func(what, want string) {
+			t.Helper()
+			list, err := Members(w.ctx, reader, up)
+			w.ok(err)
+			if got := names(list); got != want {
+				t.Errorf("%s: %q; want %q", what, got, want)
+			}
+		}
+		p, err := Announce(w.ctx, w.dial("a"), up, "a", []byte("1"), Healthy(sick.check, time.Second, 1))
+		w.ok(err)
+		h, err := reader.Open(w.ctx, up+"/a", client.OpenOptions{Write: true})
+		w.ok(err)
+		_, err = h.Acquire(w.ctx, api.Exclusive)
+		w.ok(err)
+		sick.becomes(errSick(), nil)
+		pass(5 * time.Second)
+		sick.becomes(nil, nil)
+		pass(5 * time.Second)
+		w.ok(p.Err())
+		sick.becomes(errSick(), nil)
+		pass(2 * time.Second)
+		w.ok(h.Close(w.ctx))
+		pass(2 * time.Second)
+		expect("it fails", "")
+		sick.becomes(nil, nil)
+		pass(2 * time.Second)
+		expect("it passes", "a=1")
+		w.ok(p.Withdraw(w.ctx))
+		expect("withdrawn", "")
 	})
 }

@@ -16,10 +16,11 @@ import (
 // Item is an item of a Queue that this worker has. It ends with Done, Fail or Abandon, of which one is to be
 // called, also when the item was lost.
 type Item struct {
-	// Data is what was put in.
+	// Data is what was put in. It is the worker's, who may change it: what is given back is what was put in.
 	Data []byte
 
 	id      string
+	data    []byte // what was put in
 	q       *Queue
 	held    *held
 	record  *itemRecord    // as it was written when the try began; nil of an item of v0.1.0
@@ -110,8 +111,8 @@ func (i *Item) orLost(op string, err error) error {
 
 // Fail gives the item back because the try has failed: it is in the queue again, in its old place, and nobody takes
 // it for a while (as WithDelay; 0 is at once). If it was the last try (QueueOptions.Attempts) the item becomes a dead
-// letter instead. The reason is kept with it: at most api.MaxReason bytes, else Fail is InvalidArgument and the item is
-// still held. Its other errors are those of Done; after PermissionDenied the item is in the queue again, and the
+// letter instead. The reason is kept with it, unless a quota leaves no room: at most api.MaxReason bytes, else Fail is
+// InvalidArgument and the item is still held. Its other errors are those of Done; after PermissionDenied the item is in the queue again, and the
 // try counts as one that did not say how it ended. An item of v0.1.0 is in the queue at once, and has no reason. After
 // Done or Abandon it is NotHeld; another call of Fail waits for the outcome of the first.
 func (i *Item) Fail(ctx context.Context, reason string, after time.Duration) error {
@@ -144,7 +145,7 @@ func (i *Item) writeFailure(ctx context.Context, reason string, delay int64) err
 		return nil
 	}
 	next := i.record.failed(i.q.o.Attempts, reason, delay)
-	stat, err := i.held.handle.SetContents(ctx, next.with(i.Data), client.IfGeneration(i.content), client.IfSequencer(i.Sequencer()))
+	stat, err := next.write(ctx, i.held.handle, i.held.lock, i.data, i.content)
 	if err == nil && next.Dead {
 		markDead(ctx, i.held.c, i.q.dir, i.id, stat.Content)
 	}

@@ -308,8 +308,9 @@ func (l *limb) read(ctx context.Context, name string, stat api.Stat) error {
 		_, err = l.t.set(l.at, name, TreeNode{Stat: is, Contents: text})
 	case errors.Is(err, api.PermissionDenied):
 		_, err = l.t.set(l.at, name, TreeNode{Stat: stat, Err: err})
-	case unusable(err):
-		err = &api.Error{Code: api.NotFound, Op: "watch", Path: l.path + "/" + name, Err: err, Message: "it goes while it is read"}
+	case unusable(err): // it has gone since it was listed, or is another thing, of which an event tells
+		l.t.clear(l.at, name)
+		err = nil
 	}
 	return err
 }

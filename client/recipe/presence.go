@@ -21,6 +21,7 @@ type AnnounceOption func(*announceOptions)
 
 type announceOptions struct {
 	wait   bool
+	again  bool // the session had the name before, and may have it still because a stranger has the file open
 	health *health
 }
 
@@ -238,7 +239,7 @@ func (p *Presence) again() (*client.Handle, error) {
 	r := p.record
 	p.away = false
 	p.mu.Unlock()
-	return register(p.ctx, p.c, path, r.text(), announceOptions{})
+	return register(p.ctx, p.c, path, r.text(), announceOptions{again: true})
 }
 
 // put takes note of the file, or of its absence.
@@ -360,7 +361,7 @@ func (r record) holds(ctx context.Context, c *client.Client, exists *api.Error, 
 	exists.Holders = []api.Holder{who.Holder}
 	exists.Message = fmt.Sprintf("session %v of %s (host %s, pid %d) has that name; take another, or end that session", who.Session, who.Principal, who.Host, who.PID)
 	if who.Session == c.Session() {
-		return false, exists // it has announced the name already
+		return o.again, exists // else it has announced the name already
 	}
 	return o.wait || r.before(sign(c)), exists
 }

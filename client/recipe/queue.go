@@ -123,6 +123,9 @@ func (q *Queue) Put(ctx context.Context, data []byte, options ...PutOption) (id 
 		return "", q.fault("put", api.TooLarge, "the item has %d bytes; a queue takes at most %d, so store a pointer to where the data is", len(data), MaxItemSize)
 	}
 	id = fmt.Sprintf("p%d.%s", o.priority, rand.Text())
+	if err := q.door.ensure(ctx); err != nil && !unusable(err) { // who may not open it may put
+		return id, err
+	}
 	contents := itemRecord{Delay: seconds(o.delay)}.with(data)
 	h, err := openIn(ctx, q.c, q.dir, taskPrefix+id, client.OpenOptions{Write: true, Create: client.NewFile, Contents: contents})
 	if err != nil {

@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -43,23 +44,6 @@ type taking struct {
 	busy     map[api.Generation]*busyItem // the items of others, by their instances
 	news     chan struct{}                // capacity 1: there is reason to look again
 	watching sync.WaitGroup
-}
-
-// busyItem is an item that was locked when it was tried, or could not be used, and what is waited for
-// since.
-type busyItem struct {
-	handle *client.Handle // open for lock-vacant; nil if it could not be opened
-	stop   func()         // ends the watch
-	timer  *time.Timer    // stirs it; nil before the first
-
-	reported bool           // as one that cannot be used
-	content  api.Generation // of the contents, when it was listed last
-	delayed  api.Generation // of the contents whose delay is waited for
-	waited   api.Generation // of the contents whose delay was waited for to its end
-
-	mu      sync.Mutex // guards what follows
-	stirred bool       // it is to be tried again
-	rung    bool       // the timer has ended since it was set
 }
 
 func (t *taking) run(ctx context.Context) (*Item, error) {
@@ -252,8 +236,7 @@ func (t *taking) read(ctx context.Context, one *busyItem, s api.Stat) (*readItem
 		return nil, err
 	}
 	if left > 0 {
-		leave(ctx, one.end()...) // its lock says nothing of the delay
-		one.handle, one.stop = nil, func() {}
+		t.shut(ctx, one) // its lock says nothing of the delay
 		t.after(one, left)
 		return nil, nil
 	}
@@ -292,11 +275,15 @@ func (t *taking) begin(ctx context.Context, one *busyItem, s api.Stat, item *Ite
 	if dead && t.dead >= MaxDeadLetters {
 		return false, t.full()
 	}
-	stat, err := one.handle.SetContents(ctx, next.with(read.data), client.IfGeneration(read.content), client.IfSequencer(item.Sequencer()))
+	stat, err := next.write(ctx, one.handle, item.held.lock, read.data, read.content)
 	switch {
 	case errors.Is(err, api.GenerationMismatch), errors.Is(err, api.BadSequencer): // another has had it meanwhile, or has it
 		one.stir()
 		t.after(one, together)
+		return false, nil
+	case errors.Is(err, api.QuotaExceeded): // of a file that Put has not made; the lock, which is released, says nothing of it
+		t.shut(ctx, one)
+		t.passOver(one, s, err)
 		return false, nil
 	case err != nil:
 		return false, t.pass(one, s, err)
@@ -305,8 +292,14 @@ func (t *taking) begin(ctx context.Context, one *busyItem, s api.Stat, item *Ite
 		markDead(ctx, t.q.c, t.q.dir, itemID(s), stat.Content)
 		return false, nil
 	}
-	item.Data, item.record, item.content = read.data, &next, stat.Content
+	item.Data, item.data, item.record, item.content = bytes.Clone(read.data), read.data, &next, stat.Content
 	return true, nil
+}
+
+// shut closes the handle of an item, and releases its lock, until the item is tried again.
+func (t *taking) shut(ctx context.Context, one *busyItem) {
+	leave(ctx, one.end()...)
+	one.handle, one.stop = nil, func() {}
 }
 
 // pass passes over an item that cannot be used, because of err, until it is tried again; any other error
@@ -327,34 +320,6 @@ func (t *taking) passOver(one *busyItem, s api.Stat, err error) {
 	t.after(one, verify)
 }
 
-// settle reports whether the item is to be tried again: there is reason to, or it was written since.
-func (b *busyItem) settle(content api.Generation) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	was := b.stirred || b.content != content
-	b.stirred, b.content = false, content
-	return was
-}
-
-func (b *busyItem) stir() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.stirred = true
-}
-
-// ring stirs the item because its time has come.
-func (b *busyItem) ring() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.stirred, b.rung = true, true
-}
-
-func (b *busyItem) hasRung() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.rung
-}
-
 // await stirs an item when its lock is vacant.
 func (t *taking) await(ctx context.Context, one *busyItem) {
 	ctx, one.stop = context.WithCancel(ctx)
@@ -364,27 +329,13 @@ func (t *taking) await(ctx context.Context, one *busyItem) {
 
 // after stirs an item some time from now, and not at the time that was set before.
 func (t *taking) after(one *busyItem, delay time.Duration) {
-	one.mu.Lock()
-	one.rung = false
-	one.mu.Unlock()
+	set := one.reset()
 	if one.timer != nil {
-		one.timer.Reset(delay)
-		return
+		one.timer.Stop()
 	}
 	one.timer = time.AfterFunc(delay, func() {
-		one.ring()
-		t.again()
+		if one.ring(set) {
+			t.again()
+		}
 	})
-}
-
-// end ends what waits for the item. It returns its handle, if there is one.
-func (b *busyItem) end() []*client.Handle {
-	b.stop()
-	if b.timer != nil {
-		b.timer.Stop()
-	}
-	if b.handle == nil {
-		return nil
-	}
-	return []*client.Handle{b.handle}
 }

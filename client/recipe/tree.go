@@ -2,14 +2,11 @@ package recipe
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -34,19 +31,12 @@ const (
 type Tree struct {
 	path    string
 	o       TreeOptions
-	stop    context.CancelFunc
-	stopped chan struct{} // closed when nothing runs any more
-	ready   chan struct{} // closed when it has been whole, or never will be
-
-	mu      sync.Mutex // guards what follows, and the twigs
-	root    *twig      // nil: there is no such directory
+	upkeep        // its mutex guards what follows, and the twigs; loaded says that the tree has been whole
+	root    *twig // nil: there is no such directory
 	nodes   int
 	bytes   int
-	changed chan struct{}  // closed and replaced when any of it changes
-	behind  int            // directories that have changed, or are new, and were not looked at since
-	loaded  bool           // it has been whole
-	c       *client.Client // of the session there is; nil while there is none
-	err     error          // why it is not whole
+	changed chan struct{} // closed and replaced when any of it changes
+	behind  int           // directories that have changed, or are new, and were not looked at since
 }
 
 // TreeNode is a file or a directory of a Tree, in one version.
@@ -108,48 +98,11 @@ func WatchTree(ctx context.Context, from client.Sessions, dir string, o TreeOpti
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultTreeBytes
 	}
-	t := &Tree{path: p.String(), o: o, stopped: make(chan struct{}), ready: make(chan struct{}), changed: make(chan struct{})}
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	t.stop = stop
-	go func() {
-		defer close(t.stopped)
-		t.run(life, from)
-	}()
-	var why error
-	select {
-	case <-t.ready:
-	case <-ctx.Done():
-		why = ended(ctx, ctx.Err(), "wait for the tree", dir)
+	t := &Tree{path: p.String(), o: o, upkeep: newUpkeep(), changed: make(chan struct{})}
+	if err := t.begin(ctx, from, t, "tree", dir); err != nil {
+		return nil, err
 	}
-	t.mu.Lock()
-	loaded, last := t.loaded, t.err
-	t.mu.Unlock()
-	if loaded {
-		return t, nil
-	}
-	t.Close()
-	return nil, errors.Join(why, last)
-}
-
-// run keeps a session until ctx ends, or there can be no tree.
-func (t *Tree) run(ctx context.Context, from client.Sessions) {
-	for {
-		err := from.Renew(ctx, t.follow)
-		if ctx.Err() != nil {
-			return
-		}
-		if !t.fail(err) {
-			close(t.ready)
-			return
-		}
-		timer := time.NewTimer(configPause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
-	}
+	return t, nil
 }
 
 // enter takes note of the session; nil is none.
@@ -269,10 +222,7 @@ func (t *Tree) Err() error {
 
 // Close ends the session, unless that is a Keeper's, which takes 5 s at most, and returns when nothing of the Tree
 // runs any more. What is here stays, and is not Fresh.
-func (t *Tree) Close() {
-	t.stop()
-	<-t.stopped
-}
+func (t *Tree) Close() { t.end() }
 
 // set makes a node what is kept by a name, "." or one in a directory. The error is TooLarge.
 func (t *Tree) set(in *twig, name string, node TreeNode) (*twig, error) {

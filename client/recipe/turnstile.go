@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -17,6 +18,7 @@ type turnstile struct {
 	dir    string
 	file   client.OpenOptions // with what it is opened, and created
 	places chan struct{}      // one for each who is at the cell
+	made   atomic.Bool        // the file was there
 }
 
 const (
@@ -38,6 +40,21 @@ func (t *turnstile) path() string { return t.dir + "/" + turnstileName }
 // open opens the file, which is created if it is absent.
 func (t *turnstile) open(ctx context.Context) (*client.Handle, error) {
 	return openIn(ctx, t.c, t.dir, turnstileName, t.file)
+}
+
+// ensure creates the file if it is absent, once: so there is room for it, also if what it is for takes all that a quota
+// leaves.
+func (t *turnstile) ensure(ctx context.Context) error {
+	if t.made.Load() {
+		return nil
+	}
+	h, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	leave(ctx, h)
+	t.made.Store(true)
+	return nil
 }
 
 // enter waits for its turn. check is called before it; its error ends the wait. Whoever was let

@@ -112,8 +112,8 @@ func (o *queueTakeOptions) takeItem(ctx, _ context.Context, c *client.Client) (*
 
 // finishItem says what became of an item: done if CMD ended with 0, and failed otherwise. It returns how chubbyctl ends.
 func (o *queueTakeOptions) finishItem(ctx context.Context, item *recipe.Item, ran error) error {
-	if item.Err() != nil {
-		return ran // which says that it was lost
+	if ran != nil && item.Err() != nil {
+		return ran // which says that it was lost; without an error the cell says whether it was
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()

@@ -24,8 +24,8 @@ func endSafeguards() []safeguard {
 			pkg: "./client/recipe", test: "TestRefusedUpdate",
 		},
 		{
-			name: "a wait that was given up says so", file: "client/recipe/configfile.go",
-			old: "why = ended(ctx, ctx.Err(), \"wait for the first value\", path)", new: "why = &api.Error{Code: api.DeadlineExceeded, Path: path, Err: ctx.Err()}",
+			name: "a wait that was given up says so", file: "client/recipe/upkeep.go",
+			old: "why = ended(ctx, ctx.Err(), \"wait for the \"+what, path)", new: "why = ctx.Err()",
 			pkg: "./client/recipe", test: "TestWatchConfigGivenUp",
 		},
 		{

@@ -19,6 +19,8 @@ func safeguards() []safeguard {
 		treeSafeguards(),
 		weightSafeguards(),
 		transactionSafeguards(),
+		healthSafeguards(),
+		reentrySafeguards(),
 		librarySafeguards(),
 		commandSafeguards(),
 		supervisionSafeguards(),

@@ -11,8 +11,33 @@ func treeSafeguards() []safeguard {
 		},
 		{
 			name: "a file that becomes a directory while it is read does not end a tree", file: "client/recipe/limb.go",
-			old: "	case unusable(err):\n		err = &api.Error{", new: "	case false:\n		err = &api.Error{",
+			old: "	case unusable(err): // it has gone", new: "	case gone(err): // it has gone",
 			pkg: pkg, test: "TestTreeOfWhatGoes",
+		},
+		{
+			name: "files that come and go do not keep a tree from being whole", file: "client/recipe/limb.go",
+			old: "	case unusable(err): // it has gone", new: "	case unusable(err) && !gone(err): // it has gone",
+			pkg: pkg, test: "TestTreeOfWhatComesAndGoes",
+		},
+		{
+			name: "a file that was written is read again", file: "client/recipe/limb.go",
+			old: "	return is.Content == stat.Content && ", new: "	return ",
+			pkg: pkg, test: "TestTree$|TestTreeRandom",
+		},
+		{
+			name: "who does not follow a directory any more writes nothing", file: "client/recipe/limb.go",
+			old: "		<-l.done\n", new: "",
+			pkg: pkg, test: "TestTreeWaitsForWhoIsStopped",
+		},
+		{
+			name: "a tree that lost its lease is not fresh", file: "client/recipe/tree.go",
+			old: " && t.c != nil && t.c.Left() > 0", new: " && t.c != nil",
+			pkg: pkg, test: "TestTree$",
+		},
+		{
+			name: "what is kept up to date is closed when nothing of it runs", file: "client/recipe/upkeep.go",
+			old: "	<-u.stopped\n", new: "",
+			pkg: pkg, test: "TestCloseEndsTheSession",
 		},
 		{
 			name: "a directory that may not be read holds up no other", file: "client/recipe/limb.go",

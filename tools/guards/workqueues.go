@@ -14,18 +14,18 @@ func workQueueSafeguards() []safeguard {
 			pkg: "./client/recipe", test: "TestQueueCountsWorkersThatDie",
 		},
 		{
-			name: "a try is counted of what was read", file: "client/recipe/taking.go",
-			old: "client.IfGeneration(read.content), client.IfSequencer(item.Sequencer()))", new: "client.IfSequencer(item.Sequencer()))",
+			name: "a try is counted of what was read", file: "client/recipe/itemrecord.go",
+			old: "client.IfGeneration(was), client.IfSequencer(l.Sequencer()))", new: "client.IfSequencer(l.Sequencer()))",
 			pkg: "./client/recipe", test: "TestQueueItemIsWrittenAfterItWasRead",
 		},
 		{
-			name: "a try is counted by who holds the item", file: "client/recipe/taking.go",
-			old: "client.IfGeneration(read.content), client.IfSequencer(item.Sequencer()))", new: "client.IfGeneration(read.content))",
+			name: "a try is counted by who holds the item", file: "client/recipe/itemrecord.go",
+			old: "client.IfGeneration(was), client.IfSequencer(l.Sequencer()))", new: "client.IfGeneration(was))",
 			pkg: "./client/recipe", test: "TestQueueTryOfWhoWasRobbedIsNotCounted",
 		},
 		{
-			name: "an item is given back by who holds it", file: "client/recipe/item.go",
-			old: "next.with(i.Data), client.IfGeneration(i.content), client.IfSequencer(i.Sequencer()))", new: "next.with(i.Data))",
+			name: "an item is given back by who holds it", file: "client/recipe/itemrecord.go",
+			old: "r.with(data), client.IfGeneration(was), client.IfSequencer(l.Sequencer()))", new: "r.with(data))",
 			pkg: "./client/recipe", test: "TestQueueFailIsRefused",
 		},
 		{
@@ -72,6 +72,61 @@ func workQueueSafeguards() []safeguard {
 			name: "who waits hears of what is retried", file: "client/recipe/taking.go",
 			old: "Events: []api.EventKind{api.EventChildAdded, api.EventChildModified}", new: "Events: []api.EventKind{api.EventChildAdded}",
 			pkg: "./client/recipe", test: "TestQueueDeadLetters",
+		},
+		{
+			name: "what is counted has its room", file: "client/recipe/itemrecord.go",
+			old: "	for len(header) < minItemHeader {\n", new: "	for false {\n",
+			pkg: "./client/recipe", test: "TestQueueAtItsQuota|TestQueueRecordHasItsRoom",
+		},
+		{
+			name: "a reason that has no room is left out", file: "client/recipe/itemrecord.go",
+			old: "	if errors.Is(err, api.QuotaExceeded) && r.Reason != \"\" {\n", new: "	if errors.Is(err, api.NotDirectory) && r.Reason != \"\" {\n",
+			pkg: "./client/recipe", test: "TestQueueAtItsQuota",
+		},
+		{
+			name: "who puts leaves room for the turnstile", file: "client/recipe/queue.go",
+			old: "q.door.ensure(ctx); err != nil", new: "error(nil); err != nil",
+			pkg: "./client/recipe", test: "TestQueueAtItsQuota",
+		},
+		{
+			name: "an item that is too large holds up nobody", file: "client/recipe/itemrecord.go",
+			old: "	case len(data) > MaxItemSize:", new: "	case false:",
+			pkg: "./client/recipe", test: "TestQueuePassesOverWhatHasNoRoom",
+		},
+		{
+			name: "an item that cannot be written holds up nobody", file: "client/recipe/taking.go",
+			old: "	case errors.Is(err, api.QuotaExceeded):", new: "	case false:",
+			pkg: "./client/recipe", test: "TestQueuePassesOverWhatHasNoRoom",
+		},
+		{
+			name: "an item that cannot be written is tried once in a while", file: "client/recipe/taking.go",
+			old: "		t.shut(ctx, one)\n		t.passOver(one, s, err)\n", new: "		t.passOver(one, s, err)\n",
+			pkg: "./client/recipe", test: "TestQueuePassesOverWhatHasNoRoom",
+		},
+		{
+			name: "a timer that was set again has not rung", file: "client/recipe/busyitem.go",
+			old: "	if b.set != set {\n", new: "	if b.set < set {\n",
+			pkg: "./client/recipe", test: "TestQueueTimerThatWasSetAgain",
+		},
+		{
+			name: "an item that is given back is what was put", file: "client/recipe/item.go",
+			old: "i.held.lock, i.data, i.content)", new: "i.held.lock, i.Data, i.content)",
+			pkg: "./client/recipe", test: "TestQueueDataIsAsItWasPut",
+		},
+		{
+			name: "a worker's data are its own", file: "client/recipe/taking.go",
+			old: "= bytes.Clone(read.data), ", new: "= append(read.data, bytes.Clone(nil)...), ",
+			pkg: "./client/recipe", test: "TestQueueDataIsAsItWasPut",
+		},
+		{
+			name: "a dead letter that may not be read is one", file: "client/recipe/deadletter.go",
+			old: "one.Dead || one.Err != nil && isMarked", new: "one.Dead || false && isMarked",
+			pkg: "./client/recipe", test: "TestQueueDeadLetterThatMayNotBeRead",
+		},
+		{
+			name: "the cell says whether an item is done", file: "cmd/chubbyctl/queuetake.go",
+			old: "	if ran != nil && item.Err() != nil {\n", new: "	if item.Err() != nil {\n",
+			pkg: "./cmd/chubbyctl", test: "TestItemThatIsLostWhenItIsDone",
 		},
 		{
 			name: "what CMD does not read keeps nobody", file: "cmd/chubbyctl/feed.go",
