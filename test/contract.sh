@@ -92,7 +92,7 @@ is() {
 helped() { "$bin/chubbyctl" $1 --help; }
 commands() {
 	local sub found=
-	for sub in $(helped "$1" | awk '/^Available Commands:/ {f = 1; next} /^$/ {f = 0} f {print $1}'); do
+	for sub in $(helped "$1" | awk '/^Available Commands:/ {f = 1; next} /^$/ {f = 0} f && /^  [^ ]/ {print $1}'); do
 		commands "${1:+$1 }$sub"; found=1
 	done
 	[ -n "$found" ] || echo "$1"

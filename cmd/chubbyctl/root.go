@@ -11,6 +11,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/helptext"
 )
 
 // globals are the flags that every command has.
@@ -92,6 +93,7 @@ Environment:
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelpCommand(root))
+	helptext.Install(root, func(w io.Writer) int { return term.StyleOf(w).Width })
 	g.completeBelow(root)
 	return root, g
 }
