@@ -442,6 +442,16 @@ ctl 0 history /ls/local/held; out '^TOKEN +MODE'; out ' broken '; out ' released
 ctl 0 -o json history /ls/local/held; fields out path token until_token mode holder.session holder.principal holder.host holder.pid holder.reason from to end lock_delay_s
 ctl 1 history /ls/local/no/such; ctl 2 history
 
+echo "== holders that give way"
+background polite acquire /ls/local/polite --give-way --reason backfill -- sh -c 'trap "echo asked; exit 5" TERM; echo up; while :; do sleep 0.05; done'; polite=$pid
+holds 10 "acquire --give-way: CMD runs" grep -q up polite.out
+ctl 0 acquire /ls/local/polite --reason 'an urgent restore' --wait 20s -- true
+ends "$polite" 5 "  gets SIGTERM when another waits"; grep -q asked polite.out && grep -q 'another asks for /ls/local/polite (an urgent restore): giving way' polite.err && ok "  and is told for what" || { cp polite.out out; cp polite.err err; bad "  and is told for what"; }
+background polite acquire /ls/local/polite --give-way; polite=$pid
+holds 10 "acquire --give-way without CMD" test -s polite.out
+ctl 75 acquire /ls/local/polite --try --reason hourly -- true; ends "$polite" 0 "  lets go, also for one who only tried"; grep -q '(hourly): giving way' polite.err && ok "  and says so" || bad "  and says so"
+ctl 2 acquire /ls/local/polite /ls/local/one --give-way -- true; err 'give-way is for one lock'; ctl 2 acquire /ls/local/polite --give-way --at-least 1s -- true
+
 echo "== elections"
 background observer -o json elect --observe /ls/local/primary; observer=$pid
 background candidate elect /ls/local/primary --value web1:80 --name web1 -- sh -c 'echo up; exec sleep 100'; candidate=$pid

@@ -56,6 +56,7 @@ func safeguards() []safeguard {
 		lineSafeguards(),
 		encodingSafeguards(),
 		mannersSafeguards(),
+		commandLineSafeguards(),
 		crowdingSafeguards(),
 		reapingSafeguards(),
 		resizingSafeguards(),
