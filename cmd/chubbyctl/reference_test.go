@@ -256,7 +256,7 @@ func prose(text string) string {
 
 // escaped keeps Markdown from taking words for markup.
 func escaped(text string) string {
-	return strings.NewReplacer("<", `\<`, "*", `\*`, "_", `\_`).Replace(text)
+	return strings.NewReplacer(`\`, `\\`, "<", `\<`, "*", `\*`, "_", `\_`).Replace(text)
 }
 
 func dedented(text string) string {

@@ -31,7 +31,7 @@ condition is about what there was before the first.
 
 A VALUE is taken as it is written, whatever is in it; - alone reads it from
 standard input. --put-file and --create-file take it from a FILE of this machine,
-with all of its bytes. An = in the PATH before another = is written \=.
+with all of its bytes. In a PATH that has an = itself, write \= for it.
 
 Conditions may be given again and again, of nodes that are changed and of others.
 --create is --put on the condition that there is no such node. Without a change,

@@ -69,6 +69,16 @@ func TestTxnFaults(t *testing.T) {
 	}
 }
 
+// Standard input is read up to the limit, and not sent if there is more.
+func TestTxnRefusesLargeInput(t *testing.T) {
+	for size, want := range map[int]int{api.MaxContents - len("/ls/local/a"): exitUnavailable, api.MaxContents: exitFailed, api.MaxContents + 1: exitFailed} {
+		_, err := execute(t, strings.NewReader(strings.Repeat("x", size)), "txn", "--put", "a=-")
+		if exitCode(err) != want || (want == exitFailed) != errors.Is(err, api.TooLarge) || want == exitFailed && !strings.Contains(err.Error(), "--put") {
+			t.Errorf("%d bytes: exit code %d (%v), want %d", size, exitCode(err), err, want)
+		}
+	}
+}
+
 // Values are taken as they are: every byte from standard input and from files, and what looks like something else on the
 // command line.
 func TestTxnValues(t *testing.T) {

@@ -251,7 +251,9 @@ func (o *txnOptions) readValues(cmd *cobra.Command, t *transaction) error {
 		switch s.source {
 		case "":
 		case "-":
-			s.value, err = o.readInput(cmd, s.source, s.path, fmt.Sprintf("value of %v", s.path))
+			if s.value, err = o.readInput(cmd, s.source, s.path, fmt.Sprintf("value of %v", s.path)); err != nil {
+				err = fmt.Errorf("--%s: %w", s.flag, err)
+			}
 		default:
 			s.value, err = o.readFile(cmd, s)
 		}
