@@ -92,14 +92,14 @@ is() {
 helped() { "$bin/chubbyctl" $1 --help; }
 commands() {
 	local sub found=
-	for sub in $(helped "$1" | awk '/^Available Commands:/ {f = 1; next} /^$/ {f = 0} f {print $1}'); do
+	for sub in $(helped "$1" | awk '/^Available Commands:/ {f = 1; next} /^$/ {f = 0} f && /^  [^ ]/ {print $1}'); do
 		commands "${1:+$1 }$sub"; found=1
 	done
 	[ -n "$found" ] || echo "$1"
 }
 options() {
 	helped "$1" | awk -v section="$2" '$0 == section {f = 1; next} /^$/ {f = 0} f' |
-		grep -oE -- '^ +(-[a-z], )?--[a-z-]+' | grep -oE -- '--[a-z-]+' | grep -vx -e --help
+		grep -oE -- '^ {2,6}(-[a-z], )?--[a-z-]+' | grep -oE -- '--[a-z-]+' | grep -vx -e --help
 }
 # was_tried COMMAND FLAG: in one line; the flag may be empty.
 was_tried() { grep -E -- "^( -[^ ]+( [^- ][^ ]*)?)* $1 " "$typed" | grep -Eq -- "${2:+ $2[ =]}"; }
@@ -219,7 +219,7 @@ ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code 
 
 echo "== verbs"
 "$bin/chubbyctl" --help >out 2>&1
-for verb in acquire elect semaphore barrier queue members ls tree cat put mkdir rm stat touch cp export import watch top locks history explain lint lock sequencer session whoami acl cell bench config completion; do out "^  $verb "; done
+for verb in acquire elect semaphore barrier queue members ls tree cat put txn mkdir rm stat touch cp export import watch top locks history explain lint lock sequencer session whoami acl cell bench config completion; do out "^  $verb "; done
 
 echo "== files"
 ctl 0 mkdir /ls/local/d
@@ -363,6 +363,28 @@ ctl 0 -o json lint /ls/local/held --most 5; fields out epoch since_s findings; i
 ctl 0 lint --session "$session" --principal nobody --rule polling,handle-leak; ctl 2 lint --rule nonsense; err 'want some of polling'; ctl 2 lint --session x; ctl 2 lint --most 0
 ctl 0 -o json top --most 1; fields out waits.0.path; ctl 2 top --every 1ms; ctl 2 top --most 0; ctl 2 top --times -1
 
+echo "== transactions"
+ctl 0 txn --if-absent /ls/local/d/one --put '/ls/local/d/one=a  b' --create /ls/local/d/two=x=1; ctl 0 cat /ls/local/d/one; out '^a  b$'; ctl 0 cat /ls/local/d/two; out '^x=1$'
+ctl 3 txn --if-absent /ls/local/d/one --put /ls/local/d/one=never --rm /ls/local/d/two; err '^chubbyctl: --if-absent: .*/ls/local/d/one: .*there is such a node'
+ctl 3 txn --put /ls/local/d/one=never --create /ls/local/d/two=x; err '^chubbyctl: --create: .*/ls/local/d/two: .*exists already'
+ctl 0 cat /ls/local/d/one; out '^a  b$'
+ctl 0 -o json stat /ls/local/d/one; generation=$(jq .content_generation out); instance=$(jq .instance out)
+ctl 0 txn --if-generation "/ls/local/d/one=$generation" --if-instance "/ls/local/d/one=$instance" --if-exists /ls/local/d
+ctl 3 txn --if-instance "/ls/local/d/one=$((instance + 1))"; err '^chubbyctl: --if-instance: '
+ctl 0 -o json txn --if-generation "/ls/local/d/one=$generation" --put /ls/local/d/one=second --rm /ls/local/d/two
+fields out path kind content_generation instance size; is .path '"/ls/local/d/one"'; [ "$(sed -n 2p out)" = '{"path":"/ls/local/d/two","deleted":true}' ] && [ "$(wc -l <out)" = 2 ] && ok "  a line for each change" || bad "  a line for each change"
+ctl 3 -o json txn --if-generation "/ls/local/d/one=$generation" --put /ls/local/d/one=third; cp err out; is .error.code '"GenerationMismatch"'; is .error.path '"/ls/local/d/one"'; is .error.exit 3; fields out error.current
+chubbyctl txn --put /ls/local/d/one=- --create-file /ls/local/d/two=bytes <bytes >out 2>err && ok "txn reads stdin and files" || bad "txn reads stdin and files"
+for name in one two; do "$bin/chubbyctl" cat /ls/local/d/$name >got; cmp -s bytes got && ok "  and keeps every byte of $name" || bad "  and keeps every byte of $name"; done
+ctl 0 txn --if-sequencer "$sequencer" --put-file /ls/local/d/two=/dev/null; ctl 0 cat /ls/local/d/two; [ -s out ] && bad "  an empty file" || ok "  an empty file"
+ctl 1 txn --rm /ls/local/d/one --rm /ls/local/d/nosuch; err '^chubbyctl: --rm: .*nosuch: .*no such node'; ctl 0 stat /ls/local/d/one
+ctl 1 txn --put /ls/local/nosuch/one=x; err 'chubbyctl mkdir -p /ls/local/nosuch does'; ctl 1 txn --rm /ls/local/held; err '^chubbyctl: --rm: .*(holds|held)'
+ctl 2 txn; err 'neither a condition nor a change'; ctl 2 txn --put /ls/local/d/one; err '^chubbyctl: --put "/ls/local/d/one": want PATH=VALUE'; ctl 2 txn --if-generation /ls/local/d/one=x; err 'whole number'
+ctl 2 txn --put /ls/local/d/one=a --rm /ls/local/d/one; err '--put and --rm both change'; ctl 2 txn --if-absent /ls/foo/a --rm /ls/local/d/one; err 'another cell'
+mapfile -t steps < <(for i in {1..65}; do printf -- '--if-absent\n/ls/local/d/no%s\n' "$i"; done); ctl 2 txn "${steps[@]}"; err 'at most 64 of each'; ctl 0 txn "${steps[@]:0:128}"
+head -c 262144 /dev/zero >large; ctl 1 txn --put-file /ls/local/d/one=large; err 'more than 262144 bytes'; ctl 1 txn --put-file /ls/local/d/one=nosuch; err '--put-file: .*no such file'
+ctl 2 txn --put /ls/local/acl/everyone=; err 'not undo it'; ctl 0 txn --put /ls/local/acl/spare=ann --yes; ctl 0 txn --rm /ls/local/acl/spare --rm /ls/local/d/one --rm /ls/local/d/two --yes
+
 echo "== sequencers"
 ctl 0 sequencer check "$sequencer"; ctl 0 -o json sequencer check "$sequencer"
 ctl 0 sequencer show "$sequencer"; out '/ls/local/held'
@@ -385,6 +407,7 @@ ends "$holder" 74 "the holder of a lock that was broken"
 ctl 3 sequencer check "$sequencer"
 ctl 0 touch /ls/local/d/guarded
 ctl 3 put /ls/local/d/guarded late --if-sequencer "$sequencer"; ctl 3 rm /ls/local/d/guarded --if-sequencer "$sequencer"
+ctl 3 txn --if-sequencer "$sequencer" --put /ls/local/d/guarded=late; err '^chubbyctl: --if-sequencer: '
 ends "$waiter" 0 "the waiter has it"
 grep -q mine waiter.out && ok "  and its CMD ran" || bad "  and its CMD ran"
 background victim acquire /ls/local/held --kill-after 1s -- sh -c 'echo up; exec sleep 100'; victim=$pid
@@ -418,6 +441,16 @@ kill "$first"; ends "$first" 143 "the first ends"
 ctl 0 history /ls/local/held; out '^TOKEN +MODE'; out ' broken '; out ' released '; out ' ended '; out '^None of these held it while another held it exclusively'
 ctl 0 -o json history /ls/local/held; fields out path token until_token mode holder.session holder.principal holder.host holder.pid holder.reason from to end lock_delay_s
 ctl 1 history /ls/local/no/such; ctl 2 history
+
+echo "== holders that give way"
+background polite acquire /ls/local/polite --give-way --reason backfill -- sh -c 'trap "echo asked; exit 5" TERM; echo up; while :; do sleep 0.05; done'; polite=$pid
+holds 10 "acquire --give-way: CMD runs" grep -q up polite.out
+ctl 0 acquire /ls/local/polite --reason 'an urgent restore' --wait 20s -- true
+ends "$polite" 5 "  gets SIGTERM when another waits"; grep -q asked polite.out && grep -q 'another asks for /ls/local/polite (an urgent restore): giving way' polite.err && ok "  and is told for what" || { cp polite.out out; cp polite.err err; bad "  and is told for what"; }
+background polite acquire /ls/local/polite --give-way; polite=$pid
+holds 10 "acquire --give-way without CMD" test -s polite.out
+ctl 75 acquire /ls/local/polite --try --reason hourly -- true; ends "$polite" 0 "  lets go, also for one who only tried"; grep -q '(hourly): giving way' polite.err && ok "  and says so" || bad "  and says so"
+ctl 2 acquire /ls/local/polite /ls/local/one --give-way -- true; err 'give-way is for one lock'; ctl 2 acquire /ls/local/polite --give-way --at-least 1s -- true
 
 echo "== elections"
 background observer -o json elect --observe /ls/local/primary; observer=$pid
@@ -604,6 +637,7 @@ ctl 0 acl file cat private; out 'ann'
 ctl 0 acl set /ls/local/d/f --write private --read private
 ctl 77 --as bob put /ls/local/d/f no; err 'ann|bob|private|permi'
 ctl 77 -o json --as bob cat /ls/local/d/f; cp err out; is .error.code '"PermissionDenied"'
+ctl 77 --as bob txn --put /ls/local/d/bob=x --put /ls/local/d/f=no; err '^chubbyctl: --put: .*/ls/local/d/f: '; ctl 77 --as bob txn --if-exists /ls/local/d/f --put /ls/local/d/bob=x; ctl 1 stat /ls/local/d/bob
 ctl 0 --as ann cat /ls/local/d/f
 names=$("$bin/chubbyctl" --as ann -o json acl get /ls/local/d/f | jq .acl_generation)
 ctl 2 --as eve acl set /ls/local/d --change private; err 'does not admit you'

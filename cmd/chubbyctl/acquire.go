@@ -13,8 +13,9 @@ import (
 // acquireOptions are those of acquire.
 type acquireOptions struct {
 	workOptions
-	shared bool
-	owner  string
+	shared  bool
+	owner   string
+	giveWay bool
 }
 
 func newAcquireCommand(g *globals) *cobra.Command {
@@ -52,6 +53,11 @@ once cannot wait for each other without end. They are released in the reverse or
 one is lost, CMD is stopped. The first three variables have a line for each lock, in the
 order of their names.
 
+With --give-way the lock is let go when another asks for it, also with --try: CMD gets
+SIGTERM, and the lock is released when CMD has ended, for however long that takes. The
+other one's --reason is said, and the exit code is CMD's own; --retry does not run it
+again.
+
 With --retry CMD is run again, under a new session, when the lock was lost: at first after
 about a second, then after pauses of up to 30 s, until CMD ends by itself, the lock is not
 had (--try, --wait), or a signal asks for the end.
@@ -72,6 +78,7 @@ was denied.`, describeSignals(), defaultKillAfter,
   chubbyctl acquire /ls/local/hourly --try --at-least 1m -- ./hourly.sh  # for crontabs
   chubbyctl acquire /ls/local/accounts/ann /ls/local/accounts/zoe -- ./move.sh
   chubbyctl acquire /ls/local/importer --retry -- ./importer
+  chubbyctl acquire /ls/local/disk --give-way --reason backfill -- ./backfill
   chubbyctl acquire /ls/local/a --detect-deadlock=job7 -- \
     chubbyctl acquire /ls/local/b --detect-deadlock=job7 -- ./both.sh
   chubbyctl acquire /ls/local/maintenance      # until Ctrl-C`,
@@ -85,6 +92,9 @@ was denied.`, describeSignals(), defaultKillAfter,
 			if err := o.validate(); err != nil {
 				return err
 			}
+			if err := o.validateGiveWay(); err != nil {
+				return err
+			}
 			if len(o.paths) > 1 {
 				return o.runWork(cmd.Context(), o.acquireAll)
 			}
@@ -93,10 +103,22 @@ was denied.`, describeSignals(), defaultKillAfter,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.shared, "shared", false, "share the lock with others who ask for it shared")
+	flags.BoolVar(&o.giveWay, "give-way", false, "let the lock go when another asks for it: CMD gets SIGTERM then")
 	flags.BoolVar(&o.try, "try", false, "do not wait if the lock is held or delayed")
 	flags.StringVar(&o.owner, "detect-deadlock", "", "take the lock for `OWNER`, and fail if those waited for wait for locks of the same owner")
 	o.addFlags(flags)
 	return cmd
+}
+
+// validateGiveWay refuses what --give-way cannot do.
+func (o *acquireOptions) validateGiveWay() error {
+	switch {
+	case o.giveWay && len(o.paths) > 1:
+		return usagef("--give-way is for one lock, and %d are named", len(o.paths))
+	case o.giveWay && o.atLeast > 0:
+		return usagef("--give-way lets the lock go when another asks for it, and --at-least keeps it; choose one")
+	}
+	return nil
 }
 
 // lockOptions are the options that go to the cell with the request.

@@ -78,6 +78,8 @@ func TestCommandLineFaults(t *testing.T) {
 		{"acquire /ls/local/a /ls/foo/a -- true", 2, "different cells"},
 		{"acquire /ls/local/a /ls/local/b --sequencer-file x -- true", 2, "--sequencer-file"},
 		{"acquire /ls/local/a --retry", 2, "--retry"},
+		{"acquire /ls/local/a /ls/local/b --give-way -- true", 2, "--give-way is for one lock, and 2 are named"},
+		{"acquire /ls/local/a --give-way --at-least 1m -- true", 2, "choose one"},
 		{"semaphore", 2, "which directory?"},
 		{"semaphore /ls/local/a /ls/local/b --slots 1 -- true", 2, "put -- before the command"},
 		{"semaphore /ls/local/a -- true", 2, "--slots is missing"},

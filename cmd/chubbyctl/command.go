@@ -86,8 +86,7 @@ type work struct {
 	env     []string
 	item    *recipe.Item    // whose data are CMD's standard input; nil: it has that of this process
 	changed <-chan struct{} // receives when the session goes into jeopardy, or out of it
-	asked   <-chan struct{} // closed when another should have the lock; may be nil
-	yield   bool            // then CMD is asked to end
+	request request         // that another should have the lock; CMD is asked to end if it is given up for that
 }
 
 // supervise runs CMD while the lock is held.
@@ -177,7 +176,7 @@ func exitWith(code int) error {
 // watchCommand follows the lock until the command is gone. It notifies of jeopardy, asks the
 // command to end when another should have the lock, and stops it when the lock is lost.
 func (o *workOptions) watchCommand(process *supervise.Process, w work) {
-	lost, asked := w.lock.Context().Done(), w.asked
+	lost, asked := w.lock.Context().Done(), w.request.asked
 	jeopardy := false
 	for {
 		select {
@@ -188,7 +187,7 @@ func (o *workOptions) watchCommand(process *supervise.Process, w work) {
 			process.Stop()
 		case <-asked:
 			asked = nil
-			if o.noticeCandidate(w.yield) {
+			if o.noticeRequest(w.request) {
 				process.Signal(syscall.SIGTERM)
 			}
 		case <-w.changed:

@@ -246,7 +246,7 @@ func TestYield(t *testing.T) {
 		var told bytes.Buffer
 		o := supervising(t, "sh", "-c", `trap 'exit 22' TERM; echo >"$0"; for i in $(seq 100); do sleep 0.01; done; exit 0`, fifo)
 		o.err = &told
-		err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: quickly(), asked: asked, yield: yield})
+		err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: quickly(), request: request{asked: asked, yield: yield, told: (&electOptions{yield: yield}).describeCandidate}})
 		if got := exitCode(err); got != map[bool]int{true: 22, false: 0}[yield] || !strings.Contains(told.String(), "goes first") {
 			t.Errorf("yield %t: exit code %d (%v); told %q", yield, got, err, told.String())
 		}

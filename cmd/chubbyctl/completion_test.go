@@ -60,6 +60,15 @@ func TestCompletionOffers(t *testing.T) {
 			"cell status ''":                                 "local zoo :4",
 			"cell transfer --to ''":                          "r1 :4",
 			"sequencer check ''":                             "chubby1:mine :4",
+			"txn --put di":                                   "dir/ :6",
+			"txn --put dir/f":                                "dir/file= :6", // the value follows
+			"txn --put dir/file=":                            ":4",
+			"txn --create-file dir/file=testdata/trans":      "dir/file=testdata/transcripts/ :6",
+			"txn --if-generation dir/file=":                  "dir/file=7 :4", // the one of now
+			"txn --put x=y --rm dir/f":                       "dir/file :4",
+			"txn --if-absent /ls/lo":                         "/ls/local/ :6",
+			"txn --if-sequencer ''":                          "chubby1:mine :4",
+			"txn ''":                                         ":4",
 			"put x y --if-sequencer ''":                      "chubby1:mine :4",
 			"acl file cat ''":                                "everyone :4",
 			"acl set /ls/local --read ''":                    "everyone :4",

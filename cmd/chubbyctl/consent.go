@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,7 +40,7 @@ func (o *consent) confirmWrite(ctx context.Context, g *globals, p api.Path, afte
 		return nil
 	}
 	return g.withSessionAt(ctx, p.Cell(), p, func(ctx context.Context, c *client.Client) error {
-		return o.confirmListChange(ctx, c, p, after)
+		return o.confirmListChanges(ctx, c, map[api.Path]*string{p: after})
 	})
 }
 
@@ -129,14 +131,31 @@ func (l *accessLists) excludesCaller(ctx context.Context, list string) (bool, er
 	return !has, err
 }
 
-// confirmListChange refuses a change of a list without --yes, if it takes from the user the
-// right to change that list again, or to create it. after is nil for a list that is deleted.
-func (o *consent) confirmListChange(ctx context.Context, c *client.Client, p api.Path, after *string) error {
-	l := &accessLists{client: c, cell: p.Cell(), changed: map[string]*string{p.Base(): after}}
+// confirmListChanges refuses changes of lists of one cell without --yes, if they take from the user the
+// right to change one of them again, or to create it. A list that is deleted is nil.
+func (o *consent) confirmListChanges(ctx context.Context, c *client.Client, lists map[api.Path]*string) error {
+	if o.yes || len(lists) == 0 {
+		return nil
+	}
+	paths := slices.SortedFunc(maps.Keys(lists), func(a, b api.Path) int { return strings.Compare(a.String(), b.String()) })
+	l := &accessLists{client: c, cell: paths[0].Cell(), changed: map[string]*string{}}
+	for p, after := range lists {
+		l.changed[p.Base()] = after
+	}
+	for _, p := range paths {
+		if err := o.confirmListChange(ctx, l, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// confirmListChange is confirmListChanges of one of the lists that l has as they will be.
+func (o *consent) confirmListChange(ctx context.Context, l *accessLists, p api.Path) error {
 	for _, one := range []api.Path{p, p.Parent()} {
 		// The cell itself decides whether the user has the right now: it also reads lists
 		// that the user may not read.
-		h, err := c.Open(ctx, one.String(), client.OpenOptions{Write: true})
+		h, err := l.client.Open(ctx, one.String(), client.OpenOptions{Write: true})
 		if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {
 			continue // the list is being created, or the user has no right to lose
 		}

@@ -158,8 +158,16 @@ func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*held
 		return nil, explain(withAdvice(err, o.path, client.File), w.last())
 	}
 	t := holding(primary.Lock(), resignation(primary))
-	t.asked, t.yield = primary.Asked(), o.yield
+	t.request = request{asked: primary.Asked(), yield: o.yield, told: o.describeCandidate}
 	return t, nil
+}
+
+// describeCandidate is what the user is told when a candidate waits that comes first.
+func (o *electOptions) describeCandidate() string {
+	if o.yield {
+		return "a candidate that goes first is waiting: giving way"
+	}
+	return "a candidate that goes first is waiting; it has the lock when this one ends (--yield would give way at once)"
 }
 
 // resignation returns how a primary gives up: it releases the lock, and removes its

@@ -19,7 +19,7 @@ import (
 const (
 	exitFailed      = 1   // any failure without a code of its own
 	exitUsage       = 2   // the command line was not understood
-	exitMismatch    = 3   // sequencer check, --if-sequencer: not valid; --if-generation: another generation; lint: something was found
+	exitMismatch    = 3   // sequencer check, --if-sequencer: not valid; --if-generation: another generation; txn: a condition does not hold; lint: something was found
 	exitOverLimit   = 4   // drill: longer than --limit
 	exitUnavailable = 69  // no master could be reached within --timeout
 	exitLost        = 74  // the lock was lost while the command ran

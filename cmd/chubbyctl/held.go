@@ -23,10 +23,9 @@ type heldLock struct {
 	slot   *int           // of a semaphore; else nil
 	item   *recipe.Item   // of a queue, whose data CMD reads; else nil
 	giveUp func(context.Context) error
-	asked  <-chan struct{} // closed when another should have it; may be nil
-	yield  bool            // whether to give it up then
 
-	finish func(ctx context.Context, ran error) error // says what became of it, before it is given up; may be nil
+	request request                                    // that another should have it
+	finish  func(ctx context.Context, ran error) error // says what became of it, before it is given up; may be nil
 }
 
 // holding returns a lock that is given up by a function.
@@ -132,31 +131,20 @@ func (o *workOptions) holdLock(ctx context.Context, c *client.Client, t *heldLoc
 	if err := o.printHeld(c, t); err != nil {
 		return err
 	}
-	asked := t.asked
+	asked := t.request.asked
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-asked:
 			asked = nil
-			if o.noticeCandidate(t.yield) {
+			if o.noticeRequest(t.request) {
 				return nil
 			}
 		case <-t.lock.Context().Done():
 			return &exitError{exitLost, fmt.Errorf("%v was lost: %w", t, context.Cause(t.lock.Context()))}
 		}
 	}
-}
-
-// noticeCandidate tells the user that another should have the lock, and returns yield: whether
-// the lock is given up for that.
-func (o *workOptions) noticeCandidate(yield bool) bool {
-	if yield {
-		o.notice("a candidate that goes first is waiting: giving way")
-	} else {
-		o.notice("a candidate that goes first is waiting; it has the lock when this one ends (--yield would give way at once)")
-	}
-	return yield
 }
 
 // giveUpLock gives the lock up, and tries until the lease has run out if the cell does not answer:

@@ -168,7 +168,7 @@ func newLintFields(r misuse.Report) lintFields {
 func (g *globals) drawLint(out io.Writer, r misuse.Report) error {
 	style := term.StyleOf(out)
 	if len(r.Findings) == 0 {
-		_, err := fmt.Fprintf(out, "no client misuses the cell, as far as its master (of epoch %d) has counted, for %s\n", r.Epoch, term.Roughly(r.Since))
+		_, err := fmt.Fprintln(out, style.Wrap(fmt.Sprintf("no client misuses the cell, as far as its master (of epoch %d) has counted, for %s", r.Epoch, term.Roughly(r.Since)), ""))
 		return err
 	}
 	t := g.output.NewTable(out, "RULE", "SESSION", "WHO", "PATH", "COUNT", "A SECOND", "IN?")

@@ -114,17 +114,29 @@ func (o *putOptions) readPutValue(cmd *cobra.Command, given []string, p api.Path
 // input.
 func (g *globals) readInput(cmd *cobra.Command, argument string, p api.Path, what string) ([]byte, error) {
 	in := cmd.InOrStdin()
-	if _, waits := in.(*os.File); waits && argument == "-" && g.stop != nil {
-		signal.Reset(supervise.Interrupts()...)
-		defer g.catchInterrupts(cmd)
-		if err := context.Cause(cmd.Context()); err != nil {
-			return nil, err // an interrupt came before
-		}
-		if term.IsTerminal(in) {
+	if _, waits := in.(*os.File); !waits || argument != "-" {
+		return readValue(argument, in, p)
+	}
+	return g.withDefaultInterrupts(cmd, func() ([]byte, error) {
+		if g.stop != nil && term.IsTerminal(in) {
 			g.notice(cmd.ErrOrStderr(), "type the "+what+", and then Ctrl-D on a line of its own; Ctrl-C gives up")
 		}
+		return readValue(argument, in, p)
+	})
+}
+
+// withDefaultInterrupts runs what reads from this machine before anything is sent; meanwhile one
+// interrupt ends the process.
+func (g *globals) withDefaultInterrupts(cmd *cobra.Command, read func() ([]byte, error)) ([]byte, error) {
+	if g.stop == nil {
+		return read()
 	}
-	return readValue(argument, in, p)
+	signal.Reset(supervise.Interrupts()...)
+	defer g.catchInterrupts(cmd)
+	if err := context.Cause(cmd.Context()); err != nil {
+		return nil, err // an interrupt came before
+	}
+	return read()
 }
 
 // readValue takes the value from the command line or from in, and refuses a value that no

@@ -18,7 +18,7 @@ func exitCodes() []entry {
 		code(0, "done"),
 		code(exitFailed, "any other failure"),
 		code(exitUsage, "the command line was not understood, or --yes is missing"),
-		code(exitMismatch, "a sequencer is not valid (sequencer check, --if-sequencer), or something is at another generation, or there already (--if-generation, --if-absent); or lint has found something"),
+		code(exitMismatch, "a sequencer is not valid (sequencer check, --if-sequencer), or something is at another generation, or there already (--if-generation, --if-absent, txn); or lint has found something"),
 		code(exitOverLimit, "drill: what it measured was longer than --limit"),
 		code(exitUnavailable, "no master of the cell was reached within --timeout"),
 		code(exitLost, "the lock was lost while CMD ran, and CMD was stopped"),

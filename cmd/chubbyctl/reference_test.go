@@ -80,6 +80,27 @@ func TestEveryCommandIsExplained(t *testing.T) {
 	}
 }
 
+// No line of any help is wider than a terminal of 80 columns, but for examples, which are to be pasted, and for lines of one word.
+func TestHelpFits(t *testing.T) {
+	for _, cmd := range commands() {
+		var out bytes.Buffer
+		cmd.Root().SetOut(&out)
+		if err := cmd.Help(); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Replace(out.String(), cmd.Example, "", 1)
+		for line := range strings.Lines(text) {
+			line = strings.TrimRight(line, "\n")
+			if len([]rune(line)) > 80 && len(strings.Fields(line)) > 1 {
+				t.Errorf("%s: a line of its help has more than 80 columns: %s", cmd.CommandPath(), line)
+			}
+		}
+		if !strings.Contains(text, "Usage:\n") {
+			t.Errorf("%s: its help does not say how it is typed:\n%s", cmd.CommandPath(), text)
+		}
+	}
+}
+
 // commands lists the root and all commands below it, in the order of the page.
 func commands() []*cobra.Command {
 	root, _ := newRootCommand()
@@ -235,7 +256,7 @@ func prose(text string) string {
 
 // escaped keeps Markdown from taking words for markup.
 func escaped(text string) string {
-	return strings.NewReplacer("<", `\<`, "*", `\*`, "_", `\_`).Replace(text)
+	return strings.NewReplacer(`\`, `\\`, "<", `\<`, "*", `\*`, "_", `\_`).Replace(text)
 }
 
 func dedented(text string) string {

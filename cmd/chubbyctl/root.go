@@ -11,6 +11,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/helptext"
 )
 
 // globals are the flags that every command has.
@@ -85,13 +86,14 @@ Environment:
 	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say more, on standard error")
 	root.AddCommand(
 		newAcquireCommand(g), newElectCommand(g), newSemaphoreCommand(g), newBarrierCommand(g), newQueueCommand(g), newMembersCommand(g), newGuardianCommand(),
-		newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newMkdirCommand(g),
+		newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newTxnCommand(g), newMkdirCommand(g),
 		newRmCommand(g), newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newExportCommand(g), newImportCommand(g), newWatchCommand(g),
 		newTopCommand(g), newLocksCommand(g), newHistoryCommand(g), newExplainCommand(g), newLintCommand(g), newLockCommand(g), newSequencerCommand(g), newSessionCommand(g),
 		newWhoamiCommand(g), newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newDrillCommand(g), newBenchCommand(g), newSizingCommand(g), newConfigCommand(g), newCompletionCommand(), newVersionCommand(g),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelpCommand(root))
+	helptext.Install(root, func(w io.Writer) int { return term.StyleOf(w).Width })
 	g.completeBelow(root)
 	return root, g
 }

@@ -121,7 +121,8 @@ func (g *globals) printSizing(out io.Writer, n sizing.Need, costs sizing.Costs) 
 	if !costs.Quiet {
 		shared = ", beside other programs"
 	}
-	_, err := fmt.Fprintf(out, "\nMeasured on %s with %s%s; docs/sizing.md has the machine. Your processors and disks are others: chubbyctl bench measures them.\n", costs.Date, costs.Version, shared)
+	measured := fmt.Sprintf("Measured on %s with %s%s; docs/sizing.md has the machine. Your processors and disks are others: chubbyctl bench measures them.", costs.Date, costs.Version, shared)
+	_, err := fmt.Fprintf(out, "\n%s\n", term.StyleOf(out).Wrap(measured, ""))
 	return err
 }
 

@@ -38,6 +38,8 @@ func meaningOf(word string) string {
 		return "'chubbyctl elect PATH --value V' takes part in an election, and 'chubbyctl elect --show PATH' prints who is the primary"
 	case "enqueue", "dequeue", "push", "pop", "job", "jobs", "task", "tasks":
 		return "'chubbyctl queue put PATH DATA' puts an item into a work queue, and 'chubbyctl queue take PATH -- CMD' runs a command on the next"
+	case "transaction", "multi", "commit", "atomic", "cas":
+		return "'chubbyctl txn' changes several files at one moment, on conditions; 'chubbyctl put --if-generation' one"
 	case "permit", "slots":
 		return "'chubbyctl semaphore PATH --slots N -- CMD' runs a command that at most N run at a time"
 	}

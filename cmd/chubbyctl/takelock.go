@@ -13,7 +13,11 @@ import (
 
 // acquire takes the lock. If it has to wait, it says what for.
 func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (*heldLock, error) {
-	h, err := c.Open(bound, o.path.String(), client.OpenOptions{Write: true, Create: client.File, Kind: api.File, LockDelay: o.lockDelay})
+	opening := client.OpenOptions{Write: true, Create: client.File, Kind: api.File, LockDelay: o.lockDelay}
+	if o.giveWay {
+		opening.Events = []api.EventKind{api.EventConflictingLock}
+	}
+	h, err := c.Open(bound, o.path.String(), opening)
 	if err != nil {
 		return nil, withAdvice(err, o.path, client.File)
 	}
@@ -21,14 +25,23 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 		bound, cancel := o.withTimeout(ctx)
 		defer cancel()
 		lock, err := h.TryAcquire(bound, o.mode(), o.lockOptions()...)
-		return releasable(lock), o.explainRefusal(err)
+		return o.holdThrough(h, lock), o.explainRefusal(err)
 	}
 	waiting, cancel, explain := o.withWait(ctx, 0)
 	defer cancel()
 	w := o.showWait("no answer from the cell yet")
 	defer w.stop()
 	lock, err := h.Acquire(waiting, o.mode(), append(o.lockOptions(), client.OnQueued(w.queued))...)
-	return releasable(lock), explain(err, w.last())
+	return o.holdThrough(h, lock), explain(err, w.last())
+}
+
+// holdThrough returns a lock that was acquired through a handle, and is released by Release; nil for nil.
+func (o *acquireOptions) holdThrough(h *client.Handle, lock *client.Lock) *heldLock {
+	t := releasable(lock)
+	if t != nil && o.giveWay {
+		t.request = listenForConflicts(h, lock).request(lock.Path())
+	}
+	return t
 }
 
 // acquireAll takes several locks, or none. If it has to wait, it says what for.

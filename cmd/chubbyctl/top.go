@@ -220,7 +220,7 @@ func (g *globals) drawTop(out io.Writer, style term.Style, l *topLook, rates map
 		fmt.Fprintf(out, "waiting: %s, %s, %s\n", paintMany(style, "requests for locks", b.Waiters), paintMany(style, "changes", b.Changes), paintMany(style, "locks in a lock-delay", b.Delays))
 	}
 	if rates != nil {
-		fmt.Fprintf(out, "a second: %s\n", ratesText(rates))
+		fmt.Fprintln(out, style.Wrap(ratesText(rates), "a second: "))
 	}
 	fmt.Fprintln(out)
 	t := g.output.NewTable(out, "WAITED FOR LONGEST", "WAITING", "FOR", "FIRST IN THE QUEUE", "HELD FOR?", "HELD BY")

@@ -238,6 +238,7 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 	if err != nil {
 		return interruptOr(ctx, err)
 	}
+	defer t.request.end()
 	defer func() { o.giveUpLock(farewell, c, t) }()
 	held := stopwatch()
 	withdraw, err := o.keepSequencer(t.lock.Context(), t.sequencer())
@@ -258,8 +259,7 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 		env:     t.environment(c.Session()),
 		item:    t.item,
 		changed: changed,
-		asked:   t.asked,
-		yield:   t.yield,
+		request: t.request,
 	})
 	// CMD has ended, so signals are for chubbyctl again. One of them shortens the rest.
 	farewell, stop = signal.NotifyContext(farewell, supervise.Interrupts()...)

@@ -69,6 +69,35 @@ func TestPackagedConfigRefusesToStart(t *testing.T) {
 	}
 }
 
+// No line of any help is wider than a terminal of 80 columns, but for examples, which are to be pasted, and for lines of one word.
+func TestHelpFits(t *testing.T) {
+	root := newRootCommand()
+	root.InitDefaultHelpFlag()
+	root.InitDefaultCompletionCmd("serve")
+	var check func(*cobra.Command)
+	check = func(cmd *cobra.Command) {
+		var out bytes.Buffer
+		root.SetOut(&out)
+		if err := cmd.Help(); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Replace(out.String(), cmd.Example, "", 1)
+		for line := range strings.Lines(text) {
+			line = strings.TrimRight(line, "\n")
+			if len([]rune(line)) > 80 && len(strings.Fields(line)) > 1 {
+				t.Errorf("%s: a line of its help has more than 80 columns: %s", cmd.CommandPath(), line)
+			}
+		}
+		if !strings.Contains(text, "Usage:\n") {
+			t.Errorf("%s: its help does not say how it is typed:\n%s", cmd.CommandPath(), text)
+		}
+		for _, child := range cmd.Commands() {
+			check(child)
+		}
+	}
+	check(root)
+}
+
 // packagedConfig is the example with no key set.
 func packagedConfig() []byte {
 	var b bytes.Buffer

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/internal/helptext"
 )
 
 func newRootCommand() *cobra.Command {
@@ -30,6 +32,7 @@ file system, after Burrows (OSDI 2006).
 	root.Version = builtFrom().Version // for --version, which prints what version does
 	root.SetVersionTemplate(builtFrom().String())
 	root.AddCommand(newDevCommand(), newServeCommand(), newConfigCommand(), newCertsCommand(), newVersionCommand())
+	helptext.Install(root, helptext.TerminalWidth)
 	return root
 }
 

@@ -59,6 +59,7 @@ func safeguards() []safeguard {
 		lineSafeguards(),
 		encodingSafeguards(),
 		mannersSafeguards(),
+		commandLineSafeguards(),
 		crowdingSafeguards(),
 		reapingSafeguards(),
 		resizingSafeguards(),

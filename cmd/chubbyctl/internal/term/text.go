@@ -50,7 +50,7 @@ func columns(text string) int { return widths().StringWidth(text) }
 func widths() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }
 
 // fold breaks a text into lines of so many columns at most: at spaces, else behind slashes and
-// commas, else where the line is full.
+// commas, else behind other marks that names are made of, else where the line is full.
 func fold(text string, limit int) []string {
 	var lines []string
 	for columns(text) > limit {
@@ -60,8 +60,8 @@ func fold(text string, limit int) []string {
 		}
 		if at := strings.LastIndexByte(text[:min(cut+1, len(text))], ' '); at > 0 {
 			cut = at
-		} else if at := strings.LastIndexAny(text[:cut], "/,"); at > 0 {
-			cut = at + 1
+		} else {
+			cut = breakInWord(text[:cut])
 		}
 		lines = append(lines, strings.TrimRight(text[:cut], " "))
 		text = strings.TrimLeft(text[cut:], " ")
@@ -70,4 +70,19 @@ func fold(text string, limit int) []string {
 		return lines
 	}
 	return append(lines, text)
+}
+
+// breakInWord returns how much of a word that fills a line stays in it: up to a mark behind which people look for the next part
+// of a name, unless that leaves most of the line empty.
+func breakInWord(full string) int {
+	const parts, others = "/,", "@.:;-_=&?+"
+	for _, marks := range []string{parts, others} {
+		if at := strings.LastIndexAny(full, marks); at >= len(full)/3 {
+			return at + 1
+		}
+	}
+	if at := strings.LastIndexAny(full, parts); at > 0 {
+		return at + 1
+	}
+	return len(full)
 }

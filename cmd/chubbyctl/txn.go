@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+// txnOptions are those of txn.
+type txnOptions struct {
+	*globals
+	steps   []txnStep // in the order of their flags
+	consent consent
+}
+
+func newTxnCommand(g *globals) *cobra.Command {
+	o := &txnOptions{globals: g}
+	cmd := &cobra.Command{
+		Use:   "txn",
+		Short: "Change several files at one moment, or none, on conditions",
+		Long: fmt.Sprintf(`txn writes, creates and deletes several nodes of one cell at one moment, if all
+of its conditions hold; else it changes nothing, and exits with %d. Readers see all
+of the changes, or none. They are made in the order of their flags, and each
+condition is about what there was before the first.
+
+A VALUE is taken as it is written, whatever is in it; - alone reads it from
+standard input. --put-file and --create-file take it from a FILE of this machine,
+with all of its bytes. In a PATH that has an = itself, write \= for it.
+
+Conditions may be given again and again, of nodes that are changed and of others.
+--create is --put on the condition that there is no such node. Without a change,
+the exit code of txn says whether all conditions hold at one moment.
+
+A transaction has at most %d conditions and %d changes, no path is changed twice,
+and its paths and values have together at most %d bytes. A node whose lock
+somebody holds is not deleted. An access control list that takes from you the right
+to write it again is not written without --yes.
+
+With -o json there is a line for each change, in their order: that of put, or of
+rm. An error has in .error.path which condition, or which change, it is about.
+
+Exit codes: %d if a condition does not hold, or SEQ is not valid; the others are
+those of put and rm.`, exitMismatch, api.MaxTxnSteps, api.MaxTxnSteps, api.MaxContents, exitMismatch),
+		Example: `  # an item from one file to another, if nobody was faster
+  chubbyctl txn --if-generation waiting=17 --rm waiting --create 'running=item 4'
+  # two files of which nobody sees one without the other
+  chubbyctl txn --put-file svc/tls.crt=new.crt --put-file svc/tls.key=new.key
+  # only as the holder of a lock
+  chubbyctl txn --if-sequencer "$CHUBBY_SEQUENCER" --put "svc/state=$state" --rm svc/old
+  # in place of what was read, unless that was changed, or svc/frozen is there
+  g=$(chubbyctl -o json stat svc/limits | jq .content_generation)
+  ./raise | chubbyctl txn --if-generation "svc/limits=$g" --if-absent svc/frozen \
+    --put svc/limits=-`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := o.build(cmd)
+			if err != nil {
+				return err
+			}
+			return o.commit(cmd, t)
+		},
+	}
+	o.addSteps(cmd)
+	o.consent.flag(cmd)
+	return cmd
+}
+
+// commit makes the changes, and prints each.
+func (o *txnOptions) commit(cmd *cobra.Command, t *transaction) error {
+	var stats []api.Stat
+	err := o.withSessionAt(cmd.Context(), t.cell(), t.steps[0].path, func(ctx context.Context, c *client.Client) error {
+		if err := o.consent.confirmListChanges(ctx, c, t.lists()); err != nil {
+			return err
+		}
+		own := c.Txn()
+		for _, s := range t.steps {
+			s.addTo(own)
+		}
+		var err error
+		stats, err = own.Commit(ctx)
+		return err
+	})
+	if err != nil {
+		return t.explain(err)
+	}
+	return o.printTxn(cmd, t, stats)
+}
+
+// explain names the flag of the step that an error is about, gives an error its exit code if it says that a
+// condition does not hold, and adds the advice of a file that is written.
+func (t *transaction) explain(err error) error {
+	code := api.CodeOf(err)
+	if s := t.stepOf(err); s != nil {
+		if s.writes() {
+			err = withAdvice(err, s.path, client.File)
+		}
+		err = fmt.Errorf("--%s: %w", s.flag, err)
+	}
+	if code == api.BadSequencer || code == api.Exists { // GenerationMismatch has that exit code by itself
+		return &exitError{exitMismatch, err}
+	}
+	return err
+}
+
+// stepOf returns the step that an error of the cell is about; nil if that may be one of several, or none.
+func (t *transaction) stepOf(err error) *txnStep {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return nil
+	}
+	var found *txnStep
+	for _, s := range t.steps {
+		about := s.path.String() == e.Path && e.Path != ""
+		switch e.Code {
+		case api.GenerationMismatch:
+			about = about && s.isCondition() && s.flag != stepIfSequencer
+		case api.BadSequencer:
+			about = s.flag == stepIfSequencer
+		case api.PermissionDenied: // either may be refused
+		default:
+			about = about && !s.isCondition()
+		}
+		if about && found != nil {
+			return nil
+		}
+		if about {
+			found = s
+		}
+	}
+	return found
+}
+
+// printTxn prints each change as put and rm do.
+func (o *txnOptions) printTxn(cmd *cobra.Command, t *transaction, stats []api.Stat) error {
+	changes := 0
+	for _, s := range t.steps {
+		if s.isCondition() {
+			continue
+		}
+		stat := stats[changes]
+		changes++
+		var err error
+		switch {
+		case s.writes():
+			err = o.printChange(cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", stat)
+		case o.json():
+			err = o.output.Print(cmd.OutOrStdout(), removedFields{Path: s.path.String(), Deleted: true})
+		case o.verbose:
+			term.Remark(cmd.ErrOrStderr(), "deleted %v", s.path)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if changes == 0 && o.verbose && !o.json() {
+		term.Remark(cmd.ErrOrStderr(), "every condition holds")
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest"
+)
+
+// What no cell would take is refused before the cell is asked, by the name of its flag, and says what to write.
+func TestTxnFaults(t *testing.T) {
+	many := func(flag string, n int) (args []string) {
+		for i := range n {
+			args = append(args, flag, fmt.Sprintf("f%d", i))
+		}
+		return args
+	}
+	large := filepath.Join(t.TempDir(), "large")
+	half := filepath.Join(t.TempDir(), "half")
+	for file, size := range map[string]int{large: api.MaxContents + 1, half: api.MaxContents / 2} {
+		if err := os.WriteFile(file, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good := "chubby1:x:42:8d7d12148ef07c5c275c7061888f1e24:466140f4:/ls/local/h"
+	for _, c := range []struct {
+		args []string
+		code int
+		text string
+	}{
+		{nil, 2, "neither a condition nor a change"},
+		{[]string{"a=b"}, 2, "takes no arguments"},
+		{[]string{"--put", "a"}, 2, `--put "a": want PATH=VALUE; PATH= alone writes an empty file`},
+		{[]string{"--put-file", "a"}, 2, `--put-file "a": want PATH=FILE`},
+		{[]string{"--put-file", "a="}, 2, "the name of a file"},
+		{[]string{"--create-file", "a=/no/such/file"}, 1, "--create-file: open /no/such/file"},
+		{[]string{"--create-file", "a=/"}, 1, "--create-file: read /: is a directory"},
+		{[]string{"--put", `a\=b`}, 2, "want PATH=VALUE"},
+		{[]string{"--put", "a//b=c"}, 2, `--put "a//b=c": component`},
+		{[]string{"--rm", ""}, 2, `--rm ""`},
+		{[]string{"--if-absent", "ls/local/a"}, 2, "a path begins with /ls/"},
+		{[]string{"--if-generation", "a"}, 2, `--if-generation "a": want PATH=NUMBER`},
+		{[]string{"--if-generation", "a=b=x"}, 2, "a whole number"},
+		{[]string{"--if-generation", "a=-1"}, 2, "a whole number"},
+		{[]string{"--if-instance", "a=0"}, 2, "never 0"},
+		{[]string{"--if-sequencer", ""}, 3, "--if-sequencer: "},
+		{[]string{"--if-sequencer", good, "--rm", "/ls/foo/a"}, 2, "--rm: /ls/foo/a is in another cell than /ls/local/h"},
+		{[]string{"--put", "a=b", "--rm", "/ls/local/a"}, 2, "--put and --rm both change /ls/local/a"},
+		{[]string{"--put", "a=-", "--create-file", "b=-"}, 2, "--put of /ls/local/a and --create-file of /ls/local/b both want standard input"},
+		{many("--rm", api.MaxTxnSteps+1), 2, "0 conditions (--if-...) and 65 changes; a transaction has at most 64 of each"},
+		{many("--if-absent", api.MaxTxnSteps+1), 2, "65 conditions"},
+		{append(many("--if-absent", api.MaxTxnSteps), many("--rm", api.MaxTxnSteps)...), 69, ""},
+		{[]string{"--put-file", "a=" + large}, 1, "txn /ls/local/a: up to --put-file of it, paths and values have together more than 262144 bytes"},
+		{[]string{"--create-file", "a=" + half, "--put-file", "b=" + half}, 1, "txn /ls/local/b: up to --put-file"},
+		{[]string{"--create-file", "a=" + half, "--if-generation", "b=c=0"}, 69, ""},
+		{[]string{"--if-sequencer", good}, 69, ""},
+	} {
+		_, err := execute(t, strings.NewReader("x"), append([]string{"txn"}, c.args...)...)
+		if exitCode(err) != c.code || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%.200q: %v (exit code %d), want %d with %q", c.args, err, exitCode(err), c.code, c.text)
+		}
+	}
+}
+
+// Standard input is read up to the limit, and not sent if there is more.
+func TestTxnRefusesLargeInput(t *testing.T) {
+	for size, want := range map[int]int{api.MaxContents - len("/ls/local/a"): exitUnavailable, api.MaxContents: exitFailed, api.MaxContents + 1: exitFailed} {
+		_, err := execute(t, strings.NewReader(strings.Repeat("x", size)), "txn", "--put", "a=-")
+		if exitCode(err) != want || (want == exitFailed) != errors.Is(err, api.TooLarge) || want == exitFailed && !strings.Contains(err.Error(), "--put") {
+			t.Errorf("%d bytes: exit code %d (%v), want %d", size, exitCode(err), err, want)
+		}
+	}
+}
+
+// Values are taken as they are: every byte from standard input and from files, and what looks like something else on the
+// command line.
+func TestTxnValues(t *testing.T) {
+	const bytes = "\x00\xff\n@=\\-\n"
+	file := filepath.Join(t.TempDir(), "a=b")
+	if err := os.WriteFile(file, []byte("file "+bytes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
+		_, said, code := s.try(bytes, "txn --put in=- --put-file file="+file+" --create at=@"+file+" --put dash=-- --put equal== --create 'spaces=a  b '")
+		if code != 0 {
+			t.Fatal(said)
+		}
+		for name, want := range map[string]string{"in": bytes, "file": "file " + bytes, "at": "@" + file, "dash": "--", "equal": "=", "spaces": "a  b "} {
+			if out, _, _ := s.try("", "cat "+name); out != want {
+				t.Errorf("%s has %q, want %q", name, out, want)
+			}
+		}
+	})
+}
+
+// Whoever may not do one of the changes, or may not see one of the conditions, does nothing at all, and learns which it was.
+func TestTxnWithoutRights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{t: t, cell: celltest.Start(t, 1, func(c *cell.Config) { c.InsecurePrincipals = true }), ctx: t.Context()}
+		s.run("acl file put ops ann")
+		s.run("put mine first")
+		s.run("put other first")
+		s.run("acl set mine --read ops --write ops --as ann --yes")
+		for line, want := range map[string]string{
+			"txn --as bob --put other=second --put mine=second":     "--put: commit /ls/local/mine: ",
+			"txn --as bob --put other=second --if-generation mine=": "--if-generation: commit /ls/local/mine: ",
+		} {
+			if strings.HasSuffix(line, "=") {
+				line += "7"
+			}
+			_, said, code := s.try("", line)
+			if code != exitDenied || !strings.Contains(said, want) {
+				t.Errorf("%s: exit code %d, %s; want %d with %q", line, code, said, exitDenied, want)
+			}
+		}
+		if out := s.run("cat other"); out != "  first\n" {
+			t.Errorf("a transaction without rights has left %q", out)
+		}
+	})
+}
+
+// The flag that an error is about is named only if it can be no other.
+func TestStepOfAnError(t *testing.T) {
+	step := func(flag, path string) *txnStep { return &txnStep{flag: flag, path: api.MustParsePath(path)} }
+	tr := &transaction{steps: []*txnStep{
+		step(stepIfExists, "/ls/local/a"), step(stepPut, "/ls/local/a"), step(stepIfExists, "/ls/local/b"), step(stepIfInstance, "/ls/local/b"),
+		step(stepIfSequencer, "/ls/local/a"), step(stepRemove, "/ls/local/c"),
+	}}
+	for _, c := range []struct {
+		code api.Code
+		path string
+		want string
+	}{
+		{api.GenerationMismatch, "/ls/local/a", stepIfExists},
+		{api.GenerationMismatch, "/ls/local/b", ""},
+		{api.BadSequencer, "", stepIfSequencer},
+		{api.NotFound, "/ls/local/c", stepRemove},
+		{api.IsDirectory, "/ls/local/a", stepPut},
+		{api.PermissionDenied, "/ls/local/a", ""},
+		{api.PermissionDenied, "/ls/local/c", stepRemove},
+		{api.Unavailable, "", ""},
+	} {
+		got := ""
+		if s := tr.stepOf(&api.Error{Code: c.code, Path: c.path}); s != nil {
+			got = s.flag
+		}
+		if got != c.want {
+			t.Errorf("%v of %q is about %q, want %q", c.code, c.path, got, c.want)
+		}
+	}
+	if s := tr.stepOf(errors.New("x")); s != nil {
+		t.Errorf("another error is about %s", s.flag)
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// completeNode offers nodes for a flag's value.
+func (g *globals) completeNode(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+	return g.completePath(cmd, nil, half)
+}
+
+// stepCompletion completes the value of a flag of the form PATH=REST: paths with their =, and behind it what the flag takes.
+func (g *globals) stepCompletion(flag string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
+		const more = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		if path, rest, found := cutAssignment(half); found {
+			before := half[:len(half)-len(rest)]
+			switch flag {
+			case stepPutFile, stepCreateFile:
+				return filesLike(before, rest), more
+			case stepIfGeneration:
+				return g.presentNumber(cmd, before, rest, path, func(s api.Stat) api.Generation { return s.Content }), cobra.ShellCompDirectiveNoFileComp
+			case stepIfInstance:
+				return g.presentNumber(cmd, before, rest, path, func(s api.Stat) api.Generation { return s.Instance }), cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names, _ := g.completePath(cmd, nil, strings.ReplaceAll(half, `\=`, "="))
+		for i, name := range names {
+			if names[i] = strings.ReplaceAll(name, "=", `\=`); !strings.HasSuffix(name, "/") {
+				names[i] += "="
+			}
+		}
+		return names, more
+	}
+}
+
+// presentNumber offers the number that a node has now.
+func (g *globals) presentNumber(cmd *cobra.Command, before, half, path string, number func(api.Stat) api.Generation) []string {
+	p, err := g.parsePath(path)
+	if err != nil {
+		return nil
+	}
+	var found []string
+	err = g.forCompletion().withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
+		stat, err := h.Stat(ctx)
+		if err == nil {
+			found = []string{before + strconv.FormatUint(uint64(number(stat)), 10)}
+		}
+		return err
+	})
+	if err != nil {
+		return nil
+	}
+	return withPrefix(before+half, found)
+}
+
+// maxFiles is how many files of this machine are offered at most.
+const maxFiles = 500
+
+// filesLike offers files of this machine whose names begin with half, each behind before: the shell itself completes only what
+// is a word of its own.
+func filesLike(before, half string) []string {
+	dir, base := filepath.Split(half)
+	entries, err := os.ReadDir(filepath.Clean(dir + "."))
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if len(names) >= maxFiles {
+			break
+		}
+		name := e.Name()
+		if !strings.HasPrefix(name, base) || strings.HasPrefix(name, ".") && base == "" {
+			continue
+		}
+		if e.IsDir() {
+			name += "/"
+		}
+		names = append(names, before+dir+name)
+	}
+	return names
+}
