@@ -137,6 +137,27 @@ func TestLockLost(t *testing.T) {
 	})
 }
 
+// A lock whose channel was closed in time, and that the cell has not given to another, was lost all the same.
+func TestUnlockSaysThatItWasLost(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.T
+		l := w.lock(w.store("one"), "k", nil)
+		lost, err := w.acquire(l, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.cell.Cut("one")
+		<-lost
+		w.cell.Heal("one")
+		if err := l.Unlock(t.Context()); !errors.Is(err, api.LockLost) && !errors.Is(err, api.SessionExpired) {
+			t.Errorf("unlock: %v", err)
+		}
+		if _, err := w.acquire(l, time.Minute); err != nil {
+			t.Errorf("lock again: %v", err)
+		}
+	})
+}
+
 // A wait goes on when its session is lost; and a lock that an operator takes away is lost at once.
 func TestLockWaitsOn(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
@@ -149,8 +170,10 @@ func TestLockWaitsOn(t *testing.T) {
 		}
 		has := make(chan error)
 		go func() { _, err := w.acquire(w.lock(s, "k", nil), time.Minute); has <- err }()
-		w.sleep(time.Second)
-		w.endSession()
+		for range 3 { // client.Keeper has another session once
+			w.sleep(5 * time.Second)
+			w.endSession()
+		}
 		w.sleep(5 * time.Second)
 		if err := w.operator.BreakLock(t.Context(), root+"/locks/_k", "a test", true); err != nil {
 			t.Fatal(err)

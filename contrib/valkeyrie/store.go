@@ -39,9 +39,9 @@ type Config struct {
 }
 
 // Store is a store.Store of github.com/kvtools/valkeyrie in a Chubby cell. Its methods may be called from
-// several goroutines. It has one goroutine for each Watch and WatchTree, with two more each; one for each
-// key with a TTL that it has written, at most 10,000, while the TTL runs; and one for a lock whose renewal
-// can be stopped. Close waits for all of them.
+// several goroutines. It has three goroutines for each Watch, two for each WatchTree besides those of its
+// recipe.Tree; one for each key with a TTL that it has written, at most 10,000, while the TTL runs; and one
+// for a lock that is held and whose renewal can be stopped. Close waits for all of them.
 type Store struct {
 	root      string
 	lockDelay time.Duration

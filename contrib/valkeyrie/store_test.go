@@ -126,6 +126,12 @@ func TestAtomicAfterRecreation(t *testing.T) {
 			t.Errorf("atomic delete of anything: %t, %v", ok, err)
 		}
 		w.want(s, "k", "")
+		w.put(s, "a/b/c", "v", nil)
+		w.put(s, "a/d", "v", nil)
+		if err := s.Delete(t.Context(), "a/b/c"); err != nil {
+			t.Fatal(err)
+		}
+		w.wantNodes("data", "a", "a/_d") // a directory that has become empty is gone
 	})
 }
 
