@@ -194,9 +194,9 @@ func (c *Client) Close(ctx context.Context) error {
 		switch {
 		case own:
 			c.closeError = c.endOwnSession(ctx)
-		case errors.Is(c.Err(), Closed): // by Close of the Cell
+		case errors.Is(c.Err(), Closed): // by Close of the Cell, or abandoned
 			c.closeError = &api.Error{Code: api.Unavailable, Op: "close the session", Path: rootPath(c.cell.cfg), Err: Closed,
-				Message: "its Cell was closed before it, so that the cell could not be told; close the sessions of a Cell first"}
+				Message: "it was abandoned, or its Cell closed before it, so that the cell could not be told; close the sessions of a Cell first"}
 		default:
 			// The cell has ended the session, and may wait for the acknowledgement, which the release of the locks allows.
 			select {

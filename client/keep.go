@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
@@ -36,8 +37,9 @@ type Keeper struct {
 
 // keptSession is a session of a Keeper. Keeper.mu guards users.
 type keptSession struct {
-	client *Client
-	users  int // functions of Do that run with it
+	client    *Client
+	users     int         // functions of Do that run with it
+	abandoned atomic.Bool // by Abandon: the cell is not told that the work under its locks has stopped
 }
 
 // maxLost is how many sessions of a Keeper may be lost and have locks that the program has
@@ -184,7 +186,7 @@ func (k *Keeper) closeLost(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CleanupTime)
 	defer cancel()
 	for _, s := range unused {
-		if errors.Is(s.client.Err(), EndedByCell) && len(s.client.handles.unreleasedLocks()) > 0 {
+		if !s.abandoned.Load() && errors.Is(s.client.Err(), EndedByCell) && len(s.client.handles.unreleasedLocks()) > 0 {
 			continue
 		}
 		k.mu.Lock()
@@ -192,6 +194,35 @@ func (k *Keeper) closeLost(ctx context.Context) {
 		k.mu.Unlock()
 		_ = s.client.Close(ctx) // it was lost, and others may close it at the same time
 	}
+}
+
+// Abandon gives up the session that there is, for a program that does not know whether
+// the work under its locks has stopped: it ends in this process only, so that the
+// contexts of its locks end and calls fail with SessionExpired, and the cell, which is
+// not told, keeps it and its locks until lease and lock-delays have passed. The same
+// holds for sessions that were lost before and had locks that are not released, if the
+// cell waits for that. The next call of Do has another session. It makes no call, and
+// takes CleanupTime at most.
+func (k *Keeper) Abandon(ctx context.Context) {
+	k.mu.Lock()
+	if k.current != nil {
+		k.lost = append(k.lost, k.current)
+		k.current, k.lostAt = nil, k.cell.cfg.Clock()
+	}
+	abandoned := slices.Clone(k.lost)
+	k.mu.Unlock()
+	for _, s := range abandoned {
+		s.abandon()
+	}
+	k.closeLost(ctx)
+}
+
+// abandon ends a session for this process only. The cell is not told, also of one that it
+// has ended itself and for whose locks it waits.
+func (s *keptSession) abandon() {
+	s.abandoned.Store(true)
+	s.client.session.endSession(Closed, "it was abandoned")
+	s.client.keeper.stop()
 }
 
 // Close ends the session, which frees its locks at once, and returns when nothing of the

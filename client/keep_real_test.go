@@ -197,6 +197,55 @@ func TestKeeperWaitsForTheReleaseOfLostLocks(t *testing.T) {
 	})
 }
 
+// Of a session that was abandoned the cell is not told: others have its lock when its lease has run out, also if an operator
+// had ended it; and the next call has another session at once.
+func TestKeeperAbandons(t *testing.T) {
+	for _, byOperator := range []bool{false, true} {
+		inKept(t, 1, func(ctx context.Context, _ *celltest.Cell, k *client.Keeper, operator *client.Client) {
+			for range 10 { // more than may be lost and be in use
+				var l *client.Lock
+				var id api.SessionID
+				if err := k.Do(ctx, func(c *client.Client) (err error) {
+					id = c.Session()
+					l, err = c.Acquire(ctx, lockPath, client.LockDelay(0))
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if byOperator {
+					if err := operator.EndSession(ctx, id, "a test"); err != nil {
+						t.Fatal(err)
+					}
+					<-l.Context().Done()
+				}
+				began := time.Now()
+				k.Abandon(ctx)
+				if l.Err() == nil || !byOperator && !errors.Is(l.Err(), client.Closed) {
+					t.Errorf("the lock of an abandoned session: %v", l.Err())
+				}
+				if err := k.Do(ctx, func(c *client.Client) error {
+					if c.Session() == id {
+						t.Error("the next call has the session that was abandoned")
+					}
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+				if next, err := operator.Acquire(ctx, lockPath, client.LockDelay(0)); err != nil {
+					t.Error(err)
+				} else if err := next.Release(ctx); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took < api.DefaultLease*5/12 || took > api.DefaultLease+3*time.Second {
+					t.Errorf("by an operator %t: another had the lock after %v", byOperator, took)
+				}
+			}
+			k.Abandon(ctx)
+			k.Abandon(ctx) // of nothing
+		})
+	}
+}
+
 // A program that never releases the locks that it loses gets no session without end.
 func TestKeeperBoundsLostSessions(t *testing.T) {
 	inKept(t, 1, func(ctx context.Context, cell *celltest.Cell, k *client.Keeper, operator *client.Client) {

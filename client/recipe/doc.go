@@ -4,7 +4,7 @@
 //
 // A recipe is a few calls of the exported client and nothing else: the cell knows none of them, and
 // whatever a recipe leaves in the cell is files and locks that chubbyctl shows and other programs may
-// use. Each takes a *client.Client that is open and stays the caller's.
+// use. Each takes a *client.Client that is open and stays the caller's (a Counter a *client.Keeper).
 //
 //   - Campaign, Observe, Leader: one primary among many, its value, and who it is (Chubby §2.4).
 //   - Announce, Members: who is up; Healthy: and passes a check of its own.
@@ -12,6 +12,7 @@
 //   - Semaphore, Barrier, DoubleBarrier, Queue, RWLock: among processes what their names say.
 //   - ConfigFile: a file that everybody has the newest of; Tree: all that is below a directory; Watch: the
 //     versions of any file or directory.
+//   - Counter: a number that each addition counts in once.
 //   - AcquireAll: several locks, without a deadlock; Locked: one that functions under it may take again.
 //
 // # Sessions

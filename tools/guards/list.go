@@ -17,6 +17,7 @@ func safeguards() []safeguard {
 		shellRecipeSafeguards(),
 		workQueueSafeguards(),
 		treeSafeguards(),
+		counterSafeguards(),
 		weightSafeguards(),
 		transactionSafeguards(),
 		healthSafeguards(),

@@ -9,44 +9,39 @@ import (
 )
 
 // campaign returns the record of a leader that Get has not returned yet; or it gets the lock and
-// returns the empty record. If the session is lost, it opens another.
-func (l *Lock) campaign(ctx context.Context) (record, error) {
+// returns the empty record. If the session is lost, or the file deleted, it begins again once.
+func (l *Lock) campaign(ctx context.Context) (rec record, err error) {
 	for again := false; ; again = true {
-		k, err := l.connect(ctx)
-		if err != nil {
-			return record{}, err
-		}
-		rec, err := l.contend(ctx, k)
-		if isGone(err) {
-			l.disconnect(ctx, k)
-			if !again && ctx.Err() == nil {
-				continue
-			}
-		}
-		if err != nil && ctx.Err() != nil {
+		err = l.seated(ctx, func(s *seat) (err error) {
+			rec, err = l.contend(ctx, s)
+			return err
+		})
+		switch {
+		case isGone(err) && !again && ctx.Err() == nil:
+		case err != nil && ctx.Err() != nil:
 			return l.parting(err)
+		default:
+			return rec, err
 		}
-		return rec, err
 	}
 }
 
 // contend is a campaign in one session.
-func (l *Lock) contend(ctx context.Context, k *link) (record, error) {
+func (l *Lock) contend(ctx context.Context, s *seat) (record, error) {
 	for {
-		heard := k.heard()
-		rec, err := k.read(ctx)
+		rec, err := s.read(ctx)
 		if err != nil && !errors.Is(err, api.NotFound) {
 			return record{}, err
 		}
-		if fresh, err := l.isNews(ctx, k, rec); fresh || err != nil {
+		if fresh, err := l.isNews(ctx, s, rec); fresh || err != nil {
 			return rec, err
 		}
-		waiting, done := k.waiting(ctx, heard)
-		lock, err := k.file.Acquire(waiting, api.Exclusive, l.reason())
+		waiting, done := s.untilNews(ctx, rec)
+		lock, err := s.file.Acquire(waiting, api.Exclusive, l.reason())
 		done()
 		switch {
 		case err == nil:
-			return l.claim(ctx, k, lock)
+			return l.claim(ctx, s, lock)
 		case ctx.Err() == nil && errors.Is(err, api.Cancelled):
 			continue // there is a newer record
 		}
@@ -55,11 +50,11 @@ func (l *Lock) contend(ctx context.Context, k *link) (record, error) {
 }
 
 // isNews reports whether a record names the current leader, and Get has not returned it yet.
-func (l *Lock) isNews(ctx context.Context, k *link, rec record) (bool, error) {
+func (l *Lock) isNews(ctx context.Context, s *seat, rec record) (bool, error) {
 	if rec.HolderIdentity == "" || rec.Sequencer == "" || rec.Sequencer == l.lastShown().Sequencer {
 		return false, nil
 	}
-	if err := k.session.CheckSequencer(ctx, rec.Sequencer); errors.Is(err, api.BadSequencer) {
+	if err := s.session.CheckSequencer(ctx, rec.Sequencer); errors.Is(err, api.BadSequencer) {
 		return false, nil
 	} else if err != nil {
 		return false, err
@@ -70,9 +65,9 @@ func (l *Lock) isNews(ctx context.Context, k *link, rec record) (bool, error) {
 
 // claim makes a claim from a granted lock, and returns the empty record; or NotFound if there has
 // never been a leader.
-func (l *Lock) claim(ctx context.Context, k *link, lock *client.Lock) (record, error) {
-	t := newTerm(k, lock)
-	rec, err := k.read(ctx)
+func (l *Lock) claim(ctx context.Context, s *seat, lock *client.Lock) (record, error) {
+	t := newTerm(l.keeper, s.file, lock)
+	rec, err := s.read(ctx)
 	if err != nil && !errors.Is(err, api.NotFound) {
 		_ = t.release(ctx) // if it fails, the lock ends with the lease
 		return record{}, err
@@ -85,17 +80,13 @@ func (l *Lock) claim(ctx context.Context, k *link, lock *client.Lock) (record, e
 
 // try takes the lock for a claim that no Get preceded.
 func (l *Lock) try(ctx context.Context) (*term, error) {
-	k, err := l.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	lock, err := k.file.TryAcquire(ctx, api.Exclusive, l.reason())
-	if err == nil {
-		_, err = l.claim(ctx, k, lock)
-	}
-	if isGone(err) {
-		l.disconnect(ctx, k)
-	}
+	err := l.seated(ctx, func(s *seat) error {
+		lock, err := s.file.TryAcquire(ctx, api.Exclusive, l.reason())
+		if err == nil {
+			_, err = l.claim(ctx, s, lock)
+		}
+		return err
+	})
 	if t := l.current(); t != nil {
 		return t, nil
 	}
@@ -131,32 +122,4 @@ func (l *Lock) reason() client.LockOption {
 		return client.Reason(text)
 	}
 	return client.Reason("leads")
-}
-
-// connect returns the session, or opens one if there is none.
-func (l *Lock) connect(ctx context.Context) (*link, error) {
-	l.mu.Lock()
-	k := l.link
-	l.mu.Unlock()
-	if k != nil {
-		return k, nil
-	}
-	k, err := dial(ctx, l.cfg)
-	if err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	l.link = k
-	l.mu.Unlock()
-	return k, nil
-}
-
-// disconnect drops a session that can no longer be used; no work runs under it.
-func (l *Lock) disconnect(ctx context.Context, k *link) {
-	l.mu.Lock()
-	l.link = nil
-	l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, partingTime)
-	defer cancel()
-	_ = k.close(ctx) // if it fails, the session ends with its lease
 }

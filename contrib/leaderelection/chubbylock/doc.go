@@ -64,9 +64,9 @@
 //
 // # Sessions and goroutines
 //
-// A Lock opens a session with the first call of Get, and another one when that is lost. For each it
-// has one goroutine, which receives events of new records; Close, or the next session, waits for
-// it. A guarded context has no goroutine.
+// A Lock opens a session with the first call of Get, and another one when that is lost
+// (client.Keeper). While a Get waits for the lock it has one goroutine, which receives events of new
+// records. A guarded context has no goroutine.
 //
 // A leadership that has ended does not come back: when the lock is lost, the same Run of the
 // elector cannot win again, because the work would not begin again. The next Run can.

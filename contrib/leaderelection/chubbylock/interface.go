@@ -55,7 +55,7 @@ func (l *Lock) Update(ctx context.Context, rec resourcelock.LeaderElectionRecord
 	if leads && renews(rec, last) {
 		return nil
 	}
-	err = t.link.write(ctx, record{LeaderElectionRecord: rec, Sequencer: t.lock.Sequencer().String()}, t.lock)
+	err = t.write(ctx, record{LeaderElectionRecord: rec, Sequencer: t.lock.Sequencer().String()})
 	if err == nil {
 		err = t.stands() // writing may have taken long
 	}

@@ -36,19 +36,21 @@ type Config struct {
 // resourcelock.Interface for one elector at a time; Guard, Sequencer, Identity
 // and Describe are safe for concurrent use. The caller must Close it.
 type Lock struct {
-	cfg  Config
-	log  *slog.Logger
-	turn chan struct{} // capacity 1, full during Get, Create, Update and Close
+	cfg    Config
+	log    *slog.Logger
+	keeper *client.Keeper // its session is of this Lock alone
+	turn   chan struct{}  // capacity 1, full during Get, Create, Update and Close
 
 	life context.Context //nolint:containedctx // it is the Lock's, ended by Close
 	end  context.CancelCauseFunc
 
-	mu      sync.Mutex // guards what follows
-	link    *link      // nil without a session
-	term    *term      // nil while the lock is not held
-	shown   record     // the record of another candidate that Get returned last
-	looks   uint64     // counts the records that Get returned
-	manager *manager   // nil unless Run runs the elector
+	mu      sync.Mutex     // guards what follows
+	file    *client.Handle // open in that session, which may have been lost; nil before the first
+	session api.SessionID
+	term    *term    // nil while the lock is not held
+	shown   record   // the record of another candidate that Get returned last
+	looks   uint64   // counts the records that Get returned
+	manager *manager // nil unless Run runs the elector
 }
 
 // New returns a Lock. It does not connect yet; the only error is
@@ -64,11 +66,15 @@ func New(cfg Config) (*Lock, error) {
 	if cfg.LockDelay < 0 || cfg.LockDelay > api.MaxLockDelay {
 		faults = append(faults, api.Errorf(api.InvalidArgument, "LockDelay is %v; want 0 to %v", cfg.LockDelay, api.MaxLockDelay))
 	}
-	if err := errors.Join(faults...); err != nil {
+	cfg.Client.NoCache = true
+	keeper, err := client.Keep(context.Background(), cfg.Client)
+	if err := errors.Join(append(faults, err)...); err != nil {
+		if keeper != nil {
+			_ = keeper.Close(context.Background()) // it has no session yet
+		}
 		return nil, fmt.Errorf("candidate: %w", err)
 	}
-	cfg.Client.NoCache = true
-	l := &Lock{cfg: cfg, log: cfg.Client.Logger, turn: make(chan struct{}, 1)}
+	l := &Lock{cfg: cfg, log: cfg.Client.Logger, keeper: keeper, turn: make(chan struct{}, 1)}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
@@ -136,14 +142,7 @@ func (l *Lock) Close(ctx context.Context) error {
 		}
 		l.forget(t)
 	}
-	l.mu.Lock()
-	k := l.link
-	l.link = nil
-	l.mu.Unlock()
-	if k != nil {
-		err = errors.Join(err, k.close(ctx))
-	}
-	return err
+	return errors.Join(err, l.keeper.Close(ctx))
 }
 
 // enter waits for other calls; the caller must call leave. (The calls of one elector never

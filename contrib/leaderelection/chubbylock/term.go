@@ -13,8 +13,9 @@ import (
 // term is the time from a grant of the lock until its release. It is a claim until the record is
 // written, and then a leadership.
 type term struct {
-	link *link
-	lock *client.Lock
+	keeper *client.Keeper
+	file   *client.Handle
+	lock   *client.Lock
 	// working is the context of all work: it ends with the lock, or when the elector stops
 	// leading.
 	working context.Context //nolint:containedctx // it is the term's, not a call's
@@ -31,8 +32,8 @@ type term struct {
 	idle    chan struct{}
 }
 
-func newTerm(k *link, lock *client.Lock) *term {
-	t := &term{link: k, lock: lock, over: make(chan struct{}), idle: make(chan struct{})}
+func newTerm(keeper *client.Keeper, file *client.Handle, lock *client.Lock) *term {
+	t := &term{keeper: keeper, file: file, lock: lock, over: make(chan struct{}), idle: make(chan struct{})}
 	t.working, t.stop = context.WithCancelCause(lock.Context())
 	close(t.idle)
 	return t
@@ -67,6 +68,15 @@ func (t *term) record() (last resourcelock.LeaderElectionRecord, leads bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.last, t.leads
+}
+
+// write writes a record, if the lock is still held.
+func (t *term) write(ctx context.Context, rec record) error {
+	contents, err := rec.encode()
+	if err == nil {
+		_, err = t.file.SetContents(ctx, contents, client.IfSequencer(t.lock.Sequencer()))
+	}
+	return err
 }
 
 // enter counts a piece of guarded work, which must call leave when it has stopped. It reports false
@@ -135,7 +145,7 @@ func (t *term) release(ctx context.Context) (err error) {
 		if last, leads := t.record(); leads && t.held() {
 			rec := record{LeaderElectionRecord: vacant(last), Sequencer: t.lock.Sequencer().String()}
 			quick, cancel := context.WithTimeout(ctx, partingTime/2)
-			_ = t.link.write(quick, rec, t.lock) // only people read it
+			_ = t.write(quick, rec) // only people read it
 			cancel()
 		}
 		err = t.lock.Release(ctx)
@@ -153,6 +163,6 @@ func (t *term) abandon() {
 		defer close(t.over)
 		ctx, cancel := context.WithTimeout(context.Background(), partingTime)
 		defer cancel()
-		t.link.abandon(ctx)
+		t.keeper.Abandon(ctx)
 	})
 }
