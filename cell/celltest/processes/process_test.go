@@ -17,8 +17,8 @@ const childTask = "CHUBBY_PROCESSES_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(childTask); text != "" {
+		fmt.Fprintln(os.Stderr, text) // first, as the test may end it when it has the other
 		fmt.Println("taken: " + text)
-		fmt.Fprintln(os.Stderr, text)
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(3)
 	}
