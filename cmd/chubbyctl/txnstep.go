@@ -155,7 +155,7 @@ func (o *txnOptions) parseStep(s *txnStep) error {
 	want := func(what string) error {
 		return usagef("--%s %q: want %s; see 'chubbyctl txn --help'", s.flag, abridged(s.text), what)
 	}
-	path, rest := s.text, ""
+	path := s.text
 	switch s.flag {
 	case stepIfSequencer:
 		seq, err := sequencer.Parse(s.text)
@@ -179,8 +179,8 @@ func (o *txnOptions) parseStep(s *txnStep) error {
 		}
 		s.number = api.Generation(n)
 	case stepPut, stepPutFile, stepCreate, stepCreateFile:
-		var found bool
-		if path, rest, found = cutAssignment(s.text); !found {
+		before, rest, found := cutAssignment(s.text)
+		if path = before; !found {
 			return want(map[bool]string{true: "PATH=FILE", false: "PATH=VALUE; PATH= alone writes an empty file"}[s.takesFile()])
 		}
 		if s.takesFile() {
