@@ -20,7 +20,7 @@ import (
 // The sketches of Go in the pages fit the packages: a name, an option or a result that has changed
 // is found here. Longer blocks, in docs/sequencers.md and docs/testing.md, are code that tests run.
 func TestSketchesOfPagesFitThePackages(t *testing.T) {
-	packages := exportedPackages(t, "context", "errors", "fmt", "log/slog", "net/http", "time",
+	packages := exportedPackages(t, "context", "fmt", "log/slog", "net/http", "time",
 		"github.com/chubbylock/chubby/client/recipe/resolver", "github.com/chubbylock/chubby/client/recipe", "github.com/chubbylock/chubby/sequencer/seqhttp",
 		"google.golang.org/grpc/credentials/insecure")
 	for page, want := range map[string]int{"README.md": 2, "docs/comparison.md": 3, "docs/recipes.md": 22} {
