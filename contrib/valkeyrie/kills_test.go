@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/celltest/processes"
 	"github.com/chubbylock/chubby/client"
 	chubbykv "github.com/chubbylock/chubby/contrib/valkeyrie"
 	"github.com/kvtools/valkeyrie/store"
@@ -63,13 +64,13 @@ func hold(servers []string) int {
 	return 0
 }
 
-// processes is a cell of processes, whose master is killed again and again.
-type processes struct {
+// trial is a cell of processes, whose master is killed again and again.
+type trial struct {
 	servers []string
 	end     time.Time // of the kills
 }
 
-func (p *processes) store(t *testing.T, dir string) *chubbykv.Store {
+func (p *trial) store(t *testing.T, dir string) *chubbykv.Store {
 	t.Helper()
 	s, err := chubbykv.New(t.Context(), chubbykv.Config{Path: root + dir, LockDelay: -1, Client: client.Config{Servers: p.servers}})
 	if err != nil {
@@ -79,14 +80,17 @@ func (p *processes) store(t *testing.T, dir string) *chubbykv.Store {
 	return s
 }
 
-func (p *processes) busy() bool { return time.Now().Before(p.end) }
+func (p *trial) busy() bool { return time.Now().Before(p.end) }
 
 // In a cell of processes whose master is killed again and again: the library's suite, without the three tests that
 // measure how fast a cell is (see README.md), and what those are about; counting by AtomicPut, and under a lock;
 // and a process that is killed with a lock and a key with a TTL.
 func TestKills(t *testing.T) {
-	servers, stopKilling := startCell(t, masterFor)
-	p := &processes{servers: servers, end: time.Now().Add(killsLast)}
+	cell := processes.Start(t, 5)
+	p := &trial{servers: cell.Servers(), end: time.Now().Add(killsLast)}
+	ctx, stop := context.WithCancel(t.Context())
+	killed := make(chan int, 1)
+	go func() { killed <- cell.KillMasters(ctx, masterFor) }()
 	t.Run("all", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T){
 			"suite": p.suite, "atomic": p.countAtomically, "lock": p.countUnderALock, "watch": p.watch, "holder": p.killHolder, "close": p.closeStores,
@@ -97,13 +101,14 @@ func TestKills(t *testing.T) {
 			})
 		}
 	})
-	n := stopKilling()
+	stop()
+	n := <-killed
 	if t.Logf("the master was killed %d times", n); n < 2 {
 		t.Error("want two at least")
 	}
 }
 
-func (p *processes) suite(t *testing.T) {
+func (p *trial) suite(t *testing.T) {
 	s, rounds := p.store(t, "/suite"), 0
 	for ; p.busy(); rounds++ {
 		locks := p.store(t, "/suite") // its locks end with it
@@ -129,7 +134,7 @@ func number(pair *store.KVPair) int {
 }
 
 // countAtomically counts in several stores. What succeeds is counted once, and what fails is not.
-func (p *processes) countAtomically(t *testing.T) {
+func (p *trial) countAtomically(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var all sync.WaitGroup
@@ -169,7 +174,7 @@ func (p *processes) countAtomically(t *testing.T) {
 }
 
 // countUnderALock counts by Get and Put under a lock.
-func (p *processes) countUnderALock(t *testing.T) {
+func (p *trial) countUnderALock(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var all sync.WaitGroup
@@ -215,7 +220,7 @@ func (p *processes) countUnderALock(t *testing.T) {
 
 // watch writes one version after the other: a watch of the key, and one of its directory, see none twice and none
 // that is older than the last, and the last.
-func (p *processes) watch(t *testing.T) {
+func (p *trial) watch(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, writer := p.store(t, "/watch"), p.store(t, "/watch")
@@ -280,7 +285,7 @@ func (p *processes) watch(t *testing.T) {
 }
 
 // killHolder kills a process that has a lock and a key with a TTL: both are free for others.
-func (p *processes) killHolder(t *testing.T) {
+func (p *trial) killHolder(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, rounds := p.store(t, "/holder"), 0
@@ -288,7 +293,12 @@ func (p *processes) killHolder(t *testing.T) {
 		holds := make(chan struct{})
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), holderTask+"="+strings.Join(p.servers, ","))
-		child := start(t, cmd, func([]byte) { close(holds) })
+		child := processes.Run(t, cmd, func(line string) bool {
+			if line == "holds" {
+				close(holds)
+			}
+			return line == "holds"
+		})
 		select {
 		case <-holds:
 		case <-time.After(30 * time.Second):
@@ -299,10 +309,7 @@ func (p *processes) killHolder(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := child.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		child.end()
+		child.End(os.Kill)
 		l, err := s.NewLock(ctx, "locked", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -338,7 +345,7 @@ func gone(ctx context.Context, t *testing.T, s *chubbykv.Store, key string) {
 }
 
 // closeStores writes keys with a TTL in stores that are closed, or stay open.
-func (p *processes) closeStores(t *testing.T) {
+func (p *trial) closeStores(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, rounds := p.store(t, "/close"), 0
