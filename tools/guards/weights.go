@@ -20,6 +20,11 @@ func weightSafeguards() []safeguard {
 			pkg: pkg, test: "TestSemaphoreOfWeightLosesASlot",
 		},
 		{
+			name: "a permit of several slots ends with the first", file: "client/recipe/permit.go",
+			old: "	if p.all != nil {\n		return p.all.Context()\n	}\n", new: "",
+			pkg: pkg, test: "TestSemaphoreOfWeight$",
+		},
+		{
 			name: "several slots are all or none", file: "client/recipe/semaphore.go",
 			old: "		letGo(ctx, mine)\n", new: "",
 			pkg: pkg, test: "TestSemaphoreOfWeight$",
