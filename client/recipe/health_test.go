@@ -252,3 +252,18 @@ func TestHealthyWhoseFileIsHeld(t *testing.T) {
 		expect("withdrawn", "")
 	})
 }
+
+// Where the first check fails nothing is announced, not even for a moment: so it does not matter who has the name.
+func TestHealthyFirst(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		other, err := Announce(w.ctx, w.dial("b"), up, "a", nil)
+		w.ok(err)
+		ctx, cancel := w.brief(time.Second)
+		defer cancel()
+		p, err := Announce(ctx, w.dial("a"), up, "a", nil, Healthy((&patient{err: errSick()}).check, time.Second, 3))
+		w.ok(err)
+		w.ok(p.Withdraw(w.ctx))
+		w.ok(other.Withdraw(w.ctx))
+	})
+}

@@ -81,9 +81,10 @@ func TestSemaphoreOfWeight(t *testing.T) {
 			t.Errorf("until the deadline: %v", err)
 		}
 		w.ok(two.BreakLock(w.ctx, semDir+"/"+slotName(2), "a test", false))
+		began := time.Now()
 		w.over(p)
-		if err := p.Err(); !errors.Is(err, api.LockLost) {
-			t.Errorf("one of four was taken away: %v", err)
+		if err, took := p.Err(), time.Since(began); !errors.Is(err, api.LockLost) || took > time.Second {
+			t.Errorf("one of four was taken away: %v, after %v", err, took)
 		}
 		if err := p.Release(w.ctx); !errors.Is(err, api.LockLost) {
 			t.Errorf("released: %v", err)

@@ -42,7 +42,7 @@ func healthSafeguards() []safeguard {
 		{
 			name: "the first check comes before the file", file: "client/recipe/presence.go",
 			old: "		p.away = !passed\n", new: "		_ = passed\n",
-			pkg: pkg, test: "TestHealthyLater",
+			pkg: pkg, test: "TestHealthyFirst",
 		},
 		{
 			name: "a session that is over is why an announcement ends", file: file,

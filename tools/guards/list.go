@@ -16,6 +16,7 @@ func safeguards() []safeguard {
 		recipeSafeguards(),
 		shellRecipeSafeguards(),
 		workQueueSafeguards(),
+		queueRoomSafeguards(),
 		treeSafeguards(),
 		counterSafeguards(),
 		weightSafeguards(),
