@@ -73,6 +73,42 @@ func TestInterface(t *testing.T) {
 	})
 }
 
+// TestPlaceInTheQueue: a candidate that waits keeps its place when the leader that it knows writes another record.
+func TestPlaceInTheQueue(t *testing.T) {
+	inWorld(t, func(w *world) {
+		one, two := w.lock("one", 0), w.lock("two", 0)
+		if err := one.Update(w.soon(), named("one")); err != nil {
+			w.Fatal(err)
+		}
+		if rec, _, err := two.Get(w.soon()); err != nil || rec.HolderIdentity != "one" {
+			w.Fatalf("%+v, %v", rec, err)
+		}
+		waited := make(chan error)
+		go func() {
+			_, _, err := two.Get(w.Context())
+			waited <- err
+		}()
+		w.sleep(10 * time.Second)
+		longer := named("one")
+		longer.LeaseDurationSeconds++
+		if err := one.Update(w.soon(), longer); err != nil {
+			w.Error(err)
+		}
+		w.sleep(time.Second)
+		c, err := client.New(w.Context(), w.clientOf("operator"))
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer c.Close(w.Context())
+		locks, err := c.Cell().Locks(w.Context(), path)
+		if err != nil || len(locks) != 1 || len(locks[0].Waiters) != 1 || locks[0].Waiters[0].Waiting < 10*time.Second {
+			w.Errorf("%+v, %v", locks, err)
+		}
+		w.close(two)
+		<-waited
+	})
+}
+
 // TestClaimWithoutGet: an elector that considers itself the leader calls Update
 // before Get.
 func TestClaimWithoutGet(t *testing.T) {
