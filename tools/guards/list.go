@@ -15,14 +15,8 @@ func safeguards() []safeguard {
 		leaseSafeguards(),
 		recipeSafeguards(),
 		shellRecipeSafeguards(),
-		workQueueSafeguards(),
-		queueRoomSafeguards(),
-		treeSafeguards(),
-		counterSafeguards(),
-		weightSafeguards(),
+		coordinationSafeguards(),
 		transactionSafeguards(),
-		healthSafeguards(),
-		reentrySafeguards(),
 		librarySafeguards(),
 		commandSafeguards(),
 		supervisionSafeguards(),
@@ -103,6 +97,26 @@ func safeguards() []safeguard {
 		consolePageSafeguards(),
 		meterSafeguards(),
 		shortSafeguards(),
+		adapterSafeguards(),
+	)
+}
+
+// coordinationSafeguards cover what client/recipe makes of locks, files and sessions.
+func coordinationSafeguards() []safeguard {
+	return slices.Concat(
+		workQueueSafeguards(),
+		queueRoomSafeguards(),
+		treeSafeguards(),
+		counterSafeguards(),
+		weightSafeguards(),
+		healthSafeguards(),
+		reentrySafeguards(),
+	)
+}
+
+// adapterSafeguards cover the modules of contrib.
+func adapterSafeguards() []safeguard {
+	return slices.Concat(
 		cronSafeguards(),
 		certificateStoreSafeguards(),
 		vaultSafeguards(),

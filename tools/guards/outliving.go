@@ -31,12 +31,12 @@ func outlivingSafeguards() []safeguard {
 		},
 		{
 			name: "the cell says who has a right to lose", file: "cmd/chubbyctl/consent.go",
-			old: "		h, err := c.Open(ctx, one.String(), client.OpenOptions{Write: true})\n", new: "		h, err := c.Open(ctx, one.String(), client.OpenOptions{Read: true})\n",
+			old: "		h, err := l.client.Open(ctx, one.String(), client.OpenOptions{Write: true})\n", new: "		h, err := l.client.Open(ctx, one.String(), client.OpenOptions{Read: true})\n",
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},
 		{
 			name: "one signal ends who reads a pipe", file: "cmd/chubbyctl/put.go",
-			old: "waits && argument == \"-\" && g", new: "waits && argument == \"-\" && term.IsTerminal(in) && g",
+			old: "!waits || argument != \"-\" {", new: "!waits || argument != \"-\" || !term.IsTerminal(in) {",
 			pkg: "./cmd/chubbyctl", test: "TestSignalWhileReading",
 		},
 		{

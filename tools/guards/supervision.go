@@ -67,7 +67,7 @@ func supervisionSafeguards() []safeguard {
 		},
 		{
 			name: "Ctrl-C ends what is typed", file: "cmd/chubbyctl/put.go",
-			old: "		signal.Reset(supervise.Interrupts()...)\n", new: "		_ = supervise.Interrupts()\n		signal.Stop(nil)\n",
+			old: "	signal.Reset(supervise.Interrupts()...)\n", new: "	_ = supervise.Interrupts()\n	signal.Stop(nil)\n",
 			pkg: "./e2e", test: "TestCtrlCWhileTyping",
 		},
 		{
