@@ -101,7 +101,7 @@ func ExampleQueue() {
 	}
 	defer done()
 	q := recipe.NewQueue(c, "/ls/foo/mails", recipe.QueueOptions{LockDelay: api.DefaultLockDelay, Attempts: 5})
-	if _, err := q.Put(ctx, []byte("to: ann"), recipe.WithPriority(1)); err != nil {
+	if _, err := q.Put(ctx, []byte("to: ann"), recipe.Priority(1)); err != nil {
 		fmt.Println(err)
 		return
 	}

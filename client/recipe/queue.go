@@ -26,7 +26,7 @@ const (
 
 // Queue hands out items of work, each to one worker at a time, until it is done. It is a directory: an
 // item is a file, with its data, whose lock a worker holds while it works; to be done is to delete the
-// file, if that lock is still held. Items of a higher priority (WithPriority) come first, and among those of
+// file, if that lock is still held. Items of a higher priority (Priority) come first, and among those of
 // one the order is that of creation: the instance numbers of files, of which the cell never uses one twice.
 //
 // An item whose worker dies is taken by another when lease and lock-delay are over; the first one's
@@ -83,16 +83,16 @@ type putOptions struct {
 	delay    time.Duration
 }
 
-// WithPriority has the item taken before all of a lower priority: -MaxPriority to MaxPriority, 0 without
+// Priority has the item taken before all of a lower priority: -MaxPriority to MaxPriority, 0 without
 // this option. An item that is given back keeps its priority, and its place in it.
-func WithPriority(priority int) PutOption { return func(o *putOptions) { o.priority = priority } }
+func Priority(priority int) PutOption { return func(o *putOptions) { o.priority = priority } }
 
-// WithDelay has nobody take the item for that long: 0 to MaxDelay, counted in whole seconds, and up to two more.
+// Delay has nobody take the item for that long: 0 to MaxDelay, counted in whole seconds, and up to two more.
 // The wall clocks of the masters count it: that of the master which wrote the item, and that of the one which
 // serves when a worker looks. If they differ, or are set, the delay is so much shorter or longer; but a worker
 // that has waited for the whole delay by its own monotonic clock takes the item whatever they say. So it is for when
 // work is to be done, and nothing that must be safe may rest on it.
-func WithDelay(delay time.Duration) PutOption { return func(o *putOptions) { o.delay = delay } }
+func Delay(delay time.Duration) PutOption { return func(o *putOptions) { o.delay = delay } }
 
 // The files of a queue's directory begin with these.
 const (

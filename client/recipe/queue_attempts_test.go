@@ -47,7 +47,7 @@ func TestQueueDeadLetters(t *testing.T) {
 		if err := a.Retry(w.ctx, "p0.X"); !errors.Is(err, api.NotFound) {
 			t.Errorf("of a queue that there is not: %v", err)
 		}
-		bad, err := a.Put(w.ctx, []byte("bad"), WithPriority(1))
+		bad, err := a.Put(w.ctx, []byte("bad"), Priority(1))
 		w.ok(err)
 		exhaust := func() {
 			t.Helper()

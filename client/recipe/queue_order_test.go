@@ -39,7 +39,7 @@ func TestQueuePriorities(t *testing.T) {
 			data     string
 			priority int
 		}{{"a", 0}, {"b", -9}, {"c", 9}, {"d", 0}, {"e", 1}, {"f", -1}, {"g", 9}, {"h", -9}, {"i", 0}} {
-			_, err := q.Put(w.ctx, []byte(one.data), WithPriority(one.priority))
+			_, err := q.Put(w.ctx, []byte(one.data), Priority(one.priority))
 			w.ok(err)
 		}
 		first, err := q.Take(w.ctx)
@@ -73,7 +73,7 @@ func TestQueueDelay(t *testing.T) {
 			}
 			return item
 		}
-		id, err := a.Put(w.ctx, []byte("x"), WithDelay(delay))
+		id, err := a.Put(w.ctx, []byte("x"), Delay(delay))
 		w.ok(err)
 		put := time.Now()
 		for range 3 {
@@ -118,7 +118,7 @@ func TestQueueDelayByWrongClock(t *testing.T) {
 			by          time.Duration
 			least, most time.Duration
 		}{{-wrong, delay, delay + 3*time.Second}, {wrong, 0, time.Second}} {
-			_, err := q.Put(w.ctx, nil, WithDelay(delay))
+			_, err := q.Put(w.ctx, nil, Delay(delay))
 			w.ok(err)
 			pass(delay / 2)
 			w.StepWall(w.Master(), one.by)
@@ -150,10 +150,10 @@ func TestQueueLimits(t *testing.T) {
 			return err
 		}
 		refused(api.TooLarge, put(MaxItemSize+1))
-		refused(api.InvalidArgument, put(0, WithPriority(MaxPriority+1)))
-		refused(api.InvalidArgument, put(0, WithPriority(-MaxPriority-1)))
-		refused(api.InvalidArgument, put(0, WithDelay(-1)))
-		refused(api.InvalidArgument, put(0, WithDelay(MaxDelay+1)))
+		refused(api.InvalidArgument, put(0, Priority(MaxPriority+1)))
+		refused(api.InvalidArgument, put(0, Priority(-MaxPriority-1)))
+		refused(api.InvalidArgument, put(0, Delay(-1)))
+		refused(api.InvalidArgument, put(0, Delay(MaxDelay+1)))
 		for _, n := range []int{-1, MaxAttempts + 1} {
 			_, err := NewQueue(c, queueDir, QueueOptions{Attempts: n}).Take(w.ctx)
 			refused(api.InvalidArgument, err)
@@ -187,7 +187,7 @@ func TestQueueOfTheFirstVersion(t *testing.T) {
 		w.mkdir(c, queueDir)
 		const data = "{\"queue\":1,\"dead\":true}\nraw"
 		w.put(c, queueDir+"/item-OLD", data)
-		_, err := q.Put(w.ctx, []byte("new"), WithPriority(-1))
+		_, err := q.Put(w.ctx, []byte("new"), Priority(-1))
 		w.ok(err)
 		for range 3 {
 			item, err := q.Take(w.ctx)

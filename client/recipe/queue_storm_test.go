@@ -145,7 +145,7 @@ func TestQueueAttemptsRandom(t *testing.T) {
 				defer cancel()
 				data := []string{"good", "good", "poison"}[r.IntN(3)]
 				id, err := NewQueue(c, queueDir, QueueOptions{}).Put(ctx, []byte(data),
-					WithPriority(r.IntN(3)-1), WithDelay(time.Duration(max(0, r.IntN(8)-4))*time.Second))
+					Priority(r.IntN(3)-1), Delay(time.Duration(max(0, r.IntN(8)-4))*time.Second))
 				if err == nil {
 					books.put(id, data)
 				}

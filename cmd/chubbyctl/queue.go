@@ -137,7 +137,7 @@ type putFields struct {
 
 func (o *queuePutOptions) putItem(cmd *cobra.Command, p api.Path, data []byte) error {
 	return o.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
-		id, err := recipe.NewQueue(c, p.String(), recipe.QueueOptions{}).Put(ctx, data, recipe.WithPriority(o.priority), recipe.WithDelay(o.delay))
+		id, err := recipe.NewQueue(c, p.String(), recipe.QueueOptions{}).Put(ctx, data, recipe.Priority(o.priority), recipe.Delay(o.delay))
 		switch {
 		case errors.Is(err, api.Uncertain):
 			return fmt.Errorf("%w; it may be in the queue as %s", err, id)
