@@ -8,6 +8,9 @@
 # Each check prints one line. The script ends with 1 if any failed.
 set -uo pipefail
 
+# Under nohup hangups would be ignored, and what this sends to commands with them. A shell cannot undo that.
+[ -n "${HANGUPS:-}" ] || HANGUPS=1 exec env --default-signal=HUP "$0" "$@"
+
 bin=$(cd "$(dirname "$0")/../bin" && pwd) || exit 1
 for tool in jq curl; do
 	command -v "$tool" >/dev/null || { echo "contract: $tool is not installed (Debian: apt install $tool)" >&2; exit 1; }
