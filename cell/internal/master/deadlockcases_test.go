@@ -47,14 +47,17 @@ func pair(t *testing.T, m *soloMaster, edit func(*Handle)) *deadlocks {
 	return d
 }
 
-// cross has each of a pair ask for what the other has.
-func (d *deadlocks) cross() {
+// cross has each of a pair ask for what the other has, and to be told of a deadlock.
+func (d *deadlocks) cross() { d.crossWanting(true) }
+
+// crossWanting is cross of workers who may not want to be told.
+func (d *deadlocks) crossWanting(detect bool) {
 	for i, w := range d.workers {
 		h := w.opened[0][d.names[1-i]]
 		claim := w.clients[0].claim(h, api.Exclusive)
 		w.waits = &asked{done: make(chan lockAnswer, 1)}
 		go func() {
-			a, err := d.m.Locks.Acquire(context.WithoutCancel(d.t.Context()), claim, h, Ticket{}, true, func(Queued) error { return nil })
+			a, err := d.m.Locks.Acquire(context.WithoutCancel(d.t.Context()), claim, h, Ticket{}, detect, func(Queued) error { return nil })
 			w.waits.done <- lockAnswer{a, err}
 		}()
 		synctest.Wait()
@@ -91,6 +94,38 @@ func TestDeadlockIsFoundLater(t *testing.T) {
 			t.Errorf("told %+v, want a deadlock", got)
 		}
 	})
+}
+
+// Where nobody wants to be told of deadlocks they cost nothing: no edge is looked at, when a request comes or later.
+func TestDeadlocksThatNobodyAsksForCostNothing(t *testing.T) {
+	for _, detect := range []bool{false, true} {
+		inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+			d, looks := pair(t, m, nil), 0
+			m.epoch.mu.Lock()
+			m.Locks.graph.known = func(o namespace.Owner) *openHandle {
+				looks++
+				return m.tables.handles.find(o)
+			}
+			m.epoch.mu.Unlock()
+			d.crossWanting(detect)
+			got := d.told()
+			m.epoch.mu.Lock()
+			defer m.epoch.mu.Unlock()
+			if (got != nil) != detect || (looks > 0) != detect {
+				t.Errorf("asked for: %t; told %+v, and %d edges were looked at", detect, got, looks)
+			}
+		})
+	}
+}
+
+// BenchmarkUndetectedWait is what the search for deadlocks adds to a request that waits, where nobody asks for it.
+func BenchmarkUndetectedWait(b *testing.B) {
+	w := &waiter{}
+	g := &waitGraph{queues: newQueues(nil)}
+	for b.Loop() {
+		g.joined(w)
+		delete(g.queues.detecting, w)
+	}
 }
 
 // Who keeps a lock that it may not be using gives it back when another asks: nobody is told
