@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The test and the application that docs/testing.md shows, and each row of the table of the
-// application's test, are those that are compiled and run here. The first block of the page is a sketch.
+// The tests and the application that docs/testing.md shows, and each row of the table of the
+// application's test, are those that are compiled here, and run but for the last. The first block of the page is a sketch.
 func TestPageShowsTestedCode(t *testing.T) {
 	read := func(name string) string {
 		t.Helper()
@@ -18,12 +18,12 @@ func TestPageShowsTestedCode(t *testing.T) {
 		}
 		return regexp.MustCompile(`(?m)^[\t ]+`).ReplaceAllString(string(text), "")
 	}
-	sources := read("example_test.go") + read("failover_test.go") + read("worker_test.go")
+	sources := read("example_test.go") + read("failover_test.go") + read("worker_test.go") + read("processes/example_test.go")
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read("../../docs/testing.md"), -1)
-	if len(blocks) != 4 {
-		t.Fatalf("the page has %d blocks of Go; want 4", len(blocks))
+	if len(blocks) != 5 {
+		t.Fatalf("the page has %d blocks of Go; want 5", len(blocks))
 	}
-	shown := append([]string{blocks[1][1], blocks[2][1]}, strings.SplitAfter(blocks[3][1], "false},\n")...)
+	shown := append([]string{blocks[1][1], blocks[2][1], blocks[4][1]}, strings.SplitAfter(blocks[3][1], "false},\n")...)
 	for _, code := range shown {
 		for _, row := range strings.SplitAfter(code, "true},\n") {
 			if !strings.Contains(sources, row) {
