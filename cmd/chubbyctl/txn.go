@@ -31,7 +31,8 @@ condition is about what there was before the first.
 
 A VALUE is taken as it is written, whatever is in it; - alone reads it from
 standard input. --put-file and --create-file take it from a FILE of this machine,
-with all of its bytes. In a PATH that has an = itself, write \= for it.
+with all of its bytes. Where an = follows a PATH, write \= for an = in it, and \\ for
+a backslash before an =; a PATH alone is taken as it is written.
 
 Conditions may be given again and again, of nodes that are changed and of others.
 --create is --put on the condition that there is no such node. Without a change,

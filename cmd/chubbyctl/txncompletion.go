@@ -34,9 +34,9 @@ func (g *globals) stepCompletion(flag string) cobra.CompletionFunc {
 			}
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		names, _ := g.completePath(cmd, nil, strings.ReplaceAll(half, `\=`, "="))
+		names, _ := g.completePath(cmd, nil, unescapedPath(half))
 		for i, name := range names {
-			if names[i] = strings.ReplaceAll(name, "=", `\=`); !strings.HasSuffix(name, "/") {
+			if names[i] = escapedPath(name); !strings.HasSuffix(name, "/") {
 				names[i] += "="
 			}
 		}

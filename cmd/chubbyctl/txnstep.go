@@ -166,10 +166,10 @@ func (o *txnOptions) parseStep(s *txnStep) error {
 		return nil
 	case stepIfGeneration, stepIfInstance:
 		cut := strings.LastIndexByte(s.text, '=')
-		if cut < 0 {
+		if cut < 0 || isEscaped(s.text, cut) {
 			return want("PATH=NUMBER, as 'chubbyctl stat' shows it")
 		}
-		path = s.text[:cut]
+		path = pathBefore(s.text, cut)
 		n, err := strconv.ParseUint(s.text[cut+1:], 10, 64)
 		switch {
 		case err != nil:
@@ -201,14 +201,48 @@ func (o *txnOptions) parseStep(s *txnStep) error {
 
 func (s *txnStep) takesFile() bool { return s.flag == stepPutFile || s.flag == stepCreateFile }
 
-// cutAssignment cuts PATH=VALUE at the first = that has no backslash before it; \= in the path stands for =.
+// cutAssignment cuts PATH=VALUE at the first = that is not escaped.
 func cutAssignment(text string) (path, value string, found bool) {
 	for i := range len(text) {
-		if text[i] == '=' && (i == 0 || text[i-1] != '\\') {
-			return strings.ReplaceAll(text[:i], `\=`, "="), text[i+1:], true
+		if text[i] == '=' && !isEscaped(text, i) {
+			return pathBefore(text, i), text[i+1:], true
 		}
 	}
 	return text, "", false
+}
+
+// isEscaped reports whether the = at a place is one of the path: it has an odd number of backslashes before it.
+func isEscaped(text string, at int) bool {
+	return (at-len(strings.TrimRight(text[:at], `\`)))%2 == 1
+}
+
+// pathBefore returns the path before the = at a place.
+func pathBefore(text string, at int) string {
+	return strings.TrimSuffix(unescapedPath(text[:at+1]), "=")
+}
+
+// unescapedPath returns what escapedPath was made of: of the backslashes before each = there is half. Others stand for themselves.
+func unescapedPath(text string) string {
+	var b strings.Builder
+	for part := range strings.SplitAfterSeq(text, "=") {
+		name, found := strings.CutSuffix(part, "=")
+		if !found {
+			b.WriteString(part)
+			continue
+		}
+		plain := strings.TrimRight(name, `\`)
+		b.WriteString(name[:len(plain)+(len(name)-len(plain))/2] + "=")
+	}
+	return b.String()
+}
+
+// escapedPath returns a path as it is written before an =.
+func escapedPath(path string) string {
+	parts := strings.Split(path, "=")
+	for i, part := range parts {
+		parts[i] += part[len(strings.TrimRight(part, `\`)):]
+	}
+	return strings.Join(parts, `\=`)
 }
 
 // check refuses what no cell would take.
