@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -147,6 +149,9 @@ func (o *txnOptions) build(cmd *cobra.Command) (*transaction, error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
+	if err := t.checkPipes(cmd.InOrStdin()); err != nil {
+		return nil, err
+	}
 	return t, o.readValues(cmd, t)
 }
 
@@ -275,6 +280,40 @@ func (t *transaction) check() error {
 		return usagef("txn: %d conditions (--if-...) and %d changes; a transaction has at most %d of each", conditions, changes, api.MaxTxnSteps)
 	}
 	return nil
+}
+
+// checkPipes refuses two values from one pipe, under whatever names, before anything is read: the second one would be empty,
+// or not come.
+func (t *transaction) checkPipes(in io.Reader) error {
+	var steps []*txnStep
+	var pipes []fs.FileInfo
+	for _, s := range t.steps {
+		info := s.statSource(in)
+		if info == nil || info.Mode()&fs.ModeNamedPipe == 0 {
+			continue
+		}
+		if i := slices.IndexFunc(pipes, func(p fs.FileInfo) bool { return os.SameFile(p, info) }); i >= 0 {
+			return usagef("txn: --%s of %v and --%s of %v both want what comes through one pipe, which is there once", steps[i].flag, steps[i].path, s.flag, s.path)
+		}
+		steps, pipes = append(steps, s), append(pipes, info)
+	}
+	return nil
+}
+
+// statSource says what a value is read from; nil if it is not read, or that is not known.
+func (s *txnStep) statSource(in io.Reader) fs.FileInfo {
+	var info fs.FileInfo
+	err := fs.ErrNotExist
+	switch f, isFile := in.(*os.File); {
+	case s.source == "-" && isFile:
+		info, err = f.Stat()
+	case s.source != "-" && s.source != "":
+		info, err = os.Stat(s.source)
+	}
+	if err != nil {
+		return nil // who reads it says why it cannot be read
+	}
+	return info
 }
 
 // readValues reads the values that were not given on the command line, and refuses more than a transaction may have.
