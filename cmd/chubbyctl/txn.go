@@ -115,6 +115,10 @@ func (t *transaction) stepOf(err error) *txnStep {
 	if !errors.As(err, &e) {
 		return nil
 	}
+	switch e.Code {
+	case api.Uncertain, api.Unavailable, api.NotMaster, api.StaleEpoch, api.SessionExpired, api.Cancelled, api.DeadlineExceeded, api.TooLarge, api.InvalidArgument:
+		return nil // it is about all of them, and its path is that of the first change
+	}
 	var found *txnStep
 	for _, s := range t.steps {
 		about := s.path.String() == e.Path && e.Path != ""

@@ -151,6 +151,8 @@ func TestStepOfAnError(t *testing.T) {
 		{api.PermissionDenied, "/ls/local/a", ""},
 		{api.PermissionDenied, "/ls/local/c", stepRemove},
 		{api.Unavailable, "", ""},
+		{api.Unavailable, "/ls/local/c", ""},
+		{api.Uncertain, "/ls/local/c", ""}, // all of it may have been done
 	} {
 		got := ""
 		if s := tr.stepOf(&api.Error{Code: c.code, Path: c.path}); s != nil {
