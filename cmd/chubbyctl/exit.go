@@ -117,6 +117,23 @@ func interruptOr(ctx context.Context, err error) error {
 	return err
 }
 
+// lastError is interruptOr for what a command ends with. That a change may have been made is said along with the signal: no
+// other word of it comes.
+func lastError(ctx context.Context, err error) error {
+	last := interruptOr(ctx, err)
+	var e *api.Error
+	if errors.As(err, &e) && e.Code == api.Uncertain && !errors.Is(last, api.Uncertain) && (e.Op != "open" || errors.As(err, new(creation))) {
+		return fmt.Errorf("%w; %w", last, err)
+	}
+	return last
+}
+
+// creation is an error of a call that opens a node, and creates it. What only opens one changes nothing, also if it is not known
+// whether it was done.
+type creation struct{ error }
+
+func (c creation) Unwrap() error { return c.error }
+
 // errorLine is an error as programs are shown it.
 type errorLine struct {
 	Error errorFields `json:"error"`
@@ -218,7 +235,7 @@ func codeName(err error) string {
 	switch {
 	case errors.As(err, &usage), errors.As(err, &notRun):
 		code = api.InvalidArgument
-	case errors.As(err, &signal):
+	case errors.As(err, &signal) && !errors.Is(err, api.Uncertain):
 		code = api.Cancelled
 	case !errors.As(err, &known) && errors.Is(err, context.DeadlineExceeded):
 		code = api.DeadlineExceeded

@@ -6,12 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
@@ -145,4 +150,39 @@ func TestSeveralErrors(t *testing.T) {
 	if b.String() != "chubbyctl: first\nchubbyctl: second\n" {
 		t.Errorf("printed %q", b.String())
 	}
+}
+
+// A signal does not hide that a change may have been made, and says nothing of the kind of what changes nothing.
+func TestInterruptWithoutAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cell := celltest.Start(t, 1)
+		s := &stage{t: t, cell: cell, ctx: t.Context()}
+		s.run("put there x")
+		for _, c := range []struct {
+			lost, line string
+			told       bool
+		}{
+			{"Txn", "txn --put there=y --create new=x", true},
+			{"SetContents", "put there z", true},
+			{"Open", "put other x", true},
+			{"Open", "mkdir dir", true},
+			{"Open", "queue put films film17", true},
+			{"Open", "cat there", false},
+			{"GetContentsAndStat", "cat there", false},
+			{"Open", "acquire lock", false},
+		} {
+			dial := cell.Lossy("web1", func(method string) bool { return strings.HasSuffix(method, "/"+c.lost) })
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(5*time.Second, func() { cancel(interrupted{os.Interrupt}) })
+			root, g := newRootCommand()
+			g.adapt = func(cfg *client.Config) { cfg.Dialer, cfg.Clock = dial, cell.ClockOf("web1") }
+			root.SetArgs(append([]string{"--servers", strings.Join(cell.Servers(), ",")}, split(t, c.line)...))
+			root.SetOut(io.Discard)
+			root.SetErr(io.Discard)
+			err := lastError(ctx, root.ExecuteContext(ctx))
+			if told := err != nil && strings.Contains(err.Error(), "may or may not have been done"); exitCode(err) != 130 || told != c.told || told != (codeName(err) == "Uncertain") {
+				t.Errorf("%s: %v (exit code %d, code %s), want 130, and told of the change: %t", c.line, err, exitCode(err), codeName(err), c.told)
+			}
+		}
+	})
 }

@@ -34,7 +34,7 @@ func runCommandLine() int {
 	defer func() { g.stop() }()
 	cmd, err := root.ExecuteContextC(ctx)
 	ctx = cmd.Context() // a command may have had interrupts caught again
-	err = g.adviseOnCell(interruptOr(ctx, err))
+	err = lastError(ctx, g.adviseOnCell(err))
 	if asked := formatAskedFor(os.Args[1:]); g.stderr == nil && asked.ForPrograms() {
 		g.output = asked // cobra has not read the flags after the wrong one
 	}

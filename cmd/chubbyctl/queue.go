@@ -140,7 +140,7 @@ func (o *queuePutOptions) putItem(cmd *cobra.Command, p api.Path, data []byte) e
 		id, err := recipe.NewQueue(c, p.String(), recipe.QueueOptions{}).Put(ctx, data, recipe.Priority(o.priority), recipe.Delay(o.delay))
 		switch {
 		case errors.Is(err, api.Uncertain):
-			return fmt.Errorf("%w; it may be in the queue as %s", err, id)
+			return fmt.Errorf("%w; it may be in the queue as %s", creation{err}, id)
 		case err != nil:
 			return withAdvice(err, p, client.Directory)
 		case o.json():

@@ -122,10 +122,15 @@ func (g *globals) withHandle(ctx context.Context, path api.Path, opts client.Ope
 	})
 }
 
-// withAdvice adds to a NotFound how to create the directory of a new node.
+// withAdvice adds to a NotFound how to create the directory of a new node. Of one that may have been created it says that to
+// lastError.
 func withAdvice(err error, path api.Path, create client.Creation) error {
-	if create != client.Existing && api.CodeOf(err) == api.NotFound {
+	switch {
+	case create == client.Existing:
+	case api.CodeOf(err) == api.NotFound:
 		return fmt.Errorf("%w; chubbyctl mkdir -p %s does", err, quoted(path.Parent().String()))
+	case errors.Is(err, api.Uncertain):
+		return creation{err}
 	}
 	return err
 }
