@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,4 +60,34 @@ func TestGiveWay(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Who is asked for a lock that he has just lost, or gets a signal then, does not end as if he had held it.
+func TestRequestDoesNotHideTheLoss(t *testing.T) {
+	lost, lose := context.WithCancelCause(t.Context())
+	lose(api.Errorf(api.LockLost, "broken"))
+	asked := make(chan struct{})
+	close(asked)
+	given := request{asked: asked, yield: true, told: func() string { return "asked" }}
+	o := &workOptions{globals: &globals{output: "text"}, out: io.Discard, err: io.Discard}
+	signalled, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	for range 100 { // select takes one of several at random
+		for what, c := range map[string]struct {
+			ctx context.Context
+			r   request
+		}{"request": {t.Context(), given}, "signal": {signalled, request{}}} {
+			err := o.holdLock(c.ctx, nil, &heldLock{lock: fakeLock{lost, long}, member: "/ls/local/a", request: c.r})
+			if exitCode(err) != exitLost {
+				t.Fatalf("%s: exit code %d (%v)", what, exitCode(err), err)
+			}
+		}
+	}
+	held := &heldLock{lock: fakeLock{t.Context(), long}, member: "/ls/local/a", request: given}
+	if err := o.holdLock(t.Context(), nil, held); err != nil {
+		t.Errorf("who gives way: %v", err)
+	}
+	if err := o.holdLock(signalled, nil, &heldLock{lock: fakeLock{t.Context(), long}, member: "/ls/local/a"}); err != nil {
+		t.Errorf("who is interrupted: %v", err)
+	}
 }

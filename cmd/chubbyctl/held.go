@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,16 +136,24 @@ func (o *workOptions) holdLock(ctx context.Context, c *client.Client, t *heldLoc
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return t.loss()
 		case <-asked:
 			asked = nil
 			if o.noticeRequest(t.request) {
-				return nil
+				return t.loss()
 			}
 		case <-t.lock.Context().Done():
-			return &exitError{exitLost, fmt.Errorf("%v was lost: %w", t, context.Cause(t.lock.Context()))}
+			return t.loss()
 		}
 	}
+}
+
+// loss says that what is held was lost, also if a signal, or the request of another, came along with that; nil if it is held.
+func (t *heldLock) loss() error {
+	if err := cmp.Or(t.lock.Err(), context.Cause(t.lock.Context())); err != nil {
+		return &exitError{exitLost, fmt.Errorf("%v was lost: %w", t, err)}
+	}
+	return nil
 }
 
 // giveUpLock gives the lock up, and tries until the lease has run out if the cell does not answer:
