@@ -28,6 +28,9 @@ func (g *globals) adviseOnCell(err error) error {
 	if advice == "" {
 		return err
 	}
+	if _, bare := err.(*api.Error); !bare && len(splitJoined(err)) == 1 { //nolint:errorlint // what the command says of it, and its exit code, stay
+		return fmt.Errorf("%w; %s", err, advice)
+	}
 	told := *e
 	told.Message, told.Err = e.Message+"; "+advice, nil
 	return &told

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -31,5 +32,15 @@ func TestNothingListensIsExplained(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("advice %q lacks %q", got, want)
 		}
+	}
+}
+
+// The advice takes nothing away from what a command says of such an error: its words, and its exit code.
+func TestAdviceKeepsWhatWasSaid(t *testing.T) {
+	t.Setenv("CHUBBY_CELLS", "main=h1:7421")
+	none := &api.Error{Code: api.Unavailable, Path: "/ls/main/a", Message: "no server of cell main is running", Err: client.NothingListens}
+	err := (&globals{}).adviseOnCell(&exitError{exitFailed, fmt.Errorf("wrote /ls/main/a, but what it is like now is not known: %w", none)})
+	if exitCode(err) != exitFailed || !strings.Contains(err.Error(), "wrote /ls/main/a") || !strings.Contains(err.Error(), "check CHUBBY_CELLS") {
+		t.Errorf("exit %d: %v", exitCode(err), err)
 	}
 }
