@@ -11,6 +11,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 func newQueueCommand(g *globals) *cobra.Command {
@@ -213,7 +214,7 @@ func (g *globals) completeDeadLetters(cmd *cobra.Command, args []string, half st
 		err = g.forCompletion().withSession(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Client) error {
 			list, err := recipe.NewQueue(c, p.String(), recipe.QueueOptions{}).DeadLetters(ctx)
 			for _, one := range list {
-				ids = append(ids, one.ID+"\t"+one.Reason)
+				ids = append(ids, one.ID+"\t"+term.Printable(one.Reason))
 			}
 			return err
 		})
