@@ -145,10 +145,14 @@ func (o *queuePutOptions) putItem(cmd *cobra.Command, p api.Path, data []byte) e
 		case err != nil:
 			return withAdvice(err, p, client.Directory)
 		case o.json():
-			return o.output.Print(cmd.OutOrStdout(), putFields{p.String(), id, o.priority, o.delay.Seconds()})
+			err = o.output.Print(cmd.OutOrStdout(), putFields{p.String(), id, o.priority, o.delay.Seconds()})
+		default:
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), id)
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), id)
-		return err
+		if err != nil {
+			return &exitError{exitFailed, fmt.Errorf("item %s is in the queue, but that could not be written: %w", id, err)}
+		}
+		return nil
 	})
 }
 

@@ -90,7 +90,10 @@ func (o *txnOptions) commit(cmd *cobra.Command, t *transaction) error {
 	if err != nil {
 		return t.explain(err)
 	}
-	return o.printTxn(cmd, t, stats)
+	if err := o.printTxn(cmd, t, stats); err != nil {
+		return &exitError{exitFailed, fmt.Errorf("the changes were made, but that could not be written: %w", err)}
+	}
+	return nil
 }
 
 // explain names the flag of the step that an error is about, gives an error its exit code if it says that a
