@@ -104,10 +104,14 @@ func (o *barrierOptions) meet(cmd *cobra.Command, path api.Path) error {
 	pass, err := recipe.NewDoubleBarrier(c, path.String(), o.parties).Enter(waiting)
 	silent.Stop()
 	if err != nil {
-		if ranOut := (*exitError)(nil); errors.As(context.Cause(waiting), &ranOut) {
+		ranOut := (*exitError)(nil)
+		switch over := errors.As(context.Cause(waiting), &ranOut); {
+		case over && errors.Is(err, api.Uncertain): // that fewer have come is not known
+			return &exitError{exitWaited, fmt.Errorf("--wait %v ran out, and the cell has not answered: %w", o.wait, err)}
+		case over:
 			return ranOut
 		}
-		return interruptOr(ctx, withAdvice(err, path, client.Directory))
+		return lastError(ctx, withAdvice(err, path, client.Directory))
 	}
 	switch {
 	case o.json():
