@@ -114,7 +114,7 @@ func (s Style) Wrap(sentence, first string) string {
 // unbroken takes a sentence apart between words, but not where there is a space in 'quotes'.
 func unbroken(sentence string) []string {
 	var parts []string
-	words := strings.Fields(sentence)
+	words := strings.Split(sentence, " ") // two spaces may be in a name: they stay
 	for i := 0; i < len(words); i++ {
 		part := words[i]
 		if strings.HasPrefix(strings.TrimLeft(part, "("), "'") {

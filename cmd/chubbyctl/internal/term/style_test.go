@@ -22,6 +22,7 @@ func TestWrapped(t *testing.T) {
 		"a client's two words":  "a client's\ntwo words",
 		"an 'open quote of ann": "an 'open\nquote of ann",
 		"use '' or ('x y') now": "use '' or\n('x y') now",
+		"no node '/a  b' here":  "no node\n'/a  b' here", // two spaces are two
 	} {
 		if got := (Style{Width: 12}).Wrap(sentence, ""); got != want {
 			t.Errorf("%q at 12 columns: %q, want %q", sentence, got, want)
