@@ -53,10 +53,11 @@ once cannot wait for each other without end. They are released in the reverse or
 one is lost, CMD is stopped. The first three variables have a line for each lock, in the
 order of their names.
 
-With --give-way the lock is let go when another asks for it, also with --try: CMD gets
-SIGTERM, and the lock is released when CMD has ended, for however long that takes. The
-other one's --reason is said, and the exit code is CMD's own; --retry does not run it
-again.
+With --give-way the lock is let go when another asks for it, also with --try, which does
+not wait for it, and with --give-way itself: two such in loops end each other's CMD again
+and again. CMD gets SIGTERM, and the lock is released when CMD has ended, for however long
+that takes. The other one's --reason is said, and the exit code is CMD's own; --retry does
+not run it again.
 
 With --retry CMD is run again, under a new session, when the lock was lost: at first after
 about a second, then after pauses of up to 30 s, until CMD ends by itself, the lock is not
