@@ -195,5 +195,5 @@
 //
 // # Not here
 //
-// Connections are not encrypted. Elections and other recipes are in package recipe.
+// Elections and other recipes are in package recipe.
 package client

@@ -94,7 +94,7 @@ func (t *Txn) Delete(path string, options ...WriteOption) *Txn {
 
 // Commit makes the changes, and returns the new metadata of each file that was written: one Stat for
 // each operation, in the order in which they were given; the zero Stat for a Delete. Any error but
-// Uncertain says that nothing was done, and Error.Path, which condition or operation it is about:
+// Uncertain and SessionExpired says that nothing was done, and Error.Path, which condition or operation it is about:
 //
 //   - GenerationMismatch: a condition on a file does not hold; get the files again, and begin anew.
 //   - BadSequencer: a sequencer is not valid, or not any more.

@@ -72,7 +72,7 @@ func (l *RWLock) RLock(ctx context.Context, options ...client.LockOption) (*Read
 }
 
 // TryRLock takes the lock for reading if no writer has it, else it is LockHeld or LockDelayed. It
-// does not stand in line, and so may overtake a writer who waits for other readers.
+// does not stand in line, and is LockHeld while a writer who came earlier waits.
 func (l *RWLock) TryRLock(ctx context.Context, options ...client.LockOption) (*ReadLock, error) {
 	h, err := l.take(ctx, api.Shared, true, options)
 	if err != nil {

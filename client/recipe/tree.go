@@ -81,7 +81,7 @@ type twig struct {
 // from is a client.Config, for a session of its own, or a *client.Keeper, for one that others use too, which
 // Close leaves open. To begin costs three calls for each file and directory, sixteen of them at a time; a
 // change of a file costs two for its directory, and three to read it. A change waits until all
-// who follow it have acknowledged it, at worst for the lease of one that is cut off. In a session without a
+// who have it in their caches have dropped it, at worst for api.CacheLease. In a session without a
 // cache each directory costs two once in a lease besides. A file that its owner deletes while it is read here
 // goes a moment later.
 func WatchTree(ctx context.Context, from client.Sessions, dir string, o TreeOptions) (*Tree, error) {

@@ -49,10 +49,10 @@ there are %d dead letters, take with --attempts takes nothing, and fails.
 With --retry another item is taken, under a new session, when one was lost.
 
 Exit codes: CMD's own, and 128+n if signal n ended it; %d if the item was lost
-while CMD ran, or before the cell said that it is done; %d if the cell did not say
-so within --timeout; %d if --wait ran out; %d and %d if CMD could not be run or
-found (it is looked up before an item is taken); %d if no master was found within
---timeout; %d if permission was denied.`, recipe.MaxDeadLetters, exitLost, exitFailed, exitWaited, supervise.ExitNotRunnable, supervise.ExitNotFound, exitUnavailable, exitDenied),
+while CMD ran, or before the cell said that it is done; %d if --wait ran out; %d and
+%d if CMD could not be run or found (it is looked up before an item is taken); %d if
+no master was found, or the cell did not say that the item is done, within
+--timeout; %d if permission was denied.`, recipe.MaxDeadLetters, exitLost, exitWaited, supervise.ExitNotRunnable, supervise.ExitNotFound, exitUnavailable, exitDenied),
 		Example: `  chubbyctl queue take /ls/local/films --attempts 3 -- ./convert
   chubbyctl queue take /ls/local/mails --retry-delay 1m -- sendmail -t
   while chubbyctl queue take /ls/local/films --wait 10s -- ./convert; do :; done`,
