@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The tests and the application that docs/testing.md shows, and each row of the table of the
-// application's test, are those that are compiled here, and run but for the last. The first block of the page is a sketch.
+// docs/testing.md shows code that is compiled here: the tests, the application, and each row of the table in the
+// application's test. All of it also runs, except the last block (package processes). The first block is a sketch.
 func TestPageShowsTestedCode(t *testing.T) {
 	read := func(name string) string {
 		t.Helper()

@@ -38,7 +38,7 @@ type Counter struct {
 	number    uint64         // of the newest addition
 	unsettled bool           // that may have been made, or may still be
 	unknown   bool           // of which it cannot be known any more
-	mark      string         // the path of the mark; empty if there is none
+	mark      string         // the path of the mark; empty before it is made
 	markAt    api.Generation // as it was before the newest addition
 	value     int64          // as it was seen last,
 	valueAt   api.Generation // at that generation; 0 if there is no such file

@@ -123,7 +123,7 @@ func ExampleQueue() {
 
 func send(context.Context, []byte, string) bool { return true }
 
-// A program counts orders. If its time is over before there is an answer, it asks what came of it.
+// A program counts orders. If the context ends before an answer comes, it asks whether the order was counted.
 func ExampleCounter() {
 	ctx, c, done := connect()
 	if c == nil {

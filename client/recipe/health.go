@@ -172,7 +172,7 @@ func (p *Presence) lasts(file *client.Handle) error {
 	case err == nil:
 		p.put(nil)
 		leave(p.ctx, file)
-	case p.ctx.Err() == nil && within.Err() != nil: // a check has failed; if the session is over, that is why the announcement ends
+	case p.ctx.Err() == nil && within.Err() != nil: // a check has failed; if the session has ended, the announcement ends with that error instead
 		_ = discard(p.ctx, file) // what holds up its removal does not keep the file when it is closed
 		if p.ctx.Err() != nil {
 			return context.Cause(p.ctx) // Withdraw removes it

@@ -10,8 +10,8 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// A check that fails as the machine wakes up, when the session is over, does not hide that: who renews sessions goes by
-// the code.
+// The session ends while the machine is paused, and a check fails when it wakes up. The announcement still ends with
+// SessionExpired: programs that renew sessions go by that code.
 func TestHealthyAfterAPause(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {

@@ -86,7 +86,7 @@ func TestTreeWaitsForWhoIsStopped(t *testing.T) {
 	})
 }
 
-// Close returns when the session of what was kept up to date is over.
+// Close returns after the session that kept the tree up to date has ended.
 func TestCloseEndsTheSession(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {

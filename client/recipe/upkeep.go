@@ -22,7 +22,7 @@ type upkeep struct {
 
 	mu     sync.Mutex     // guards what follows, and what is kept
 	loaded bool           // there is something
-	c      *client.Client // of the session there is; nil while there is none
+	c      *client.Client // the present session; nil while there is none
 	err    error          // why there is nothing, or it is not up to date
 }
 

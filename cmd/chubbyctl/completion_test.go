@@ -65,7 +65,7 @@ func TestCompletionOffers(t *testing.T) {
 			"txn --put dir/f":                                "dir/file= :6", // the value follows
 			"txn --put dir/file=":                            ":4",
 			"txn --create-file dir/file=testdata/trans":      "dir/file=testdata/transcripts/ :6",
-			"txn --if-generation dir/file=":                  "dir/file=7 :4", // the one of now
+			"txn --if-generation dir/file=":                  "dir/file=7 :4", // the present generation
 			"txn --put x=y --rm dir/f":                       "dir/file :4",
 			"txn --if-absent /ls/lo":                         "/ls/local/ :6",
 			"txn --if-sequencer ''":                          "chubby1:mine :4",

@@ -33,7 +33,7 @@ func (o *workOptions) noticeRequest(r request) bool {
 // conflicts hears, by the events of a handle, of the first who asks for the lock that is held through it.
 type conflicts struct {
 	asked     chan struct{} // closed when reason is set
-	reason    string        // of who asks; empty if there is none, or it is not known
+	reason    string        // given by the client that asks; empty if it gave none, or if it is not known
 	listening sync.WaitGroup
 	cancel    context.CancelFunc
 }

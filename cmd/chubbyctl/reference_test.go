@@ -80,7 +80,7 @@ func TestEveryCommandIsExplained(t *testing.T) {
 	}
 }
 
-// No line of any help is wider than a terminal of 80 columns, but for examples, which are to be pasted, and for lines of one word.
+// No line of help is longer than 80 columns, except examples, which users paste, and lines of a single word.
 func TestHelpFits(t *testing.T) {
 	for _, cmd := range commands() {
 		var out bytes.Buffer

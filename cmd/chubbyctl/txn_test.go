@@ -105,7 +105,7 @@ func TestTxnValues(t *testing.T) {
 	})
 }
 
-// Whoever may not do one of the changes, or may not see one of the conditions, does nothing at all, and learns which it was.
+// If a caller has no right to one of the changes, or to see one of the conditions, nothing is changed, and the error names that step.
 func TestTxnWithoutRights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t: t, cell: celltest.Start(t, 1, func(c *cell.Config) { c.InsecurePrincipals = true }), ctx: t.Context()}

@@ -109,8 +109,8 @@ func build(ctx context.Context, program string) error {
 // Servers returns the client addresses of all replicas, for client.Config.
 func (c *Cell) Servers() []string { return slices.Clone(c.servers) }
 
-// Signal sends a signal to the replicas with these ids, to all if there are none. It
-// fails the test if one of them does not run.
+// Signal sends a signal to the replicas with these ids, or to all replicas if no id is
+// given. It fails the test if one of them is not running.
 func (c *Cell) Signal(s os.Signal, ids ...string) {
 	c.t.Helper()
 	pids, err := c.pids()
