@@ -129,7 +129,8 @@ func rooms() []room {
 			[]string{raft, grpc, prom, otel}, "one replica: the only room where state, time, disk and network meet",
 		},
 		{"cell/celltest", []string{"cell", "api", "session", "internal/frames"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
-		{"cell/celltest/processes", []string{"client", "api"}, nil, "a cell of processes that a test kills, for our tests in other modules and for users'; it knows of the cell what clients know"},
+		{"internal/ports", nil, nil, "ports for processes that are about to start are found in one way, in which no two have the same"},
+		{"cell/celltest/processes", []string{"client", "api", "internal/ports"}, nil, "a cell of processes that a test kills, for our tests in other modules and for users'; it knows of the cell what clients know"},
 		{
 			"client", []string{"api", "api/chubbypb", "misuse", "sequencer", "session", "internal/bootclock", "internal/certs", "internal/frames", "internal/tokens"}, []string{grpc, otel},
 			"what applications link: never raft, never the server",

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/ports"
 )
 
 const benchCell = "bench"
@@ -32,6 +32,7 @@ type chubby struct {
 	switched bool   // built so that what it measures can be switched off, and is: see measure
 
 	collector *child
+	ports     *ports.Range
 
 	dev     *child
 	file    string   // dev.json, which names the processes
@@ -63,8 +64,8 @@ func (c *chubby) Start(ctx context.Context, dir string) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not up within a minute"))
 	defer cancel()
-	port, err := freeBasePort()
-	if err != nil {
+	var err error
+	if c.ports, err = ports.Reserve(); err != nil {
 		return err
 	}
 	data := filepath.Join(dir, "cell")
@@ -86,7 +87,7 @@ func (c *chubby) Start(ctx context.Context, dir string) error {
 		env = append(env, "CHUBBYD_TRACE_ENDPOINT=http://"+strings.TrimPrefix(line, collectorReady))
 	}
 	c.dev, err = startChild(dir, "chubbyd", env, keepCommand, c.program, "dev", "--cell", benchCell,
-		"--replicas", strconv.Itoa(cmp.Or(c.members, members)), "--data", data, "--base-port", strconv.Itoa(port), "--no-restart", "--tls="+strconv.FormatBool(c.tls))
+		"--replicas", strconv.Itoa(cmp.Or(c.members, members)), "--data", data, "--base-port", strconv.Itoa(c.ports.Base()), "--no-restart", "--tls="+strconv.FormatBool(c.tls))
 	if err != nil {
 		return errors.Join(err, c.Stop())
 	}
@@ -151,30 +152,6 @@ func devReplicas(file string) ([]devReplica, error) {
 		return nil, fmt.Errorf("read %s: %w", file, err)
 	}
 	return cell.Replicas, nil
-}
-
-// freeBasePort finds a port for `chubbyd dev --base-port`, which needs five
-// ports from there, five from ten above, and five from twenty above.
-func freeBasePort() (int, error) {
-	for base := 17421; base < 32000; base += 100 { // below the ports that systems assign
-		if free(base) {
-			return base, nil
-		}
-	}
-	return 0, errors.New("found no free ports for a cell between 17421 and 32000")
-}
-
-func free(base int) bool {
-	for block := range 3 {
-		for i := range members {
-			l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(base+10*block+i)))
-			if err != nil {
-				return false
-			}
-			_ = l.Close() // the port is free
-		}
-	}
-	return true
 }
 
 func (c *chubby) config() client.Config {
@@ -272,5 +249,7 @@ func (c *chubby) Stop() error {
 		errs = append(errs, c.collector.stop())
 		c.collector = nil
 	}
+	errs = append(errs, c.ports.Close())
+	c.ports = nil
 	return errors.Join(errs...)
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/chubbylock/chubby/internal/ports"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -19,6 +19,7 @@ type etcd struct {
 	all       bool          // clients connect to every member
 	attempt   time.Duration // bounds a client's write; 0 is no bound
 	children  []*child
+	ports     *ports.Range
 	endpoints []string
 	leader    string // the endpoint of the member that leads
 }
@@ -28,10 +29,11 @@ func (e *etcd) Version() string { return "etcd " + moduleVersion("go.etcd.io/etc
 func (e *etcd) Start(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not up within a minute"))
 	defer cancel()
-	addresses, err := freeAddresses(2 * members)
-	if err != nil {
+	var err error
+	if e.ports, err = ports.Reserve(); err != nil {
 		return err
 	}
+	addresses := e.ports.Addresses(2 * members)
 	clients, peers := addresses[:members], addresses[members:]
 	cluster := make([]string, members)
 	for i, peer := range peers {
@@ -137,8 +139,8 @@ func (e *etcd) HandOver(ctx context.Context) error {
 func (e *etcd) Processes() []int { return pids(e.children) }
 
 func (e *etcd) Stop() error {
-	err := stopAll(e.children)
-	e.children, e.endpoints = nil, nil
+	err := errors.Join(stopAll(e.children), e.ports.Close())
+	e.children, e.endpoints, e.ports = nil, nil, nil
 	return err
 }
 
@@ -147,18 +149,4 @@ func (e *etcd) KillLeader(ctx context.Context) error {
 		return err
 	}
 	return e.children[slices.Index(e.endpoints, e.leader)].cmd.Process.Kill()
-}
-
-// freeAddresses returns addresses that are not in use now.
-func freeAddresses(n int) ([]string, error) {
-	var list []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		list = append(list, l.Addr().String())
-	}
-	return list, nil
 }

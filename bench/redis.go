@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chubbylock/chubby/internal/ports"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -26,6 +27,7 @@ const redisServer = "redis-server"
 // believes to have it, it gives no token by which a server could tell, and it has no queue.
 type redisNode struct {
 	child   *child
+	ports   *ports.Range
 	address string
 }
 
@@ -52,23 +54,23 @@ func (r *redisNode) Version() string {
 func (r *redisNode) Start(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not up within a minute"))
 	defer cancel()
-	addresses, err := freeAddresses(1)
-	if err != nil {
+	var err error
+	if r.ports, err = ports.Reserve(); err != nil {
 		return err
 	}
-	r.address = addresses[0]
+	r.address = r.ports.Address(0)
 	host, port, err := net.SplitHostPort(r.address)
 	if err != nil {
-		return err
+		return errors.Join(err, r.Stop())
 	}
 	data := filepath.Join(dir, "redis")
 	if err := os.Mkdir(data, 0o755); err != nil {
-		return err
+		return errors.Join(err, r.Stop())
 	}
 	r.child, err = startChild(dir, "redis", nil, keepCommand, redisServer, "--bind", host, "--port", port, "--dir", data,
 		"--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize", "no", "--loglevel", "warning")
 	if err != nil {
-		return err
+		return errors.Join(err, r.Stop())
 	}
 	if err := r.await(ctx); err != nil {
 		return errors.Join(err, r.Stop())
@@ -105,11 +107,12 @@ func (r *redisNode) Term(context.Context) (uint64, error) { return 1, nil }
 func (r *redisNode) Processes() []int { return []int{r.child.pid()} }
 
 func (r *redisNode) Stop() error {
-	if r.child == nil {
-		return nil
+	var err error
+	if r.child != nil {
+		err = r.child.stop()
 	}
-	err := r.child.stop()
-	r.child = nil
+	err = errors.Join(err, r.ports.Close())
+	r.child, r.ports = nil, nil
 	return err
 }
 

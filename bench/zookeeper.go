@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/chubbylock/chubby/internal/ports"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -27,6 +28,7 @@ const zookeeperHeap = "-Xmx256m"
 // zookeeper is five servers of the ZooKeeper that the system has installed.
 type zookeeper struct {
 	children []*child
+	ports    *ports.Range
 	servers  []string // their client addresses, in the order of children
 }
 
@@ -51,10 +53,11 @@ func (z *zookeeper) Version() string {
 func (z *zookeeper) Start(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("not up within a minute"))
 	defer cancel()
-	addresses, err := freeAddresses(3 * members)
-	if err != nil {
+	var err error
+	if z.ports, err = ports.Reserve(); err != nil {
 		return err
 	}
+	addresses := z.ports.Addresses(3 * members)
 	z.servers = addresses[:members]
 	var cluster strings.Builder
 	for i := range members {
@@ -229,8 +232,8 @@ func (z *zookeeper) Term(ctx context.Context) (uint64, error) {
 func (z *zookeeper) Processes() []int { return pids(z.children) }
 
 func (z *zookeeper) Stop() error {
-	err := stopAll(z.children)
-	z.children, z.servers = nil, nil
+	err := errors.Join(stopAll(z.children), z.ports.Close())
+	z.children, z.servers, z.ports = nil, nil, nil
 	return err
 }
 

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/chubbylock/chubby/internal/ports"
 )
 
 // atATime is how many tests that run beside others do so. They wait for leases and processes most
@@ -40,9 +40,10 @@ func besideOthers(t *testing.T) {
 // sharedCell is a cell of five for the tests that leave its replicas alone. It starts with the first
 // of them; TestMain stops it.
 var sharedCell struct {
-	once sync.Once // guards what follows
-	cell *world
-	err  error
+	once  sync.Once // guards what follows
+	cell  *world
+	ports *ports.Range
+	err   error
 
 	mu   sync.Mutex // guards uses
 	uses int
@@ -52,7 +53,7 @@ var sharedCell struct {
 func sharedWorld(t *testing.T) *world {
 	t.Helper()
 	s := &sharedCell
-	s.once.Do(func() { s.cell, s.err = startShared() })
+	s.once.Do(func() { s.cell, s.ports, s.err = startShared() })
 	if s.err != nil {
 		t.Fatalf("the shared cell: %v", s.err)
 	}
@@ -65,74 +66,37 @@ func sharedWorld(t *testing.T) *world {
 	return w
 }
 
-func startShared() (*world, error) {
-	base, err := findPorts()
+func startShared() (*world, *ports.Range, error) {
+	r, err := ports.Reserve()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	w := &world{dir: filepath.Join(binaries, "shared-cell"), base: base, root: "/ls/local"}
+	w := &world{dir: filepath.Join(binaries, "shared-cell"), base: r.Base(), root: "/ls/local"}
 	w.dev, err = begin(w.devCommand())
 	if err != nil {
-		return nil, err
+		return nil, r, err
 	}
-	return w, w.dev.awaitText("ready: cell local", readyLimit)
+	return w, r, w.dev.awaitText("ready: cell local", readyLimit)
 }
 
 // stopShared stops the shared cell, if a test has used it.
 func stopShared() error {
+	var err error
 	if c := sharedCell.cell; c != nil && c.dev != nil {
-		return c.dev.end()
+		err = c.dev.end()
 	}
-	return nil
+	return errors.Join(err, sharedCell.ports.Close())
 }
 
-// ports is where the next search for free ports begins.
-var ports struct {
-	mu   sync.Mutex // guards next
-	next int
-}
-
-// freePorts returns a base port on which chubbyd dev has room, another one at each call.
+// freePorts returns a base port on which chubbyd dev has room, until the test ends.
 func freePorts(t *testing.T) int {
 	t.Helper()
-	base, err := findPorts()
+	r, err := ports.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return base
-}
-
-// findPorts is freePorts without a test. The ports are below those from which Linux takes the local
-// ends of connections.
-func findPorts() (int, error) {
-	const room, first, slots = 30, 20000, 420
-	ports.mu.Lock()
-	defer ports.mu.Unlock()
-	for range slots {
-		base := first + (os.Getpid()*37+ports.next)%slots*room // tests of other packages may look for ports, too
-		ports.next++
-		if areFree(base, room) {
-			return base, nil
-		}
-	}
-	return 0, errors.New("no thirty free ports in a row")
-}
-
-func areFree(base, n int) bool {
-	var open []net.Listener
-	defer func() {
-		for _, l := range open {
-			l.Close()
-		}
-	}()
-	for i := range n {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+i))
-		if err != nil {
-			return false
-		}
-		open = append(open, l)
-	}
-	return true
+	t.Cleanup(func() { _ = r.Close() })
+	return r.Base()
 }
 
 // readyLimit is how long a cell may take until it serves, on a busy machine.

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/chubbylock/chubby/internal/ports"
 )
 
 const (
@@ -78,22 +80,15 @@ func playedReplica(config string) int {
 	return 1
 }
 
-// freeBase finds a base port whose 30 ports are free.
+// freeBase returns a base port whose 30 ports are free until the test ends.
 func freeBase(t *testing.T) int {
 	t.Helper()
-	for range 50 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		base := l.Addr().(*net.TCPAddr).Port
-		l.Close()
-		if base+3*portsApart <= 65536 && newDevCell("c", "", portsApart, base).checkPorts() == nil {
-			return base
-		}
+	r, err := ports.Reserve()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no thirty free ports in a row")
-	return 0
+	t.Cleanup(func() { _ = r.Close() })
+	return r.Base()
 }
 
 // running is a dev that runs in this process.

@@ -97,6 +97,7 @@ func safeguards() []safeguard {
 		consolePageSafeguards(),
 		meterSafeguards(),
 		shortSafeguards(),
+		portSafeguards(),
 		adapterSafeguards(),
 	)
 }

@@ -24,8 +24,8 @@ const (
 	masterLimit = 30 * time.Second       // until a cell has a master again
 	askLimit    = time.Second            // for one question who the master is
 	askPause    = 20 * time.Millisecond  // between two
+	portsOfCell = 30                     // from the base port of chubbyd dev on
 	killPause   = 100 * time.Millisecond // before another attempt to kill a replica whose process has just ended
-	portTries   = 3                      // other programs may take ports after they were found free
 )
 
 // Cell is a cell of chubbyd processes, called api.LocalCell. Its methods are safe
@@ -47,26 +47,18 @@ func Start(t testing.TB, replicas int) *Cell {
 	if err := build(t.Context(), program); err != nil {
 		t.Fatal(err)
 	}
-	c := &Cell{t: t}
-	for try := range portTries {
-		if c.run(program, filepath.Join(dir, fmt.Sprint("cell", try)), replicas) {
-			break
-		}
-	}
-	if c.asker == nil {
-		t.Fatalf("chubbyd dev has ended:\n%s", c.dev.Output())
-	}
+	c := &Cell{t: t, dir: filepath.Join(dir, "cell")}
+	c.run(program, replicas)
 	return c
 }
 
-// run reports whether the cell has started. If not, chubbyd dev has ended.
-func (c *Cell) run(program, dir string, replicas int) bool {
+// run starts the replicas, and returns when they have a master.
+func (c *Cell) run(program string, replicas int) {
 	c.t.Helper()
 	base := FreePorts(c.t, portsOfCell)
 	ready := make(chan struct{})
 	once := sync.OnceFunc(func() { close(ready) })
-	c.dir = dir
-	c.dev = Run(c.t, exec.Command(program, "dev", "--replicas", fmt.Sprint(replicas), "--base-port", fmt.Sprint(base), "--data", dir), func(line string) bool {
+	c.dev = Run(c.t, exec.Command(program, "dev", "--replicas", fmt.Sprint(replicas), "--base-port", fmt.Sprint(base), "--data", c.dir), func(line string) bool {
 		if strings.HasPrefix(line, "ready: ") {
 			once()
 		}
@@ -75,7 +67,7 @@ func (c *Cell) run(program, dir string, replicas int) bool {
 	select {
 	case <-ready:
 	case <-c.dev.Done():
-		return false
+		c.t.Fatalf("chubbyd dev has ended:\n%s", c.dev.Output())
 	case <-time.After(readyLimit):
 		c.t.Fatalf("the cell is not ready after %v:\n%s", readyLimit, c.dev.Output())
 	}
@@ -88,7 +80,6 @@ func (c *Cell) run(program, dir string, replicas int) bool {
 	}
 	c.asker = asker
 	c.t.Cleanup(func() { _ = asker.Close() })
-	return true
 }
 
 // build builds chubbyd.

@@ -1,44 +1,24 @@
 package processes
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"testing"
+
+	"github.com/chubbylock/chubby/internal/ports"
 )
 
-// portsOfCell is how many ports chubbyd dev has from its base port on.
-const portsOfCell = 30
-
-// FreePorts returns the first of that many TCP ports in a row, at most 1000, that are free
-// on 127.0.0.1 now. They are below those from which systems take the local ends of
-// connections. Nothing keeps other programs from taking them.
+// FreePorts returns the first of that many TCP ports in a row, at most 31, that are free
+// on 127.0.0.1, and that no other test of this machine, in whatever process, gets from
+// here until t ends. They are below those from which systems take the local ends of
+// connections. Nothing keeps programs that do not ask here from taking them.
 func FreePorts(t testing.TB, number int) int {
 	t.Helper()
-	const first, end, tries = 20000, 32000, 1000
-	for range tries {
-		base := first + rand.IntN(end-first-number) // other tests look for ports, too
-		if areFree(base, number) {
-			return base
-		}
+	if number < 1 || number > ports.Most {
+		t.Fatalf("FreePorts of %d: 1 to %d are possible", number, ports.Most)
 	}
-	t.Fatalf("no %d free ports in a row", number)
-	return 0
-}
-
-func areFree(base, number int) bool {
-	var open []net.Listener
-	defer func() {
-		for _, l := range open {
-			_ = l.Close() // nobody has connected
-		}
-	}()
-	for i := range number {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+i))
-		if err != nil {
-			return false
-		}
-		open = append(open, l)
+	r, err := ports.Reserve()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return true
+	t.Cleanup(func() { _ = r.Close() })
+	return r.Base()
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/internal/ports"
 	"github.com/miekg/dns"
 )
 
@@ -78,14 +79,15 @@ zone "example.org" { type primary; file "example.org.zone"; update-policy { gran
 	return nil
 }
 
+// freeAddress returns an address where nobody listens until the test ends, or it does.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	r, err := ports.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Cleanup(func() { _ = r.Close() })
+	return r.Address(0)
 }
 
 func (s *nameServer) write(name, text string) string {
