@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/processes"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -89,7 +90,7 @@ func (p *pausedClient) stopWell() {
 	lease := p.waitNote("lease", len(p.notes()), 10*time.Second)
 	p.signal(syscall.SIGUSR1)
 	time.Sleep(20 * time.Millisecond) // by now it looks without pauses
-	halt(p.T, p.cmd.Process.Pid)
+	processes.Halt(p.T, p.cmd.Process.Pid)
 	time.Sleep(50 * time.Millisecond) // for what it has printed to arrive
 	notes := p.notes()
 	p.before, p.leaseEnd = len(notes), lease.Began+int64(lease.Left)
@@ -106,7 +107,7 @@ func (p *pausedClient) stopSoon() {
 	p.waitNote("ready", 0, 30*time.Second)
 	p.signal(syscall.SIGUSR1)
 	time.Sleep(20 * time.Millisecond) // by now it looks without pauses
-	halt(p.T, p.cmd.Process.Pid)
+	processes.Halt(p.T, p.cmd.Process.Pid)
 	time.Sleep(50 * time.Millisecond) // for what it has printed to arrive
 	p.before = len(p.notes())
 }

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/chubbylock/chubby/cell/celltest/processes"
 )
 
 // When CMD ends while the cell does not answer, chubbyctl ends with CMD's exit code as soon as the
@@ -23,7 +25,7 @@ func TestFarewellInAnOutage(t *testing.T) {
 	}
 	short, long := holder("short", "4s"), holder("long", "1m")
 	for _, r := range w.replicas() {
-		halt(t, r.PID)
+		processes.Halt(t, r.PID)
 		t.Cleanup(func() { _ = syscall.Kill(r.PID, syscall.SIGCONT) })
 	}
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/celltest/processes"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -71,7 +72,7 @@ func (w *world) pauseMaster(ctx context.Context, other *client.Handle, s *shelf,
 	t.Helper()
 	old := w.replicas()[w.status().Master]
 	z := newZombie(t, ctx, old.Client)
-	halt(t, old.PID)
+	processes.Halt(t, old.PID)
 	going := sync.OnceFunc(func() { _ = syscall.Kill(old.PID, syscall.SIGCONT) })
 	defer going()
 	stopped := time.Now()

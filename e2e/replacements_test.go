@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/celltest/processes"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -34,7 +35,7 @@ func TestEveryReplicaIsReplaced(t *testing.T) {
 	r.transfer("r3")
 	r.replaceBy("r3", 2)
 	r.check("the master")
-	halt(t, r.procs["r4"].cmd.Process.Pid)
+	processes.Halt(t, r.procs["r4"].cmd.Process.Pid)
 	r.replaceBy("r4", 3)
 	r.check("one that was stopped, and comes back")
 	joins := r.serveNew("r10", 4)

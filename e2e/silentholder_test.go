@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/processes"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/session"
 )
@@ -73,7 +74,7 @@ func TestSilentHolder(t *testing.T) {
 func stoppedHolder(t *testing.T, w *world, path string) *silentHolder {
 	t.Helper()
 	h := newSilentHolder(t, w, path, (*exec.Cmd).Start)
-	h.silence = func() { halt(t, h.cmd.Process.Pid) }
+	h.silence = func() { processes.Halt(t, h.cmd.Process.Pid) }
 	h.wake = func() { h.signal(syscall.SIGCONT) }
 	return h
 }

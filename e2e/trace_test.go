@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest/processes"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -40,7 +41,7 @@ func TestTrace(t *testing.T) {
 	slow := w.child(t, task{Do: "holdCaches", Clients: 1, Files: []string{w.path("jobs")}, Watch: "list"})
 	slow.waitNote("ready", 0, 20*time.Second)
 	eventually(t, "the client has the listing in its cache", func() bool { return cachers(ctx, cell, w.path("jobs")) == 1 })
-	halt(t, slow.cmd.Process.Pid)
+	processes.Halt(t, slow.cmd.Process.Pid)
 
 	// The command makes the file of its lock, which is new in a listing that the stopped client has in its cache.
 	command := w.ctl("acquire", lock, "-v", "--trace-endpoint", spans.url, "--", "true")
@@ -58,7 +59,7 @@ func TestTrace(t *testing.T) {
 		return cacher != 0
 	})
 	// So that another has the lock when it is there, the command is stopped, too, for as long as the other waits.
-	halt(t, command.cmd.Process.Pid)
+	processes.Halt(t, command.cmd.Process.Pid)
 	h := w.handle(ctx, before, lock)
 	held, err := h.Acquire(ctx, api.Exclusive, client.Reason("a test"))
 	if err != nil {

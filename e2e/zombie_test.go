@@ -13,6 +13,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/celltest/processes"
 	"github.com/chubbylock/chubby/client"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -36,7 +37,7 @@ func TestZombieMaster(t *testing.T) {
 		all := w.replicas()
 		z := newZombie(t, ctx, all[master].Client)
 		pid := all[master].PID
-		halt(t, pid)
+		processes.Halt(t, pid)
 		_, err := other.SetContents(ctx, fmt.Append(nil, "new", round))
 		if err != nil {
 			_ = syscall.Kill(pid, syscall.SIGCONT)

@@ -101,7 +101,8 @@ func build(ctx context.Context, program string) error {
 func (c *Cell) Servers() []string { return slices.Clone(c.servers) }
 
 // Signal sends a signal to the replicas with these ids, or to all replicas if no id is
-// given. It fails the test if one of them is not running.
+// given. It fails the test if one of them is not running. After SIGSTOP it returns when
+// they are stopped, see Halt.
 func (c *Cell) Signal(s os.Signal, ids ...string) {
 	c.t.Helper()
 	pids, err := c.pids()
@@ -148,7 +149,7 @@ func signal(pid int, s os.Signal) error {
 	if err != nil {
 		return err
 	}
-	return p.Signal(s)
+	return sendTo(p, s)
 }
 
 // Master returns the id of the master. It waits until there is one.

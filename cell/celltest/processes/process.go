@@ -100,10 +100,11 @@ func (p *Process) Output() string {
 	return p.said.String()
 }
 
-// Signal sends a signal. It fails the test if the process has ended.
+// Signal sends a signal. It fails the test if the process has ended. After SIGSTOP it
+// returns when the process is stopped, see Halt.
 func (p *Process) Signal(s os.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
+	if err := sendTo(p.cmd.Process, s); err != nil {
 		p.t.Fatalf("%v to %v: %v", s, p.cmd.Args, err)
 	}
 }
