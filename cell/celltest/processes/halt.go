@@ -59,10 +59,10 @@ func awaitHalt(pid int) error {
 func runningThread(pid int) (string, error) {
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Stat("/proc/self/task"); err != nil {
-			return "", nil // a system without it
+		if _, err := os.Stat("/proc/self/task"); err == nil {
+			return "", os.ErrProcessDone
 		}
-		return "", os.ErrProcessDone
+		return "", nil // a system without it
 	}
 	if err != nil {
 		return "", err
