@@ -78,7 +78,8 @@ func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption
 // returns, its work must have stopped, in other goroutines too: another may have the
 // lock then.
 //
-// Nil means that f has returned nil, and that the lock was held until then. If the lock
+// Nil means that f has returned nil, and that the lock was held until then, or until f
+// itself released it. If the lock
 // was lost before f had returned, the error is that loss, LockLost or SessionExpired,
 // joined with the error of f, if there is one; errors.Is finds both, and api.CodeOf the
 // code of the loss. Otherwise it is the error of f, as it is; or that of the release,
