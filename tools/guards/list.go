@@ -109,6 +109,7 @@ func coordinationSafeguards() []safeguard {
 		treeSafeguards(),
 		counterSafeguards(),
 		weightSafeguards(),
+		uncertainSafeguards(),
 		healthSafeguards(),
 		reentrySafeguards(),
 	)
