@@ -16,7 +16,8 @@ import (
 )
 
 // LockOption qualifies the calls that acquire a lock: Acquire and TryAcquire of a Handle,
-// Acquire and Do of a Client.
+// Acquire and Do of a Client, and some of package recipe. One that the call cannot have is
+// InvalidArgument.
 type LockOption func(*lockOptions)
 
 type lockOptions struct {
@@ -112,7 +113,10 @@ func (h *Handle) newAcquireCall(op string, mode api.LockMode, options []LockOpti
 // error is DeadlineExceeded or Cancelled and names the last known holders, and the
 // request is withdrawn in the background: the lock is not held, and if it was granted
 // meanwhile it is released. A second Acquire through a handle that holds the lock
-// fails with LockHeld: locks are not recursive.
+// fails with LockHeld: locks are not recursive. (Requests of other goroutines that came
+// before the handle had the lock wait for it behind each other. Whether one came before is
+// a matter of microseconds: goroutines that are to exclude each other need a handle each,
+// as Client.Acquire gives them.)
 //
 // At most 192 requests of a session, and 1,000 of all sessions of a Cell, are in
 // queues at a time. Further ones try their locks every few seconds until there is a

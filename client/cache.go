@@ -106,11 +106,12 @@ func (c *cache) lookup(name api.Name) *entry {
 	return e
 }
 
-// statOf returns the metadata of an instance.
+// statOf returns the metadata of an instance, or, if instance is 0, of whatever node has that
+// name and may be opened to read.
 func (c *cache) statOf(now session.Instant, name api.Name, instance api.Generation) (stat api.Stat, is found) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.lookup(name); e != nil && e.stat != nil && e.stat.Instance == instance {
+	if e := c.lookup(name); e != nil && e.stat != nil && answers(c, e, e.stat.Instance, instance) {
 		if is = c.use(e, now); is == foundUsable {
 			stat = *e.stat
 		}

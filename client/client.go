@@ -39,8 +39,8 @@ type Client struct {
 const nonceSize = 16
 
 // New finds the master of a cell and opens a session with it. It keeps trying until
-// ctx ends, and then fails with Unavailable, and says which servers it asked and what
-// each answered. If a server belongs to another cell, it fails with WrongCell at
+// ctx ends, and then fails with Unavailable, or with Cancelled if ctx was cancelled, and
+// says which servers it asked and what each answered. If a server belongs to another cell, it fails with WrongCell at
 // once. ctx bounds New only: the session lives until Close, or until it is lost
 // (Done).
 func New(ctx context.Context, cfg Config) (*Client, error) {

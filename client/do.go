@@ -40,8 +40,8 @@ const maxReopen = 10
 //
 // Release of the lock closes the handle too; the file stays. Each call has a handle of
 // its own: so a program that calls Acquire again while it holds the lock waits for
-// itself. The errors are those of Open and of Handle.Acquire; after an error no lock is
-// held, and no handle is open.
+// itself. The errors are those of Open and of Handle.Acquire, but never Uncertain: after
+// an error no lock is held, and no handle is open. The file may have been created.
 func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption) (*Lock, error) {
 	o := lockOptionsOf(options)
 	opening, mode := OpenOptions{Write: true, Create: File, LockDelay: api.DefaultLockDelay}, api.Exclusive
@@ -55,7 +55,7 @@ func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption
 	for opened := 1; ; opened++ {
 		h, err := c.Open(ctx, path, opening)
 		if err != nil {
-			return nil, err
+			return nil, notOpened(ctx, err)
 		}
 		acquire := h.Acquire
 		if o.try {
@@ -72,18 +72,32 @@ func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption
 	}
 }
 
+// notOpened is the error of Acquire for one of Open. That the file may have been created is nothing that a caller who wants its
+// lock has to know, and must not be taken for the Uncertain of a release.
+func notOpened(ctx context.Context, err error) error {
+	var e *api.Error
+	if ctx.Err() == nil || !errors.As(err, &e) || e.Code != api.Uncertain {
+		return err
+	}
+	own := *e
+	own.Code = api.ContextCode(contextError(ctx))
+	own.Message = "the lock is not held; whether its file was created is not known: " + e.Message
+	return &own
+}
+
 // Do runs f under the lock of a file: it acquires the lock as Acquire does, calls f, and
 // releases the lock, also if f panics. The context of f is that of Lock.With: it ends
 // when ctx does, or when the lock may not be relied on any more, with the cause. When f
 // returns, its work must have stopped, in other goroutines too: another may have the
 // lock then.
 //
-// Nil means that f has returned nil, and that the lock was held until then. If the lock
+// Nil means that f has returned nil, and that the lock was held until then, or until f
+// itself released it. If the lock
 // was lost before f had returned, the error is that loss, LockLost or SessionExpired,
 // joined with the error of f, if there is one; errors.Is finds both, and api.CodeOf the
 // code of the loss. Otherwise it is the error of f, as it is; or that of the release,
-// Uncertain for example, which only says that others may get the lock later; or both,
-// joined. If the lock was not acquired, f was not called, and the error is that of
+// Uncertain for example, which only says that f was called, and that others may get the
+// lock later; or both, joined. If the lock was not acquired, f was not called, and the error is that of
 // Acquire. The lock is released as Lock.Release does it, so also when ctx has been
 // cancelled.
 func (c *Client) Do(ctx context.Context, path string, f func(ctx context.Context, l *Lock) error, options ...LockOption) (err error) {

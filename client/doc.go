@@ -9,7 +9,7 @@
 //	err = l.Release(ctx)
 //
 // The calls of a Client that name a path open a handle, make one call and close it: Do
-// and Acquire for locks; Get, Put, List, Delete, MkdirAll and RemoveAll for files.
+// and Acquire for locks; Get, Stat, Put, List, Delete, MkdirAll and RemoveAll for files.
 //
 //	err = c.Do(ctx, "/ls/foo/svc/primary", func(ctx context.Context, l *client.Lock) error { return work(ctx, l.Sequencer()) })
 //

@@ -190,6 +190,9 @@ func TestEndSession(t *testing.T) {
 		if err := operator.EndSession(t.Context(), operator.Session(), "x"); !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("its own: %v", err)
 		}
+		if err := operator.EndSession(t.Context(), 0, "x"); !errors.Is(err, api.NotFound) || len(f.heard("EndSession")) > 0 {
+			t.Errorf("session 0, which nobody has: %v, %d calls", err, len(f.heard("EndSession")))
+		}
 		if err := operator.EndSession(t.Context(), c.Session(), strings.Repeat("x", api.MaxReason+1)); !errors.Is(err, api.InvalidArgument) {
 			t.Errorf("a long reason: %v", err)
 		}

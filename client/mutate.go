@@ -29,6 +29,9 @@ type mutation struct {
 	// mustComplete says that the request gives something back, and that the janitor is to
 	// carry it through if it was abandoned, even before it was sent.
 	mustComplete bool
+	// unnoticed says that the caller need not know whether an abandoned request was done: settle undoes what it has
+	// done, and nobody else has seen it. The error is that of a call that changes nothing.
+	unnoticed bool
 }
 
 // sender sends a mutation once.
@@ -148,7 +151,7 @@ func (c *Client) beginMutation(ctx context.Context, m mutation) (uint64, error) 
 // uncertainError is the error of a mutation that was abandoned without an answer.
 func (m mutation) uncertainError(err error) error {
 	var e *api.Error
-	if !errors.As(err, &e) || e.Code == api.SessionExpired {
+	if !errors.As(err, &e) || e.Code == api.SessionExpired || m.unnoticed {
 		return err
 	}
 	then := "it will not be"

@@ -84,8 +84,8 @@ type OpenOptions struct {
 }
 
 // Open opens a node, and creates it first if the options say so. If ctx ends before
-// an answer, the error is Uncertain: the node may have been created, and the handle
-// is closed in the background.
+// an answer, the handle is closed in the background, and the error is Uncertain if the
+// options create a node: it may have been created. Otherwise it is that of any read.
 func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Handle, error) {
 	p, err := c.cell.parsePath("open", path)
 	if err != nil {
@@ -147,7 +147,9 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 		settle: func(ctx context.Context, number uint64) {
 			c.settleOpen(ctx, h.path, number, request)
 		}}
-	if request.GetCreate() != chubbypb.Create_CREATE_MUST_EXIST {
+	if request.GetCreate() == chubbypb.Create_CREATE_MUST_EXIST {
+		m.unnoticed = true
+	} else {
 		m.fetch, m.touches = f, []api.Name{h.name, h.name.Parent()}
 		m.effectOf = func() changeEffect {
 			if reply.GetCreated() {

@@ -26,11 +26,14 @@ func checkReason(reason, op, path string) error {
 // end has begun: sequencers of its locks are not valid any more, and its calls are
 // refused. The locks become free when their owner has released them, or lease and
 // lock-delays have passed (decision 10). The errors are SessionExpired if the
-// caller's own session is gone, NotFound if there is no such session, and
-// PermissionDenied.
+// caller's own session is gone, NotFound if there is no such session, InvalidArgument
+// for the caller's own session, which Close ends, and PermissionDenied.
 func (c *Client) EndSession(ctx context.Context, id api.SessionID, reason string) error {
 	op := "end session " + id.String()
-	if id == 0 || id == c.Session() {
+	switch id {
+	case 0:
+		return &api.Error{Code: api.NotFound, Op: "end session", Path: id.String(), Message: "no session has the number 0; see chubbyctl session ls"}
+	case c.Session():
 		return &api.Error{Code: api.InvalidArgument, Op: "end session", Path: id.String(), Message: "that is this client's own session; Close ends it"}
 	}
 	if err := checkReason(reason, op, rootPath(c.cell.cfg)); err != nil {

@@ -81,6 +81,28 @@ func (c *Client) List(ctx context.Context, path string) ([]api.Stat, error) {
 	return list, err
 }
 
+// Stat returns the metadata of a file or a directory, as Handle.Stat does. NotFound says
+// that there is no such node. It needs the right to read it. As for Get, what the cache
+// has is returned without a call.
+func (c *Client) Stat(ctx context.Context, path string) (api.Stat, error) {
+	p, err := c.cell.parsePath("stat", path)
+	if err != nil {
+		return api.Stat{}, err
+	}
+	var stat api.Stat
+	if fromCache(ctx, c, func(now session.Instant) (is found) {
+		stat, is = c.cache.statOf(now, p.Name(), 0)
+		return is
+	}) {
+		return stat, nil
+	}
+	err = visit(ctx, c, path, OpenOptions{Read: true}, func(h *Handle) (err error) {
+		stat, err = h.Stat(ctx)
+		return err
+	})
+	return stat, err
+}
+
 // Put replaces the whole contents of a file, and returns its new metadata. It creates the
 // file if it is absent, with these contents, so that nobody sees it without them; in a
 // directory that exists (MkdirAll), else it is NotFound. Exists says that an ephemeral

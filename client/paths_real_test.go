@@ -88,6 +88,55 @@ func TestGetFromCache(t *testing.T) {
 	})
 }
 
+// Stat tells of files and directories by their paths, and whether there are any; from the cache, and what there is.
+func TestStatByPath(t *testing.T) {
+	inCell(t, 1, func(ctx context.Context, _ *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
+		writer, reader, plain := dial("writer"), dial("reader"), dial("plain", func(cfg *client.Config) { cfg.NoCache = true })
+		wants(t, "MkdirAll", writer.MkdirAll(ctx, "/ls/local/dir"), api.OK)
+		for i, change := range []func() error{
+			func() error { return nil },
+			func() error { _, err := writer.Put(ctx, "/ls/local/dir/f", []byte("one")); return err },
+			func() error { _, err := writer.Put(ctx, "/ls/local/dir/f", []byte("three")); return err },
+			func() error { return writer.Delete(ctx, "/ls/local/dir/f") },
+			func() error { return writer.MkdirAll(ctx, "/ls/local/dir/f") },
+		} {
+			wants(t, "a change", change(), api.OK)
+			for who, c := range map[string]*client.Client{"cached": reader, "not cached": plain} {
+				for range 2 { // the second by the cache
+					stat, err := c.Stat(ctx, "/ls/local/dir/f")
+					if got, want := fmt.Sprint(stat.Kind, stat.Size, errors.Is(err, api.NotFound)), []string{"kind 0 0 true", "file 3 false", "file 5 false", "kind 0 0 true", "directory 0 false"}[i]; got != want {
+						t.Errorf("%s, change %d: %s (%v); want %s", who, i, got, err, want)
+					}
+				}
+			}
+		}
+		if _, err := reader.Stat(ctx, "/ls/local/dir"); err != nil {
+			t.Fatal(err)
+		}
+		before := reader.Stats().Attempts
+		for range 100 {
+			stat, err := reader.Stat(ctx, "/ls/local/dir")
+			if err != nil || stat.Kind != api.Directory || stat.Path.String() != "/ls/local/dir" {
+				t.Fatalf("%+v %v", stat, err)
+			}
+		}
+		if calls := reader.Stats().Attempts - before; calls > 2 { // the cache lease may be renewed, and the idle handle closed
+			t.Errorf("%d calls for what is cached", calls)
+		}
+		l, err := writer.Acquire(ctx, "/ls/local/dir/lock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stat, err := plain.Stat(ctx, "/ls/local/dir/lock"); err != nil || uint64(stat.Lock) != l.Token() {
+			t.Errorf("without a cache the generation of the lock is %d, %v; want %d", stat.Lock, err, l.Token())
+		}
+		wants(t, "Release", l.Release(ctx), api.OK)
+		if _, err := reader.Stat(ctx, "dir"); !errors.Is(err, api.InvalidPath) {
+			t.Errorf("a path that is none: %v", err)
+		}
+	})
+}
+
 // What is cached is not got by those who may not read it any more.
 func TestGetAfterTheRightIsGone(t *testing.T) {
 	inCell(t, 1, func(ctx context.Context, _ *celltest.Cell, dial func(string, ...func(*client.Config)) *client.Client) {
@@ -113,6 +162,8 @@ func TestGetAfterTheRightIsGone(t *testing.T) {
 				wants(t, "Get", err, want)
 				_, err = reader.List(ctx, dir)
 				wants(t, "List", err, want)
+				_, err = reader.Stat(ctx, file)
+				wants(t, "Stat", err, want)
 			}
 		}
 	})

@@ -96,6 +96,10 @@ func (c *Client) SetDirectoryQuota(ctx context.Context, path string, nodes int, 
 	if err != nil {
 		return err
 	}
+	if nodes < 0 || bytes < 0 {
+		return &api.Error{Code: api.InvalidArgument, Op: "set quota", Path: path,
+			Message: fmt.Sprintf("a quota of %d nodes and %d bytes is negative; 0 is no limit", nodes, bytes)}
+	}
 	return c.setQuota(ctx, "set quota", path, api.Quota{Nodes: nodes, Bytes: bytes}, &chubbypb.SetQuotaRequest{Path: p.String()})
 }
 

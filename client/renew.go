@@ -24,18 +24,13 @@ import (
 //
 // It returns
 //   - the error of a function, unless its session was gone when it returned: then the
-//     error is
-//
-// attributed to that, and the function is called again with the next session;
+//     error is attributed to that, and the function is called again with the next
+//     session;
 //   - the error of NewSession, if it is an answer that another attempt would not
-//     change. After
-//
-// the loss of a session, QuotaExceeded is not such an answer for two minutes, as the
-// lost session may count until the cell has ended it;
+//     change. After the loss of a session, QuotaExceeded is not such an answer for two
+//     minutes, as the lost session may count until the cell has ended it;
 //   - once ctx has ended, an error that wraps that of ctx: Cancelled, or
-//     DeadlineExceeded, or
-//
-// what NewSession says of its search for a master.
+//     DeadlineExceeded, or what NewSession says of its search for a master.
 //
 // It never returns nil. By then it has closed the session, which frees its locks, and
 // takes 5 s at most.

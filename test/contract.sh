@@ -237,6 +237,8 @@ is .path '"/ls/local/d/f"'; is .kind '"file"'; is .size 5
 generation=$(jq .content_generation out)
 ctl 0 put /ls/local/d/f 'again' --if-generation "$generation"
 ctl 3 put /ls/local/d/f 'never' --if-generation "$generation"; err 'generation'
+ctl 3 put /ls/local/d/f 'never' --if-absent; err 'exists already'; ctl 0 put /ls/local/d/absent 'now' --if-absent; ctl 2 put /ls/local/d/f x --if-absent --if-generation 7; err 'choose one'
+ctl 1 rm /ls/local/d/absent /ls/local/d/no /ls/local/d/f; err 'd/no: .*; not done: /ls/local/d/f$'; ctl 0 cat /ls/local/d/f; ctl 1 rm /ls/local/d; err 'rm -r /ls/local/d.* says what there is'
 ctl 3 -o json put /ls/local/d/f 'never' --if-generation "$generation"; cp err out; is .error.code '"GenerationMismatch"'; fields out error.current
 ctl 0 touch /ls/local/d/empty
 ctl 0 mkdir -p /ls/local/deep/er; ctl 0 mkdir --parents /ls/local/deep/er

@@ -49,6 +49,9 @@ func WatchConfig[T any](ctx context.Context, from client.Sessions, path string, 
 	if _, err := api.ParsePath(path); err != nil {
 		return nil, err
 	}
+	if decode == nil {
+		return nil, &api.Error{Code: api.InvalidArgument, Op: "watch", Path: path, Message: "decode is nil; give the function that makes a value of the contents"}
+	}
 	f := &ConfigFile[T]{path: path, decode: decode, o: o, upkeep: newUpkeep()}
 	if err := f.begin(ctx, from, f, "first value", path); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
 )
 
 const configPath = "/ls/local/config/limit"
@@ -139,6 +140,25 @@ func TestWatchConfigGivenUp(t *testing.T) {
 		_, err := WatchConfig(ctx, w.config("h1"), configPath, number, ConfigFileOptions[int]{})
 		if api.CodeOf(err) != api.Cancelled || !errors.Is(err, context.Canceled) || !errors.Is(err, api.NotFound) {
 			t.Errorf("%v, code %v", err, api.CodeOf(err))
+		}
+	})
+}
+
+// What would bring the program down from a goroutine of the library is refused by the call.
+func TestWatchConfigOfNothing(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		var nobody *client.Keeper
+		for what, err := range map[string]error{
+			"no decode":           second(WatchConfig[int](w.ctx, w.config("h1"), configPath, nil, ConfigFileOptions[int]{})),
+			"no sessions":         second(WatchConfig(w.ctx, nil, configPath, number, ConfigFileOptions[int]{})),
+			"no keeper":           second(WatchConfig(w.ctx, nobody, configPath, number, ConfigFileOptions[int]{})),
+			"a tree, no sessions": second(WatchTree(w.ctx, nil, "/ls/local/config", TreeOptions{})),
+			"a tree, no keeper":   second(WatchTree(w.ctx, nobody, "/ls/local/config", TreeOptions{})),
+		} {
+			if !errors.Is(err, api.InvalidArgument) {
+				t.Errorf("%s: %v", what, err)
+			}
 		}
 	})
 }

@@ -78,6 +78,9 @@ func (k *Counter) Add(ctx context.Context, delta int64, fences ...sequencer.Sequ
 		return 0, err
 	}
 	defer k.leave()
+	if err := ctx.Err(); err != nil {
+		return 0, &api.Error{Code: api.ContextCode(err), Op: "add", Path: k.dir, Err: err, Message: "nothing was added"}
+	}
 	if k.unsettled {
 		if _, _, err := k.settle(ctx); err != nil && k.unsettled {
 			return 0, k.fault("add", api.Unavailable, "nothing was added, as it is not known yet what came of the addition before: %v", err)
@@ -118,7 +121,8 @@ func (k *Counter) Settle(ctx context.Context) (n int64, counted bool, err error)
 }
 
 // Close removes what the Counter has in the cell besides the number. Later calls fail with HandleClosed. If it fails,
-// others remove it when the session has ended.
+// others remove it when the session has ended. If ctx has been cancelled, also before the call, it has
+// client.CleanupTime more.
 func (k *Counter) Close(ctx context.Context) error {
 	if err := k.enter(ctx, "close"); err != nil {
 		if errors.Is(err, api.HandleClosed) {
@@ -132,6 +136,8 @@ func (k *Counter) Close(ctx context.Context) error {
 		return nil
 	}
 	err := k.keeper.Do(ctx, func(c *client.Client) error {
+		ctx, cancel := c.CleanupContext(ctx)
+		defer cancel()
 		_, err := c.Txn().Delete(k.mark).Commit(ctx)
 		return err
 	})
@@ -141,12 +147,16 @@ func (k *Counter) Close(ctx context.Context) error {
 	return err
 }
 
-// enter waits for the turn.
+// enter waits for the turn. A turn that is free it takes also if ctx has ended.
 func (k *Counter) enter(ctx context.Context, op string) error {
 	select {
 	case k.turn <- struct{}{}:
-	case <-ctx.Done():
-		return &api.Error{Code: api.ContextCode(ctx.Err()), Op: op, Path: k.dir, Err: ctx.Err(), Message: "another call of this Counter was under way, and nothing was done"}
+	default:
+		select {
+		case k.turn <- struct{}{}:
+		case <-ctx.Done():
+			return &api.Error{Code: api.ContextCode(ctx.Err()), Op: op, Path: k.dir, Err: ctx.Err(), Message: "another call of this Counter was under way, and nothing was done"}
+		}
 	}
 	if k.closed {
 		<-k.turn

@@ -102,6 +102,27 @@ func TestCounter(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
+// A context that has ended before the call says so, and of no other call; Close goes on for a moment, as what gives something back does.
+func TestCounterEndedContext(t *testing.T) {
+	inSmallWorld(t, func(w *world) {
+		k, op := NewCounter(w.keeper("one"), counterDir), w.dial("op")
+		w.adds(k, 1, 1)
+		ended, cancel := context.WithCancel(w.ctx)
+		cancel()
+		for range 50 { // a select between the turn and the context takes either
+			if _, err := k.Add(ended, 1); !errors.Is(err, api.Cancelled) || errors.Is(err, api.Uncertain) || strings.Contains(err.Error(), "another call") {
+				t.Fatalf("Add: %v", err)
+			}
+		}
+		w.counts(k, 1)
+		w.ok(k.Close(ended))
+		list, err := op.List(w.ctx, counterDir+"/adders")
+		if w.ok(err); len(list) > 0 {
+			t.Errorf("left behind: %v", list)
+		}
+	})
+}
+
 // A fence that is not valid any more has nothing added.
 func TestCounterFence(t *testing.T) {
 	inSmallWorld(t, func(w *world) {

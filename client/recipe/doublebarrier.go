@@ -225,6 +225,15 @@ func (p *Pass) Round() uint64 { return p.round }
 // take this participant for dead (client.Lock.Context), and by Leave.
 func (p *Pass) Context() context.Context { return p.held.lock.Context() }
 
+// Done is closed when Context ends.
+func (p *Pass) Done() <-chan struct{} { return p.Context().Done() }
+
+// Err checks the clock, and returns why the others may take this participant for dead, nil while they may not.
+func (p *Pass) Err() error { return p.held.lock.Err() }
+
+// Path returns the path of the participant's file.
+func (p *Pass) Path() string { return p.held.handle.Path() }
+
 // Leave says that this participant has done its part, and returns when all of the round have left or
 // died. If ctx ends before, it is DeadlineExceeded or Cancelled, and to be called again: until it has
 // told the cell, the others wait for this participant. If the state was deleted, or made anew, there is

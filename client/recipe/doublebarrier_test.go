@@ -252,3 +252,15 @@ func TestDoubleBarrierGivesUp(t *testing.T) {
 		}
 	})
 }
+
+// That the time was over is said once.
+func TestDoubleBarrierSaysItOnce(t *testing.T) {
+	inSmallWorld(t, func(w *world) {
+		ctx, cancel := w.brief(time.Second)
+		defer cancel()
+		_, err := NewDoubleBarrier(w.dial("h1"), partyDir, 2).Enter(ctx)
+		if !errors.Is(err, api.DeadlineExceeded) || strings.Count(err.Error(), "its time was over") != 1 {
+			t.Error(err)
+		}
+	})
+}

@@ -50,7 +50,9 @@ type Presence struct {
 }
 
 // Announce says that this process is up: by an ephemeral file of that name in a directory, which is
-// created if it is absent; the one above is not. The value is what Members shows of it.
+// created if it is absent; the one above is not. The value is what Members shows of it. It is kept in JSON, as
+// text or, if it is not UTF-8, in base64, which must fit into a file (api.MaxContents) with some 200 bytes
+// beside it; else it is TooLarge.
 //
 // If the name is taken by a session before, which the cell has not ended yet, or by a file that is being
 // removed, it waits for that, a minute at the most. A session before is another of this process, or one

@@ -83,7 +83,11 @@ func (l *RWLock) TryRLock(ctx context.Context, options ...client.LockOption) (*R
 
 func (l *RWLock) take(ctx context.Context, mode api.LockMode, try bool, options []client.LockOption) (*held, error) {
 	o := client.OpenOptions{Write: true, Create: client.File, LockDelay: l.o.LockDelay}
-	return take(ctx, l.c, l.path, o, mode, try, options...)
+	h, err := take(ctx, l.c, l.path, o, mode, try, options...)
+	if api.CodeOf(err) == api.Uncertain || api.CodeOf(err) == api.Unavailable {
+		err = ended(ctx, err, "acquire", l.path) // the file was not open yet
+	}
+	return h, err
 }
 
 // hold is what reading and writing have in common.

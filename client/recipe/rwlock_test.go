@@ -3,6 +3,7 @@
 package recipe
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -129,4 +130,20 @@ func (c *claims) join(as string) *claim {
 		c.fault = fmt.Errorf("%d writers and %d readers at once", writers, readers)
 	}
 	return one
+}
+
+// Whose time is over before the file is open has no lock, and is told so: not that it cannot be known.
+func TestRWLockCutOff(t *testing.T) {
+	inSmallWorld(t, func(w *world) {
+		lock := NewRWLock(w.dial("h1"), "/ls/local/rw", RWLockOptions{})
+		w.Cut("h1")
+		defer w.Heal("h1")
+		brief, cancel := context.WithTimeout(w.ctx, time.Second)
+		defer cancel()
+		for _, err := range []error{second(lock.Lock(brief)), second(lock.TryRLock(brief))} {
+			if !errors.Is(err, api.DeadlineExceeded) || api.CodeOf(err) != api.DeadlineExceeded {
+				t.Error(err)
+			}
+		}
+	})
 }

@@ -133,14 +133,14 @@ func (s *Semaphore) confirm(ctx context.Context, p *Permit, err, disagree error)
 
 func (s *Semaphore) fault(o SemaphoreOptions) error {
 	if o.Weight < 0 || o.Weight > s.n && s.n > 0 {
-		return &api.Error{Code: api.InvalidArgument, Op: "acquire", Path: s.dir, Message: fmt.Sprintf("a permit of %d slots, of a semaphore of %d", o.Weight, s.n)}
+		return &api.Error{Code: api.InvalidArgument, Op: "acquire", Path: s.dir, Message: fmt.Sprintf("a permit of %d slots, of a semaphore of %d; want 1 to %d, or 0 for 1", o.Weight, s.n, s.n)}
 	}
-	return sizeFault(s.n, s.dir)
+	return sizeFault("acquire", s.n, s.dir)
 }
 
-func sizeFault(n int, dir string) error {
+func sizeFault(op string, n int, dir string) error {
 	if n < 1 || n > MaxSlots {
-		return &api.Error{Code: api.InvalidArgument, Op: "acquire", Path: dir, Message: fmt.Sprintf("a semaphore of %d; want 1 to %d", n, MaxSlots)}
+		return &api.Error{Code: api.InvalidArgument, Op: op, Path: dir, Message: fmt.Sprintf("a semaphore of %d; want 1 to %d", n, MaxSlots)}
 	}
 	return nil
 }
@@ -174,9 +174,9 @@ func readSize(ctx context.Context, h *client.Handle) (int, api.Stat, error) {
 // changed, or ctx has ended, also if other slots are free. A Semaphore that was made with another size is
 // refused from then on, and what it holds it keeps. If a slot that it has vacated is lost to it (an operator
 // took it away), the error says so, and the size is as it was. Once all are vacated the size is written slot by
-// slot: what fails then may leave one between the two.
+// slot: what fails then may leave one between the two. A semaphore that is not there is made, of that size.
 func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) error {
-	if err := sizeFault(n, dir); err != nil {
+	if err := sizeFault("resize", n, dir); err != nil {
 		return err
 	}
 	s := NewSemaphore(c, dir, n)

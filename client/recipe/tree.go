@@ -90,7 +90,7 @@ func WatchTree(ctx context.Context, from client.Sessions, dir string, o TreeOpti
 		return nil, err
 	}
 	if o.MaxNodes < 0 || o.MaxBytes < 0 {
-		return nil, &api.Error{Code: api.InvalidArgument, Op: "watch", Path: dir, Message: fmt.Sprintf("a tree of at most %d nodes and %d bytes", o.MaxNodes, o.MaxBytes)}
+		return nil, &api.Error{Code: api.InvalidArgument, Op: "watch", Path: dir, Message: fmt.Sprintf("MaxNodes is %d and MaxBytes %d; neither can be negative, and 0 is the default", o.MaxNodes, o.MaxBytes)}
 	}
 	if o.MaxNodes == 0 {
 		o.MaxNodes = DefaultTreeNodes

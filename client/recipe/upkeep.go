@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -41,6 +42,9 @@ type upkept interface {
 // begin keeps something up to date until end, and waits until it is loaded. ctx bounds the wait only. With an error,
 // which says what was in the way last, nothing runs any more. what is in words what is waited for.
 func (u *upkeep) begin(ctx context.Context, from client.Sessions, it upkept, what, path string) error {
+	if keeper, is := from.(*client.Keeper); from == nil || is && keeper == nil { // a panic would come in a goroutine that is not the caller's
+		return &api.Error{Code: api.InvalidArgument, Op: "watch", Path: path, Message: "the sessions are nil; give a client.Config or a *client.Keeper"}
+	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	u.stop = stop
 	go func() {

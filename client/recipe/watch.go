@@ -181,6 +181,9 @@ func ended(ctx context.Context, err error, op, path string) error {
 		return err
 	}
 	e := &api.Error{Code: api.ContextCode(ctx.Err()), Op: op, Path: path, Err: err, Message: "its time was over"}
+	if said := (*api.Error)(nil); errors.As(err, &said) && said.Code == e.Code && said.Op == op && said.Path == path {
+		return err // it says so already
+	}
 	if e.Code == api.Cancelled {
 		e.Message = "it was given up"
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// eachPath checks all paths, and then calls f for each.
+// eachPath checks all paths, and then calls f for each, until it fails: the error says for which it was not called.
 func (g *globals) eachPath(texts []string, f func(api.Path) error) error {
 	paths := make([]api.Path, len(texts))
 	for i, text := range texts {
@@ -18,12 +18,23 @@ func (g *globals) eachPath(texts []string, f func(api.Path) error) error {
 		}
 		paths[i] = p
 	}
-	for _, p := range paths {
+	for i, p := range paths {
 		if err := f(p); err != nil {
-			return err
+			return withRest(err, paths[i+1:])
 		}
 	}
 	return nil
+}
+
+// withRest adds to an error the paths that are left because of it.
+func withRest(err error, rest []api.Path) error {
+	switch len(rest) {
+	case 0:
+		return err
+	case 1:
+		return fmt.Errorf("%w; not done: %s", err, quoted(rest[0].String()))
+	}
+	return fmt.Errorf("%w; not done: %s and %d more", err, quoted(rest[0].String()), len(rest)-1)
 }
 
 // pathOf returns the path that the optional argument of a command names, and the root

@@ -18,7 +18,8 @@ import (
 type putOptions struct {
 	*globals
 	ifGeneration uint64
-	conditional  bool // --if-generation was given
+	ifAbsent     bool // as --if-generation 0
+	conditional  bool // --if-generation or --if-absent was given
 	sequencer    sequencerCondition
 	ephemeral    bool
 	consent      consent
@@ -33,7 +34,8 @@ func newPutCommand(g *globals) *cobra.Command {
 second argument, or standard input without one, or if it is "-"; at most %d bytes.
 
 --if-generation writes only if the contents are still at that generation (see
-stat), and exits with %d if they are not; 0 means: only if there is no such file.
+stat), and exits with %d if they are not; 0 means: only if there is no such file, and
+so does --if-absent.
 
 --if-sequencer writes only while the lock that the sequencer speaks of is held in
 that generation, and exits with %d if it is not, or SEQ is no sequencer. The cell
@@ -46,6 +48,7 @@ An access control list that takes from you the right to write it again is not wr
 without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents, exitMismatch, exitMismatch, exitFailed),
 		Example: `  chubbyctl put /ls/local/motd 'hello'
   chubbyctl put /ls/local/config - <config.yaml
+  chubbyctl put /ls/local/config - --if-absent <config.yaml
   chubbyctl put /ls/local/config - --if-generation 7 <config.yaml
   chubbyctl put /ls/local/state 'done' --if-sequencer "$CHUBBY_SEQUENCER"`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -71,6 +74,7 @@ without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents
 		},
 	}
 	cmd.Flags().Uint64Var(&o.ifGeneration, "if-generation", 0, "write only if the contents are at this generation; 0: only if there is no such file")
+	cmd.Flags().BoolVar(&o.ifAbsent, "if-absent", false, "write only if there is no such file")
 	o.sequencer.flag(cmd, "write")
 	cmd.Flags().BoolVar(&o.ephemeral, "ephemeral", false, "create a file that goes with this session, and stay")
 	o.consent.flag(cmd)
@@ -78,13 +82,15 @@ without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents
 }
 
 func (o *putOptions) validate(cmd *cobra.Command) error {
-	o.conditional = cmd.Flags().Changed("if-generation")
+	o.conditional = cmd.Flags().Changed("if-generation") || o.ifAbsent
 	ifSequencer := cmd.Flags().Changed("if-sequencer")
 	switch {
 	case o.ephemeral && (o.conditional || ifSequencer):
-		return usagef("--ephemeral creates a file of this session's own; it cannot be combined with --if-generation or --if-sequencer")
+		return usagef("--ephemeral creates a file of this session's own; it cannot be combined with --if-generation, --if-absent or --if-sequencer")
+	case o.ifAbsent && o.ifGeneration != 0:
+		return usagef("--if-absent is --if-generation 0, and the other generation is that of a file that is there; choose one")
 	case ifSequencer && o.conditional && o.ifGeneration == 0:
-		return usagef("--if-generation 0 creates a file, and --if-sequencer writes one that is there; choose one")
+		return usagef("--if-absent and --if-generation 0 create a file, and --if-sequencer writes one that is there; choose one")
 	}
 	return nil
 }

@@ -162,11 +162,11 @@ func (o *quotaSetOptions) validate(cmd *cobra.Command, args []string) error {
 	case given("dir") && len(args) > 0:
 		return usagef("quota set: the path of --dir names its cell; %q is not expected", args[0])
 	case !amounts:
-		return usagef("quota set: which amount? Give one or more; what is not given goes back to its default, which --nodes 0 alone does with all")
+		return usagef("quota set: which amount? Give one or more; what is not given goes back to its default, or of a directory to no limit, which --nodes 0 alone does with all")
 	}
 	o.quota.Bytes = int64(o.bytes)
 	if err := o.quota.Validate(); err != nil {
-		return usagef("quota set: an amount is negative; 0 stands for the default")
+		return usagef("quota set: an amount is negative; 0 stands for the default of a principal, and for no limit of a directory")
 	}
 	var err error
 	if o.dir == "" && !given("dir") {

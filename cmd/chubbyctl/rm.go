@@ -63,6 +63,9 @@ func (g *globals) removeNode(cmd *cobra.Command, p api.Path, agreed *consent, co
 	}
 	return g.withHandle(cmd.Context(), p, client.OpenOptions{Write: true}, func(ctx context.Context, h *client.Handle) error {
 		if err := h.Delete(ctx, conditions...); err != nil {
+			if api.CodeOf(err) == api.NotEmpty {
+				return fmt.Errorf("%w; 'chubbyctl rm -r %s' says what there is", err, quoted(p.String()))
+			}
 			return err
 		}
 		if g.json() {

@@ -110,6 +110,7 @@ func coordinationSafeguards() []safeguard {
 		treeSafeguards(),
 		counterSafeguards(),
 		weightSafeguards(),
+		uncertainSafeguards(),
 		healthSafeguards(),
 		reentrySafeguards(),
 	)

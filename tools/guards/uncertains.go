@@ -1,0 +1,41 @@
+package main
+
+// uncertainSafeguards cover what a call says whose context has ended, and calls that are given nothing.
+func uncertainSafeguards() []safeguard {
+	const (
+		pkg     = "./client"
+		recipes = "./client/recipe"
+	)
+	return []safeguard{
+		{
+			name: "an Open that creates nothing is not uncertain", file: "client/mutate.go",
+			old: " || m.unnoticed {\n", new: " {\n",
+			pkg: pkg, test: "TestWhatChangesNothingIsNotUncertain",
+		},
+		{
+			name: "Uncertain of Do is of the release alone", file: "client/do.go",
+			old: "return nil, notOpened(ctx, err)\n", new: "return nil, err\n",
+			pkg: pkg, test: "TestWhatChangesNothingIsNotUncertain",
+		},
+		{
+			name: "metadata by a path is for those who may read", file: "client/cache.go",
+			old: "e.stat != nil && answers(c, e, e.stat.Instance, instance)", new: "e.stat != nil && (instance == 0 || e.stat.Instance == instance)",
+			pkg: pkg, test: "TestGetAfterTheRightIsGone",
+		},
+		{
+			name: "who was cut off before the file was open knows that the lock is not held", file: "client/recipe/rwlock.go",
+			old: "		err = ended(ctx, err, \"acquire\", l.path) // the file was not open yet\n", new: "",
+			pkg: recipes, test: "TestRWLockCutOff",
+		},
+		{
+			name: "a Counter is closed also after the end of its context", file: "client/recipe/counter.go",
+			old: "		ctx, cancel := c.CleanupContext(ctx)\n		defer cancel()\n", new: "",
+			pkg: recipes, test: "TestCounterEndedContext",
+		},
+		{
+			name: "a nil Keeper does not end the program", file: "client/recipe/upkeep.go",
+			old: "from == nil || is && keeper == nil", new: "from == nil && is && keeper == nil",
+			pkg: recipes, test: "TestWatchConfigOfNothing",
+		},
+	}
+}
