@@ -74,16 +74,13 @@ without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents
 	o.sequencer.flag(cmd, "write")
 	cmd.Flags().BoolVar(&o.ephemeral, "ephemeral", false, "create a file that goes with this session, and stay")
 	o.consent.flag(cmd)
+	keepApart(cmd.Flags(), "ephemeral", "it creates a file of this session's own, and the other is about one that is there", "if-generation", "if-sequencer")
 	return cmd
 }
 
 func (o *putOptions) validate(cmd *cobra.Command) error {
 	o.conditional = cmd.Flags().Changed("if-generation")
-	ifSequencer := cmd.Flags().Changed("if-sequencer")
-	switch {
-	case o.ephemeral && (o.conditional || ifSequencer):
-		return usagef("--ephemeral creates a file of this session's own; it cannot be combined with --if-generation or --if-sequencer")
-	case ifSequencer && o.conditional && o.ifGeneration == 0:
+	if cmd.Flags().Changed("if-sequencer") && o.conditional && o.ifGeneration == 0 {
 		return usagef("--if-generation 0 creates a file, and --if-sequencer writes one that is there; choose one")
 	}
 	return nil
