@@ -405,7 +405,7 @@ ctl 2 txn --put /ls/local/d/one=-; err 'nothing came from standard input'; ctl 1
 
 echo "== what cannot be written, or means nothing"
 full 1 help; err 'could not be written to standard output: .*no space left'; full 1 queue take --help; full 1 version; full 1 completion bash; full 1 sizing
-full 1 ls /ls/local; full 1 -o json ls /ls/local; full 1 -o json cell status; full 1 cell status; full 1 -o json session ls; full 1 -o yaml stat /ls/local; full 1 whoami; full 1 locks -o json
+full 1 ls /ls/local; full 1 -o json ls /ls/local; full 1 -o json cell status; full 1 cell status; full 1 -o json whoami; full 1 -o yaml stat /ls/local; full 1 whoami; full 1 tree /ls/local
 full 2 queue; full 1 acquire /ls/local/unread; err 'given up: .*no space left'; full 1 queue put /ls/local/unread.q x; err 'is in the queue, but'
 unread 141 ls /ls/local; [ -s err ] && bad "  without a word" || ok "  without a word"; unread 141 help; unread 141 -o json cell status
 unread 1 acquire /ls/local/unread; err 'given up: .*broken pipe'; ctl 0 acquire /ls/local/unread --try -- true

@@ -25,7 +25,7 @@ func newAcquireCommand(g *globals) *cobra.Command {
 		Short: "Take a lock, or several, and run a command while holding them",
 		Long: fmt.Sprintf(`acquire takes the lock on a file, which it creates if absent, and runs CMD while it
 holds it. Without CMD it prints the sequencer and holds the lock until SIGINT or
-SIGTERM.
+SIGTERM; if the sequencer cannot be written, it releases the lock, and fails.
 
 CMD is run without a shell, in a process group of its own (the terminal's
 foreground, if standard input is a terminal), with the standard streams passed

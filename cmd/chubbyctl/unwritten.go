@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// unwritten returns how a command ends that has ended with err, and of whose standard output a write failed, nil if none did.
-// Nobody who waits for an answer takes a part of it for the whole. If the reader has gone (chubbyctl ls | head) it ends as
-// programs do that SIGPIPE ends, with the exit code unread and without a word; 0 is where there is no SIGPIPE.
+// unwritten returns how chubbyctl ends after a command that has returned err. failed is the first error of writing to standard
+// output, nil if there was none: a part of an answer must not be taken for the whole. If the reader has gone (chubbyctl ls | head),
+// chubbyctl ends as a program that SIGPIPE ends, with the exit code unread and without a word; where there is no SIGPIPE, unread is 0.
 func unwritten(err, failed error, unread int) error {
 	var own *exitError
 	switch {
