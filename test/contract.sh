@@ -65,6 +65,19 @@ ctl() {
 out() { if grep -Eq -- "$1" out; then ok "  prints $1"; else bad "  prints $1"; fi; }
 err() { if grep -Eq -- "$1" err; then ok "  says $1"; else bad "  says $1"; fi; }
 
+# full EXIT ARG... and unread EXIT ARG... run it with standard output on a full disk, and in a pipe whose reader has gone: ${gone} writes to one.
+onto() {
+	local where=$1 want=$2 got
+	shift 2
+	chubbyctl "$@" >&"$where" 2>err </dev/null
+	got=$?
+	: >out
+	if [ "$got" = "$want" ]; then ok "chubbyctl $*, unwritten -> $got"; else bad "chubbyctl $*, unwritten -> $got, want $want"; fi
+}
+mkfifo fifo && exec {reading}<>fifo {gone}>fifo {full}>/dev/full && exec {reading}<&- && rm fifo
+full() { onto "$full" "$@"; }
+unread() { onto "$gone" "$@"; }
+
 # fields FILE FIELD...: the first object of the file has these, whatever they are.
 fields() {
 	local file=$1 field
@@ -390,6 +403,31 @@ mapfile -t steps < <(for i in {1..65}; do printf -- '--if-absent\n/ls/local/d/no
 head -c 262144 /dev/zero >large; ctl 1 txn --put-file /ls/local/d/one=large; err 'more than 262144 bytes'; ctl 1 txn --put-file /ls/local/d/one=nosuch; err '--put-file: .*no such file'
 ctl 2 txn --put /ls/local/acl/everyone=; err 'not undo it'; ctl 0 txn --put /ls/local/acl/spare=ann --yes; ctl 0 txn --rm /ls/local/acl/spare --rm /ls/local/d/one --rm /ls/local/d/two --yes
 
+ctl 2 txn --put /ls/local/d/one=-; err 'nothing came from standard input'; ctl 1 stat /ls/local/d/one
+
+echo "== what cannot be written, or means nothing"
+full 1 help; err 'could not be written to standard output: .*no space left'; full 1 queue take --help; full 1 version; full 1 completion bash; full 1 sizing
+full 1 ls /ls/local; full 1 -o json ls /ls/local; full 1 -o json cell status; full 1 cell status; full 1 -o json whoami; full 1 -o yaml stat /ls/local; full 1 whoami; full 1 tree /ls/local
+full 2 queue; full 1 acquire /ls/local/unread; err 'given up: .*no space left'; full 1 queue put /ls/local/unread.q x; err 'is in the queue, but'
+unread 141 ls /ls/local; [ -s err ] && bad "  without a word" || ok "  without a word"; unread 141 help; unread 141 -o json cell status
+unread 1 acquire /ls/local/unread; err 'given up: .*broken pipe'; ctl 0 acquire /ls/local/unread --try -- true
+unread 1 -o json acquire /ls/local/unread --sequencer-file unread.seq; ctl 0 acquire /ls/local/unread --try -- true; [ -e unread.seq ] && bad "  and the file is gone" || ok "  and the file is gone"
+unread 1 elect /ls/local/unread --value me; ctl 0 acquire /ls/local/unread --try -- true
+unread 1 semaphore /ls/local/unread.d --slots 1; ctl 0 semaphore /ls/local/unread.d --slots 1 --try -- true
+unread 1 members join /ls/local/unread.up; ctl 0 members ls /ls/local/unread.up; err 'no members'
+unread 1 -o json put /ls/local/unread.file x --ephemeral; ctl 1 stat /ls/local/unread.file
+unread 1 -o json barrier /ls/local/unread.bar --parties 1; err 'all have come'
+for group in queue cell 'cell upgrade' lock session acl 'acl file' config members quota drill bench sequencer completion; do
+	# shellcheck disable=SC2086
+	ctl 2 -o json $group; [ -s out ] && bad "  prints nothing else" || ok "  prints nothing else"; cp err out; is .error.exit 2
+	# shellcheck disable=SC2086
+	ctl 2 $group; out '^Available Commands'; err 'needs one of the commands above'
+done
+ctl 2 elect /ls/local/unread --show --lease 5s; err '--show and --lease do not go together'; ctl 2 elect /ls/local/unread --observe --value x; err '--observe and --value'
+ctl 2 semaphore /ls/local/unread.d --slots 2 --resize --reason why; err '--resize and --reason'; ctl 2 acquire /ls/local/unread --kill-after 2s; err '--kill-after is for a command'
+ctl 2 acquire /ls/local/unread --try --wait 3s -- true; err '--try and --wait'; ctl 2 locks --times 3; err '--times is for --watch'; ctl 2 cell recover . --from-removed; err '--from-removed is for --to'
+ctl 2 put /ls/local/unread x --ephemeral --if-generation 3; err '--ephemeral and --if-generation'; ctl 2 cp -r /ls/local/d /ls/local/e --if-generation 3; err '--recursive and --if-generation'
+
 echo "== sequencers"
 ctl 0 sequencer check "$sequencer"; ctl 0 -o json sequencer check "$sequencer"
 ctl 0 sequencer show "$sequencer"; out '/ls/local/held'
@@ -605,6 +643,10 @@ ctl 0 session end "$(cut -d' ' -f1 again.out)" --reason drill --yes; holds 40 " 
 grep -q ' 2$' again.out && ok "  and that is the second try" || bad "  and that is the second try"
 kill "$again"; ends "$again" 143 "  until CMD ends by a signal"; ctl 0 queue list /ls/local/films; out 'exit code 143'
 ctl 2 queue take /ls/local/films; err 'the command is missing'; ctl 2 queue put /ls/local/films x --priority 10; ctl 2 queue put /ls/local/films x --delay 1000h; ctl 127 queue take /ls/local/films -- no-such-program
+printf '#!/no/such/interpreter\n' >broken; chmod +x broken; ctl 0 queue put /ls/local/broken film20
+for _ in 1 2 3; do ctl 127 queue take /ls/local/broken --attempts 1 --wait 30s -- ./broken; done; err 'cannot run'
+ctl 0 -o json queue list /ls/local/broken; is .attempts 0; is .state '"free"'
+ctl 1 queue take /ls/local/broken --attempts 1 --wait 30s --sequencer-file item.seq -- sh -c 'exit 1'; err 'is a dead letter'
 ctl 1 queue put /ls/local/no/where x; err 'mkdir -p'
 
 echo "== members"

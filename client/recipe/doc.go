@@ -47,6 +47,7 @@
 // the loop ends; ranging again begins anew. Functions that return a value with a goroutine of its own
 // say which call waits for that. Every call is bounded by its context, and without a deadline by the
 // life of the session; but those that give something back (Release, Resign, Withdraw, Done, Fail,
-// Abandon, Leave, Lift, and Close of a Counter) have client.CleanupTime more when their context has been cancelled, also before the call,
-// so that they may be given the context that a signal ends (client.Client.CleanupContext).
+// Return, Abandon, Leave, Lift, and Close of a Counter) have client.CleanupTime more when their context
+// has been cancelled, also before the call, so that they may be given the context that a signal ends
+// (client.Client.CleanupContext).
 package recipe

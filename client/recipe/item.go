@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// Item is an item of a Queue that this worker has. It ends with Done, Fail or Abandon, of which one is to be
+// Item is an item of a Queue that this worker has. It ends with Done, Fail, Return or Abandon, of which one is to be
 // called, also when the item was lost.
 type Item struct {
 	// Data is what was put in. It is the worker's, who may change it: what is given back is what was put in.
@@ -23,6 +23,7 @@ type Item struct {
 	data    []byte // what was put in
 	q       *Queue
 	held    *held
+	before  itemRecord     // as it was before the try began
 	record  *itemRecord    // as it was written when the try began; nil of an item of v0.1.0
 	content api.Generation // of the contents that were written then
 
@@ -38,6 +39,7 @@ const (
 	finished  fate = 1 // Done was called
 	abandoned fate = 2 // Abandon was called
 	failed    fate = 3 // Fail was called
+	returned  fate = 4 // Return was called
 )
 
 // ID returns what Put returned.
@@ -70,7 +72,7 @@ func (i *Item) Path() string { return i.held.handle.Path() }
 // Sequencer is for the servers that the work goes to: they refuse it once another has the item.
 func (i *Item) Sequencer() sequencer.Sequencer { return i.held.lock.Sequencer() }
 
-// Lock returns the lock of the item. It is not to be released but by Done, Fail or Abandon.
+// Lock returns the lock of the item. It is not to be released but by Done, Fail, Return or Abandon.
 func (i *Item) Lock() *client.Lock { return i.held.lock }
 
 // decide decides, unless the other was decided before.
@@ -114,7 +116,7 @@ func (i *Item) orLost(op string, err error) error {
 // letter instead. The reason is kept with it, unless a quota leaves no room: at most api.MaxReason bytes, else Fail is
 // InvalidArgument and the item is still held. Its other errors are those of Done; after PermissionDenied the item is in the queue again, and the
 // try counts as one that did not say how it ended. An item of v0.1.0 is in the queue at once, and has no reason. After
-// Done or Abandon it is NotHeld; another call of Fail waits for the outcome of the first.
+// Done, Return or Abandon it is NotHeld; another call of Fail waits for the outcome of the first.
 func (i *Item) Fail(ctx context.Context, reason string, after time.Duration) error {
 	const op = "give back"
 	fault := func(code api.Code, format string, args ...any) error {
@@ -128,8 +130,13 @@ func (i *Item) Fail(ctx context.Context, reason string, after time.Duration) err
 	case !i.decide(failed):
 		return fault(api.NotHeld, "the item was done or given back before")
 	}
+	return i.giveBack(ctx, op, func(ctx context.Context) error { return i.writeFailure(ctx, reason, seconds(after)) })
+}
+
+// giveBack has something written as the holder of the item, and releases it then.
+func (i *Item) giveBack(ctx context.Context, op string, write func(context.Context) error) error {
 	return i.held.end.run(ctx, i.held.c, op, i.held.handle.Path(), func(ctx context.Context) error {
-		err := i.writeFailure(ctx, reason, seconds(after))
+		err := write(ctx)
 		releasing := i.held.lock.Release(ctx)
 		_ = i.held.handle.Close(ctx)
 		if err == nil && errors.Is(releasing, api.LockLost) {
@@ -145,15 +152,46 @@ func (i *Item) writeFailure(ctx context.Context, reason string, delay int64) err
 		return nil
 	}
 	next := i.record.failed(i.q.o.Attempts, reason, delay)
-	stat, err := next.write(ctx, i.held.handle, i.held.lock, i.data, i.content)
+	stat, err := i.write(ctx, "give back", next)
 	if err == nil && next.Dead {
 		markDead(ctx, i.held.c, i.q.dir, i.id, stat.Content)
 	}
-	return i.orLost("give back", err)
+	return err
+}
+
+// write writes a record, as the holder of the item, in the place of that of the try.
+func (i *Item) write(ctx context.Context, op string, r itemRecord) (api.Stat, error) {
+	stat, err := r.write(ctx, i.held.handle, i.held.lock, i.data, i.content)
+	return stat, i.orLost(op, err)
+}
+
+// Return gives the item back because the work on it has not begun, and cannot: it is in the queue again as it was before
+// it was taken, at once, and the try does not count. It is for a worker that finds, after Take, that it lacks what the
+// work needs: such a worker, started again and again, would make dead letters of a whole queue. A worker that has begun, and
+// calls it, takes from the queue the limit of tries (QueueOptions.Attempts). It changes nothing once another has had the
+// item: LockLost. Its other errors are those of Done; after PermissionDenied the item is in the queue again, and the try
+// counts as one that did not say how it ended. After Done, Fail and Abandon it does nothing, so that it can be deferred;
+// another call waits for the outcome of the first.
+func (i *Item) Return(ctx context.Context) error {
+	if !i.decide(returned) {
+		return nil
+	}
+	return i.giveBack(ctx, "return", i.writeReturn)
+}
+
+// writeReturn writes what there was before the try, as the holder of the item. A delay that was over stays over.
+func (i *Item) writeReturn(ctx context.Context) error {
+	if i.record == nil {
+		return nil
+	}
+	before := i.before
+	before.Delay = 0
+	_, err := i.write(ctx, "return", before)
+	return err
 }
 
 // Abandon gives the item back: it is in the queue again, in its old place, at once. The try counts as one that did not
-// say how it ended. After Done and Fail it does nothing, so that it can be deferred. Its errors are those of client.Lock.Release.
+// say how it ended. After Done, Fail and Return it does nothing, so that it can be deferred. Its errors are those of client.Lock.Release.
 func (i *Item) Abandon(ctx context.Context) error {
 	if !i.decide(abandoned) {
 		return nil

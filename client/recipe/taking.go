@@ -292,7 +292,8 @@ func (t *taking) begin(ctx context.Context, one *busyItem, s api.Stat, item *Ite
 		markDead(ctx, t.q.c, t.q.dir, itemID(s), stat.Content)
 		return false, nil
 	}
-	item.Data, item.data, item.record, item.content = bytes.Clone(read.data), read.data, &next, stat.Content
+	item.Data, item.data, item.content = bytes.Clone(read.data), read.data, stat.Content
+	item.before, item.record = read.itemRecord, &next
 	return true, nil
 }
 

@@ -25,7 +25,7 @@ func newAcquireCommand(g *globals) *cobra.Command {
 		Short: "Take a lock, or several, and run a command while holding them",
 		Long: fmt.Sprintf(`acquire takes the lock on a file, which it creates if absent, and runs CMD while it
 holds it. Without CMD it prints the sequencer and holds the lock until SIGINT or
-SIGTERM.
+SIGTERM; if the sequencer cannot be written, it releases the lock, and fails.
 
 CMD is run without a shell, in a process group of its own (the terminal's
 foreground, if standard input is a terminal), with the standard streams passed
@@ -105,19 +105,17 @@ was denied.`, describeSignals(), defaultKillAfter,
 	flags := cmd.Flags()
 	flags.BoolVar(&o.shared, "shared", false, "share the lock with others who ask for it shared")
 	flags.BoolVar(&o.giveWay, "give-way", false, "let the lock go when another asks for it: CMD gets SIGTERM then")
-	flags.BoolVar(&o.try, "try", false, "do not wait if the lock is held or delayed")
 	flags.StringVar(&o.owner, "detect-deadlock", "", "take the lock for `OWNER`, and fail if those waited for wait for locks of the same owner")
 	o.addFlags(flags)
+	o.addTry(flags, "do not wait if the lock is held or delayed")
+	chooseOne(flags, "the one lets the lock go when another asks for it, and the other keeps it", "give-way", "at-least")
 	return cmd
 }
 
 // validateGiveWay refuses what --give-way cannot do.
 func (o *acquireOptions) validateGiveWay() error {
-	switch {
-	case o.giveWay && len(o.paths) > 1:
+	if o.giveWay && len(o.paths) > 1 {
 		return usagef("--give-way is for one lock, and %d are named", len(o.paths))
-	case o.giveWay && o.atLeast > 0:
-		return usagef("--give-way lets the lock go when another asks for it, and --at-least keeps it; choose one")
 	}
 	return nil
 }

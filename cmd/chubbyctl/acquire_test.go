@@ -51,7 +51,7 @@ func TestCommandLineFaults(t *testing.T) {
 		{"cat /ls/local/a//b", 2, "is empty"},
 		{"put /ls/local/a", 2, "standard input"},
 		{"put /ls/local/a b c", 2, "standard input"},
-		{"put /ls/local/a b --ephemeral --if-generation 3", 2, "cannot be combined"},
+		{"put /ls/local/a b --ephemeral --if-generation 3", 2, "--ephemeral and --if-generation do not go together"},
 		{"tree --depth 0", 2, "--depth"},
 		{"acquire", 2, "which lock?"},
 		{"acquire /ls/local/a true", 2, "put -- before the command"},

@@ -119,6 +119,9 @@ func (o *barrierOptions) meet(cmd *cobra.Command, path api.Path) error {
 	case o.verbose:
 		o.notice(o.stderr, fmt.Sprintf("%d have come, in round %d", o.parties, pass.Round()))
 	}
+	if err != nil {
+		err = &exitError{exitFailed, fmt.Errorf("all have come to %v, but that could not be written: %w", path, err)}
+	}
 	// All have come, and what follows begins now: nobody waits here until all have left. The end of the
 	// session says that this one has.
 	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellBound)

@@ -89,7 +89,12 @@ type work struct {
 	request request         // that another should have the lock; CMD is asked to end if it is given up for that
 }
 
-// supervise runs CMD while the lock is held.
+// notBegun is why CMD was not begun: nothing was run, and nothing was read of what CMD was to read.
+type notBegun struct{ error }
+
+func (n notBegun) Unwrap() error { return n.error }
+
+// supervise runs CMD while the lock is held. Its error is notBegun if CMD is known not to have begun.
 func (o *workOptions) supervise(w work) error {
 	lock, budget := w.lock, o.budget(w.session.Lease())
 	if o.verbose {
@@ -100,10 +105,10 @@ func (o *workOptions) supervise(w work) error {
 	}
 	self, err := thisProgram()
 	if err != nil {
-		return fmt.Errorf("find this program, to start CMD's guardian: %w", err)
+		return notBegun{fmt.Errorf("find this program, to start CMD's guardian: %w", err)}
 	}
 	lost := func() error {
-		return &exitError{exitLost, fmt.Errorf("%v was lost before CMD was started: %w", w.name, cmp.Or(lock.Err(), supervise.ErrLate))}
+		return notBegun{&exitError{exitLost, fmt.Errorf("%v was lost before CMD was started: %w", w.name, cmp.Or(lock.Err(), supervise.ErrLate))}}
 	}
 	if lock.Err() != nil {
 		return lost()
@@ -113,7 +118,7 @@ func (o *workOptions) supervise(w work) error {
 	if w.item != nil {
 		input, err := startFeed(w.item.Data)
 		if err != nil {
-			return fmt.Errorf("open a pipe for CMD's standard input: %w", err)
+			return notBegun{fmt.Errorf("open a pipe for CMD's standard input: %w", err)}
 		}
 		defer input.wait()
 		stdin, passOn = input.out, input.passOn
@@ -139,6 +144,8 @@ func (o *workOptions) supervise(w work) error {
 	switch {
 	case errors.Is(err, supervise.ErrLate):
 		return lost()
+	case errors.As(err, new(*supervise.NotRunError)):
+		return notBegun{err}
 	case err != nil:
 		return err
 	}

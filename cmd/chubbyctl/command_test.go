@@ -24,7 +24,7 @@ import (
 // TestMain makes this program the guardian of the tests' commands, too, and chubbyctl for tests that
 // need a process.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{guardianVerb, "put", "completion"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{guardianVerb, "put", "completion", "help", "version", "queue"}, os.Args[1]) {
 		os.Exit(runCommandLine())
 	}
 	if len(os.Args) > 1 && os.Args[1] == "upgraded" {
@@ -249,6 +249,20 @@ func TestYield(t *testing.T) {
 		err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: quickly(), request: request{asked: asked, yield: yield, told: (&electOptions{yield: yield}).describeCandidate}})
 		if got := exitCode(err); got != map[bool]int{true: 22, false: 0}[yield] || !strings.Contains(told.String(), "goes first") {
 			t.Errorf("yield %t: exit code %d (%v); told %q", yield, got, err, told.String())
+		}
+	}
+}
+
+// A program whose interpreter there is not is found, and cannot be run.
+func TestCommandThatIsNotBegun(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(program, []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for argv, begun := range map[string]bool{program: false, "false": true} {
+		err := supervising(t, argv).supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: quickly()})
+		if got := !errors.As(err, new(notBegun)); err == nil || got != begun || !begun && exitCode(err) != supervise.ExitNotFound {
+			t.Errorf("%s: %v (exit code %d), begun: %t", argv, err, exitCode(err), got)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestIfSequencer(t *testing.T) {
 		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", good}, 69, ""},
 		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", good, "--if-generation", "3"}, 69, ""},
 		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", good, "--if-generation", "0"}, 2, "choose one"},
-		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", good, "--ephemeral"}, 2, "cannot be combined"},
+		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", good, "--ephemeral"}, 2, "do not go together"},
 		{[]string{"rm", "/ls/local/a", "--if-sequencer", ""}, 3, "empty"},
 		{[]string{"rm", "/ls/local/a", "--if-sequencer", "junk"}, 3, "not a sequencer"},
 		{[]string{"rm", "/ls/local/a", "--if-sequencer", good}, 69, ""},

@@ -67,17 +67,13 @@ each node then.`, exitMismatch, exitFailed),
 	cmd.Flags().Uint64Var(&o.put.ifGeneration, "if-generation", 0, "write only if the contents of DST are at generation `G`; 0: only if there is no such file")
 	o.put.sequencer.flag(cmd, "write")
 	o.put.consent.flag(cmd)
+	keepApart(cmd.Flags(), "recursive", "it copies many files, and the other is about one", "if-generation", "if-sequencer")
+	keepApart(cmd.Flags(), "if-absent", "it creates a file, and the other is about one that is there", "if-generation", "if-sequencer")
 	return cmd
 }
 
 func (o *copyOptions) validate(cmd *cobra.Command) error {
-	if o.tree && (cmd.Flags().Changed("if-generation") || cmd.Flags().Changed("if-sequencer")) {
-		return usagef("-r copies many files; --if-generation and --if-sequencer are of one")
-	}
 	if o.ifAbsent {
-		if cmd.Flags().Changed("if-generation") || cmd.Flags().Changed("if-sequencer") {
-			return usagef("--if-absent creates a file; it cannot be combined with --if-generation or --if-sequencer, which are of one that is there")
-		}
 		o.put.conditional = true // at generation 0
 		return nil
 	}

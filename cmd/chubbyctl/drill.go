@@ -83,15 +83,13 @@ process goes on, and is a replica again within a few seconds.`,
 			if hard {
 				o.kind = client.DrillHardFailOver
 			}
-			if hard && o.to != "" {
-				return usagef("--hard: the others elect whom they like; --to is for a hand-over")
-			}
 			return o.start(cmd, args)
 		},
 	}
 	o.flags(cmd)
 	cmd.Flags().BoolVar(&hard, "hard", false, "the master gives up without a word, and the others have to elect")
 	cmd.Flags().StringVar(&o.to, "to", "", "the id of the replica that is to be the master")
+	keepApart(cmd.Flags(), "hard", "with it the others elect whom they like", "to")
 	return cmd
 }
 

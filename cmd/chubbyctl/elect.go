@@ -89,32 +89,24 @@ Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitFai
 	flags.BoolVar(&o.show, "show", false, "print who is the primary now, instead of taking part")
 	flags.BoolVar(&o.candidates, "candidates", false, "list the candidates instead of taking part")
 	flags.StringVar(&o.nominate, "nominate", "", "choose the candidate of this `name` as the next primary, instead of taking part")
+	chooseOne(flags, "they are different things", "observe", "show", "candidates", "nominate")
+	for _, instead := range []string{"observe", "show", "candidates", "nominate"} {
+		keepApart(flags, instead, "it takes no part in the election", append(flagsOfHolding(), "value", "name", "priority", "yield")...)
+	}
 	return cmd
 }
 
 // validate checks the flags together.
 func (o *electOptions) validate(given func(flag string) bool) error {
-	var instead []string
-	for _, one := range []struct {
-		flag  string
-		asked bool
-	}{{"observe", o.observe}, {"show", o.show}, {"candidates", o.candidates}, {"nominate", given("nominate")}} {
-		if one.asked {
-			instead = append(instead, "--"+one.flag)
-		}
-	}
+	instead := o.observe || o.show || o.candidates || given("nominate")
 	switch {
-	case len(instead) > 1:
-		return usagef("elect: %s and %s are different things; choose one", instead[0], instead[1])
-	case len(instead) == 1 && len(o.argv) > 0:
-		return usagef("elect: %s runs no command", instead[0])
-	case len(instead) == 1 && (given("value") || given("priority") || given("name") || given("yield")):
-		return usagef("elect: %s takes no part in the election, and --value, --name, --priority and --yield are for who does", instead[0])
+	case instead && len(o.argv) > 0:
+		return usagef("elect: --observe, --show, --candidates and --nominate take no part in the election: it runs no command then")
 	case given("nominate") && o.nominate == "":
 		return usagef("--nominate: which candidate? 'chubbyctl elect --candidates %v' lists them", o.path)
-	case len(instead) == 1 && o.path.IsRoot():
+	case instead && o.path.IsRoot():
 		return usagef("elect: %v is the root directory of its cell; name the file of an election", o.path)
-	case len(instead) == 1:
+	case instead:
 		return nil
 	case isList(o.path): // the user might not be able to undo what elect writes
 		return usagef("elect: %v is an access control list, which --value would replace; an election has a file of its own", o.path)

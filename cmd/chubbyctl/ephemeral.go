@@ -31,7 +31,7 @@ func (o *putOptions) keepEphemeral(cmd *cobra.Command, p api.Path, value []byte)
 	}
 	return o.withLastingSession(cmd.Context(), p, create, func(ctx context.Context, _ *client.Client) error {
 		if err := o.printChange(cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", stat); err != nil {
-			return err
+			return &exitError{exitFailed, fmt.Errorf("%v goes with this session: that it was created could not be written: %w", p, err)}
 		}
 		if !o.json() {
 			term.Remark(cmd.ErrOrStderr(), "%v lives as long as this command; end it with Ctrl-C", p)

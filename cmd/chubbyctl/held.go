@@ -129,8 +129,8 @@ func (o *workOptions) printHeld(c *client.Client, t *heldLock) error {
 // holdLock prints the sequencer, and keeps the lock until an interrupt, until it is lost, or until
 // another should have it.
 func (o *workOptions) holdLock(ctx context.Context, c *client.Client, t *heldLock) error {
-	if err := o.printHeld(c, t); err != nil {
-		return err
+	if err := o.printHeld(c, t); err != nil { // nobody would know of it
+		return &exitError{exitFailed, fmt.Errorf("%v is given up: what is to be known of it could not be written: %w", t, err)}
 	}
 	asked := t.request.asked
 	for {

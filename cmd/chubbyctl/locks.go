@@ -114,17 +114,11 @@ other (a deadlock): as sentences, in the language of Graphviz (--graph=dot), or 
 			if cmd.Flags().Changed("graph") && graph != graphText && graph != graphDOT {
 				return usagef("locks: --graph %q; want %s or %s", graph, graphText, graphDOT)
 			}
-			if live && graph != "" {
-				return usagef("locks: --graph is not for --watch; choose one")
-			}
 			if err := o.validate(); err != nil {
 				return err
 			}
 			if live {
 				return g.watchLocks(cmd, p, o)
-			}
-			if cmd.Flags().Changed("every") || cmd.Flags().Changed("times") {
-				return usagef("--every and --times are for --watch")
 			}
 			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
 				if graph != "" {
@@ -138,6 +132,8 @@ other (a deadlock): as sentences, in the language of Graphviz (--graph=dot), or 
 	flags.BoolVar(&live, "watch", false, "look again and again, until Ctrl-C")
 	o.flags(cmd, "")
 	flags.StringVar(&graph, "graph", "", "show who waits for whom, as `FORM`: text, or dot for Graphviz")
+	chooseOne(flags, "the one is looked at once, and the other again and again", "graph", "watch")
+	needsFlag(flags, "watch", "which looks again and again", "every", "times")
 	flags.Lookup("graph").NoOptDefVal = graphText
 	return cmd
 }

@@ -23,18 +23,20 @@ import (
 func main() { os.Exit(runCommandLine()) }
 
 func runCommandLine() int {
+	unread := supervise.CatchBrokenPipes()
 	ctx, stop := withInterrupts(context.Background())
 	root, g := newRootCommand()
 	g.stop = stop
 	asked := make(chan struct{})
 	g.asked = sync.OnceFunc(func() { close(asked) })
 	g.noteInterrupt(ctx)
-	root.SetOut(term.NewOutlet(os.Stdout, asked))
+	out := term.NewOutlet(os.Stdout, asked)
+	root.SetOut(out)
 	root.SetErr(term.NewOutlet(os.Stderr, asked))
 	defer func() { g.stop() }()
 	cmd, err := root.ExecuteContextC(ctx)
 	ctx = cmd.Context() // a command may have had interrupts caught again
-	err = lastError(ctx, g.adviseOnCell(err))
+	err = unwritten(lastError(ctx, g.adviseOnCell(err)), out.Failure(), unread)
 	if asked := formatAskedFor(os.Args[1:]); g.stderr == nil && asked.ForPrograms() {
 		g.output = asked // cobra has not read the flags after the wrong one
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // full is where nothing can be written.
@@ -35,6 +36,70 @@ func TestDoneAndNotPrinted(t *testing.T) {
 			if exitCode(err) != exitFailed || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v (exit code %d), want %q", line, err, exitCode(err), want)
 			}
+		}
+	})
+}
+
+// answer runs a command line whose standard output is w, and returns what it says, and how it ends.
+func (s *stage) answer(w io.Writer, line string) (string, error) {
+	var said buffer
+	root, g := newRootCommand()
+	g.adapt = func(cfg *client.Config) { cfg.Dialer, cfg.Clock = s.cell.Dial, celltest.Clock }
+	root.SetArgs(append([]string{"--servers", strings.Join(s.cell.Servers(), ",")}, split(s.t, line)...))
+	out := term.NewOutlet(w, nil)
+	root.SetOut(out)
+	root.SetErr(&said)
+	err := unwritten(root.ExecuteContext(s.ctx), out.Failure(), exitBySignal+int(syscall.SIGPIPE))
+	if err != nil {
+		g.printError(&said, err)
+	}
+	return said.String(), err
+}
+
+// Every verb fails whose answer could not be written.
+func TestEveryAnswerIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
+		s.run("mkdir d")
+		s.run("put d/a x")
+		s.run("queue put films film17")
+		for _, line := range []string{
+			"ls", "ls -R", "ls -l", "ls d -o json", "tree", "tree -o yaml", "cat d/a", "cat d/a -o json", "stat d/a", "stat d/a -o json", "put d/b x -o json", "touch d/a -o json",
+			"mkdir d/e -o json", "cp d/a d/c -o json", "rm d/c -o json", "export d", "txn --if-exists d/a --put d/a=y -o json", "acl get d", "acl get d -o json", "acl can read d/a",
+			"acl file ls", "queue list films", "queue list films -o json", "quota ls", "quota ls -o json", "cell status", "cell status -o json", "cell members", "cell upgrade status",
+			"session ls", "whoami", "whoami -o json", "top --times 1", "top --times 1 -o json", "history d/a", "explain d/a",
+			"explain d/a -o json", "elect --show d/a -o json", "semaphore sem --slots 2 --resize -o json", "barrier bar --parties 1 -o json", "locks -o json --graph",
+			"locks --graph", "lint", "lint -o json", "sizing", "sizing -o json", "config current", "version -o json", "completion fish", "help acquire", "members --help",
+			"acquire d/a", "acquire d/a -o json", "elect d/a --value x", "semaphore sem --slots 2", "members join up", "put d/eph x --ephemeral -o json",
+		} {
+			said, err := s.answer(full{}, line)
+			if !errors.Is(err, syscall.ENOSPC) || exitCode(err) == 0 || !strings.Contains(said, "no space left") {
+				t.Errorf("chubbyctl %s: %v (exit code %d); it says %q", line, err, exitCode(err), said)
+			}
+		}
+	})
+}
+
+// unread is a pipe whose reader has gone.
+type unread struct{}
+
+func (unread) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// What holds something and cannot say so gives it back at once, and says that; a look ends without a word, as by SIGPIPE.
+func TestHoldingWithoutAReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: t.Context()}
+		for _, line := range []string{"acquire a", "acquire a -o json", "elect a --value x", "semaphore sem --slots 1", "members join up", "put eph x --ephemeral -o json"} {
+			said, err := s.answer(unread{}, line)
+			if !errors.Is(err, syscall.EPIPE) || exitCode(err) != exitFailed || !strings.Contains(said, "broken pipe") {
+				t.Errorf("chubbyctl %s: %v (exit code %d); it says %q", line, err, exitCode(err), said)
+			}
+			if got := s.run("locks") + s.run("session ls -o json"); strings.Contains(got, "exclusive") || strings.Contains(got, `"session"`) {
+				t.Errorf("after chubbyctl %s there is\n%s", line, got)
+			}
+		}
+		if said, err := s.answer(unread{}, "ls"); exitCode(err) != exitBySignal+int(syscall.SIGPIPE) || said != "" {
+			t.Errorf("ls: %v; it says %q", err, said)
 		}
 	})
 }

@@ -78,19 +78,18 @@ without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents
 	o.sequencer.flag(cmd, "write")
 	cmd.Flags().BoolVar(&o.ephemeral, "ephemeral", false, "create a file that goes with this session, and stay")
 	o.consent.flag(cmd)
+	keepApart(cmd.Flags(), "ephemeral", "it creates a file of this session's own, and the other is about what there is", "if-generation", "if-absent", "if-sequencer")
+	keepApart(cmd.Flags(), "if-absent", "it creates a file, and the other is about one that is there", "if-sequencer")
 	return cmd
 }
 
 func (o *putOptions) validate(cmd *cobra.Command) error {
 	o.conditional = cmd.Flags().Changed("if-generation") || o.ifAbsent
-	ifSequencer := cmd.Flags().Changed("if-sequencer")
 	switch {
-	case o.ephemeral && (o.conditional || ifSequencer):
-		return usagef("--ephemeral creates a file of this session's own; it cannot be combined with --if-generation, --if-absent or --if-sequencer")
 	case o.ifAbsent && o.ifGeneration != 0:
 		return usagef("--if-absent is --if-generation 0, and the other generation is that of a file that is there; choose one")
-	case ifSequencer && o.conditional && o.ifGeneration == 0:
-		return usagef("--if-absent and --if-generation 0 create a file, and --if-sequencer writes one that is there; choose one")
+	case cmd.Flags().Changed("if-sequencer") && o.conditional && o.ifGeneration == 0:
+		return usagef("--if-generation 0 creates a file, and --if-sequencer writes one that is there; choose one")
 	}
 	return nil
 }

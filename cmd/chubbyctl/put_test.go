@@ -21,7 +21,7 @@ func TestPutIfAbsent(t *testing.T) {
 			{"put a 2 --if-absent", exitMismatch, "exists already"},
 			{"put a 2 --if-absent --if-generation 0", exitMismatch, "exists already"},
 			{"put a 2 --if-absent --if-generation 7", exitUsage, "choose one"},
-			{"put a 2 --if-absent --if-sequencer x", exitUsage, "choose one"},
+			{"put a 2 --if-absent --if-sequencer x", exitUsage, "--if-absent and --if-sequencer"},
 			{"put a 2 --if-absent --ephemeral", exitUsage, "--ephemeral"},
 			{"put b 2 --if-absent=false", 0, ""},
 			{"put b 3 --if-absent=false", 0, ""},

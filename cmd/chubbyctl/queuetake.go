@@ -40,7 +40,8 @@ other variables:
   CHUBBY_ITEM     the id of the item
   CHUBBY_ATTEMPT  which try this is, from 1 on; 0 for an item of v0.1.0
 
-A try counts from before CMD begins, also if this machine crashes. With --attempts
+A try counts from before CMD begins, also if this machine crashes; if CMD could not
+be begun, it does not count, and the item is back in its place at once. With --attempts
 an item that has been begun so often is a dead letter if it is not done then:
 'chubbyctl queue list PATH --dead' shows it with the last reason. All workers of a
 queue should say the same number. A CMD that is interrupted has failed, too. When
@@ -104,15 +105,19 @@ func (o *queueTakeOptions) takeItem(ctx, _ context.Context, c *client.Client) (*
 	if err != nil {
 		return nil, explain(withAdvice(err, o.path, client.Directory), w.last())
 	}
-	t := holding(item.Lock(), item.Abandon)
+	t := holding(item.Lock(), item.Return) // which does nothing once finish has said what became of the item
 	t.item = item
 	t.finish = func(ctx context.Context, err error) error { return o.finishItem(ctx, item, err) }
 	return t, nil
 }
 
-// finishItem says what became of an item: done if CMD ended with 0, and failed otherwise. It returns how chubbyctl ends.
+// finishItem says what became of an item: done if CMD ended with 0, and failed otherwise. It returns how chubbyctl ends. Of
+// an item whose CMD was not begun it says nothing: a try that has not begun does not count.
 func (o *queueTakeOptions) finishItem(ctx context.Context, item *recipe.Item, ran error) error {
-	if ran != nil && item.Err() != nil {
+	switch {
+	case errors.As(ran, new(notBegun)):
+		return ran
+	case ran != nil && item.Err() != nil:
 		return ran // which says that it was lost; without an error the cell says whether it was
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)

@@ -143,6 +143,7 @@ SIZE is a number of bytes, or as in 512KiB, 10MiB, 1GiB.`,
 	flags.IntVar(&o.quota.Handles, "handles", 0, "at most `N` open handles; of a principal only")
 	flags.IntVar(&o.quota.Waiters, "waiters", 0, "at most `N` Acquires that wait; of a principal only")
 	o.flag(cmd)
+	keepApart(flags, "dir", "a directory has a quota of nodes and bytes only", "sessions", "handles", "waiters")
 	return cmd
 }
 
@@ -157,8 +158,6 @@ func (o *quotaSetOptions) validate(cmd *cobra.Command, args []string) error {
 		return usagef("quota set: want --principal or --dir, one of them")
 	case given("principal") && (o.principal == "" || len(o.principal) > api.MaxPrincipal):
 		return usagef("--principal has %d bytes; want 1 to %d", len(o.principal), api.MaxPrincipal)
-	case given("dir") && (given("sessions") || given("handles") || given("waiters")):
-		return usagef("quota set: a directory has a quota of nodes and bytes only")
 	case given("dir") && len(args) > 0:
 		return usagef("quota set: the path of --dir names its cell; %q is not expected", args[0])
 	case !amounts:

@@ -58,6 +58,7 @@ If a majority is left, start those replicas instead: nothing is lost then.`,
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the `file` for the backup; without it recover only looks")
 	cmd.Flags().BoolVar(&fromRemoved, "from-removed", false, "make a backup also of a replica that was removed from the cell, as old as it is")
+	needsFlag(cmd.Flags(), "to", "without which no backup is made", "from-removed")
 	return cmd
 }
 

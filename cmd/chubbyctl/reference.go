@@ -26,7 +26,7 @@ func exitCodes() []entry {
 		code(exitDenied, "permission denied"),
 		code(exitWaited, "--wait ran out"),
 		{fmt.Sprintf("%d, %d", supervise.ExitNotRunnable, supervise.ExitNotFound), "CMD could not be run, or was not found"},
-		{fmt.Sprintf("%d+n", exitBySignal), "ended by signal n: CMD, or chubbyctl itself"},
+		{fmt.Sprintf("%d+n", exitBySignal), "ended by signal n: CMD, or chubbyctl itself; 141 is also that nobody reads any more what it prints"},
 		{"other", "CMD's own, if it ran to its end while the lock was held"},
 	}
 }

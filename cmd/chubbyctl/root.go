@@ -63,6 +63,9 @@ Environment:
 			if err := g.validate(); err != nil {
 				return err
 			}
+			if err := checkFlags(cmd); err != nil {
+				return err
+			}
 			ctx, err := g.trace.begin(cmd.Context(), cmd)
 			cmd.SetContext(ctx)
 			if id := g.trace.id(); id != "" && g.verbose {
@@ -115,8 +118,18 @@ func (g *globals) validate() error {
 // json reports whether programs read what is printed: as JSON, or as YAML with the same fields.
 func (g *globals) json() bool { return g.output.ForPrograms() }
 
-// needsVerb is the action of a command that only groups others.
+// needsVerb is the action of a command that only groups others. It shows people its help; programs, who expect objects, are
+// told with the error which commands there are.
 func needsVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 && term.Format(cmd.Flag("output").Value.String()).ForPrograms() {
+		var names []string
+		for _, child := range cmd.Commands() {
+			if child.IsAvailableCommand() {
+				names = append(names, child.Name())
+			}
+		}
+		return usagef("%s needs one of the commands %s", cmd.CommandPath(), strings.Join(names, ", "))
+	}
 	if len(args) == 0 {
 		if err := cmd.Help(); err != nil {
 			return err

@@ -63,8 +63,9 @@ Exit codes: as acquire; %d is for --try if all slots are taken or delayed.`, exi
 	flags := cmd.Flags()
 	o.addFlags(flags)
 	flags.IntVar(&o.slots, "slots", 0, fmt.Sprintf("how many may hold the semaphore at a time, 1 to %d", recipe.MaxSlots))
-	flags.BoolVar(&o.try, "try", false, "do not wait if all slots are taken or delayed")
+	o.addTry(flags, "do not wait if all slots are taken or delayed")
 	flags.BoolVar(&o.resize, "resize", false, "make --slots the size of the semaphore, instead of taking a slot")
+	keepApart(flags, "resize", "it takes no slot, and runs no command", append(flagsOfHolding(), "try")...)
 	return cmd
 }
 
@@ -75,7 +76,7 @@ func (o *semaphoreOptions) validate(given func(flag string) bool) error {
 		return usagef("semaphore: --slots is missing: how many may hold %v at a time?", o.path)
 	case o.slots < 1 || o.slots > recipe.MaxSlots:
 		return usagef("--slots %d: want 1 to %d", o.slots, recipe.MaxSlots)
-	case o.resize && (len(o.argv) > 0 || o.try || o.waits):
+	case o.resize && len(o.argv) > 0:
 		return usagef("semaphore: --resize takes no slot, and runs no command")
 	}
 	return o.workOptions.validate()

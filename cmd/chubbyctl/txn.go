@@ -30,9 +30,11 @@ of the changes, or none. They are made in the order of their flags, and each
 condition is about what there was before the first.
 
 A VALUE is taken as it is written, whatever is in it; - alone reads it from
-standard input. --put-file and --create-file take it from a FILE of this machine,
-with all of its bytes. Where an = follows a PATH, write \= for an = in it, and \\ for
-a backslash before an =; a PATH alone is taken as it is written.
+standard input, which may not be empty: but what a program writes that fails halfway
+is taken for the whole, so write that to a file first. --put-file and --create-file
+take it from a FILE of this machine, with all of its bytes. Where an = follows a PATH,
+write \= for an = in it, and \\ for a backslash before an =; a PATH alone is taken as
+it is written.
 
 Conditions may be given again and again, of nodes that are changed and of others.
 --create is --put on the condition that there is no such node. Without a change,
@@ -56,8 +58,8 @@ those of put and rm.`, exitMismatch, api.MaxTxnSteps, api.MaxTxnSteps, api.MaxCo
   chubbyctl txn --if-sequencer "$CHUBBY_SEQUENCER" --put "svc/state=$state" --rm svc/old
   # in place of what was read, unless that was changed, or svc/frozen is there
   g=$(chubbyctl -o json stat svc/limits | jq .content_generation)
-  ./raise | chubbyctl txn --if-generation "svc/limits=$g" --if-absent svc/frozen \
-    --put svc/limits=-`,
+  ./raise >new && chubbyctl txn --if-generation "svc/limits=$g" --if-absent svc/frozen \
+    --put-file svc/limits=new`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := o.build(cmd)

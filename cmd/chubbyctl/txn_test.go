@@ -73,6 +73,16 @@ func TestTxnFaults(t *testing.T) {
 	}
 }
 
+// A program before the pipe that has failed and written nothing leaves the file as it is.
+func TestTxnRefusesEmptyInput(t *testing.T) {
+	for _, flag := range []string{"--put", "--create-file"} {
+		_, err := execute(t, strings.NewReader(""), "txn", flag, "a=-")
+		if exitCode(err) != exitUsage || !strings.Contains(err.Error(), "nothing came from standard input; '"+strings.TrimSuffix(flag, "-file")+" /ls/local/a=' writes an empty file") {
+			t.Errorf("%s: exit code %d (%v)", flag, exitCode(err), err)
+		}
+	}
+}
+
 // Standard input is read up to the limit, and not sent if there is more.
 func TestTxnRefusesLargeInput(t *testing.T) {
 	for size, want := range map[int]int{api.MaxContents - len("/ls/local/a"): exitUnavailable, api.MaxContents: exitFailed, api.MaxContents + 1: exitFailed} {

@@ -327,6 +327,10 @@ func (o *txnOptions) readValues(cmd *cobra.Command, t *transaction) error {
 			if s.value, err = o.readInput(cmd, s.source, s.path, fmt.Sprintf("value of %v", s.path)); err != nil {
 				err = fmt.Errorf("--%s: %w", s.flag, err)
 			}
+			if err == nil && len(s.value) == 0 && context.Cause(cmd.Context()) == nil { // mostly the program before the pipe has failed
+				err = usagef("txn: --%s of %v: nothing came from standard input; '--%s %s=' writes an empty file. Nothing was sent",
+					s.flag, s.path, strings.TrimSuffix(s.flag, "-file"), escapedPath(s.path.String()))
+			}
 		default:
 			s.value, err = o.readFile(cmd, s)
 		}

@@ -99,6 +99,7 @@ It exits with 0 after Ctrl-C, and after --count events.`,
 	flags.StringVar(&o.exec, "exec", "", "run `CMD` with /bin/sh for each event")
 	flags.BoolVar(&o.initial, "initial", false, "run CMD at the beginning, too")
 	flags.BoolVar(&o.contents, "contents", false, "with the contents of the file, for -o json and on the standard input of CMD")
+	needsFlag(flags, "exec", "and there is none", "initial")
 	flags.IntVar(&o.count, "count", 0, "end after `N` events (default: at Ctrl-C)")
 	return cmd
 }
@@ -112,8 +113,6 @@ func (o *watchOptions) validate(cmd *cobra.Command, path string) error {
 		return usagef("--exec: there is no command in it")
 	case o.contents && o.exec == "" && !o.json():
 		return usagef("--contents is for -o json and for --exec: a line of text has no room for them")
-	case o.initial && o.exec == "":
-		return usagef("--initial is for --exec, and there is none")
 	case given("events") && len(o.events) == 0:
 		return usagef("--events: want one or more of %s", strings.Join(kindNames(subscribable()), ", "))
 	}

@@ -63,6 +63,7 @@ func (o *workOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.reason, "reason", "", "what the lock is taken for, shown to others")
 	flags.DurationVar(&o.atLeast, "at-least", 0, "keep the lock at least this long, even if CMD ends earlier: for cron jobs scheduled on several hosts")
 	flags.StringVar(&o.sequencerFile, "sequencer-file", "", "keep the sequencer in this file, which no other chubbyctl uses, while the lock is held, for other programs")
+	needsCommand(flags, "at-least") // without one the lock is held until Ctrl-C
 }
 
 // addCommandFlags adds the flags of the session and of CMD, without those of a lock.
@@ -72,6 +73,21 @@ func (o *workOptions) addCommandFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.jeopardySignal, "jeopardy-signal", "", "a signal for CMD when the cell does not answer in time, as in USR1")
 	flags.StringVar(&o.safeSignal, "safe-signal", "", "a signal for CMD when the cell answers again after that, as in USR2")
 	flags.BoolVar(&o.retry, "retry", false, "run CMD again, under a new session, whenever it was stopped because what it runs under was lost")
+	needsCommand(flags, "kill-after", "jeopardy-signal", "safe-signal", "retry")
+}
+
+// flagsOfHolding are the flags of addFlags: those of a verb that does something else for one of its flags have no meaning then.
+func flagsOfHolding() (names []string) {
+	var all pflag.FlagSet
+	new(workOptions).addFlags(&all)
+	all.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
+// addTry adds the flag --try, behind those of addFlags.
+func (o *workOptions) addTry(flags *pflag.FlagSet, does string) {
+	flags.BoolVar(&o.try, "try", false, does)
+	chooseOne(flags, "the one does not wait, and the other does", "try", "wait")
 }
 
 // takeStreams takes the output streams, whether --wait was given, and how interrupts are caught,
@@ -140,8 +156,6 @@ func (o *workOptions) validate() error {
 		return err
 	}
 	switch {
-	case o.try && o.waits:
-		return usagef("%s: --try does not wait, --wait does; choose one", o.verb)
 	case o.wait < 0:
 		return usagef("--wait %v: want a duration, as in 30s", o.wait)
 	case o.lockDelay < 0 || o.lockDelay > api.MaxLockDelay:
@@ -150,10 +164,6 @@ func (o *workOptions) validate() error {
 		return usagef("--lease %v: want %v to %v", o.lease, api.MinLease, api.MaxLease)
 	case o.atLeast < 0:
 		return usagef("--at-least %v: want a duration, as in 1m", o.atLeast)
-	case o.atLeast > 0 && len(o.argv) == 0:
-		return usagef("--at-least is for a command, and there is none: the lock is held until Ctrl-C")
-	case o.retry && len(o.argv) == 0:
-		return usagef("--retry is for a command, and there is none")
 	case o.killAfter < 0:
 		return usagef("--kill-after %v: want a duration, as in 3s", o.killAfter)
 	case len(o.reason) > api.MaxReason:
@@ -184,9 +194,6 @@ func (o *workOptions) parseSignals() error {
 	} {
 		if one.name == "" {
 			continue
-		}
-		if len(o.argv) == 0 {
-			return usagef("%s is for a command, and there is none", one.flag)
 		}
 		var err error
 		if *one.signal, err = supervise.ParseSignal(one.name); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/internal/helptext"
 )
 
 func main() {
@@ -37,7 +38,13 @@ func runCommandLine() int {
 	ctx, hangups := withHangups(ctx)
 	defer hangups.stop()
 	root := newRootCommand()
-	if err := root.ExecuteContext(ctx); err != nil {
+	out := helptext.NewOutput(os.Stdout)
+	root.SetOut(out)
+	err := root.ExecuteContext(ctx)
+	if failed := out.Failure(); err == nil && failed != nil {
+		err = fmt.Errorf("standard output could not be written: %w", failed)
+	}
+	if err != nil {
 		printLast(root.ErrOrStderr(), err)
 		return exitCode(err)
 	}

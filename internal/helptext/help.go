@@ -2,7 +2,6 @@ package helptext
 
 import (
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +16,7 @@ const minWidth = 40
 
 // TerminalWidth returns how many columns the terminal w has; 0 if it is none, or that is not known.
 func TerminalWidth(w io.Writer) int {
-	f, ok := w.(*os.File)
+	f, ok := w.(interface{ Fd() uintptr })
 	if !ok {
 		return 0
 	}
@@ -29,7 +28,8 @@ func TerminalWidth(w io.Writer) int {
 }
 
 // Install has root and the commands below it write their help and usage for the width of what it is written to, in columns: 0
-// stands for DefaultWidth. It is to be called before the commands are executed.
+// stands for DefaultWidth. It is to be called before the commands are executed. Cobra's help has no error: a program whose help
+// may not be cut off has it written to an Output.
 func Install(root *cobra.Command, width func(io.Writer) int) {
 	columns := func(w io.Writer) int {
 		if n := width(w); n > 0 {
@@ -39,9 +39,7 @@ func Install(root *cobra.Command, width func(io.Writer) int) {
 	}
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		w := cmd.OutOrStdout()
-		if _, err := io.WriteString(w, Of(cmd, columns(w))); err != nil {
-			cmd.PrintErrln(err)
-		}
+		_, _ = io.WriteString(w, Of(cmd, columns(w)))
 	})
 	root.SetUsageFunc(func(cmd *cobra.Command) error {
 		w := cmd.OutOrStderr()

@@ -106,6 +106,7 @@ func safeguards() []safeguard {
 func coordinationSafeguards() []safeguard {
 	return slices.Concat(
 		workQueueSafeguards(),
+		untriedSafeguards(),
 		queueRoomSafeguards(),
 		treeSafeguards(),
 		counterSafeguards(),

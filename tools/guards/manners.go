@@ -59,6 +59,41 @@ func mannersSafeguards() []safeguard {
 			pkg: "./cmd/chubbyctl/internal/term", test: "TestYAMLIsJSON",
 		},
 		{
+			name: "an answer that could not be written is a failure", file: "cmd/chubbyctl/main.go",
+			old: "out.Failure(), unread)", new: "nil, unread)",
+			pkg: "./cmd/chubbyctl", test: "TestAnswerOnAFullDisk",
+		},
+		{
+			name: "the first write that fails is noted", file: "cmd/chubbyctl/internal/term/outlet.go",
+			old: "		o.note(failed)\n", new: "",
+			pkg: "./cmd/chubbyctl", test: "TestAnswerOnAFullDisk|TestEveryAnswerIsWritten",
+		},
+		{
+			name: "a reader that has gone kills nobody who holds a lock", file: "cmd/chubbyctl/main.go",
+			old: "	unread := supervise.CatchBrokenPipes()\n", new: "	unread := 0\n",
+			pkg: "./cmd/chubbyctl", test: "TestReaderThatHasGone",
+		},
+		{
+			name: "help of chubbyd that could not be written is a failure", file: "cmd/chubbyd/main.go",
+			old: "out.Failure(); err == nil", new: "out.Failure(); false",
+			pkg: "./cmd/chubbyd", test: "TestHelpOnAFullDisk",
+		},
+		{
+			name: "flags that do not go together are refused", file: "cmd/chubbyctl/root.go",
+			old: "			if err := checkFlags(cmd); err != nil {\n", new: "			if err := checkFlags(cmd); false {\n",
+			pkg: "./cmd/chubbyctl", test: "TestFlagsThatDoNotGoTogether",
+		},
+		{
+			name: "a group without a command prints no help to programs", file: "cmd/chubbyctl/root.go",
+			old: "	if len(args) == 0 && term.Format(", new: "	if len(args) > 9 && term.Format(",
+			pkg: "./cmd/chubbyctl", test: "TestGroupsWithoutACommand",
+		},
+		{
+			name: "an empty standard input is no value of a transaction", file: "cmd/chubbyctl/txnstep.go",
+			old: "			if err == nil && len(s.value) == 0 && ", new: "			if err == nil && len(s.value) < 0 && ",
+			pkg: "./cmd/chubbyctl", test: "TestTxnRefusesEmptyInput",
+		},
+		{
 			name: "nothing of a narrow table is lost", file: "cmd/chubbyctl/internal/term/table.go",
 			old: "	for line := range lines {\n", new: "	for line := range min(lines, 1) {\n",
 			pkg: "./cmd/chubbyctl/internal/term", test: "TestTableFits",

@@ -56,7 +56,7 @@ func queueRoomSafeguards() []safeguard {
 		},
 		{
 			name: "the cell says whether an item is done", file: "cmd/chubbyctl/queuetake.go",
-			old: "	if ran != nil && item.Err() != nil {\n", new: "	if item.Err() != nil {\n",
+			old: "	case ran != nil && item.Err() != nil:\n", new: "	case item.Err() != nil:\n",
 			pkg: "./cmd/chubbyctl", test: "TestItemThatIsLostWhenItIsDone",
 		},
 	}

@@ -87,7 +87,7 @@ func (g *guardian) runCommand(control io.Reader) (err error) {
 	// command too.
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, forwarded()...)
-	signal.Notify(ignored, notIgnored(unix.SIGPIPE)...)
+	CatchBrokenPipes()
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGCHLD)
 	orders := make(chan order)

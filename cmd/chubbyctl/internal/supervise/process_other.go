@@ -37,6 +37,9 @@ func Listen() chan os.Signal {
 	return c
 }
 
+// CatchBrokenPipes does nothing: this system has no SIGPIPE. It returns 0 in place of the exit code of that.
+func CatchBrokenPipes() int { return 0 }
+
 // RunGuardian fails: this system has no guardian.
 func RunGuardian([]string) error { return errors.New("there is no guardian on this system") }
 

@@ -34,9 +34,15 @@ func Number(s os.Signal) int {
 func Listen() chan os.Signal {
 	c := make(chan os.Signal, 64)
 	signal.Notify(c, slices.DeleteFunc(forwarded(), func(s os.Signal) bool { return s == unix.SIGTSTP || s == unix.SIGCONT })...)
-	// A write to a closed pipe becomes an error of that write.
-	signal.Notify(make(chan os.Signal, 1), notIgnored(unix.SIGPIPE)...)
+	CatchBrokenPipes()
 	return c
+}
+
+// CatchBrokenPipes has a write to a pipe that nobody reads any more be an error, EPIPE, and no end of this process by SIGPIPE:
+// what it holds is given back then. What it starts has the default action of SIGPIPE. It returns the exit code of an end by SIGPIPE.
+func CatchBrokenPipes() int {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	return 128 + int(unix.SIGPIPE)
 }
 
 // notForwarded are the signals that are not passed on to a command: two that no program
