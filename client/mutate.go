@@ -26,12 +26,12 @@ type mutation struct {
 	// the request was undone, or will never take effect, and finishes the number. nil
 	// withdraws the request.
 	settle func(ctx context.Context, number uint64)
+	// undone says that a request that was abandoned leaves nothing, whatever becomes of it: settle undoes it. Its
+	// error is that of the call then, which says that there was no answer, or what the answer was.
+	undone bool
 	// mustComplete says that the request gives something back, and that the janitor is to
 	// carry it through if it was abandoned, even before it was sent.
 	mustComplete bool
-	// unnoticed says that the caller need not know whether an abandoned request was done: settle undoes what it has
-	// done, and nobody else has seen it. The error is that of a call that changes nothing.
-	unnoticed bool
 }
 
 // sender sends a mutation once.
@@ -83,6 +83,9 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 		settle(ctx, number)
 		c.closeIdleHandles(c.cache.endChange(m.touches, effectAny))
 	})
+	if m.undone {
+		return err
+	}
 	return m.uncertainError(err)
 }
 
@@ -151,7 +154,7 @@ func (c *Client) beginMutation(ctx context.Context, m mutation) (uint64, error) 
 // uncertainError is the error of a mutation that was abandoned without an answer.
 func (m mutation) uncertainError(err error) error {
 	var e *api.Error
-	if !errors.As(err, &e) || e.Code == api.SessionExpired || m.unnoticed {
+	if !errors.As(err, &e) || e.Code == api.SessionExpired {
 		return err
 	}
 	then := "it will not be"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/sequencer"
 )
 
 // Creation says whether Open creates the node: what it does if there is no node of that
@@ -76,6 +77,13 @@ type OpenOptions struct {
 	// writers wait for the reader all the same.
 	NoCache bool
 
+	// IfSequencer makes an Open with Create conditional: the sequencer must be valid at the moment
+	// at which the node is created, or found there, else it is BadSequencer, and nothing is created or opened
+	// (Chubby §2.4). The handle is not bound to it; see SetSequencer. A zero Sequencer is never valid. It takes up to
+	// three calls more, and the right to write the directory of the node, even if the node is there. Handle.Open
+	// depends on it in place of what the handle of the directory is bound to.
+	IfSequencer *sequencer.Sequencer
+
 	Create    Creation
 	Kind      api.Kind // with Existing: what the node must be; 0 accepts both kinds
 	Ephemeral bool     // the created node is deleted when nobody has it open any more
@@ -84,8 +92,9 @@ type OpenOptions struct {
 }
 
 // Open opens a node, and creates it first if the options say so. If ctx ends before
-// an answer, the handle is closed in the background, and the error is Uncertain if the
-// options create a node: it may have been created. Otherwise it is that of any read.
+// an answer, the handle is closed in the background, if it was opened. The error is then
+// Uncertain if the options have Create, as the node may have been created, and else, as
+// nothing is left of it, Unavailable or Cancelled, as that of a read.
 func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Handle, error) {
 	p, err := c.cell.parsePath("open", path)
 	if err != nil {
@@ -93,6 +102,9 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 	}
 	if err := opts.validate(p); err != nil {
 		return nil, err
+	}
+	if opts.IfSequencer != nil {
+		return openBelowParent(ctx, c, p, opts)
 	}
 	if h, ok, err := c.openFromCache(ctx, p, opts); ok {
 		return h, err
@@ -116,13 +128,17 @@ func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Hand
 	if err := opts.validate(p); err != nil {
 		return nil, err
 	}
+	token, err := tokenFor(ctx, h, opts.IfSequencer)
+	if err != nil {
+		return nil, err
+	}
 	ctx, leave, err := h.beginCall(ctx, "open")
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	request := opts.wireRequest(p)
-	request.Path, request.Directory = name, h.currentToken()
+	request.Path, request.Directory = name, token
 	below, err := h.client.sendOpen(ctx, newHandle(h.client, p, opts), request)
 	if errors.Is(err, api.QuotaExceeded) && h.client.closeAllIdleHandles() {
 		below, err = h.client.sendOpen(ctx, newHandle(h.client, p, opts), request)
@@ -148,7 +164,7 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 			c.settleOpen(ctx, h.path, number, request)
 		}}
 	if request.GetCreate() == chubbypb.Create_CREATE_MUST_EXIST {
-		m.unnoticed = true
+		m.undone = true // all that there is of it is the handle
 	} else {
 		m.fetch, m.touches = f, []api.Name{h.name, h.name.Parent()}
 		m.effectOf = func() changeEffect {
@@ -213,6 +229,12 @@ func (o OpenOptions) validate(p api.Path) error {
 		return bad("LockDelay is %v; want 0 to %v", o.LockDelay, api.MaxLockDelay)
 	case (o.Ephemeral || len(o.Contents) > 0) && create == api.MustExist:
 		return bad("Ephemeral and Contents are of nodes that are created, and Create is Existing")
+	case o.IfSequencer != nil && create == api.MustExist:
+		return bad("IfSequencer is of nodes that are created, and Create is Existing")
+	case o.IfSequencer != nil && p.IsRoot():
+		return bad("IfSequencer is of nodes that are created, and the root of a cell is there")
+	case o.IfSequencer != nil && o.IfSequencer.String() == "":
+		return noSequencerError("open", p.String())
 	case len(o.Contents) > 0 && kind == api.Directory:
 		return bad("a directory has no contents")
 	case o.CacheLock && !o.Write:

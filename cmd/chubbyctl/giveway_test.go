@@ -62,6 +62,60 @@ func TestGiveWay(t *testing.T) {
 	})
 }
 
+// Who holds a lock with --give-way keeps it when another does not wait for it, or would give way itself, unless they --ask.
+func TestWhoIsAskedToGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: ctx}
+		defer s.beside.Wait()
+		defer cancel()
+		for line, asks := range map[string]bool{
+			"acquire polite --try":                        false,
+			"acquire polite --wait 0s":                    false,
+			"acquire polite --wait 5s --give-way":         false,
+			"acquire polite --wait 5s --ask=false":        false,
+			"acquire polite other --try":                  false,
+			"acquire polite --try --ask --reason me":      true,
+			"acquire other polite --try --ask":            true,
+			"acquire polite --wait 0s --ask":              true,
+			"acquire polite --wait 30s --give-way --ask":  true,
+			"acquire polite --wait 30s":                   true,
+			"acquire polite other --wait 30s --shared":    true,
+			"acquire polite other --wait 5s --ask=false ": false,
+		} {
+			said := make(chan string, 1)
+			within, stop := context.WithCancel(ctx)
+			holder := &stage{t: t, cell: s.cell, ctx: within}
+			s.beside.Go(func() {
+				_, text, _ := holder.try("", "acquire polite --give-way --reason backfill")
+				said <- text
+			})
+			time.Sleep(time.Minute)
+			other := &stage{t: t, cell: s.cell}
+			var end context.CancelFunc
+			other.ctx, end = context.WithTimeout(ctx, time.Minute) // what it has it keeps for as long
+			if strings.Contains(line, " other") {
+				line += " -- true"
+			}
+			_, text, code := other.try("", line)
+			time.Sleep(time.Second)
+			select {
+			case told := <-said:
+				if !asks {
+					t.Errorf("%s: the holder says: %s", line, told)
+				}
+			default:
+				if asks {
+					t.Errorf("%s: the holder keeps the lock; exit code %d: %s", line, code, text)
+				}
+			}
+			end()
+			stop()
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 // Who is asked for a lock that he has just lost, or gets a signal then, does not end as if he had held it.
 func TestRequestDoesNotHideTheLoss(t *testing.T) {
 	lost, lose := context.WithCancelCause(t.Context())

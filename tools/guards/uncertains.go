@@ -8,11 +8,6 @@ func uncertainSafeguards() []safeguard {
 	)
 	return []safeguard{
 		{
-			name: "an Open that creates nothing is not uncertain", file: "client/mutate.go",
-			old: " || m.unnoticed {\n", new: " {\n",
-			pkg: pkg, test: "TestWhatChangesNothingIsNotUncertain",
-		},
-		{
 			name: "Uncertain of Do is of the release alone", file: "client/do.go",
 			old: "return nil, notOpened(ctx, err)\n", new: "return nil, err\n",
 			pkg: pkg, test: "TestWhatChangesNothingIsNotUncertain",
