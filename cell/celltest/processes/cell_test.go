@@ -66,10 +66,8 @@ func killMasters(t *testing.T, c *processes.Cell) {
 	})
 
 	put("meanwhile")
-	busy, stop := context.WithTimeout(t.Context(), 5*time.Second)
-	defer stop()
 	before := status().Epoch
-	kills := c.KillMasters(busy, 100*time.Millisecond)
+	kills := c.KillMastersFor(t.Context(), 100*time.Millisecond, 5*time.Second, 2)
 	if epochs := status().Epoch - before; kills < 2 || epochs < api.Epoch(kills) {
 		t.Errorf("%d masters were killed, in %d epochs; %s was the first", kills, epochs, master)
 	}
