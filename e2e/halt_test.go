@@ -20,7 +20,7 @@ func halt(t *testing.T, pid int) {
 		t.Fatal(err)
 	}
 	looks := 0 // that found all stopped; the second finds the threads that were started during the first
-	for end := time.Now().Add(10 * time.Second); looks < 2; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience(10 * time.Second)); looks < 2; time.Sleep(time.Millisecond) {
 		running, err := unhalted(pid)
 		if err != nil {
 			t.Fatal(err)
