@@ -3,7 +3,6 @@ package processes_test
 import (
 	"context"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -48,14 +47,9 @@ func killMasters(t *testing.T, c *processes.Cell) {
 			t.Fatal(err)
 		}
 	}
-	ask := func() (s client.Status, err error) {
-		err = k.Do(t.Context(), func(one *client.Client) (err error) { s, err = one.Cell().Status(t.Context()); return err })
-		return s, err
-	}
-	status := func() client.Status {
+	status := func() (s client.Status) {
 		t.Helper()
-		s, err := ask()
-		if err != nil {
+		if err := k.Do(t.Context(), func(one *client.Client) (err error) { s, err = one.Cell().Status(t.Context()); return err }); err != nil {
 			t.Fatal(err)
 		}
 		return s
@@ -72,20 +66,9 @@ func killMasters(t *testing.T, c *processes.Cell) {
 	})
 
 	put("meanwhile")
-	busy, stop := context.WithCancel(t.Context())
-	before, kills := status().Epoch, 0
-	var killer sync.WaitGroup
-	killer.Go(func() { kills = c.KillMasters(busy, 100*time.Millisecond) })
-	func() {
-		defer killer.Wait()
-		defer stop()
-		within(t, 2*time.Minute, "three more epochs", func() bool {
-			s, err := ask() // there may be no replica for a moment
-			return err == nil && s.Epoch >= before+3
-		})
-	}()
-	c.Master() // there is one again
-	if epochs := status().Epoch - before; kills < 1 || epochs < api.Epoch(kills) {
+	before := status().Epoch
+	kills := c.KillMastersFor(t.Context(), 100*time.Millisecond, 5*time.Second, 2)
+	if epochs := status().Epoch - before; kills < 2 || epochs < api.Epoch(kills) {
 		t.Errorf("%d masters were killed, in %d epochs; %s was the first", kills, epochs, master)
 	}
 	if err := k.Do(t.Context(), func(s *client.Client) error {

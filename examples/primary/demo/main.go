@@ -26,7 +26,7 @@ func main() {
 	base := flag.Int("base-port", 17421, "first port of the cell; the ledger takes the port below it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	s := &story{began: time.Now(), base: *base}
 	err := s.tell(ctx)
 	s.end()
@@ -40,8 +40,8 @@ func main() {
 
 // Leases are short, so that the demonstration is; see docs/concepts.md for the defaults.
 const (
-	lease     = 3 * time.Second
-	lockDelay = 2 * time.Second
+	lease     = 6 * time.Second
+	lockDelay = 4 * time.Second
 )
 
 // story is the demonstration and everything it has started.
