@@ -109,9 +109,17 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 	if h, ok, err := c.openFromCache(ctx, p, opts); ok {
 		return h, err
 	}
-	h, err := c.sendOpen(ctx, newHandle(c, p, opts), opts.wireRequest(p))
+	return openAtCell(ctx, c, opts.wireRequest(p), func() *Handle { return newHandle(c, p, opts) })
+}
+
+// openAtCell opens a node by sendOpen, and again if that may succeed then; anew makes the handle.
+func openAtCell(ctx context.Context, c *Client, request *chubbypb.OpenRequest, anew func() *Handle) (*Handle, error) {
+	h, gone, err := c.sendOpen(ctx, anew(), request)
+	for opened := 1; gone && opened < maxReopen; opened++ {
+		h, gone, err = c.sendOpen(ctx, anew(), request)
+	}
 	if errors.Is(err, api.QuotaExceeded) && c.closeAllIdleHandles() {
-		return c.sendOpen(ctx, newHandle(c, p, opts), opts.wireRequest(p)) // waits until the janitor has closed them
+		h, _, err = c.sendOpen(ctx, anew(), request) // waits until the janitor has closed them
 	}
 	return h, err
 }
@@ -139,18 +147,18 @@ func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Hand
 	defer leave()
 	request := opts.wireRequest(p)
 	request.Path, request.Directory = name, token
-	below, err := h.client.sendOpen(ctx, newHandle(h.client, p, opts), request)
-	if errors.Is(err, api.QuotaExceeded) && h.client.closeAllIdleHandles() {
-		below, err = h.client.sendOpen(ctx, newHandle(h.client, p, opts), request)
-	}
+	below, err := openAtCell(ctx, h.client, request, func() *Handle { return newHandle(h.client, p, opts) })
 	return below, h.poisonedError("open", err)
 }
 
-// sendOpen opens h, which is new, at the cell.
-func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.OpenRequest) (*Handle, error) {
+// sendOpen opens h, which is new, at the cell. gone says that an attempt whose answer was lost has opened a node that was
+// there, and that somebody has deleted it since: so another Open says what is there now.
+func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.OpenRequest) (opened *Handle, gone bool, err error) {
+	attempts := 0
 	var reply *chubbypb.OpenReply
 	var epoch api.Epoch // of the master that answered
 	send := func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) (err error) {
+		attempts++
 		reply, err = t.data.chubby.Open(ctx, openRequestFor(request, caller, m))
 		epoch = api.Epoch(caller.GetEpoch())
 		return err
@@ -179,7 +187,7 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 			c.handles.remove(h)
 		}
 		c.cacheAbsence(f, epoch, err)
-		return nil, err
+		return nil, m.undone && attempts > 1 && errors.Is(err, api.HandleClosed), err
 	}
 	h.noteOpened(f, epoch, reply)
 	h.created = reply.GetCreated()
@@ -189,7 +197,7 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 	if h.watches && c.Epoch() != epoch {
 		c.auditor.requestAudit() // another master took over meanwhile, and all handles but this may have been presented to it
 	}
-	return h, nil
+	return h, false, nil
 }
 
 // openRequestFor returns the request as one attempt sends it.

@@ -60,6 +60,7 @@ func TestOpenThatCreatesNothingIsNotUncertain(t *testing.T) {
 	}{
 		"no answer":                          {Existing, nil, api.Unavailable},
 		"no answer, and it may have made it": {File, nil, api.Uncertain},
+		"deleted since":                      {Existing, fail(api.Errorf(api.HandleClosed, "the node was deleted")), api.NotFound},
 		"refused later":                      {Existing, fail(api.Errorf(api.NotFound, "it is gone")), api.NotFound},
 		"refused later, and it may have":     {File, fail(api.Errorf(api.QuotaExceeded, "too many handles")), api.Uncertain},
 	} {
@@ -76,6 +77,10 @@ func TestOpenThatCreatesNothingIsNotUncertain(t *testing.T) {
 					switch {
 					case s.method != "Open":
 						return nil
+					case s.nth == before+3 && test.later != nil:
+						return nil // the janitor asks for the handle, to close it
+					case test.later != nil && s.nth > before+3:
+						return fail(api.Errorf(api.NotFound, "there is no such node"))
 					case test.later != nil && s.nth > before+1:
 						return test.later
 					}
