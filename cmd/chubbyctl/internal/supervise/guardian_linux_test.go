@@ -20,9 +20,8 @@ func TestStoppedGuardian(t *testing.T) {
 			f := newFIFO(t)
 			c := shell(stubborn, f.name)
 			c.KillAfter, c.Margin = 200*time.Millisecond, 200*time.Millisecond
-			if !stop {
-				c.Allowed = once(2 * time.Second)
-			}
+			var ours allowance
+			c.Allowed = ours.left
 			p := start(t, c)
 			f.line(t)
 			if err := p.guardian.Process.Signal(unix.SIGSTOP); err != nil {
@@ -30,6 +29,8 @@ func TestStoppedGuardian(t *testing.T) {
 			}
 			if stop {
 				p.Stop()
+			} else {
+				ours.endsIn(time.Second)
 			}
 			if got := wait(t, p); got != (Result{Code: 137, Cut: true}) {
 				t.Errorf("result %+v, want cut by SIGKILL", got)
@@ -201,7 +202,7 @@ func TestSupervisorKilledOrStopped(t *testing.T) {
 		name   string
 		signal unix.Signal
 		limit  time.Duration
-	}{{"killed", unix.SIGKILL, plenty}, {"stopped", unix.SIGSTOP, 3 * time.Second}} {
+	}{{"killed", unix.SIGKILL, plenty}, {"stopped", unix.SIGSTOP, 10 * time.Second}} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFIFO(t)
 			cmd := startSupervisor(t, stubborn, f, c.limit)

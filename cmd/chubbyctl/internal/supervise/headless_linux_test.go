@@ -56,25 +56,26 @@ func mainThreadEnded() bool {
 func TestHeadlessDescendants(t *testing.T) {
 	const script = `setsid "$2" headless "$1" &
 		trap 'exit 3' USR2; trap '' TERM; while :; do sleep 0.01; done`
-	run := func(t *testing.T, allowed func() (time.Duration, bool), then func(p *Process)) Result {
+	run := func(t *testing.T, then func(p *Process, ours *allowance)) Result {
 		f := newFIFO(t)
 		c := shell(script, f.name, os.Args[0])
-		c.KillAfter, c.Allowed = 200*time.Millisecond, allowed
+		var ours allowance
+		c.KillAfter, c.Allowed = 200*time.Millisecond, ours.left
 		p := start(t, c)
 		pid := number(t, f)
 		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
-		then(p)
+		then(p, &ours)
 		result := wait(t, p)
 		f.ended(t)
 		return result
 	}
 	t.Run("the command ends", func(t *testing.T) {
-		if got := run(t, always(plenty), func(p *Process) { p.Signal(syscall.SIGUSR2) }); got != (Result{Code: 3}) {
+		if got := run(t, func(p *Process, _ *allowance) { p.Signal(syscall.SIGUSR2) }); got != (Result{Code: 3}) {
 			t.Errorf("result %+v, want 3, not cut", got)
 		}
 	})
 	t.Run("its time ends", func(t *testing.T) {
-		if got := run(t, once(3*time.Second), func(*Process) {}); got != (Result{Code: 137, Cut: true}) {
+		if got := run(t, func(_ *Process, ours *allowance) { ours.endsIn(time.Second) }); got != (Result{Code: 137, Cut: true}) {
 			t.Errorf("result %+v, want cut by SIGKILL", got)
 		}
 	})

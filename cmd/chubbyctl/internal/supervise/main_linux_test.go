@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +54,21 @@ const (
 func always(d time.Duration) func() (time.Duration, bool) {
 	return func() (time.Duration, bool) { return d, true }
 }
+
+// allowance is the time of a command that a test ends. Until then it is plenty: to start a guardian and a shell may take
+// seconds on a busy machine, and a command whose time ends before it is ready shows something else.
+type allowance struct{ end atomic.Int64 }
+
+// left is for Command.Allowed.
+func (a *allowance) left() (time.Duration, bool) {
+	if end := a.end.Load(); end != 0 {
+		return time.Duration(end - now()), true
+	}
+	return plenty, true
+}
+
+// endsIn has the time end that long from now.
+func (a *allowance) endsIn(d time.Duration) { a.end.Store(now() + int64(d)) }
 
 // once allows d from now, however often it is asked.
 func once(d time.Duration) func() (time.Duration, bool) {

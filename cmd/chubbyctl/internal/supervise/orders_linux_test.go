@@ -79,8 +79,10 @@ func TestNoticesDoNotBlock(t *testing.T) {
 // The command is asked to end once: many programs end at once when they are asked a second time.
 func TestAskedToEndOnce(t *testing.T) {
 	f := newFIFO(t)
-	p := start(t, shell(`exec 5>"$1"; for i in 1 2 3 4 5 6 7 8 9 10; do (trap "" TERM; for j in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 3 5>&- & done; wait) 5>&- & done
-trap 'echo term >&5' TERM; echo ready >&5; wait; wait; wait; exit 7`, f.name))
+	c := shell(`exec 5>"$1"; for i in 1 2 3 4 5 6 7 8 9 10; do (trap "" TERM; for j in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 3 5>&- & done; wait) 5>&- & done
+trap 'echo term >&5' TERM; echo ready >&5; wait; wait; wait; exit 7`, f.name)
+	c.KillAfter = bound // it ends by itself in three seconds; until then it may take a while to say that it was asked
+	p := start(t, c)
 	f.line(t)
 	p.Stop()
 	wait(t, p)
