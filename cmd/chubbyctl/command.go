@@ -196,19 +196,21 @@ func (o *workOptions) watchCommand(process *supervise.Process, w work) {
 			switch {
 			case jeopardy && !was && lost != nil:
 				left := w.lock.ExclusiveUntil() - o.killAfter - o.budget(w.session.Lease()).margin
-				o.sendSignal(process, o.jeopardy)
+				sendSignal(process.Signal, o.jeopardy)
 				o.notice(fmt.Sprintf("jeopardy: the cell does not answer; CMD is stopped in %s unless it does", term.Roughly(left)))
-			case was && !jeopardy && lost != nil && !process.Stopping(): // if CMD is being stopped, it is too late
-				o.sendSignal(process, o.safe)
-				o.notice("safe: the cell answers again")
+			case was && !jeopardy && lost != nil:
+				sendSignal(process.SignalUnstopped, o.safe) // if CMD is being stopped, it is too late
+				if !process.Stopping() {
+					o.notice("safe: the cell answers again")
+				}
 			}
 		}
 	}
 }
 
 // sendSignal sends CMD a signal, unless it is nil.
-func (o *workOptions) sendSignal(process *supervise.Process, s os.Signal) {
+func sendSignal(send func(os.Signal), s os.Signal) {
 	if s != nil {
-		process.Signal(s)
+		send(s)
 	}
 }

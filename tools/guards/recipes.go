@@ -71,8 +71,8 @@ func commandSafeguards() []safeguard {
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestSupervisorKilledOrStopped",
 		},
 		{
-			name: "a command that must end is not told that it is safe", file: "cmd/chubbyctl/command.go",
-			old: " && !process.Stopping()", new: "",
+			name: "a command that must end is not told that it is safe", file: "cmd/chubbyctl/internal/supervise/guardian_unix.go",
+			old: " && !(o.Unstopped && g.stopping)", new: "",
 			pkg: "./cmd/chubbyctl", test: "TestSafeTooLate",
 		},
 		{

@@ -201,7 +201,7 @@ func (g *guardian) obeyOrder(o order) error {
 			return err
 		}
 	}
-	if o.Signal != 0 {
+	if o.Signal != 0 && !(o.Unstopped && g.stopping) {
 		g.passSignal(syscall.Signal(o.Signal))
 	}
 	if o.Stop {

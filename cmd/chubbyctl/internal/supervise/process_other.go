@@ -122,6 +122,9 @@ func (p *Process) Stopping() bool { return p.stopping.Load() }
 // Signal does nothing on this system.
 func (p *Process) Signal(os.Signal) {}
 
+// SignalUnstopped does nothing on this system.
+func (p *Process) SignalUnstopped(os.Signal) {}
+
 // Done is closed when the command is gone.
 func (p *Process) Done() <-chan struct{} { return p.finished }
 

@@ -232,6 +232,12 @@ func (p *Process) Stopping() bool { return p.stopping.Load() }
 // Signal sends the command a signal.
 func (p *Process) Signal(s os.Signal) { p.giveOrder(order{Signal: Number(s)}) }
 
+// SignalUnstopped sends the command a signal, unless it has been asked to end. The guardian decides that, which asks:
+// Stopping reports it a moment later.
+func (p *Process) SignalUnstopped(s os.Signal) {
+	p.giveOrder(order{Signal: Number(s), Unstopped: true})
+}
+
 func (p *Process) giveOrder(o order) {
 	select {
 	case p.orders <- o:

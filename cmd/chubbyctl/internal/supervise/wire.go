@@ -10,8 +10,9 @@ type order struct {
 	StopAt int64 `json:"term,omitempty"`
 	KillAt int64 `json:"kill,omitempty"`
 
-	Signal int  `json:"signal,omitempty"` // to pass on to the command
-	Stop   bool `json:"stop,omitempty"`   // ask the command to end now, and kill it after KillAfter
+	Signal    int  `json:"signal,omitempty"`    // to pass on to the command
+	Unstopped bool `json:"unstopped,omitempty"` // but not if the command has been asked to end
+	Stop      bool `json:"stop,omitempty"`      // ask the command to end now, and kill it after KillAfter
 }
 
 // report is what the guardian sends chubbyctl.
