@@ -79,6 +79,21 @@ func quickly() []string { return append(os.Environ(), "GORACE=atexit_sleep_ms=0"
 // long is how long the lock is ours in tests that are not about its end.
 func long() time.Duration { return time.Hour }
 
+// expiry is how long the lock is ours in a test that ends that when CMD is ready: to start CMD takes long on a busy machine.
+type expiry struct{ end atomic.Pointer[time.Time] }
+
+func (e *expiry) left() time.Duration {
+	if end := e.end.Load(); end != nil {
+		return time.Until(*end)
+	}
+	return long()
+}
+
+func (e *expiry) endsIn(d time.Duration) {
+	end := time.Now().Add(d)
+	e.end.Store(&end)
+}
+
 func newFIFO(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "fifo")
@@ -166,9 +181,11 @@ func TestCommandWhenTheLockIsLost(t *testing.T) {
 // The cell does not answer any more: CMD must be gone before another can have the lock, also if it
 // ignores SIGTERM.
 func TestCommandWhenTimeRunsOut(t *testing.T) {
-	end := time.Now().Add(700 * time.Millisecond)
-	o := supervising(t, "sh", "-c", `trap '' TERM; while :; do sleep 0.01; done`)
-	err := o.supervise(work{lock: fakeLock{t.Context(), func() time.Duration { return time.Until(end) }}, session: &liveSession{}, env: quickly()})
+	fifo := newFIFO(t)
+	var ours expiry
+	firstLine(t, fifo, func() { ours.endsIn(700 * time.Millisecond) })
+	o := supervising(t, "sh", "-c", `trap '' TERM; echo >"$0"; while :; do sleep 0.01; done`, fifo)
+	err := o.supervise(work{lock: fakeLock{t.Context(), ours.left}, session: &liveSession{}, env: quickly()})
 	if exitCode(err) != exitLost || !errors.Is(err, api.LockLost) {
 		t.Errorf("exit code %d (%v), want %d", exitCode(err), err, exitLost)
 	}
@@ -176,18 +193,18 @@ func TestCommandWhenTimeRunsOut(t *testing.T) {
 
 // CMD gets a signal for jeopardy, and one for its end, if the user asked for them; neither stops it.
 func TestJeopardyAndSafeSignals(t *testing.T) {
-	fifo := newFIFO(t)
-	session, changed := &liveSession{}, make(chan struct{}) // unbuffered: the changes are taken one after the other
+	fifo, warned := newFIFO(t), newFIFO(t)
+	session, changed := &liveSession{}, make(chan struct{})
 	session.left.Store(int64(time.Second))
-	firstLine(t, fifo, func() {
-		for _, left := range []time.Duration{-1, time.Second} {
+	becomes := func(left time.Duration) func() {
+		return func() {
 			session.left.Store(int64(left))
 			tell(t, changed)
-			tell(t, changed) // the change before has been handled
 		}
-	})
-	// Each is a step: the second counts only after the first.
-	o := supervising(t, "sh", "-c", `trap 'was=1' USR1; trap '[ "$was" ] && exit 21' USR2; echo >"$0"; while :; do sleep 0.01; done`, fifo)
+	}
+	firstLine(t, fifo, becomes(-1))
+	firstLine(t, warned, becomes(time.Second)) // CMD has handled the first: a shell may run the traps of two signals in either order
+	o := supervising(t, "sh", "-c", `trap 'echo >"$1"' USR1; trap 'exit 21' USR2; echo >"$0"; while :; do sleep 0.01; done`, fifo, warned)
 	o.jeopardy, o.safe = syscall.SIGUSR1, syscall.SIGUSR2
 	err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: session, env: quickly(), changed: changed})
 	if exitCode(err) != 21 {
@@ -201,8 +218,11 @@ func TestSafeTooLate(t *testing.T) {
 	fifo := newFIFO(t)
 	session, changed := &liveSession{}, make(chan struct{})
 	session.left.Store(-1)
-	end := time.Now().Add(3 * time.Second)
-	firstLine(t, fifo, func() { tell(t, changed) }) // CMD runs: jeopardy
+	var ours expiry
+	firstLine(t, fifo, func() {
+		tell(t, changed) // CMD runs: jeopardy
+		ours.endsIn(2 * time.Second)
+	})
 	o := supervising(t, "sh", "-c", `trap 'exit 21' USR2; trap 'echo >"$1"; stopped=1' TERM; echo >"$0"; while :; do sleep 0.01; done`, fifo, newFIFO(t))
 	o.killAfter = time.Second
 	o.safe = syscall.SIGUSR2
@@ -211,7 +231,7 @@ func TestSafeTooLate(t *testing.T) {
 		tell(t, changed)
 	})
 	err := o.supervise(work{
-		lock: fakeLock{t.Context(), func() time.Duration { return time.Until(end) }}, session: session, env: quickly(), changed: changed,
+		lock: fakeLock{t.Context(), ours.left}, session: session, env: quickly(), changed: changed,
 	})
 	if exitCode(err) != exitLost || !strings.Contains(err.Error(), "ended with 137") {
 		t.Errorf("exit code %d (%v), want %d: killed, and not told that it is safe", exitCode(err), err, exitLost)
@@ -236,6 +256,20 @@ func TestLostBeforeTheStart(t *testing.T) {
 	}
 }
 
+// candidateNotice is what a user is told, and a file that appears once it was told.
+type candidateNotice struct {
+	bytes.Buffer
+	file string // "": none
+}
+
+func (n *candidateNotice) Write(p []byte) (int, error) {
+	written, err := n.Buffer.Write(p)
+	if err == nil && n.file != "" && strings.Contains(n.String(), "goes first") {
+		err = os.WriteFile(n.file, nil, 0o600)
+	}
+	return written, err
+}
+
 // The user is told that another should have the lock. CMD is asked to end for that only with --yield,
 // and its exit code is its own.
 func TestYield(t *testing.T) {
@@ -243,8 +277,12 @@ func TestYield(t *testing.T) {
 		fifo := newFIFO(t)
 		asked := make(chan struct{})
 		firstLine(t, fifo, func() { close(asked) })
-		var told bytes.Buffer
-		o := supervising(t, "sh", "-c", `trap 'exit 22' TERM; echo >"$0"; for i in $(seq 100); do sleep 0.01; done; exit 0`, fifo)
+		told := candidateNotice{file: filepath.Join(t.TempDir(), "told")}
+		o := supervising(t, "sh", "-c", `trap 'exit 22' TERM; echo >"$0"; for i in $(seq 2000); do [ -e "$1" ] && exit 0; sleep 0.01; done; exit 1`, fifo, told.file)
+		o.killAfter = 10 * time.Second // for a machine that is slow to run its trap
+		if yield {
+			told.file = "" // it is to end because it is asked
+		}
 		o.err = &told
 		err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: quickly(), request: request{asked: asked, yield: yield, told: (&electOptions{yield: yield}).describeCandidate}})
 		if got := exitCode(err); got != map[bool]int{true: 22, false: 0}[yield] || !strings.Contains(told.String(), "goes first") {
