@@ -21,7 +21,7 @@ import (
 
 const (
 	readyLimit  = time.Minute            // until a cell that was started has a master, on a busy machine
-	masterLimit = 30 * time.Second       // until a cell has a master again
+	masterLimit = time.Minute            // until a cell has a master again; a disk may take seconds for each vote
 	askLimit    = time.Second            // for one question who the master is
 	askPause    = 20 * time.Millisecond  // between two
 	portsOfCell = 30                     // from the base port of chubbyd dev on
@@ -220,11 +220,25 @@ func (c *Cell) killMaster(ctx context.Context) error {
 
 // KillMasters kills the master again and again, each when it has served for that
 // long, until ctx ends. It returns how many were killed whose successor has served.
-// If there is no master for half a minute, it fails the test and returns. It may run
+// If there is no master for a minute, it fails the test and returns. It may run
 // in a goroutine that the test waits for.
 func (c *Cell) KillMasters(ctx context.Context, serve time.Duration) (kills int) {
 	c.t.Helper()
-	for {
+	return c.killWhile(ctx, serve, func(int) bool { return true })
+}
+
+// KillMastersFor is KillMasters for that long, and on a machine that is too slow for that for longer: until
+// it has killed that many. It returns earlier only if ctx ends, or if it fails the test.
+func (c *Cell) KillMastersFor(ctx context.Context, serve, span time.Duration, least int) (kills int) {
+	c.t.Helper()
+	end := time.Now().Add(span)
+	return c.killWhile(ctx, serve, func(kills int) bool { return kills < least || time.Now().Before(end) })
+}
+
+// killWhile kills masters until ctx ends, or as long as more says of their number.
+func (c *Cell) killWhile(ctx context.Context, serve time.Duration, more func(kills int) bool) (kills int) {
+	c.t.Helper()
+	for more(kills) {
 		select {
 		case <-ctx.Done():
 			return kills
@@ -239,4 +253,5 @@ func (c *Cell) KillMasters(ctx context.Context, serve time.Duration) (kills int)
 		}
 		kills++
 	}
+	return kills
 }
