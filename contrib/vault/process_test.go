@@ -23,7 +23,7 @@ import (
 const writerTask = "CHUBBYVAULT_TEST_WRITER"
 
 const (
-	killsLast   = 8 * time.Second // of TestKills
+	killsLast   = 8 * time.Second // of TestKills, on a machine that is fast enough for its kills
 	masterFor   = time.Second     // how long each master serves before it is killed
 	writerLease = 2 * time.Second
 )
@@ -65,10 +65,13 @@ func write(servers []string) int {
 func TestKills(t *testing.T) {
 	cell := processes.Start(t, 5)
 	servers := cell.Servers()
-	busy, stop := context.WithTimeout(t.Context(), killsLast)
-	defer stop()
+	const leastKills, leastRounds = 3, 3
+	busy, stop := context.WithCancel(t.Context())
 	killed := make(chan int, 1)
-	go func() { killed <- cell.KillMasters(busy, masterFor) }()
+	go func() {
+		defer stop()
+		killed <- cell.KillMastersFor(busy, masterFor, killsLast, leastKills)
+	}()
 	backend := func(t *testing.T, dir string) *Backend {
 		b, err := New(t.Context(), Config{Path: root + dir, Client: client.Config{Servers: servers}})
 		if err != nil {
@@ -91,17 +94,14 @@ func TestKills(t *testing.T) {
 		t.Run("writers", func(t *testing.T) {
 			t.Parallel()
 			b, rounds := backend(t, "/killed"), 0
-			for ; busy.Err() == nil; rounds++ {
+			for ; busy.Err() == nil || rounds < leastRounds; rounds++ {
 				killWriter(t, b, servers)
 			}
 			t.Logf("%d rounds", rounds)
-			if rounds < 3 {
-				t.Error("want three at least")
-			}
 		})
 	})
-	if n := <-killed; n < 3 {
-		t.Errorf("the master was killed %d times; want three at least", n)
+	if n := <-killed; n < leastKills {
+		t.Errorf("the master was killed %d times; want %d at least", n, leastKills)
 	} else {
 		t.Logf("the master was killed %d times", n)
 	}
@@ -114,7 +114,7 @@ func TestKills(t *testing.T) {
 	if entry == nil { // on a slow machine all writers were killed before their first value was complete
 		want = 0
 	}
-	for limit := time.Now().Add(20 * time.Second); ; <-time.After(100 * time.Millisecond) {
+	for limit := time.Now().Add(time.Minute); ; <-time.After(100 * time.Millisecond) {
 		if _, err := b.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func killWriter(t *testing.T, b *Backend, servers []string) {
 	})
 	select {
 	case <-first:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the writer does not begin")
 	}
 	<-time.After(time.Duration(rand.IntN(400)) * time.Millisecond)
