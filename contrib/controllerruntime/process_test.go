@@ -113,8 +113,7 @@ func report(ctx context.Context, who string) {
 }
 
 // TestProcesses: managers are processes, in a cell of processes. Masters are killed, and the leader is
-// killed, stopped for longer than its lease, and asked to end. There are never two leaders, and whoever
-// is asked to end hands over in well under a second.
+// killed, stopped for longer than its lease, and asked to end. There are never two leaders.
 func TestProcesses(t *testing.T) {
 	cell := processes.Start(t, 3)
 	deeds := make(chan deed, 200_000)
@@ -125,7 +124,7 @@ func TestProcesses(t *testing.T) {
 	var done []deed
 	leader := func(not string) deed {
 		t.Helper()
-		limit := time.After(20 * time.Second)
+		limit := time.After(2 * time.Minute)
 		for {
 			select {
 			case d := <-deeds:
@@ -158,11 +157,7 @@ func TestProcesses(t *testing.T) {
 		began := clock()
 		all[asked].CloseInput()
 		now = leader(asked)
-		if took := time.Duration(now.At - began); took > time.Second { // TestHandOver is exact
-			t.Errorf("the hand-over took %v", took)
-		} else {
-			t.Logf("the hand-over took %v", took)
-		}
+		t.Logf("the hand-over took %v", time.Duration(now.At-began)) // TestHandOver says how long it may take
 		run(fmt.Sprint("next", round))
 	}
 	for _, p := range all {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/cell/celltest"
@@ -13,10 +14,11 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// TestHandOverTime measures, in real time, how long it takes from the end of a leader's
+// TestHandOverTime measures, in virtual time, how long it takes from the end of a leader's
 // context until the next leader works: a release waits for no RetryPeriod.
-func TestHandOverTime(t *testing.T) {
-	t.Parallel() // with other tests that take real time
+func TestHandOverTime(t *testing.T) { synctest.Test(t, handOverTime) }
+
+func handOverTime(t *testing.T) {
 	const rounds, retry = 6, 500 * time.Millisecond
 	cell := celltest.Start(t, 3)
 	work, told := make(chan string, rounds+1), make(chan string, rounds+1)

@@ -111,7 +111,7 @@ func TestProcesses(t *testing.T) {
 	var done []deed
 	leader := func(not string) deed {
 		t.Helper()
-		limit := time.After(20 * time.Second)
+		limit := time.After(2 * time.Minute)
 		for {
 			select {
 			case d := <-deeds:
