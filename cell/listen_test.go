@@ -143,7 +143,7 @@ func TestPortsOutliveAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = r.Stop(t.Context()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	conn, err := grpc.NewClient(clients.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

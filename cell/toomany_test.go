@@ -28,7 +28,7 @@ func locate(t *testing.T, address string) (*grpc.ClientConn, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err = pb.NewCellClient(conn).Locate(ctx, &pb.LocateRequest{})
 	return conn, pb.Error(err)

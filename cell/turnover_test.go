@@ -24,7 +24,7 @@ func TestFloodOfTheHTTPPort(t *testing.T) {
 	}
 	defer func() { _ = r.Stop(t.Context()) }()
 	address := r.cfg.HTTPListener.Addr().String()
-	ask := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	ask := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	for range 2 {
 		var flood []net.Conn
 		for range maxHTTPConns + 1 {
