@@ -27,7 +27,7 @@ func TestAcquire(t *testing.T) {
 		t.Errorf("--try: exit %d, stderr %s; want 75 and who holds it, and why", r.code, r.err)
 	}
 	began := time.Now()
-	if r = w.do("acquire", w.path("a"), "--wait", "1s", "--", "true"); r.code != 124 || time.Since(began) > 5*time.Second {
+	if r = w.do("acquire", w.path("a"), "--wait", "1s", "--", "true"); r.code != 124 || time.Since(began) > patience(5*time.Second) {
 		t.Errorf("--wait 1s: exit %d after %v, stderr %s; want 124", r.code, time.Since(began), r.err)
 	}
 	if r = w.do("acquire", w.path("b"), "--", "no-such-command-anywhere"); r.code != 127 {
@@ -125,7 +125,7 @@ func TestHolderKilled(t *testing.T) {
 	if _, err := fmt.Sscanf(waiter.stdout.String(), "token %d", &token); err != nil || token <= line.Token {
 		t.Errorf("the next token is %q, the one before was %d", &waiter.stdout, line.Token)
 	}
-	if after < 3*time.Second || after > 8*time.Second {
+	if after < 3*time.Second || after > patience(8*time.Second) {
 		t.Errorf("the waiter had the lock %v after the holder was killed; want 3 s to 8 s", after)
 	}
 	t.Logf("lease 2 s, lock-delay 3 s: handed on %v after kill -9", after.Round(time.Millisecond))
@@ -134,7 +134,7 @@ func TestHolderKilled(t *testing.T) {
 // waitForWaiters waits until the lock has that many waiters.
 func waitForWaiters(t *testing.T, w *world, path string, n int) {
 	t.Helper()
-	for range 200 {
+	for end := time.Now().Add(patience(10 * time.Second)); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		var line struct{ Waiters []struct{ Place int } }
 		out := w.must("-o", "json", "locks", path)
 		if out != "" {
@@ -145,7 +145,6 @@ func waitForWaiters(t *testing.T, w *world, path string, n int) {
 		if len(line.Waiters) >= n {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	t.Fatalf("nobody came to wait for %s", path)
 }

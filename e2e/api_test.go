@@ -131,7 +131,7 @@ func runAPI(t *testing.T, w *world, round string) {
 			for name, run := range cases {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+					ctx, cancel := context.WithTimeout(context.Background(), patience(time.Minute))
 					t.Cleanup(cancel)
 					s := &suite{
 						T: t, w: w, ctx: ctx, dir: "/ls/local/" + strings.Join([]string{round, group, name}, "-"),
@@ -228,7 +228,7 @@ func (s *suite) acquire(h *client.Handle, mode api.LockMode) *client.Lock {
 // soon fails the case unless the condition is true soon.
 func (s *suite) soon(what string, holds func() bool) {
 	s.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience(20 * time.Second)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if holds() {
 			return
 		}

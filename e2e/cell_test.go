@@ -136,7 +136,7 @@ func (w *world) client(cfg client.Config) *client.Client {
 func (w *world) clientFor(t *testing.T, cfg client.Config) *client.Client {
 	t.Helper()
 	cfg.Servers = strings.Split(w.servers(), ",")
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience(20*time.Second))
 	defer cancel()
 	c, err := client.New(ctx, cfg)
 	if err != nil {
@@ -231,15 +231,21 @@ func (p *process) end() error {
 	select {
 	case <-p.done:
 		return nil
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience(20 * time.Second)):
 		_ = p.cmd.Process.Kill()
 		<-p.done
-		return fmt.Errorf("%s did not stop within 20 s of SIGTERM", p.cmd)
+		return fmt.Errorf("%s did not stop within %v of SIGTERM", p.cmd, patience(20*time.Second))
 	}
 }
 
-// wait returns the exit code, 128 and the signal's number if a signal ended it.
+// wait returns the exit code, 128 and the signal's number if a signal ended it. It waits with patience.
 func (p *process) wait(limit time.Duration) int {
+	p.t.Helper()
+	return p.endsWithin(patience(limit))
+}
+
+// endsWithin is wait with a limit that is part of what is tested.
+func (p *process) endsWithin(limit time.Duration) int {
 	p.t.Helper()
 	select {
 	case <-p.done:
@@ -270,9 +276,9 @@ func (p *process) waitFor(text string, limit time.Duration) {
 	}
 }
 
-// awaitText is waitFor without a test.
+// awaitText is waitFor without a test. It waits with patience.
 func (p *process) awaitText(text string, limit time.Duration) error {
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience(limit)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if strings.Contains(p.stdout.String()+p.stderr.String(), text) {
 			return nil
 		}
@@ -303,10 +309,10 @@ func (w *world) do(args ...string) result {
 	return result{out: p.stdout.String(), err: p.stderr.String(), code: code}
 }
 
-// must runs chubbyctl, which has to succeed, and returns what it printed.
+// must runs chubbyctl, which has to succeed, and returns what it printed. If args do not say how long it tries, it is patient.
 func (w *world) must(args ...string) string {
 	w.t.Helper()
-	r := w.do(args...)
+	r := w.do(append([]string{"--timeout", patience(15 * time.Second).String()}, args...)...)
 	if r.code != 0 {
 		w.t.Fatalf("chubbyctl %s: exit %d\nstdout: %s\nstderr: %s", strings.Join(args, " "), r.code, r.out, r.err)
 	}

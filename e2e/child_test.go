@@ -148,10 +148,10 @@ func (c child) notes() []note {
 }
 
 // waitNote waits until the child has printed a note of that kind, after the
-// first few that are given, and returns it.
+// first few that are given, and returns it. It waits with patience.
 func (c child) waitNote(what string, after int, limit time.Duration) note {
 	c.t.Helper()
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience(limit)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		for _, n := range c.notes()[after:] {
 			if n.What == what {
 				return n

@@ -40,7 +40,7 @@ func TestClientPaused(t *testing.T) {
 		})
 	})
 	w.pauseClients(t, map[string]clientPause{
-		"within-the-lease-of-a-new-master": {lease: 4 * time.Second, delay: api.DefaultLockDelay, watch: "read", stop: (*pausedClient).stopWell, trial: (*pausedClient).savedInTime},
+		"within-the-lease-of-a-new-master": {lease: 8 * time.Second, delay: api.DefaultLockDelay, watch: "read", stop: (*pausedClient).stopWell, trial: (*pausedClient).savedInTime},
 		"past-lease":                       {lease: 2 * time.Second, delay: time.Second, watch: "read", stop: (*pausedClient).stopWell, trial: (*pausedClient).pastLease},
 		"past-grace":                       {lease: 2 * time.Second, grace: time.Second, watch: "lock", stop: (*pausedClient).stopWell, trial: (*pausedClient).pastGrace},
 	})
@@ -64,7 +64,7 @@ func (w *world) pauseClients(t *testing.T, trials map[string]clientPause) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for round := range times {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				ctx, cancel := context.WithTimeout(context.Background(), patience(time.Minute))
 				p := &pausedClient{T: t, w: w, ctx: ctx}
 				path := fmt.Sprintf("/ls/local/%s-%d", name, round)
 				k := task{Do: "reportPause", Lease: c.lease, Grace: c.grace, LockDelay: c.delay, Files: []string{path}, Lock: path + ".lock", Watch: c.watch}
@@ -87,7 +87,7 @@ func (w *world) pauseClients(t *testing.T, trials map[string]clientPause) {
 func (p *pausedClient) stopWell() {
 	p.Helper()
 	p.waitNote("ready", 0, 30*time.Second)
-	lease := p.waitNote("lease", len(p.notes()), 10*time.Second)
+	lease := p.waitNote("lease", len(p.notes()), 20*time.Second)
 	p.signal(syscall.SIGUSR1)
 	time.Sleep(20 * time.Millisecond) // by now it looks without pauses
 	processes.Halt(p.T, p.cmd.Process.Pid)
@@ -175,7 +175,7 @@ func (p *pausedClient) change() {
 	}
 	took := time.Since(began)
 	p.Logf("the change took %v", took)
-	if took > api.CacheLease+500*time.Millisecond {
+	if took > patience(api.CacheLease+500*time.Millisecond) {
 		p.Errorf("the change took %v, want a cache lease of %v at most", took, api.CacheLease)
 	}
 }
@@ -217,7 +217,7 @@ func (p *pausedClient) nothingUsed(cause client.Cause) {
 	p.Helper()
 	p.nothingWorks(cause)
 	ends := p.after("lock's end")
-	if len(ends) != 1 || ends[0].Cause != cause || time.Duration(ends[0].Began-p.resumed) > time.Second {
+	if len(ends) != 1 || ends[0].Cause != cause || time.Duration(ends[0].Began-p.resumed) > patience(time.Second) {
 		p.Errorf("the end of the lock's context: %+v, want one by %v within a second of %d", ends, cause, p.resumed)
 	}
 }
@@ -247,7 +247,7 @@ func (p *pausedClient) nothingWorks(cause client.Cause) {
 // when another master took over meanwhile. The child is in jeopardy, then safe, and still has its
 // lock, because of the lock-delay.
 func (p *pausedClient) savedInTime(time.Duration) {
-	time.Sleep(time.Second) // so much longer lasts the lease that the next master grants
+	time.Sleep(4 * time.Second) // so much longer lasts the lease that the next master grants
 	p.w.kill9(p.w.replicas()[p.w.master()].PID)
 	acknowledged := make(chan int64, 1)
 	at := p.leaseEnd + int64(200*time.Millisecond)

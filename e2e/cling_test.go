@@ -39,7 +39,7 @@ func cling(k task, _ <-chan struct{}) error {
 	}
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); {
 		select {
 		case s := <-heard:
 			if err := os.WriteFile(name+"."+s.String(), nil, 0o600); err != nil {
@@ -110,7 +110,7 @@ func (c clinging) stamps() map[int]int64 {
 // wait waits until all three are there.
 func (c clinging) wait(limit time.Duration) {
 	c.t.Helper()
-	for end := time.Now().Add(limit); len(c.stamps()) < 3; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience(limit)); len(c.stamps()) < 3; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			c.t.Fatalf("%d of the command's 3 processes are there after %v", len(c.stamps()), limit)
 		}

@@ -93,7 +93,7 @@ func (m *screen) tab(text string) {
 
 func (m *screen) settle() {
 	m.t.Helper()
-	const quiet, longest = 500 * time.Millisecond, 10 * time.Second
+	const quiet, longest = 500 * time.Millisecond, time.Minute
 	seen, since := m.shown.String(), time.Now()
 	for begun := time.Now(); time.Since(begun) < longest; time.Sleep(20 * time.Millisecond) {
 		if now := m.shown.String(); now != seen {
@@ -123,7 +123,7 @@ func (m *screen) shows(typed, text string) {
 	m.t.Helper()
 	before := len(m.shown.String())
 	m.write(typed)
-	for begun := time.Now(); time.Since(begun) < 15*time.Second; time.Sleep(20 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < patience(15*time.Second); time.Sleep(20 * time.Millisecond) {
 		if strings.Contains(m.shown.String()[before:], text) {
 			m.settle()
 			return
@@ -198,7 +198,7 @@ func (s typist) isSilentWithoutACell(t *testing.T, path string) {
 	begun, before := time.Now(), len(m.shown.String())
 	m.write("\t\x15") // Ctrl-U takes the line back
 	m.shows("echo still the''re\r", "still there")
-	if took := time.Since(begun); took > 6*time.Second {
+	if took := time.Since(begun); took > patience(6*time.Second) {
 		t.Errorf("the shell was busy for %v", took)
 	}
 	for _, word := range []string{"refused", "Unavailable", "chubbyctl: ", "waiting"} {

@@ -33,7 +33,7 @@ func (p *process) printedPrimaries() (all []primaryLine) {
 // waitPrimary waits until the observer's last line is the wanted one.
 func (p *process) waitPrimary(what string, limit time.Duration, wanted func(primaryLine) bool) primaryLine {
 	p.t.Helper()
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience(limit)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if all := p.printedPrimaries(); len(all) > 0 && wanted(all[len(all)-1]) {
 			return all[len(all)-1]
 		}
@@ -92,7 +92,7 @@ func TestElect(t *testing.T) {
 // waitNoted waits until a candidate is among those that are listed.
 func (p *process) waitNoted(w *world, path, name string) {
 	p.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(w.must("elect", "--candidates", path), name); {
+	for end := time.Now().Add(patience(20 * time.Second)); !strings.Contains(w.must("elect", "--candidates", path), name); {
 		if time.Now().After(end) {
 			p.t.Fatalf("%s is not among the candidates; stderr %s", name, &p.stderr)
 		}

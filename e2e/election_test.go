@@ -40,7 +40,7 @@ func TestSixSteps(t *testing.T) {
 			if got != who {
 				t.Errorf("the observer read %q; the primary is %q", got, who)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience(20 * time.Second)):
 			t.Fatalf("the observer heard nothing of primary %s", who)
 		}
 		if r := w.do("sequencer", "check", sequencer); r.code != 0 {
@@ -109,7 +109,7 @@ func (w *world) observe(path string) <-chan string {
 // its sequencer. The others still wait then.
 func (w *world) elected(candidates []*process) (*process, string) {
 	w.t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience(30 * time.Second)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		var primaries []*process
 		for _, p := range candidates {
 			if strings.HasSuffix(p.stdout.String(), "\n") {

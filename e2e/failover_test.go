@@ -44,7 +44,7 @@ func TestMasterKilled(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("a lock taken through chubbyctl after kill -9 of the master: median %v, all %v", took[len(took)/2], took)
-	if took[len(took)/2] > 2*time.Second {
+	if took[len(took)/2] > patience(2*time.Second) {
 		t.Errorf("the median is %v, want at most 2 s", took[len(took)/2])
 	}
 	if !holder.running() || strings.Contains(holder.stdout.String(), "disturbed") {
@@ -61,7 +61,7 @@ func TestMasterKilled(t *testing.T) {
 // waitHealthy waits until that many replicas have caught up.
 func (w *world) waitHealthy(n int) {
 	w.t.Helper()
-	for range 300 {
+	for end := time.Now().Add(patience(30 * time.Second)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		healthy := 0
 		s := w.status()
 		for _, r := range s.Replicas {
@@ -72,7 +72,6 @@ func (w *world) waitHealthy(n int) {
 		if healthy >= n {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	w.t.Fatalf("fewer than %d replicas are healthy", n)
 }
@@ -100,7 +99,7 @@ func TestAllKilled(t *testing.T) {
 	}
 	began := time.Now()
 	read := w.do("--timeout", "30s", "cat", "/ls/local/file")
-	for read.code == 69 && time.Since(began) < 30*time.Second { // nothing listens yet, and a command says so at once
+	for read.code == 69 && time.Since(began) < patience(30*time.Second) { // nothing listens yet, and a command says so at once
 		read = w.do("--timeout", "30s", "cat", "/ls/local/file")
 	}
 	if read.code != 0 || read.out != "before" {
@@ -132,17 +131,17 @@ func TestMajorityStopped(t *testing.T) {
 	for _, id := range []string{"r1", "r2"} {
 		w.kill9(all[id].PID)
 	}
-	w.must("--timeout", "20s", "put", "/ls/local/file", "two")
+	w.must("put", "/ls/local/file", "two")
 	if got := w.must("cat", "/ls/local/file"); got != "two" {
 		t.Errorf("with two stopped the file says %q", got)
 	}
 	w.kill9(all["r3"].PID)
 	began := time.Now()
 	r := w.do("--timeout", "3s", "put", "/ls/local/file", "three")
-	if r.code != 69 || time.Since(began) > 6*time.Second || r.err == "" {
+	if r.code != 69 || time.Since(began) > patience(6*time.Second) || r.err == "" {
 		t.Errorf("with three stopped: exit %d after %v, stderr %q; want 69 after 3 s, and why", r.code, time.Since(began), r.err)
 	}
-	waiting := w.ctl("--timeout", "20s", "put", "/ls/local/other", "four")
+	waiting := w.ctl("--timeout", patience(20*time.Second).String(), "put", "/ls/local/other", "four")
 	back := w.serve("r3")
 	if code := waiting.wait(20 * time.Second); code != 0 {
 		t.Errorf("when one came back: exit %d\n%s", code, &waiting.stderr)

@@ -19,7 +19,7 @@ func TestFarewellInAnOutage(t *testing.T) {
 	dir := t.TempDir()
 	holder := func(name, lease string) *process {
 		script := fmt.Sprintf("echo up; while [ ! -e %s ]; do sleep 0.05; done; echo over; exit 5", filepath.Join(dir, "go"))
-		p := w.ctl("acquire", "/ls/local/"+name, "--lease", lease, "--lock-delay", "1m", "--", "sh", "-c", script)
+		p := w.ctl("--timeout", "3m", "acquire", "/ls/local/"+name, "--lease", lease, "--lock-delay", "1m", "--", "sh", "-c", script)
 		p.waitFor("up", 20*time.Second)
 		return p
 	}
@@ -31,14 +31,14 @@ func TestFarewellInAnOutage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code := short.wait(10 * time.Second); code != 5 { // --timeout is 15 s
+	if code := short.endsWithin(time.Minute); code != 5 {
 		t.Errorf("after the end of the lease: exit %d, want 5", code)
 	}
 	long.waitFor("trying to release", 10*time.Second)
 	if err := long.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if code := long.wait(5 * time.Second); code != 5 {
+	if code := long.endsWithin(10 * time.Second); code != 5 {
 		t.Errorf("after Ctrl-C: exit %d, want 5", code)
 	}
 }

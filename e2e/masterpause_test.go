@@ -28,7 +28,7 @@ func TestMasterPaused(t *testing.T) {
 		times = *pauses
 	}
 	w := start(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(times)*(pause+time.Minute))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(times)*(pause+patience(time.Minute)))
 	defer cancel()
 	s := w.newShelf(ctx, "/ls/local/shelf", 8, client.Config{})
 	all := []*client.Client{s.author}

@@ -62,7 +62,7 @@ func TestREADMEProgram(t *testing.T) {
 
 	w := start(t)
 	c := w.client(client.Config{})
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience(time.Minute))
 	defer cancel()
 	before, err := c.Cell().Sessions(ctx)
 	if err != nil {

@@ -50,7 +50,7 @@ func TestEveryReplicaIsReplaced(t *testing.T) {
 			}
 		}
 	}()
-	for end := time.Now().Add(60 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(patience(60 * time.Second)); ; time.Sleep(200 * time.Millisecond) {
 		now := r.do("cell", "replace", "r5", "r10", r.has["r10"].raft)
 		if now.code == 0 || strings.Contains(now.err, "never used again") { // the answer was lost
 			break

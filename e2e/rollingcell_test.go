@@ -142,7 +142,7 @@ func (r *rollingCell) waitStatus(good func(client.Status) error) client.Status {
 	r.t.Helper()
 	var s client.Status
 	var err error
-	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience(60 * time.Second)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if s, err = r.status(); err == nil {
 			if err = good(s); err == nil {
 				return s

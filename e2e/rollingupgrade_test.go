@@ -212,7 +212,7 @@ func (u *upgrade) checkAll() {
 	}
 	var told string
 	var err error
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience(time.Minute)); ; time.Sleep(50 * time.Millisecond) {
 		if told, err = u.files.checkEvents(); err == nil || time.Now().After(end) {
 			break
 		}

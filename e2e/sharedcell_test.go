@@ -32,7 +32,7 @@ func setParallel() error {
 // where tests are larger, all run alone.
 func besideOthers(t *testing.T) {
 	t.Helper()
-	if !*full && *rounds <= ordinaryRounds {
+	if !alone() {
 		t.Parallel()
 	}
 }

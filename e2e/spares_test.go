@@ -55,7 +55,7 @@ func (r *replaced) standBy(id string, i int) *process {
 // spareInPlaceOf waits until the cell has not this replica any more, and one of the spares is a replica as every other. It returns the spare.
 func (r *replaced) spareInPlaceOf(dead string, spares map[string]*process) string {
 	r.t.Helper()
-	for end := time.Now().Add(90 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(patience(90 * time.Second)); ; time.Sleep(200 * time.Millisecond) {
 		now := r.do("cell", "members")
 		if now.code == 0 && !strings.Contains(now.out, dead+" ") {
 			for line := range strings.Lines(now.out) {

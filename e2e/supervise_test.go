@@ -44,7 +44,7 @@ func newDrill(t *testing.T, spawn func(args ...string) *process, other *client.C
 
 // contend has another client wait for the lock.
 func (d *drill) contend(other *client.Client) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	var waits sync.WaitGroup
 	d.t.Cleanup(func() {
 		cancel()
@@ -76,7 +76,7 @@ func (d *drill) passes(limit time.Duration) (spare time.Duration) {
 	case at := <-d.granted:
 		d.goneBy(at)
 		return time.Duration(at - d.last())
-	case <-time.After(limit):
+	case <-time.After(patience(limit)):
 		d.t.Fatalf("nobody else had %s within %v\nstderr: %s", d.path, limit, &d.ctl.stderr)
 		return 0
 	}
@@ -239,7 +239,7 @@ func TestTerminalCloses(t *testing.T) {
 	s.types("ctl acquire " + w.path("hup") + " -- sh -c 'echo run\"\"ning; exec sleep 600'\n")
 	s.shows("running", 20*time.Second)
 	s.terminal.close()
-	w.must("acquire", w.path("hup"), "--wait", "5s", "--", "true")
+	w.must("acquire", w.path("hup"), "--wait", patience(5*time.Second).String(), "--", "true")
 }
 
 // acquire -- bash is a shell like any other: it reads what is typed, Ctrl-C ends what it runs and not

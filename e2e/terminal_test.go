@@ -71,10 +71,10 @@ func (s *shell) types(text string) {
 }
 
 // shows waits until the terminal shows a text, after the last one that a test has waited for, and
-// drops everything up to it.
+// drops everything up to it. It waits with patience.
 func (s *shell) shows(text string, limit time.Duration) {
 	s.t.Helper()
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience(limit)); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if s.terminal.shown.forget(text) {
 			return
 		}

@@ -28,7 +28,7 @@ func TestTrace(t *testing.T) {
 	w := newWorld(t)
 	w.env = []string{"CHUBBYD_TRACE_ENDPOINT=" + spans.url, "CHUBBYD_TRACE_RATIO=0"}
 	w.run()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience(time.Minute))
 	defer cancel()
 	before := w.client(client.Config{NoCache: true})
 	cell, err := client.Dial(ctx, client.Config{Servers: strings.Split(w.servers(), ",")})
@@ -126,7 +126,7 @@ func TestTrace(t *testing.T) {
 // eventually waits until something is so.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience(20 * time.Second)); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it is not so within 20 s: %s", what)
 		}

@@ -17,10 +17,14 @@ import (
 // second at most.
 func TestTransfer(t *testing.T) {
 	w := start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience(time.Minute))
 	defer cancel()
 	var jeopardies atomic.Int64
-	c := w.client(client.Config{OnState: func(client.StateChange) { jeopardies.Add(1) }})
+	cfg := client.Config{OnState: func(client.StateChange) { jeopardies.Add(1) }}
+	if !alone() {
+		cfg.Lease = api.MaxLease // for a disk that takes seconds
+	}
+	c := w.client(cfg)
 	held, err := w.handle(ctx, c, "/ls/local/lock").Acquire(ctx, api.Exclusive)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +40,11 @@ func TestTransfer(t *testing.T) {
 		} {
 			longest, took := w.whileHandedOver(by, work.do)
 			t.Logf("%s: the longest %s took %v, the hand-over %v", by, work.name, longest.Round(time.Millisecond), took.Round(time.Millisecond))
-			if longest > w.patience(200*time.Millisecond) {
+			limit := 200 * time.Millisecond
+			if !*full {
+				limit *= 5 // for the race detector
+			}
+			if longest > patience(limit) {
 				t.Errorf("%s: a %s took %v", by, work.name, longest)
 			}
 		}
@@ -78,20 +86,11 @@ func (w *world) whileHandedOver(by string, work func() error) (longest, took tim
 	}
 	for after := before; after.Epoch <= before.Epoch || after.Master == ""; {
 		text := w.do("-o", "json", "cell", "status").out // it fails while there is no master
-		if err := json.Unmarshal([]byte(text), &after); err != nil || time.Since(began) > 10*time.Second {
+		if err := json.Unmarshal([]byte(text), &after); err != nil || time.Since(began) > patience(10*time.Second) {
 			w.t.Fatalf("%s is still the master: %v %s", before.Master, err, text)
 		}
 	}
 	took = time.Since(began)
 	close(stop)
 	return <-done, took
-}
-
-// patience returns a limit as it is on an idle machine, or five times that if the race detector or
-// other tests may slow everything down.
-func (w *world) patience(limit time.Duration) time.Duration {
-	if *full { // make acceptance runs alone
-		return limit
-	}
-	return 5 * limit
 }

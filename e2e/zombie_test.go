@@ -25,7 +25,7 @@ import (
 func TestZombieMaster(t *testing.T) {
 	besideOthers(t)
 	w := start(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience(60*time.Second))
 	defer cancel()
 	other := w.handle(ctx, w.client(client.Config{Lease: time.Minute, NoCache: true}), "/ls/local/file")
 	var reached, answered, stale, grants atomic.Int64
