@@ -162,7 +162,7 @@ func TestChildrenEndWithTheBench(t *testing.T) {
 		}
 		select {
 		case <-c.gone:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Errorf("%s lives on", args[0])
 			if err := c.cmd.Process.Kill(); err != nil {
 				t.Error(err)

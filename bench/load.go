@@ -43,7 +43,8 @@ func newHistories() histories {
 }
 
 // load runs each operation in its own loop, all concurrently, as long as the plan says. It counts the
-// operations that end within the measurement. It returns at the first error.
+// operations that end within the measurement; if there is none, because a disk takes longer than that, the measurement
+// ends with the first that ends. It returns at the first error.
 func load(ctx context.Context, p plan, ops []operation) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.warm+p.measure+patience)
 	defer cancel()
@@ -70,6 +71,9 @@ func load(ctx context.Context, p plan, ops []operation) (sample, error) {
 	}
 	wait.Wait()
 	took := min(time.Since(begin), p.measure)
+	if late := l.late.Load(); late > 0 {
+		took = time.Duration(late)
+	}
 	l.finish()
 	spent := <-used
 	if err := errors.Join(errs...); err != nil {
@@ -90,6 +94,7 @@ type loops struct {
 	limit      int64
 	every      time.Duration // from one operation of a worker to its next; 0 is at once
 	counted    atomic.Int64
+	late       atomic.Int64 // when the first operation has ended, from the beginning, if the measurement was over by then
 	once       sync.Once
 	stop       chan struct{} // closed when all loops should end
 }
@@ -149,8 +154,11 @@ func (l *loops) repeat(ctx context.Context, op operation, first time.Time, h his
 			return err
 		}
 		ended := time.Now()
-		if !ended.After(l.begin) || ended.After(l.end) {
+		if !ended.After(l.begin) || ended.After(l.end) && l.counted.Load() > 0 {
 			continue
+		}
+		if ended.After(l.end) {
+			l.late.Store(int64(ended.Sub(l.begin)))
 		}
 		count := l.counted.Add(1)
 		if l.limit > 0 && count > l.limit {
