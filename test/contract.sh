@@ -46,7 +46,7 @@ typed=$work/typed
 tried() { local one; for one in "$@"; do printf ' %s' "${one//$'\n'/ }"; done >>"$typed"; echo ' ' >>"$typed"; }
 chubbyctl() {
 	local status
-	timeout 60 "$bin/chubbyctl" "$@"
+	timeout 180 "$bin/chubbyctl" "$@"
 	status=$?
 	[ "$status" = 2 ] || tried "$@"
 	return "$status"
@@ -107,9 +107,9 @@ options() {
 # was_tried COMMAND FLAG: in one line; the flag may be empty.
 was_tried() { grep -E -- "^( -[^ ]+( [^- ][^ ]*)?)* $1 " "$typed" | grep -Eq -- "${2:+ $2[ =]}"; }
 
-# until_true SECONDS COMMAND...: polls until the command succeeds.
+# until_true SECONDS COMMAND...: polls until the command succeeds, for a minute longer than it takes on an idle machine.
 until_true() {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1 + 60))
 	shift
 	until "$@" >/dev/null 2>&1; do
 		[ "$SECONDS" -lt "$end" ] || return 1
@@ -503,7 +503,7 @@ for one in "${orders[@]}"; do ends "$one" 0 "those who take two locks in either 
 background zoe acquire /ls/local/zoe --reason 'only one' -- sh -c 'echo up; exec sleep 100'; zoe=$pid
 holds 10 "one of two locks is held" grep -q up zoe.out
 ctl 75 -o json acquire /ls/local/ann /ls/local/zoe --try -- true; cp err out; is .error.path '"/ls/local/zoe"'; fields out error.holders.0.reason
-ctl 124 acquire /ls/local/ann /ls/local/zoe --wait 3s -- true; err 'waiting for /ls/local/zoe: held by'; err 'acquire /ls/local/zoe: --wait 3s ran out'
+ctl 124 acquire /ls/local/ann /ls/local/zoe --wait 8s -- true; err 'waiting for /ls/local/zoe: held by'; err 'acquire /ls/local/zoe: --wait 8s ran out'
 ctl 0 acquire /ls/local/ann --try -- true
 kill "$zoe"; ends "$zoe" 143 "  and released"
 background two acquire /ls/local/ann /ls/local/zoe --kill-after 1s -- sh -c 'echo up; exec sleep 100'; two=$pid
@@ -688,7 +688,7 @@ joins() { # ID PORT: a replica that waits to be added
 	waits=$!
 	if until_true 20 grep -q "waiting to be added to the cell.*chubbyctl cell add $1 127.0.0.1:75$2" "$1.err"; then ok "chubbyd serve --join waits"; else cp "$1.err" err; bad "chubbyd serve --join waits"; fi
 }
-ctl 69 cell add r6 127.0.0.1:7596 --timeout 2s; err 'join'
+ctl 69 cell add r6 127.0.0.1:7596 --timeout 8s; err 'join'
 joins r6 96; sixth=$waits
 ctl 0 cell add r6 127.0.0.1:7596; err 'r6 (catches up|has a vote)'; out 'r6'
 ctl 1 cell add r6 127.0.0.1:7596 --no-wait; err 'never used again'
@@ -727,7 +727,7 @@ fields out drill done interrupted cell limit_s within_limit no_answer_s calls ev
 ctl 0 cell status; out 'There was a drill .*: failover'
 ctl 0 -o json cell status; jq -e '[.replicas[] | select(.drill.drill == "failover" and (.drill.running | not))] | length == 1' <out >/dev/null && ok "  has a drill" || bad "  has a drill"
 ctl 4 --timeout 40s drill failover --hard --yes --limit 1ms; out 'The master was '; err 'is longer than --limit 1ms'
-ctl 0 --timeout 40s drill outage 2s --yes --limit 40s --reason contract --dir /ls/local/drills; out 'no answer for [2-9]'
+ctl 0 --timeout 40s drill outage 2s --yes --limit 40s --reason contract --dir /ls/local/drills; out 'no answer for ([2-9]|[1-9][0-9])'
 ctl 0 --timeout 40s drill slow-client --yes --for 2s --limit 20s --reason contract --dir /ls/local/drills; out 'silent for'
 ctl 0 put /ls/local/cached x
 ctl 0 --timeout 40s -o json drill slow-client --yes --for 1s --file /ls/local/cached; fields out slow_client.file slow_client.silent_s slow_client.writes slow_client.longest_wait_s slow_client.at_most_s
@@ -751,7 +751,7 @@ ctl 0 help acquire; ctl 2 help nosuch
 for word in del delete create replicas unlock leader permit release health backup rename login; do ctl 2 "$word"; err "'chubbyctl "; done
 nothing=$SECONDS
 ctl 69 --servers 127.0.0.1:1 ls; err 'refused'
-[ $((SECONDS - nothing)) -le 4 ] && ok "  at once" || bad "  at once"
+[ $((SECONDS - nothing)) -le 10 ] && ok "  at once" || bad "  at once"
 
 echo "== backups"
 ctl 0 put /ls/local/saved "what was"

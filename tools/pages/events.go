@@ -100,7 +100,7 @@ func (w *world) until(ctx context.Context, name, script string) error {
 
 // wait asks again until there is no error, for a while.
 func (w *world) wait(ctx context.Context, ask func() error) error {
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(250 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(250 * time.Millisecond) {
 		err := ask()
 		if err == nil || ctx.Err() != nil || time.Now().After(end) {
 			return err

@@ -258,7 +258,7 @@ if [ -e ~/.session ]; then . ~/.session; fi
 // does not end by itself, as one that follows a log.
 func (w *world) typed(ctx context.Context, name, script string, follows bool, enough func(string) bool) (string, error) {
 	h := w.hosts[name]
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "nsenter", "--target", fmt.Sprint(h.init.Process.Pid), "--mount", "--net", "--pid", "--uts", "--", //nolint:gosec // that is its task
 		"bash", "-c", fmt.Sprintf(session, script))

@@ -73,4 +73,4 @@ func (w *world) writeStandIns() error {
 }
 
 // patience bounds the whole run.
-const patience = 4 * time.Minute
+const patience = 15 * time.Minute

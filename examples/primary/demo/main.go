@@ -26,7 +26,7 @@ func main() {
 	base := flag.Int("base-port", 17421, "first port of the cell; the ledger takes the port below it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	s := &story{began: time.Now(), base: *base}
 	err := s.tell(ctx)
 	s.end()
