@@ -56,7 +56,7 @@ func ExampleWatchTree() {
 		fmt.Printf("%s %q\n", name, node.Contents)
 	}
 	put("/ls/local/web/limits/requests", "200")
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		changed := web.Changed() // before looking, so that nothing is missed
 		if node, _ := web.Get("limits/requests"); string(node.Contents) == "200" {

@@ -25,7 +25,7 @@ import (
 	"github.com/chubbylock/chubby/sequencer/seqgrpc"
 )
 
-const patience = 10 * time.Second // bounds what should happen at once
+const patience = time.Minute // bounds what should happen at once
 
 func text(token uint64) string {
 	return sequencer.Sequencer{

@@ -40,8 +40,8 @@ func main() {
 
 // Leases are short, so that the demonstration is; see docs/concepts.md for the defaults.
 const (
-	lease     = 3 * time.Second
-	lockDelay = 2 * time.Second
+	lease     = 6 * time.Second
+	lockDelay = 4 * time.Second
 )
 
 // story is the demonstration and everything it has started.
