@@ -31,7 +31,7 @@ func (w *world) lastIndex() uint64 {
 func TestHandOverEntries(t *testing.T) {
 	besideOthers(t)
 	w := newWorld(t)
-	w.env = []string{"CHUBBYD_ELECTION_TIMEOUT=900ms"} // the election of a master costs entries, too
+	w.env = steadyMaster() // the election of a master costs entries, too
 	w.run()
 	const waiters, each = 10, 10
 	ctx, cancel := context.WithTimeout(context.Background(), patience(60*time.Second))

@@ -29,7 +29,9 @@ func TestLargeBackup(t *testing.T) {
 	if *full {
 		size = 1000 << 20 // a principal may have 1 GiB
 	}
-	w := start(t)
+	w := newWorld(t)
+	w.env = steadyMaster()
+	w.run()
 	fill(t, w, size)
 	h := newHonest(t, w, client.TLSFiles{})
 	master := w.masterByMetrics(t)

@@ -26,6 +26,18 @@ func patience(limit time.Duration) time.Duration {
 	return limit + slowMachine
 }
 
+// longestElectionTimeout has a replica wait as long as it may until it thinks that the master is dead.
+const longestElectionTimeout = "CHUBBYD_ELECTION_TIMEOUT=900ms"
+
+// steadyMaster is the environment of a cell in which no other master may be elected: other tests may keep the processors busy for
+// longer than the usual election timeout.
+func steadyMaster() []string {
+	if alone() {
+		return nil
+	}
+	return []string{longestElectionTimeout}
+}
+
 // pace measures all the time how long a change takes: what a busy machine and its disk add to each entry of the log.
 type pace struct {
 	client *client.Client

@@ -50,7 +50,7 @@ func TestSilentHolder(t *testing.T) {
 	}
 	// A new master would begin every lease anew, and the bound with it.
 	w := newWorld(t)
-	w.env = []string{"CHUBBYD_ELECTION_TIMEOUT=900ms"}
+	w.env = []string{longestElectionTimeout}
 	w.run()
 	pace := w.measurePace(t)
 	const phases = 4
