@@ -63,6 +63,10 @@ type Config struct {
 	ElectionTimeout time.Duration
 	beliefs         time.Duration // instead of ElectionTimeout, past its bounds: a test's master that was stopped
 
+	// DiskStall is how long one operation on the log or the votes may take. Then the replica falls silent and ends, so that
+	// others, whose disks are well, can go on. Default DefaultDiskStall, from MinDiskStall to MaxDiskStall.
+	DiskStall time.Duration
+
 	proposeTo func(master.Log) master.Log // a test's, which refuses entries, before Raft
 	supports  int                         // the newest feature level that the replica knows: raftfsm.MaxLevel, but in tests
 
@@ -247,6 +251,7 @@ func (cfg Config) complete() (Config, error) {
 	cfg.LogStore = cmp.Or(cfg.LogStore, DefaultLogStore)
 	cfg.supports = cmp.Or(cfg.supports, raftfsm.MaxLevel)
 	cfg.ElectionTimeout = cmp.Or(cfg.ElectionTimeout, DefaultElectionTimeout)
+	cfg.DiskStall = cmp.Or(cfg.DiskStall, DefaultDiskStall)
 	if cfg.Clock == nil {
 		cfg.Clock = func() session.Instant { return session.Instant(bootclock.Now()) }
 	}
@@ -279,6 +284,7 @@ func (cfg Config) complete() (Config, error) {
 		fault("election-timeout: %v is outside %v to %v (less than the shortest lease)", cfg.ElectionTimeout, MinElectionTimeout, MaxElectionTimeout)
 	}
 	cfg.ElectionTimeout = cmp.Or(cfg.beliefs, cfg.ElectionTimeout)
+	cfg.checkDiskStall(fault)
 	if cfg.SlowClient != 0 && cfg.SlowClient < minSlow {
 		fault("slow-client: %v is too short: want at least %v, or 0 for no bound", cfg.SlowClient, minSlow)
 	}

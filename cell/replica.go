@@ -145,6 +145,7 @@ func (r *Replica) start(ctx context.Context) error {
 		ID:      r.cfg.ID,
 		Fatal:   r.fail,
 		Silence: r.silence,
+		Stall:   r.cfg.DiskStall,
 		Logger:  r.log,
 		RaftLog: peer.NewStoreLog(r.log),
 		Clock:   r.clock,

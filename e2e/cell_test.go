@@ -180,7 +180,7 @@ func (b *buffer) String() string {
 // command returns a command that is not to be influenced by the user's settings.
 func command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
-	cmd.Env = append(os.Environ(), "CHUBBY_CELLS=", "CHUBBY_CONFIG=/dev/null")
+	cmd.Env = append(os.Environ(), "CHUBBY_CELLS=", "CHUBBY_CONFIG=/dev/null", "CHUBBYD_DISK_STALL=1m") // all replicas are on one disk
 	return cmd
 }
 

@@ -18,7 +18,7 @@ done
 s3=$(cd "$bin/.." && go tool -modfile=tools/s3/go.mod -n versitygw) || exit 1 # a server that speaks S3
 work=$(mktemp -d)
 cd "$work" || exit 1
-export HOME=$work NO_COLOR=1
+export HOME=$work NO_COLOR=1 CHUBBYD_DISK_STALL=1m # all replicas are on one disk
 unset CHUBBY_CELLS CHUBBY_CONFIG CHUBBY_DOMAIN CHUBBY_CACERT CHUBBY_CERT CHUBBY_KEY CHUBBY_TOKEN_FILE
 
 dev=

@@ -106,6 +106,7 @@ func (c *Cell) start(ctx context.Context, id string, how func(*cell.Config)) err
 		Cell: api.LocalCell, ID: id, Members: members, Data: filepath.Join(c.dir, id), InsecurePrincipals: true,
 		ClientListener: c.network.listen(id + ":7421"), RaftListener: c.network.listen(id + ":" + raftPort),
 		Dial: c.network.dialer(id), Clock: c.ClockOf(id), Wall: c.wallOf(id),
+		DiskStall: time.Minute, // all replicas are on the test's disk
 	}
 	if _, inTest := c.t.(testing.TB); inTest && testing.Verbose() {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))

@@ -153,6 +153,11 @@ log-store: wal
 # shortest lease. Raise it where the replicas are far apart.
 election-timeout: 300ms
 
+# How long one operation on the disk may take. After that the disk counts as stalled:
+# the replica falls silent and ends, so that others, whose disks are well, can go on.
+# 1s to 10m. Raise it only where replicas share a disk, as they do on a machine for tests.
+disk-stall: 3s
+
 # A change of a file waits until clients that have it in their caches have
 # dropped it, or their cache leases are over. A client that holds up a change for
 # longer than this is ended with the lease it has. 1s to 1m; 0: no such bound.

@@ -51,7 +51,7 @@ func TestExampleIsCompleteAndPasses(t *testing.T) {
 	}
 	d := newDraft(name)
 	d.readYAML(name, []byte(example))
-	if got, want := d.settings, defaults(); got.stop != want.stop || got.replica.ElectionTimeout != want.replica.ElectionTimeout ||
+	if got, want := d.settings, defaults(); got.stop != want.stop || got.replica.ElectionTimeout != want.replica.ElectionTimeout || got.replica.DiskStall != want.replica.DiskStall ||
 		got.logLevel != want.logLevel || got.logFormat != want.logFormat || got.replica.LogStore != want.replica.LogStore {
 		t.Errorf("the example shows other values than the defaults: %+v, want %+v", got, want)
 	}

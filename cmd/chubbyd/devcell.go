@@ -130,6 +130,10 @@ func (c *devCell) checkPorts() error {
 	return nil
 }
 
+// devDiskStall is long, because all replicas of dev are on one disk: one that ends for it would leave the cell to others that wait for
+// the same disk.
+const devDiskStall = "1m"
+
 // devConfig is the configuration file of one replica, as serve reads it.
 type devConfig struct {
 	Cell               string      `yaml:"cell"`
@@ -140,6 +144,7 @@ type devConfig struct {
 	Console            bool        `yaml:"console"`
 	Insecure           bool        `yaml:"insecure"`
 	InsecurePrincipals bool        `yaml:"insecure-principals"`
+	DiskStall          string      `yaml:"disk-stall"`
 
 	devCertificates `yaml:",inline"`
 }
@@ -160,6 +165,7 @@ func (c *devCell) config(r *devReplica) devConfig {
 		Console:            true,
 		Insecure:           !c.tls,
 		InsecurePrincipals: !c.tls,
+		DiskStall:          devDiskStall,
 	}
 	if c.tls {
 		f.devCertificates = c.certificatesOf(r.ID)

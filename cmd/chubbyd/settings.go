@@ -55,6 +55,7 @@ func keys() []key {
 		{"operators", "who may do what concerns the whole cell, when it begins; afterwards /ls/CELL/acl/operators says who may", special("none, everybody, or principals, separated by commas", none, setOperators, none, everybody)},
 		{"log-store", "where the Raft log is kept: " + stores.takes, stores},
 		{"election-timeout", "how long a silent master is waited for, 50ms to 900ms", duration(cell.MinElectionTimeout, cell.MaxElectionTimeout, func(s *settings) *time.Duration { return &s.replica.ElectionTimeout })},
+		{"disk-stall", "how long one operation on the disk may take until the replica ends, so that others go on, 1s to 10m", duration(cell.MinDiskStall, cell.MaxDiskStall, func(s *settings) *time.Duration { return &s.replica.DiskStall })},
 		{"slow-client", "end a client that holds up a change for so long, 1s to 1m; 0 waits for its lease", durationOrZero(time.Second, time.Minute, func(s *settings) *time.Duration { return &s.replica.SlowClient })},
 		{"keepalives", "how many KeepAlives a second a master wants at most: leases are lengthened", number(1, 1e6, func(s *settings) *float64 { return &s.replica.KeepAlives })},
 		{"max-connections", "how many connections of clients this replica accepts", count(1, 1_000_000, func(s *settings) *int { return &s.replica.MaxConnections })},
@@ -109,6 +110,7 @@ func defaults() settings {
 		replica: cell.Config{
 			LogStore:                   cell.DefaultLogStore,
 			ElectionTimeout:            cell.DefaultElectionTimeout,
+			DiskStall:                  cell.DefaultDiskStall,
 			ReplaceAfter:               cell.DefaultReplaceAfter,
 			KeepAlives:                 cell.DefaultKeepAlives,
 			MaxConnections:             cell.DefaultMaxConnections,

@@ -34,7 +34,7 @@ type Options struct {
 	Cell, ID string
 	Fatal    func(error)   // called once, from any goroutine, with the error that ends the replica; must not block
 	Silence  func()        // called before Fatal when the disk has stalled: the replica must fall silent at once
-	stall    time.Duration // default maxStoreWait
+	Stall    time.Duration // how long one operation on the log or the votes may take until the disk counts as stalled; default maxStoreWait
 	Logger   *slog.Logger
 	RaftLog  hclog.Logger // for the libraries that keep the log and the snapshots; default none
 
@@ -79,8 +79,8 @@ func Open(dir string, kind LogStore, opts Options) (*Stores, error) {
 	if !ok {
 		return nil, api.Errorf(api.InvalidArgument, "log store %q: want %s", kind, LogStoreNames(" or "))
 	}
-	if opts.stall == 0 {
-		opts.stall = maxStoreWait
+	if opts.Stall == 0 {
+		opts.Stall = maxStoreWait
 	}
 	if opts.RaftLog == nil {
 		opts.RaftLog = hclog.NewNullLogger()
@@ -92,7 +92,7 @@ func Open(dir string, kind LogStore, opts Options) (*Stores, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stores{dir: dir, closers: []io.Closer{lock}, failStop: newFailStop(opts.stall, opts.Silence, opts.Fatal)}
+	s := &Stores{dir: dir, closers: []io.Closer{lock}, failStop: newFailStop(opts.Stall, opts.Silence, opts.Fatal)}
 	if err := s.open(store, opts); err != nil {
 		return nil, errors.Join(openError(dir, store, err), s.Close())
 	}

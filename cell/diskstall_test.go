@@ -1,0 +1,22 @@
+package cell
+
+import (
+	"testing"
+	"time"
+)
+
+// A replica does not end for what a slow disk takes, nor only after very many minutes.
+func TestDiskStallHasBounds(t *testing.T) {
+	cfg := Config{Cell: "local", ID: "r1", Data: "x", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:2"}}}
+	if whole, err := cfg.complete(); err != nil || whole.DiskStall != DefaultDiskStall {
+		t.Errorf("the default is %v, %v", whole.DiskStall, err)
+	}
+	for stall, ok := range map[time.Duration]bool{
+		MinDiskStall: true, MinDiskStall - 1: false, MaxDiskStall: true, MaxDiskStall + 1: false, -1: false,
+	} {
+		cfg.DiskStall = stall
+		if err := cfg.Check(); (err == nil) != ok {
+			t.Errorf("%v: %v", stall, err)
+		}
+	}
+}
