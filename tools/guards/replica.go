@@ -36,5 +36,15 @@ func addressSafeguards() []safeguard {
 			old: "if elsewhere && isLoopback(found[i]) {", new: "if elsewhere && false {",
 			pkg: "./cmd/chubbyd", test: "TestWarnings",
 		},
+		{
+			name: "replicas of dev wait for their common disk", file: "cmd/chubbyd/devcell.go",
+			old: "		DiskStall:          devDiskStall,\n", new: "		DiskStall:          cell.DefaultDiskStall.String(),\n",
+			pkg: "./cmd/chubbyd", test: "TestDevIsPatientWithItsDisk",
+		},
+		{
+			name: "a stalled disk has bounds", file: "cell/config.go",
+			old: "	cfg.checkDiskStall(fault)\n", new: "",
+			pkg: "./cell", test: "TestDiskStallHasBounds",
+		},
 	}
 }
