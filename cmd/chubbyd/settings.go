@@ -125,9 +125,8 @@ func defaults() settings {
 		},
 		publishing: publishing{dns: names.DNS{TTL: defaultTTL}},
 		tracing:    tracing{ratio: defaultTraceRatio},
-		logLevel:   slog.LevelInfo,
-		logFormat:  "text",
-		stop:       10 * time.Second,
+		logLevel:   slog.LevelInfo, logFormat: "text",
+		stop: 10 * time.Second,
 	}
 }
 
