@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	haltLimit = 10 * time.Second // until a process that was sent SIGSTOP is stopped, on a busy machine
+	haltLimit = time.Minute      // until a process that was sent SIGSTOP is stopped, on a busy machine
 	haltPause = time.Millisecond // between two looks
 )
 
