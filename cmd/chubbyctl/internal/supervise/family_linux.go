@@ -162,9 +162,13 @@ func alive(state byte, threads string) bool {
 }
 
 // Scan measures how long it takes to list the descendants of this process. The guardian
-// lists them again and again while it kills them.
+// lists them again and again while it kills them. It takes the shorter of two measurements: one pause
+// of this process, or of the machine, is not how slow it is.
 func Scan() time.Duration {
-	begun := now()
-	family(0)
-	return time.Duration(now() - begun)
+	measure := func() time.Duration {
+		begun := now()
+		family(0)
+		return time.Duration(now() - begun)
+	}
+	return min(measure(), measure())
 }
