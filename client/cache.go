@@ -111,7 +111,7 @@ func (c *cache) lookup(name api.Name) *entry {
 func (c *cache) statOf(now session.Instant, name api.Name, instance api.Generation) (stat api.Stat, is found) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.lookup(name); e != nil && e.stat != nil && answers(c, e, e.stat.Instance, instance) {
+	if e := c.lookup(name); e != nil && e.stat != nil && (e.stat.Instance == instance || instance == 0 && answers(c, e, e.stat.Instance, 0)) {
 		if is = c.use(e, now); is == foundUsable {
 			stat = *e.stat
 		}

@@ -42,7 +42,7 @@ type sender func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chu
 func (c *Client) mutate(ctx context.Context, m mutation) error {
 	number, err := c.beginMutation(ctx, m)
 	if err != nil {
-		return c.notDoneError(m, err)
+		return m.notDoneError(c, err)
 	}
 	if m.onNumber != nil {
 		m.onNumber(number)
@@ -68,7 +68,7 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 		c.numbers.finish(number)
 		c.closeIdleHandles(c.cache.endChange(m.touches, m.effect(attempts, err)))
 		if result == outcomeNotDone {
-			return c.notDoneError(m, err)
+			return m.notDoneError(c, err)
 		}
 		return err
 	}
@@ -107,7 +107,7 @@ func (m mutation) lasts() bool { return m.settle == nil || len(m.touches) > 0 }
 // notDoneError is the error of a mutation that was abandoned before it was sent, or
 // whose attempts were all refused for the time being. One that must complete goes to
 // the janitor.
-func (c *Client) notDoneError(m mutation, err error) error {
+func (m mutation) notDoneError(c *Client, err error) error {
 	if !m.mustComplete || c.session.ended.Err() != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ func uncertainSafeguards() []safeguard {
 		},
 		{
 			name: "metadata by a path is for those who may read", file: "client/cache.go",
-			old: "e.stat != nil && answers(c, e, e.stat.Instance, instance)", new: "e.stat != nil && (instance == 0 || e.stat.Instance == instance)",
+			old: " || instance == 0 && answers(c, e, e.stat.Instance, 0)) {", new: " || instance == 0) {",
 			pkg: pkg, test: "TestGetAfterTheRightIsGone",
 		},
 		{
