@@ -88,6 +88,7 @@ func (w *rights) namings(member string, handle []byte, sequencer, stale string) 
 	nothing := map[protoreflect.Name]string{
 		"owner":           "a name that a client makes up for what it does; those of others count only with their principal",
 		"detect_deadlock": "how a request is answered",
+		"quiet":           "whether holders are told of the request",
 		"caller":          "the number of a session is what proves whose it is: it has 128 random bits", "mutation": "the caller's own number", "acl": noName, "allowed": noName, "begin": "of a backup; only operators pass",
 		"ListLocks.after": "from an earlier reply", "ListSessions.after": "from an earlier reply", "ListQuotas.after": "from an earlier reply",
 		"backup": "a random number of the caller", "part": noName, "seal": noName, "finish": noName, "token": "it says who the caller is", "as": "it says who the caller is",

@@ -128,6 +128,8 @@ func notAskedFor() map[protoreflect.Name]string {
 		"Release.sequencer_unread": "it changes nothing: it is only counted",
 		"Acquire.ticket":           "a retry has the ticket that it was given meanwhile",
 		"Acquire.detect_deadlock":  "the log does not know it: it says how the master is to answer",
+		"Acquire.quiet":            "the log does not know it: it says whom the master is to tell",
+		"TryAcquire.quiet":         "the log does not know it: it says whom the master is to tell",
 		"SetQuota.path":            checkedFirst,
 		"ChangeMembers.add":        checkedFirst,
 		"ChangeMembers.raft":       checkedFirst,

@@ -24,6 +24,7 @@ type lockOptions struct {
 	onQueued func(Queued)
 	owner    string
 	detect   bool
+	quiet    bool
 
 	// Of Client.Acquire and Client.Do alone, which open the handle.
 	shared, try bool
@@ -58,6 +59,15 @@ func Reason(text string) LockOption { return func(o *lockOptions) { o.reason = t
 func DetectDeadlock(owner string) LockOption {
 	return func(o *lockOptions) { o.owner, o.detect = owner, true }
 }
+
+// Quiet has a request tell no holder of the lock that another wants it: no handle is told
+// EventConflictingLock because of it, and so nobody lets go who would for another request
+// (recipe.AcquireRevocable, chubbyctl acquire --give-way). It is for a TryAcquire that is not
+// repeated, since what a holder lets go would be nobody's; and for work that can wait until the
+// holder has done its own. The request has its place in the queue as any other, and who waits
+// behind it without this option asks the holder. A lock that is kept and not used
+// (OpenOptions.CacheLock) is given back all the same. A master of v0.1.0 ignores the option.
+func Quiet() LockOption { return func(o *lockOptions) { o.quiet = true } }
 
 // Queued is the position of a request in the queue of a lock.
 type Queued struct {
@@ -161,6 +171,9 @@ func (a *acquireCall) execute(ctx context.Context, op string, send func(ctx cont
 // holders, or with LockDelayed and the time that remains. A lock that is kept and not
 // used (OpenOptions.CacheLock) is given back for it, for which it waits a second at most.
 // If ctx ends before an answer, the lock is not held, as with Acquire.
+//
+// It is a request as any other: a holder that asked for EventConflictingLock is told of it,
+// and may let go for the next try (Chubby §2.5). One that is not repeated should be Quiet.
 func (h *Handle) TryAcquire(ctx context.Context, mode api.LockMode, options ...LockOption) (*Lock, error) {
 	a, err := h.newAcquireCall("try to acquire", mode, options)
 	if err != nil {
@@ -182,7 +195,7 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 	defer watch.answered()
 	stream, err := t.data.chubby.Acquire(ctx, &chubbypb.AcquireRequest{
 		Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Ticket: a.ticket,
-		Owner: a.options.owner, DetectDeadlock: a.options.detect,
+		Owner: a.options.owner, DetectDeadlock: a.options.detect, Quiet: a.options.quiet,
 	})
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func (a *acquireCall) tryMutation(op string) mutation {
 		op: op, path: a.handle.path, settle: a.settle,
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			reply, err := t.data.chubby.TryAcquire(ctx, &chubbypb.TryAcquireRequest{
-				Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Owner: a.options.owner,
+				Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Owner: a.options.owner, Quiet: a.options.quiet,
 			})
 			a.granted = reply.GetGranted()
 			return err

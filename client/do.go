@@ -19,7 +19,7 @@ func Shared() LockOption { return func(o *lockOptions) { o.shared = true } }
 func LockDelay(d time.Duration) LockOption { return func(o *lockOptions) { o.lockDelay = &d } }
 
 // Try has Client.Acquire and Client.Do take the lock only if it is free, as
-// Handle.TryAcquire does: otherwise the error is LockHeld or LockDelayed.
+// Handle.TryAcquire does: otherwise the error is LockHeld or LockDelayed. See also Quiet.
 func Try() LockOption { return func(o *lockOptions) { o.try = true } }
 
 // AtLeast has Client.Do keep the lock for at least that long after it was acquired, also

@@ -107,14 +107,14 @@ func (h *Handle) pushEvent(e api.Event) {
 // until then.
 //
 // If the event recalls a lock that may be kept, it returns a channel that is closed when the last lock that was
-// given back is free; nil if none was.
-func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event) (returned <-chan struct{}) {
+// given back is free; nil if none was. With recall it does nothing else.
+func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event, recall bool) (returned <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e.Kind == api.EventConflictingLock && h.kept.wanted {
 		h.kept.recall(h, e.Generation)
 		returned = h.kept.returned
-		if !h.kept.tellsConflicts {
+		if recall || !h.kept.tellsConflicts {
 			return returned
 		}
 	}

@@ -246,7 +246,7 @@ func (k *keeper) handleEvent(e *chubbypb.Event) {
 		if !kind.Subscribable() {
 			k.handleUnknownEvent(e)
 		} else if h := k.client.handles.get(api.HandleID(e.GetHandle())); h != nil {
-			if returned := h.deliverEvent(k.epoch, eventOf(e)); returned != nil {
+			if returned := h.deliverEvent(k.epoch, eventOf(e), e.GetRecall()); returned != nil {
 				k.inbox.returns = append(k.inbox.returns, returned)
 			}
 		}

@@ -452,7 +452,7 @@ ctl 0 acquire /ls/local/polite --reason 'an urgent restore' --wait 20s -- true
 ends "$polite" 5 "  gets SIGTERM when another waits"; grep -q asked polite.out && grep -q 'another asks for /ls/local/polite (an urgent restore): giving way' polite.err && ok "  and is told for what" || { cp polite.out out; cp polite.err err; bad "  and is told for what"; }
 background polite acquire /ls/local/polite --give-way; polite=$pid
 holds 10 "acquire --give-way without CMD" test -s polite.out
-ctl 75 acquire /ls/local/polite --try --reason hourly -- true; ends "$polite" 0 "  lets go, also for one who only tried"; grep -q '(hourly): giving way' polite.err && ok "  and says so" || bad "  and says so"
+ctl 75 acquire /ls/local/polite --try --reason passing -- true; ctl 75 acquire /ls/local/polite --try --ask --reason hourly -- true; ends "$polite" 0 "  lets go for one who only tried, and asked"; grep -q '(hourly): giving way' polite.err && ok "  and says so" || bad "  and says so"
 ctl 2 acquire /ls/local/polite /ls/local/one --give-way -- true; err 'give-way is for one lock'; ctl 2 acquire /ls/local/polite --give-way --at-least 1s -- true
 
 echo "== elections"

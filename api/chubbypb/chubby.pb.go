@@ -1597,15 +1597,18 @@ func (x *RenewCacheReply) GetLeaseNs() int64 {
 }
 
 type Event struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"` // counts up from 1 within a session and epoch
-	Kind          EventKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=chubby.v1.EventKind" json:"kind,omitempty"`
-	Handle        uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"` // the handle's id, of events about a node
-	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
-	Child         string                 `protobuf:"bytes,5,opt,name=child,proto3" json:"child,omitempty"`                             // of child events
-	Generation    uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`                  // the content, instance or lock generation it is about
-	Reason        EndReason              `protobuf:"varint,7,opt,name=reason,proto3,enum=chubby.v1.EndReason" json:"reason,omitempty"` // of lock-lost and handle-invalid
-	Explanation   string                 `protobuf:"bytes,8,opt,name=explanation,proto3" json:"explanation,omitempty"`                 // for people
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Sequence    uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"` // counts up from 1 within a session and epoch
+	Kind        EventKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=chubby.v1.EventKind" json:"kind,omitempty"`
+	Handle      uint64                 `protobuf:"varint,3,opt,name=handle,proto3" json:"handle,omitempty"` // the handle's id, of events about a node
+	Path        string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	Child       string                 `protobuf:"bytes,5,opt,name=child,proto3" json:"child,omitempty"`                             // of child events
+	Generation  uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`                  // the content, instance or lock generation it is about
+	Reason      EndReason              `protobuf:"varint,7,opt,name=reason,proto3,enum=chubby.v1.EndReason" json:"reason,omitempty"` // of lock-lost and handle-invalid
+	Explanation string                 `protobuf:"bytes,8,opt,name=explanation,proto3" json:"explanation,omitempty"`                 // for people
+	// Of a conflicting lock: it recalls the lock if that is kept (OpenRequest.cache_lock), and is not told to the
+	// program: it is for a Delete, or a request that is quiet, or another event follows if the request is refused.
+	Recall        bool `protobuf:"varint,9,opt,name=recall,proto3" json:"recall,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1694,6 +1697,13 @@ func (x *Event) GetExplanation() string {
 		return x.Explanation
 	}
 	return ""
+}
+
+func (x *Event) GetRecall() bool {
+	if x != nil {
+		return x.Recall
+	}
+	return false
 }
 
 type EndSessionRequest struct {
@@ -3162,6 +3172,7 @@ type AcquireRequest struct {
 	Ticket         []byte                 `protobuf:"bytes,6,opt,name=ticket,proto3" json:"ticket,omitempty"`                                        // from an earlier Queued of this same request
 	Owner          string                 `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"`                                          // for whom the session asks, at most 128 bytes; empty: for itself
 	DetectDeadlock bool                   `protobuf:"varint,8,opt,name=detect_deadlock,json=detectDeadlock,proto3" json:"detect_deadlock,omitempty"` // answer Deadlock if those that this waits for wait for its owner
+	Quiet          bool                   `protobuf:"varint,9,opt,name=quiet,proto3" json:"quiet,omitempty"`                                         // no holder is told of it by the conflicting-lock event; a lock that is kept is given back all the same
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3248,6 +3259,13 @@ func (x *AcquireRequest) GetOwner() string {
 func (x *AcquireRequest) GetDetectDeadlock() bool {
 	if x != nil {
 		return x.DetectDeadlock
+	}
+	return false
+}
+
+func (x *AcquireRequest) GetQuiet() bool {
+	if x != nil {
+		return x.Quiet
 	}
 	return false
 }
@@ -3485,7 +3503,8 @@ type TryAcquireRequest struct {
 	Handle        []byte                 `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
 	Mode          LockMode               `protobuf:"varint,4,opt,name=mode,proto3,enum=chubby.v1.LockMode" json:"mode,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	Owner         string                 `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"` // as in AcquireRequest
+	Owner         string                 `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`  // as in AcquireRequest
+	Quiet         bool                   `protobuf:"varint,7,opt,name=quiet,proto3" json:"quiet,omitempty"` // as in AcquireRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3560,6 +3579,13 @@ func (x *TryAcquireRequest) GetOwner() string {
 		return x.Owner
 	}
 	return ""
+}
+
+func (x *TryAcquireRequest) GetQuiet() bool {
+	if x != nil {
+		return x.Quiet
+	}
+	return false
 }
 
 type TryAcquireReply struct {
@@ -8195,7 +8221,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x11RenewCacheRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\",\n" +
 	"\x0fRenewCacheReply\x12\x19\n" +
-	"\blease_ns\x18\x01 \x01(\x03R\aleaseNs\"\xff\x01\n" +
+	"\blease_ns\x18\x01 \x01(\x03R\aleaseNs\"\x97\x02\n" +
 	"\x05Event\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12(\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x14.chubby.v1.EventKindR\x04kind\x12\x16\n" +
@@ -8206,7 +8232,8 @@ const file_chubby_proto_rawDesc = "" +
 	"generation\x18\x06 \x01(\x04R\n" +
 	"generation\x12,\n" +
 	"\x06reason\x18\a \x01(\x0e2\x14.chubby.v1.EndReasonR\x06reason\x12 \n" +
-	"\vexplanation\x18\b \x01(\tR\vexplanation\"\x9f\x01\n" +
+	"\vexplanation\x18\b \x01(\tR\vexplanation\x12\x16\n" +
+	"\x06recall\x18\t \x01(\bR\x06recall\"\x9f\x01\n" +
 	"\x11EndSessionRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\x04R\x06target\x12\x16\n" +
@@ -8318,7 +8345,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1a\n" +
 	"\bcontents\x18\x03 \x01(\fR\bcontents\"1\n" +
 	"\bTxnReply\x12%\n" +
-	"\x05stats\x18\x01 \x03(\v2\x0f.chubby.v1.StatR\x05stats\"\x9c\x02\n" +
+	"\x05stats\x18\x01 \x03(\v2\x0f.chubby.v1.StatR\x05stats\"\xb2\x02\n" +
 	"\x0eAcquireRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
@@ -8327,7 +8354,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06ticket\x18\x06 \x01(\fR\x06ticket\x12\x14\n" +
 	"\x05owner\x18\a \x01(\tR\x05owner\x12'\n" +
-	"\x0fdetect_deadlock\x18\b \x01(\bR\x0edetectDeadlock\"u\n" +
+	"\x0fdetect_deadlock\x18\b \x01(\bR\x0edetectDeadlock\x12\x14\n" +
+	"\x05quiet\x18\t \x01(\bR\x05quiet\"u\n" +
 	"\fAcquireReply\x12+\n" +
 	"\x06queued\x18\x01 \x01(\v2\x11.chubby.v1.QueuedH\x00R\x06queued\x12.\n" +
 	"\agranted\x18\x02 \x01(\v2\x12.chubby.v1.GrantedH\x00R\agrantedB\b\n" +
@@ -8346,14 +8374,15 @@ const file_chubby_proto_rawDesc = "" +
 	"\tsequencer\x18\x01 \x01(\tR\tsequencer\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
-	"generation\"\xde\x01\n" +
+	"generation\"\xf4\x01\n" +
 	"\x11TryAcquireRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
 	"\x06handle\x18\x03 \x01(\fR\x06handle\x12'\n" +
 	"\x04mode\x18\x04 \x01(\x0e2\x13.chubby.v1.LockModeR\x04mode\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05owner\x18\x06 \x01(\tR\x05owner\"?\n" +
+	"\x05owner\x18\x06 \x01(\tR\x05owner\x12\x14\n" +
+	"\x05quiet\x18\a \x01(\bR\x05quiet\"?\n" +
 	"\x0fTryAcquireReply\x12,\n" +
 	"\agranted\x18\x01 \x01(\v2\x12.chubby.v1.GrantedR\agranted\"\xcf\x01\n" +
 	"\x0eReleaseRequest\x12)\n" +

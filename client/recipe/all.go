@@ -35,6 +35,8 @@ type AllOptions struct {
 	// Try does not wait: if a lock is held or delayed, those that it has are released, and the error is
 	// LockHeld or LockDelayed, as of client.Handle.TryAcquire.
 	Try bool
+	// Quiet has the request ask no holder to let go (client.Quiet): with Try, if it is not repeated.
+	Quiet bool
 	// Owner has the request fail with Deadlock where waiting would never end (client.DetectDeadlock), among
 	// all who name an owner. Empty is none.
 	Owner string
@@ -101,6 +103,9 @@ func (o AllOptions) acquire(ctx context.Context, h *client.Handle, mode api.Lock
 	options := []client.LockOption{client.Reason(o.Reason)}
 	if o.Owner != "" {
 		options = append(options, client.DetectDeadlock(o.Owner))
+	}
+	if o.Quiet {
+		options = append(options, client.Quiet())
 	}
 	if o.Try {
 		return h.TryAcquire(ctx, mode, options...)

@@ -31,9 +31,13 @@ type RevocableOptions struct {
 	// api.MaxLockDelay. api.DefaultLockDelay is a good choice where the servers that the lock protects do
 	// not check sequencers.
 	LockDelay time.Duration
-	// Reason is shown to those who look who has the lock, and told to a Revocable that has it now; at most
-	// api.MaxReason bytes.
+	// Reason is shown to those who look who has the lock; at most api.MaxReason bytes. With Insist it is told to
+	// a Revocable that has the lock now.
 	Reason string
+	// Insist has it ask another Revocable that has the lock to let go, too. Without it the request is quiet
+	// (client.Quiet): work that can be put off does not end work of its like, but waits until that is done, or
+	// lets go for another. Two that insist in loops end each other's work again and again, each after Notice.
+	Insist bool
 	// Notice is how long the work may go on after another has asked for the lock: then Context ends. 0 ends it
 	// at once. The holder has at least that long, also if somebody waited before it got the lock.
 	Notice time.Duration
@@ -47,8 +51,12 @@ func AcquireRevocable(ctx context.Context, c *client.Client, path string, o Revo
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "acquire", Path: path, Message: "Notice is " + o.Notice.String() + "; want 0 or more"}
 	}
 	opening := client.OpenOptions{Write: true, Create: client.File, LockDelay: o.LockDelay, Events: []api.EventKind{api.EventConflictingLock}}
+	how := []client.LockOption{client.Reason(o.Reason)}
+	if !o.Insist {
+		how = append(how, client.Quiet())
+	}
 	for {
-		h, err := take(ctx, c, path, opening, api.Exclusive, false, client.Reason(o.Reason))
+		h, err := take(ctx, c, path, opening, api.Exclusive, false, how...)
 		if err == nil {
 			return newRevocable(h, o.Notice), nil
 		}

@@ -43,9 +43,9 @@ func TestHolderLetsGoWhenItIsAsked(t *testing.T) {
 			t.Error("it was asked by nobody")
 		default:
 		}
-		second := w.revocableOf(two, RevocableOptions{Notice: notice, Reason: "month's end"})
+		second := w.revocableOf(two, RevocableOptions{Notice: notice, Reason: "month's end", Insist: true})
 		pass(time.Second)
-		third := w.revocableOf(three, RevocableOptions{Reason: "backup"})
+		third := w.revocableOf(three, RevocableOptions{Reason: "backup", Insist: true})
 		for i, one := range []struct {
 			held   *Revocable
 			wanted string
@@ -99,7 +99,7 @@ func TestRequestDuringFailOverIsTold(t *testing.T) {
 		r := <-w.revocableOf(one, RevocableOptions{Notice: time.Second})
 		w.Cut("holder")
 		w.FailOver()
-		next := w.revocableOf(two, RevocableOptions{Reason: "an upgrade"})
+		next := w.revocableOf(two, RevocableOptions{Reason: "an upgrade", Insist: true})
 		pass(5 * time.Second)
 		w.Heal("holder")
 		select {
@@ -115,12 +115,45 @@ func TestRequestDuringFailOverIsTold(t *testing.T) {
 	})
 }
 
+// Work that can be put off does not end work of its like, and both end for work that cannot.
+func TestRevocablesDoNotAskEachOther(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		first := <-w.revocableOf(w.dial("one"), RevocableOptions{})
+		second := w.revocableOf(w.dial("two"), RevocableOptions{Reason: "of its like"})
+		pass(10 * time.Minute)
+		if cause := context.Cause(first.Context()); cause != nil {
+			t.Fatalf("one that waits for the lock has ended the work: %v", cause)
+		}
+		c := w.dial("three")
+		restored := make(chan error, 1)
+		go func() {
+			restored <- c.Do(w.ctx, revocable, func(context.Context, *client.Lock) error { return nil }, client.Reason("a restore"))
+		}()
+		for i, r := range []*Revocable{first, nil} {
+			if r == nil {
+				r = <-second // it came before
+			}
+			select {
+			case <-r.Done():
+			case <-time.After(time.Minute):
+				t.Fatalf("holder %d was not asked", i)
+			}
+			if r.AskedFor() != "a restore" {
+				t.Errorf("holder %d was asked for %q", i, r.AskedFor())
+			}
+			w.ok(r.Release(w.ctx))
+		}
+		w.ok(<-restored)
+	})
+}
+
 // A lock that is lost ends the work at once, whatever the notice.
 func TestRevocableLockThatIsLost(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		r := <-w.revocableOf(w.dial("one"), RevocableOptions{Notice: time.Hour})
-		next := w.revocableOf(w.dial("two"), RevocableOptions{})
+		next := w.revocableOf(w.dial("two"), RevocableOptions{Insist: true})
 		<-r.Asked()
 		w.Cut("one")
 		began := time.Now()

@@ -16,6 +16,8 @@ type acquireOptions struct {
 	shared  bool
 	owner   string
 	giveWay bool
+
+	ask, askGiven bool // a holder with --give-way to let go; whether the user says so
 }
 
 func newAcquireCommand(g *globals) *cobra.Command {
@@ -53,11 +55,12 @@ once cannot wait for each other without end. They are released in the reverse or
 one is lost, CMD is stopped. The first three variables have a line for each lock, in the
 order of their names.
 
-With --give-way the lock is let go when another asks for it, also with --try, which does
-not wait for it, and with --give-way itself: two such in loops end each other's CMD again
-and again. CMD gets SIGTERM, and the lock is released when CMD has ended, for however long
-that takes. The other one's --reason is said, and the exit code is CMD's own; --retry does
-not run it again.
+With --give-way the lock is let go when another asks for it: CMD gets SIGTERM, and the
+lock is released when CMD has ended, for however long that takes. The other one's --reason
+is said, and the exit code is CMD's own; --retry does not run it again. --try, which does
+not wait for what is let go, asks nobody, and --give-way itself neither: it waits until
+the other CMD has ended. --ask asks with these, too, and --ask=false never; --try --ask is
+for a script that tries again.
 
 With --retry CMD is run again, under a new session, when the lock was lost: at first after
 about a second, then after pauses of up to 30 s, until CMD ends by itself, the lock is not
@@ -87,6 +90,7 @@ was denied.`, describeSignals(), defaultKillAfter,
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.takeStreams(cmd)
+			o.askGiven = cmd.Flags().Changed("ask")
 			if cmd.Flags().Changed("detect-deadlock") && o.owner == "" {
 				return usagef("acquire: --detect-deadlock: name the owner of the locks, the same in all commands of one job")
 			}
@@ -105,6 +109,7 @@ was denied.`, describeSignals(), defaultKillAfter,
 	flags := cmd.Flags()
 	flags.BoolVar(&o.shared, "shared", false, "share the lock with others who ask for it shared")
 	flags.BoolVar(&o.giveWay, "give-way", false, "let the lock go when another asks for it: CMD gets SIGTERM then")
+	flags.BoolVar(&o.ask, "ask", false, "ask who has the lock with --give-way to let it go: the default without --try and --give-way")
 	flags.BoolVar(&o.try, "try", false, "do not wait if the lock is held or delayed")
 	flags.StringVar(&o.owner, "detect-deadlock", "", "take the lock for `OWNER`, and fail if those waited for wait for locks of the same owner")
 	o.addFlags(flags)
@@ -122,11 +127,22 @@ func (o *acquireOptions) validateGiveWay() error {
 	return nil
 }
 
+// isQuiet reports whether no holder is asked to let go.
+func (o *acquireOptions) isQuiet() bool {
+	if o.askGiven {
+		return !o.ask
+	}
+	return o.giveWay || o.isOneTry()
+}
+
 // lockOptions are the options that go to the cell with the request.
 func (o *acquireOptions) lockOptions() []client.LockOption {
 	options := []client.LockOption{client.Reason(o.reason)}
 	if o.owner != "" {
 		options = append(options, client.DetectDeadlock(o.owner))
+	}
+	if o.isQuiet() {
+		options = append(options, client.Quiet())
 	}
 	return options
 }

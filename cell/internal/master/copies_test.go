@@ -173,7 +173,7 @@ func (c *copier) leavesNothing(name api.Name, owner namespace.Owner, who string)
 func (c *copier) lockOnce(h Handle) {
 	mutation := c.mutation()
 	claim := raftfsm.Claim{Mutation: mutation, Handle: h.Owner.Handle, Mode: []api.LockMode{api.Exclusive, api.Shared}[c.below(2)]}
-	try, patience := c.percent(30), time.Hour
+	try, how, patience := c.percent(30), Asking{Quiet: c.percent(30)}, time.Hour
 	if c.percent(40) {
 		patience = time.Duration(c.below(int(20 * time.Millisecond)))
 	}
@@ -181,11 +181,11 @@ func (c *copier) lockOnce(h Handle) {
 	gaveUp := api.Errorf(api.DeadlineExceeded, "gave up")
 	got, err := ask(c, func(ctx context.Context) (raftfsm.Answer, error) {
 		if try {
-			return c.m.Locks.TryAcquire(ctx, claim, h)
+			return c.m.Locks.TryAcquire(ctx, claim, h, how)
 		}
 		within, cancel := context.WithDeadline(ctx, until)
 		defer cancel()
-		a, err := c.m.Locks.Acquire(within, claim, h, Ticket{}, false, func(Queued) error { return nil })
+		a, err := c.m.Locks.Acquire(within, claim, h, Ticket{}, how, func(Queued) error { return nil })
 		if errors.Is(err, api.Uncertain) && time.Now().After(until) {
 			return a, gaveUp
 		}
@@ -223,7 +223,7 @@ func (c *copier) lockOnce(h Handle) {
 	}
 }
 
-// hearsOfConflicts checks that a holder got an event if another waits for its lock (Chubby §2.5),
+// hearsOfConflicts checks that a holder got an event if another waits for its lock, and is not quiet (Chubby §2.5),
 // in whichever order they came, and however it got the lock.
 func (c *copier) hearsOfConflicts(h Handle, generation api.Generation) {
 	c.m.epoch.mu.Lock()
@@ -232,12 +232,12 @@ func (c *copier) hearsOfConflicts(h Handle, generation api.Generation) {
 	if gone != nil || !node.Holds(h.Owner) || node.Lock != generation {
 		return
 	}
-	w := c.m.tables.queues.firstAhead(h.Node, node.Mode)
+	w := c.m.tables.queues.firstAsking(h.Node, node.Mode)
 	if w == nil || w.claim.Handle == h.Owner.Handle && w.claim.Mutation.Session == h.Owner.Session {
 		return
 	}
 	for _, e := range append(slices.Clone(c.m.tables.boxes.byID[c.who.Session].events), c.conflicts()...) {
-		if e.Kind == api.EventConflictingLock && e.Handle == h.Owner.Handle && e.Generation == generation {
+		if e.Kind == api.EventConflictingLock && e.Handle == h.Owner.Handle && e.Generation == generation && !e.Recall {
 			return
 		}
 	}

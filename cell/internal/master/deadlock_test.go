@@ -176,7 +176,7 @@ func (d *deadlocks) ask(w *worker, a *asked) {
 	a.done, w.waits = make(chan lockAnswer, 1), a
 	m, t := d.m, a.ticket
 	go func() {
-		answer, err := m.Locks.Acquire(d.t.Context(), a.claim, a.handle, t, a.detects, func(q Queued) error {
+		answer, err := m.Locks.Acquire(d.t.Context(), a.claim, a.handle, t, Asking{Detect: a.detects}, func(q Queued) error {
 			a.ticket = q.Ticket
 			return nil
 		})

@@ -19,7 +19,7 @@ type epoch struct {
 	cell    string
 	clock   session.Clock
 	state   func() *raftfsm.State // as of the last entry applied
-	fence   Prover
+	fence   prover
 	journal *journal
 	metrics Metrics
 	ctx     context.Context // ends with the epoch; its cause is NotMaster
@@ -30,9 +30,9 @@ type epoch struct {
 	mu pausingMutex // guards the tables; see Master for its order with others
 }
 
-// Prover proves that this replica is still the master: a proof began at t0 and
+// prover proves that this replica is still the master: a proof began at t0 and
 // not before prove was called, and at t0 no later master had been elected.
-type Prover interface {
+type prover interface {
 	Prove(ctx context.Context) (t0 session.Instant, err error)
 	Close(cause error) // no proof is given any more
 }

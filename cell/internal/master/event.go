@@ -13,6 +13,7 @@ type Event struct {
 	Generation  api.Generation // of the contents, the instance or the lock that it is about
 	Reason      api.EndReason  // of the end of a lock or a handle
 	Explanation string         // for people
+	Recall      bool           // of a conflicting lock: for one that is kept; not told to the program
 }
 
 // texts returns the length of an event's strings.

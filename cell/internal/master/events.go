@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"log/slog"
 	"slices"
 
@@ -97,7 +98,7 @@ func (p *publisher) postTo(to namespace.Owner, ref namespace.Ref, kind api.Event
 	}
 	return box.post(&Event{
 		Kind: kind, Handle: to.Handle, Path: p.epoch.path(ref.Name), Child: e.Child,
-		Generation: e.Generation, Reason: e.Reason, Explanation: e.Explanation,
+		Generation: e.Generation, Reason: e.Reason, Explanation: e.Explanation, Recall: e.Recall,
 	})
 }
 
@@ -152,17 +153,25 @@ func (p *publisher) tellVacant(r raftfsm.Result) {
 }
 
 // tellConflict tells the holders of a lock, as far as they asked for it, that
-// another wants it, and for what. epoch.mu is held, and released in between.
-func (p *publisher) tellConflict(lock namespace.Ref, by namespace.Owner, claim raftfsm.Claim) {
+// another wants it, and for what. With quiet it only has the lock given back by those that may keep
+// it without using it. epoch.mu is held, and released in between.
+func (p *publisher) tellConflict(lock namespace.Ref, by namespace.Owner, claim raftfsm.Claim, quiet bool) {
 	node, err := p.epoch.state().Tree.Resolve(lock)
 	if err != nil || len(node.Holders) == 0 || !node.Mode.Conflicts(claim.Mode) {
 		return
 	}
 	for _, holder := range node.Holders {
-		if h := p.handles.onNode[lock][holder.Owner]; h != nil && h.Owner != by && h.Events.Has(api.EventConflictingLock) {
-			p.postTo(h.Owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock, Explanation: claim.Reason})
+		if h := p.handles.onNode[lock][holder.Owner]; h != nil && h.Owner != by {
+			p.postConflict(h, lock, node.Lock, claim.Reason, quiet)
 		}
 		p.epoch.mu.pause(1)
+	}
+}
+
+// postConflict tells a holder of a lock that another wants it; see tellConflict. epoch.mu is held.
+func (p *publisher) postConflict(h *openHandle, lock namespace.Ref, generation api.Generation, reason string, quiet bool) {
+	if h.Events.Has(api.EventConflictingLock) && (h.CachesLock || !quiet) {
+		p.postTo(h.Owner, lock, api.EventConflictingLock, &Event{Generation: generation, Explanation: reason, Recall: quiet})
 	}
 }
 
@@ -174,8 +183,12 @@ func (p *publisher) tellConflictAlready(by namespace.Owner, got raftfsm.Answer) 
 	if one == nil || !one.Events.Has(api.EventConflictingLock) {
 		return
 	}
-	if first := p.queues.firstAhead(got.Lock, got.Mode); first != nil {
-		p.postTo(by, got.Lock, api.EventConflictingLock, &Event{Generation: got.Generation, Explanation: first.claim.Reason})
+	first := p.queues.firstAhead(got.Lock, got.Mode)
+	if first != nil && first.quiet {
+		first = cmp.Or(p.queues.firstAsking(got.Lock, got.Mode), first)
+	}
+	if first != nil {
+		p.postConflict(one, got.Lock, got.Generation, first.claim.Reason, first.quiet)
 	}
 }
 

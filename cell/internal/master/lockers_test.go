@@ -30,7 +30,7 @@ func (c *soloClient) claim(h Handle, mode api.LockMode) raftfsm.Claim {
 func (c *soloClient) try(t *testing.T, h Handle, mode api.LockMode) raftfsm.Answer {
 	t.Helper()
 	claim := c.claim(h, mode)
-	got, err := c.m.Locks.TryAcquire(t.Context(), claim, h)
+	got, err := c.m.Locks.TryAcquire(t.Context(), claim, h, Asking{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func (c *soloClient) try(t *testing.T, h Handle, mode api.LockMode) raftfsm.Answ
 func (c *soloClient) wait(ctx context.Context, h Handle, claim raftfsm.Claim) <-chan lockAnswer {
 	done := make(chan lockAnswer, 1)
 	go func() {
-		a, err := c.m.Locks.Acquire(ctx, claim, h, Ticket{}, false, func(Queued) error { return nil })
+		a, err := c.m.Locks.Acquire(ctx, claim, h, Ticket{}, Asking{}, func(Queued) error { return nil })
 		done <- lockAnswer{a, err}
 	}()
 	synctest.Wait()

@@ -29,16 +29,21 @@ type Locks struct {
 	files     *Files
 }
 
-// Acquire asks for a lock through a handle that is open, as awaitGrant does. With detect the request is answered Deadlock if
-// it waits for itself (waitGraph), which needs raftfsm.DeadlockLevel.
-func (l *Locks) Acquire(ctx context.Context, claim raftfsm.Claim, h Handle, t Ticket, detect bool, queued func(Queued) error) (answer raftfsm.Answer, err error) {
-	if err := checkDetection(l.epoch.state()); err != nil && detect {
+// Asking is how a lock is asked for, as far as the log does not know it.
+type Asking struct {
+	Detect bool // Acquire is answered Deadlock if it waits for itself (waitGraph), which needs raftfsm.DeadlockLevel
+	Quiet  bool // no holder is told of it (api.EventConflictingLock)
+}
+
+// Acquire asks for a lock through a handle that is open, as awaitGrant does.
+func (l *Locks) Acquire(ctx context.Context, claim raftfsm.Claim, h Handle, t Ticket, how Asking, queued func(Queued) error) (answer raftfsm.Answer, err error) {
+	if err := checkDetection(l.epoch.state()); err != nil && how.Detect {
 		return answer, err
 	}
 	if err = l.files.Use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
 		answer, err = l.refuseClaim(ctx, claim, err)
 	} else {
-		answer, err = l.awaitGrant(ctx, &waiter{claim: claim, lock: h.Node, ticket: t, detects: detect}, queued)
+		answer, err = l.awaitGrant(ctx, &waiter{claim: claim, lock: h.Node, ticket: t, detects: how.Detect, quiet: how.Quiet}, queued)
 	}
 	return answer, err
 }
@@ -77,14 +82,14 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult, asked steps.RequestID) {
 
 // TryAcquire takes a lock or says why not: at once, unless the lock is kept by those who may not
 // use it. Those who wait come first.
-func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (raftfsm.Answer, error) {
+func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle, how Asking) (raftfsm.Answer, error) {
 	lock := h.Node
 	if err := l.files.use(h, namespace.ToWrite, purpose{locking: true, trying: true}); err != nil { // Chubby §2.4: write permission in either mode
 		answer, err := l.refuseClaim(ctx, claim, err)
 		return answer, err
 	}
 	claim.Try = true
-	asked := l.events.awaitRecall(ctx, lock, h.Owner, claim.Mode)
+	l.events.awaitRecall(ctx, lock, h.Owner, claim.Mode)
 	result, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		l.epoch.mu.pause(l.queues.stepsOf(lock.Name))
 		r := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
@@ -100,9 +105,9 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle) (
 		return result.Answer, err
 	}
 	a := result.Claims[0].Answer
-	if a.Code() == api.LockHeld && !asked {
+	if a.Code() == api.LockHeld && !how.Quiet {
 		l.epoch.mu.LockPatient()
-		l.events.tellConflict(lock, result.Claims[0].Owner, claim)
+		l.events.tellConflict(lock, result.Claims[0].Owner, claim, false)
 		l.epoch.mu.Unlock()
 	}
 	return a, a.Err()

@@ -20,7 +20,7 @@ type Config struct {
 	Clock   session.Clock
 	State   func() *raftfsm.State // as of the last entry applied
 	Log     Log
-	Fence   Prover
+	Fence   prover
 	Wall    func() int64 // seconds since 1970, for display
 	Logger  *slog.Logger
 	Metrics Metrics

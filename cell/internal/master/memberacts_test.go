@@ -147,12 +147,12 @@ func (c *member) lockSome() {
 	c.ask(what, h.Owner.Handle, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
 		claim := raftfsm.Claim{Mutation: by, Handle: h.Owner.Handle, Mode: mode, Delay: h.Delay, Preconditions: preconditions}
 		if try {
-			return m.Locks.TryAcquire(ctx, claim, h)
+			return m.Locks.TryAcquire(ctx, claim, h, Asking{})
 		}
 		c.w.mu.Lock()
 		t := place
 		c.w.mu.Unlock()
-		return m.Locks.Acquire(ctx, claim, h, t, false, func(q Queued) error {
+		return m.Locks.Acquire(ctx, claim, h, t, Asking{}, func(q Queued) error {
 			c.w.mu.Lock()
 			defer c.w.mu.Unlock()
 			place = q.Ticket

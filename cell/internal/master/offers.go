@@ -110,19 +110,25 @@ func (o *offers) handleClosed(by namespace.Owner) {
 	if !o.queues.endClosing(by) {
 		return
 	}
-	var wants *waiter // the one that most is in conflict with
+	var wants, quiet *waiter // the one that most is in conflict with; the same of those who are quiet
 	for w := range o.queues.ofHandle(by) {
 		if w.refusal == nil {
 			o.outbox.putRequest(w)
 			o.outbox.putLock(w.lock.Name)
-			if wants == nil || w.claim.Mode == api.Exclusive {
-				wants = w
+			most := &wants
+			if w.quiet {
+				most = &quiet
+			}
+			if *most == nil || w.claim.Mode == api.Exclusive {
+				*most = w
 			}
 		}
 		o.epoch.mu.pause(1)
 	}
-	if wants != nil {
-		o.events.tellConflict(wants.lock, by, wants.claim)
+	for _, w := range []*waiter{wants, quiet} {
+		if w != nil {
+			o.events.tellConflict(w.lock, by, w.claim, w.quiet)
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ type waiter struct {
 	doubt   bool            // such a command may be in the log, or not: it was left without an answer
 	size    int             // bytes of its claim in the log
 	detects bool            // it wants to be told if it waits for itself; see waitGraph
+	quiet   bool            // no holder is told that it waits
 	streams int             // that stand for it: copies of its request come in any order, and each of them may be the one that its client hears
 
 	done   chan struct{}  // closed when it is out of the queue, for every stream that stands for it
@@ -333,6 +334,16 @@ func (q *queues) endClosing(owner namespace.Owner) (last bool) {
 func (q *queues) firstAhead(lock namespace.Ref, mode api.LockMode) *waiter {
 	for _, w := range q.byName[lock.Name] {
 		if w.lock == lock && !q.isSkipped(w) && w.claim.Mode.Conflicts(mode) {
+			return w
+		}
+	}
+	return nil
+}
+
+// firstAsking is firstAhead without those who are quiet.
+func (q *queues) firstAsking(lock namespace.Ref, mode api.LockMode) *waiter {
+	for _, w := range q.byName[lock.Name] {
+		if w.lock == lock && !w.quiet && !q.isSkipped(w) && w.claim.Mode.Conflicts(mode) {
 			return w
 		}
 	}

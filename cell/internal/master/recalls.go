@@ -126,7 +126,7 @@ func (p *publisher) recall(lock namespace.Ref, by namespace.Owner, mode api.Lock
 	}
 	r := &recall{lock: lock, until: p.epoch.clock().Add(maxRecall), done: make(chan struct{})}
 	for _, holder := range node.Holders {
-		if sequence := p.postTo(holder.Owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock}); sequence != 0 {
+		if sequence := p.postTo(holder.Owner, lock, api.EventConflictingLock, &Event{Generation: node.Lock, Recall: true}); sequence != 0 {
 			p.recalls.add(r, holder.Session, sequence)
 		}
 	}

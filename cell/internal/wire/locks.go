@@ -72,7 +72,7 @@ func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServe
 	granted, err := s.lock("acquire", q, func(m *master.Master, claim raftfsm.Claim, h master.Handle) (raftfsm.Answer, error) {
 		tokens, by := signerOf(m), claim.Mutation
 		t := tokens.parseTicket(q.GetTicket(), h.Node, by.Session, by.Number)
-		return m.Locks.Acquire(stream.Context(), claim, h, t, q.GetDetectDeadlock(), func(now master.Queued) error {
+		return m.Locks.Acquire(stream.Context(), claim, h, t, master.Asking{Detect: q.GetDetectDeadlock(), Quiet: q.GetQuiet()}, func(now master.Queued) error {
 			return stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Queued{Queued: &pb.Queued{
 				Ticket:      tokens.ticket(now.Ticket, h.Node, by.Session, by.Number),
 				Place:       uint32(now.Place),
@@ -92,7 +92,7 @@ func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServe
 
 func (s *service) TryAcquire(ctx context.Context, q *pb.TryAcquireRequest) (*pb.TryAcquireReply, error) {
 	granted, err := s.lock("try to acquire", q, func(m *master.Master, claim raftfsm.Claim, h master.Handle) (raftfsm.Answer, error) {
-		return m.Locks.TryAcquire(ctx, claim, h)
+		return m.Locks.TryAcquire(ctx, claim, h, master.Asking{Quiet: q.GetQuiet()})
 	})
 	return &pb.TryAcquireReply{Granted: granted}, err
 }

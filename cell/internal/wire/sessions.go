@@ -244,6 +244,7 @@ func eventOf(e *master.Event) *pb.Event {
 		Generation:  uint64(e.Generation),
 		Reason:      pb.EndReason(e.Reason),
 		Explanation: e.Explanation,
+		Recall:      e.Recall,
 	}
 }
 
