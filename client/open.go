@@ -9,6 +9,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/sequencer"
 )
 
 // Creation says whether Open creates the node: what it does if there is no node of that
@@ -76,6 +77,13 @@ type OpenOptions struct {
 	// writers wait for the reader all the same.
 	NoCache bool
 
+	// IfSequencer makes an Open with Create conditional: the sequencer must be valid at the moment
+	// at which the node is created, or found there, else it is BadSequencer, and nothing is created or opened
+	// (Chubby §2.4). The handle is not bound to it; see SetSequencer. A zero Sequencer is never valid. It takes up to
+	// three calls more, and the right to write the directory of the node, even if the node is there. Handle.Open
+	// depends on it in place of what the handle of the directory is bound to.
+	IfSequencer *sequencer.Sequencer
+
 	Create    Creation
 	Kind      api.Kind // with Existing: what the node must be; 0 accepts both kinds
 	Ephemeral bool     // the created node is deleted when nobody has it open any more
@@ -84,8 +92,9 @@ type OpenOptions struct {
 }
 
 // Open opens a node, and creates it first if the options say so. If ctx ends before
-// an answer, the error is Uncertain: the node may have been created, and the handle
-// is closed in the background.
+// an answer, the handle is closed in the background, if it was opened. The error is then
+// Uncertain if the options have Create, as the node may have been created, and else, as
+// nothing is left of it, Unavailable or Cancelled, as that of a read.
 func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Handle, error) {
 	p, err := c.cell.parsePath("open", path)
 	if err != nil {
@@ -94,12 +103,23 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 	if err := opts.validate(p); err != nil {
 		return nil, err
 	}
+	if opts.IfSequencer != nil {
+		return openBelowParent(ctx, c, p, opts)
+	}
 	if h, ok, err := c.openFromCache(ctx, p, opts); ok {
 		return h, err
 	}
-	h, err := c.sendOpen(ctx, newHandle(c, p, opts), opts.wireRequest(p))
+	return openAtCell(ctx, c, opts.wireRequest(p), func() *Handle { return newHandle(c, p, opts) })
+}
+
+// openAtCell opens a node by sendOpen, and again if that may succeed then; anew makes the handle.
+func openAtCell(ctx context.Context, c *Client, request *chubbypb.OpenRequest, anew func() *Handle) (*Handle, error) {
+	h, gone, err := c.sendOpen(ctx, anew(), request)
+	for opened := 1; gone && opened < maxReopen; opened++ {
+		h, gone, err = c.sendOpen(ctx, anew(), request)
+	}
 	if errors.Is(err, api.QuotaExceeded) && c.closeAllIdleHandles() {
-		return c.sendOpen(ctx, newHandle(c, p, opts), opts.wireRequest(p)) // waits until the janitor has closed them
+		h, _, err = c.sendOpen(ctx, anew(), request) // waits until the janitor has closed them
 	}
 	return h, err
 }
@@ -116,25 +136,29 @@ func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Hand
 	if err := opts.validate(p); err != nil {
 		return nil, err
 	}
+	token, err := tokenFor(ctx, h, opts.IfSequencer)
+	if err != nil {
+		return nil, err
+	}
 	ctx, leave, err := h.beginCall(ctx, "open")
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	request := opts.wireRequest(p)
-	request.Path, request.Directory = name, h.currentToken()
-	below, err := h.client.sendOpen(ctx, newHandle(h.client, p, opts), request)
-	if errors.Is(err, api.QuotaExceeded) && h.client.closeAllIdleHandles() {
-		below, err = h.client.sendOpen(ctx, newHandle(h.client, p, opts), request)
-	}
+	request.Path, request.Directory = name, token
+	below, err := openAtCell(ctx, h.client, request, func() *Handle { return newHandle(h.client, p, opts) })
 	return below, h.poisonedError("open", err)
 }
 
-// sendOpen opens h, which is new, at the cell.
-func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.OpenRequest) (*Handle, error) {
+// sendOpen opens h, which is new, at the cell. gone says that an attempt whose answer was lost has opened a node that was
+// there, and that somebody has deleted it since: so another Open says what is there now.
+func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.OpenRequest) (opened *Handle, gone bool, err error) {
+	attempts := 0
 	var reply *chubbypb.OpenReply
 	var epoch api.Epoch // of the master that answered
 	send := func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) (err error) {
+		attempts++
 		reply, err = t.data.chubby.Open(ctx, openRequestFor(request, caller, m))
 		epoch = api.Epoch(caller.GetEpoch())
 		return err
@@ -147,7 +171,9 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 		settle: func(ctx context.Context, number uint64) {
 			c.settleOpen(ctx, h.path, number, request)
 		}}
-	if request.GetCreate() != chubbypb.Create_CREATE_MUST_EXIST {
+	if request.GetCreate() == chubbypb.Create_CREATE_MUST_EXIST {
+		m.undone = true // all that there is of it is the handle
+	} else {
 		m.fetch, m.touches = f, []api.Name{h.name, h.name.Parent()}
 		m.effectOf = func() changeEffect {
 			if reply.GetCreated() {
@@ -161,7 +187,7 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 			c.handles.remove(h)
 		}
 		c.cacheAbsence(f, epoch, err)
-		return nil, err
+		return nil, m.undone && attempts > 1 && errors.Is(err, api.HandleClosed), err
 	}
 	h.noteOpened(f, epoch, reply)
 	h.created = reply.GetCreated()
@@ -171,7 +197,7 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 	if h.watches && c.Epoch() != epoch {
 		c.auditor.requestAudit() // another master took over meanwhile, and all handles but this may have been presented to it
 	}
-	return h, nil
+	return h, false, nil
 }
 
 // openRequestFor returns the request as one attempt sends it.
@@ -211,6 +237,12 @@ func (o OpenOptions) validate(p api.Path) error {
 		return bad("LockDelay is %v; want 0 to %v", o.LockDelay, api.MaxLockDelay)
 	case (o.Ephemeral || len(o.Contents) > 0) && create == api.MustExist:
 		return bad("Ephemeral and Contents are of nodes that are created, and Create is Existing")
+	case o.IfSequencer != nil && create == api.MustExist:
+		return bad("IfSequencer is of nodes that are created, and Create is Existing")
+	case o.IfSequencer != nil && p.IsRoot():
+		return bad("IfSequencer is of nodes that are created, and the root of a cell is there")
+	case o.IfSequencer != nil && o.IfSequencer.String() == "":
+		return noSequencerError("open", p.String())
 	case len(o.Contents) > 0 && kind == api.Directory:
 		return bad("a directory has no contents")
 	case o.CacheLock && !o.Write:

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -15,17 +13,9 @@ import (
 // not bound. A handle may be bound to several sequencers, one after the other.
 func (h *Handle) SetSequencer(ctx context.Context, s sequencer.Sequencer) error {
 	for {
-		var before, after []byte
-		err := h.readCall(ctx, "set sequencer", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
-			reply, err := t.data.chubby.SetSequencer(ctx, &chubbypb.SetSequencerRequest{Caller: caller, Handle: token, Sequencer: s.String()})
-			before, after = token, reply.GetHandle()
-			return err
-		})
+		before, after, err := bindAtCell(ctx, h, s)
 		if err != nil {
 			return err
-		}
-		if len(after) == 0 {
-			return &api.Error{Code: api.Corrupt, Op: "set sequencer", Path: h.path, Message: "the cell answered without a handle; it is not bound"}
 		}
 		if h.bind(before, after) {
 			return nil

@@ -79,10 +79,15 @@ func optionsOf(op, path string, options []WriteOption) (writeOptions, error) {
 		option(&o)
 	}
 	if o.noSequencer {
-		return o, &api.Error{Code: api.BadSequencer, Op: op, Path: path,
-			Message: "IfSequencer was given the zero Sequencer, or an invalid one, so nothing was sent; pass that of a lock (Lock.Sequencer)"}
+		return o, noSequencerError(op, path)
 	}
 	return o, nil
+}
+
+// noSequencerError refuses an IfSequencer that no sequencer was given to.
+func noSequencerError(op, path string) error {
+	return &api.Error{Code: api.BadSequencer, Op: op, Path: path,
+		Message: "IfSequencer was given the zero Sequencer, or an invalid one, so nothing was sent; pass that of a lock (Lock.Sequencer)"}
 }
 
 // SetContents replaces the whole contents of a file. If ctx ends before an answer,
