@@ -128,7 +128,7 @@ func rooms() []room {
 			"cell", []string{"api", "session", "raftfsm", "refusal", "cell/internal/audit", "cell/internal/console", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/loglimit", "cell/internal/master", "cell/internal/peer", "cell/internal/steps", "cell/internal/wire", "internal/bootclock", "internal/certs", "internal/tokens"},
 			[]string{raft, grpc, prom, otel}, "one replica: the only room where state, time, disk and network meet",
 		},
-		{"cell/celltest", []string{"cell", "api", "session", "internal/frames"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
+		{"cell/celltest", []string{"cell", "client", "api", "session", "internal/frames"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
 		{"cell/celltest/processes", []string{"client", "api"}, nil, "a cell of processes that a test kills, for our tests in other modules and for users'; it knows of the cell what clients know"},
 		{
 			"client", []string{"api", "api/chubbypb", "misuse", "sequencer", "session", "internal/bootclock", "internal/certs", "internal/frames", "internal/tokens"}, []string{grpc, otel},

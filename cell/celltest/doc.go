@@ -4,9 +4,8 @@
 // the clock, so that a cell can run in a testing/synctest bubble, where a 12 s
 // lease takes no time.
 //
-//	synctest.Test(t, func(t *testing.T) {
-//		c := celltest.Start(t, 3)
-//		cl, err := client.New(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("web1"), Clock: c.ClockOf("web1")})
+//	celltest.Run(t, 3, func(t *testing.T, c *celltest.Cell) {
+//		cl := c.Client("web1")
 //		…
 //		c.Cut("web1")
 //		time.Sleep(time.Minute)
@@ -17,7 +16,7 @@
 // Pause, Jump), of replies (Lossy) and of replicas (FailOver, Transfer, Kill,
 // Isolate, and all those of hosts). docs/testing.md shows the test of an
 // application, and says what each failure imitates. A host is a name that is
-// given to DialFrom and ClockOf, or a replica's id.
+// given to Client, ConfigOf, or DialFrom and ClockOf, or a replica's id.
 //
 // A Cell's methods are safe for concurrent use. The cell stops when the test
 // ends; close clients before that. New is for programs that are not tests, such

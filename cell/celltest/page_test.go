@@ -18,12 +18,12 @@ func TestPageShowsTestedCode(t *testing.T) {
 		}
 		return regexp.MustCompile(`(?m)^[\t ]+`).ReplaceAllString(string(text), "")
 	}
-	sources := read("example_test.go") + read("failover_test.go") + read("worker_test.go") + read("processes/example_test.go")
+	sources := read("example_test.go") + read("failover_test.go") + read("worker_test.go") + read("hosts_test.go") + read("processes/example_test.go")
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read("../../docs/testing.md"), -1)
-	if len(blocks) != 5 {
-		t.Fatalf("the page has %d blocks of Go; want 5", len(blocks))
+	if len(blocks) != 6 {
+		t.Fatalf("the page has %d blocks of Go; want 6", len(blocks))
 	}
-	shown := append([]string{blocks[1][1], blocks[2][1], blocks[4][1]}, strings.SplitAfter(blocks[3][1], "false},\n")...)
+	shown := append([]string{blocks[1][1], blocks[2][1], blocks[3][1], blocks[5][1]}, strings.SplitAfter(blocks[4][1], "false},\n")...)
 	for _, code := range shown {
 		for _, row := range strings.SplitAfter(code, "true},\n") {
 			if !strings.Contains(sources, row) {

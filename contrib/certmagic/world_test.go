@@ -3,7 +3,6 @@ package chubbystorage_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -26,10 +25,10 @@ type world struct {
 
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	celltest.Run(t, 1, func(t *testing.T, c *celltest.Cell) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		t.Cleanup(cancel)
-		test(&world{T: t, cell: celltest.Start(t, 1), ctx: ctx})
+		test(&world{T: t, cell: c, ctx: ctx})
 	})
 }
 
@@ -39,19 +38,7 @@ func (w *world) sleep(d time.Duration) { time.Sleep(d) }
 // host returns a storage of a host of that name.
 func (w *world) host(name string, edits ...func(*client.Config)) *chubbystorage.Storage {
 	w.Helper()
-	cfg := client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom(name), Clock: w.cell.ClockOf(name), As: name, Lease: 2 * time.Second, Grace: time.Second}
-	for _, edit := range edits {
-		edit(&cfg)
-	}
-	k, err := client.Keep(w.ctx, cfg)
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = k.Close(ctx) // its host may be cut off
-	})
+	k := w.cell.Keep(name, append([]func(*client.Config){func(cfg *client.Config) { cfg.Lease, cfg.Grace = 2*time.Second, time.Second }}, edits...)...)
 	s, err := chubbystorage.New(k, chubbystorage.Config{Path: root, LockDelay: 3 * time.Second})
 	if err != nil {
 		w.Fatal(err)
@@ -63,12 +50,7 @@ func (w *world) host(name string, edits ...func(*client.Config)) *chubbystorage.
 // operator returns a session beside the storages.
 func (w *world) operator() *client.Client {
 	w.Helper()
-	c, err := client.New(w.ctx, client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom("operator"), Clock: w.cell.ClockOf("operator"), As: "operator"})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
+	return w.cell.Client("operator")
 }
 
 // wants checks the code of an error.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -69,15 +68,14 @@ func ExampleCheckLeadership() {
 
 // TestExample runs the example.
 func TestExample(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cell := celltest.Start(t, 3)
+	celltest.Run(t, 3, func(t *testing.T, cell *celltest.Cell) {
 		leads := make(chan string)
 		done := make(chan error, 2)
 		stops := map[string]context.CancelFunc{}
 		for _, me := range []string{"a", "b"} {
 			ctx, stop := context.WithCancel(t.Context())
 			stops[me] = stop
-			cfg := client.Config{Servers: cell.Servers(), Dialer: cell.DialFrom(me), Clock: cell.ClockOf(me)}
+			cfg := cell.ConfigOf(me)
 			go func() {
 				done <- manage(ctx, cfg, nowhere(), options(), me, func(ctx context.Context) error {
 					leads <- me

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -41,16 +40,15 @@ type world struct {
 }
 
 func inWorld(t *testing.T, test func(w *world)) {
-	synctest.Test(t, func(t *testing.T) {
-		test(&world{T: t, cell: celltest.Start(t, 3), wakes: map[string]chan struct{}{}, idle: map[string]int{}})
+	celltest.Run(t, 3, func(t *testing.T, c *celltest.Cell) {
+		test(&world{T: t, cell: c, wakes: map[string]chan struct{}{}, idle: map[string]int{}})
 	})
 }
 
 func (w *world) lock(name string) *chubbylock.Lock {
 	w.Helper()
 	l, err := chubbylock.New(chubbylock.Config{
-		Client: client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom(name), Clock: w.cell.ClockOf(name), As: name},
-		Path:   path, Identity: name, LockDelay: 5 * time.Second,
+		Client: w.cell.ConfigOf(name), Path: path, Identity: name, LockDelay: 5 * time.Second,
 	})
 	if err != nil {
 		w.Fatal(err)
@@ -228,9 +226,7 @@ func (w *world) ended(c *candidate, limit time.Duration) error {
 // operate does an operator's action on the holder of the lock.
 func (w *world) operate(do func(ctx context.Context, c *client.Client, holder api.Holder) error) {
 	w.Helper()
-	c, err := client.New(w.Context(), client.Config{
-		Servers: w.cell.Servers(), Dialer: w.cell.DialFrom("operator"), Clock: w.cell.ClockOf("operator"), As: "operator",
-	})
+	c, err := client.New(w.Context(), w.cell.ConfigOf("operator"))
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -43,10 +42,10 @@ type run struct {
 
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	celltest.Run(t, 1, func(t *testing.T, c *celltest.Cell) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		t.Cleanup(cancel)
-		test(&world{T: t, cell: celltest.Start(t, 1), ctx: ctx, working: map[string]int{}})
+		test(&world{T: t, cell: c, ctx: ctx, working: map[string]int{}})
 	})
 }
 
@@ -55,20 +54,7 @@ func (w *world) sleep(d time.Duration) { time.Sleep(d) }
 
 func (w *world) keeper(host string, edits ...func(*client.Config)) *client.Keeper {
 	w.Helper()
-	cfg := client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom(host), Clock: w.cell.ClockOf(host), As: host, Lease: 3 * time.Second, Grace: time.Second}
-	for _, edit := range edits {
-		edit(&cfg)
-	}
-	k, err := client.Keep(w.ctx, cfg)
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = k.Close(ctx) // its host may be cut off
-	})
-	return k
+	return w.cell.Keep(host, append([]func(*client.Config){func(cfg *client.Config) { cfg.Lease, cfg.Grace = 3*time.Second, time.Second }}, edits...)...)
 }
 
 func (w *world) elector(host string, edits ...func(*client.Config)) *chubbycron.Elector {
@@ -102,12 +88,7 @@ func (w *world) locker(host string, edits ...func(*client.Config)) *chubbycron.L
 // operator returns a session beside the schedulers.
 func (w *world) operator() *client.Client {
 	w.Helper()
-	c, err := client.New(w.ctx, client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom("operator"), Clock: w.cell.ClockOf("operator"), As: "operator"})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
+	return w.cell.Client("operator")
 }
 
 // scheduler returns a scheduler that has started. It is shut down before electors and lockers that were made earlier are

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -27,19 +26,18 @@ type world struct {
 
 func inWorld(t *testing.T, replicas int, test func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(&world{T: t, cell: celltest.Start(t, replicas)}) })
+	celltest.Run(t, replicas, func(t *testing.T, c *celltest.Cell) { test(&world{T: t, cell: c}) })
 }
 
 // inRealTime runs a test with a cell in memory, in real time, as databases do not run in a bubble.
 func inRealTime(t *testing.T, test func(cfg client.Config)) {
 	t.Helper()
-	cell := celltest.Start(t, 1)
-	test(client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock})
+	test(celltest.Start(t, 1).ConfigOf("one"))
 }
 
 func (w *world) driver(host string, inner database.Driver, edits ...func(*Config)) *Driver {
 	w.Helper()
-	cfg := Config{Path: path, Client: client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom(host), Clock: w.cell.ClockOf(host)}}
+	cfg := Config{Path: path, Client: w.cell.ConfigOf(host)}
 	for _, edit := range edits {
 		edit(&cfg)
 	}
@@ -53,12 +51,7 @@ func (w *world) driver(host string, inner database.Driver, edits ...func(*Config
 
 func (w *world) operator() *client.Client {
 	w.Helper()
-	c, err := client.New(w.Context(), client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom("operator"), Clock: w.cell.ClockOf("operator"), NoCache: true})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
+	return w.cell.Client("operator", func(cfg *client.Config) { cfg.NoCache = true })
 }
 
 func run(d *Driver) error { return d.Run(strings.NewReader("a migration")) }

@@ -209,8 +209,7 @@ func TestRefused(t *testing.T) {
 // A Keeper that was closed ends Run.
 func TestKeeperClosed(t *testing.T) {
 	inWorld(t, func(w *world) {
-		keeper, err := client.Keep(w.Context(), w.config("sd"))
-		w.ok(err)
+		keeper := w.cell.Keep("sd", withoutCache)
 		d, err := promsd.New(promsd.Config{Sessions: keeper, Jobs: []promsd.Job{{Name: "web", Path: svc}, {Name: "too", Path: svc}}})
 		w.ok(err)
 		done := make(chan error, 1)

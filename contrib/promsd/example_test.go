@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/contrib/promsd"
@@ -66,12 +66,11 @@ func ExampleDiscovery_ServeHTTP() {
 // TestExample runs the example.
 func TestExample(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "web.json")
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t}
-		w.cell = startCell(t)
+	celltest.Run(t, 3, func(t *testing.T, c *celltest.Cell) {
+		w := &world{T: t, cell: c}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- discover(ctx, w.config("sd"), file) }()
+		go func() { done <- discover(ctx, c.ConfigOf("sd"), file) }()
 		w.publish(w.dial("a"), recipe.Endpoint{Address: "a:1"})
 		w.expect("announced", file, "a:1")
 		stop()

@@ -30,10 +30,8 @@ type world struct {
 
 func inWorld(t *testing.T, test func(w *world)) {
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) { test(&world{T: t, cell: startCell(t), dir: dir}) })
+	celltest.Run(t, 3, func(t *testing.T, c *celltest.Cell) { test(&world{T: t, cell: c, dir: dir}) })
 }
-
-func startCell(t *testing.T) *celltest.Cell { return celltest.Start(t, 3) }
 
 func (w *world) ok(err error) {
 	w.Helper()
@@ -42,20 +40,11 @@ func (w *world) ok(err error) {
 	}
 }
 
-func (w *world) config(host string) client.Config {
-	return client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom(host), Clock: w.cell.ClockOf(host), As: host, NoCache: true}
-}
+func withoutCache(cfg *client.Config) { cfg.NoCache = true }
 
 func (w *world) dial(host string) *client.Client {
 	w.Helper()
-	c, err := client.New(w.Context(), w.config(host))
-	w.ok(err)
-	w.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = c.Close(ctx) // its session may be gone
-	})
-	return c
+	return w.cell.Client(host, withoutCache)
 }
 
 func (w *world) publish(c *client.Client, e recipe.Endpoint) *recipe.Publication {
@@ -68,8 +57,7 @@ func (w *world) publish(c *client.Client, e recipe.Endpoint) *recipe.Publication
 // run runs a Discovery on the host "sd" until the test ends. It returns the Keeper, too.
 func (w *world) run(jobs ...promsd.Job) (*promsd.Discovery, *client.Keeper) {
 	w.Helper()
-	keeper, err := client.Keep(w.Context(), w.config("sd"))
-	w.ok(err)
+	keeper := w.cell.Keep("sd", withoutCache)
 	d, err := promsd.New(promsd.Config{Sessions: keeper, Jobs: jobs})
 	w.ok(err)
 	ctx, stop := context.WithCancel(w.Context())
@@ -80,9 +68,6 @@ func (w *world) run(jobs ...promsd.Job) (*promsd.Discovery, *client.Keeper) {
 		if err := <-done; err != nil {
 			w.Error(err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = keeper.Close(ctx) // its host may be cut off
 	})
 	return d, keeper
 }

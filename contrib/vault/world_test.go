@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -26,21 +25,14 @@ type world struct {
 
 func inWorld(t *testing.T, replicas int, test func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, cell: celltest.Start(t, replicas)}
-		c, err := client.New(t.Context(), client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom("operator"), Clock: w.cell.ClockOf("operator"), NoCache: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close(context.Background())
-		w.operator = c
-		test(w)
+	celltest.Run(t, replicas, func(t *testing.T, c *celltest.Cell) {
+		test(&world{T: t, cell: c, operator: c.Client("operator", func(cfg *client.Config) { cfg.NoCache = true })})
 	})
 }
 
 func (w *world) backend(host string, edits ...func(*Config)) *Backend {
 	w.Helper()
-	cfg := Config{Path: root, Client: client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom(host), Clock: w.cell.ClockOf(host)}}
+	cfg := Config{Path: root, Client: w.cell.ConfigOf(host)}
 	for _, edit := range edits {
 		edit(&cfg)
 	}

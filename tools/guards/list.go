@@ -65,6 +65,7 @@ func safeguards() []safeguard {
 		loggingSafeguards(),
 		silenceSafeguards(),
 		keptSafeguards(),
+		quietSafeguards(),
 		snapshotSafeguards(),
 		codecSafeguards(),
 		frameSafeguards(),

@@ -122,7 +122,7 @@ func TestGuardInElector(t *testing.T) {
 func TestRenewalsAreNotWritten(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pair(0)
-		c, err := client.New(w.Context(), w.clientOf("reader"))
+		c, err := client.New(w.Context(), w.cell.ConfigOf("reader"))
 		if err != nil {
 			w.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/signal"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -63,15 +62,14 @@ func Example() {
 
 // TestExample runs the example.
 func TestExample(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cell := celltest.Start(t, 3)
+	celltest.Run(t, 3, func(t *testing.T, cell *celltest.Cell) {
 		leads := make(chan uint64)
 		var stops []context.CancelFunc
 		done := make(chan error, 2)
 		for _, me := range []string{"a", "b"} {
 			ctx, stop := context.WithCancel(t.Context())
 			stops = append(stops, stop)
-			cfg := client.Config{Servers: cell.Servers(), Dialer: cell.DialFrom(me), Clock: cell.ClockOf(me)}
+			cfg := cell.ConfigOf(me)
 			go func() {
 				done <- elect(ctx, cfg, me, func(ctx context.Context) {
 					seq, _ := chubbylock.FromContext(ctx)

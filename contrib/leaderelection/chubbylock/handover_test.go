@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/cell/celltest"
-	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/contrib/leaderelection/chubbylock"
 	"k8s.io/client-go/tools/leaderelection"
 )
@@ -26,7 +25,7 @@ func TestHandOverTime(t *testing.T) {
 	}
 	run := func(name string) candidate {
 		lock, err := chubbylock.New(chubbylock.Config{
-			Client: client.Config{Servers: cell.Servers(), Dialer: cell.DialFrom(name), Clock: celltest.Clock}, Path: path, Identity: name,
+			Client: cell.ConfigOf(name), Path: path, Identity: name,
 		})
 		if err != nil {
 			t.Fatal(err)

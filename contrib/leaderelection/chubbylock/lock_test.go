@@ -95,7 +95,7 @@ func TestPlaceInTheQueue(t *testing.T) {
 			w.Error(err)
 		}
 		w.sleep(time.Second)
-		c, err := client.New(w.Context(), w.clientOf("operator"))
+		c, err := client.New(w.Context(), w.cell.ConfigOf("operator"))
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestGetWithoutClaim(t *testing.T) {
 // TestForeignFile: a file with other contents than a record is not overwritten.
 func TestForeignFile(t *testing.T) {
 	inWorld(t, func(w *world) {
-		c, err := client.New(w.Context(), w.clientOf("other"))
+		c, err := client.New(w.Context(), w.cell.ConfigOf("other"))
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestNode(t *testing.T) {
 		}
 		one.stop()
 		two.stop()
-		l, err := chubbylock.New(chubbylock.Config{Client: w.clientOf("x"), Path: "/ls/local/absent/leader", Identity: "x"})
+		l, err := chubbylock.New(chubbylock.Config{Client: w.cell.ConfigOf("x"), Path: "/ls/local/absent/leader", Identity: "x"})
 		if err != nil {
 			w.Fatal(err)
 		}

@@ -97,7 +97,7 @@ func (w *world) leaderOtherThan(name string, limit time.Duration) act {
 // operate does an operator's action on the holder of the lock.
 func (w *world) operate(do func(ctx context.Context, c *client.Client, holder api.Holder) error) {
 	w.Helper()
-	c, err := client.New(w.Context(), w.clientOf("operator"))
+	c, err := client.New(w.Context(), w.cell.ConfigOf("operator"))
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -4,12 +4,10 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/celltest"
-	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/contrib/leaderelection/chubbylock"
 	"k8s.io/client-go/tools/leaderelection"
 )
@@ -34,18 +32,14 @@ type world struct {
 }
 
 func inWorld(t *testing.T, test func(w *world)) {
-	synctest.Test(t, func(t *testing.T) {
-		test(&world{T: t, cell: celltest.Start(t, 3), wakes: map[string]chan struct{}{}, herald: map[string]string{}})
+	celltest.Run(t, 3, func(t *testing.T, c *celltest.Cell) {
+		test(&world{T: t, cell: c, wakes: map[string]chan struct{}{}, herald: map[string]string{}})
 	})
-}
-
-func (w *world) clientOf(name string) client.Config {
-	return client.Config{Servers: w.cell.Servers(), Dialer: w.cell.DialFrom(name), Clock: w.cell.ClockOf(name), As: name}
 }
 
 func (w *world) lock(name string, delay time.Duration) *chubbylock.Lock {
 	w.Helper()
-	l, err := chubbylock.New(chubbylock.Config{Client: w.clientOf(name), Path: path, Identity: name, LockDelay: delay})
+	l, err := chubbylock.New(chubbylock.Config{Client: w.cell.ConfigOf(name), Path: path, Identity: name, LockDelay: delay})
 	if err != nil {
 		w.Fatal(err)
 	}
