@@ -64,54 +64,62 @@ func TestGiveWay(t *testing.T) {
 
 // Who holds a lock with --give-way keeps it when another does not wait for it, or would give way itself, unless they --ask.
 func TestWhoIsAskedToGiveWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
-		s := &stage{t: t, cell: celltest.Start(t, 1), ctx: ctx}
-		defer s.beside.Wait()
-		defer cancel()
-		for line, asks := range map[string]bool{
-			"acquire polite --try":                        false,
-			"acquire polite --wait 0s":                    false,
-			"acquire polite --wait 5s --give-way":         false,
-			"acquire polite --wait 5s --ask=false":        false,
-			"acquire polite other --try":                  false,
-			"acquire polite --try --ask --reason me":      true,
-			"acquire other polite --try --ask":            true,
-			"acquire polite --wait 0s --ask":              true,
-			"acquire polite --wait 30s --give-way --ask":  true,
-			"acquire polite --wait 30s":                   true,
-			"acquire polite other --wait 30s --shared":    true,
-			"acquire polite other --wait 5s --ask=false ": false,
+	celltest.Run(t, 1, func(t *testing.T, cell *celltest.Cell) {
+		c := cell.Client("other")
+		several := func(ask bool) func(ctx context.Context) {
+			return func(ctx context.Context) {
+				o := &acquireOptions{ask: ask, askGiven: true, workOptions: workOptions{
+					globals: &globals{output: "text", timeout: 15 * time.Second}, err: io.Discard, verb: "acquire", try: true, begun: stopwatch(),
+					paths: []api.Path{api.MustParsePath("/ls/local/aside"), api.MustParsePath("/ls/local/polite")}, path: api.MustParsePath("/ls/local/polite"),
+				}}
+				if _, err := o.acquireAll(ctx, ctx, c); exitCode(err) != exitHeld {
+					t.Errorf("several locks: %v", err)
+				}
+			}
+		}
+		line := func(line string) func(ctx context.Context) {
+			return func(ctx context.Context) { (&stage{t: t, cell: cell, ctx: ctx}).try("", line) }
+		}
+		for _, other := range []struct {
+			what string
+			asks bool
+			act  func(ctx context.Context)
+		}{
+			{"--try", false, line("acquire polite --try")},
+			{"--wait 0s", false, line("acquire polite --wait 0s")},
+			{"--give-way", false, line("acquire polite --wait 5s --give-way")},
+			{"--ask=false", false, line("acquire polite --wait 5s --ask=false")},
+			{"several, --ask=false", false, several(false)},
+			{"--try --ask", true, line("acquire polite --try --ask")},
+			{"--wait 0s --ask", true, line("acquire polite --wait 0s --ask")},
+			{"--give-way --ask", true, line("acquire polite --wait 30s --give-way --ask")},
+			{"--wait 30s", true, line("acquire polite --wait 30s")},
+			{"several, --ask", true, several(true)},
 		} {
+			within, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+			holder := &stage{t: t, cell: cell, ctx: within}
 			said := make(chan string, 1)
-			within, stop := context.WithCancel(ctx)
-			holder := &stage{t: t, cell: s.cell, ctx: within}
-			s.beside.Go(func() {
+			holder.beside.Go(func() {
 				_, text, _ := holder.try("", "acquire polite --give-way --reason backfill")
 				said <- text
 			})
 			time.Sleep(time.Minute)
-			other := &stage{t: t, cell: s.cell}
-			var end context.CancelFunc
-			other.ctx, end = context.WithTimeout(ctx, time.Minute) // what it has it keeps for as long
-			if strings.Contains(line, " other") {
-				line += " -- true"
-			}
-			_, text, code := other.try("", line)
+			brief, end := context.WithTimeout(t.Context(), time.Minute) // what it has it keeps for as long
+			other.act(brief)
 			time.Sleep(time.Second)
 			select {
-			case told := <-said:
-				if !asks {
-					t.Errorf("%s: the holder says: %s", line, told)
+			case text := <-said:
+				if !other.asks {
+					t.Errorf("%s: the holder says: %s", other.what, text)
 				}
 			default:
-				if asks {
-					t.Errorf("%s: the holder keeps the lock; exit code %d: %s", line, code, text)
+				if other.asks {
+					t.Errorf("%s: the holder keeps the lock", other.what)
 				}
 			}
 			end()
 			stop()
-			time.Sleep(time.Minute)
+			holder.beside.Wait()
 		}
 	})
 }
