@@ -77,12 +77,12 @@ func commandSafeguards() []safeguard {
 		},
 		{
 			name: "a holder is told for what another asks", file: "cell/internal/master/events.go",
-			old: "Explanation: claim.Reason", new: "Explanation: \"\"",
+			old: "node.Lock, claim.Reason, quiet", new: "node.Lock, \"\", quiet",
 			pkg: "./client/recipe", test: "TestHolderLetsGoWhenItIsAsked",
 		},
 		{
 			name: "a holder that a new master did not know is told for what another asks", file: "cell/internal/master/events.go",
-			old: "Explanation: first.claim.Reason", new: "Explanation: \"\"",
+			old: "got.Generation, first.claim.Reason, first.quiet", new: "got.Generation, \"\", first.quiet",
 			pkg: "./client/recipe", test: "TestRequestDuringFailOverIsTold",
 		},
 		{
