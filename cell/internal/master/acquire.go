@@ -123,7 +123,8 @@ func (l *Locks) joinQueue(asked *waiter) (w *waiter, offered bool, err error) {
 		l.offers.offerLock(lock.Name)
 	}
 	offered = w.offered
-	l.events.tellConflict(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim, asked.quiet)
+	l.events.tellConflict(lock, w.owner(), claim, asked.quiet)
+	l.events.tellBlocked(lock, w.owner())
 	l.graph.joined(w)
 	return w, offered, nil
 }

@@ -160,6 +160,13 @@ func (p *publisher) tellConflict(lock namespace.Ref, by namespace.Owner, claim r
 	if err != nil || len(node.Holders) == 0 || !node.Mode.Conflicts(claim.Mode) {
 		return
 	}
+	p.askHolders(node, by, claim, quiet)
+}
+
+// askHolders is tellConflict for a request that the holders stand in the way of, whatever its mode. epoch.mu is held, and
+// released in between.
+func (p *publisher) askHolders(node *namespace.Node, by namespace.Owner, claim raftfsm.Claim, quiet bool) {
+	lock := node.Ref()
 	for _, holder := range node.Holders {
 		if h := p.handles.onNode[lock][holder.Owner]; h != nil && h.Owner != by {
 			p.postConflict(h, lock, node.Lock, claim.Reason, quiet)
@@ -172,6 +179,22 @@ func (p *publisher) tellConflict(lock namespace.Ref, by namespace.Owner, claim r
 func (p *publisher) postConflict(h *openHandle, lock namespace.Ref, generation api.Generation, reason string, quiet bool) {
 	if h.Events.Has(api.EventConflictingLock) && (h.CachesLock || !quiet) {
 		p.postTo(h.Owner, lock, api.EventConflictingLock, &Event{Generation: generation, Explanation: reason, Recall: quiet})
+	}
+}
+
+// tellBlocked tells the holders of a lock of one who has joined its queue and is not quiet, and who waits for them only
+// because a quiet request stands in front: nobody has asked them. epoch.mu is held, and released in between.
+func (p *publisher) tellBlocked(lock namespace.Ref, by namespace.Owner) {
+	node, err := p.epoch.state().Tree.Resolve(lock)
+	if err != nil || len(node.Holders) == 0 {
+		return
+	}
+	if ahead := p.queues.firstAhead(lock, node.Mode); ahead == nil || !ahead.quiet {
+		return // who is ahead has asked
+	}
+	w := p.queues.firstAsking(lock, node.Mode)
+	if w != nil && w.owner() == by && !w.claim.Mode.Conflicts(node.Mode) { // else tellConflict has told of it
+		p.askHolders(node, by, w.claim, false)
 	}
 }
 

@@ -89,12 +89,16 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle, h
 		return answer, err
 	}
 	claim.Try = true
-	l.events.awaitRecall(ctx, lock, h.Owner, claim.Mode)
+	asked := l.events.awaitRecall(ctx, lock, h.Owner, claim.Mode)
+	var overtaken *waiter
 	result, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		l.epoch.mu.pause(l.queues.stepsOf(lock.Name))
 		r := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
-		if first := l.firstOvertaken(claim, lock); r == nil && first != nil {
-			r = &refusal.Refusal{Cause: refusal.WaitersComeFirst, Holders: []api.SessionID{first.claim.Mutation.Session}, HolderCount: 1}
+		if r == nil {
+			overtaken = l.firstOvertaken(claim, lock)
+		}
+		if overtaken != nil {
+			r = &refusal.Refusal{Cause: refusal.WaitersComeFirst, Holders: []api.SessionID{overtaken.claim.Mutation.Session}, HolderCount: 1}
 		}
 		if r != nil {
 			return raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claim.Mutation, Refusal: r}}
@@ -102,15 +106,31 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle, h
 		return raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: lock, Claims: []raftfsm.Claim{claim}}}}
 	})
 	if err != nil || len(result.Claims) == 0 {
+		if !how.Quiet && (overtaken != nil || ctx.Err() != nil) { // who has given up has asked, too: a recall was told to no program
+			l.tellTried(claim, lock, overtaken, false)
+		}
 		return result.Answer, err
 	}
 	a := result.Claims[0].Answer
-	if a.Code() == api.LockHeld && !how.Quiet {
-		l.epoch.mu.LockPatient()
-		l.events.tellConflict(lock, result.Claims[0].Owner, claim, false)
-		l.epoch.mu.Unlock()
+	if a.Code() == api.LockHeld && !(how.Quiet && asked) {
+		l.tellTried(claim, lock, nil, how.Quiet)
 	}
 	return a, a.Err()
+}
+
+// tellTried tells the holders of a lock of a TryAcquire that has not got it. What would have overtaken a waiter that is
+// quiet asks those whom that one waits for.
+func (l *Locks) tellTried(claim raftfsm.Claim, lock namespace.Ref, overtaken *waiter, quiet bool) {
+	switch {
+	case overtaken == nil:
+	case !overtaken.quiet:
+		return // it has asked itself
+	default:
+		claim.Mode = overtaken.claim.Mode
+	}
+	l.epoch.mu.LockPatient()
+	defer l.epoch.mu.Unlock()
+	l.events.tellConflict(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim, quiet)
 }
 
 // firstOvertaken returns somebody who waits for a lock that a newcomer could have now,

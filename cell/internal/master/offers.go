@@ -128,6 +128,7 @@ func (o *offers) handleClosed(by namespace.Owner) {
 	for _, w := range []*waiter{wants, quiet} {
 		if w != nil {
 			o.events.tellConflict(w.lock, by, w.claim, w.quiet)
+			o.events.tellBlocked(w.lock, by)
 		}
 	}
 }

@@ -340,11 +340,16 @@ func (q *queues) firstAhead(lock namespace.Ref, mode api.LockMode) *waiter {
 	return nil
 }
 
-// firstAsking is firstAhead without those who are quiet.
+// firstAsking returns the first who is not quiet of those who wait until the holders of that node's lock, in that mode, let
+// go: because their own mode conflicts with it, or because they stand behind one whose mode does. nil if there is none.
 func (q *queues) firstAsking(lock namespace.Ref, mode api.LockMode) *waiter {
+	blocked := false
 	for _, w := range q.byName[lock.Name] {
-		if w.lock == lock && !w.quiet && !q.isSkipped(w) && w.claim.Mode.Conflicts(mode) {
-			return w
+		if w.lock == lock && !q.isSkipped(w) {
+			blocked = blocked || w.claim.Mode.Conflicts(mode)
+			if blocked && !w.quiet {
+				return w
+			}
 		}
 	}
 	return nil
