@@ -76,11 +76,14 @@ func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption
 // lock has to know, and must not be taken for the Uncertain of a release.
 func notOpened(ctx context.Context, err error) error {
 	var e *api.Error
-	if ctx.Err() == nil || !errors.As(err, &e) || e.Code != api.Uncertain {
+	if !errors.As(err, &e) || e.Code != api.Uncertain {
 		return err
 	}
 	own := *e
-	own.Code = api.ContextCode(contextError(ctx))
+	own.Code = api.Unavailable // an answer was lost, and another refused; not even that says whether it was for good
+	if ctx.Err() != nil {
+		own.Code = api.ContextCode(contextError(ctx))
+	}
 	own.Message = "the lock is not held; whether its file was created is not known: " + e.Message
 	return &own
 }

@@ -26,9 +26,9 @@ type mutation struct {
 	// the request was undone, or will never take effect, and finishes the number. nil
 	// withdraws the request.
 	settle func(ctx context.Context, number uint64)
-	// undone says that a request that was abandoned leaves nothing, whatever becomes of it: settle undoes it. Its
-	// error is that of the call then, which says that there was no answer, or what the answer was.
-	undone bool
+	// undone reports whether a request that was abandoned leaves nothing, whatever becomes of it: settle undoes it. Its
+	// error is that of the call then, which says that there was no answer, or what the answer was. nil is never.
+	undone func(err error) bool
 	// mustComplete says that the request gives something back, and that the janitor is to
 	// carry it through if it was abandoned, even before it was sent.
 	mustComplete bool
@@ -83,7 +83,7 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 		settle(ctx, number)
 		c.closeIdleHandles(c.cache.endChange(m.touches, effectAny))
 	})
-	if m.undone {
+	if m.undone != nil && m.undone(err) {
 		return err
 	}
 	return m.uncertainError(err)

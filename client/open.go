@@ -152,7 +152,7 @@ func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Hand
 }
 
 // sendOpen opens h, which is new, at the cell. gone says that an attempt whose answer was lost has opened a node that was
-// there, and that somebody has deleted it since: so another Open says what is there now.
+// there, and that somebody has deleted it since: so another Open says what is there now, or creates it.
 func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.OpenRequest) (opened *Handle, gone bool, err error) {
 	attempts := 0
 	var reply *chubbypb.OpenReply
@@ -172,8 +172,12 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 			c.settleOpen(ctx, h.path, number, request)
 		}}
 	if request.GetCreate() == chubbypb.Create_CREATE_MUST_EXIST {
-		m.undone = true // all that there is of it is the handle
+		m.undone = func(error) bool { return true } // all that there is of it is the handle
 	} else {
+		// What has created a node is answered by the log, again and again; only what has found one is refused so.
+		m.undone = func(err error) bool {
+			return request.GetCreate() == chubbypb.Create_CREATE_MAY && api.CodeOf(err) == api.HandleClosed
+		}
 		m.fetch, m.touches = f, []api.Name{h.name, h.name.Parent()}
 		m.effectOf = func() changeEffect {
 			if reply.GetCreated() {
@@ -187,7 +191,7 @@ func (c *Client) sendOpen(ctx context.Context, h *Handle, request *chubbypb.Open
 			c.handles.remove(h)
 		}
 		c.cacheAbsence(f, epoch, err)
-		return nil, m.undone && attempts > 1 && errors.Is(err, api.HandleClosed), err
+		return nil, attempts > 1 && api.CodeOf(err) == api.HandleClosed, err
 	}
 	h.noteOpened(f, epoch, reply)
 	h.created = reply.GetCreated()
