@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 )
@@ -18,5 +19,18 @@ func TestDiskStallHasBounds(t *testing.T) {
 		if err := cfg.Check(); (err == nil) != ok {
 			t.Errorf("%v: %v", stall, err)
 		}
+	}
+}
+
+// What is configured is what the watch over the disk goes by.
+func TestDiskStallReachesTheStores(t *testing.T) {
+	cfg := Config{Cell: "local", ID: "r1", Data: "x", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:2"}}, DiskStall: 7 * time.Minute}
+	whole, err := cfg.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Replica{cfg: whole, log: slog.New(slog.DiscardHandler)}
+	if got := r.storeOptions().Stall; got != cfg.DiskStall {
+		t.Errorf("the stores are opened with %v, want %v", got, cfg.DiskStall)
 	}
 }

@@ -140,7 +140,23 @@ func (r *Replica) start(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if r.stores, err = disk.Open(r.cfg.Data, disk.LogStore(r.cfg.LogStore), disk.Options{
+	if r.stores, err = disk.Open(r.cfg.Data, disk.LogStore(r.cfg.LogStore), r.storeOptions()); err != nil {
+		return disk.ExplainFull(r.cfg.Data, err)
+	}
+	if err := r.checkConfiguration(); err != nil {
+		return err
+	}
+	if err := r.startRaft(ctx); err != nil {
+		return err
+	}
+	r.serve()
+	r.logStart()
+	return nil
+}
+
+// storeOptions returns how the replica's data are opened.
+func (r *Replica) storeOptions() disk.Options {
+	return disk.Options{
 		Cell:    r.cfg.Cell,
 		ID:      r.cfg.ID,
 		Fatal:   r.fail,
@@ -154,18 +170,7 @@ func (r *Replica) start(ctx context.Context) error {
 			r.times.noteAppended(a)
 		},
 		Bootstrap: r.cfg.Bootstrap || r.cfg.Join || r.cfg.Spare,
-	}); err != nil {
-		return disk.ExplainFull(r.cfg.Data, err)
 	}
-	if err := r.checkConfiguration(); err != nil {
-		return err
-	}
-	if err := r.startRaft(ctx); err != nil {
-		return err
-	}
-	r.serve()
-	r.logStart()
-	return nil
 }
 
 // startRaft opens the port and starts Raft on it.

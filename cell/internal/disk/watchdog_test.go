@@ -63,3 +63,19 @@ func pausedChild(rounds int, limit time.Duration) {
 		}
 	}
 }
+
+// The watch over the log and the votes goes by what the stores were opened with.
+func TestWatchdogGoesByTheOptions(t *testing.T) {
+	for stall, want := range map[time.Duration]time.Duration{0: maxStoreWait, 7 * time.Minute: 7 * time.Minute} {
+		opts := testStoreOptions()
+		opts.Stall = stall
+		s, err := Open(t.TempDir(), BoltStore, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.failStop.watchdog.limit; got != want {
+			t.Errorf("opened with %v, the limit is %v, want %v", stall, got, want)
+		}
+		mustClose(t, s)
+	}
+}
