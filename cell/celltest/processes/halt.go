@@ -67,6 +67,7 @@ func runningThread(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	ended := 0
 	for _, thread := range threads {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", pid, thread.Name()))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
@@ -76,9 +77,16 @@ func runningThread(pid int) (string, error) {
 			return "", err
 		}
 		_, after, _ := strings.Cut(string(stat), ") ") // its name may hold anything
-		if state, _, _ := strings.Cut(after, " "); state != "T" {
+		switch state, _, _ := strings.Cut(after, " "); state {
+		case "T":
+		case "Z", "X":
+			ended++ // nobody has waited for it yet
+		default:
 			return fmt.Sprintf("thread %s is %s", thread.Name(), state), nil
 		}
+	}
+	if ended > 0 && ended == len(threads) {
+		return "", os.ErrProcessDone
 	}
 	return "", nil
 }
