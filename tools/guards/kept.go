@@ -70,7 +70,7 @@ func keptSafeguards() []safeguard {
 		},
 		{
 			name: "a TryAcquire has a kept lock given back", file: "cell/internal/master/locks.go",
-			old: "	l.events.awaitRecall(ctx, lock, h.Owner, claim.Mode)\n", new: "",
+			old: "	asked := l.events.awaitRecall(ctx, lock, h.Owner, claim.Mode)\n", new: "	asked := false\n",
 			pkg: "./client", test: "TestTryAcquireGetsAnIdleLock",
 		},
 		{

@@ -10,7 +10,7 @@ func quietSafeguards() []safeguard {
 		},
 		{
 			name: "a quiet TryAcquire is told to no holder", file: "cell/internal/master/locks.go",
-			old: "a.Code() == api.LockHeld && !how.Quiet {", new: "a.Code() == api.LockHeld {",
+			old: "l.tellTried(claim, lock, nil, how.Quiet)", new: "l.tellTried(claim, lock, nil, false)",
 			pkg: "./cell/internal/master", test: "TestQuietRequestsAreToldToNobody",
 		},
 		{
@@ -65,13 +65,48 @@ func quietSafeguards() []safeguard {
 		},
 		{
 			name: "an Open that creates nothing is not uncertain", file: "client/open.go",
-			old: "		m.undone = true // all that there is of it is the handle\n", new: "",
+			old: "		m.undone = func(error) bool { return true } // all that there is of it is the handle\n", new: "",
 			pkg: "./client", test: "TestOpenThatCreatesNothingIsNotUncertain",
 		},
 		{
 			name: "an Open whose node was deleted meanwhile looks again", file: "client/open.go",
-			old: "m.undone && attempts > 1 && errors.Is(err, api.HandleClosed), err", new: "false, err",
+			old: "attempts > 1 && api.CodeOf(err) == api.HandleClosed, err", new: "attempts < 0, err",
 			pkg: "./client", test: "TestOpenThatCreatesNothingIsNotUncertain",
+		},
+		{
+			name: "who stands behind a quiet request asks", file: "cell/internal/master/acquire.go",
+			old: "	l.events.tellBlocked(lock, w.owner())\n", new: "",
+			pkg: "./cell/internal/master", test: "TestWhoIsBehindAQuietRequestAsks",
+		},
+		{
+			name: "who stands behind a quiet request is told to who gets the lock", file: "cell/internal/master/queue.go",
+			old: "blocked = blocked || w.claim.Mode.Conflicts(mode)", new: "blocked = w.claim.Mode.Conflicts(mode)",
+			pkg: "./cell/internal/master", test: "TestWhoIsBehindAQuietRequestAsks",
+		},
+		{
+			name: "who stands behind a quiet request asks after a Close that fails", file: "cell/internal/master/offers.go",
+			old: "			o.events.tellBlocked(w.lock, by)\n", new: "",
+			pkg: "./cell/internal/master", test: "TestWhoIsBehindAQuietRequestAsksAfterAClose",
+		},
+		{
+			name: "a try that a quiet request stands in front of asks", file: "cell/internal/master/locks.go",
+			old: "		claim.Mode = overtaken.claim.Mode\n", new: "",
+			pkg: "./cell/internal/master", test: "TestWhoIsBehindAQuietRequestAsks",
+		},
+		{
+			name: "a try that is given up during a recall is told", file: "cell/internal/master/locks.go",
+			old: "(overtaken != nil || ctx.Err() != nil)", new: "overtaken != nil",
+			pkg: "./cell/internal/master", test: "TestTryThatIsGivenUpIsTold",
+		},
+		{
+			name: "a quiet try has a lock given back that very many keep", file: "cell/internal/master/locks.go",
+			old: "!(how.Quiet && asked) {", new: "!(how.Quiet || asked && how.Quiet) {",
+			pkg: "./cell/internal/master", test: "TestQuietTryRecallsOfVeryMany",
+		},
+		{
+			name: "an Open that may create looks again, too", file: "client/open.go",
+			old: "			return request.GetCreate() == chubbypb.Create_CREATE_MAY && api.CodeOf(err) == api.HandleClosed\n", new: "			return false\n",
+			pkg: "./client", test: "TestDeletedAfterALostAnswer",
 		},
 		{
 			name: "a session of a test ends with it", file: "cell/celltest/host.go",

@@ -46,5 +46,20 @@ func addressSafeguards() []safeguard {
 			old: "	cfg.checkDiskStall(fault)\n", new: "",
 			pkg: "./cell", test: "TestDiskStallHasBounds",
 		},
+		{
+			name: "the stores are told how long the disk may stall", file: "cell/replica.go",
+			old: "		Stall:   r.cfg.DiskStall,\n", new: "",
+			pkg: "./cell", test: "TestDiskStallReachesTheStores",
+		},
+		{
+			name: "the watch over the disk goes by what it is told", file: "cell/internal/disk/stores.go",
+			old: "newFailStop(opts.Stall, opts.Silence", new: "newFailStop(maxStoreWait, opts.Silence",
+			pkg: "./cell/internal/disk", test: "TestWatchdogGoesByTheOptions",
+		},
+		{
+			name: "a process that has ended is not waited for until it stops", file: "cell/celltest/processes/halt.go",
+			old: "	if ended > 0 && ended == len(threads) {\n", new: "	if ended < 0 {\n",
+			pkg: "./cell/celltest/processes", test: "TestHaltOfAProcessThatHasEnded",
+		},
 	}
 }

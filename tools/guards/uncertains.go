@@ -13,6 +13,11 @@ func uncertainSafeguards() []safeguard {
 			pkg: pkg, test: "TestWhatChangesNothingIsNotUncertain",
 		},
 		{
+			name: "Do that does not open is not Uncertain, though its context goes on", file: "client/do.go",
+			old: "	if !errors.As(err, &e) || e.Code != api.Uncertain {\n", new: "	if ctx.Err() == nil || !errors.As(err, &e) || e.Code != api.Uncertain {\n",
+			pkg: pkg, test: "TestDoThatDoesNotOpenIsNotUncertain",
+		},
+		{
 			name: "metadata by a path is for those who may read", file: "client/cache.go",
 			old: " || instance == 0 && answers(c, e, e.stat.Instance, 0)) {", new: " || instance == 0) {",
 			pkg: pkg, test: "TestGetAfterTheRightIsGone",
