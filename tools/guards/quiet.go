@@ -1,7 +1,13 @@
 package main
 
+import "slices"
+
 // quietSafeguards cover requests for locks that are told to no holder, and Opens that depend on a lock.
 func quietSafeguards() []safeguard {
+	return slices.Concat(quietRequestSafeguards(), blockedSafeguards())
+}
+
+func quietRequestSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "a quiet waiter is told to no holder", file: "cell/internal/master/acquire.go",
@@ -10,7 +16,7 @@ func quietSafeguards() []safeguard {
 		},
 		{
 			name: "a quiet TryAcquire is told to no holder", file: "cell/internal/master/locks.go",
-			old: "l.tellTried(claim, lock, nil, how.Quiet)", new: "l.tellTried(claim, lock, nil, false)",
+			old: "tellTried(claim, lock, nil, how.Quiet)", new: "tellTried(claim, lock, nil, false)",
 			pkg: "./cell/internal/master", test: "TestQuietRequestsAreToldToNobody",
 		},
 		{
@@ -73,6 +79,12 @@ func quietSafeguards() []safeguard {
 			old: "attempts > 1 && api.CodeOf(err) == api.HandleClosed, err", new: "attempts < 0, err",
 			pkg: "./client", test: "TestOpenThatCreatesNothingIsNotUncertain",
 		},
+	}
+}
+
+// blockedSafeguards cover those who wait behind a quiet request, and what is left of an Open.
+func blockedSafeguards() []safeguard {
+	return []safeguard{
 		{
 			name: "who stands behind a quiet request asks", file: "cell/internal/master/acquire.go",
 			old: "	l.events.tellBlocked(lock, w.owner())\n", new: "",
@@ -89,7 +101,7 @@ func quietSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestWhoIsBehindAQuietRequestAsksAfterAClose",
 		},
 		{
-			name: "a try that a quiet request stands in front of asks", file: "cell/internal/master/locks.go",
+			name: "a try that a quiet request stands in front of asks", file: "cell/internal/master/events.go",
 			old: "		claim.Mode = overtaken.claim.Mode\n", new: "",
 			pkg: "./cell/internal/master", test: "TestWhoIsBehindAQuietRequestAsks",
 		},

@@ -182,6 +182,21 @@ func (p *publisher) postConflict(h *openHandle, lock namespace.Ref, generation a
 	}
 }
 
+// tellTried tells the holders of a lock of a TryAcquire that has not got it. What would have overtaken a waiter that is
+// quiet asks those whom that one waits for.
+func (p *publisher) tellTried(claim raftfsm.Claim, lock namespace.Ref, overtaken *waiter, quiet bool) {
+	switch {
+	case overtaken == nil:
+	case !overtaken.quiet:
+		return // it has asked itself
+	default:
+		claim.Mode = overtaken.claim.Mode
+	}
+	p.epoch.mu.LockPatient()
+	defer p.epoch.mu.Unlock()
+	p.tellConflict(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim, quiet)
+}
+
 // tellBlocked tells the holders of a lock of one who has joined its queue and is not quiet, and who waits for them only
 // because a quiet request stands in front: nobody has asked them. epoch.mu is held, and released in between.
 func (p *publisher) tellBlocked(lock namespace.Ref, by namespace.Owner) {

@@ -107,30 +107,15 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle, h
 	})
 	if err != nil || len(result.Claims) == 0 {
 		if !how.Quiet && (overtaken != nil || ctx.Err() != nil) { // who has given up has asked, too: a recall was told to no program
-			l.tellTried(claim, lock, overtaken, false)
+			l.events.tellTried(claim, lock, overtaken, false)
 		}
 		return result.Answer, err
 	}
 	a := result.Claims[0].Answer
 	if a.Code() == api.LockHeld && !(how.Quiet && asked) {
-		l.tellTried(claim, lock, nil, how.Quiet)
+		l.events.tellTried(claim, lock, nil, how.Quiet)
 	}
 	return a, a.Err()
-}
-
-// tellTried tells the holders of a lock of a TryAcquire that has not got it. What would have overtaken a waiter that is
-// quiet asks those whom that one waits for.
-func (l *Locks) tellTried(claim raftfsm.Claim, lock namespace.Ref, overtaken *waiter, quiet bool) {
-	switch {
-	case overtaken == nil:
-	case !overtaken.quiet:
-		return // it has asked itself
-	default:
-		claim.Mode = overtaken.claim.Mode
-	}
-	l.epoch.mu.LockPatient()
-	defer l.epoch.mu.Unlock()
-	l.events.tellConflict(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim, quiet)
 }
 
 // firstOvertaken returns somebody who waits for a lock that a newcomer could have now,
