@@ -43,8 +43,8 @@ func newHistories() histories {
 }
 
 // load runs each operation in its own loop, all concurrently, as long as the plan says. It counts the
-// operations that end within the measurement; if there is none, because a disk takes longer than that, the measurement
-// ends with the first that ends. It returns at the first error.
+// operations that end within the measurement; if there is none, because a disk takes longer than that, it counts the
+// first that ends, and the rate is that of the longer time; what was used is that of the measurement. It returns at the first error.
 func load(ctx context.Context, p plan, ops []operation) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.warm+p.measure+patience)
 	defer cancel()
@@ -154,11 +154,8 @@ func (l *loops) repeat(ctx context.Context, op operation, first time.Time, h his
 			return err
 		}
 		ended := time.Now()
-		if !ended.After(l.begin) || ended.After(l.end) && l.counted.Load() > 0 {
+		if !ended.After(l.begin) || ended.After(l.end) && (l.counted.Load() > 0 || !l.late.CompareAndSwap(0, int64(ended.Sub(l.begin)))) {
 			continue
-		}
-		if ended.After(l.end) {
-			l.late.Store(int64(ended.Sub(l.begin)))
 		}
 		count := l.counted.Add(1)
 		if l.limit > 0 && count > l.limit {

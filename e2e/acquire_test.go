@@ -109,7 +109,7 @@ func TestAcquireWithoutCommand(t *testing.T) {
 func TestHolderKilled(t *testing.T) {
 	besideOthers(t)
 	w := sharedWorld(t)
-	holder := w.ctl("acquire", w.path("a"), "--lease", "2s", "--lock-delay", "3s", "-o", "json")
+	holder := w.ctl("acquire", w.path("a"), "--lease", "2s", "--lock-delay", "3s", "--kill-after", "1s", "-o", "json")
 	holder.waitFor("\n", 20*time.Second)
 	var line struct{ Token uint64 }
 	if err := json.Unmarshal([]byte(holder.stdout.String()), &line); err != nil {

@@ -360,6 +360,11 @@ ctl 0 put /ls/local/d/guarded one
 ctl 0 put /ls/local/d/guarded two --if-sequencer "$sequencer"
 ctl 0 cp /ls/local/d/f /ls/local/d/guarded --if-sequencer "$sequencer"
 ctl 0 rm /ls/local/d/guarded --if-sequencer "$sequencer"
+ctl 0 put /ls/local/d/guarded new --if-absent --if-sequencer "$sequencer"; ctl 3 put /ls/local/d/guarded new --if-absent --if-sequencer "$sequencer"; err 'exists already'
+ctl 3 cp /ls/local/d/f /ls/local/d/guarded --if-absent --if-sequencer "$sequencer"; ctl 3 put /ls/local/d/guarded up --ephemeral --if-absent; ctl 0 rm /ls/local/d/guarded
+background ephemeral put /ls/local/d/guarded up --ephemeral --if-sequencer "$sequencer"; ephemeral=$pid
+holds 10 "put --ephemeral --if-sequencer stays" "$bin/chubbyctl" stat /ls/local/d/guarded
+kill "$ephemeral"; wait "$ephemeral"; holds 15 "  and its file goes with it" gone /ls/local/d/guarded
 background waiter acquire /ls/local/held -- sh -c 'echo mine'; waiter=$pid
 waits() { "$bin/chubbyctl" -o json locks /ls/local/held | jq -e '.waiters | length == 1'; }
 holds 10 "a waiter is listed" waits
@@ -424,7 +429,8 @@ for group in queue cell 'cell upgrade' lock session acl 'acl file' config member
 	ctl 2 $group; out '^Available Commands'; err 'needs one of the commands above'
 done
 ctl 2 elect /ls/local/unread --show --lease 5s; err '--show and --lease do not go together'; ctl 2 elect /ls/local/unread --observe --value x; err '--observe and --value'
-ctl 2 semaphore /ls/local/unread.d --slots 2 --resize --reason why; err '--resize and --reason'; ctl 2 acquire /ls/local/unread --kill-after 2s; err '--kill-after is for a command'
+ctl 2 semaphore /ls/local/unread.d --slots 2 --resize --reason why; err '--resize and --reason'; ctl 2 acquire /ls/local/unread --at-least 2s; err '--at-least is for a command'
+full 1 acquire /ls/local/unread --kill-after 2s --at-least 0 --safe-signal '' --retry=false; err 'given up: .*no space left'
 ctl 2 acquire /ls/local/unread --try --wait 3s -- true; err '--try and --wait'; ctl 2 locks --times 3; err '--times is for --watch'; ctl 2 cell recover . --from-removed; err '--from-removed is for --to'
 ctl 2 put /ls/local/unread x --ephemeral --if-generation 3; err '--ephemeral and --if-generation'; ctl 2 cp -r /ls/local/d /ls/local/e --if-generation 3; err '--recursive and --if-generation'
 
@@ -449,7 +455,7 @@ ends "$holder" 74 "the holder of a lock that was broken"
 [ -e seq ] && bad "  its sequencer file is gone" || ok "  its sequencer file is gone"
 ctl 3 sequencer check "$sequencer"
 ctl 0 touch /ls/local/d/guarded
-ctl 3 put /ls/local/d/guarded late --if-sequencer "$sequencer"; ctl 3 rm /ls/local/d/guarded --if-sequencer "$sequencer"
+ctl 3 put /ls/local/d/guarded late --if-sequencer "$sequencer"; ctl 3 put /ls/local/d/guarded late --ephemeral --if-sequencer "$sequencer"; ctl 3 rm /ls/local/d/guarded --if-sequencer "$sequencer"
 ctl 3 txn --if-sequencer "$sequencer" --put /ls/local/d/guarded=late; err '^chubbyctl: --if-sequencer: '
 ends "$waiter" 0 "the waiter has it"
 grep -q mine waiter.out && ok "  and its CMD ran" || bad "  and its CMD ran"

@@ -58,9 +58,9 @@ order of their names.
 With --give-way the lock is let go when another asks for it: CMD gets SIGTERM, and the
 lock is released when CMD has ended, for however long that takes. The other one's --reason
 is said, and the exit code is CMD's own; --retry does not run it again. --try, which does
-not wait for what is let go, asks nobody, and --give-way itself neither: it waits until
-the other CMD has ended. --ask asks with these, too, and --ask=false never; --try --ask is
-for a script that tries again.
+not wait for what is let go, asks nobody; nor does --give-way, which waits until the other
+CMD has ended. --ask asks with these, too, and --ask=false never; --try --ask is for a
+script that tries again.
 
 With --retry CMD is run again, under a new session, when the lock was lost: at first after
 about a second, then after pauses of up to 30 s, until CMD ends by itself, the lock is not

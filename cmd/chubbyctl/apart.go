@@ -15,6 +15,7 @@ const (
 	apartFrom   = "chubbyctl-apart-from "
 	onlyWith    = "chubbyctl-only-with "
 	onlyCommand = "chubbyctl-only-with-a-command"
+	offIsZero   = "chubbyctl-off-if-zero"
 )
 
 // keepApart has a flag refused together with each of others. why is about the flag.
@@ -42,6 +43,13 @@ func needsFlag(flags *pflag.FlagSet, other, why string, names ...string) {
 func needsCommand(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		annotate(flags, name, onlyCommand, "")
+	}
+}
+
+// zeroIsOff has flags count as not given if they are given zero or nothing, their default: a script may always give them.
+func zeroIsOff(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		annotate(flags, name, offIsZero, "")
 	}
 }
 
@@ -95,5 +103,6 @@ func checkFlags(cmd *cobra.Command) error {
 
 // isOn reports whether a flag was given, and not to turn it off.
 func isOn(f *pflag.Flag) bool {
-	return f.Changed && !(f.Value.Type() == "bool" && f.Value.String() == "false")
+	_, zero := f.Annotations[offIsZero]
+	return f.Changed && !(f.Value.Type() == "bool" && f.Value.String() == "false") && !(zero && f.Value.String() == f.DefValue)
 }

@@ -15,9 +15,9 @@ func TestFlagsThatDoNotGoTogether(t *testing.T) {
 	for line, want := range map[string]string{
 		"acquire a --try --wait 3s -- true":                 "--try and --wait",
 		"acquire a --give-way --at-least 1m -- true":        "--give-way and --at-least",
-		"acquire a --kill-after 3s":                         "--kill-after is for a command",
+		"acquire a --at-least 3s":                           "--at-least is for a command",
 		"acquire a --safe-signal USR1":                      "--safe-signal is for a command",
-		"members join up --kill-after 3s":                   "--kill-after is for a command",
+		"members join up --retry":                           "--retry is for a command",
 		"elect a --show --lease 3s":                         "--show and --lease",
 		"elect a --observe --reason why":                    "--observe and --reason",
 		"elect a --candidates --at-least 1m":                "--candidates and --at-least",
@@ -32,7 +32,7 @@ func TestFlagsThatDoNotGoTogether(t *testing.T) {
 		"locks --watch=false --times 3":                     "--times is for --watch",
 		"drill failover --hard --to r2":                     "--hard and --to",
 		"cp a b -r --if-generation 3":                       "--recursive and --if-generation",
-		"cp a b --if-absent --if-sequencer s":               "--if-absent and --if-sequencer",
+		"cp a b --if-absent --if-generation 3":              "--if-absent and --if-generation",
 		"put a b --ephemeral --if-generation 3":             "--ephemeral and --if-generation",
 		"quota set --dir d --handles 3":                     "--dir and --handles",
 		"watch a --initial":                                 "--initial is for --exec",
@@ -45,6 +45,25 @@ func TestFlagsThatDoNotGoTogether(t *testing.T) {
 	}
 	if _, err := execute(t, nil, "elect", "a", "--show=false", "--lease", "3s"); err == nil || !strings.Contains(err.Error(), "--value is missing") {
 		t.Errorf("of a flag that is turned off: %v", err)
+	}
+}
+
+// A flag that is given to turn it off is as none, and so is one that only bounds what there is not.
+func TestFlagsThatGoTogether(t *testing.T) {
+	for _, line := range []string{
+		"acquire a --kill-after 5s", "members join up --kill-after 5s", "acquire a --shared --try --lock-delay 5s --lease 20s --reason why --kill-after 3s",
+		"acquire a --at-least 0", "acquire a --give-way --at-least 0s", "acquire a --jeopardy-signal= --safe-signal=", "acquire a --retry=false",
+		"acquire a --try=false --wait 3s", "acquire a --give-way --ask=false", "elect a --show --reason= --sequencer-file= --at-least 0", "elect a --nominate b --yield=false",
+		"semaphore a --slots 3 --resize=false --try", "locks --watch=false", "drill failover --hard --to=", "put a b --ephemeral --if-absent", "put a b --if-absent --if-sequencer s", "cp -r a b --if-absent",
+	} {
+		root, _ := newRootCommand()
+		cmd, rest, err := root.Find(strings.Fields(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(cmd.ParseFlags(rest), checkFlags(cmd)); err != nil {
+			t.Errorf("chubbyctl %s: %v", line, err)
+		}
 	}
 }
 

@@ -21,9 +21,9 @@ func (s *sequencerCondition) flag(cmd *cobra.Command, does string) {
 	cmd.Flags().StringVar(&s.text, "if-sequencer", "", does+" only if the sequencer `SEQ` is valid: its lock is still held")
 }
 
-// options returns the options that make a change depend on the sequencer. Text that is not a
+// parse returns the sequencer, nil if there is no such condition. Text that is not a
 // sequencer is refused like one that is not valid, before anything is sent.
-func (s *sequencerCondition) options(cmd *cobra.Command) ([]client.WriteOption, error) {
+func (s *sequencerCondition) parse(cmd *cobra.Command) (*sequencer.Sequencer, error) {
 	if s.given = cmd.Flags().Changed("if-sequencer"); !s.given {
 		return nil, nil
 	}
@@ -31,7 +31,16 @@ func (s *sequencerCondition) options(cmd *cobra.Command) ([]client.WriteOption, 
 	if err != nil {
 		return nil, s.exitCodeOf(fmt.Errorf("--if-sequencer: %w", err))
 	}
-	return []client.WriteOption{client.IfSequencer(seq)}, nil
+	return &seq, nil
+}
+
+// options returns the options that make a change depend on the sequencer.
+func (s *sequencerCondition) options(cmd *cobra.Command) ([]client.WriteOption, error) {
+	seq, err := s.parse(cmd)
+	if seq == nil {
+		return nil, err
+	}
+	return []client.WriteOption{client.IfSequencer(*seq)}, nil
 }
 
 // exitCodeOf gives an error its exit code if it is the refusal of the sequencer.

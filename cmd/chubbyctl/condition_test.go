@@ -23,8 +23,8 @@ func TestIfSequencer(t *testing.T) {
 		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", "junk"}, 3, "not a sequencer"},
 		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", good}, 69, ""},
 		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", good, "--if-generation", "3"}, 69, ""},
-		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", good, "--if-generation", "0"}, 2, "choose one"},
-		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", good, "--ephemeral"}, 2, "do not go together"},
+		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", "", "--ephemeral"}, 3, "empty"},
+		{[]string{"put", "/ls/local/a", "x", "--if-sequencer", "", "--if-absent"}, 3, "empty"},
 		{[]string{"rm", "/ls/local/a", "--if-sequencer", ""}, 3, "empty"},
 		{[]string{"rm", "/ls/local/a", "--if-sequencer", "junk"}, 3, "not a sequencer"},
 		{[]string{"rm", "/ls/local/a", "--if-sequencer", good}, 69, ""},
@@ -57,13 +57,13 @@ func TestVerdictOfTheCell(t *testing.T) {
 	}
 }
 
-// Open creates a file with its contents, without a condition, so a write with a condition never creates
-// one.
+// Open creates a file with its contents, and has no condition but a sequencer, so a write with another condition never
+// creates one.
 func TestConditionsNeverCreate(t *testing.T) {
-	sequencer := []client.WriteOption{client.IfGeneration(1)} // any option will do
+	held := &sequencer.Sequencer{} // any will do
 	for _, c := range []struct {
 		o          putOptions
-		sequencer  []client.WriteOption
+		sequencer  *sequencer.Sequencer
 		create     client.Creation
 		contents   bool
 		conditions int
@@ -71,12 +71,13 @@ func TestConditionsNeverCreate(t *testing.T) {
 		{putOptions{}, nil, client.File, true, 0},
 		{putOptions{conditional: true}, nil, client.NewFile, true, 0},
 		{putOptions{conditional: true, ifGeneration: 7}, nil, client.Existing, false, 1},
-		{putOptions{}, sequencer, client.Existing, false, 1},
-		{putOptions{conditional: true, ifGeneration: 7}, sequencer, client.Existing, false, 2},
+		{putOptions{}, held, client.Existing, false, 1},
+		{putOptions{conditional: true, ifGeneration: 7}, held, client.Existing, false, 2},
+		{putOptions{conditional: true}, held, client.NewFile, true, 0},
 	} {
 		opts, conditions := c.o.openOptions([]byte("x"), c.sequencer)
-		if opts.Create != c.create || (opts.Contents != nil) != c.contents || len(conditions) != c.conditions {
-			t.Errorf("--if-generation %d (%t) and %d of a sequencer: %+v, %d conditions", c.o.ifGeneration, c.o.conditional, len(c.sequencer), opts, len(conditions))
+		if opts.Create != c.create || (opts.Contents != nil) != c.contents || len(conditions) != c.conditions || (opts.IfSequencer != nil) != (c.sequencer != nil && c.conditions == 0) {
+			t.Errorf("--if-generation %d (%t) and sequencer %v: %+v, %d conditions", c.o.ifGeneration, c.o.conditional, c.sequencer, opts, len(conditions))
 		}
 	}
 }

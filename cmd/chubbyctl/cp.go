@@ -68,7 +68,7 @@ each node then.`, exitMismatch, exitFailed),
 	o.put.sequencer.flag(cmd, "write")
 	o.put.consent.flag(cmd)
 	keepApart(cmd.Flags(), "recursive", "it copies many files, and the other is about one", "if-generation", "if-sequencer")
-	keepApart(cmd.Flags(), "if-absent", "it creates a file, and the other is about one that is there", "if-generation", "if-sequencer")
+	keepApart(cmd.Flags(), "if-absent", "it creates a file, and the other is about one that is there", "if-generation")
 	return cmd
 }
 

@@ -90,6 +90,7 @@ process goes on, and is a replica again within a few seconds.`,
 	cmd.Flags().BoolVar(&hard, "hard", false, "the master gives up without a word, and the others have to elect")
 	cmd.Flags().StringVar(&o.to, "to", "", "the id of the replica that is to be the master")
 	keepApart(cmd.Flags(), "hard", "with it the others elect whom they like", "to")
+	zeroIsOff(cmd.Flags(), "to")
 	return cmd
 }
 

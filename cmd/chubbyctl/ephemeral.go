@@ -9,22 +9,24 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/sequencer"
 )
 
-// keepEphemeral creates an ephemeral file and keeps it until an interrupt.
-func (o *putOptions) keepEphemeral(cmd *cobra.Command, p api.Path, value []byte) error {
+// keepEphemeral creates an ephemeral file, only while seq is valid unless that is nil, and keeps it until an interrupt.
+func (o *putOptions) keepEphemeral(cmd *cobra.Command, p api.Path, value []byte, seq *sequencer.Sequencer) error {
 	var h *client.Handle
 	var stat api.Stat
 	create := func(ctx context.Context, c *client.Client) (err error) {
 		h, err = c.Open(ctx, p.String(), client.OpenOptions{
-			Write:     true,
-			Create:    client.NewFile,
-			Ephemeral: true,
-			Contents:  value,
-			Events:    []api.EventKind{api.EventLockAcquired}, // any kind will do: a handle with events is also told that its file is gone
+			Write:       true,
+			Create:      client.NewFile,
+			Ephemeral:   true,
+			Contents:    value,
+			IfSequencer: seq,
+			Events:      []api.EventKind{api.EventLockAcquired}, // any kind will do: a handle with events is also told that its file is gone
 		})
 		if err != nil {
-			return withAdvice(err, p, client.NewFile)
+			return o.exitCodeOf(withAdvice(err, p, client.NewFile))
 		}
 		stat, err = h.Stat(ctx)
 		return err

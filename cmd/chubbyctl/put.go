@@ -13,6 +13,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/sequencer"
 )
 
 type putOptions struct {
@@ -39,18 +40,21 @@ so does --if-absent.
 
 --if-sequencer writes only while the lock that the sequencer speaks of is held in
 that generation, and exits with %d if it is not, or SEQ is no sequencer. The cell
-decides that together with the write. It does not create a file.
+decides that together with the write. It creates a file only with --if-absent or
+--ephemeral.
 
 --ephemeral creates a file that goes with the session, and so keeps the session
-until SIGINT or SIGTERM. If somebody deletes the file before, it exits with %d.
+until SIGINT or SIGTERM. If somebody deletes the file before, it exits with %d; so it
+does if there is such a file, or with %d if --if-absent says that there must be none.
 
 An access control list that takes from you the right to write it again is not written
-without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents, exitMismatch, exitMismatch, exitFailed),
+without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents, exitMismatch, exitMismatch, exitFailed, exitMismatch),
 		Example: `  chubbyctl put /ls/local/motd 'hello'
   chubbyctl put /ls/local/config - <config.yaml
   chubbyctl put /ls/local/config - --if-absent <config.yaml
   chubbyctl put /ls/local/config - --if-generation 7 <config.yaml
-  chubbyctl put /ls/local/state 'done' --if-sequencer "$CHUBBY_SEQUENCER"`,
+  chubbyctl put /ls/local/state 'done' --if-sequencer "$CHUBBY_SEQUENCER"
+  chubbyctl put /ls/local/address web1:80 --ephemeral --if-sequencer "$CHUBBY_SEQUENCER"`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 || len(args) == 2 {
 				return nil
@@ -78,8 +82,6 @@ without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents
 	o.sequencer.flag(cmd, "write")
 	cmd.Flags().BoolVar(&o.ephemeral, "ephemeral", false, "create a file that goes with this session, and stay")
 	o.consent.flag(cmd)
-	keepApart(cmd.Flags(), "ephemeral", "it creates a file of this session's own, and the other is about what there is", "if-generation", "if-absent", "if-sequencer")
-	keepApart(cmd.Flags(), "if-absent", "it creates a file, and the other is about one that is there", "if-sequencer")
 	return cmd
 }
 
@@ -88,11 +90,14 @@ func (o *putOptions) validate(cmd *cobra.Command) error {
 	switch {
 	case o.ifAbsent && o.ifGeneration != 0:
 		return usagef("--if-absent is --if-generation 0, and the other generation is that of a file that is there; choose one")
-	case cmd.Flags().Changed("if-sequencer") && o.conditional && o.ifGeneration == 0:
-		return usagef("--if-generation 0 creates a file, and --if-sequencer writes one that is there; choose one")
+	case o.ephemeral && o.ifGeneration != 0:
+		return usagef("put: --ephemeral and --if-generation do not go together: it creates a file of this session's own, and the other is about one that is there")
 	}
 	return nil
 }
+
+// onlyCreates reports whether there must be no such file.
+func (o *putOptions) onlyCreates() bool { return o.conditional && o.ifGeneration == 0 }
 
 // readPutValue returns what to write. A value that is not on the command line comes from
 // standard input, and is refused if it is empty: that is mostly a mistake.
@@ -162,18 +167,18 @@ func readValue(argument string, in io.Reader, p api.Path) ([]byte, error) {
 }
 
 func (o *putOptions) writeFile(cmd *cobra.Command, p api.Path, value []byte) error {
-	if o.ephemeral {
-		return o.keepEphemeral(cmd, p, value)
-	}
-	ifSequencer, err := o.sequencer.options(cmd)
+	seq, err := o.sequencer.parse(cmd)
 	if err != nil {
 		return err
+	}
+	if o.ephemeral {
+		return o.keepEphemeral(cmd, p, value, seq)
 	}
 	list := string(value)
 	if err := o.consent.confirmWrite(cmd.Context(), o.globals, p, &list); err != nil {
 		return err
 	}
-	opts, conditions := o.openOptions(value, ifSequencer)
+	opts, conditions := o.openOptions(value, seq)
 	err = o.withHandle(cmd.Context(), p, opts, func(ctx context.Context, h *client.Handle) error {
 		if h.Created() { // with its contents
 			return o.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", h)
@@ -184,21 +189,29 @@ func (o *putOptions) writeFile(cmd *cobra.Command, p api.Path, value []byte) err
 		}
 		return o.printChange(cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", stat)
 	})
-	if o.conditional && o.ifGeneration == 0 && api.CodeOf(err) == api.Exists {
-		return &exitError{exitMismatch, err}
+	if seq != nil && !o.onlyCreates() && api.CodeOf(err) == api.NotFound {
+		return fmt.Errorf("%w; --if-sequencer writes a file that is there: --if-absent creates one", err)
 	}
-	if o.sequencer.given && api.CodeOf(err) == api.NotFound {
-		return fmt.Errorf("%w; --if-sequencer writes a file that is there: 'chubbyctl touch %v' creates one", err, p)
+	return o.exitCodeOf(err)
+}
+
+// exitCodeOf gives an error its exit code if it is the refusal of a condition.
+func (o *putOptions) exitCodeOf(err error) error {
+	if o.onlyCreates() && api.CodeOf(err) == api.Exists {
+		return &exitError{exitMismatch, err}
 	}
 	return o.sequencer.exitCodeOf(err)
 }
 
-// openOptions returns how to open the file, and the conditions for writing it then.
-func (o *putOptions) openOptions(value []byte, conditions []client.WriteOption) (client.OpenOptions, []client.WriteOption) {
-	opts := client.OpenOptions{Write: true, Kind: api.File, Create: client.File, Contents: value}
-	if o.conditional && o.ifGeneration == 0 {
-		opts.Create = client.NewFile
-		return opts, nil // validate refuses it together with --if-sequencer
+// openOptions returns how to open the file, and the conditions for writing it then. seq is that of --if-sequencer, or nil.
+func (o *putOptions) openOptions(value []byte, seq *sequencer.Sequencer) (opts client.OpenOptions, conditions []client.WriteOption) {
+	opts = client.OpenOptions{Write: true, Kind: api.File, Create: client.File, Contents: value}
+	if o.onlyCreates() {
+		opts.Create, opts.IfSequencer = client.NewFile, seq
+		return opts, nil
+	}
+	if seq != nil {
+		conditions = append(conditions, client.IfSequencer(*seq))
 	}
 	if o.conditional {
 		conditions = append(conditions, client.IfGeneration(api.Generation(o.ifGeneration)))

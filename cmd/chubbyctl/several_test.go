@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -27,6 +29,9 @@ func TestSeveralPaths(t *testing.T) {
 			if code != exitFailed || out != c.printed || !strings.Contains(said, c.said) || strings.Contains(said, "not done") != strings.Contains(c.said, "not done") {
 				t.Errorf("%s: %d, %q, %q; want %q, %q", c.line, code, out, said, c.printed, c.said)
 			}
+		}
+		if said, err := s.answer(full{}, "stat a b"); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(said, "; not done: /ls/local/b\n") {
+			t.Errorf("on a full disk: %v; it says %q", err, said)
 		}
 		if out := s.run("cat a b"); !strings.Contains(out, "12") {
 			t.Errorf("there is %q", out)

@@ -30,8 +30,8 @@ of the changes, or none. They are made in the order of their flags, and each
 condition is about what there was before the first.
 
 A VALUE is taken as it is written, whatever is in it; - alone reads it from
-standard input, which may not be empty: but what a program writes that fails halfway
-is taken for the whole, so write that to a file first. --put-file and --create-file
+standard input, which may not be empty. What a program writes that fails halfway is
+taken for the whole, so write that to a file first. --put-file and --create-file
 take it from a FILE of this machine, with all of its bytes. Where an = follows a PATH,
 write \= for an = in it, and \\ for a backslash before an =; a PATH alone is taken as
 it is written.

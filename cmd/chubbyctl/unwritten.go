@@ -20,8 +20,11 @@ func unwritten(err, failed error, unread int) error {
 		return &exitError{code: unread}
 	}
 	code := exitFailed
-	if own != nil {
+	switch {
+	case own != nil:
 		code = own.code
+	case err != nil:
+		failed = err // which may say what is not done because of it
 	}
 	return &exitError{code, fmt.Errorf("the answer could not be written to standard output: %w", failed)}
 }

@@ -64,6 +64,7 @@ func (o *workOptions) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.atLeast, "at-least", 0, "keep the lock at least this long, even if CMD ends earlier: for cron jobs scheduled on several hosts")
 	flags.StringVar(&o.sequencerFile, "sequencer-file", "", "keep the sequencer in this file, which no other chubbyctl uses, while the lock is held, for other programs")
 	needsCommand(flags, "at-least") // without one the lock is held until Ctrl-C
+	zeroIsOff(flags, "at-least", "reason", "sequencer-file")
 }
 
 // addCommandFlags adds the flags of the session and of CMD, without those of a lock.
@@ -73,10 +74,11 @@ func (o *workOptions) addCommandFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.jeopardySignal, "jeopardy-signal", "", "a signal for CMD when the cell does not answer in time, as in USR1")
 	flags.StringVar(&o.safeSignal, "safe-signal", "", "a signal for CMD when the cell answers again after that, as in USR2")
 	flags.BoolVar(&o.retry, "retry", false, "run CMD again, under a new session, whenever it was stopped because what it runs under was lost")
-	needsCommand(flags, "kill-after", "jeopardy-signal", "safe-signal", "retry")
+	needsCommand(flags, "jeopardy-signal", "safe-signal", "retry") // not kill-after: scripts give it with and without CMD
+	zeroIsOff(flags, "jeopardy-signal", "safe-signal")
 }
 
-// flagsOfHolding are the flags of addFlags: those of a verb that does something else for one of its flags have no meaning then.
+// flagsOfHolding are the flags of addFlags: they have no meaning beside a flag with which a verb holds nothing.
 func flagsOfHolding() (names []string) {
 	var all pflag.FlagSet
 	new(workOptions).addFlags(&all)

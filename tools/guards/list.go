@@ -55,6 +55,7 @@ func safeguards() []safeguard {
 		lineSafeguards(),
 		encodingSafeguards(),
 		mannersSafeguards(),
+		conditionSafeguards(),
 		commandLineSafeguards(),
 		crowdingSafeguards(),
 		reapingSafeguards(),

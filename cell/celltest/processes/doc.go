@@ -8,8 +8,9 @@
 //	…
 //	c.KillMaster()
 //
-// KillMasters kills one master after the other while the test does its work. A
-// replica that was killed is started again two seconds later, on its data.
+// KillMasters kills one master after the other while the test does its work, and
+// KillMastersFor until enough have died. A replica that was killed is started
+// again two seconds later, on its data.
 //
 // A program that the test itself kills or stops must be a process, too: Run
 // starts one, and sees that it ends with the test, and that a data race in it

@@ -11,7 +11,7 @@ import (
 )
 
 // A test of what works on while one master after the other is killed.
-func ExampleCell_KillMasters() {
+func ExampleCell_KillMastersFor() {
 	var work func(ctx context.Context, k *client.Keeper) error // what is tested
 	_ = func(t *testing.T) {
 		c := processes.Start(t, 3)
@@ -19,12 +19,11 @@ func ExampleCell_KillMasters() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		busy, done := context.WithTimeout(t.Context(), 20*time.Second)
+		busy, done := context.WithCancel(t.Context())
 		var killing sync.WaitGroup
 		killing.Go(func() {
-			if c.KillMasters(busy, time.Second) < 3 { // each when it has served for a second
-				t.Error("hardly a master was killed")
-			}
+			c.KillMastersFor(busy, time.Second, 20*time.Second, 3) // each when it has served for a second; three at least
+			done()
 		})
 		for err == nil && busy.Err() == nil {
 			err = work(t.Context(), keeper)
