@@ -117,8 +117,9 @@ options() {
 	helped "$1" | awk -v section="$2" '$0 == section {f = 1; next} /^$/ {f = 0} f' |
 		grep -oE -- '^ {2,6}(-[a-z], )?--[a-z-]+' | grep -oE -- '--[a-z-]+' | grep -vx -e --help
 }
-# was_tried COMMAND FLAG: in one line; the flag may be empty.
-was_tried() { grep -E -- "^( -[^ ]+( [^- ][^ ]*)?)* $1 " "$typed" | grep -Eq -- "${2:+ $2[ =]}"; }
+# was_tried COMMAND FLAG: in one line; the flag may be empty. The second grep reads to the end: one that ended at the first match
+# would have SIGPIPE end the first, which is a failure here (pipefail).
+was_tried() { grep -E -- "^( -[^ ]+( [^- ][^ ]*)?)* $1 " "$typed" | grep -E -- "${2:+ $2[ =]}" >/dev/null; }
 
 # until_true SECONDS COMMAND...: polls until the command succeeds, for a minute longer than it takes on an idle machine.
 until_true() {
