@@ -72,8 +72,8 @@ func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption
 	}
 }
 
-// notOpened is the error of Acquire for one of Open. That the file may have been created is nothing that a caller who wants its
-// lock has to know, and must not be taken for the Uncertain of a release.
+// notOpened returns the error of Acquire after an error of Open. Uncertain becomes another code: it would say only that the file
+// may have been created, and callers would take it for the Uncertain of a release.
 func notOpened(ctx context.Context, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.Uncertain {

@@ -179,7 +179,7 @@ func (i *Item) Return(ctx context.Context) error {
 	return i.giveBack(ctx, "return", i.writeReturn)
 }
 
-// writeReturn writes what there was before the try, as the holder of the item. A delay that was over stays over.
+// writeReturn writes what there was before the try, as the holder of the item. The delay is left out: it has passed.
 func (i *Item) writeReturn(ctx context.Context) error {
 	if i.record == nil {
 		return nil

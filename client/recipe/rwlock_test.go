@@ -132,7 +132,7 @@ func (c *claims) join(as string) *claim {
 	return one
 }
 
-// Whose time is over before the file is open has no lock, and is told so: not that it cannot be known.
+// A Lock whose context ends before its file is open fails with DeadlineExceeded, not with Uncertain: the lock is not held.
 func TestRWLockCutOff(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		lock := NewRWLock(w.dial("h1"), "/ls/local/rw", RWLockOptions{})

@@ -340,8 +340,8 @@ func (q *queues) firstAhead(lock namespace.Ref, mode api.LockMode) *waiter {
 	return nil
 }
 
-// firstAsking returns the first who is not quiet of those who wait until the holders of that node's lock, in that mode, let
-// go: because their own mode conflicts with it, or because they stand behind one whose mode does. nil if there is none.
+// firstAsking returns the first waiter that is not quiet and cannot have the lock while it is held in that mode: its own mode
+// conflicts with that, or it is in the queue behind a waiter whose mode does. It returns nil if there is no such waiter.
 func (q *queues) firstAsking(lock namespace.Ref, mode api.LockMode) *waiter {
 	blocked := false
 	for _, w := range q.byName[lock.Name] {
