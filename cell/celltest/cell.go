@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func start(t owner, n int, edits []func(*cell.Config)) *Cell {
 	}}
 	for i := range n {
 		id := fmt.Sprintf("r%d", i+1)
-		c.members = append(c.members, member(id))
+		c.members = append(c.members, member(id, id))
 	}
 	t.Cleanup(c.stop)
 	var starting sync.WaitGroup
@@ -78,17 +79,33 @@ func (c *Cell) TryRestart(ctx context.Context, id string) error { return c.run(c
 
 // Join starts a replica with an empty data directory and a new id, which waits to be added to the cell at ID:7431
 // (client.ChangeMembers). It returns when it was, and runs; or with the error of cell.Start.
-func (c *Cell) Join(ctx context.Context, id string) error {
+func (c *Cell) Join(ctx context.Context, id string) error { return c.JoinAt(ctx, id, id) }
+
+// JoinAt is Join for a replica on the named host, which may have been that of a replica that has left the cell. Cut and the other methods
+// for hosts take the host's name, those for replicas the id.
+func (c *Cell) JoinAt(ctx context.Context, id, host string) error {
 	c.mu.Lock()
 	if !slices.ContainsFunc(c.members, func(m cell.Member) bool { return m.ID == id }) {
-		c.members = append(slices.Clip(c.members), member(id))
+		c.members = append(slices.Clip(c.members), member(id, host))
 	}
 	c.mu.Unlock()
 	return c.start(ctx, id, func(cfg *cell.Config) { cfg.Join = true })
 }
 
-func member(id string) cell.Member {
-	return cell.Member{ID: id, Client: id + ":7421", Raft: id + ":" + raftPort}
+func member(id, host string) cell.Member {
+	return cell.Member{ID: id, Client: host + ":7421", Raft: host + ":" + raftPort}
+}
+
+// hostOf returns the host of a replica.
+func (c *Cell) hostOf(id string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.members {
+		if m.ID == id {
+			return strings.TrimSuffix(m.Raft, ":"+raftPort)
+		}
+	}
+	return id
 }
 
 // run starts a replica.
@@ -97,15 +114,16 @@ func (c *Cell) run(ctx context.Context, id string, bootstrap bool) error {
 }
 
 func (c *Cell) start(ctx context.Context, id string, how func(*cell.Config)) error {
-	c.Heal(id)
-	c.Resume(id)
+	host := c.hostOf(id)
+	c.Heal(host)
+	c.Resume(host)
 	c.mu.Lock()
 	members := c.members
 	c.mu.Unlock()
 	cfg := cell.Config{
 		Cell: api.LocalCell, ID: id, Members: members, Data: filepath.Join(c.dir, id), InsecurePrincipals: true,
-		ClientListener: c.network.listen(id + ":7421"), RaftListener: c.network.listen(id + ":" + raftPort),
-		Dial: c.network.dialer(id), Clock: c.ClockOf(id), Wall: c.wallOf(id),
+		ClientListener: c.network.listen(host + ":7421"), RaftListener: c.network.listen(host + ":" + raftPort),
+		Dial: c.network.dialer(host), Clock: c.ClockOf(host), Wall: c.wallOf(host),
 		DiskStall: time.Minute, // all replicas are on the test's disk
 	}
 	if _, inTest := c.t.(testing.TB); inTest && testing.Verbose() {
@@ -212,7 +230,7 @@ func (c *Cell) Rejoin(ids ...string) {
 // that the replica cannot announce its stop.
 func (c *Cell) Kill(id string) {
 	c.t.Helper()
-	c.Reset(id)
+	c.Reset(c.hostOf(id))
 	c.mu.Lock()
 	r := c.replicas[id]
 	delete(c.replicas, id)
