@@ -153,3 +153,18 @@ func Measured(r *Replica) (counts map[string]uint64, sums map[string]float64) {
 	}
 	return counts, sums
 }
+
+// Voters returns which replicas have a vote, as a master knows it, and whether no change of the replicas is under way.
+func Voters(r *Replica) (ids []string, settled bool) {
+	_, busy := r.fsm.State().Roster.Unsettled()
+	return r.voters(), !busy
+}
+
+// Servers returns Raft's newest configuration, as a replica has it: "Voter" or "Nonvoter" by ID.
+func Servers(r *Replica) map[string]string {
+	servers := map[string]string{}
+	for _, s := range r.servers() {
+		servers[string(s.ID)] = s.Suffrage.String()
+	}
+	return servers
+}

@@ -177,7 +177,7 @@ func (r *Replica) storeOptions() disk.Options {
 func (r *Replica) startRaft(ctx context.Context) error {
 	self, _ := r.cfg.self()
 	r.passport = peer.NewPassport(r.stores.Identity().Get, r.stores.Last(), r.fail, r.clock, r.log)
-	r.passport.ConfiguredBy(r.isConfigured)
+	r.passport.MayBeNewcomer(r.mayBeNewcomer)
 	r.port = peer.OpenPort(peer.PortConfig{
 		Passport:  r.passport,
 		Bootstrap: r.bootstrapReport,
@@ -228,7 +228,7 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	}
 	r.passport.HoldsUpTo(func() uint64 { return r.stores.Holds(r.raft) })
 	r.running.Store(r.raft)
-	r.transport.StartReceiving()
+	r.transport.StartReceiving(r.servers)
 	most := affordableConnections(r.cfg.MaxConnections, descriptorLimit())
 	if most < r.cfg.MaxConnections {
 		r.log.Info("fewer client connections are allowed than max-connections: raise the limit of open files (ulimit -n, LimitNOFILE) for more",

@@ -40,13 +40,13 @@ func memberSafeguards() []safeguard {
 			pkg: "./cell", test: "TestNewcomerGetsNoVoteBeforeItHoldsTheLog",
 		},
 		{
-			name: "a configured newcomer is known by the cell's id", file: "cell/internal/peer/passport.go",
-			old: "(*has)(h.from) && !me.Roster.HasLeft(h.from) && h.cellID != \"\" {", new: "(*has)(h.from) && h.from == \"\" {",
+			name: "a newcomer is known by the cell's id", file: "cell/internal/peer/passport.go",
+			old: "h.cellID != \"\" && (*may)(h.from) {", new: "h.cellID != \"\" && (*may)(h.from) && h.from == \"\" {",
 			pkg: "./cell/internal/peer", test: "TestPassportKnowsNewcomers",
 		},
 		{
 			name: "a replica without the cell's id is no newcomer", file: "cell/internal/peer/passport.go",
-			old: "!me.Roster.HasLeft(h.from) && h.cellID != \"\" {", new: "!me.Roster.HasLeft(h.from) {",
+			old: "h.cellID != \"\" && (*may)(h.from) {", new: "(*may)(h.from) {",
 			pkg: "./cell/internal/peer", test: "TestPassportKnowsNewcomers",
 		},
 		{

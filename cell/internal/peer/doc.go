@@ -15,8 +15,8 @@
 // Only package cell may use it. It knows nothing of the disk: what a replica holds,
 // and who it is, are functions that it is given.
 //
-// Goroutines: the port owns one that accepts and one for each inbound connection,
-// which Transport.Close waits for; the prober one for each replica and one for each of
+// Goroutines: the port owns one that accepts, one for each inbound connection, and the
+// transport's, which hands to Raft what has arrived; Transport.Close waits for these; the prober one for each replica and one for each of
 // its connections, which Prober.Close waits for; each of Raft's pipelines one,
 // which its Close waits for; and a bootstrap one for each member that it asks in a
 // round, which the round waits for. The fence has none of its own.

@@ -27,8 +27,8 @@ type Passport struct {
 	clock  session.Clock
 	logger *slog.Logger
 
-	holds      atomic.Pointer[func() uint64]        // the last index in this replica's log or snapshot
-	configured atomic.Pointer[func(id string) bool] // whether Raft's newest configuration has a replica; nil before Raft runs
+	holds     atomic.Pointer[func() uint64]        // the last index in this replica's log or snapshot
+	newcomers atomic.Pointer[func(id string) bool] // whether a replica that the roster has not may be one; nil: none is
 
 	mu         sync.Mutex                 // guards what follows
 	held       map[string]uint64          // by replica ID of the roster: the index up to which it held every entry
@@ -56,15 +56,16 @@ func NewPassport(who func() identity.Replica, last uint64, lost func(error), clo
 // snapshot.
 func (p *Passport) HoldsUpTo(last func() uint64) { p.holds.Store(&last) }
 
-// ConfiguredBy sets the function that reports whether Raft's newest configuration has a replica. One that
-// it has and the roster has not was added by an entry that is in the log here and was not applied yet. It is known by the cell's id: a data directory has that only
-// if the cell has let it in, and no ID is used twice.
-func (p *Passport) ConfiguredBy(has func(id string) bool) { p.configured.Store(&has) }
+// MayBeNewcomer sets the function that reports whether a replica that is not in the roster here may have been let into the cell
+// while this one was away, or behind: then the cell's id is enough, since a data directory has that only if the cell has let it in, and no ID is used twice.
+// Of two replicas that were let in, the later one knows the earlier one: it checks the incarnation of this one, and what this one holds.
+// (docs/adr/0047-the-cells-id-lets-a-newcomer-in.md)
+func (p *Passport) MayBeNewcomer(may func(id string) bool) { p.newcomers.Store(&may) }
 
 // knows returns the incarnation under which a replica that shows one is to be known, "" if it is no member.
 func (p *Passport) knows(me identity.Replica, h hello) string {
 	known := me.KnownIncarnation(h.from)
-	if has := p.configured.Load(); known == "" && has != nil && (*has)(h.from) && !me.Roster.HasLeft(h.from) && h.cellID != "" {
+	if may := p.newcomers.Load(); known == "" && may != nil && me.InCell() && !me.Roster.HasLeft(h.from) && h.cellID != "" && (*may)(h.from) {
 		return h.incarnation
 	}
 	return known
@@ -113,7 +114,7 @@ func (p *Passport) checkCaller(h hello) (helloVerdict, error) {
 	case me.Roster.HasLeft(h.from):
 		return helloLeft, hasLeft(h.from, me.Roster.CellID)
 	case known == "":
-		return helloWrongReplica, api.Errorf(api.InvalidArgument, "replica %.64q is none of the cell's: correct its configuration", h.from)
+		return helloWrongReplica, notKnown(h.from)
 	case known != h.incarnation:
 		return helloAmnesia, lostData(h.from, me.ID, me.Roster.CellID)
 	case h.cellID == "":
@@ -144,7 +145,7 @@ func (p *Passport) checkAnswer(asked, h hello) error {
 	case me.Roster.HasLeft(h.from):
 		err = hasLeft(h.from, me.Roster.CellID)
 	case known == "":
-		err = api.Errorf(api.Unavailable, "replica %s is not known here as one of the cell", h.from)
+		err = notKnown(h.from)
 	case h.incarnation != known:
 		err = lostData(h.from, me.ID, me.Roster.CellID)
 	case h.last < asked.held:
@@ -164,7 +165,7 @@ func (p *Passport) checkAnswer(asked, h hello) error {
 // this replica if it holds less.
 func (p *Passport) checkOwnLoss(h hello) error {
 	me := p.me()
-	if h.to != me.ID || !me.InCell() || h.cellID != me.Roster.CellID || me.KnownIncarnation(h.from) != h.incarnation {
+	if h.to != me.ID || !me.InCell() || h.cellID != me.Roster.CellID || p.knows(me, h) != h.incarnation {
 		return nil // it is not about this replica, or the sender cannot know
 	}
 	last := p.last() // read after the hello arrived: the sender's memory is of an earlier moment
@@ -189,6 +190,12 @@ func (p *Passport) logRefusal(id string, err error) {
 	if due {
 		p.logger.Error("this replica does not talk to another one", "peer", id, "error", err)
 	}
+}
+
+// notKnown is the refusal of a replica that is not in the roster here.
+func notKnown(id string) error {
+	return api.Errorf(api.Unavailable, "replica %.64q is not one of the cell's, as far as this replica knows. If it was added just now, this one will hear of it from the log in a moment. "+
+		"If this goes on, compare with chubbyctl cell members: one that is not listed there has to be added (chubbyctl cell add), or stopped", id)
 }
 
 // otherCell is the refusal of a replica whose cell has the name of this one.

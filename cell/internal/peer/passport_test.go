@@ -178,7 +178,7 @@ func TestRefusalsAreLoggedNowAndThen(t *testing.T) {
 	})
 }
 
-// A replica that only Raft's configuration has was let in by an entry that is not applied here yet: it is known by the cell's id. One that has left is told so, and
+// A replica that may have been let in while this one was away is known by the cell's id. One that has left is told so, and
 // ends.
 func TestPassportKnowsNewcomers(t *testing.T) {
 	var lost error
@@ -193,7 +193,7 @@ func TestPassportKnowsNewcomers(t *testing.T) {
 	if got := call("r3", "cell"); got != helloWrongReplica {
 		t.Errorf("unknown: %d", got)
 	}
-	p.ConfiguredBy(func(id string) bool { return id != "r4" })
+	p.MayBeNewcomer(func(id string) bool { return id != "r4" })
 	for _, one := range []struct {
 		from, cellID string
 		want         helloVerdict
@@ -214,6 +214,13 @@ func TestPassportKnowsNewcomers(t *testing.T) {
 	if err := p.checkAnswer(hello{}, hello{from: "r3", incarnation: "x", verdict: helloLeft}); err == nil || lost != nil {
 		t.Error("one without a cell says that this one has left:", err, lost)
 	}
+	if err := p.checkOwnLoss(hello{from: "r4", to: "r1", cellID: "cell", incarnation: "r4-first", held: 11}); err != nil || lost != nil {
+		t.Error("one that is no newcomer says that this one has lost something:", err, lost)
+	}
+	if err := p.checkOwnLoss(hello{from: "r3", to: "r1", cellID: "cell", incarnation: "r3-first", held: 11}); err == nil || lost == nil {
+		t.Error("a newcomer knows that this one has lost something:", err, lost)
+	}
+	lost = nil
 	if err := p.checkAnswer(hello{}, hello{from: "r3", cellID: "cell", incarnation: "r3-first", verdict: helloLeft}); !errors.Is(err, identity.ErrRefused) || lost == nil {
 		t.Error("this one has left:", err, lost)
 	}

@@ -101,7 +101,7 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 		}
 	}
 	n.port.Passport.HoldsUpTo(n.raft.LastIndex)
-	n.trans.StartReceiving()
+	n.trans.StartReceiving(func() []raft.Server { return n.raft.GetConfiguration().Configuration().Servers })
 	n.port.AnswerProbes(func() Report { return Report{Term: n.raft.CurrentTerm(), Last: n.raft.LastIndex()} })
 	return n
 }

@@ -21,7 +21,8 @@ const raftRPCTimeout = 5 * time.Second
 const MaxIdleStreams = 3
 
 // Transport is Raft's network: hashicorp/raft's own transport over the streams of a
-// Port, with one change that safety depends on.
+// Port, with two changes: safety depends on that of SetHeartbeatHandler, and that a cell
+// finds a master on that of Consumer.
 //
 // The concrete type is embedded so that it has every optional interface that Raft asks
 // for. Without raft.WithPreVote Raft would turn pre-votes off, and say so in one log
@@ -30,6 +31,7 @@ type Transport struct {
 	*raft.NetworkTransport
 	port  *Port
 	ready chan struct{} // closed by StartReceiving
+	calls chan raft.RPC // what others send, on its way to Raft; see votes.go
 }
 
 var (
@@ -44,6 +46,7 @@ func NewTransport(port *Port, logger hclog.Logger) *Transport {
 	return &Transport{
 		port:  port,
 		ready: ready,
+		calls: make(chan raft.RPC),
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream:                  raftStreams{port, ready},
 			MaxPool:                 MaxIdleStreams,
@@ -80,8 +83,11 @@ func (t *Transport) Close() error {
 
 // StartReceiving lets Raft receive what other replicas send. It must be called once,
 // when this replica's hellos say how far its log goes: before that Raft must acknowledge
-// nothing, or a hello could say less than Raft has acknowledged.
-func (t *Transport) StartReceiving() { close(t.ready) }
+// nothing, or a hello could say less than Raft has acknowledged. The function returns Raft's newest configuration.
+func (t *Transport) StartReceiving(configured func() []raft.Server) {
+	t.port.work.Go(func() { t.passCalls(configured) })
+	close(t.ready)
+}
 
 // Silence makes the replica fall silent at once; see Port.silence.
 func (t *Transport) Silence() { t.port.silence() }
