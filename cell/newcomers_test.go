@@ -2,6 +2,7 @@ package cell_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -129,6 +130,42 @@ func TestNewcomersHaveVotesOfThoseThatKnewThemWithoutOne(t *testing.T) {
 		findTheirWay(t, c, away, "r4")
 		if got := read(ctx, c); got != "after" {
 			t.Errorf("the contents are %q", got)
+		}
+	})
+}
+
+// A spare stands by, with a list of replicas that nobody has brought up to date, while all of these are replaced. It takes the place of one that is dead all the same.
+func TestSpareWhoseListIsOld(t *testing.T) {
+	var founders []cell.Member
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		var servers []string
+		for i := range 9 {
+			servers = append(servers, fmt.Sprintf("r%d:7421", i+1))
+		}
+		operator := dial(t, ctx, c, "operator", client.Config{Servers: servers, NoCache: true})
+		joined := joins(ctx, c, "r9")
+		time.Sleep(time.Second)
+		if err := client.ChangeMembers(ctx, operator, client.MemberChange{Add: "r9", Raft: "r9:7431", Spare: true}, nil); err != nil {
+			t.Fatal(err)
+		}
+		c.Isolate("r9") // else it could follow what is told from one to the next
+		for i, old := range others(3) {
+			replace(t, ctx, c, operator, old, []string{"r4", "r5", "r6"}[i])
+			c.Kill(old)
+		}
+		c.Rejoin("r9")
+		c.Kill("r4")
+		becomes(t, ctx, operator, "r5, r6, r9", 5*time.Second)
+		if err := <-joined; err != nil {
+			t.Fatal(err)
+		}
+		findTheirWay(t, c, "r9")
+	}, func(cfg *cell.Config) {
+		cfg.ReplaceAfter = 20 * time.Second
+		if cfg.Bootstrap {
+			founders = cfg.Members
+		} else if cfg.ID == "r9" {
+			cfg.Members = append(slices.Clip(founders), cfg.Members[slices.IndexFunc(cfg.Members, func(m cell.Member) bool { return m.ID == "r9" })])
 		}
 	})
 }

@@ -182,6 +182,7 @@ type identityStore interface {
 type Bootstrapper struct {
 	Cell     string
 	Members  []identity.Member
+	Callers  func() []identity.Member // replicas of a cell that have called: all other members may have left meanwhile
 	Identity identityStore
 	Ask      func(m identity.Member) (BootstrapReport, error) // returns within maxBootstrapAnswer
 	Begin    func() error                                     // writes the first entry
@@ -197,6 +198,7 @@ func (b *Bootstrapper) Complete(ctx context.Context) error {
 	for {
 		heard, failed := b.askAll()
 		step, err := nextStep(b.Identity.Get(), b.Members, heard, failed)
+		step.begin = step.begin || b.hasBegun()
 		switch {
 		case err != nil:
 			return err
@@ -224,6 +226,15 @@ func (b *Bootstrapper) Complete(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// hasBegun reports whether a replica that came to the cell later says that the cell has begun whose roster is stored here.
+func (b *Bootstrapper) hasBegun() bool {
+	me := b.Identity.Get()
+	return me.Roster != nil && slices.ContainsFunc(b.Callers(), func(m identity.Member) bool {
+		r, err := b.Ask(m)
+		return err == nil && r.Begun && r.Roster != nil && r.Roster.CellID == me.Roster.CellID && r.Roster.IncarnationOf(me.ID) == me.Incarnation
+	})
 }
 
 // askAll asks every other member at once what it holds.

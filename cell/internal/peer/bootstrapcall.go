@@ -59,3 +59,33 @@ func (p *Port) AskBootstrap(m identity.Member) (BootstrapReport, error) {
 	}
 	return r, nil
 }
+
+// maxCallers is how many replicas are remembered that have called one which is in no cell.
+const maxCallers = 16
+
+// noteCaller remembers a replica of a cell that calls this one while it is in none: it may be asked to let this one in. All that this one was
+// configured with may have left by then.
+func (p *Port) noteCaller(h hello, verdict helloVerdict) {
+	if verdict != helloAccepted && verdict != helloNoCell || h.cellID == "" || h.raft == "" || p.Passport.me().InCell() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id := range p.callers {
+		if len(p.callers) < maxCallers {
+			break
+		}
+		delete(p.callers, id) // any: those that matter call again
+	}
+	p.callers[h.from] = h.raft
+}
+
+// Callers returns the replicas of a cell that have called this one while it is in none.
+func (p *Port) Callers() (list []identity.Member) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, address := range p.callers {
+		list = append(list, identity.Member{ID: id, Raft: address})
+	}
+	return list
+}

@@ -46,6 +46,7 @@ func (p *Port) answerHello(c *portConn) (hello, error) {
 		return hello{}, err // and no answer: it would tell a stranger of this replica
 	}
 	verdict, err := p.checkCaller(h)
+	p.noteCaller(h, verdict)
 	answer := hello{kind: h.kind, verdict: verdict, cell: p.Cell, from: p.ID, to: h.from}
 	if verdict != helloWrongCell { // a replica of another cell learns that it is wrong here, and nothing of this cell
 		answer.client = p.Client
@@ -150,6 +151,7 @@ func (p *Port) sendHello(c *portConn, kind helloKind, id string) error {
 		from:   p.ID,
 		to:     id,
 		client: p.Client,
+		raft:   p.Address,
 	})
 	if err := writeHello(c, asked); err != nil {
 		return err

@@ -31,6 +31,7 @@ import (
 //	        cell, sender's replica ID, wanted replica ID, sender's client address,
 //	        cell's id, sender's incarnation
 //	2 numbers of 8 bytes (big-endian): last, held
+//	1 text: the caller's Raft address; none from earlier versions, which write zeros here
 //	zeros   up to the checksum
 //	check   4 bytes, CRC32C of everything before
 type hello struct {
@@ -45,6 +46,8 @@ type hello struct {
 	incarnation string // of the sender's data directory
 	last        uint64 // the last index in the sender's log or snapshot
 	held        uint64 // the index up to which the sender knows the receiver to have held every entry
+
+	raft string // where the caller can be called; in the answer, empty
 }
 
 const (
@@ -106,18 +109,40 @@ func (h hello) encode() ([]byte, error) {
 	buf := make([]byte, 0, helloSize)
 	buf = append(buf, helloMagic...)
 	buf = append(buf, helloVersion, byte(h.kind), byte(h.verdict))
+	var err error
 	for _, text := range []string{h.cell, h.from, h.to, h.client, h.cellID, h.incarnation} {
-		if len(text) > MaxText {
-			return nil, api.Errorf(api.InvalidArgument, "%.40q... is longer than %d bytes: shorten the name or address in the configuration", text, MaxText)
+		if buf, err = appendText(buf, text); err != nil {
+			return nil, err
 		}
-		buf = binary.BigEndian.AppendUint16(buf, uint16(len(text)))
-		buf = append(buf, text...)
 	}
 	buf = binary.BigEndian.AppendUint64(buf, h.last)
 	buf = binary.BigEndian.AppendUint64(buf, h.held)
+	if buf, err = appendText(buf, h.raft); err != nil {
+		return nil, err
+	}
 	check := helloSize - crc32.Size
 	buf = buf[:check]
 	return binary.BigEndian.AppendUint32(buf, crc32.Checksum(buf, crc32.MakeTable(crc32.Castagnoli))), nil
+}
+
+// appendText appends a text of a hello.
+func appendText(buf []byte, text string) ([]byte, error) {
+	if len(text) > MaxText {
+		return nil, api.Errorf(api.InvalidArgument, "%.40q... is longer than %d bytes: shorten the name or address in the configuration", text, MaxText)
+	}
+	return append(binary.BigEndian.AppendUint16(buf, uint16(len(text))), text...), nil
+}
+
+// textIn reads what appendText wrote, and returns what follows it.
+func textIn(buf []byte) (text string, rest []byte, err error) {
+	if len(buf) < 2 {
+		return "", nil, fmt.Errorf("%w: it is cut short", errHello)
+	}
+	n := int(binary.BigEndian.Uint16(buf))
+	if n > MaxText || n > len(buf)-2 {
+		return "", nil, fmt.Errorf("%w: a text of %d bytes in it", errHello, n)
+	}
+	return string(buf[2 : 2+n]), buf[2+n:], nil
 }
 
 // decodeHello reads what encode wrote. The error's text is for one log line, and of a
@@ -135,20 +160,19 @@ func decodeHello(buf []byte) (hello, error) {
 	}
 	h := hello{kind: helloKind(buf[5]), verdict: helloVerdict(buf[6])}
 	rest := buf[7:check]
+	var err error
 	for _, text := range []*string{&h.cell, &h.from, &h.to, &h.client, &h.cellID, &h.incarnation} {
-		if len(rest) < 2 {
-			return hello{}, fmt.Errorf("%w: it is cut short", errHello)
+		if *text, rest, err = textIn(rest); err != nil {
+			return hello{}, err
 		}
-		n := int(binary.BigEndian.Uint16(rest))
-		if n > MaxText || n > len(rest)-2 {
-			return hello{}, fmt.Errorf("%w: a text of %d bytes in it", errHello, n)
-		}
-		*text, rest = string(rest[2:2+n]), rest[2+n:]
 	}
 	if len(rest) < 16 {
 		return hello{}, fmt.Errorf("%w: it is cut short", errHello)
 	}
 	h.last, h.held = binary.BigEndian.Uint64(rest), binary.BigEndian.Uint64(rest[8:])
+	if h.raft, _, err = textIn(rest[16:]); err != nil {
+		return hello{}, err
+	}
 	return h, nil
 }
 

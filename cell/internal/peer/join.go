@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,12 +21,13 @@ type joiningStore interface {
 
 // Joiner takes a replica with an empty data directory into a cell that has begun, when an operator has added
 // it there. The cell tells it so by a roster that has its incarnation; until then it takes part in nothing. It has promised
-// nothing before that, and nothing until it holds what the cell sends it.
+// nothing before that, and nothing until it holds what the cell sends it. It asks those that it is configured with, and those that call it: the master that has added it does.
 type Joiner struct {
 	Cell     string
-	Members  []identity.Member // whom to ask: replicas of the cell
-	Address  string            // this replica's Raft address, for the log
-	Spare    bool              // it is to be added as a spare, for the log
+	Members  []identity.Member        // whom to ask: replicas of the cell
+	Callers  func() []identity.Member // whom to ask besides: all of Members may have left meanwhile
+	Address  string                   // this replica's Raft address, for the log
+	Spare    bool                     // it is to be added as a spare, for the log
 	Identity joiningStore
 	Ask      func(m identity.Member) (BootstrapReport, error) // returns within maxBootstrapAnswer
 	Clock    session.Clock
@@ -39,7 +41,13 @@ func (j *Joiner) Complete(ctx context.Context) error {
 	told := began.Add(-bootstrapLogEvery)
 	for {
 		me := j.Identity.Get()
-		heard, failed := askAll(j.Members, me.ID, j.Ask)
+		members := slices.Clone(j.Members)
+		for _, m := range j.Callers() {
+			if !slices.ContainsFunc(members, func(o identity.Member) bool { return o.ID == m.ID }) {
+				members = append(members, m)
+			}
+		}
+		heard, failed := askAll(members, me.ID, j.Ask)
 		roster, err := admittedBy(me, heard)
 		switch {
 		case err != nil:
@@ -55,7 +63,7 @@ func (j *Joiner) Complete(ctx context.Context) error {
 			if j.Spare {
 				run += " --spare, if that was not done"
 			}
-			j.Logger.Info("waiting to be added to the cell", "cell", j.Cell, "advice", run, "said", whatIsKnown(j.Members, me.ID, heard, failed))
+			j.Logger.Info("waiting to be added to the cell", "cell", j.Cell, "advice", run, "said", whatIsKnown(members, me.ID, heard, failed))
 		}
 		pause := firstRoundsPause
 		if now.Sub(began) > firstRounds {

@@ -80,6 +80,7 @@ type Port struct {
 	clients map[string]string // client address by replica ID, from hellos
 	guests  int               // of conns, those over which other replicas speak for guests
 	report  func() Report     // the answer to probes; nil until Raft runs
+	callers map[string]string // while this replica is in no cell: Raft address, by ID, of replicas that have called and are in one
 
 	said loglimit.Refusals
 }
@@ -102,6 +103,7 @@ func OpenPort(cfg PortConfig) *Port {
 		done:       make(chan struct{}),
 		conns:      map[*portConn]struct{}{},
 		clients:    map[string]string{},
+		callers:    map[string]string{},
 	}
 	p.work.Go(p.accept)
 	return p

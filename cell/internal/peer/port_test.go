@@ -20,7 +20,7 @@ import (
 // FuzzDecodeHello: a hello is never misread, and no input makes a replica
 // panic.
 func FuzzDecodeHello(f *testing.F) {
-	for _, h := range []hello{{}, {kind: raftStream, cell: "foo", from: "r1", to: "r2", client: "h:7421"}, {kind: 9, verdict: 9, cell: strings.Repeat("x", MaxText)}} {
+	for _, h := range []hello{{}, {kind: raftStream, cell: "foo", from: "r1", to: "r2", client: "h:7421", raft: "h:7431"}, {kind: 9, verdict: 9, cell: strings.Repeat("x", MaxText)}} {
 		buf, err := h.encode()
 		if err != nil {
 			f.Fatal(err)
