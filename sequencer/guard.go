@@ -270,6 +270,10 @@ func (g *Guard) ask(ctx context.Context, s Sequencer) error {
 // sequencer of another lock proves nothing here: any client can get one.
 func (g *Guard) concerns(s Sequencer) error {
 	if !g.config.accepts(s.Path) {
+		if local, err := s.Path.Name().In(api.LocalCell); err == nil && g.cellName == api.LocalCell && g.config.accepts(local) {
+			return refusal(s, "this server is protected by %s, and a guard takes local for the name of a cell, as it cannot know which cell is the default; "+
+				"configure it with /%s/%s/...", g.config.describe(), api.Root, s.Path.Cell())
+		}
 		return refusal(s, "this server is not protected by that lock but by %s", g.config.describe())
 	}
 	if s.Mode != api.Exclusive && g.config.Mode == api.Exclusive {
