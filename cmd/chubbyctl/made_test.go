@@ -30,6 +30,7 @@ func TestCreatedIsPrintedWithoutAnotherCall(t *testing.T) {
 		{"-v mkdir /ls/local/new", 0, "created /ls/local/new (content generation"},
 		{"-o json mkdir -p /ls/local/new", 0, `"kind":"directory"`},
 		{"-o json touch /ls/local/new", 0, `"size":0`},
+		{"touch /ls/local/new /ls/local/new", 0, ""},
 		{"-o json touch /ls/local/new /ls/local/new", exitFailed, "there is /ls/local/new, but"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
