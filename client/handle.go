@@ -77,7 +77,7 @@ func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
 
 // holdsLock reports whether a lock is held through the handle, as far as this process
 // knows.
-func (h *Handle) holdsLock() bool {
+func holdsLock(h *Handle) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lock != nil && h.lock.ctx.Err() == nil

@@ -109,7 +109,7 @@ const tooLong = 5 * time.Second
 
 // callRegistered calls a function of Renew. It logs that the function does not return after the end of its context: until it
 // does, there is no other session, and Renew does not return.
-func callRegistered(ctx context.Context, c *Client, number int, f func(ctx context.Context, c *Client) error) error {
+func callRegistered(ctx context.Context, c *Client, f func(ctx context.Context, c *Client) error) error {
 	returned := make(chan struct{})
 	defer close(returned)
 	stop := context.AfterFunc(ctx, func() {
@@ -119,7 +119,7 @@ func callRegistered(ctx context.Context, c *Client, number int, f func(ctx conte
 		case <-returned:
 		case <-late.C:
 			c.cell.cfg.Logger.WarnContext(ctx, "a function of Renew has not returned after the end of its context, and everything waits for it: have it wait for ctx.Done(), too",
-				"cell", c.cell.cfg.Cell, "function", number, "after", tooLong)
+				"cell", c.cell.cfg.Cell, "waited", tooLong)
 		}
 	})
 	defer stop()
@@ -131,8 +131,8 @@ func callRegistered(ctx context.Context, c *Client, number int, f func(ctx conte
 func runFunctions(ctx context.Context, c *Client, register []func(ctx context.Context, c *Client) error) error {
 	within, cancel := c.session.withSession(ctx)
 	defer cancel()
-	for i, f := range register {
-		err := callRegistered(within, c, i+1, f)
+	for _, f := range register {
+		err := callRegistered(within, c, f)
 		if ctx.Err() != nil || c.Err() != nil {
 			break
 		}

@@ -47,7 +47,7 @@ func TestFileStoreBehindLinks(t *testing.T) {
 	name := filepath.Join(volume, "guard")
 	for link, to := range map[string]string{"guard": name, "relative": "guard", "volume": volume} {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
-			t.Skip(err) // a system without
+			t.Fatal(err)
 		}
 	}
 	for _, path := range []string{"guard", "relative", "volume/guard"} { // the first before there is a file
