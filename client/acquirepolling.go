@@ -43,7 +43,7 @@ func (a *acquireCall) awaitGrant(ctx context.Context) error {
 		case <-vacated:
 		case <-timer.C:
 			// If this handle holds the lock itself, there is nothing to wait for.
-			if err = a.tryWhilePolling(ctx); !isLockTaken(err) || a.handle.holdsLock() {
+			if err = a.tryWhilePolling(ctx); !isLockTaken(err) || holdsLock(a.handle) {
 				return err
 			}
 			errors.As(err, &a.lastTry)

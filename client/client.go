@@ -28,7 +28,7 @@ type Client struct {
 	auditor  *auditor
 	keeper   *keeper
 
-	running      sync.WaitGroup // the goroutines; see "Goroutines" in doc.go
+	running      sync.WaitGroup // the goroutines; see "Goroutines" in internals.go
 	stopNotifier chan struct{}  // closed by Close: ends the goroutine of the notifier
 	closeOnce    sync.Once
 	closeError   error // of the first Close; set before closeOnce is done

@@ -32,7 +32,7 @@ type Handle struct {
 	endPoisonCtx context.CancelCauseFunc
 
 	// mu guards what follows. Lock.mu, sessionState.mu and what may be taken under that
-	// may be taken while it is held (see "Locks" in doc.go).
+	// may be taken while it is held (see "Mutexes" in internals.go).
 	mu              sync.Mutex
 	token           []byte        // names the handle in requests; nil until it is open
 	boundToken      []byte        // the same, bound to a sequencer; nil if it is not bound
@@ -77,7 +77,7 @@ func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
 
 // holdsLock reports whether a lock is held through the handle, as far as this process
 // knows.
-func (h *Handle) holdsLock() bool {
+func holdsLock(h *Handle) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lock != nil && h.lock.ctx.Err() == nil
@@ -88,6 +88,16 @@ func (h *Handle) Path() string { return h.path }
 
 // Created reports whether Open created the node.
 func (h *Handle) Created() bool { return h.created }
+
+// CreatedStat returns the metadata of the node as Open created it, whatever others have done to it since; ok is false if
+// Open found it. It makes no call. A write on the condition IfGeneration(stat.Content) overwrites what Open has written,
+// and nothing else.
+func (h *Handle) CreatedStat() (stat api.Stat, ok bool) {
+	if !h.created {
+		return api.Stat{}, false
+	}
+	return h.opened, true
+}
 
 // noteTakenAway notes an event that takes away the lock, or the handle and the lock
 // with it. It returns the lock unless its owner has released it, also if the owner

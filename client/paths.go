@@ -144,8 +144,8 @@ func (c *Client) Put(ctx context.Context, path string, contents []byte, options 
 	}
 	var stat api.Stat
 	err = visit(ctx, c, path, opening, func(h *Handle) (err error) {
-		if h.Created() {
-			stat = h.opened
+		var created bool
+		if stat, created = h.CreatedStat(); created {
 			return nil
 		}
 		stat, err = h.SetContents(ctx, contents, options...)

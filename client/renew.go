@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
@@ -19,7 +20,8 @@ import (
 // Nothing of one session runs any more when the functions are called for the next:
 // its context has ended, each function has returned, and its Client was closed,
 // before the next session is opened. So a function that ignores the end of its
-// context delays everything, and a function that starts goroutines waits for them.
+// context delays everything, which the Logger is told after five seconds, and a function
+// that starts goroutines waits for them.
 // While the cell has no master, Renew looks for one.
 //
 // It returns
@@ -102,13 +104,35 @@ func (c *Client) runSession(ctx context.Context, register []func(ctx context.Con
 	return runFunctions(ctx, c, register)
 }
 
+// tooLong is how long a function of Renew may go on after the end of its context before that is logged.
+const tooLong = 5 * time.Second
+
+// callRegistered calls a function of Renew. It logs that the function does not return after the end of its context: until it
+// does, there is no other session, and Renew does not return.
+func callRegistered(ctx context.Context, c *Client, f func(ctx context.Context, c *Client) error) error {
+	returned := make(chan struct{})
+	defer close(returned)
+	stop := context.AfterFunc(ctx, func() {
+		late := time.NewTimer(tooLong)
+		defer late.Stop()
+		select {
+		case <-returned:
+		case <-late.C:
+			c.cell.cfg.Logger.WarnContext(ctx, "a function of Renew has not returned after the end of its context, and everything waits for it: have it wait for ctx.Done(), too",
+				"cell", c.cell.cfg.Cell, "waited", tooLong)
+		}
+	})
+	defer stop()
+	return f(ctx, c)
+}
+
 // runFunctions calls the functions of Renew, and waits for the end of the session. It
 // returns nil if there is to be another session.
 func runFunctions(ctx context.Context, c *Client, register []func(ctx context.Context, c *Client) error) error {
 	within, cancel := c.session.withSession(ctx)
 	defer cancel()
 	for _, f := range register {
-		err := f(within, c)
+		err := callRegistered(within, c, f)
 		if ctx.Err() != nil || c.Err() != nil {
 			break
 		}

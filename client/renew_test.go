@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -228,4 +230,30 @@ func TestRenewRefused(t *testing.T) {
 			t.Errorf("refused for good: %v", err)
 		}
 	})
+}
+
+// Renew logs that it waits for a function which goes on after the end of its context, and nothing of one that returns soon.
+func TestRenewLogsWhoDoesNotReturn(t *testing.T) {
+	for took, logged := range map[time.Duration]bool{tooLong + time.Second: true, tooLong - time.Second: false} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			var log strings.Builder
+			cfg := f.config()
+			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() {
+				done <- Renew(ctx, cfg, func(ctx context.Context, _ *Client) error {
+					<-ctx.Done()
+					time.Sleep(took)
+					return ctx.Err()
+				})
+			}()
+			time.Sleep(time.Second)
+			cancel()
+			<-done
+			if is := strings.Contains(log.String(), "has not returned"); is != logged {
+				t.Errorf("a function that took %v longer: %q", took, log.String())
+			}
+		})
+	}
 }

@@ -43,7 +43,7 @@ type sessionState struct {
 	counters counters
 
 	// mu guards what follows. cache.mu, janitor.mu and notifier.mu may be taken
-	// while it is held (see "Locks" in doc.go).
+	// while it is held (see "Mutexes" in internals.go).
 	mu       sync.Mutex
 	local    *session.Local
 	epoch    api.Epoch // of the newest reply

@@ -105,7 +105,9 @@ func (g *Guard) remember(saved []Sequencer) error {
 		}
 		g.cell = s.Cell
 		if known := g.locks[s.Path]; g.config.accepts(s.Path) && (known == nil || known.seq.Token() < s.Token()) {
-			g.locks[s.Path] = &admission{seq: s, lock: newLock(s.Token())}
+			a := &admission{seq: s, lock: g.lockOf(s)}
+			a.lock.raise(s.Token())
+			g.locks[s.Path] = a
 		}
 	}
 	table := make(map[string]*admission, len(g.locks))
@@ -268,6 +270,10 @@ func (g *Guard) ask(ctx context.Context, s Sequencer) error {
 // sequencer of another lock proves nothing here: any client can get one.
 func (g *Guard) concerns(s Sequencer) error {
 	if !g.config.accepts(s.Path) {
+		if local, err := s.Path.Name().In(api.LocalCell); err == nil && g.cellName == api.LocalCell && g.config.accepts(local) {
+			return refusal(s, "this server is protected by %s, and a guard takes local for the name of a cell, as it cannot know which cell is the default; "+
+				"configure it with /%s/%s/...", g.config.describe(), api.Root, s.Path.Cell())
+		}
 		return refusal(s, "this server is not protected by that lock but by %s", g.config.describe())
 	}
 	if s.Mode != api.Exclusive && g.config.Mode == api.Exclusive {
@@ -346,12 +352,21 @@ func (g *Guard) publish(s Sequencer) *admission {
 	if old := g.locks[s.Path]; old != nil {
 		delete(table, old.seq.String())
 		a.lock = old.lock
-		a.lock.newest.Store(s.Token())
 	} else {
-		a.lock = newLock(s.Token())
+		a.lock = g.lockOf(s)
 	}
+	a.lock.raise(s.Token())
 	table[s.String()] = a
 	g.locks[s.Path] = a
 	g.newest.Store(&table)
 	return a
+}
+
+// lockOf returns what is known of the lock of a sequencer that this Guard has not seen before: with a FileStore, what all Guards
+// of it know.
+func (g *Guard) lockOf(s Sequencer) *lock {
+	if store, ok := g.config.Store.(interface{ lockOf(s Sequencer) *lock }); ok {
+		return store.lockOf(s)
+	}
+	return newLock()
 }

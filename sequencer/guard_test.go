@@ -342,3 +342,15 @@ func TestNeverLowerThanBefore(t *testing.T) {
 		_ = store.Close()
 	}
 }
+
+// A guard knows no default cell: to a sequencer of a lock that /ls/local/... names elsewhere it says what to configure.
+func TestGuardOfLocal(t *testing.T) {
+	local, err := primary.Name().In(api.LocalCell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard := newGuard(t, sequencer.GuardConfig{Locks: []api.Path{local}})
+	refuse(t, guard, of(primary, 5), api.BadSequencer, "a guard takes local for the name of a cell", "configure it with /ls/foo/")
+	refuse(t, guard, of(api.MustParsePath("/ls/foo/other"), 5), api.BadSequencer, "not protected by that lock")
+	accept(t, guard, of(local, 5))
+}

@@ -17,7 +17,8 @@ const DefaultMaxLocks = 4096
 // least one of Locks and Prefix.
 type GuardConfig struct {
 	// Locks are the accepted locks, by their whole paths. Write the cell's own
-	// name, because that name is in its sequencers.
+	// name, because that name is in its sequencers: /ls/local is right for a
+	// cell that is itself named local, as a guard knows no default cell.
 	Locks []api.Path
 	// Prefix accepts the lock of this node and of every node below it. All
 	// locks and the prefix of one Guard must belong to one cell.

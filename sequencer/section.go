@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// lock is what a Guard knows of one lock: its newest token, and the requests
-// inside, which all have one token.
+// lock is what a Guard knows of one lock, with all other Guards of its FileStore:
+// its newest token, and the requests inside, which all have one token.
 type lock struct {
 	// newest is the highest token let in. It only rises, and only after it was
 	// stored.
@@ -26,10 +26,17 @@ type section struct {
 	seq    Sequencer
 }
 
-func newLock(newest uint64) *lock {
-	l := &lock{inside: make(map[*section]struct{})}
-	l.newest.Store(newest)
-	return l
+func newLock() *lock { return &lock{inside: make(map[*section]struct{})} }
+
+// raise makes a token that was stored the newest, unless another Guard has
+// stored a higher one.
+func (l *lock) raise(token uint64) {
+	for {
+		now := l.newest.Load()
+		if now >= token || l.newest.CompareAndSwap(now, token) {
+			return
+		}
+	}
 }
 
 // enter waits until no request of a lower token is inside and adds one of seq.

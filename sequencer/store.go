@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/internal/durable"
@@ -32,10 +33,13 @@ const (
 // old one, and syncs the directory, so a crash leaves the old or the new file.
 // While it is open it holds a lock on name + ".lock", because a second process
 // with the same file, such as the old server during a rolling restart, would
-// undo its work. Several Guards may share one FileStore. It is safe for
+// undo its work. If the name is a symbolic link, all of this is done where it
+// leads, so a file has one lock by whichever name it is opened. Several Guards
+// may share one FileStore: a token that one of them lets in is the newest for
+// all, and their sections (Guard.Do) exclude each other. It is safe for
 // concurrent use.
 type FileStore struct {
-	name string
+	name string // without symbolic links
 	lock *os.File
 	sync func(directory string) error // makes renames in the directory durable
 
@@ -43,6 +47,9 @@ type FileStore struct {
 	// file.
 	busy   chan struct{}
 	newest map[storeKey]Sequencer // the contents of the file; nil once closed
+
+	mu    sync.Mutex // guards locks
+	locks map[storeKey]*lock
 }
 
 // storeKey identifies a lock permanently: a cell bootstrapped again counts from
@@ -65,14 +72,21 @@ func openFileStore(name string, sync func(directory string) error) (*FileStore, 
 	if name == "" {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "open guard file", Message: "it has no name; say where the newest sequencers are to be kept"}
 	}
-	lock, err := os.OpenFile(name+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	name, err := withoutLinks(name)
 	if err != nil {
 		return nil, storeError("open", name, err)
 	}
-	f := &FileStore{name: name, lock: lock, sync: sync, busy: make(chan struct{}, 1)}
-	if err := flock.Lock(lock); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	held, err := os.OpenFile(lockName(name), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, storeError("open", name, err)
+	}
+	f := &FileStore{name: name, lock: held, sync: sync, busy: make(chan struct{}, 1), locks: make(map[storeKey]*lock)}
+	if err := flock.Lock(held); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, errors.Join(&api.Error{Code: api.Unavailable, Op: "lock guard file " + name, Err: err,
-			Message: "another process, or another FileStore of this one, has it open; stop that one first"}, lock.Close())
+			Message: "another process, or another FileStore of this one, has it open; stop that one first"}, held.Close())
+	}
+	if err := f.checkLock(); err != nil { // somebody has deleted it in between
+		return nil, errors.Join(err, held.Close())
 	}
 	if f.newest, err = readStore(name); err == nil {
 		// A process that crashed may have renamed the file without syncing the
@@ -83,9 +97,62 @@ func openFileStore(name string, sync func(directory string) error) (*FileStore, 
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, held.Close())
 	}
 	return f, nil
+}
+
+// withoutLinks returns the name to which symbolic links lead. The file itself need not exist.
+func withoutLinks(name string) (string, error) {
+	const most = 40 // as Linux follows
+	for range most {
+		dir, err := filepath.EvalSymlinks(filepath.Dir(name))
+		if err != nil {
+			return name, err
+		}
+		name = filepath.Join(dir, filepath.Base(name))
+		if info, err := os.Lstat(name); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			return name, nil // what else is wrong with it, opening it says
+		}
+		to, err := os.Readlink(name)
+		if err != nil {
+			return name, err
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(dir, to)
+		}
+		name = to
+	}
+	return name, fmt.Errorf("more than %d symbolic links lead to it", most)
+}
+
+func lockName(name string) string { return name + ".lock" }
+
+// checkLock fails if the file that is locked has not its name any more: another process may have made and locked one of that
+// name, and has the store open too.
+func (f *FileStore) checkLock() error {
+	mine, err := f.lock.Stat()
+	if err != nil {
+		return storeError("lock", f.name, err)
+	}
+	named, err := os.Stat(lockName(f.name))
+	if err == nil && os.SameFile(mine, named) {
+		return nil
+	}
+	return &api.Error{Code: api.Unavailable, Op: "lock guard file " + f.name, Err: err,
+		Message: lockName(f.name) + " was deleted or replaced while this FileStore had locked it, so another process may have the store open: nothing was stored; " +
+			"stop that process, open the store again, and have nobody delete the lock file"}
+}
+
+// lockOf returns what all Guards of this store know of the lock of a sequencer.
+func (f *FileStore) lockOf(s Sequencer) *lock {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := storeKey{cell: s.Cell, path: s.Path}
+	if f.locks[key] == nil {
+		f.locks[key] = newLock()
+	}
+	return f.locks[key]
 }
 
 // Close releases the file. A later Load or Save fails; a second Close returns
@@ -128,6 +195,9 @@ func (f *FileStore) Save(ctx context.Context, s Sequencer) error {
 	}
 	next := maps.Clone(f.newest)
 	next[key] = s
+	if err := f.checkLock(); err != nil {
+		return err
+	}
 	if err := f.replace(formatStore(next)); err != nil {
 		return storeError("write", f.name, err)
 	}

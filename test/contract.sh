@@ -290,7 +290,10 @@ imports 0 /ls/local/imported -v; err 'imported 5 nodes'; ctl 0 cat /ls/local/imp
 imports 0 /ls/local/imported --acl -o json; is .path '"/ls/local/imported"'
 ctl 0 put /ls/local/imported/one other; imports 1 /ls/local/imported; err 'left out: /ls/local/imported/one'
 imports 0 /ls/local/imported --overwrite; ctl 0 cat /ls/local/imported/one; out '^1$'
-head -n 3 whole.jsonl >cut; mv cut whole.jsonl; imports 2 /ls/local/imported; err 'was cut'
+replicas=$(jq -r '.replicas[].pid' .chubby/local/dev.json) # a change that is sent, and not answered
+{ head -n 2 whole.jsonl; sleep 2; kill -STOP $replicas; tail -n +3 whole.jsonl; } | chubbyctl --timeout 3s -o json import /ls/local/uncertain >out 2>err; got=$?; kill -CONT $replicas
+[ $got = 76 ] && ok "a change without an answer -> 76" || bad "a change without an answer -> $got, want 76"; err '"code":"Uncertain"'; ctl 0 rm -r /ls/local/uncertain --yes
+head -n 3 whole.jsonl >cut; mv cut whole.jsonl; imports 1 /ls/local/imported; err 'was cut'
 imports 2 /ls/local/acl/x; imports 1 /ls/local/no/where; ctl 1 export /ls/local/nosuch
 ctl 0 rm -r /ls/local/imported --yes
 background ephemeral put /ls/local/whole/a/here up --ephemeral; ephemeral=$pid

@@ -26,9 +26,8 @@ type AllOptions struct {
 	// Shared are paths of locks that are taken in shared mode, besides those that are taken in exclusive
 	// mode: of what is only read.
 	Shared []string
-	// LockDelay is how long nobody may have the locks of a holder that has failed, after its lease: 0 to
-	// api.MaxLockDelay. api.DefaultLockDelay is a good choice where the servers that the locks protect do
-	// not check sequencers.
+	// LockDelay is how long nobody may have the locks of a holder that has failed, after its lease: at most
+	// api.MaxLockDelay. Zero is api.DefaultLockDelay; NoLockDelay is for work whose servers check sequencers.
 	LockDelay time.Duration
 	// Reason is shown to those who look who holds the locks; at most api.MaxReason bytes.
 	Reason string
@@ -64,7 +63,7 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 	}
 	handles := make([]*client.Handle, 0, len(wants))
 	for _, w := range wants { // first, so that nothing is held while a path turns out to be bad
-		h, err := c.Open(ctx, w.path.String(), client.OpenOptions{Write: true, Create: client.File, LockDelay: o.LockDelay})
+		h, err := c.Open(ctx, w.path.String(), client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(o.LockDelay)})
 		if err != nil {
 			leave(ctx, handles...)
 			return nil, ended(ctx, err, "acquire", w.path.String())

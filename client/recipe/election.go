@@ -28,9 +28,8 @@ type CampaignOptions struct {
 	Priority int
 	// Reason is shown to those who look who holds the lock and why; at most api.MaxReason bytes.
 	Reason string
-	// LockDelay is how long there is no primary after one that failed (Chubby §2.4): 0 to
-	// api.MaxLockDelay. api.DefaultLockDelay is a good choice where the servers that the primary writes
-	// to do not check its sequencer.
+	// LockDelay is how long there is no primary after one that failed (Chubby §2.4): at most
+	// api.MaxLockDelay. Zero is api.DefaultLockDelay; NoLockDelay is for work whose servers check sequencers.
 	LockDelay time.Duration
 	// OnQueued is called as client.OnQueued says, while the candidate waits for the lock. It must not
 	// block: the candidate waits for it, and meanwhile hears neither that it has the lock nor that another
@@ -114,7 +113,7 @@ func enter(ctx context.Context, c *client.Client, path string, o CampaignOptions
 // open opens the file of the lock.
 func (k *campaign) open(ctx context.Context) (err error) {
 	if k.file == nil {
-		k.file, err = k.c.Open(ctx, k.path, client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: k.options.LockDelay})
+		k.file, err = k.c.Open(ctx, k.path, client.OpenOptions{Read: true, Write: true, Create: client.File, LockDelay: delayOf(k.options.LockDelay)})
 	}
 	return err
 }

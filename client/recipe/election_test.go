@@ -23,7 +23,7 @@ func TestCampaignInTurn(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		var all []*candidacy
 		for _, name := range []string{"anna", "bert", "carl"} {
-			all = append(all, w.campaign(name, CampaignOptions{}))
+			all = append(all, w.campaign(name, CampaignOptions{LockDelay: NoLockDelay}))
 			time.Sleep(time.Second)
 		}
 		var token uint64
@@ -53,7 +53,7 @@ func TestResignAgain(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		k := w.campaign("anna", CampaignOptions{LockDelay: 10 * time.Second})
 		p := w.primary(k)
-		next := w.campaign("bert", CampaignOptions{})
+		next := w.campaign("bert", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(time.Second)
 		w.Cut("anna")
 		ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
@@ -71,15 +71,15 @@ func TestResignAgain(t *testing.T) {
 // A candidate of a higher priority is preferred, and asks the primary, who need not resign.
 func TestPriority(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
-		low := w.campaign("low", CampaignOptions{Priority: 1})
+		low := w.campaign("low", CampaignOptions{LockDelay: NoLockDelay, Priority: 1})
 		p := w.primary(low)
-		middle := w.campaign("middle", CampaignOptions{Priority: 2})
+		middle := w.campaign("middle", CampaignOptions{LockDelay: NoLockDelay, Priority: 2})
 		time.Sleep(time.Second)
 		if !wasAsked(p) {
 			t.Error("the primary is not asked to make room for the middle")
 		}
-		same := w.campaign("same", CampaignOptions{Priority: 1})
-		high := w.campaign("high", CampaignOptions{Priority: 3})
+		same := w.campaign("same", CampaignOptions{LockDelay: NoLockDelay, Priority: 1})
+		high := w.campaign("high", CampaignOptions{LockDelay: NoLockDelay, Priority: 3})
 		time.Sleep(time.Second)
 		if n := w.queue(high.Client); n != 1 {
 			t.Errorf("%d wait for the lock; want the highest alone", n)
@@ -120,10 +120,10 @@ func summary(list []Candidate) string {
 // A primary hands over to the candidate of a name, whoever waits before it, and of whatever priority.
 func TestHandOver(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
-		p := w.primary(w.campaign("first", CampaignOptions{}))
-		high := w.campaign("high", CampaignOptions{Priority: 9})
-		same := w.campaign("same", CampaignOptions{})
-		last := w.campaign("last", CampaignOptions{})
+		p := w.primary(w.campaign("first", CampaignOptions{LockDelay: NoLockDelay}))
+		high := w.campaign("high", CampaignOptions{LockDelay: NoLockDelay, Priority: 9})
+		same := w.campaign("same", CampaignOptions{LockDelay: NoLockDelay})
+		last := w.campaign("last", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(time.Second)
 		err := p.HandOver(w.ctx, "nobody")
 		if !errors.Is(err, api.NotFound) || !strings.Contains(err.Error(), "same") || p.Context().Err() != nil {
@@ -159,10 +159,10 @@ func TestHandOverToTheDead(t *testing.T) {
 	} {
 		t.Run(trouble.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				first := w.campaign("first", CampaignOptions{})
+				first := w.campaign("first", CampaignOptions{LockDelay: NoLockDelay})
 				p := w.primary(first)
-				chosen := w.campaign("chosen", CampaignOptions{})
-				second := w.campaign("second", CampaignOptions{})
+				chosen := w.campaign("chosen", CampaignOptions{LockDelay: NoLockDelay})
+				second := w.campaign("second", CampaignOptions{LockDelay: NoLockDelay})
 				time.Sleep(time.Second)
 				w.ok(Nominate(w.ctx, first.Client, office, "chosen"))
 				trouble.make(w, chosen)
@@ -179,8 +179,8 @@ func TestHandOverToTheDead(t *testing.T) {
 func TestNominate(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		operator := w.dial("operator")
-		p := w.primary(w.campaign("first", CampaignOptions{}))
-		a, b, c := w.campaign("a", CampaignOptions{Priority: 0}), w.campaign("b", CampaignOptions{}), w.campaign("c", CampaignOptions{})
+		p := w.primary(w.campaign("first", CampaignOptions{LockDelay: NoLockDelay}))
+		a, b, c := w.campaign("a", CampaignOptions{LockDelay: NoLockDelay, Priority: 0}), w.campaign("b", CampaignOptions{LockDelay: NoLockDelay}), w.campaign("c", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(time.Second)
 		if wasAsked(p) {
 			t.Error("asked for nobody")
@@ -271,8 +271,8 @@ func TestPrimaryDies(t *testing.T) {
 func TestCampaignDisturbed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		operator := w.dial("operator")
-		p := w.primary(w.campaign("first", CampaignOptions{}))
-		a, b := w.campaign("a", CampaignOptions{}), w.campaign("b", CampaignOptions{})
+		p := w.primary(w.campaign("first", CampaignOptions{LockDelay: NoLockDelay}))
+		a, b := w.campaign("a", CampaignOptions{LockDelay: NoLockDelay}), w.campaign("b", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(time.Second)
 		a.stop()
 		time.Sleep(time.Second)
@@ -283,7 +283,7 @@ func TestCampaignDisturbed(t *testing.T) {
 			w.rm(operator, candidatesOf(office)+"/"+name)
 		}
 		time.Sleep(time.Second)
-		taken := w.campaignOf(w.dial("other"), "b", CampaignOptions{})
+		taken := w.campaignOf(w.dial("other"), "b", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(inherit + time.Second)
 		list, err := Candidates(w.ctx, operator, office)
 		w.ok(err)
@@ -301,9 +301,9 @@ func TestCampaignDisturbed(t *testing.T) {
 		}
 		<-p.Context().Done()
 		w.ok(p.Resign(w.ctx))
-		d := w.campaign("d", CampaignOptions{})
+		d := w.campaign("d", CampaignOptions{LockDelay: NoLockDelay})
 		p = w.primary(d)
-		e := w.campaign("e", CampaignOptions{})
+		e := w.campaign("e", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(time.Second)
 		w.ok(p.file.Delete(w.ctx)) // nobody else may
 		w.ok(p.Resign(w.ctx))
@@ -319,7 +319,7 @@ func TestCampaignRenewed(t *testing.T) {
 		var sessions []api.SessionID
 		running.Go(func() {
 			_ = client.Renew(ctx, w.config("anna"), func(ctx context.Context, c *client.Client) error {
-				p, err := Campaign(ctx, c, office, CampaignOptions{Name: "anna", Value: []byte(c.Session().String())})
+				p, err := Campaign(ctx, c, office, CampaignOptions{LockDelay: NoLockDelay, Name: "anna", Value: []byte(c.Session().String())})
 				if err != nil {
 					return err
 				}

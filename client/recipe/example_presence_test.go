@@ -62,12 +62,12 @@ func ExamplePublish() {
 		return
 	}
 	defer done()
-	published, err := recipe.Publish(ctx, c, "/ls/foo/svc", recipe.Endpoint{Address: "web1:80", Weight: 2})
+	published, err := recipe.Publish(ctx, c, "/ls/foo/web", recipe.Endpoint{Address: "web1:80", Weight: 2})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	list, err := recipe.Lookup(ctx, c, "/ls/foo/svc")
+	list, err := recipe.Lookup(ctx, c, "/ls/foo/web")
 	if err != nil {
 		fmt.Println(err)
 		return

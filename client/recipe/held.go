@@ -4,10 +4,26 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 )
+
+// NoLockDelay, as the LockDelay of options, is none: others get what a holder that has failed had as soon as its lease is over.
+// It is for work whose servers check sequencers.
+const NoLockDelay time.Duration = -1
+
+// delayOf returns the lock-delay that options ask for.
+func delayOf(option time.Duration) time.Duration {
+	switch option {
+	case 0:
+		return api.DefaultLockDelay
+	case NoLockDelay:
+		return 0
+	}
+	return option
+}
 
 // ending is what is done at the end of something held, once and to its end: whoever waits for it may
 // give up, and wait again. It runs until the cell has answered or the session is over, so that a lock

@@ -60,21 +60,21 @@ func (w *world) robbed(operator *client.Client, d deaf, lock string, now bool) {
 func TestTakenInTheMomentOfTheGrant(t *testing.T) {
 	t.Parallel()
 	campaign := func(ctx context.Context, c *client.Client) error {
-		p, err := Campaign(ctx, c, office, CampaignOptions{})
+		p, err := Campaign(ctx, c, office, CampaignOptions{LockDelay: NoLockDelay})
 		if err != nil {
 			return err
 		}
 		return p.Resign(ctx)
 	}
 	take := func(ctx context.Context, c *client.Client) error {
-		item, err := NewQueue(c, queueDir, QueueOptions{}).Take(ctx)
+		item, err := NewQueue(c, queueDir, QueueOptions{LockDelay: NoLockDelay}).Take(ctx)
 		if err != nil {
 			return err
 		}
 		return item.Done(ctx)
 	}
 	acquire := func(ctx context.Context, c *client.Client) error {
-		p, err := NewSemaphore(c, semDir, 1).Acquire(ctx, SemaphoreOptions{})
+		p, err := NewSemaphore(c, semDir, 1).Acquire(ctx, SemaphoreOptions{LockDelay: NoLockDelay})
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func TestTakenInTheMomentOfTheGrant(t *testing.T) {
 		for _, now := range []bool{false, true} {
 			inSmallWorld(t, func(w *world) {
 				operator, d := w.dial("operator"), w.deaf("deaf", one.method)
-				_, err := NewQueue(operator, queueDir, QueueOptions{}).Put(w.ctx, nil)
+				_, err := NewQueue(operator, queueDir, QueueOptions{LockDelay: NoLockDelay}).Put(w.ctx, nil)
 				w.ok(err)
 				done := make(chan error, 1)
 				go func() {
@@ -122,7 +122,7 @@ func TestTakenFromWhoWaitsForAll(t *testing.T) {
 			s := NewSemaphore(operator, semDir, 2)
 			var held []*Permit
 			for range 2 {
-				p, err := s.Acquire(w.ctx, SemaphoreOptions{})
+				p, err := s.Acquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay})
 				w.ok(err)
 				held = append(held, p)
 			}
@@ -130,7 +130,7 @@ func TestTakenFromWhoWaitsForAll(t *testing.T) {
 			go func() {
 				ctx, cancel := w.brief(time.Minute)
 				defer cancel()
-				p, err := NewSemaphore(d.Client, semDir, 2).Acquire(ctx, SemaphoreOptions{})
+				p, err := NewSemaphore(d.Client, semDir, 2).Acquire(ctx, SemaphoreOptions{LockDelay: NoLockDelay})
 				if err == nil {
 					err = p.Release(ctx)
 				}
@@ -209,10 +209,10 @@ func TestSlotIsDeletedWhenItIsTried(t *testing.T) {
 				w.ok(err)
 				defer end(far)
 				s := NewSemaphore(operator, semDir, n)
-				free, err := s.Acquire(w.ctx, SemaphoreOptions{})
+				free, err := s.Acquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay})
 				w.ok(err)
 				for range n - 1 {
-					_, err := s.Acquire(w.ctx, SemaphoreOptions{})
+					_, err := s.Acquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay})
 					w.ok(err)
 				}
 				w.ok(free.Release(w.ctx))
@@ -222,7 +222,7 @@ func TestSlotIsDeletedWhenItIsTried(t *testing.T) {
 				go func() {
 					ctx, cancel := w.brief(time.Minute)
 					defer cancel()
-					p, err := acquire(NewSemaphore(far, semDir, n), ctx, SemaphoreOptions{})
+					p, err := acquire(NewSemaphore(far, semDir, n), ctx, SemaphoreOptions{LockDelay: NoLockDelay})
 					if err == nil {
 						err = p.Release(ctx)
 					}
@@ -256,7 +256,7 @@ func TestOneOfSeveralIsDeleted(t *testing.T) {
 		w.ok(err)
 		failed := make(chan error, 1)
 		go func() {
-			_, err := AcquireAll(w.ctx, two, []string{"/ls/local/a", "/ls/local/z"}, AllOptions{})
+			_, err := AcquireAll(w.ctx, two, []string{"/ls/local/a", "/ls/local/z"}, AllOptions{LockDelay: NoLockDelay})
 			failed <- err
 		}()
 		pass(time.Second)

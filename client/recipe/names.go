@@ -7,9 +7,12 @@ import (
 	"errors"
 	"iter"
 	"maps"
+	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -34,6 +37,16 @@ func (e Endpoint) text() []byte {
 	}
 	text, _ := json.Marshal(e)
 	return text
+}
+
+// isHostPort reports whether a text is host:port, as far as that can be told from it.
+func isHostPort(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil || host == "" || strings.ContainsFunc(host, unicode.IsSpace) {
+		return false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
 }
 
 // parseEndpoint reads what is published: an address, or JSON of an Endpoint. There is none in what has
@@ -103,10 +116,10 @@ func (p *Publication) Update(ctx context.Context, weight int, metadata map[strin
 func (p *Publication) Withdraw(ctx context.Context) error { return p.presence.Withdraw(ctx) }
 
 // Lookup returns the endpoints of a service, by address. It is a directory, with a file for each: of
-// Publish, or any other that holds an address, permanent or not; or it is a file that holds the one
-// address, as that of an election does (Campaign, chubbyctl elect). Such a file keeps the address of a
-// primary that is gone, until there is another; Observe tells. A file without an address is no endpoint, nor
-// is one of the directory that may not be read.
+// Publish, or any other that holds host:port or JSON of an Endpoint, permanent or not; or it is a file that
+// holds the one address, as that of an election does (Campaign, chubbyctl elect). Such a file keeps the address
+// of a primary that is gone, until there is another (Observe tells): so elections have another directory than
+// endpoints. A file that holds anything else is no endpoint, nor is one of the directory that may not be read.
 // NotFound says that there is no such node.
 //
 // It costs two calls, and three for each endpoint of a directory, two of which go to the log: a program
@@ -232,19 +245,20 @@ func (r *roster) endpoints(ctx context.Context, h *client.Handle) (list []Endpoi
 	if err != nil {
 		return nil, false, err
 	}
-	add := func(text []byte) {
-		if e, ok := parseEndpoint(text); ok {
+	add := func(text []byte, published bool) {
+		e, ok := parseEndpoint(text)
+		if ok && (published || isHostPort(e.Address) || bytes.HasPrefix(bytes.TrimSpace(text), []byte("{"))) {
 			list = append(list, e)
 		}
 	}
 	if stat.Kind == api.File {
 		text, _, err := h.Contents(ctx)
-		add(text)
+		add(text, false)
 		return list, stat.Ephemeral, err
 	}
 	entries, err := r.look(ctx, h)
 	for _, e := range entries {
-		add(e.record.value())
+		add(e.record.value(), e.record.session() != 0)
 	}
 	slices.SortStableFunc(list, func(a, b Endpoint) int { return strings.Compare(a.Address, b.Address) })
 	return list, false, err

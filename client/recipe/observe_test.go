@@ -108,8 +108,8 @@ func TestObserve(t *testing.T) {
 		expect("a release", "-")
 		w.put(script, office, "nobody's")
 		expect("a value of nobody", "")
-		a := w.primary(w.campaign("a", CampaignOptions{}))
-		b := w.campaign("b", CampaignOptions{})
+		a := w.primary(w.campaign("a", CampaignOptions{LockDelay: NoLockDelay}))
+		b := w.campaign("b", CampaignOptions{LockDelay: NoLockDelay})
 		time.Sleep(time.Second)
 		w.ok(a.Resign(w.ctx))
 		p := w.primary(b)
@@ -124,7 +124,7 @@ func TestObserve(t *testing.T) {
 		w.ok(p.Resign(w.ctx))
 		time.Sleep(time.Second)
 		_ = o.seen()
-		w.primary(w.campaign("c", CampaignOptions{}))
+		w.primary(w.campaign("c", CampaignOptions{LockDelay: NoLockDelay}))
 		time.Sleep(time.Second)
 		if got := strings.ReplaceAll(o.seen(), "… ", ""); got != "c" {
 			t.Errorf("primaries: %q", got)
@@ -136,7 +136,7 @@ func TestObserve(t *testing.T) {
 // value of before is not told as that of the primary of now.
 func TestObserveLate(t *testing.T) {
 	inWorld(t, func(w *world) {
-		first := w.campaign("first", CampaignOptions{})
+		first := w.campaign("first", CampaignOptions{LockDelay: NoLockDelay})
 		p := w.primary(first)
 		o := w.observe("observer")
 		if got := o.seen(); got != "first?" {

@@ -232,6 +232,14 @@ func TestNames(t *testing.T) {
 		expect("published", "unix:/run/svc*1")
 		w.put(a, svc+"/static", "web1:80\n")
 		expect("by hand", "unix:/run/svc*1 web1:80*0")
+		for name, text := range map[string]string{"README": "the web servers", "host": "web2", "port": "web2:http", "zero": "web2:0", "space": "web 2:80", "none": ":80"} {
+			w.put(a, svc+"/"+name, text)
+		}
+		expect("what is no address", "")
+		w.put(a, svc+"/host", `{"address":"web2"}`)
+		expect("an endpoint as JSON", "unix:/run/svc*1 web1:80*0 web2*0")
+		w.rm(a, svc+"/host")
+		expect("without it", "unix:/run/svc*1 web1:80*0")
 		w.ok(p.Update(w.ctx, 2, nil))
 		expect("another weight", "unix:/run/svc*2 web1:80*0")
 		list, err := Lookup(w.ctx, a, svc)
@@ -240,7 +248,9 @@ func TestNames(t *testing.T) {
 			t.Error(got)
 		}
 		w.ok(p.Withdraw(w.ctx))
-		w.rm(a, svc+"/static")
+		for _, name := range []string{"static", "README", "port", "zero", "space", "none"} {
+			w.rm(a, svc+"/"+name)
+		}
 		w.rm(a, svc)
 		time.Sleep(time.Second)
 		w.put(a, svc, "primary:80")

@@ -59,9 +59,8 @@ type Queue struct {
 
 // QueueOptions are those of a Queue.
 type QueueOptions struct {
-	// LockDelay is how long nobody may have the item of a worker that has failed, after its lease: 0 to
-	// api.MaxLockDelay. api.DefaultLockDelay is a good choice where the servers that the work goes to do
-	// not check sequencers.
+	// LockDelay is how long nobody may have the item of a worker that has failed, after its lease: at most
+	// api.MaxLockDelay. Zero is api.DefaultLockDelay; NoLockDelay is for work whose servers check sequencers.
 	LockDelay time.Duration
 	// Reason is shown to those who look who works on what; at most api.MaxReason bytes.
 	Reason string

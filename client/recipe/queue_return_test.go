@@ -16,7 +16,7 @@ import (
 func TestQueueReturn(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		q := NewQueue(w.dial("h1"), queueDir, QueueOptions{Attempts: 3})
+		q := NewQueue(w.dial("h1"), queueDir, QueueOptions{LockDelay: NoLockDelay, Attempts: 3})
 		first, err := q.Put(w.ctx, []byte("one"), Priority(1), Delay(time.Minute))
 		w.ok(err)
 		_, err = q.Put(w.ctx, []byte("two"), Priority(1))
@@ -63,7 +63,7 @@ func TestQueueReturnKeepsWhatWasBefore(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		dead := w.dial("dead")
-		o := QueueOptions{Attempts: 2}
+		o := QueueOptions{LockDelay: NoLockDelay, Attempts: 2}
 		_, err := NewQueue(dead, queueDir, o).Put(w.ctx, nil)
 		w.ok(err)
 		_, err = NewQueue(dead, queueDir, o).Take(w.ctx)
@@ -91,7 +91,7 @@ func TestQueueReturnIsRefused(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		one, two := w.dial("h1"), w.dial("h2")
-		a, b := NewQueue(one, queueDir, QueueOptions{}), NewQueue(two, queueDir, QueueOptions{})
+		a, b := NewQueue(one, queueDir, QueueOptions{LockDelay: NoLockDelay}), NewQueue(two, queueDir, QueueOptions{LockDelay: NoLockDelay})
 		_, err := a.Put(w.ctx, nil)
 		w.ok(err)
 		item, err := a.Take(w.ctx)

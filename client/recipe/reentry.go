@@ -11,9 +11,8 @@ import (
 
 // LockedOptions qualify Locked.
 type LockedOptions struct {
-	// LockDelay is how long nobody may have the lock of a holder that has failed, after its lease: 0 to
-	// api.MaxLockDelay. api.DefaultLockDelay is a good choice where the servers that the lock protects do
-	// not check sequencers.
+	// LockDelay is how long nobody may have the lock of a holder that has failed, after its lease: at most
+	// api.MaxLockDelay. Zero is api.DefaultLockDelay; NoLockDelay is for work whose servers check sequencers.
 	LockDelay time.Duration
 }
 
@@ -46,7 +45,7 @@ func Locked(ctx context.Context, c *client.Client, path string, o LockedOptions,
 	if t, ok := ctx.Value(key).(*tenure); ok {
 		return t.nest(ctx, p, f)
 	}
-	h, err := take(ctx, c, path, client.OpenOptions{Write: true, Create: client.File, LockDelay: o.LockDelay}, api.Exclusive, false, options...)
+	h, err := take(ctx, c, path, client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(o.LockDelay)}, api.Exclusive, false, options...)
 	if err != nil {
 		return ended(ctx, err, "acquire", path)
 	}

@@ -25,7 +25,7 @@ func TestVacatedSlotIsBrokenBeforeTheSizeIsWritten(t *testing.T) {
 			pass(2 * time.Second)
 			w.ok(operator.BreakLock(w.ctx, semDir+"/"+slotName(1), "a test", now))
 			pass(time.Second)
-			second, err := sem.TryAcquire(w.ctx, SemaphoreOptions{})
+			second, err := sem.TryAcquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay})
 			w.ok(err)
 			if err := <-resized; !errors.Is(err, api.LockLost) {
 				t.Errorf("break --now %t: resized: %v", now, err)
@@ -56,7 +56,7 @@ func TestVacatedSlotIsBrokenUnheard(t *testing.T) {
 			pass(2 * time.Second)
 			w.Cut("h2")
 			w.ok(operator.BreakLock(w.ctx, semDir+"/"+slotName(broken), "a test", true))
-			p, err := sem.TryAcquire(w.ctx, SemaphoreOptions{})
+			p, err := sem.TryAcquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay})
 			w.ok(err)
 			if p.Slot() != broken {
 				t.Errorf("slot %d", p.Slot())
@@ -79,11 +79,11 @@ func (w *world) semaphore(n int, one, cacher *client.Client) *Semaphore {
 	w.t.Helper()
 	sem, permits := NewSemaphore(one, semDir, n), map[int]*Permit{}
 	for range n {
-		p, err := sem.Acquire(w.ctx, SemaphoreOptions{})
+		p, err := sem.Acquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay})
 		w.ok(err)
 		permits[p.Slot()] = p
 	}
-	if _, err := NewSemaphore(cacher, semDir, n).TryAcquire(w.ctx, SemaphoreOptions{}); !errors.Is(err, api.LockHeld) {
+	if _, err := NewSemaphore(cacher, semDir, n).TryAcquire(w.ctx, SemaphoreOptions{LockDelay: NoLockDelay}); !errors.Is(err, api.LockHeld) {
 		w.t.Fatal(err)
 	}
 	for slot := 1; slot < n; slot++ {

@@ -80,10 +80,10 @@ func TestCandidateAfterACrash(t *testing.T) {
 		_, err := announce(w.ctx, crashed, candidatesOf(office), "name", r, announceOptions{})
 		w.ok(err)
 		w.Cut("crashed")
-		if _, err := Campaign(w.ctx, again, office, CampaignOptions{Name: "name"}); !errors.Is(err, api.Exists) {
+		if _, err := Campaign(w.ctx, again, office, CampaignOptions{LockDelay: NoLockDelay, Name: "name"}); !errors.Is(err, api.Exists) {
 			t.Errorf("without the option: %v", err)
 		}
-		p, err := Campaign(w.ctx, again, office, CampaignOptions{Name: "name", WaitForName: true})
+		p, err := Campaign(w.ctx, again, office, CampaignOptions{LockDelay: NoLockDelay, Name: "name", WaitForName: true})
 		w.ok(err)
 		w.ok(p.Resign(w.ctx))
 	})

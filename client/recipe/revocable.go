@@ -27,9 +27,8 @@ type Revocable struct {
 
 // RevocableOptions are those of AcquireRevocable.
 type RevocableOptions struct {
-	// LockDelay is how long nobody may have the lock of a holder that has failed, after its lease: 0 to
-	// api.MaxLockDelay. api.DefaultLockDelay is a good choice where the servers that the lock protects do
-	// not check sequencers.
+	// LockDelay is how long nobody may have the lock of a holder that has failed, after its lease: at most
+	// api.MaxLockDelay. Zero is api.DefaultLockDelay; NoLockDelay is for work whose servers check sequencers.
 	LockDelay time.Duration
 	// Reason is shown to those who look who has the lock; at most api.MaxReason bytes. With Insist it is told to
 	// a Revocable that has the lock now.
@@ -50,7 +49,7 @@ func AcquireRevocable(ctx context.Context, c *client.Client, path string, o Revo
 	if o.Notice < 0 {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "acquire", Path: path, Message: "Notice is " + o.Notice.String() + "; want 0 or more"}
 	}
-	opening := client.OpenOptions{Write: true, Create: client.File, LockDelay: o.LockDelay, Events: []api.EventKind{api.EventConflictingLock}}
+	opening := client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(o.LockDelay), Events: []api.EventKind{api.EventConflictingLock}}
 	how := []client.LockOption{client.Reason(o.Reason)}
 	if !o.Insist {
 		how = append(how, client.Quiet())

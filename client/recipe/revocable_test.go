@@ -33,7 +33,7 @@ func TestHolderLetsGoWhenItIsAsked(t *testing.T) {
 	const notice = 20 * time.Second
 	inSmallWorld(t, func(w *world) {
 		one, two, three := w.dial("one"), w.dial("two"), w.dial("three")
-		first := <-w.revocableOf(one, RevocableOptions{Notice: notice})
+		first := <-w.revocableOf(one, RevocableOptions{LockDelay: NoLockDelay, Notice: notice})
 		pass(10 * time.Minute)
 		if err := context.Cause(first.Context()); err != nil || first.AskedFor() != "" {
 			t.Errorf("nobody has asked, and it ended with %v, asked for %q", err, first.AskedFor())
@@ -43,9 +43,9 @@ func TestHolderLetsGoWhenItIsAsked(t *testing.T) {
 			t.Error("it was asked by nobody")
 		default:
 		}
-		second := w.revocableOf(two, RevocableOptions{Notice: notice, Reason: "month's end", Insist: true})
+		second := w.revocableOf(two, RevocableOptions{LockDelay: NoLockDelay, Notice: notice, Reason: "month's end", Insist: true})
 		pass(time.Second)
-		third := w.revocableOf(three, RevocableOptions{Reason: "backup", Insist: true})
+		third := w.revocableOf(three, RevocableOptions{LockDelay: NoLockDelay, Reason: "backup", Insist: true})
 		for i, one := range []struct {
 			held   *Revocable
 			wanted string
@@ -96,10 +96,10 @@ func TestRequestDuringFailOverIsTold(t *testing.T) {
 		w.ok(err)
 		w.t.Cleanup(func() { end(one) })
 		two := w.dial("two")
-		r := <-w.revocableOf(one, RevocableOptions{Notice: time.Second})
+		r := <-w.revocableOf(one, RevocableOptions{LockDelay: NoLockDelay, Notice: time.Second})
 		w.Cut("holder")
 		w.FailOver()
-		next := w.revocableOf(two, RevocableOptions{Reason: "an upgrade", Insist: true})
+		next := w.revocableOf(two, RevocableOptions{LockDelay: NoLockDelay, Reason: "an upgrade", Insist: true})
 		pass(5 * time.Second)
 		w.Heal("holder")
 		select {
@@ -119,8 +119,8 @@ func TestRequestDuringFailOverIsTold(t *testing.T) {
 func TestRevocablesDoNotAskEachOther(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		first := <-w.revocableOf(w.dial("one"), RevocableOptions{})
-		second := w.revocableOf(w.dial("two"), RevocableOptions{Reason: "of its like"})
+		first := <-w.revocableOf(w.dial("one"), RevocableOptions{LockDelay: NoLockDelay})
+		second := w.revocableOf(w.dial("two"), RevocableOptions{LockDelay: NoLockDelay, Reason: "of its like"})
 		pass(10 * time.Minute)
 		if cause := context.Cause(first.Context()); cause != nil {
 			t.Fatalf("one that waits for the lock has ended the work: %v", cause)
@@ -152,8 +152,8 @@ func TestRevocablesDoNotAskEachOther(t *testing.T) {
 func TestRevocableLockThatIsLost(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		r := <-w.revocableOf(w.dial("one"), RevocableOptions{Notice: time.Hour})
-		next := w.revocableOf(w.dial("two"), RevocableOptions{Insist: true})
+		r := <-w.revocableOf(w.dial("one"), RevocableOptions{LockDelay: NoLockDelay, Notice: time.Hour})
+		next := w.revocableOf(w.dial("two"), RevocableOptions{LockDelay: NoLockDelay, Insist: true})
 		<-r.Asked()
 		w.Cut("one")
 		began := time.Now()
@@ -163,7 +163,7 @@ func TestRevocableLockThatIsLost(t *testing.T) {
 		}
 		_ = r.Release(w.ctx) // it says that the lock was lost
 		w.ok((<-next).Release(w.ctx))
-		if _, err := AcquireRevocable(w.ctx, w.dial("three"), revocable, RevocableOptions{Notice: -1}); api.CodeOf(err) != api.InvalidArgument {
+		if _, err := AcquireRevocable(w.ctx, w.dial("three"), revocable, RevocableOptions{LockDelay: NoLockDelay, Notice: -1}); api.CodeOf(err) != api.InvalidArgument {
 			t.Error(err)
 		}
 	})

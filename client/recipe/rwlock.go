@@ -25,9 +25,8 @@ type RWLock struct {
 
 // RWLockOptions are those of an RWLock.
 type RWLockOptions struct {
-	// LockDelay is how long nobody may have the lock of a holder that has failed, after its lease: 0 to
-	// api.MaxLockDelay. api.DefaultLockDelay is a good choice where the servers that the lock protects do
-	// not check sequencers.
+	// LockDelay is how long nobody may have the lock of a holder that has failed, after its lease: at most
+	// api.MaxLockDelay. Zero is api.DefaultLockDelay; NoLockDelay is for work whose servers check sequencers.
 	LockDelay time.Duration
 }
 
@@ -82,7 +81,7 @@ func (l *RWLock) TryRLock(ctx context.Context, options ...client.LockOption) (*R
 }
 
 func (l *RWLock) take(ctx context.Context, mode api.LockMode, try bool, options []client.LockOption) (*held, error) {
-	o := client.OpenOptions{Write: true, Create: client.File, LockDelay: l.o.LockDelay}
+	o := client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(l.o.LockDelay)}
 	h, err := take(ctx, l.c, l.path, o, mode, try, options...)
 	if api.CodeOf(err) == api.Uncertain || api.CodeOf(err) == api.Unavailable {
 		err = ended(ctx, err, "acquire", l.path) // the file was not open yet

@@ -135,7 +135,7 @@ func (c *claims) join(as string) *claim {
 // A Lock whose context ends before its file is open fails with DeadlineExceeded, not with Uncertain: the lock is not held.
 func TestRWLockCutOff(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
-		lock := NewRWLock(w.dial("h1"), "/ls/local/rw", RWLockOptions{})
+		lock := NewRWLock(w.dial("h1"), "/ls/local/rw", RWLockOptions{LockDelay: NoLockDelay})
 		w.Cut("h1")
 		defer w.Heal("h1")
 		brief, cancel := context.WithTimeout(w.ctx, time.Second)

@@ -38,9 +38,8 @@ type Semaphore struct {
 
 // SemaphoreOptions qualify Acquire and TryAcquire.
 type SemaphoreOptions struct {
-	// LockDelay is how long nobody may have the slot of a holder that has failed, after its lease: 0 to
-	// api.MaxLockDelay. api.DefaultLockDelay is a good choice where the servers that the holders work with
-	// do not check sequencers.
+	// LockDelay is how long nobody may have the slot of a holder that has failed, after its lease: at most
+	// api.MaxLockDelay. Zero is api.DefaultLockDelay; NoLockDelay is for work whose servers check sequencers.
 	LockDelay time.Duration
 	// Reason is shown to those who look who holds the slots; at most api.MaxReason bytes.
 	Reason string

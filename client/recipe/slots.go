@@ -91,7 +91,7 @@ func leaveSlots(ctx context.Context, slots []slotHandle) {
 }
 
 func (s *Semaphore) openSlot(ctx context.Context, slot int, o SemaphoreOptions) (*client.Handle, error) {
-	return s.c.Open(ctx, s.dir+"/"+slotName(slot), client.OpenOptions{Write: true, Create: client.File, LockDelay: o.LockDelay})
+	return s.c.Open(ctx, s.dir+"/"+slotName(slot), client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(o.LockDelay)})
 }
 
 // try takes free slots, until with mine there are as many as are wanted. Those it has it returns also with an error;

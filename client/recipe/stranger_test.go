@@ -29,14 +29,14 @@ func (w *world) read(c *client.Client, path string) *client.Handle {
 func TestDeadCandidateIsRead(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		p := w.primary(w.campaign("first", CampaignOptions{}))
-		high, low := w.campaign("high", CampaignOptions{Priority: 10}), w.campaign("low", CampaignOptions{})
+		p := w.primary(w.campaign("first", CampaignOptions{LockDelay: NoLockDelay}))
+		high, low := w.campaign("high", CampaignOptions{LockDelay: NoLockDelay, Priority: 10}), w.campaign("low", CampaignOptions{LockDelay: NoLockDelay})
 		pass(time.Second)
 		reader := w.dial("reader")
 		defer leave(w.ctx, w.read(reader, candidatesOf(office)+"/high"))
 		w.ok(p.Resign(w.ctx))
 		p = w.primary(high)
-		second := w.campaign("second", CampaignOptions{Priority: 9})
+		second := w.campaign("second", CampaignOptions{LockDelay: NoLockDelay, Priority: 9})
 		pass(time.Second)
 		defer leave(w.ctx, w.read(reader, candidatesOf(office)+"/second"))
 		w.waits(second, low)
@@ -51,7 +51,7 @@ func TestDeadCandidateIsRead(t *testing.T) {
 		if wasAsked(p) {
 			t.Error("the primary is asked to resign for a dead candidate")
 		}
-		w.campaign("third", CampaignOptions{Priority: 8})
+		w.campaign("third", CampaignOptions{LockDelay: NoLockDelay, Priority: 8})
 		pass(time.Second)
 		if !wasAsked(p) {
 			t.Error("the primary is not asked to resign for one that lives")
@@ -107,8 +107,8 @@ func TestFilesAmongCandidates(t *testing.T) {
 			w.ok(h.Close(w.ctx))
 		}
 		hide("hidden")
-		p := w.primary(w.campaign("first", CampaignOptions{}))
-		second := w.campaign("second", CampaignOptions{Priority: 1})
+		p := w.primary(w.campaign("first", CampaignOptions{LockDelay: NoLockDelay}))
+		second := w.campaign("second", CampaignOptions{LockDelay: NoLockDelay, Priority: 1})
 		pass(time.Second)
 		hide("hidden-too")
 		pass(time.Second)

@@ -162,7 +162,7 @@ func (t *taking) try(ctx, watched context.Context, s api.Stat) (*Item, error) {
 	if one.handle == nil {
 		// It is watched before it is tried, so that nothing is missed between the two.
 		h, err := t.q.c.Open(ctx, s.Path.String(), client.OpenOptions{
-			Read: true, Write: true, Kind: api.File, LockDelay: t.q.o.LockDelay, Events: []api.EventKind{api.EventLockVacant},
+			Read: true, Write: true, Kind: api.File, LockDelay: delayOf(t.q.o.LockDelay), Events: []api.EventKind{api.EventLockVacant},
 		})
 		if err != nil {
 			return nil, t.pass(one, s, err)

@@ -16,15 +16,15 @@ import (
 func TestCandidateLosesItsNameWhileItStandsBack(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		p := w.primary(w.campaign("first", CampaignOptions{}))
+		p := w.primary(w.campaign("first", CampaignOptions{LockDelay: NoLockDelay}))
 		cfg := w.config("low")
 		cfg.NoCache = true // so that nobody waits for it
 		c, err := client.New(w.ctx, cfg)
 		w.ok(err)
 		w.t.Cleanup(func() { end(c) })
-		low := w.campaignOf(c, "low", CampaignOptions{})
+		low := w.campaignOf(c, "low", CampaignOptions{LockDelay: NoLockDelay})
 		pass(time.Second)
-		better := w.campaign("better", CampaignOptions{Priority: 1})
+		better := w.campaign("better", CampaignOptions{LockDelay: NoLockDelay, Priority: 1})
 		pass(time.Second)
 		w.waits(low, better)
 		w.Cut("low")

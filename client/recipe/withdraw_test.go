@@ -46,8 +46,8 @@ func TestCampaignGivenUpInSilence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(w *world) {
-				p := w.primary(w.campaign("first", CampaignOptions{}))
-				high, low := w.campaign("high", CampaignOptions{Priority: 10}), w.campaign("low", CampaignOptions{})
+				p := w.primary(w.campaign("first", CampaignOptions{LockDelay: NoLockDelay}))
+				high, low := w.campaign("high", CampaignOptions{LockDelay: NoLockDelay, Priority: 10}), w.campaign("low", CampaignOptions{LockDelay: NoLockDelay})
 				pass(time.Second)
 				trouble.begin(w)
 				high.stop()
@@ -60,7 +60,7 @@ func TestCampaignGivenUpInSilence(t *testing.T) {
 				if list, err := Candidates(w.ctx, low.Client, office); err != nil || summary(list) != "low!" {
 					t.Errorf("%s %v", summary(list), err)
 				}
-				again := w.campaignOf(high.Client, "high", CampaignOptions{})
+				again := w.campaignOf(high.Client, "high", CampaignOptions{LockDelay: NoLockDelay})
 				pass(time.Second)
 				w.ok(p.Resign(w.ctx))
 				w.primary(again)
@@ -74,7 +74,7 @@ func TestCampaignGivenUpInSilence(t *testing.T) {
 func TestResignLate(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		first := w.campaign("first", CampaignOptions{})
+		first := w.campaign("first", CampaignOptions{LockDelay: NoLockDelay})
 		p := w.primary(first)
 		over, cancel := context.WithCancel(w.ctx)
 		cancel()
@@ -84,7 +84,7 @@ func TestResignLate(t *testing.T) {
 		if list, err := Members(w.ctx, first.Client, candidatesOf(office)); err != nil || len(list) != 0 {
 			t.Errorf("%v %v", list, err)
 		}
-		w.primary(w.campaignOf(first.Client, "first", CampaignOptions{}))
+		w.primary(w.campaignOf(first.Client, "first", CampaignOptions{LockDelay: NoLockDelay}))
 	})
 }
 

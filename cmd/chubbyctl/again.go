@@ -75,7 +75,11 @@ func wasLost(err error) bool {
 // waited for, or the cell, which has answered before, does not now.
 func isPassing(err error) bool {
 	var own *exitError
-	return wasLost(err) || !errors.As(err, &own) && (exitCode(err) == exitUnavailable || isLost(err))
+	if wasLost(err) || errors.As(err, &own) {
+		return wasLost(err)
+	}
+	code := exitCode(err)
+	return code == exitUnavailable || code == exitUncertain || isLost(err)
 }
 
 // unlessReloaded returns a context that interrupts end, in place of one that SIGHUP has ended: while

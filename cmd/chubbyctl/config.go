@@ -18,16 +18,18 @@ import (
 func newConfigCommand(g *globals) *cobra.Command {
 	group := newGroup("config", "Choose the default cell, and show which cells are configured",
 		newUseCellCommand(g), newCurrentCellCommand(g), newCellsCommand(g))
-	group.Long = `The default cell is that of paths which do not begin with /ls/CELL, and of commands
-that are told no cell. It is the first of these:
+	group.Long = `The default cell is that of paths which do not begin with /ls/CELL, of /ls/local/...,
+and of commands that are told no cell. It is the first of these:
   --cell       of the command
-  --servers    the cell of these servers, whatever its name is
+  --servers    the cell of these servers, whatever its name is: CHUBBY_CELL may be
+               another one, and does not count then
   CHUBBY_CELL  in the environment
   use-cell     what was chosen, in ~/.config/chubby/chubbyctl.yaml
   local        the cell of that name
 
-/ls/local/... always is the cell named local. What several machines or users must agree
-on, as on the path of a lock, is better written with its cell.`
+What several machines or users must agree on, as on the path of a lock, is better
+written with its cell. A cell that is itself named local, beside another default one, is
+reached with --cell local.`
 	return group
 }
 

@@ -85,7 +85,8 @@ func TestPathsInTheDefaultCell(t *testing.T) {
 	g := &globals{cell: "main"}
 	for text, want := range map[string]string{
 		"/ls/foo/a":   "/ls/foo/a",
-		"/ls/local/a": "/ls/local/a", // always that of this name
+		"/ls/local/a": "/ls/main/a",
+		"/ls/local":   "/ls/main",
 		"a":           "/ls/main/a",
 		"a/b/":        "/ls/main/a/b",
 		"/acl/ops":    "/ls/main/acl/ops",
@@ -103,6 +104,11 @@ func TestPathsInTheDefaultCell(t *testing.T) {
 	}
 	if cell, err := g.cellOf(nil); err != nil || cell != "main" {
 		t.Errorf("without a cell it is %s, %v", cell, err)
+	}
+	for text, want := range map[string]string{"local": "local", "/ls/local/a": "main", "/ls/foo/a": "foo"} { // a name is a name
+		if cell, err := g.cellOf([]string{text}); err != nil || cell != want {
+			t.Errorf("%s is in cell %s, %v; want %s", text, cell, err, want)
+		}
 	}
 	if list, err := g.listPath("ops"); err != nil || list.String() != "/ls/main/acl/ops" {
 		t.Errorf("a list of the default cell is %v, %v", list, err)

@@ -143,7 +143,7 @@ func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*held
 		Value:     []byte(o.value),
 		Priority:  o.priority,
 		Reason:    o.reason,
-		LockDelay: o.lockDelay,
+		LockDelay: o.recipeDelay(),
 		OnQueued:  queued,
 	})
 	if err != nil {

@@ -28,8 +28,8 @@ func (o *putOptions) keepEphemeral(cmd *cobra.Command, p api.Path, value []byte,
 		if err != nil {
 			return o.exitCodeOf(withAdvice(err, p, client.NewFile))
 		}
-		stat, err = h.Stat(ctx)
-		return err
+		stat, _ = h.CreatedStat()
+		return nil
 	}
 	return o.withLastingSession(cmd.Context(), p, create, func(ctx context.Context, _ *client.Client) error {
 		if err := o.printChange(cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", stat); err != nil {

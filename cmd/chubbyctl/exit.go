@@ -24,6 +24,7 @@ const (
 	exitUnavailable = 69  // no master could be reached within --timeout
 	exitLost        = 74  // the lock was lost while the command ran
 	exitHeld        = 75  // --try: held by another, or delayed; --detect-deadlock: a deadlock
+	exitUncertain   = 76  // no answer came within --timeout: the change may or may not have been made
 	exitDenied      = 77  // permission denied
 	exitWaited      = 124 // --wait ran out
 	exitBySignal    = 128 // plus the number of the signal
@@ -86,6 +87,8 @@ func exitCode(err error) int {
 		return notRun.Code
 	case errors.As(err, &signal):
 		return exitBySignal + supervise.Number(signal.signal)
+	case mayBeDone(err):
+		return exitUncertain
 	case errors.Is(err, context.DeadlineExceeded):
 		return exitUnavailable
 	}
@@ -121,11 +124,20 @@ func interruptOr(ctx context.Context, err error) error {
 // other word of it comes.
 func lastError(ctx context.Context, err error) error {
 	last := interruptOr(ctx, err)
-	var e *api.Error
-	if errors.As(err, &e) && e.Code == api.Uncertain && !errors.Is(last, api.Uncertain) && (e.Op != "open" || errors.As(err, new(creation))) {
+	if mayBeDone(err) && !errors.Is(last, api.Uncertain) {
 		return fmt.Errorf("%w; %w", last, err)
 	}
 	return last
+}
+
+// mayBeDone reports whether an error says that a change may or may not have been made. That a file was perhaps created for its
+// lock, or to be read, changes nothing of what the command was for.
+func mayBeDone(err error) bool {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return errors.Is(err, api.Uncertain)
+	}
+	return e.Code == api.Uncertain && (e.Op != "open" || errors.As(err, new(creation)))
 }
 
 // creation is an error of a call that opens a node, and creates it. What only opens one changes nothing, also if it is not known

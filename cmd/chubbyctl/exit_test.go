@@ -23,7 +23,7 @@ import (
 // Every code has an exit code, wrapped or not; a new code has to be added here.
 func TestExitCodeOfEveryCode(t *testing.T) {
 	want := map[api.Code]int{
-		api.NotMaster: 69, api.WrongCell: 1, api.Unavailable: 69, api.Uncertain: 1, api.SessionExpired: 1,
+		api.NotMaster: 69, api.WrongCell: 1, api.Unavailable: 69, api.Uncertain: 76, api.SessionExpired: 1,
 		api.StaleEpoch: 69, api.NotFound: 1, api.Exists: 1, api.NotEmpty: 1, api.NotDirectory: 1, api.IsDirectory: 1,
 		api.InvalidPath: 2, api.InvalidArgument: 2, api.TooLarge: 1, api.PermissionDenied: 77, api.Unauthenticated: 77,
 		api.BadHandle: 1, api.HandleClosed: 1, api.LockHeld: 1, api.LockDelayed: 1, api.LockLost: 1, api.NotHeld: 1,

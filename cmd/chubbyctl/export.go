@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
@@ -146,17 +147,25 @@ func newExportReader(in io.Reader) *exportReader {
 	return &exportReader{lines: s}
 }
 
+// fault is the error of a line: of the first, that something else was given to import; of a later one, that the export is
+// damaged.
+func (r *exportReader) fault(format string, args ...any) error {
+	text := fmt.Sprintf("line %d: %s", r.line, fmt.Sprintf(format, args...))
+	if r.line == 1 {
+		return usagef("import: %s", text)
+	}
+	return &api.Error{Code: api.Corrupt, Op: "import", Message: text + "; nothing of what follows was imported"}
+}
+
 // next returns the next line, and io.EOF after the last one. An export of which a part is missing is an error.
 func (r *exportReader) next() (exportLine, error) {
-	bad := func(format string, args ...any) (exportLine, error) {
-		return exportLine{}, usagef("import: line %d: "+format, append([]any{r.line}, args...)...)
-	}
+	bad := func(format string, args ...any) (exportLine, error) { return exportLine{}, r.fault(format, args...) }
 	r.line++
 	if !r.lines.Scan() {
 		if err := r.lines.Err(); err != nil {
 			return bad("%v", err)
 		}
-		return bad("the export ends here, and its last line is missing: it was cut")
+		return bad("the export ends here, and its last line is missing: it was cut; export again, and import that")
 	}
 	var line exportLine
 	decoder := json.NewDecoder(strings.NewReader(r.lines.Text()))

@@ -88,20 +88,27 @@ func TestCutExports(t *testing.T) {
 		lines := strings.SplitAfter(strings.TrimSuffix(whole, "\n"), "\n")
 		without := func(n int) string { return strings.Join(append(append([]string{}, lines[:n]...), lines[n+1:]...), "") }
 		for in, want := range map[string]string{
-			"":                      "its last line is missing",
-			"x":                     "none of an export",
-			without(0):              "not the first one",
-			without(len(lines) - 1): "its last line is missing",
-			without(2):              "lines are missing",
-			whole[:len(whole)-len(lines[len(lines)-1])-5]:                       "none of an export",
+			"":         "its last line is missing",
+			"x":        "none of an export",
+			without(0): "not the first one",
 			strings.Replace(whole, `"chubby_export":1`, `"chubby_export":2`, 1): "format 2",
-			strings.Replace(whole, `"path":"one"`, `"path":"../one"`, 1):        "relative",
-			strings.Replace(whole, `"path":"one"`, `"path":"/one"`, 1):          "the path",
-			strings.Replace(whole, `"kind":"file"`, `"kind":"link"`, 1):         "no kind of node",
-			strings.Replace(whole, `"kind":"file"`, `"kinds":"file"`, 1):        "none of an export",
 		} {
 			if _, said, code := s.try(in, "import other"); code != exitUsage || !strings.Contains(said, want) {
-				t.Errorf("%.60q: exit %d, %s; want %q", in, code, said, want)
+				t.Errorf("%.60q: exit %d, %s; want %d, %q", in, code, said, exitUsage, want)
+			}
+		}
+		for in, want := range map[string]string{
+			without(len(lines) - 1): "its last line is missing",
+			without(2):              "lines are missing",
+			whole[:len(whole)-len(lines[len(lines)-1])-5]:                                 "none of an export",
+			strings.Replace(whole, `"path":"one"`, `"path":"../one"`, 1):                  "relative",
+			strings.Replace(whole, `"path":"one"`, `"path":"/one"`, 1):                    "the path",
+			strings.Replace(whole, `"kind":"file"`, `"kind":"link"`, 1):                   "no kind of node",
+			strings.Replace(whole, `"kind":"file"`, `"kinds":"file"`, 1):                  "none of an export",
+			strings.Replace(whole, `"contents":"1"`, `"contents_base64":"no base64!"`, 1): "no base64",
+		} {
+			if _, said, code := s.try(in, "import other"); code != exitFailed || !strings.Contains(said, want) || !strings.Contains(said, "(Corrupt)") {
+				t.Errorf("%.60q: exit %d, %s; want %d, %q", in, code, said, exitFailed, want)
 			}
 		}
 		if _, said, _ := s.try(without(len(lines)-1), "import other"); !strings.Contains(said, "imported 3 nodes before that") {

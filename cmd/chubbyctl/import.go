@@ -36,11 +36,12 @@ PATH. The directory above PATH has to be there.
 Nothing that is there is replaced: a file with other contents is left as it is, unless
 --overwrite is given. So is what you may not write, and so are access control lists
 (/ls/CELL/acl), which 'chubbyctl acl file put' writes. import says what it has left out,
-and exits with %d when the rest is done. An import that was cut off can be run again: what
-is there already, with the same contents, counts as done.
+and exits with %d when the rest is done. It exits with %d, too, at the first line that is
+damaged, and at the end of an export that was cut. An import that ended so can be run
+again: what is there already, with the same contents, counts as done.
 
 ACL names are taken from the directory, as of any node that is created; with --acl those
-of the export are set, of directories after what is in them. The lists have to be there.`, exitFailed),
+of the export are set, of directories after what is in them. The lists have to be there.`, exitFailed, exitFailed),
 		Example: `  chubbyctl import /ls/local/svc <svc.jsonl
   chubbyctl export /ls/old/svc | chubbyctl import /ls/new/svc --overwrite --acl`,
 		Args:              arguments(cobra.ExactArgs(1)),
@@ -120,10 +121,13 @@ func (i *importing) run(ctx context.Context, lines *exportReader) error {
 			err = api.Errorf(api.InvalidPath, "it begins with a slash")
 		}
 		if err != nil {
-			return usagef("import: line %d: the path %q: %s", lines.line, abridged(line.Path), explanation(err))
+			return lines.fault("the path %q: %s", abridged(line.Path), explanation(err))
 		}
 		if err := i.closeDirectories(ctx, &p); err != nil {
 			return err
+		}
+		if _, err := line.bytes(); err != nil {
+			return lines.fault("the contents of %q are no base64: %v", abridged(line.Path), err)
 		}
 		if err := i.importNode(ctx, p, line); err != nil {
 			return err
@@ -137,10 +141,7 @@ func (i *importing) importNode(ctx context.Context, p api.Path, line exportLine)
 		i.tally.leave(p, "it is an access control list, or the directory of these")
 		return nil
 	}
-	contents, err := line.bytes()
-	if err != nil {
-		return usagef("import: the contents of %q are no base64: %v", abridged(line.Path), err)
-	}
+	contents, _ := line.bytes() // which were looked at before
 	kind := api.File
 	if line.Kind == api.Directory.String() {
 		kind = api.Directory
@@ -149,7 +150,7 @@ func (i *importing) importNode(ctx context.Context, p api.Path, line exportLine)
 		i.tally.count()
 		return nil // it is there
 	}
-	err = i.put(ctx, p, kind, contents, !i.overwrite)
+	err := i.put(ctx, p, kind, contents, !i.overwrite)
 	if api.CodeOf(err) == api.Exists && i.isSame(ctx, p, contents) {
 		err = nil
 	}

@@ -46,19 +46,23 @@ func (g *globals) pathOf(args []string) (api.Path, error) {
 	return g.parsePath(args[0])
 }
 
-// parsePath reads a path. One that does not begin with /ls/CELL is in the default cell. A
-// directory may have a slash behind, as completion and ls write it.
+// parsePath reads a path. One that does not begin with /ls/CELL is in the default cell, and so is /ls/local/...: "local" is
+// the default cell everywhere. A directory may have a slash behind, as completion and ls write it.
 func (g *globals) parsePath(text string) (api.Path, error) {
 	path, err := api.ParsePath(strings.TrimSuffix(text, "/"))
 	first, _, _ := strings.Cut(strings.TrimPrefix(text, "/"), "/")
-	if err == nil || text == "" || first == api.Root {
-		return path, err // an empty text is a variable that is not set
+	named := err == nil || text == "" || first == api.Root // an empty text is a variable that is not set
+	if named && (err != nil || path.Cell() != api.LocalCell) {
+		return path, err
+	}
+	below := strings.TrimSuffix(strings.TrimPrefix(text, "/"), "/")
+	if named {
+		below = strings.TrimPrefix(string(path.Name()), "/")
 	}
 	cell, err := g.defaultCell()
 	if err != nil {
 		return api.Path{}, err
 	}
-	below := strings.TrimSuffix(strings.TrimPrefix(text, "/"), "/")
 	return api.ParsePath(strings.TrimSuffix(fmt.Sprintf("/%s/%s/%s", api.Root, cell, below), "/"))
 }
 

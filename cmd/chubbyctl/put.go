@@ -47,8 +47,11 @@ decides that together with the write. It creates a file only with --if-absent or
 until SIGINT or SIGTERM. If somebody deletes the file before, it exits with %d; so it
 does if there is such a file, or with %d if --if-absent says that there must be none.
 
+If no answer comes within --timeout it exits with %d, and the value may have been written;
+with %d it was not.
+
 An access control list that takes from you the right to write it again is not written
-without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents, exitMismatch, exitMismatch, exitFailed, exitMismatch),
+without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents, exitMismatch, exitMismatch, exitFailed, exitMismatch, exitUncertain, exitUnavailable),
 		Example: `  chubbyctl put /ls/local/motd 'hello'
   chubbyctl put /ls/local/config - <config.yaml
   chubbyctl put /ls/local/config - --if-absent <config.yaml

@@ -94,7 +94,7 @@ func (o *queueTakeOptions) validate() error {
 // takeItem takes an item. If it has to wait, it says what for.
 func (o *queueTakeOptions) takeItem(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
 	q := recipe.NewQueue(c, o.path.String(), recipe.QueueOptions{
-		LockDelay: o.lockDelay, Reason: o.reason, Attempts: o.attempts,
+		LockDelay: o.recipeDelay(), Reason: o.reason, Attempts: o.attempts,
 		OnUnusable: func(id string, err error) { o.notice(fmt.Sprintf("item %s is passed over: %v", id, err)) },
 	})
 	waiting, cancel, explain := o.withWait(ctx, minCampaign)

@@ -85,7 +85,7 @@ func (o *semaphoreOptions) validate(given func(flag string) bool) error {
 // takeSlot takes a slot. If it has to wait, it says what for.
 func (o *semaphoreOptions) takeSlot(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
 	sem := recipe.NewSemaphore(c, o.path.String(), o.slots)
-	options := recipe.SemaphoreOptions{LockDelay: o.lockDelay, Reason: o.reason}
+	options := recipe.SemaphoreOptions{LockDelay: o.recipeDelay(), Reason: o.reason}
 	if o.isOneTry() {
 		bound, cancel := o.withTimeout(ctx)
 		defer cancel()

@@ -27,6 +27,9 @@ func (g *globals) cellOf(args []string) (string, error) {
 	if err != nil {
 		return "", usagef("%q is not a cell's name: want letters, digits, '-', '_' and '.', as in %s", args[0], api.LocalCell)
 	}
+	if p.Cell() == api.LocalCell {
+		return g.defaultCell()
+	}
 	return p.Cell(), nil
 }
 

@@ -26,7 +26,7 @@ has to be installed, which most systems have):`,
 			`  source <(chubbyctl completion zsh)
   chubbyctl completion zsh >/usr/local/share/zsh/site-functions/_chubbyctl
   mkdir -p ~/.zfunc && chubbyctl completion zsh >~/.zfunc/_chubbyctl   # fpath+=~/.zfunc`,
-			func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) }),
+			generateZsh),
 		shellCommand("fish", `Load it into the running shell, or for every new one:`,
 			`  chubbyctl completion fish | source
   chubbyctl completion fish >~/.config/fish/completions/chubbyctl.fish`,
@@ -56,18 +56,41 @@ const (
 `
 )
 
+// cobra's scripts evaluate the words of the line, for the quotes and variables in them; and so they run what a half-typed
+// command would run. Of a line with such a command nothing is offered: ":4" says so, and that no files are.
+const (
+	bashEvaluates = `    out=$(eval "${requestComp}" 2>/dev/null)
+`
+	zshEvaluates = `    out=$(eval ${requestComp} 2>/dev/null)
+`
+	runsCommand = `    if [[ "${requestComp}" == *'$('* || "${requestComp}" == *'` + "`" + `'* || "${requestComp}" == *'${ '* || "${requestComp}" == *[\<\>=]'('* ]]; then
+        out=':4'
+    else
+    %s    fi
+`
+)
+
 func generateBash(root *cobra.Command, w io.Writer) error {
 	var script bytes.Buffer
 	err := root.GenBashCompletionV2(&script, true)
-	return errors.Join(err, replaceInScript(w, script.String(), bashEscapesOne, bashEscapesAll))
+	return errors.Join(err, replaceInScript(w, script.String(), bashEscapesOne, bashEscapesAll, bashEvaluates, fmt.Sprintf(runsCommand, bashEvaluates)))
 }
 
-// replaceInScript writes a script with a part of it replaced.
-func replaceInScript(w io.Writer, script, part, by string) error {
-	if !strings.Contains(script, part) {
-		return errors.New("the completion script is not the one that this program mends") // cobra's has changed
+func generateZsh(root *cobra.Command, w io.Writer) error {
+	var script bytes.Buffer
+	err := root.GenZshCompletion(&script)
+	return errors.Join(err, replaceInScript(w, script.String(), zshEvaluates, fmt.Sprintf(runsCommand, zshEvaluates)))
+}
+
+// replaceInScript writes a script with parts of it replaced: each by what follows it.
+func replaceInScript(w io.Writer, script string, parts ...string) error {
+	for i := 0; i < len(parts); i += 2 {
+		if !strings.Contains(script, parts[i]) {
+			return errors.New("the completion script is not the one that this program mends") // cobra's has changed
+		}
+		script = strings.Replace(script, parts[i], parts[i+1], 1)
 	}
-	_, err := io.WriteString(w, strings.Replace(script, part, by, 1))
+	_, err := io.WriteString(w, script)
 	return err
 }
 

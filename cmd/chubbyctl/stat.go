@@ -72,17 +72,20 @@ func (g *globals) printChange(out, remarks io.Writer, did string, s api.Stat) er
 	return nil
 }
 
-// printCreated is printChange for a node that was just created. It asks for the metadata if they
-// are to be printed. If the cell does not answer that, the error says that the node was created.
+// printCreated is printChange for a node that was just opened with Create, as it was created. If it was there before, it asks
+// for the metadata if they are to be printed.
 func (g *globals) printCreated(ctx context.Context, out, remarks io.Writer, did string, h *client.Handle) error {
+	if stat, created := h.CreatedStat(); created {
+		return g.printChange(out, remarks, did, stat)
+	}
 	if !g.json() && !g.verbose {
 		return nil
 	}
 	stat, err := h.Stat(ctx)
 	if err != nil {
-		return &exitError{exitFailed, fmt.Errorf("%s %s, but what it is like now is not known: %w", did, h.Path(), err)}
+		return &exitError{exitFailed, fmt.Errorf("there is %s, but what it is like is not known: %w", h.Path(), err)}
 	}
-	return g.printChange(out, remarks, did, stat)
+	return g.printChange(out, remarks, "there is", stat)
 }
 
 func newStatCommand(g *globals) *cobra.Command {

@@ -50,7 +50,7 @@ func (o *acquireOptions) acquireAll(ctx, _ context.Context, c *client.Client) (*
 	for _, p := range o.paths {
 		paths = append(paths, p.String())
 	}
-	options := recipe.AllOptions{LockDelay: o.lockDelay, Reason: o.reason, Owner: o.owner, Try: o.isOneTry(), Quiet: o.isQuiet()}
+	options := recipe.AllOptions{LockDelay: o.recipeDelay(), Reason: o.reason, Owner: o.owner, Try: o.isOneTry(), Quiet: o.isQuiet()}
 	if o.shared {
 		paths, options.Shared = nil, paths
 	}

@@ -19,7 +19,7 @@ func newTouchCommand(g *globals) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.eachPath(args, func(p api.Path) error {
 				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true, Create: client.File, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
-					return g.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "there is", h)
+					return g.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
 				})
 			})
 		},

@@ -167,7 +167,7 @@ func (g *globals) withReport(ctx context.Context, cell string, path api.Path, f 
 // not answered in time.
 func (r *waitReport) explain(err error) error {
 	last := r.stop()
-	if last == "" || exitCode(err) != exitUnavailable {
+	if code := exitCode(err); last == "" || code != exitUnavailable && code != exitUncertain {
 		return err
 	}
 	return fmt.Errorf("%w; it waited for %s", err, last)

@@ -21,7 +21,7 @@ func TestWaitingForACache(t *testing.T) {
 		s.run("put /ls/local/config old")
 		leaveWithCopy(t, c, "web8")
 		short := s.run("put /ls/local/config new --timeout 2300ms")
-		for _, want := range []string{"waiting for ", " to drop /ls/local/config from the cache", "at most another ", "--timeout gives up in ", "it waited for ", "[exit 69]"} {
+		for _, want := range []string{"waiting for ", " to drop /ls/local/config from the cache", "at most another ", "--timeout gives up in ", "it waited for ", "[exit 76]"} {
 			if !strings.Contains(short, want) {
 				t.Errorf("no %q in\n%s", want, short)
 			}

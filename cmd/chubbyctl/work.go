@@ -18,6 +18,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
@@ -52,6 +53,14 @@ type workOptions struct {
 	signals        chan os.Signal // for the command
 	out, err       io.Writer
 	rearm          func() context.Context // has interrupts end a context again; nil if they are not caught
+}
+
+// recipeDelay returns --lock-delay for the options of a recipe, whose zero is the default one.
+func (o *workOptions) recipeDelay() time.Duration {
+	if o.lockDelay == 0 {
+		return recipe.NoLockDelay
+	}
+	return o.lockDelay
 }
 
 const defaultKillAfter = 3 * time.Second

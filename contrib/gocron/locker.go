@@ -30,7 +30,9 @@ type LockerConfig struct {
 	LockDelay time.Duration
 }
 
-// Locker is a gocron.Locker with the locks of a Chubby cell. Its methods may be called from
+// Locker is a gocron.Locker with the locks of a Chubby cell, for jobs that all schedulers run at the same time
+// (CronJob, DailyJob). Each scheduler counts the interval of a DurationJob from its own start: give those to an
+// Elector. Its methods may be called from
 // several goroutines. Close it. It has a goroutine for each lock that is kept although the
 // job has ended: at most one for each name.
 type Locker struct {

@@ -45,8 +45,9 @@ func decode(contents []byte, file string) (record, error) {
 // current is the value of a key at one moment.
 type current struct {
 	record
-	found bool
-	at    api.Generation // of the file
+	found    bool
+	at       api.Generation // of the file
+	instance api.Generation // of the file; 0 if none was found
 }
 
 // pair returns what the library is shown. The value is never nil, and the caller's own.
@@ -83,7 +84,7 @@ func (s *Store) read(ctx context.Context, c *client.Client, e entry) (current, e
 				continue // somebody has written the key since
 			}
 		}
-		return current{record: r, found: true, at: stat.Content}, nil
+		return current{record: r, found: true, at: stat.Content, instance: stat.Instance}, nil
 	}
 	return current{}, errRounds("read", file)
 }

@@ -174,22 +174,15 @@ func (s *Store) ifAlive(t *client.Txn, now current) {
 }
 
 // Delete deletes a key, and not those below it; store.ErrKeyNotFound says that there was none. If ctx ends
-// before there is an answer, the error is Uncertain.
+// before there is an answer, the error is Uncertain. A session that is lost meanwhile has it deleted in the next,
+// but not if somebody has created it anew since.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	e, err := s.valueOf("delete", key)
 	if err != nil {
 		return err
 	}
-	begun := false
-	err = s.repeat(ctx, func(c *client.Client) error {
-		again := begun
-		begun = true
-		err := s.remove(ctx, c, e, nil)
-		if again && errors.Is(err, store.ErrKeyNotFound) {
-			return nil // the call of the session that was lost may have deleted it
-		}
-		return err
-	})
+	var sent api.Generation
+	err = s.repeat(ctx, func(c *client.Client) error { return s.remove(ctx, c, e, nil, &sent) })
 	switch {
 	case errors.Is(err, store.ErrKeyNotFound):
 		return store.ErrKeyNotFound
@@ -211,7 +204,7 @@ func (s *Store) AtomicDelete(ctx context.Context, key string, previous *store.KV
 	if err != nil {
 		return false, err
 	}
-	err = s.keeper.Do(ctx, func(c *client.Client) error { return s.remove(ctx, c, e, previous) })
+	err = s.keeper.Do(ctx, func(c *client.Client) error { return s.remove(ctx, c, e, previous, new(api.Generation)) })
 	switch {
 	case errors.Is(err, store.ErrKeyNotFound):
 		return false, store.ErrKeyNotFound
@@ -224,19 +217,23 @@ func (s *Store) AtomicDelete(ctx context.Context, key string, previous *store.KV
 }
 
 // remove deletes the file of a key, if it is at previous, unless that is nil; and the directories that are
-// empty then.
-func (s *Store) remove(ctx context.Context, c *client.Client, e entry, previous *store.KVPair) error {
+// empty then. sent is the instance of the file that an earlier call may have deleted, in a session that was lost; 0 if
+// there was none. Then another instance has been created since, and stays.
+func (s *Store) remove(ctx context.Context, c *client.Client, e entry, previous *store.KVPair, sent *api.Generation) error {
 	file := s.file(e)
 	for range maxRounds {
 		now, err := s.read(ctx, c, e)
 		switch {
 		case err != nil:
 			return err
+		case *sent != 0 && *sent != now.instance:
+			return nil
 		case !now.found:
 			return store.ErrKeyNotFound
 		case previous != nil && uint64(now.at) != previous.LastIndex:
 			return store.ErrKeyModified
 		}
+		*sent = now.instance
 		t := c.Txn()
 		s.ifAlive(t, now)
 		_, err = t.Delete(file, client.IfGeneration(now.at)).Commit(ctx)
@@ -247,6 +244,7 @@ func (s *Store) remove(ctx context.Context, c *client.Client, e entry, previous 
 		case !errors.Is(err, api.GenerationMismatch) && !errors.Is(err, api.NotFound): // else it has been written or deleted
 			return err
 		}
+		*sent = 0
 	}
 	return errRounds("delete", file)
 }

@@ -75,7 +75,7 @@ func lineSafeguards() []safeguard {
 		},
 		{
 			name: "who holds a lock is not kept waiting for it", file: "client/acquirepolling.go",
-			old: "!isLockTaken(err) || a.handle.holdsLock()", new: "!isLockTaken(err)",
+			old: "!isLockTaken(err) || holdsLock(a.handle)", new: "!isLockTaken(err)",
 			pkg: "./client", test: "TestOwnLockInACrowd",
 		},
 		{

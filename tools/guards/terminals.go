@@ -20,14 +20,14 @@ func terminalSafeguards() []safeguard {
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestStoppedGuardianOfAKilledChubbyctl",
 		},
 		{
-			name: "what was made is not called undone", file: "cmd/chubbyctl/stat.go",
+			name: "what is not to be printed is not asked for", file: "cmd/chubbyctl/stat.go",
 			old: "	if !g.json() && !g.verbose {\n		return nil\n	}\n	stat, err := h.Stat", new: "	stat, err := h.Stat",
-			pkg: "./cmd/chubbyctl", test: "TestMadeAndNotShown",
+			pkg: "./cmd/chubbyctl", test: "TestCreatedIsPrintedWithoutAnotherCall",
 		},
 		{
-			name: "what was made has a code of its own", file: "cmd/chubbyctl/stat.go",
-			old: "		return &exitError{exitFailed, fmt.Errorf(\"%s %s, but what it is like now is not known: %w\", did, h.Path(), err)}\n", new: "		return err\n",
-			pkg: "./cmd/chubbyctl", test: "TestMadeAndNotShown",
+			name: "what is there has a code of its own", file: "cmd/chubbyctl/stat.go",
+			old: "		return &exitError{exitFailed, fmt.Errorf(\"there is %s, but what it is like is not known: %w\", h.Path(), err)}\n", new: "		return err\n",
+			pkg: "./cmd/chubbyctl", test: "TestCreatedIsPrintedWithoutAnotherCall",
 		},
 		{
 			name: "who is outranked is not told that nobody answers", file: "cmd/chubbyctl/lockwait.go",

@@ -38,7 +38,7 @@ type OpenRequest struct {
 type Opened struct {
 	Handle  Handle
 	Created bool
-	Stat    api.Stat
+	Stat    api.Stat // of the node that was found, or as it was created
 
 	Cacheable bool // the client may keep the stat
 	Reusable  bool // and may use the handle for another Open
@@ -200,13 +200,14 @@ func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) 
 	if f.boxes.byID[r.Mutation.Session] == nil {
 		return Opened{}, f.epoch.sessionEnded(r.Mutation.Session)
 	}
-	o := Opened{Handle: one.Handle, Created: result.Created}
-	if node, gone := f.epoch.state().Tree.Resolve(one.Node); gone == nil {
-		o.Stat = stat(node, r.Path)
-		return o, nil
-	}
-	o.Stat, err = result.Stat.In(r.Path.Cell())
-	return o, err
+	return openedBy(one.Handle, r.Path.Cell(), result.Answer)
+}
+
+// openedBy is the answer to an Open that the log has done. It is made from the answer of the log alone: by now others may have
+// written to the node, and its creator would take what they wrote for its own.
+func openedBy(h Handle, cell string, a raftfsm.Answer) (Opened, error) {
+	described, err := a.Stat.In(cell)
+	return Opened{Handle: h, Created: a.Created, Stat: described}, err
 }
 
 // bindOpened opens the handle of an Open that the log has done. If its node has

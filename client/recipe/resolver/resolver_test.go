@@ -183,7 +183,7 @@ func TestResolverOfPrimary(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := recipe.Campaign(w.ctx, c, "/ls/local/primary", recipe.CampaignOptions{Value: []byte(name)})
+			p, err := recipe.Campaign(w.ctx, c, "/ls/local/primary", recipe.CampaignOptions{LockDelay: recipe.NoLockDelay, Value: []byte(name)})
 			if err != nil {
 				t.Fatal(err)
 			}
