@@ -333,10 +333,10 @@ func TestNewcomerGetsNoVoteBeforeItHoldsTheLog(t *testing.T) {
 func TestNobodyLeavesWithoutAMajority(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
-		c.Kill("r2")
 		if err := client.ChangeMembers(ctx, by, client.MemberChange{Remove: "r3"}, nil); err != nil {
 			t.Fatal(err)
 		}
+		c.Kill("r2") // before the master looks at the roster
 		time.Sleep(20 * time.Second)
 		if is, want := phases(t, ctx, by), "r1, r2, r3 leaving"; is != want {
 			t.Errorf("%s; want %s", is, want)

@@ -143,7 +143,7 @@ func (r *Replica) hasCaughtUp(ctx context.Context, one raftfsm.Member) error {
 	switch {
 	case err != nil:
 		return err
-	case report.Incarnation != one.Incarnation:
+	case one.Incarnation != "" && report.Incarnation != one.Incarnation: // empty: of the bootstrap, and it was about to leave
 		return api.Errorf(api.Unavailable, "replica %s has another data directory than when it was added: remove it (chubbyctl cell remove), and add another under a new id", one.ID)
 	case !report.Begun:
 		return api.Errorf(api.Unavailable, "replica %s has not noted yet that it holds data", one.ID)
@@ -161,10 +161,34 @@ func (r *Replica) hasCaughtUp(ctx context.Context, one raftfsm.Member) error {
 
 // canGo returns nil if those that stay are a majority of themselves now.
 func (r *Replica) canGo(ctx context.Context, one raftfsm.Member, servers []raft.Server) error {
+	voters, answer := r.wouldStay(ctx, one.ID, servers)
+	if answer <= voters/2 {
+		return api.Errorf(api.Unavailable, "of the %d replicas that would stay %d answer, which is no majority; 'chubbyctl cell remove %s --cancel' has it stay", voters, answer, one.ID)
+	}
+	return nil
+}
+
+// MayLeave implements wire.Replica. Of a replica that is not one of the cell's, or is the last, the log says so.
+func (s served) MayLeave(ctx context.Context, id string, joined bool) error {
+	roster := s.r.fsm.State().Roster
+	if one, known := roster.Find(id); !s.r.isConfigured(id) || known && one.Phase != raftfsm.Settled {
+		return nil
+	}
+	voters, answer := s.r.wouldStay(ctx, id, s.r.servers())
+	if joined {
+		voters, answer = voters+1, answer+1
+	}
+	if voters > 0 && answer <= voters/2 {
+		return &refusal.Refusal{Cause: refusal.MemberNeeded, Path: id, Used: int64(answer), Allowed: int64(voters)}
+	}
+	return nil
+}
+
+// wouldStay returns how many replicas have a vote besides one, and how many of these answer now.
+func (r *Replica) wouldStay(ctx context.Context, without string, servers []raft.Server) (voters, answer int) {
 	var stay []raft.Server
-	voters, answer := 0, 0
 	for _, s := range servers {
-		if s.Suffrage != raft.Voter || string(s.ID) == one.ID {
+		if s.Suffrage != raft.Voter || string(s.ID) == without {
 			continue
 		}
 		if voters++; string(s.ID) == r.cfg.ID {
@@ -173,11 +197,7 @@ func (r *Replica) canGo(ctx context.Context, one raftfsm.Member, servers []raft.
 			stay = append(stay, s)
 		}
 	}
-	answer += len(r.answers(ctx, stay))
-	if answer <= voters/2 {
-		return api.Errorf(api.Unavailable, "of the %d replicas that would stay %d answer, which is no majority", voters, answer)
-	}
-	return nil
+	return voters, answer + len(r.answers(ctx, stay))
 }
 
 // answers asks replicas for their reports, and returns those that come soon.

@@ -129,14 +129,18 @@ func notAskedFor() map[protoreflect.Name]string {
 		"Acquire.ticket":           "a retry has the ticket that it was given meanwhile",
 		"Acquire.detect_deadlock":  "the log does not know it: it says how the master is to answer",
 		"Acquire.quiet":            "the log does not know it: it says whom the master is to tell",
+		"Acquire.waited_ns":        "the log does not know it: it is for people",
 		"TryAcquire.quiet":         "the log does not know it: it says whom the master is to tell",
 		"SetQuota.path":            checkedFirst,
 		"ChangeMembers.add":        checkedFirst,
 		"ChangeMembers.raft":       checkedFirst,
 		"ChangeMembers.spare":      checkedFirst,
+		"ChangeMembers.keep":       checkedFirst,
 		"Restore.part":             checkedFirst,
 		"Restore.seal":             checkedFirst,
 		"Restore.finish":           checkedFirst,
+		"Restore.give_up":          checkedFirst,
+		"Restore.as":               "it counts only without a session",
 	}
 }
 

@@ -84,8 +84,31 @@ func (s served) Status() wire.Status {
 	if r.master.Load() != nil {
 		counts := state.Tree.Counts()
 		status.Sessions, status.Nodes, status.Locks = state.Sessions.Len(), counts.Nodes, counts.Locks
+		status.Acts = r.actsUnderWay(state)
 	}
 	return status
+}
+
+// actsUnderWay are the acts of several steps that go on, each of which keeps others from something.
+func (r *Replica) actsUnderWay(state *raftfsm.State) (acts []wire.Act) {
+	if by, sealed := state.Restoring(); by != 0 {
+		act := wire.Act{Kind: "restore", Session: by, SinceUnix: state.RestoringSince(), Sealed: sealed}
+		if one, ok := state.Sessions.Get(by); ok {
+			act.Principal = one.Principal
+		}
+		if others := state.Sessions.Len() - 1; sealed && others > 0 {
+			act.Waits = fmt.Sprintf("sessions that have not ended: %d", others)
+		}
+		acts = append(acts, act)
+	}
+	if one, busy := state.Roster.Unsettled(); busy {
+		act := wire.Act{Kind: one.Phase.String(), Replica: one.ID, Principal: state.Roster.Author, SinceUnix: state.Roster.SinceUnix}
+		if stuck := r.stuck.Load(); stuck != nil && stuck.id == one.ID {
+			act.Waits = stuck.why
+		}
+		acts = append(acts, act)
+	}
+	return acts
 }
 
 // Members implements wire.Replica.

@@ -13,6 +13,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/sequencer"
+	"github.com/chubbylock/chubby/session"
 )
 
 // LockOption qualifies the calls that acquire a lock: Acquire and TryAcquire of a Handle,
@@ -94,6 +95,7 @@ type acquireCall struct {
 	options    lockOptions
 	ticket     []byte           // for the place in the queue
 	queued     *chubbypb.Queued // the newest position; nil before the first
+	since      session.Instant  // when that came first
 	lastTry    *api.Error       // of the last try without a queue place; nil if there was none
 	granted    *chubbypb.Granted
 }
@@ -199,7 +201,7 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 	defer watch.answered()
 	stream, err := t.data.chubby.Acquire(ctx, &chubbypb.AcquireRequest{
 		Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Ticket: a.ticket,
-		Owner: a.options.owner, DetectDeadlock: a.options.detect, Quiet: a.options.quiet,
+		Owner: a.options.owner, DetectDeadlock: a.options.detect, Quiet: a.options.quiet, WaitedNs: a.waited(),
 	})
 	if err != nil {
 		return err
@@ -222,6 +224,9 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 			return nil
 		}
 		if q := reply.GetQueued(); q != nil {
+			if a.queued == nil {
+				a.since = a.handle.client.cfg.Clock()
+			}
 			a.queued, a.ticket = q, q.GetTicket()
 			if a.options.onQueued != nil {
 				a.options.onQueued(Queued{
@@ -231,6 +236,14 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 			}
 		}
 	}
+}
+
+// waited returns for how many nanoseconds the request has been in the queue, for a master that was not there.
+func (a *acquireCall) waited() int64 {
+	if a.queued == nil {
+		return 0
+	}
+	return int64(a.handle.client.cfg.Clock().Sub(a.since))
 }
 
 // streamEndTime is how long sendAcquire waits for the end of the stream after the grant.

@@ -13,6 +13,7 @@ type MemberChange struct {
 	Add    string // the id of a replica that waits to be added; no replica of the cell has ever had it
 	Raft   string // the host:port at which the others reach it
 	Remove string // the id of a replica of the cell
+	Keep   string // alone: the id of a replica that is leaving, which is to stay
 	Spare  bool   // Add stands by, and takes the place of a replica that is dead for long (chubbyd's replace-after); nothing is removed
 }
 
@@ -24,7 +25,9 @@ const membersPoll = 250 * time.Millisecond
 
 // ChangeMembers changes the replicas of the cell, as an operator's act. One change is under way at a time. The master takes its
 // steps: a replica is added without a vote, is given a vote when it holds the log, and only then the one that it replaces leaves; another
-// master goes on where one has stopped. A replica that is still joining may be removed, which ends the change.
+// master goes on where one has stopped. A replica that is still joining may be removed, which ends the change, and one that is still leaving may be kept.
+//
+// A replica is not removed, nor replaced, if too few of those that would stay answer: then InvalidArgument is the error.
 //
 // With progress it returns when the change is complete, and calls progress with the cell's replicas until then, the last time with how they are
 // afterwards. Without, or when ctx ends, the change goes on: Cell.Members says how far it has come.
@@ -34,7 +37,7 @@ const membersPoll = 250 * time.Millisecond
 func ChangeMembers(ctx context.Context, c *Client, change MemberChange, progress func([]Member)) error {
 	const op = "change the members"
 	err := c.mutate(ctx, mutation{op: op, path: rootPath(c.cell.cfg), send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
-		_, err := t.data.chubby.ChangeMembers(ctx, &chubbypb.ChangeMembersRequest{Caller: caller, Mutation: m, Add: change.Add, Raft: change.Raft, Remove: change.Remove, Spare: change.Spare})
+		_, err := t.data.chubby.ChangeMembers(ctx, &chubbypb.ChangeMembersRequest{Caller: caller, Mutation: m, Add: change.Add, Raft: change.Raft, Remove: change.Remove, Spare: change.Spare, Keep: change.Keep})
 		return err
 	}})
 	for err == nil && progress != nil {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -53,9 +54,24 @@ const restorePoll = 250 * time.Millisecond
 // this cell or the one in the backup has ever issued; and the tokens are of the cell in the backup, if that has the same name, so that guards
 // downstream accept them.
 //
-// If ctx or the session ends before that step, the cell has what it had, but for the sessions that were ended. Several may not restore at a time: the second gets
+// If Restore returns an error, it has given the restore up: the cell has what it had, except the sessions that were ended, and sessions can begin. If it cannot
+// say so to the cell, the cell gives the restore up when the session ends, or a minute after the last step. An operator can do it before
+// (GiveUpRestore). Several may not restore at a time: the second gets
 // Exists. The other errors are PermissionDenied, InvalidArgument for a backup that cannot be, and those of every change.
-func Restore(ctx context.Context, c *Client, b RestoreBackup, progress func(RestoreProgress)) (Restored, error) {
+func Restore(ctx context.Context, c *Client, b RestoreBackup, progress func(RestoreProgress)) (restored Restored, err error) {
+	begun := false
+	defer func() {
+		if err != nil && begun {
+			cleanup, end := c.CleanupContext(ctx)
+			defer end()
+			_, _ = restoreStep(cleanup, c, &chubbypb.RestoreRequest{GiveUp: true}) // it may be over, and then is refused
+		}
+	}()
+	return restoreSteps(ctx, c, b, progress, &begun)
+}
+
+// restoreSteps takes the steps of a restore. begun is set once the cell may have begun it for this session.
+func restoreSteps(ctx context.Context, c *Client, b RestoreBackup, progress func(RestoreProgress), begun *bool) (Restored, error) {
 	if progress == nil {
 		progress = func(RestoreProgress) {}
 	}
@@ -64,8 +80,10 @@ func Restore(ctx context.Context, c *Client, b RestoreBackup, progress func(Rest
 		Cell: b.Cell, CellId: string(b.CellID), Level: uint32(b.Level), Counter: b.Counter, Nodes: uint64(b.Nodes), Quotas: uint64(b.Quotas),
 		Index: b.Index, TakenUnix: b.TakenUnix, Recovered: b.Recovered,
 	}}); err != nil {
+		*begun = !errors.Is(err, api.Exists) && !errors.Is(err, api.PermissionDenied)
 		return Restored{}, err
 	}
+	*begun = true
 	for records, err := range b.Parts {
 		if err != nil {
 			return Restored{}, err
@@ -97,13 +115,22 @@ func Restore(ctx context.Context, c *Client, b RestoreBackup, progress func(Rest
 	}
 }
 
+// GiveUpRestore gives up the restore that is under way, whosever it is, as an operator's act: the cell has what it had, except the sessions that were
+// ended. It needs no session, since none can begin while a restore ends all others. If none is under way, the error is NotFound.
+func GiveUpRestore(ctx context.Context, c *Cell) error {
+	return c.ask(ctx, "give up a restore", rootPath(c.cfg), func(ctx context.Context, t *target) error {
+		_, err := t.data.chubby.Restore(ctx, &chubbypb.RestoreRequest{GiveUp: true, As: c.cfg.As})
+		return err
+	})
+}
+
 // restoreStep does one step of a restore.
 func restoreStep(ctx context.Context, c *Client, step *chubbypb.RestoreRequest) (reply *chubbypb.RestoreReply, err error) {
 	err = c.mutate(ctx, mutation{op: "restore a backup", path: rootPath(c.cell.cfg), size: len(step.GetPart().GetRecords()),
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			var err error
 			reply, err = t.data.chubby.Restore(ctx, &chubbypb.RestoreRequest{
-				Caller: caller, Mutation: m, Begin: step.GetBegin(), Part: step.GetPart(), Seal: step.GetSeal(), Finish: step.GetFinish(),
+				Caller: caller, Mutation: m, Begin: step.GetBegin(), Part: step.GetPart(), Seal: step.GetSeal(), Finish: step.GetFinish(), GiveUp: step.GetGiveUp(),
 			})
 			return err
 		}})

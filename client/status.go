@@ -29,6 +29,19 @@ type Status struct {
 	Level    int // the feature level of the cell, by what the furthest of the replicas that answer have applied
 
 	Restored *Restoration // the last one, as the master says; nil if there was none
+	Acts     []Act        // that are under way, as the master says
+}
+
+// Act is something of several steps that an operator or the master has begun, and that keeps others from something until it ends: a
+// restore, during which no other can begin, or a change of the replicas.
+type Act struct {
+	Kind      string        // restore, joining or leaving
+	Replica   string        // that is joining or leaving
+	Principal string        // whose it is; empty if the master has begun it
+	Session   api.SessionID // in which a restore is done
+	SinceUnix int64         // when it was decided on, for people
+	Sealed    bool          // of a restore: no session can begin before it has ended
+	Waits     string        // for what its next step waits, for people; empty if for nothing
 }
 
 // Restoration is a restore of a cell from a backup. Its times are for people.
@@ -284,6 +297,13 @@ func (s *Status) addView(v replicaView, names map[string]string) {
 	if epoch := api.Epoch(v.status.GetEpoch()); r.GetRole() == "master" && epoch >= s.Epoch {
 		s.Master, s.Epoch = r.GetId(), epoch
 		s.Sessions, s.Nodes, s.Locks = v.status.GetSessions(), v.status.GetNodes(), v.status.GetLocks()
+		s.Acts = nil
+		for _, a := range v.status.GetActs() {
+			s.Acts = append(s.Acts, Act{
+				Kind: a.GetKind(), Replica: a.GetReplica(), Principal: a.GetPrincipal(), Session: api.SessionID(a.GetSession()),
+				SinceUnix: a.GetSinceUnix(), Sealed: a.GetSealed(), Waits: a.GetWaits(),
+			})
+		}
 		if r := v.status.GetRestored(); r != nil {
 			s.Restored = &Restoration{AtUnix: r.GetAtUnix(), Counter: r.GetCounter(), Index: r.GetIndex(), TakenUnix: r.GetTakenUnix(), Recovered: r.GetRecovered()}
 		}

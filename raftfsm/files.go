@@ -26,7 +26,12 @@ func (s *State) openOrCreate(c *Open, by namespace.Owner, wall int64) (node *nam
 		if err := s.CheckOpen(by.Session, node, c); err != nil {
 			return nil, false, err
 		}
-		node, err = s.Tree.Open(node.Ref(), by)
+		if node.Ephemeral {
+			err = s.mayOwn()
+		}
+		if err == nil {
+			node, err = s.Tree.Open(node.Ref(), by)
+		}
 		return node, false, err
 	}
 	if c.Create == api.MustExist {
@@ -48,6 +53,9 @@ func (s *State) openOrCreate(c *Open, by namespace.Owner, wall int64) (node *nam
 		spec.Kind = api.File
 	}
 	if c.Ephemeral {
+		if err := s.mayOwn(); err != nil {
+			return nil, false, err
+		}
 		spec.Opener = by
 	}
 	// The counter moves on even if the node cannot be created: that is the same

@@ -40,7 +40,10 @@ func (s *State) grantOne(lock namespace.Ref, c Claim, wall int64) ClaimResult {
 		r.Again, r.Answer = true, s.replay(by.Session, answer)
 		return r
 	}
-	if err := s.checkPreconditions(c.Preconditions); err != nil {
+	if err = s.mayOwn(); err == nil {
+		err = s.checkPreconditions(c.Preconditions)
+	}
+	if err != nil {
 		r.Answer = refused(err)
 		s.Sessions.Finish(c.Mutation, r.Answer)
 		return r

@@ -17,6 +17,9 @@ import (
 type Roster struct {
 	Version uint64   `cbor:"1,keyasint"` // counts its changes
 	Members []Member `cbor:"2,keyasint"` // in the order in which they came; those that have left stay
+
+	Author    string `cbor:"3,keyasint,omitempty" since:"3"` // the principal who decided on the last change; empty if the master did
+	SinceUnix int64  `cbor:"4,keyasint,omitempty" since:"3"` // when, by the clock of the master; for display
 }
 
 // Member is a replica of the roster.
@@ -59,13 +62,15 @@ func (p MemberPhase) String() string {
 	return fmt.Sprintf("phase %d", int(p))
 }
 
-// ChangeMembers decides on a change of the cell's replicas; exactly one of Add and Remove is set. One change is under
-// way at a time. A replica that is still joining may be removed.
+// ChangeMembers decides on a change of the cell's replicas; exactly one of Add, Remove and Keep is set. One change is under
+// way at a time. A replica that is still joining may be removed, and one that is still leaving may be kept.
 type ChangeMembers struct {
 	Mutation session.Mutation `cbor:"1,keyasint"`
 	Founders []Member         `cbor:"2,keyasint,omitempty"` // Raft's configuration, for a roster that is empty: ids and Raft addresses
 	Add      *Member          `cbor:"3,keyasint,omitempty"`
 	Remove   string           `cbor:"4,keyasint,omitempty"` // an ID
+
+	Keep string `cbor:"5,keyasint,omitempty" since:"3"` // the ID of one that is leaving
 }
 
 // SettleMember is the master's: Raft's configuration has a replica that was joining as a voter, or does not have any more one that
@@ -130,11 +135,12 @@ func (r Roster) with(m Member) Roster {
 	} else {
 		list = append(list, m)
 	}
-	return Roster{Version: r.Version + 1, Members: list}
+	r.Version, r.Members = r.Version+1, list
+	return r
 }
 
 // changeMembers decides on a change, for an operator.
-func (s *State) changeMembers(c *ChangeMembers) Result {
+func (s *State) changeMembers(c *ChangeMembers, wall int64) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		err := s.PermitOperator(s.principal(c.Mutation.Session))
 		if err != nil {
@@ -146,17 +152,20 @@ func (s *State) changeMembers(c *ChangeMembers) Result {
 				return refuse(err)
 			}
 		}
-		if (c.Add == nil) == (c.Remove == "") {
-			return refuse(&refusal.Refusal{Cause: refusal.MemberMalformed})
-		}
-		if c.Add != nil {
+		switch adds, removes, keeps := c.Add != nil, c.Remove != "", c.Keep != ""; {
+		case adds && !removes && !keeps:
 			now, err = now.add(*c.Add)
-		} else {
+		case removes && !adds && !keeps:
 			now, err = now.remove(c.Remove)
+		case keeps && !adds && !removes:
+			now, err = now.keep(c.Keep)
+		default:
+			err = &refusal.Refusal{Cause: refusal.MemberMalformed}
 		}
 		if err != nil {
 			return refuse(err)
 		}
+		now.Author, now.SinceUnix = s.principal(c.Mutation.Session), wall
 		s.Roster = now
 		return Result{}
 	})
@@ -235,15 +244,27 @@ func (r Roster) remove(id string) (Roster, error) {
 	return r.with(m), nil
 }
 
+// keep takes back that a replica leaves. It joins again from the step at which it is: a step of Raft's may be on its way that takes it out.
+// One that still has its vote is settled at once.
+func (r Roster) keep(id string) (Roster, error) {
+	m, ok := r.Find(id)
+	if !ok || m.Phase != Leaving {
+		return r, &refusal.Refusal{Cause: refusal.MemberStays, Path: id}
+	}
+	m.Phase = Joining
+	return r.with(m), nil
+}
+
 // settleMember notes that Raft's configuration is as was decided. What was noted before is not noted again.
-func (s *State) settleMember(c *SettleMember) Result {
+func (s *State) settleMember(c *SettleMember, wall int64) Result {
 	m, ok := s.Roster.Find(c.ID)
 	switch {
 	case !ok || m.Phase != c.Phase:
 	case m.Phase == Joining:
-		m.Phase = Settled
+		replaced := m.Replaces
+		m.Phase, m.Replaces = Settled, "" // a later change of this one has nothing to do with that one
 		s.Roster = s.Roster.with(m)
-		if old, ok := s.Roster.Find(m.Replaces); ok && old.Phase == Settled {
+		if old, ok := s.Roster.Find(replaced); ok && old.Phase == Settled {
 			old.Phase = Leaving
 			s.Roster = s.Roster.with(old)
 		}
@@ -257,6 +278,7 @@ func (s *State) settleMember(c *SettleMember) Result {
 		}
 		m.Phase, m.Replaces = Joining, old.ID
 		s.Roster = s.Roster.with(m)
+		s.Roster.Author, s.Roster.SinceUnix = "", wall
 	}
 	return Result{}
 }

@@ -96,6 +96,39 @@ func TestSpares(t *testing.T) {
 	c.are("r1 left, r2 member, r3 member, r4 member, r5 left, r6 joining")
 }
 
+// That a replica leaves can be taken back until it has left. It goes on from where it is, and takes nobody's place any more.
+func TestRemovalIsTakenBack(t *testing.T) {
+	c := newChangingCell(t)
+	c.change(raftfsm.ChangeMembers{Keep: "r1"}, api.InvalidArgument)
+	c.change(raftfsm.ChangeMembers{Remove: "r1"}, api.OK)
+	c.change(raftfsm.ChangeMembers{Keep: "r2"}, api.InvalidArgument)
+	c.change(raftfsm.ChangeMembers{Keep: "r1", Remove: "r1"}, api.InvalidArgument)
+	c.change(raftfsm.ChangeMembers{Keep: "r1"}, api.OK)
+	c.settle("r1", raftfsm.Leaving) // it was too late
+	c.are("r1 joining, r2 member, r3 member")
+	c.settle("r1", raftfsm.Joining)
+	c.are("r1 member, r2 member, r3 member")
+	replace := newcomer("r4")
+	replace.Replaces = "r1"
+	c.change(raftfsm.ChangeMembers{Add: replace}, api.OK)
+	c.change(raftfsm.ChangeMembers{Remove: "r4"}, api.OK)
+	c.change(raftfsm.ChangeMembers{Keep: "r4"}, api.OK)
+	c.settle("r4", raftfsm.Joining)
+	c.are("r1 leaving, r2 member, r3 member, r4 member")
+	c.change(raftfsm.ChangeMembers{Keep: "r1"}, api.OK)
+	c.settle("r1", raftfsm.Joining)
+	c.change(raftfsm.ChangeMembers{Remove: "r4"}, api.OK)
+	c.change(raftfsm.ChangeMembers{Keep: "r4"}, api.OK)
+	c.settle("r4", raftfsm.Joining)
+	c.are("r1 member, r2 member, r3 member, r4 member")
+	c.change(raftfsm.ChangeMembers{Remove: "r4"}, api.OK)
+	c.settle("r4", raftfsm.Leaving)
+	c.change(raftfsm.ChangeMembers{Keep: "r4"}, api.InvalidArgument)
+	if r := c.state.Roster; r.Author != "a" {
+		t.Errorf("the last change is of %q", r.Author)
+	}
+}
+
 // A replica joins, takes the place of another, and its id is never used again; one change is under way at a time.
 func TestMembers(t *testing.T) {
 	c := newChangingCell(t)

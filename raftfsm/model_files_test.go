@@ -141,7 +141,9 @@ func (m *model) open(c *raftfsm.Open) raftfsm.Result {
 	created := false
 	switch principal := m.principal(by.Session); {
 	case n != nil:
-		code = m.mayOpen(n, principal, c)
+		if code = m.mayOpen(n, principal, c); code == api.OK && n.ephemeral && m.isSealed() {
+			code = api.InvalidArgument
+		}
 	case c.Create == api.MustExist:
 		code = api.NotFound
 	default:
@@ -189,6 +191,8 @@ func (m *model) create(c *raftfsm.Open, principal string) api.Code {
 		return api.NotFound
 	case !m.checkQuota(c.Name, principal, namespace.Usage{Nodes: 1, Bytes: int64(len(c.Contents))}):
 		return api.QuotaExceeded
+	case c.Ephemeral && m.isSealed():
+		return api.InvalidArgument
 	}
 	instance := api.Generation(m.draw())
 	switch {

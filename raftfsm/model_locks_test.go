@@ -74,7 +74,9 @@ func (m *model) grant(r *raftfsm.Result, next raftfsm.Succession, wall int64) {
 		answer, ok := m.begin(c.Mutation)
 		if ok {
 			answer = refused(api.BadSequencer)
-			if m.checkPreconditions(c.Preconditions) {
+			if m.isSealed() {
+				answer = refused(api.InvalidArgument)
+			} else if m.checkPreconditions(c.Preconditions) {
 				answer, one.Pending = m.acquire(next.Lock, one.Owner, c, wall)
 			}
 			if !one.Pending {

@@ -2,6 +2,7 @@ package raftfsm_test
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -11,6 +12,12 @@ import (
 type modelReplica struct {
 	id, raft, replaces string
 	phase              string
+}
+
+// changed is who decided on the last change, and when.
+type changed struct {
+	by   string
+	unix int64
 }
 
 // changeMembers decides on a change of the replicas.
@@ -24,8 +31,23 @@ func (m *model) changeMembers(c *raftfsm.ChangeMembers) api.Code {
 			list = append(list, modelReplica{id: f.ID, raft: f.Raft, phase: "member"})
 		}
 	}
-	if len(list) == 0 || (c.Add != nil) == (c.Remove != "") {
+	asked := 0
+	for _, one := range []bool{c.Add != nil, c.Remove != "", c.Keep != ""} {
+		if one {
+			asked++
+		}
+	}
+	if len(list) == 0 || asked != 1 {
 		return api.InvalidArgument
+	}
+	if c.Keep != "" {
+		at := slices.IndexFunc(list, func(r modelReplica) bool { return r.id == c.Keep && r.phase == "leaving" })
+		if at < 0 {
+			return api.InvalidArgument
+		}
+		list[at].phase = "joining"
+		m.replicas, m.changed = list, changed{m.principal(c.Mutation.Session), m.wall}
+		return api.OK
 	}
 	id, raft := c.Remove, ""
 	if c.Add != nil {
@@ -62,6 +84,7 @@ func (m *model) changeMembers(c *raftfsm.ChangeMembers) api.Code {
 			phase = "spare"
 		}
 		m.replicas = append(list, modelReplica{id: id, raft: raft, replaces: c.Add.Replaces, phase: phase})
+		m.changed = changed{m.principal(c.Mutation.Session), m.wall}
 		return api.OK
 	}
 	switch {
@@ -77,7 +100,7 @@ func (m *model) changeMembers(c *raftfsm.ChangeMembers) api.Code {
 	} else {
 		list[at].phase = "leaving"
 	}
-	m.replicas = list
+	m.replicas, m.changed = list, changed{m.principal(c.Mutation.Session), m.wall}
 	return api.OK
 }
 
@@ -99,11 +122,13 @@ func (m *model) settleMember(c *raftfsm.SettleMember) {
 		case "spare":
 			if replaceable && !busy {
 				r.phase, r.replaces = "joining", c.Replaces
+				m.changed = changed{"", m.wall}
 			}
 		case "joining":
-			r.phase = "member"
+			replaced := r.replaces
+			r.phase, r.replaces = "member", ""
 			for j := range m.replicas {
-				if old := &m.replicas[j]; old.id == r.replaces && old.phase == "member" {
+				if old := &m.replicas[j]; old.id == replaced && old.phase == "member" {
 					old.phase = "leaving"
 				}
 			}
@@ -117,12 +142,18 @@ func (m *model) viewReplicas() (lines []string) {
 	for _, r := range m.replicas {
 		lines = append(lines, fmt.Sprintf("replica %s %s %s %q", r.id, r.raft, r.phase, r.replaces))
 	}
+	if len(lines) > 0 {
+		lines = append(lines, fmt.Sprintf("changed by %q at %d", m.changed.by, m.changed.unix))
+	}
 	return lines
 }
 
 func viewRoster(r raftfsm.Roster) (lines []string) {
 	for _, m := range r.Members {
 		lines = append(lines, fmt.Sprintf("replica %s %s %s %q", m.ID, m.Raft, m.Phase, m.Replaces))
+	}
+	if len(lines) > 0 {
+		lines = append(lines, fmt.Sprintf("changed by %q at %d", r.Author, r.SinceUnix))
 	}
 	return lines
 }
@@ -139,8 +170,10 @@ func (d *driver) changeMembers() raftfsm.Command {
 	}
 	if d.rarely(2) {
 		c.Remove = id()
+	} else if d.rarely(4) {
+		c.Keep = id()
 	}
-	if c.Remove == "" || d.rarely(20) {
+	if c.Remove == "" && c.Keep == "" || d.rarely(20) {
 		c.Add = &raftfsm.Member{ID: id(), Raft: fmt.Sprint("h", d.pick(9), ":1"), Client: "h:2", Incarnation: one(&d.choices, "i", "j", "")}
 		if d.rarely(2) {
 			c.Add.Replaces = id()

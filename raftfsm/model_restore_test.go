@@ -16,12 +16,28 @@ import (
 // modelBackup is a backup that is being restored.
 type modelBackup struct {
 	by     api.SessionID
+	since  int64
 	begin  raftfsm.RestoreBegin
 	part   uint64
 	sealed bool
 	nodes  map[api.Name]*modelNode
 	quotas map[string]api.Quota
 }
+
+// giveUpRestore gives a restore up, for its author, an operator without a session, or the master.
+func (m *model) giveUpRestore(by api.SessionID, operator string) raftfsm.Result {
+	switch {
+	case operator != "" && !m.operates(operator):
+		return raftfsm.Result{Answer: refused(api.PermissionDenied)}
+	case m.staged == nil || m.staged.by != by:
+		return raftfsm.Result{Answer: refused(api.InvalidArgument)}
+	}
+	m.staged = nil
+	return raftfsm.Result{GaveUp: true}
+}
+
+// isSealed reports whether a backup is complete, and is about to take the place of everything: nobody gets a lock, or opens an ephemeral node.
+func (m *model) isSealed() bool { return m.staged != nil && m.staged.sealed }
 
 func (m *model) restore(c *raftfsm.Restore) raftfsm.Result {
 	no := func(code api.Code) raftfsm.Result { return raftfsm.Result{Answer: refused(code)} }
@@ -37,7 +53,7 @@ func (m *model) restore(c *raftfsm.Restore) raftfsm.Result {
 		return no(api.InvalidArgument)
 	case c.Begin != nil:
 		root := newModel().nodes[""]
-		m.staged = &modelBackup{by: id, begin: *c.Begin, nodes: map[api.Name]*modelNode{"": root}, quotas: map[string]api.Quota{}}
+		m.staged = &modelBackup{by: id, since: m.wall, begin: *c.Begin, nodes: map[api.Name]*modelNode{"": root}, quotas: map[string]api.Quota{}}
 		return raftfsm.Result{}
 	case g == nil || g.by != id:
 		return no(api.InvalidArgument)
@@ -55,9 +71,11 @@ func (m *model) restore(c *raftfsm.Restore) raftfsm.Result {
 	case c.Seal != nil:
 		g.sealed = true
 		return raftfsm.Result{Terminating: m.terminateOthers(id, c.Seal.Why)}
+	case c.GiveUp:
+		return m.giveUpRestore(id, "")
 	case c.Finish && g.sealed && len(m.clients) > 1:
 		return no(api.Exists)
-	case !c.Finish || !g.sealed || owns:
+	case !c.Finish || !g.sealed:
 		return no(api.InvalidArgument)
 	}
 	r := raftfsm.Result{Restored: true}
@@ -157,7 +175,10 @@ func (d *driver) restore() raftfsm.Command {
 	if g != nil && !d.rarely(8) {
 		by = g.by
 	}
-	next := d.pick(4) // a step that may not be the next one
+	if g != nil && d.rarely(12) { // an operator without a session, or the master gives it up
+		return raftfsm.Command{Restore: &raftfsm.Restore{GiveUp: true, Of: by, Operator: []string{"", "alice", "bob"}[d.pick(3)]}}
+	}
+	next := d.pick(5) // a step that may not be the next one
 	switch {
 	case d.rarely(6):
 	case g == nil:
@@ -194,6 +215,8 @@ func (d *driver) restore() raftfsm.Command {
 		}
 	case 3:
 		step.Finish = true
+	case 4:
+		step.GiveUp = true
 	}
 	return raftfsm.Command{Restore: &step}
 }

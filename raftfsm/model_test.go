@@ -29,6 +29,7 @@ type model struct {
 	lineage      api.CellID
 	staged       *modelBackup
 	replicas     []modelReplica
+	changed      changed             // the replicas
 	hands        map[string]api.Name // see giveUp
 	again        bool                // begin has found that a request was answered before
 }
@@ -132,6 +133,8 @@ func (m *model) apply(term uint64, epoch api.Epoch, wall int64, c raftfsm.Comman
 		return m.once(c.SetQuota.Mutation, nil, func() raftfsm.Result { return raftfsm.Result{Answer: refused(m.setQuota(c.SetQuota))} })
 	case c.RaiseLevel != nil:
 		return m.once(c.RaiseLevel.Mutation, nil, func() raftfsm.Result { return raftfsm.Result{Answer: refused(m.raiseLevel(c.RaiseLevel))} })
+	case c.Restore != nil && c.Restore.GiveUp && c.Restore.Mutation.Session == 0:
+		return m.giveUpRestore(c.Restore.Of, c.Restore.Operator)
 	case c.Restore != nil:
 		return m.once(c.Restore.Mutation, nil, func() raftfsm.Result { return m.restore(c.Restore) })
 	case c.ChangeMembers != nil:

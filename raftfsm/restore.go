@@ -11,14 +11,20 @@ import (
 )
 
 // Restore is one step of restoring the cell from a backup, in the session of an operator; exactly one of
-// its fields but Mutation is set. The steps are Begin, Add for each part, Seal and Finish
-// (docs/adr/0029-a-cell-is-restored-through-its-log.md).
+// its steps is set. The steps are Begin, Add for each part, Seal and Finish
+// (docs/adr/0029-a-cell-is-restored-through-its-log.md). GiveUp ends it before Finish.
 type Restore struct {
 	Mutation session.Mutation `cbor:"1,keyasint"`
 	Begin    *RestoreBegin    `cbor:"2,keyasint,omitempty"`
 	Add      *RestoreAdd      `cbor:"3,keyasint,omitempty"`
 	Seal     *RestoreSeal     `cbor:"4,keyasint,omitempty"`
 	Finish   bool             `cbor:"5,keyasint,omitempty"` // the backup takes the place of what the cell has
+
+	// GiveUp ends a restore: what is staged is forgotten, and sessions can begin. Its author asks for it in the session that restores. As no other
+	// session may be possible, it is also the master's command, without a mutation: for an operator, or because no step has come for long.
+	GiveUp   bool          `cbor:"6,keyasint,omitempty" since:"3"`
+	Of       api.SessionID `cbor:"7,keyasint,omitempty" since:"3"` // whose restore the master gives up
+	Operator string        `cbor:"8,keyasint,omitempty" since:"3"` // for whom; empty if time has passed
 }
 
 // RestoreBegin says what is restored. It takes the place of an earlier one of the same session.
@@ -86,6 +92,7 @@ type PrincipalQuota struct {
 type staged struct {
 	RestoreBegin
 	session api.SessionID
+	since   int64  // when it was begun, by the clock of the master; for display
 	part    uint64 // the last one that was added
 	sealed  bool
 	tree    namespace.Tree
@@ -93,9 +100,9 @@ type staged struct {
 }
 
 // newStaged returns what is staged before anything has arrived. It is edited until State.Settle.
-func newStaged(c RestoreBegin, by api.SessionID) *staged {
+func newStaged(c RestoreBegin, by api.SessionID, since int64) *staged {
 	fresh := NewState()
-	g := &staged{RestoreBegin: c, session: by, tree: fresh.Tree, quotas: fresh.quotas}
+	g := &staged{RestoreBegin: c, session: by, since: since, tree: fresh.Tree, quotas: fresh.quotas}
 	g.edit()
 	return g
 }
@@ -115,7 +122,7 @@ func (g *staged) record() *stagedRecord {
 	if g == nil {
 		return nil
 	}
-	return &stagedRecord{Announced: g.RestoreBegin, Session: g.session, Part: g.part, Sealed: g.sealed, Nodes: g.tree.Counts().Nodes, Quotas: g.quotas.Len()}
+	return &stagedRecord{Announced: g.RestoreBegin, Session: g.session, Part: g.part, Sealed: g.sealed, Nodes: g.tree.Counts().Nodes, Quotas: g.quotas.Len(), SinceUnix: g.since}
 }
 
 // snapshot returns a copy, which does not change.
@@ -136,6 +143,14 @@ const RestoreGap = 1 << 40
 // maxRestored is the highest counter above which the gap can be left: then there is room for as many numbers again.
 const maxRestored = api.MaxGeneration - 2*RestoreGap
 
+// RestoringSince returns when the restore was begun that goes on, by the clock of the master then; for display.
+func (s *State) RestoringSince() (unix int64) {
+	if s.staged == nil {
+		return 0
+	}
+	return s.staged.since
+}
+
 // Restoring returns the session of the operator who restores the cell from a backup, 0 if nobody does, and
 // whether the backup is complete, so that other sessions are ended.
 func (s *State) Restoring() (by api.SessionID, sealed bool) {
@@ -152,13 +167,16 @@ func (s State) ForBackup() State {
 }
 
 func (s *State) restore(c *Restore, wall int64) Result {
+	if c.GiveUp && c.Mutation.Session == 0 {
+		return s.restoreGiveUp(c.Of, c.Operator)
+	}
 	return s.once(c.Mutation, nil, func() Result {
 		id := c.Mutation.Session
 		if err := s.PermitOperator(s.principal(id)); err != nil {
 			return refuse(err)
 		}
 		if c.Begin != nil {
-			return s.restoreBegin(id, c.Begin)
+			return s.restoreBegin(id, c.Begin, wall)
 		}
 		if s.staged == nil || s.staged.session != id {
 			return refuse(&refusal.Refusal{Cause: refusal.RestoreNotBegun})
@@ -170,13 +188,15 @@ func (s *State) restore(c *Restore, wall int64) Result {
 			return s.restoreSeal(c.Seal.Why)
 		case c.Finish:
 			return s.restoreFinish(wall)
+		case c.GiveUp:
+			return s.restoreGiveUp(id, "")
 		}
 		return refuse(&refusal.Refusal{Cause: refusal.EmptyCommand})
 	})
 }
 
 // restoreBegin begins with an empty tree. The session must not cache: nothing tells it of what changes.
-func (s *State) restoreBegin(id api.SessionID, c *RestoreBegin) Result {
+func (s *State) restoreBegin(id api.SessionID, c *RestoreBegin, wall int64) Result {
 	who, _ := s.Sessions.Get(id)
 	switch {
 	case s.staged != nil && s.staged.session != id:
@@ -190,8 +210,22 @@ func (s *State) restoreBegin(id api.SessionID, c *RestoreBegin) Result {
 	case !c.Source.isWellFormed():
 		return refuse(&refusal.Refusal{Cause: refusal.MemberMalformed})
 	}
-	s.staged = newStaged(*c, id)
+	s.staged = newStaged(*c, id, wall)
 	return Result{}
+}
+
+// restoreGiveUp forgets what is staged. The sessions that Seal was to end, end.
+func (s *State) restoreGiveUp(of api.SessionID, operator string) Result {
+	if operator != "" {
+		if err := s.PermitOperator(operator); err != nil {
+			return refuse(err)
+		}
+	}
+	if s.staged == nil || s.staged.session != of {
+		return refuse(&refusal.Refusal{Cause: refusal.RestoreNotBegun})
+	}
+	s.staged = nil
+	return Result{GaveUp: true}
 }
 
 // restoreAdd adds one part. A part that cannot be is refused whole, and nothing of it stays: what was
@@ -229,8 +263,8 @@ func (s *State) restoreAdd(c *RestoreAdd) Result {
 // theirs until they have acknowledged that or their leases are over.
 func (s *State) restoreSeal(why string) Result {
 	g := s.staged
-	if r := s.refuseOwner(); r != nil {
-		return refuse(r)
+	for n := range s.Tree.OwnedBy(g.session) {
+		return refuse(&refusal.Refusal{Cause: refusal.RestoreOwns, Name: n.Name})
 	}
 	if nodes := g.tree.Counts().Nodes; nodes != g.Nodes || g.quotas.Len() != g.Quotas {
 		return refuse(&refusal.Refusal{Cause: refusal.RestoreIncomplete, Used: int64(nodes), Allowed: int64(g.Nodes)})
@@ -256,13 +290,11 @@ func (s *State) restoreSeal(why string) Result {
 // lock, a handle or anything cached, and what failed sessions left behind, their lock-delays, is kept.
 func (s *State) restoreFinish(wall int64) Result {
 	g := s.staged
-	switch r := s.refuseOwner(); {
+	switch {
 	case !g.sealed:
 		return refuse(&refusal.Refusal{Cause: refusal.RestoreUnsealed})
 	case s.Sessions.Len() > 1:
 		return refuse(&refusal.Refusal{Cause: refusal.RestoreSessions, Used: int64(s.Sessions.Len() - 1)})
-	case r != nil:
-		return refuse(r)
 	}
 	for name, d := range s.Tree.Delays() {
 		g.tree.RestoreDelay(name, d)
@@ -302,10 +334,11 @@ func (s *State) hasIssued(b *RestoreBegin) bool {
 	return b.CellID == s.CellID && b.Counter <= s.Counter
 }
 
-// refuseOwner returns a refusal if the operator's own session holds a lock or has an ephemeral node open.
-func (s *State) refuseOwner() *refusal.Refusal {
-	for n := range s.Tree.OwnedBy(s.staged.session) {
-		return &refusal.Refusal{Cause: refusal.RestoreOwns, Name: n.Name}
+// mayOwn returns a refusal if nobody may get a lock, or open an ephemeral node, because a restore is about to finish: else it could not
+// finish, after it has ended all sessions. Only the operator's own session is left.
+func (s *State) mayOwn() error {
+	if _, sealed := s.Restoring(); sealed {
+		return &refusal.Refusal{Cause: refusal.RestoreTakesNothing}
 	}
 	return nil
 }
@@ -321,6 +354,11 @@ func (s State) checkStaged() error {
 	}
 	if _, ok := s.Sessions.Get(g.session); !ok {
 		return api.Errorf(api.Corrupt, "a backup is restored by the unknown session %v", g.session)
+	}
+	for n := range s.Tree.OwnedBy(g.session) {
+		if g.sealed {
+			return api.Errorf(api.Corrupt, "a backup is about to be restored by session %v, which owns %q", g.session, n.Name)
+		}
 	}
 	for one := range s.Sessions.All() {
 		if g.sealed && one.ID != g.session && one.Terminating == nil {

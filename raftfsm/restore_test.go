@@ -157,6 +157,71 @@ func TestRestoreIsRefused(t *testing.T) {
 	c.step(c.operator, seal, api.OK)
 }
 
+// A restore can be given up until it has finished, sealed or not: by its author, by an operator who cannot have a session, and by the master.
+func TestRestoreIsGivenUp(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		for name, give := range map[string]func(c *restoring) raftfsm.Restore{
+			"its author": func(c *restoring) raftfsm.Restore {
+				return raftfsm.Restore{Mutation: c.mutation(c.operator), GiveUp: true}
+			},
+			"an operator": func(c *restoring) raftfsm.Restore {
+				return raftfsm.Restore{GiveUp: true, Of: c.operator, Operator: "other"}
+			},
+			"the master": func(c *restoring) raftfsm.Restore {
+				return raftfsm.Restore{GiveUp: true, Of: c.operator}
+			},
+		} {
+			c := newRestoring(t)
+			c.begin()
+			if sealed {
+				c.add(api.OK, 1, backedUp("", nil), backedUp("/acl", nil), backedUp("/acl/everyone", nil), backedUp("/d", nil), backedUp("/e", nil))
+				c.step(c.operator, raftfsm.Restore{Seal: &raftfsm.RestoreSeal{Why: "because"}}, api.OK)
+			}
+			other := raftfsm.Restore{GiveUp: true, Of: c.other}
+			c.want(c.apply(raftfsm.Command{Restore: &other}), api.InvalidArgument) // it has none
+			command := give(c)
+			if r := c.apply(raftfsm.Command{Restore: &command}); !r.GaveUp {
+				t.Fatalf("%s gives it up: %+v", name, r)
+			}
+			if by, _ := c.state.Restoring(); by != 0 {
+				t.Errorf("%s has given it up, and it goes on", name)
+			}
+			c.step(c.operator, raftfsm.Restore{Finish: true}, api.InvalidArgument)
+			c.step(c.operator, raftfsm.Restore{GiveUp: true}, api.InvalidArgument)
+			c.session("somebody new")
+		}
+	}
+	c := newRestoring(t)
+	c.begin()
+	c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: c.operator, Reason: api.ByExpiry}}}})
+	if by, _ := c.state.Restoring(); by != 0 {
+		t.Error("it goes on after the end of its session")
+	}
+	c = newRestoring(t)
+	c.begin()
+	ref, _ := c.file(c.operator, "/acl/operators")
+	c.want(c.apply(raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: c.mutation(c.operator), Node: ref, Contents: []byte("operator\n")}}), api.OK)
+	c.want(c.apply(raftfsm.Command{Restore: &raftfsm.Restore{GiveUp: true, Of: c.operator, Operator: "other"}}), api.PermissionDenied)
+}
+
+// From the seal on the session that restores gets no lock and no ephemeral node, with which the restore could not finish.
+func TestSealedRestoreTakesNothing(t *testing.T) {
+	c := newRestoring(t)
+	c.begin()
+	file, handle := c.file(c.operator, "/f")
+	c.add(api.OK, 1, backedUp("", nil), backedUp("/acl", nil), backedUp("/acl/everyone", nil), backedUp("/d", nil), backedUp("/e", nil))
+	c.step(c.operator, raftfsm.Restore{Seal: &raftfsm.RestoreSeal{Why: "because"}}, api.OK)
+	if r := c.acquire(file, c.claim(c.operator, handle))[0]; r.Pending || r.Answer.Code() != api.InvalidArgument {
+		t.Errorf("a lock: %+v", r)
+	}
+	open := raftfsm.Open{Mutation: c.mutation(c.operator), Name: "/ephemeral", Create: api.MayCreate, Ephemeral: true}
+	c.want(c.apply(raftfsm.Command{Open: &open}), api.InvalidArgument)
+	c.apply(raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: []raftfsm.End{{Session: c.other, Reason: api.ByOperator}}}})
+	if r := c.step(c.operator, raftfsm.Restore{Finish: true}, api.OK); !r.Restored {
+		t.Errorf("%+v", r)
+	}
+}
+
 // A node that cannot be ends the restore, and changes nothing.
 func TestRestoreRefusesNodes(t *testing.T) {
 	for name, unfit := range map[string]*namespace.Node{

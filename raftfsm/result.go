@@ -58,6 +58,7 @@ type Result struct {
 	Revoked     []namespace.Revocation // locks that are being taken away
 	Terminating []api.SessionID        // sessions that another than their client is ending
 	Restored    bool                   // a backup has taken the place of what the cell had
+	GaveUp      bool                   // a restore was given up
 }
 
 // Ended is a session that has ended, and its principal.

@@ -70,6 +70,7 @@ type stagedRecord struct {
 	Sealed    bool          `cbor:"4,keyasint,omitempty"`
 	Nodes     int           `cbor:"5,keyasint"`
 	Quotas    int           `cbor:"6,keyasint,omitempty"`
+	SinceUnix int64         `cbor:"7,keyasint,omitempty" since:"3"`
 }
 
 type quotaRecord struct {
@@ -304,7 +305,7 @@ func (in *recordReader) staged(s *State, h *stagedRecord) error {
 	if h == nil {
 		return nil
 	}
-	s.staged = newStaged(h.Announced, h.Session)
+	s.staged = newStaged(h.Announced, h.Session, h.SinceUnix)
 	s.staged.part, s.staged.sealed = h.Part, h.Sealed
 	for i := range h.Nodes {
 		node := new(namespace.Node)

@@ -130,9 +130,9 @@ func (s *State) apply(c Command, wall int64) Result {
 	case c.Restore != nil:
 		return s.restore(c.Restore, wall)
 	case c.ChangeMembers != nil:
-		return s.changeMembers(c.ChangeMembers)
+		return s.changeMembers(c.ChangeMembers, wall)
 	case c.SettleMember != nil:
-		return s.settleMember(c.SettleMember)
+		return s.settleMember(c.SettleMember, wall)
 	case c.Txn != nil:
 		return s.txn(c.Txn, wall)
 	}

@@ -53,7 +53,7 @@ func (m *model) view() []string {
 		lines = append(lines, m.restored)
 	}
 	if g := m.staged; g != nil {
-		lines = append(lines, fmt.Sprintf("restoring %v %v", g.by, g.sealed))
+		lines = append(lines, fmt.Sprintf("restoring %v %v since %d", g.by, g.sealed, g.since))
 	}
 	return lines
 }
@@ -126,7 +126,7 @@ func view(s *raftfsm.State) []string {
 		lines = append(lines, fmt.Sprintf("restored %+v", *s.Restored))
 	}
 	if by, sealed := s.Restoring(); by != 0 {
-		lines = append(lines, fmt.Sprintf("restoring %v %v", by, sealed))
+		lines = append(lines, fmt.Sprintf("restoring %v %v since %d", by, sealed, s.RestoringSince()))
 	}
 	return lines
 }

@@ -184,6 +184,15 @@ const (
 	ConditionDying     Cause = 121 // Current
 )
 
+// RestoreTakesNothing refuses a lock or an ephemeral node to the session that restores a backup, from the seal on.
+const RestoreTakesNothing Cause = 122
+
+// Further causes of changes of a cell's replicas.
+const (
+	MemberStays  Cause = 123 // Path: the replica's id
+	MemberNeeded Cause = 124 // Path: the replica's id; Used of the Allowed replicas that would stay answer
+)
+
 // Code returns the code of a cause, api.Uncertain for one that this version does not know.
 func (c Cause) Code() api.Code {
 	if row, ok := rows[c]; ok {

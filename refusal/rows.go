@@ -119,8 +119,8 @@ var rows = map[Cause]row{
 
 	NotOperator: {api.PermissionDenied, "%q is no operator of the cell: the list %s does not name it", []fact{principal, list}},
 
-	RestoreNotBegun:   {api.InvalidArgument, "this session is not restoring a backup: a part of it was refused, or it was not begun; begin again", nil},
-	RestoreByOther:    {api.Exists, "a backup is being restored already, by %q in session %v: wait for its end, or end that session", []fact{principal, session}},
+	RestoreNotBegun:   {api.InvalidArgument, "this session is not restoring a backup: it was not begun, a part of it was refused, or it was given up, by an operator or because no step came for a minute; begin again", nil},
+	RestoreByOther:    {api.Exists, "a backup is being restored already, by %q in session %v: wait for its end, or give it up (chubbyctl cell restore --give-up)", []fact{principal, session}},
 	RestoreLevel:      {api.InvalidArgument, "the backup is of feature level %d, and the cell of %d: finish the upgrade of the cell first (chubbyctl cell upgrade finish)", []fact{used, allowed}},
 	RestoreCounter:    {api.InvalidArgument, "the fencing counter, %d, is above %d: it cannot be raised further", []fact{current, allowed}},
 	RestoreCaches:     {api.InvalidArgument, "a session that caches restores no backup: open one without a cache", nil},
@@ -131,12 +131,16 @@ var rows = map[Cause]row{
 	RestoreUnsealed:   {api.InvalidArgument, "the backup is not complete yet: nothing was restored", nil},
 	RestoreSessions:   {api.Exists, "sessions that have not ended yet: %d; wait until their clients have let go, or their leases are over", []fact{used}},
 	RestoreOwns:       {api.InvalidArgument, "the session that restores the backup has %s locked, or open as an ephemeral node: let go of it", []fact{node}},
-	RestoreUnderWay:   {api.Unavailable, "the cell is being restored from a backup, by %q in session %v: try again in a minute", []fact{principal, session}},
+	RestoreUnderWay:   {api.Unavailable, "the cell is being restored from a backup, by %q in session %v: try again in a minute; chubbyctl cell status says how it ends", []fact{principal, session}},
+
+	RestoreTakesNothing: {api.InvalidArgument, "the session that restores a backup takes no lock and opens no ephemeral node before that has ended", nil},
 
 	MemberUsed:      {api.Exists, "the cell has, or has had, a replica %s: an id is never used again; choose another", []fact{path}},
 	MemberUnknown:   {api.NotFound, "the cell has no replica %s; see chubbyctl cell members", []fact{path}},
 	MemberAddress:   {api.Exists, "the raft address %s is that of another replica of the cell", []fact{path}},
-	MemberUnsettled: {api.Unavailable, "replica %s is still joining or leaving: wait until it has (chubbyctl cell members), or give up on one that is joining with chubbyctl cell remove", []fact{path}},
+	MemberUnsettled: {api.Unavailable, "replica %s is still joining or leaving: chubbyctl cell members shows what it waits for; chubbyctl cell remove gives up one that is joining, and with --cancel takes back that one leaves", []fact{path}},
+	MemberStays:     {api.InvalidArgument, "replica %s is not leaving: there is nothing to take back; see chubbyctl cell members", []fact{path}},
+	MemberNeeded:    {api.InvalidArgument, "replica %s cannot leave now: of the replicas that would stay %d of %d answer, which is no majority; replace first those that do not (chubbyctl cell replace)", []fact{path, used, allowed}},
 	MemberLast:      {api.InvalidArgument, "replica %s is the only one of the cell: add another first", []fact{path}},
 	MembersTooMany:  {api.QuotaExceeded, "the cell has had %d replicas; it may have %d at a time, and 1000 in its life", []fact{used, allowed}},
 	WaitsForItself:  {api.Deadlock, "waiting would never end, because %s: let go of what you hold, and try again", []fact{cycle}},
@@ -146,5 +150,5 @@ var rows = map[Cause]row{
 	ConditionRecreated: {api.GenerationMismatch, "the node is not instance %d, which was deleted; its contents are at generation %d: read it again", []fact{generation, current}},
 	ConditionDying:     {api.GenerationMismatch, "the ephemeral node is being removed, for nobody has it open any more; try again in a moment", nil},
 
-	MemberMalformed: {api.InvalidArgument, "a change of the cell's replicas adds one, with an id, an incarnation and addresses as host:port, or removes one", nil},
+	MemberMalformed: {api.InvalidArgument, "a change of the cell's replicas adds one, with an id, an incarnation and addresses as host:port, removes one, or keeps one that is leaving", nil},
 }

@@ -752,6 +752,7 @@ ends "$sixth" 78 "a replica that was replaced ends"
 ctl 0 -o json cell remove r7 --no-wait
 ends "$seventh" 78 "a replica that was removed ends"
 ctl 1 cell remove r7; err 'has no replica r7'
+ctl 1 cell remove r1 --cancel; err 'not leaving'
 ctl 0 cell recover joined-r7; out 'r7 .*removed'; err 'r7 was removed from cell local'
 ctl 2 cell recover joined-r7 --to removed.backup; err 'no backup is made of joined-r7'; err 'from-removed'
 ctl 0 cell recover joined-r7 --to removed.backup --from-removed; out 'removed.backup: cell local'
@@ -825,6 +826,7 @@ ctl 0 cell backup verify piped.backup
 head -c 300 whole.backup >part.backup; ctl 1 cell backup verify part.backup; err 'no whole backup'
 ctl 1 cell backup verify nosuch.backup; err 'no such file'
 ctl 2 cell restore whole.backup; err '--yes does it'
+ctl 2 cell restore; err 'give up'; ctl 1 cell restore --give-up; err 'no backup is being restored'
 ctl 1 cell restore part.backup --yes; err 'no whole backup'
 ctl 0 cat /ls/local/saved; out 'what is'
 ctl 0 cell restore whole.backup --yes; out 'is restored from whole.backup'

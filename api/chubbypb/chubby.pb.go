@@ -3173,6 +3173,7 @@ type AcquireRequest struct {
 	Owner          string                 `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"`                                          // for whom the session asks, at most 128 bytes; empty: for itself
 	DetectDeadlock bool                   `protobuf:"varint,8,opt,name=detect_deadlock,json=detectDeadlock,proto3" json:"detect_deadlock,omitempty"` // answer Deadlock if those that this waits for wait for its owner
 	Quiet          bool                   `protobuf:"varint,9,opt,name=quiet,proto3" json:"quiet,omitempty"`                                         // no holder is told of it by the conflicting-lock event; a lock that is kept is given back all the same
+	WaitedNs       int64                  `protobuf:"varint,10,opt,name=waited_ns,json=waitedNs,proto3" json:"waited_ns,omitempty"`                  // with a ticket: how long it has waited already, by the clock of the client; for display only
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3268,6 +3269,13 @@ func (x *AcquireRequest) GetQuiet() bool {
 		return x.Quiet
 	}
 	return false
+}
+
+func (x *AcquireRequest) GetWaitedNs() int64 {
+	if x != nil {
+		return x.WaitedNs
+	}
+	return 0
 }
 
 type AcquireReply struct {
@@ -6934,7 +6942,7 @@ func (x *BackupReply) GetLast() bool {
 	return false
 }
 
-// RestoreRequest has one of begin, part, seal and finish.
+// RestoreRequest has one of begin, part, seal, finish and give_up.
 type RestoreRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -6943,6 +6951,8 @@ type RestoreRequest struct {
 	Part          *RestorePart           `protobuf:"bytes,4,opt,name=part,proto3" json:"part,omitempty"`
 	Seal          *RestoreSeal           `protobuf:"bytes,5,opt,name=seal,proto3" json:"seal,omitempty"`
 	Finish        bool                   `protobuf:"varint,6,opt,name=finish,proto3" json:"finish,omitempty"`
+	GiveUp        bool                   `protobuf:"varint,7,opt,name=give_up,json=giveUp,proto3" json:"give_up,omitempty"` // nothing is restored. Without a caller, it is an operator who gives up the restore that is under way, whosever it is
+	As            string                 `protobuf:"bytes,8,opt,name=as,proto3" json:"as,omitempty"`                        // as in CreateSessionRequest, without a caller
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7017,6 +7027,20 @@ func (x *RestoreRequest) GetFinish() bool {
 		return x.Finish
 	}
 	return false
+}
+
+func (x *RestoreRequest) GetGiveUp() bool {
+	if x != nil {
+		return x.GiveUp
+	}
+	return false
+}
+
+func (x *RestoreRequest) GetAs() string {
+	if x != nil {
+		return x.As
+	}
+	return ""
 }
 
 // RestoreBegin says what is restored.
@@ -7428,6 +7452,7 @@ type StatusReply struct {
 	Locks         uint64                 `protobuf:"varint,8,opt,name=locks,proto3" json:"locks,omitempty"`
 	Level         uint32                 `protobuf:"varint,9,opt,name=level,proto3" json:"level,omitempty"`       // the feature level of the cell, as far as the replica has applied
 	Restored      *Restoration           `protobuf:"bytes,10,opt,name=restored,proto3" json:"restored,omitempty"` // the last one
+	Acts          []*Act                 `protobuf:"bytes,11,rep,name=acts,proto3" json:"acts,omitempty"`         // that are under way; the master alone says them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7532,6 +7557,106 @@ func (x *StatusReply) GetRestored() *Restoration {
 	return nil
 }
 
+func (x *StatusReply) GetActs() []*Act {
+	if x != nil {
+		return x.Acts
+	}
+	return nil
+}
+
+// Act is something that an operator, or the master, has begun, which takes several steps, and during which something is refused to others.
+type Act struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // restore; or joining or leaving, of a replica
+	Replica       string                 `protobuf:"bytes,2,opt,name=replica,proto3" json:"replica,omitempty"`
+	Principal     string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`                   // whose it is; empty if it is the master's
+	Session       uint64                 `protobuf:"varint,4,opt,name=session,proto3" json:"session,omitempty"`                      // in which its steps are taken; 0: the master takes them
+	SinceUnix     int64                  `protobuf:"varint,5,opt,name=since_unix,json=sinceUnix,proto3" json:"since_unix,omitempty"` // by the wall clock of the master at that time; for display only
+	Sealed        bool                   `protobuf:"varint,6,opt,name=sealed,proto3" json:"sealed,omitempty"`                        // no session can begin before it has ended
+	Waits         string                 `protobuf:"bytes,7,opt,name=waits,proto3" json:"waits,omitempty"`                           // for what its next step waits, for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Act) Reset() {
+	*x = Act{}
+	mi := &file_chubby_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Act) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Act) ProtoMessage() {}
+
+func (x *Act) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Act.ProtoReflect.Descriptor instead.
+func (*Act) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *Act) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Act) GetReplica() string {
+	if x != nil {
+		return x.Replica
+	}
+	return ""
+}
+
+func (x *Act) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Act) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *Act) GetSinceUnix() int64 {
+	if x != nil {
+		return x.SinceUnix
+	}
+	return 0
+}
+
+func (x *Act) GetSealed() bool {
+	if x != nil {
+		return x.Sealed
+	}
+	return false
+}
+
+func (x *Act) GetWaits() string {
+	if x != nil {
+		return x.Waits
+	}
+	return ""
+}
+
 // Restoration is a restore of the cell from a backup.
 type Restoration struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -7546,7 +7671,7 @@ type Restoration struct {
 
 func (x *Restoration) Reset() {
 	*x = Restoration{}
-	mi := &file_chubby_proto_msgTypes[103]
+	mi := &file_chubby_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7558,7 +7683,7 @@ func (x *Restoration) String() string {
 func (*Restoration) ProtoMessage() {}
 
 func (x *Restoration) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[103]
+	mi := &file_chubby_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7571,7 +7696,7 @@ func (x *Restoration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restoration.ProtoReflect.Descriptor instead.
 func (*Restoration) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{103}
+	return file_chubby_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Restoration) GetAtUnix() int64 {
@@ -7630,7 +7755,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[104]
+	mi := &file_chubby_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7642,7 +7767,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[104]
+	mi := &file_chubby_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7655,7 +7780,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{104}
+	return file_chubby_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -7763,7 +7888,7 @@ type DrillStatus struct {
 
 func (x *DrillStatus) Reset() {
 	*x = DrillStatus{}
-	mi := &file_chubby_proto_msgTypes[105]
+	mi := &file_chubby_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7775,7 +7900,7 @@ func (x *DrillStatus) String() string {
 func (*DrillStatus) ProtoMessage() {}
 
 func (x *DrillStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[105]
+	mi := &file_chubby_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7788,7 +7913,7 @@ func (x *DrillStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillStatus.ProtoReflect.Descriptor instead.
 func (*DrillStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{105}
+	return file_chubby_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *DrillStatus) GetKind() DrillKind {
@@ -7834,7 +7959,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[106]
+	mi := &file_chubby_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7846,7 +7971,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[106]
+	mi := &file_chubby_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7859,7 +7984,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{106}
+	return file_chubby_proto_rawDescGZIP(), []int{107}
 }
 
 // ChangeMembersRequest adds a replica, which waits to be let in; or removes one; or, with
@@ -7872,13 +7997,14 @@ type ChangeMembersRequest struct {
 	Raft          string                 `protobuf:"bytes,4,opt,name=raft,proto3" json:"raft,omitempty"`     // where the others reach it
 	Remove        string                 `protobuf:"bytes,5,opt,name=remove,proto3" json:"remove,omitempty"` // its id
 	Spare         bool                   `protobuf:"varint,6,opt,name=spare,proto3" json:"spare,omitempty"`  // the one that is added stands by, until another is dead
+	Keep          string                 `protobuf:"bytes,7,opt,name=keep,proto3" json:"keep,omitempty"`     // alone: the id of one that is leaving, which is to stay
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChangeMembersRequest) Reset() {
 	*x = ChangeMembersRequest{}
-	mi := &file_chubby_proto_msgTypes[107]
+	mi := &file_chubby_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7890,7 +8016,7 @@ func (x *ChangeMembersRequest) String() string {
 func (*ChangeMembersRequest) ProtoMessage() {}
 
 func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[107]
+	mi := &file_chubby_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7903,7 +8029,7 @@ func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeMembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{107}
+	return file_chubby_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ChangeMembersRequest) GetCaller() *Caller {
@@ -7948,6 +8074,13 @@ func (x *ChangeMembersRequest) GetSpare() bool {
 	return false
 }
 
+func (x *ChangeMembersRequest) GetKeep() string {
+	if x != nil {
+		return x.Keep
+	}
+	return ""
+}
+
 type ChangeMembersReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -7956,7 +8089,7 @@ type ChangeMembersReply struct {
 
 func (x *ChangeMembersReply) Reset() {
 	*x = ChangeMembersReply{}
-	mi := &file_chubby_proto_msgTypes[108]
+	mi := &file_chubby_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7968,7 +8101,7 @@ func (x *ChangeMembersReply) String() string {
 func (*ChangeMembersReply) ProtoMessage() {}
 
 func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[108]
+	mi := &file_chubby_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7981,7 +8114,7 @@ func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersReply.ProtoReflect.Descriptor instead.
 func (*ChangeMembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{108}
+	return file_chubby_proto_rawDescGZIP(), []int{109}
 }
 
 type MembersReply struct {
@@ -7993,7 +8126,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[109]
+	mi := &file_chubby_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8005,7 +8138,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[109]
+	mi := &file_chubby_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8018,7 +8151,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{109}
+	return file_chubby_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -8043,7 +8176,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[110]
+	mi := &file_chubby_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8055,7 +8188,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[110]
+	mi := &file_chubby_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8068,7 +8201,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{110}
+	return file_chubby_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Member) GetId() string {
@@ -8345,7 +8478,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1a\n" +
 	"\bcontents\x18\x03 \x01(\fR\bcontents\"1\n" +
 	"\bTxnReply\x12%\n" +
-	"\x05stats\x18\x01 \x03(\v2\x0f.chubby.v1.StatR\x05stats\"\xb2\x02\n" +
+	"\x05stats\x18\x01 \x03(\v2\x0f.chubby.v1.StatR\x05stats\"\xcf\x02\n" +
 	"\x0eAcquireRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
@@ -8355,7 +8488,9 @@ const file_chubby_proto_rawDesc = "" +
 	"\x06ticket\x18\x06 \x01(\fR\x06ticket\x12\x14\n" +
 	"\x05owner\x18\a \x01(\tR\x05owner\x12'\n" +
 	"\x0fdetect_deadlock\x18\b \x01(\bR\x0edetectDeadlock\x12\x14\n" +
-	"\x05quiet\x18\t \x01(\bR\x05quiet\"u\n" +
+	"\x05quiet\x18\t \x01(\bR\x05quiet\x12\x1b\n" +
+	"\twaited_ns\x18\n" +
+	" \x01(\x03R\bwaitedNs\"u\n" +
 	"\fAcquireReply\x12+\n" +
 	"\x06queued\x18\x01 \x01(\v2\x11.chubby.v1.QueuedH\x00R\x06queued\x12.\n" +
 	"\agranted\x18\x02 \x01(\v2\x12.chubby.v1.GrantedH\x00R\agrantedB\b\n" +
@@ -8638,14 +8773,16 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04part\x18\x03 \x01(\x04R\x04part\"5\n" +
 	"\vBackupReply\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\bR\x04last\"\x8b\x02\n" +
+	"\x04last\x18\x02 \x01(\bR\x04last\"\xb4\x02\n" +
 	"\x0eRestoreRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12-\n" +
 	"\x05begin\x18\x03 \x01(\v2\x17.chubby.v1.RestoreBeginR\x05begin\x12*\n" +
 	"\x04part\x18\x04 \x01(\v2\x16.chubby.v1.RestorePartR\x04part\x12*\n" +
 	"\x04seal\x18\x05 \x01(\v2\x16.chubby.v1.RestoreSealR\x04seal\x12\x16\n" +
-	"\x06finish\x18\x06 \x01(\bR\x06finish\"\xec\x01\n" +
+	"\x06finish\x18\x06 \x01(\bR\x06finish\x12\x17\n" +
+	"\agive_up\x18\a \x01(\bR\x06giveUp\x12\x0e\n" +
+	"\x02as\x18\b \x01(\tR\x02as\"\xec\x01\n" +
 	"\fRestoreBegin\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x17\n" +
 	"\acell_id\x18\x02 \x01(\tR\x06cellId\x12\x14\n" +
@@ -8671,7 +8808,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x05token\x18\x01 \x01(\tR\x05token\"1\n" +
 	"\x11AuthenticateReply\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\"\x0f\n" +
-	"\rStatusRequest\"\xae\x02\n" +
+	"\rStatusRequest\"\xd2\x02\n" +
 	"\vStatusReply\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x17\n" +
 	"\acell_id\x18\x02 \x01(\tR\x06cellId\x122\n" +
@@ -8683,7 +8820,17 @@ const file_chubby_proto_rawDesc = "" +
 	"\x05locks\x18\b \x01(\x04R\x05locks\x12\x14\n" +
 	"\x05level\x18\t \x01(\rR\x05level\x122\n" +
 	"\brestored\x18\n" +
-	" \x01(\v2\x16.chubby.v1.RestorationR\brestored\"\x93\x01\n" +
+	" \x01(\v2\x16.chubby.v1.RestorationR\brestored\x12\"\n" +
+	"\x04acts\x18\v \x03(\v2\x0e.chubby.v1.ActR\x04acts\"\xb8\x01\n" +
+	"\x03Act\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\areplica\x18\x02 \x01(\tR\areplica\x12\x1c\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\x12\x18\n" +
+	"\asession\x18\x04 \x01(\x04R\asession\x12\x1d\n" +
+	"\n" +
+	"since_unix\x18\x05 \x01(\x03R\tsinceUnix\x12\x16\n" +
+	"\x06sealed\x18\x06 \x01(\bR\x06sealed\x12\x14\n" +
+	"\x05waits\x18\a \x01(\tR\x05waits\"\x93\x01\n" +
 	"\vRestoration\x12\x17\n" +
 	"\aat_unix\x18\x01 \x01(\x03R\x06atUnix\x12\x18\n" +
 	"\acounter\x18\x02 \x01(\x04R\acounter\x12\x14\n" +
@@ -8713,14 +8860,15 @@ const file_chubby_proto_rawDesc = "" +
 	"\arunning\x18\x03 \x01(\bR\arunning\x12\x17\n" +
 	"\aleft_ns\x18\x04 \x01(\x03R\x06leftNs\x12\x17\n" +
 	"\atook_ns\x18\x05 \x01(\x03R\x06tookNs\"\x10\n" +
-	"\x0eMembersRequest\"\xc6\x01\n" +
+	"\x0eMembersRequest\"\xda\x01\n" +
 	"\x14ChangeMembersRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x10\n" +
 	"\x03add\x18\x03 \x01(\tR\x03add\x12\x12\n" +
 	"\x04raft\x18\x04 \x01(\tR\x04raft\x12\x16\n" +
 	"\x06remove\x18\x05 \x01(\tR\x06remove\x12\x14\n" +
-	"\x05spare\x18\x06 \x01(\bR\x05spare\"\x14\n" +
+	"\x05spare\x18\x06 \x01(\bR\x05spare\x12\x12\n" +
+	"\x04keep\x18\a \x01(\tR\x04keep\"\x14\n" +
 	"\x12ChangeMembersReply\";\n" +
 	"\fMembersReply\x12+\n" +
 	"\amembers\x18\x01 \x03(\v2\x11.chubby.v1.MemberR\amembers\"\x9a\x01\n" +
@@ -8843,7 +8991,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 113)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -8955,15 +9103,16 @@ var file_chubby_proto_goTypes = []any{
 	(*AuthenticateReply)(nil),         // 107: chubby.v1.AuthenticateReply
 	(*StatusRequest)(nil),             // 108: chubby.v1.StatusRequest
 	(*StatusReply)(nil),               // 109: chubby.v1.StatusReply
-	(*Restoration)(nil),               // 110: chubby.v1.Restoration
-	(*ReplicaStatus)(nil),             // 111: chubby.v1.ReplicaStatus
-	(*DrillStatus)(nil),               // 112: chubby.v1.DrillStatus
-	(*MembersRequest)(nil),            // 113: chubby.v1.MembersRequest
-	(*ChangeMembersRequest)(nil),      // 114: chubby.v1.ChangeMembersRequest
-	(*ChangeMembersReply)(nil),        // 115: chubby.v1.ChangeMembersReply
-	(*MembersReply)(nil),              // 116: chubby.v1.MembersReply
-	(*Member)(nil),                    // 117: chubby.v1.Member
-	nil,                               // 118: chubby.v1.OverviewReply.CountsEntry
+	(*Act)(nil),                       // 110: chubby.v1.Act
+	(*Restoration)(nil),               // 111: chubby.v1.Restoration
+	(*ReplicaStatus)(nil),             // 112: chubby.v1.ReplicaStatus
+	(*DrillStatus)(nil),               // 113: chubby.v1.DrillStatus
+	(*MembersRequest)(nil),            // 114: chubby.v1.MembersRequest
+	(*ChangeMembersRequest)(nil),      // 115: chubby.v1.ChangeMembersRequest
+	(*ChangeMembersReply)(nil),        // 116: chubby.v1.ChangeMembersReply
+	(*MembersReply)(nil),              // 117: chubby.v1.MembersReply
+	(*Member)(nil),                    // 118: chubby.v1.Member
+	nil,                               // 119: chubby.v1.OverviewReply.CountsEntry
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
@@ -9037,7 +9186,7 @@ var file_chubby_proto_depIdxs = []int32{
 	68,  // 68: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
 	11,  // 69: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
 	73,  // 70: chubby.v1.OverviewReply.backlog:type_name -> chubby.v1.Backlog
-	118, // 71: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
+	119, // 71: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
 	64,  // 72: chubby.v1.OverviewReply.waits:type_name -> chubby.v1.LockInfo
 	74,  // 73: chubby.v1.OverviewReply.holdups:type_name -> chubby.v1.Holdup
 	71,  // 74: chubby.v1.OverviewReply.takeovers:type_name -> chubby.v1.Takeover
@@ -9069,98 +9218,99 @@ var file_chubby_proto_depIdxs = []int32{
 	102, // 100: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
 	103, // 101: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
 	104, // 102: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
-	111, // 103: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	110, // 104: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
-	112, // 105: chubby.v1.ReplicaStatus.drill:type_name -> chubby.v1.DrillStatus
-	6,   // 106: chubby.v1.DrillStatus.kind:type_name -> chubby.v1.DrillKind
-	7,   // 107: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 108: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
-	117, // 109: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	14,  // 110: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	17,  // 111: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	17,  // 112: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
-	19,  // 113: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
-	22,  // 114: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	24,  // 115: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	26,  // 116: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
-	28,  // 117: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	30,  // 118: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	32,  // 119: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	34,  // 120: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	36,  // 121: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	38,  // 122: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	40,  // 123: chubby.v1.Chubby.Txn:input_type -> chubby.v1.TxnRequest
-	44,  // 124: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	48,  // 125: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	50,  // 126: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	52,  // 127: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	54,  // 128: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	56,  // 129: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	58,  // 130: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	60,  // 131: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	62,  // 132: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	66,  // 133: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	69,  // 134: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
-	75,  // 135: chubby.v1.Chubby.Lint:input_type -> chubby.v1.LintRequest
-	78,  // 136: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	82,  // 137: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	84,  // 138: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	87,  // 139: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
-	90,  // 140: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	92,  // 141: chubby.v1.Chubby.Drill:input_type -> chubby.v1.DrillRequest
-	94,  // 142: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	99,  // 143: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
-	101, // 144: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
-	114, // 145: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
-	97,  // 146: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	108, // 147: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	113, // 148: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	106, // 149: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
-	15,  // 150: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	18,  // 151: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	18,  // 152: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	20,  // 153: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	23,  // 154: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	25,  // 155: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	27,  // 156: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
-	29,  // 157: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	31,  // 158: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	33,  // 159: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	35,  // 160: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	37,  // 161: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	39,  // 162: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	43,  // 163: chubby.v1.Chubby.Txn:output_type -> chubby.v1.TxnReply
-	45,  // 164: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	49,  // 165: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	51,  // 166: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	53,  // 167: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	55,  // 168: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	57,  // 169: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	59,  // 170: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	61,  // 171: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	63,  // 172: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	67,  // 173: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	70,  // 174: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
-	76,  // 175: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
-	79,  // 176: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	83,  // 177: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	85,  // 178: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	88,  // 179: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
-	91,  // 180: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	93,  // 181: chubby.v1.Chubby.Drill:output_type -> chubby.v1.DrillReply
-	95,  // 182: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	100, // 183: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
-	105, // 184: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
-	115, // 185: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
-	98,  // 186: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	109, // 187: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	116, // 188: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	107, // 189: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
-	150, // [150:190] is the sub-list for method output_type
-	110, // [110:150] is the sub-list for method input_type
-	110, // [110:110] is the sub-list for extension type_name
-	110, // [110:110] is the sub-list for extension extendee
-	0,   // [0:110] is the sub-list for field type_name
+	112, // 103: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	111, // 104: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
+	110, // 105: chubby.v1.StatusReply.acts:type_name -> chubby.v1.Act
+	113, // 106: chubby.v1.ReplicaStatus.drill:type_name -> chubby.v1.DrillStatus
+	6,   // 107: chubby.v1.DrillStatus.kind:type_name -> chubby.v1.DrillKind
+	7,   // 108: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 109: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
+	118, // 110: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	14,  // 111: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	17,  // 112: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	17,  // 113: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
+	19,  // 114: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
+	22,  // 115: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	24,  // 116: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	26,  // 117: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	28,  // 118: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	30,  // 119: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	32,  // 120: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	34,  // 121: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	36,  // 122: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	38,  // 123: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	40,  // 124: chubby.v1.Chubby.Txn:input_type -> chubby.v1.TxnRequest
+	44,  // 125: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	48,  // 126: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	50,  // 127: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	52,  // 128: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	54,  // 129: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	56,  // 130: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	58,  // 131: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	60,  // 132: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	62,  // 133: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	66,  // 134: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	69,  // 135: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
+	75,  // 136: chubby.v1.Chubby.Lint:input_type -> chubby.v1.LintRequest
+	78,  // 137: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	82,  // 138: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	84,  // 139: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	87,  // 140: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
+	90,  // 141: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	92,  // 142: chubby.v1.Chubby.Drill:input_type -> chubby.v1.DrillRequest
+	94,  // 143: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	99,  // 144: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
+	101, // 145: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
+	115, // 146: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
+	97,  // 147: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	108, // 148: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	114, // 149: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	106, // 150: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	15,  // 151: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	18,  // 152: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	18,  // 153: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	20,  // 154: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	23,  // 155: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	25,  // 156: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	27,  // 157: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	29,  // 158: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	31,  // 159: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	33,  // 160: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	35,  // 161: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	37,  // 162: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	39,  // 163: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	43,  // 164: chubby.v1.Chubby.Txn:output_type -> chubby.v1.TxnReply
+	45,  // 165: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	49,  // 166: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	51,  // 167: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	53,  // 168: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	55,  // 169: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	57,  // 170: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	59,  // 171: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	61,  // 172: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	63,  // 173: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	67,  // 174: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	70,  // 175: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
+	76,  // 176: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
+	79,  // 177: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	83,  // 178: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	85,  // 179: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	88,  // 180: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
+	91,  // 181: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	93,  // 182: chubby.v1.Chubby.Drill:output_type -> chubby.v1.DrillReply
+	95,  // 183: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	100, // 184: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
+	105, // 185: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
+	116, // 186: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
+	98,  // 187: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	109, // 188: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	117, // 189: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	107, // 190: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	151, // [151:191] is the sub-list for method output_type
+	111, // [111:151] is the sub-list for method input_type
+	111, // [111:111] is the sub-list for extension type_name
+	111, // [111:111] is the sub-list for extension extendee
+	0,   // [0:111] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -9186,7 +9336,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   112,
+			NumMessages:   113,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -148,8 +148,8 @@ type ChubbyClient interface {
 	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (*BackupReply, error)
 	// Restore is one step of restoring the cell from a backup: begin; a part, as often as there are
 	// parts; seal, which ends all other sessions; and finish, which is asked for again until it has
-	// restored the backup. Only the session that began goes on, and if it ends before the finish,
-	// the cell has what it had. It is for operators.
+	// restored the backup. Only the session that began goes on, and if it ends before the finish, gives up,
+	// or takes no step for a minute, the cell has what it had. It is for operators.
 	Restore(ctx context.Context, in *RestoreRequest, opts ...grpc.CallOption) (*RestoreReply, error)
 	// ChangeMembers decides that a replica is added, removed or replaced; the master sees to it,
 	// and Members says how far that has come. It is for operators.
@@ -635,8 +635,8 @@ type ChubbyServer interface {
 	Backup(context.Context, *BackupRequest) (*BackupReply, error)
 	// Restore is one step of restoring the cell from a backup: begin; a part, as often as there are
 	// parts; seal, which ends all other sessions; and finish, which is asked for again until it has
-	// restored the backup. Only the session that began goes on, and if it ends before the finish,
-	// the cell has what it had. It is for operators.
+	// restored the backup. Only the session that began goes on, and if it ends before the finish, gives up,
+	// or takes no step for a minute, the cell has what it had. It is for operators.
 	Restore(context.Context, *RestoreRequest) (*RestoreReply, error)
 	// ChangeMembers decides that a replica is added, removed or replaced; the master sees to it,
 	// and Members says how far that has come. It is for operators.

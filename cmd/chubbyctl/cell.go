@@ -26,16 +26,9 @@ type statusFields struct {
 	Level    *int            `json:"level"`
 
 	Restored *restorationFields `json:"restored"` // null if it never was, or no master answers
+	Acts     []actFields        `json:"acts"`     // that are under way
 
 	Divergence string `json:"divergence"` // which replicas differ that should be the same; "" if none do
-}
-
-type restorationFields struct {
-	At        *time.Time `json:"at"`
-	Counter   uint64     `json:"counter"`
-	Index     uint64     `json:"index"`
-	Taken     *time.Time `json:"taken"`
-	Recovered string     `json:"recovered_from"` // the replica that was left, of a cell that had lost its majority; else ""
 }
 
 type replicaFields struct {
@@ -63,6 +56,7 @@ func newStatusFields(s client.Status, fault string) statusFields {
 		CellID:     s.CellID,
 		Master:     s.Master,
 		Replicas:   []replicaFields{},
+		Acts:       []actFields{},
 		Divergence: fault,
 	}
 	if s.Master != "" {
@@ -70,6 +64,9 @@ func newStatusFields(s client.Status, fault string) statusFields {
 	}
 	if r := s.Restored; r != nil {
 		f.Restored = &restorationFields{timestamp(r.AtUnix), r.Counter, r.Index, timestamp(r.TakenUnix), r.Recovered}
+	}
+	for _, a := range s.Acts {
+		f.Acts = append(f.Acts, actFields{a.Kind, a.Replica, a.Principal, a.Session, timestamp(a.SinceUnix), a.Sealed, a.Waits})
 	}
 	for _, r := range s.Replicas {
 		row := replicaFields{
@@ -117,7 +114,10 @@ the master knows is not known then (null with -o json).
 
 OK is whether a replica serves, LAST the last entry of its log, LAG how many it is
 behind the furthest one, DISK what is free where its data is, and STATE the beginning
-of a checksum of what it has applied: two that have applied the same are the same.`, exitUnavailable),
+of a checksum of what it has applied: two that have applied the same are the same.
+
+Below it stands what is under way, which keeps others from something until it ends: a
+restore, a replica that joins or leaves, a drill; whose it is, and how it ends.`, exitUnavailable),
 			Example: "  chubbyctl cell status\n  chubbyctl cell status foo -o json",
 			Args:    arguments(cobra.MaximumNArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
@@ -295,6 +295,11 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 			return err
 		}
 	}
+	for _, a := range s.Acts {
+		if _, err := fmt.Fprintf(out, "\n%s\n", style.Paint(term.Waiting, style.Wrap(describeAct(a), ""))); err != nil {
+			return err
+		}
+	}
 	if s.Restored != nil {
 		if _, err := fmt.Fprintf(out, "\n%s\n", style.Wrap(describeRestoration(*s.Restored), "")); err != nil {
 			return err
@@ -305,15 +310,6 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 		return err
 	}
 	return nil
-}
-
-// describeRestoration says from what a cell was restored.
-func describeRestoration(r client.Restoration) string {
-	from := "a backup of " + localTime(r.TakenUnix)
-	if r.Recovered != "" {
-		from = fmt.Sprintf("what replica %s had when the cell had lost its majority (chubbyctl cell recover); changes that only the lost replicas had are missing", r.Recovered)
-	}
-	return fmt.Sprintf("Restored on %s, up to entry %d, from %s. No token up to %d is valid.", localTime(r.AtUnix), r.Index, from, r.Counter)
 }
 
 const (

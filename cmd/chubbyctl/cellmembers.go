@@ -47,17 +47,27 @@ Keep the number of replicas odd: an even one more survives no more failures.` + 
 }
 
 func newMemberRemoveCommand(g *globals) *cobra.Command {
-	return g.newMemberCommand(&cobra.Command{
+	var cancel bool
+	cmd := g.newMemberCommand(&cobra.Command{
 		Use:   "remove ID [CELL]",
 		Short: "Remove a replica from a cell",
 		Long: `remove takes a replica out of a cell, dead or alive. One that runs stops by itself, with
-exit code 78, and its data directory can be deleted. It is not removed before a majority
-of those that stay answers. One that is still joining is given up.` + changeText,
-		Example: "  chubbyctl cell remove r2",
+exit code 78, and its data directory can be deleted. One that is still joining is given
+up.
+
+It is refused if no majority of those that would stay answers: replace the dead ones
+first. If one dies afterwards, the removal waits until it answers; --cancel takes the
+removal back, as long as it waits.` + changeText,
+		Example: "  chubbyctl cell remove r2\n  chubbyctl cell remove r2 --cancel",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 	}, func(args []string) (client.MemberChange, []string) {
+		if cancel {
+			return client.MemberChange{Keep: args[0]}, args[1:]
+		}
 		return client.MemberChange{Remove: args[0]}, args[1:]
 	})
+	cmd.Flags().BoolVar(&cancel, "cancel", false, "have a replica stay that is leaving")
+	return cmd
 }
 
 func newMemberReplaceCommand(g *globals) *cobra.Command {

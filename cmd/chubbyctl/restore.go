@@ -27,9 +27,10 @@ type restoredFields struct {
 
 // restoreOptions are the flags of cell restore.
 type restoreOptions struct {
-	yes   bool
-	above uint64
-	why   string
+	yes    bool
+	giveUp bool
+	above  uint64
+	why    string
 }
 
 func newRestoreCommand(g *globals) *cobra.Command {
@@ -42,7 +43,12 @@ bootstrapped, because its predecessor is lost, or in one that goes on. It checks
 backup first, sends it to the cell, ends all other sessions, and waits until their
 clients have let go of what they hold or their leases are over, a minute at the longest.
 Then the backup takes the place of what the cell has, in one step. If restore is
-interrupted before that, the cell has what it had, but for the sessions that were ended.
+interrupted before that, it gives up: the cell has what it had, except the sessions that
+were ended.
+
+While it waits for sessions to end, no other can begin. 'chubbyctl cell status' says so,
+and whose restore it is. It ends by itself a minute after its last step; with --give-up,
+and without FILE, an operator ends it at once, whosever it is.
 
 After it nobody holds a lock, and nobody has a session or an ephemeral node. Clients
 begin new sessions. What was changed after the backup is lost; take one of the cell as
@@ -59,9 +65,17 @@ If the cell in the backup was lost, wait until two minutes after the end of its 
 replica: until then its clients may still rely on a lease and a lock-delay.
 
 It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds each step.`,
-		Example: "  chubbyctl cell restore /var/backups/chubby-2027-01-31 --yes\n  chubbyctl cell restore foo.backup foo --above 123456 --yes",
-		Args:    arguments(cobra.RangeArgs(1, 2)),
+		Example: "  chubbyctl cell restore /var/backups/chubby-2027-01-31 --yes\n  chubbyctl cell restore foo.backup foo --above 123456 --yes\n  chubbyctl cell restore --give-up",
+		Args:    arguments(cobra.MaximumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case o.giveUp && len(args) > 1:
+				return usagef("--give-up takes no FILE: it ends the restore that is under way")
+			case o.giveUp:
+				return g.giveUpRestore(cmd, args)
+			case len(args) == 0:
+				return usagef("which backup? name its FILE, or give up the restore that is under way with --give-up")
+			}
 			cell, err := g.cellOf(args[1:])
 			if err != nil {
 				return err
@@ -70,9 +84,25 @@ It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds each 
 		},
 	}
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "replace everything in the cell")
+	cmd.Flags().BoolVar(&o.giveUp, "give-up", false, "give up the restore that is under way")
+	keepApart(cmd.Flags(), "give-up", "nothing is restored", "yes", "above", "reason")
 	cmd.Flags().Uint64Var(&o.above, "above", 0, "a `token` that is known to have been issued after the backup, by a guard for example")
 	cmd.Flags().StringVar(&o.why, "reason", "the cell is restored from a backup", "`text` for the clients whose sessions are ended")
 	return cmd
+}
+
+// giveUpRestore gives up the restore that is under way.
+func (g *globals) giveUpRestore(cmd *cobra.Command, args []string) error {
+	return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
+		if err := client.GiveUpRestore(ctx, c); err != nil {
+			return err
+		}
+		if g.json() {
+			return g.output.Print(cmd.OutOrStdout(), map[string]bool{"given_up": true})
+		}
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "the restore is given up: the cell has what it had, and sessions can begin")
+		return err
+	})
 }
 
 // restore restores a backup, each step within --timeout.

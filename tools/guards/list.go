@@ -189,7 +189,7 @@ func masterSafeguards() []safeguard {
 		},
 		{
 			name: "the queue keeps the order of tickets", file: "cell/internal/master/queue.go",
-			old: "	if w.ticket == (Ticket{}) || w.ticket.Epoch >= epoch {", new: "	if true {",
+			old: "	if !back {", new: "	if true {",
 			pkg: "./cell", test: "TestQueueKeepsItsOrder",
 		},
 		{

@@ -36,7 +36,7 @@ func restoreSafeguards() []safeguard {
 		{
 			name: "a restore ends with its session", file: "raftfsm/sessions.go",
 			old: "		if s.staged != nil && s.staged.session == end.Session {\n", new: "		if false {\n",
-			pkg: "./cell", test: "TestRestoreIsInterrupted",
+			pkg: "./raftfsm", test: "TestRestoreIsGivenUp",
 		},
 		{
 			name: "a restore is for operators", file: "raftfsm/restore.go",

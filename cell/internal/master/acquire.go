@@ -27,11 +27,11 @@ type Queued struct {
 // told of the place when it changes, at most once a second; if it fails, or ctx
 // ends, the stream is broken: the place is kept for one lease, and skipped
 // meanwhile, so that the client may come back (decision 8).
-func (l *Locks) awaitGrant(ctx context.Context, w *waiter, queued func(Queued) error) (raftfsm.Answer, error) {
+func (l *Locks) awaitGrant(ctx context.Context, w *waiter, waited time.Duration, queued func(Queued) error) (raftfsm.Answer, error) {
 	trace := l.epoch.traceOf(ctx)
 	began := l.epoch.clock()
 	w.trace, w.request = trace, steps.RequestOf(ctx)
-	w, offered, err := l.joinQueue(w)
+	w, offered, err := l.joinQueue(w, waited)
 	if err != nil {
 		return l.refuseClaim(ctx, w.claim, err)
 	}
@@ -99,10 +99,11 @@ func (l *Locks) abandonWaiter(w *waiter) (raftfsm.Answer, error) {
 // have the lock by then.
 const offerTime = 50 * time.Millisecond
 
-// joinQueue gives a request its place, and offers the lock if it can be had. w is what stands for
+// joinQueue gives a request its place, and offers the lock if it can be had. waited is for how long it had waited at an earlier master,
+// as its client says. w is what stands for
 // the request, of which an earlier copy may have come; with an error it is what was asked. offered
 // says whether a command that may grant it is on its way.
-func (l *Locks) joinQueue(asked *waiter) (w *waiter, offered bool, err error) {
+func (l *Locks) joinQueue(asked *waiter, waited time.Duration) (w *waiter, offered bool, err error) {
 	claim, lock := asked.claim, asked.lock
 	asked.size = raftfsm.Size(claim)
 	l.epoch.mu.LockPatient()
@@ -115,6 +116,9 @@ func (l *Locks) joinQueue(asked *waiter) (w *waiter, offered bool, err error) {
 		return asked, false, r
 	}
 	asked.who, asked.since = l.epoch.principal(claim.Mutation.Session), l.epoch.clock()
+	if back := asked.ticket; back != (Ticket{}) && back.Epoch < l.epoch.number {
+		asked.since = asked.since.Add(-max(waited, 0))
+	}
 	w, err = l.queues.join(asked, l.epoch.number, l.epoch.state().Quota(asked.who).Waiters)
 	if err != nil {
 		return asked, false, err

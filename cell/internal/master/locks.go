@@ -33,6 +33,8 @@ type Locks struct {
 type Asking struct {
 	Detect bool // Acquire is answered Deadlock if it waits for itself (waitGraph), which needs raftfsm.DeadlockLevel
 	Quiet  bool // no holder is told of it (api.EventConflictingLock)
+
+	Waited time.Duration // at earlier masters, as the client says; for people
 }
 
 // Acquire asks for a lock through a handle that is open, as awaitGrant does.
@@ -43,7 +45,7 @@ func (l *Locks) Acquire(ctx context.Context, claim raftfsm.Claim, h Handle, t Ti
 	if err = l.files.Use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
 		answer, err = l.refuseClaim(ctx, claim, err)
 	} else {
-		answer, err = l.awaitGrant(ctx, &waiter{claim: claim, lock: h.Node, ticket: t, detects: how.Detect, quiet: how.Quiet}, queued)
+		answer, err = l.awaitGrant(ctx, &waiter{claim: claim, lock: h.Node, ticket: t, detects: how.Detect, quiet: how.Quiet}, how.Waited, queued)
 	}
 	return answer, err
 }

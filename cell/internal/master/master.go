@@ -117,7 +117,7 @@ func New(ctx context.Context, cfg Config) *Master {
 		coherence:   coherent,
 		revocations: lost,
 		remover:     gone,
-		timekeeper:  &timekeeper{epoch: e, tables: t, offers: out, revocations: lost, sessions: sessions, coherence: coherent, graph: graph, pauses: newPauses(e.clock)},
+		timekeeper:  &timekeeper{epoch: e, tables: t, offers: out, revocations: lost, sessions: sessions, coherence: coherent, graph: graph, pauses: newPauses(e.clock), restoreDue: never},
 	}
 }
 
@@ -228,6 +228,9 @@ func (m *Master) ChangeMembers(ctx context.Context, c raftfsm.ChangeMembers) err
 		}
 		if removed != "" {
 			attrs = append(attrs, slog.String("removed", removed))
+		}
+		if c.Keep != "" {
+			attrs = append(attrs, slog.String("kept", c.Keep))
 		}
 		m.epoch.journal.say(slog.LevelInfo, "a change of the replicas was decided", attrs...)
 	}

@@ -117,6 +117,10 @@ func (o *observer) madeOrClosed(c raftfsm.Command, r raftfsm.Result) {
 		o.noteOpened(r.Session, c.CreateSession)
 	case r.Restored:
 		o.restored(c.Restore)
+	case r.GaveUp:
+		o.restoreGivenUp(c.Restore)
+	case c.Restore != nil && c.Restore.Seal != nil:
+		o.restoreSealed(c.Restore.Mutation.Session)
 	case c.Open != nil && r.Stat != nil:
 		o.files.bindOpened(c.Open, r.Stat)
 	case c.Close != nil:

@@ -51,7 +51,7 @@ func (o *offers) askLog(w *waiter) bool {
 
 // isAnswerable reports whether a request needs no lock to be free to be answered: it is
 // refused, or was answered before, or its handle holds the lock itself, or the node is
-// gone.
+// gone, or everybody is refused a lock.
 func (o *offers) isAnswerable(w *waiter) bool {
 	state := o.epoch.state()
 	node, err := state.Tree.Resolve(w.lock)
@@ -59,7 +59,8 @@ func (o *offers) isAnswerable(w *waiter) bool {
 		return true
 	}
 	_, lives := state.Sessions.Get(w.claim.Mutation.Session)
-	return !lives || o.epoch.isAnswered(w.claim.Mutation)
+	_, sealed := state.Restoring()
+	return !lives || sealed || o.epoch.isAnswered(w.claim.Mutation)
 }
 
 // offerLock offers a lock to those at the head of its queue who can have it now.

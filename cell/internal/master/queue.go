@@ -19,7 +19,7 @@ type waiter struct {
 	lock    namespace.Ref
 	who     string // its principal
 	ticket  Ticket
-	since   session.Instant
+	since   session.Instant // by the client's count, if it had waited before a fail-over
 	absent  bool            // no stream stands for it any more: its place is kept, and skipped (decision 8)
 	keep    session.Instant // until when an absent one's place is kept
 	heaped  int             // its place in queues.absent, while it is absent
@@ -102,7 +102,8 @@ func (q *queues) get(key waiterKey) *waiter { return q.bySession[key.session][ke
 
 // join puts a request into the queue of its lock, or gives it back the place it
 // has kept. A ticket of an earlier epoch keeps its order. Its principal may have
-// allowed waiters.
+// allowed waiters. Who comes first after a fail-over may be new: so those who come back
+// have as many places again, which newcomers do not get.
 func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) {
 	if kept := q.get(w.key()); kept != nil {
 		q.absent.drop(kept)
@@ -110,14 +111,19 @@ func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) 
 		return kept, nil
 	}
 	line := q.byName[w.lock.Name]
-	if len(line) >= api.MaxWaiters {
+	waiting, used := len(line), q.used.of[w.who]
+	back := w.ticket != (Ticket{}) && w.ticket.Epoch < epoch
+	if back {
+		waiting, used = waiting/2, used/2
+	}
+	if waiting >= api.MaxWaiters {
 		return nil, &refusal.Refusal{Cause: refusal.LockWaiters, Used: int64(len(line)), Allowed: api.MaxWaiters}
 	}
-	if q.used.of[w.who] >= allowed {
+	if used >= allowed {
 		return nil, &refusal.Refusal{Cause: refusal.WaiterQuota, Principal: w.who, Used: int64(q.used.of[w.who]), Allowed: int64(allowed)}
 	}
 	q.used.add(w.who, 1)
-	if w.ticket == (Ticket{}) || w.ticket.Epoch >= epoch {
+	if !back {
 		q.issued++
 		w.ticket = Ticket{Epoch: epoch, Number: q.issued}
 	}

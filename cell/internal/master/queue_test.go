@@ -146,3 +146,40 @@ func TestForgetIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// After a fail-over newcomers take all places of a queue, and of a principal, before those come back who were in it: they have their
+// places all the same. They are as many again at most, and newcomers have none of theirs.
+func TestPlacesAreKeptOverFailOvers(t *testing.T) {
+	lock := namespace.Ref{Name: "/a", Instance: 1}
+	number := api.RequestNumber(0)
+	join := func(q *queues, t Ticket, allowed int) error {
+		number++
+		_, err := q.join(&waiter{lock: lock, who: "p", ticket: t, claim: raftfsm.Claim{Mutation: session.Mutation{Session: 1, Number: number}}}, 2, allowed)
+		return err
+	}
+	for name, one := range map[string]struct{ places, allowed int }{
+		"of a queue":     {api.MaxWaiters, 10 * api.MaxWaiters},
+		"of a principal": {5, 5},
+	} {
+		q := newQueues(newOutbox())
+		for i := range one.places {
+			if err := join(q, Ticket{}, one.allowed); err != nil {
+				t.Fatalf("newcomer %d: %v", i, err)
+			}
+		}
+		if join(q, Ticket{}, one.allowed) == nil || join(q, Ticket{Epoch: 2, Number: 1}, one.allowed) == nil {
+			t.Errorf("places %s: there is room for another newcomer", name)
+		}
+		for i := range one.places {
+			if err := join(q, Ticket{Epoch: 1, Number: uint64(i + 1)}, one.allowed); err != nil {
+				t.Fatalf("places %s: one comes back with ticket %d: %v", name, i, err)
+			}
+		}
+		if join(q, Ticket{Epoch: 1, Number: 1 << 20}, one.allowed) == nil {
+			t.Errorf("places %s have no end", name)
+		}
+		if w := q.byName[lock.Name][0]; w.ticket != (Ticket{Epoch: 1, Number: 1}) {
+			t.Errorf("the first in the queue has ticket %v", w.ticket)
+		}
+	}
+}

@@ -3,8 +3,12 @@ package master
 import (
 	"context"
 	"log/slog"
+	"math"
+	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
 )
 
 // RestoreProgress is how far the restore of a backup has come.
@@ -18,10 +22,84 @@ type RestoreProgress struct {
 func (m *Master) Restore(ctx context.Context, c raftfsm.Restore) (RestoreProgress, error) {
 	state := m.epoch.state()
 	if by, sealed := state.Restoring(); c.Finish && sealed && by == c.Mutation.Session && state.Sessions.Len() > 1 {
+		m.timekeeper.restoreStepped()
 		return RestoreProgress{Sessions: state.Sessions.Len() - 1}, nil
 	}
 	_, err := m.epoch.propose(ctx, raftfsm.Command{Restore: &c})
+	if err == nil {
+		m.timekeeper.restoreStepped()
+	}
 	return RestoreProgress{Restored: err == nil && c.Finish}, err
+}
+
+// GiveUpRestore gives up the restore that is under way, for an operator who is known by the connection: there may be no session but that of
+// the restore.
+func (m *Master) GiveUpRestore(ctx context.Context, principal string) error {
+	if _, err := m.epoch.fence.Prove(ctx); err != nil {
+		return err
+	}
+	state := m.epoch.state()
+	if err := state.PermitOperator(principal); err != nil {
+		return err
+	}
+	by, _ := state.Restoring()
+	if by == 0 {
+		return api.Errorf(api.NotFound, "no backup is being restored; see chubbyctl cell status")
+	}
+	_, err := m.epoch.propose(ctx, raftfsm.Command{Restore: &raftfsm.Restore{GiveUp: true, Of: by, Operator: principal}})
+	return err
+}
+
+// restoreIdle is for how long a restore waits for its author's next step before it is given up: nobody else may be there to end it, since no
+// session begins once it is sealed. A new master waits as long again.
+const restoreIdle = time.Minute
+
+// restoreStepped notes that the author of a restore has taken a step, or has asked again for the last one.
+func (t *timekeeper) restoreStepped() {
+	t.epoch.mu.Lock()
+	defer t.epoch.mu.Unlock()
+	t.restoreDue = t.epoch.clock().Add(restoreIdle)
+}
+
+// endIdleRestore gives up a restore whose author takes no steps. epoch.mu is held.
+func (t *timekeeper) endIdleRestore(now session.Instant, forgiven time.Duration) {
+	by, _ := t.epoch.state().Restoring()
+	switch {
+	case by == 0:
+		t.restoreDue = never
+	case t.restoreDue == never: // it was begun, perhaps by the client of another master
+		t.restoreDue = now.Add(restoreIdle)
+	case t.restoreDue.Add(forgiven) > now:
+		t.restoreDue = t.restoreDue.Add(forgiven)
+	default:
+		t.restoreDue = now.Add(time.Second) // until it is tried again
+		t.epoch.submit(raftfsm.Command{Restore: &raftfsm.Restore{GiveUp: true, Of: by}})
+	}
+}
+
+// never is the end of what does not run.
+const never = session.Instant(math.MinInt64)
+
+// restoreSealed has the log answer those requests for locks that the author of a restore waits for: they are refused from now on, and
+// their nodes are about to go. epoch.mu is held.
+func (o *observer) restoreSealed(id api.SessionID) {
+	for w := range o.tables.queues.ofSession(id) {
+		o.tables.outbox.putRequest(w)
+	}
+}
+
+// restoreGivenUp says that a restore was given up. epoch.mu is held.
+func (o *observer) restoreGivenUp(c *raftfsm.Restore) {
+	id, why := c.Mutation.Session, "by its author"
+	switch {
+	case id != 0:
+	case c.Operator != "":
+		id, why = c.Of, "by the operator "+c.Operator
+	default:
+		id, why = c.Of, "no step came for "+restoreIdle.String()
+	}
+	o.epoch.journal.say(slog.LevelWarn, "a restore was given up: the cell has what it had",
+		slog.String("event", "restore_given_up"), slog.String("session", id.String()), slog.String("reason", why))
 }
 
 // restored forgets what is known of nodes that the cell had before a backup was restored: the handles of the session

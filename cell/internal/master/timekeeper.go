@@ -21,6 +21,8 @@ type timekeeper struct {
 	coherence   *coherence
 	graph       *waitGraph
 	pauses      *pauses
+
+	restoreDue session.Instant // when a restore is given up, unless its author takes a step; epoch.mu guards it
 }
 
 // clockLoop is the only place where a master acts because time has passed: it
@@ -135,6 +137,7 @@ func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Dura
 		t.epoch.mu.pause(1)
 	}
 
+	t.endIdleRestore(now, forgiven)
 	delays := t.tables.delays.due(now)
 	for _, over := range delays {
 		t.offers.endDelay(over)

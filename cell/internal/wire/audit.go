@@ -261,7 +261,7 @@ func subjectOf(request any) string {
 	case *pb.DrillRequest:
 		return "drill " + q.GetKind().Word()
 	case *pb.ChangeMembersRequest:
-		return strings.TrimSpace(q.GetAdd() + " " + q.GetRaft() + " " + q.GetRemove())
+		return strings.TrimSpace(q.GetAdd() + " " + q.GetRaft() + " " + cmp.Or(q.GetRemove(), q.GetKeep()))
 	case *pb.TxnRequest: // the first of its changes
 		if all := q.GetOperations(); len(all) > 0 {
 			if p, err := api.ParsePath(all[0].GetPath()); err == nil {

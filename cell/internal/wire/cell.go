@@ -32,6 +32,9 @@ type Replica interface {
 	Levels(ctx context.Context) ([]MemberLevel, error)
 	// Newcomer asks a replica that waits to be let in who it is, and which feature level it knows.
 	Newcomer(ctx context.Context, id, raft string) (one raftfsm.Member, maxLevel int, err error)
+	// MayLeave returns an error if a replica could not leave now, because too few of those that would stay answer. joined says that
+	// another one will have joined before.
+	MayLeave(ctx context.Context, id string, joined bool) error
 	// Founders are the replicas in Raft's configuration.
 	Founders() []raftfsm.Member
 }
@@ -84,6 +87,18 @@ type Status struct {
 
 	Restored *raftfsm.Restoration // the last one; nil if there was none
 	Drill    *DrillStatus         // the last that began here; nil if there was none
+	Acts     []Act                // that are under way; the master alone says them
+}
+
+// Act is something of several steps that is under way in the cell.
+type Act struct {
+	Kind      string // restore, or the phase of a replica
+	Replica   string
+	Principal string        // whose it is; empty if it is the master's
+	Session   api.SessionID // in which its steps are taken; 0: the master takes them
+	SinceUnix int64
+	Sealed    bool   // no session can begin before it has ended
+	Waits     string // for what its next step waits
 }
 
 // Member describes a member of the cell.
@@ -109,6 +124,10 @@ func (s *service) Locate(_ context.Context, q *pb.LocateRequest) (*pb.LocateRepl
 // Status describes this replica.
 func (s *service) Status(context.Context, *pb.StatusRequest) (*pb.StatusReply, error) {
 	is := s.cfg.Replica.Status()
+	var acts []*pb.Act
+	for _, a := range is.Acts {
+		acts = append(acts, &pb.Act{Kind: a.Kind, Replica: a.Replica, Principal: a.Principal, Session: uint64(a.Session), SinceUnix: a.SinceUnix, Sealed: a.Sealed, Waits: a.Waits})
+	}
 	return &pb.StatusReply{
 		Cell:   s.cfg.Cell,
 		CellId: string(is.CellID),
@@ -134,6 +153,7 @@ func (s *service) Status(context.Context, *pb.StatusRequest) (*pb.StatusReply, e
 		Locks:    uint64(is.Locks),
 		Level:    uint32(is.Level),
 		Restored: restoration(is.Restored),
+		Acts:     acts,
 	}, nil
 }
 

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"time"
 	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
@@ -72,7 +73,7 @@ func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServe
 	granted, err := s.lock("acquire", q, func(m *master.Master, claim raftfsm.Claim, h master.Handle) (raftfsm.Answer, error) {
 		tokens, by := signerOf(m), claim.Mutation
 		t := tokens.parseTicket(q.GetTicket(), h.Node, by.Session, by.Number)
-		return m.Locks.Acquire(stream.Context(), claim, h, t, master.Asking{Detect: q.GetDetectDeadlock(), Quiet: q.GetQuiet()}, func(now master.Queued) error {
+		return m.Locks.Acquire(stream.Context(), claim, h, t, master.Asking{Detect: q.GetDetectDeadlock(), Quiet: q.GetQuiet(), Waited: time.Duration(q.GetWaitedNs())}, func(now master.Queued) error {
 			return stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Queued{Queued: &pb.Queued{
 				Ticket:      tokens.ticket(now.Ticket, h.Node, by.Session, by.Number),
 				Place:       uint32(now.Place),

@@ -17,7 +17,7 @@ func (s *service) ChangeMembers(ctx context.Context, q *pb.ChangeMembersRequest)
 		if err := checkChange(q); err != nil {
 			return nil, err
 		}
-		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte(op), []byte(q.GetAdd()), []byte(q.GetRaft()), []byte(q.GetRemove()), fmt.Append(nil, q.GetSpare()))
+		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte(op), []byte(q.GetAdd()), []byte(q.GetRaft()), []byte(q.GetRemove()), fmt.Append(nil, q.GetSpare()), []byte(q.GetKeep()))
 		if err != nil {
 			return nil, err
 		}
@@ -27,7 +27,15 @@ func (s *service) ChangeMembers(ctx context.Context, q *pb.ChangeMembersRequest)
 			} // else it had been done
 			return &pb.ChangeMembersReply{}, nil
 		}
-		c := raftfsm.ChangeMembers{Mutation: mutation, Founders: s.cfg.Replica.Founders(), Remove: q.GetRemove()}
+		c := raftfsm.ChangeMembers{Mutation: mutation, Founders: s.cfg.Replica.Founders(), Remove: q.GetRemove(), Keep: q.GetKeep()}
+		if q.GetRemove() != "" { // once that is decided, it waits for a majority of those that stay
+			if err := s.cfg.Replica.MayLeave(ctx, q.GetRemove(), q.GetAdd() != ""); err != nil {
+				if _, err := m.Files.Refuse(ctx, mutation, err); err != nil {
+					return nil, err
+				} // else it had been done
+				return &pb.ChangeMembersReply{}, nil
+			}
+		}
 		if q.GetAdd() != "" {
 			one, knows, err := s.cfg.Replica.Newcomer(ctx, q.GetAdd(), q.GetRaft())
 			if err != nil {
@@ -48,8 +56,10 @@ func (s *service) ChangeMembers(ctx context.Context, q *pb.ChangeMembersRequest)
 // checkChange checks what a change of the members says.
 func checkChange(q *pb.ChangeMembersRequest) error {
 	switch {
-	case q.GetAdd() == "" && q.GetRemove() == "":
-		return api.Errorf(api.InvalidArgument, "add, remove: name a replica to add, or one to remove")
+	case q.GetKeep() != "" && (q.GetAdd() != "" || q.GetRemove() != ""):
+		return api.Errorf(api.InvalidArgument, "keep: that a replica leaves is taken back alone")
+	case q.GetAdd() == "" && q.GetRemove() == "" && q.GetKeep() == "":
+		return api.Errorf(api.InvalidArgument, "add, remove, keep: name a replica to add, one to remove, or one that is leaving and is to stay")
 	case q.GetAdd() != "" && !api.ValidCell(q.GetAdd()):
 		return api.Errorf(api.InvalidArgument, "add: %.64q cannot be a replica's id: use letters, digits, '-', '_' and '.', as in r6", q.GetAdd())
 	case q.GetSpare() && (q.GetAdd() == "" || q.GetRemove() != ""):

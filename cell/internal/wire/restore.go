@@ -11,7 +11,17 @@ import (
 )
 
 func (s *service) Restore(ctx context.Context, q *pb.RestoreRequest) (*pb.RestoreReply, error) {
-	return inSession(s, "restore a backup", &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.RestoreReply, error) {
+	const op = "restore a backup"
+	if q.GetGiveUp() && len(q.GetCaller().GetSession()) == 0 {
+		return onMaster(s, op, "", func(m *master.Master) (*pb.RestoreReply, error) {
+			operator, err := s.principalAs(ctx, q.GetAs())
+			if err == nil {
+				err = m.GiveUpRestore(ctx, operator)
+			}
+			return &pb.RestoreReply{}, err
+		})
+	}
+	return inSession(s, op, &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.RestoreReply, error) {
 		c, err := restoreOf(who, q)
 		if err != nil {
 			return nil, err
@@ -34,7 +44,7 @@ func (s *service) Restore(ctx context.Context, q *pb.RestoreRequest) (*pb.Restor
 
 // restoreOf decodes and checks a Restore.
 func restoreOf(who master.Caller, q *pb.RestoreRequest) (c raftfsm.Restore, err error) {
-	step, err := proto.MarshalOptions{Deterministic: true}.Marshal(&pb.RestoreRequest{Begin: q.GetBegin(), Part: q.GetPart(), Seal: q.GetSeal(), Finish: q.GetFinish()})
+	step, err := proto.MarshalOptions{Deterministic: true}.Marshal(&pb.RestoreRequest{Begin: q.GetBegin(), Part: q.GetPart(), Seal: q.GetSeal(), Finish: q.GetFinish(), GiveUp: q.GetGiveUp()})
 	if err != nil {
 		return c, err
 	}
@@ -65,8 +75,11 @@ func restoreOf(who master.Caller, q *pb.RestoreRequest) (c raftfsm.Restore, err 
 	if c.Finish = q.GetFinish(); c.Finish {
 		steps++
 	}
+	if c.GiveUp = q.GetGiveUp(); c.GiveUp {
+		steps++
+	}
 	if steps != 1 {
-		return c, api.Errorf(api.InvalidArgument, "a backup is restored step by step: one of begin, part, seal and finish; not %d of them", steps)
+		return c, api.Errorf(api.InvalidArgument, "a backup is restored step by step: one of begin, part, seal, finish and give_up; not %d of them", steps)
 	}
 	return c, nil
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -59,15 +60,8 @@ func (s *service) sessionOf(ctx context.Context, q *pb.CreateSessionRequest) (ra
 		lease = api.DefaultLease
 	}
 	c := raftfsm.CreateSession{
-		Nonce: q.GetNonce(), Host: q.GetHost(), PID: int(q.GetPid()), Lease: lease, MayCache: q.GetMayCache(), Principal: anonymous,
+		Nonce: q.GetNonce(), Host: q.GetHost(), PID: int(q.GetPid()), Lease: lease, MayCache: q.GetMayCache(),
 		CacheLease: q.GetCacheLease(),
-	}
-	known := principalOf(ctx)
-	switch {
-	case known != "":
-		c.Principal = known
-	case s.cfg.InsecurePrincipals && q.GetAs() != "":
-		c.Principal = q.GetAs()
 	}
 	switch {
 	case len(c.Nonce) != 16:
@@ -76,15 +70,25 @@ func (s *service) sessionOf(ctx context.Context, q *pb.CreateSessionRequest) (ra
 		return c, api.Errorf(api.InvalidArgument, "a lease of %v; it must be between %v and %v", lease, api.MinLease, api.MaxLease)
 	case len(c.Host) > api.MaxComponent || !utf8.ValidString(c.Host):
 		return c, api.Errorf(api.InvalidArgument, "the host's name must be UTF-8 of at most %d bytes", api.MaxComponent)
-	case known != "" && q.GetAs() != "" && q.GetAs() != known:
-		return c, api.Errorf(api.Unauthenticated, "the client says that it is %.40q (--as), and its certificate says %q", q.GetAs(), known)
-	case known == "" && q.GetAs() != "" && !s.cfg.InsecurePrincipals:
-		return c, api.Errorf(api.Unauthenticated, "this cell does not take a client's word for its principal (--as): its replicas would have to run with --insecure-principals")
 	}
-	if err := CheckPrincipal(c.Principal); err != nil {
+	var err error
+	if c.Principal, err = s.principalAs(ctx, q.GetAs()); err != nil {
 		return c, err
 	}
 	return c, s.checkCell(q.GetCell())
+}
+
+// principalAs returns whose a call without a session is, as far as the client's word counts for that.
+func (s *service) principalAs(ctx context.Context, as string) (string, error) {
+	known := principalOf(ctx)
+	switch {
+	case known != "" && as != "" && as != known:
+		return "", api.Errorf(api.Unauthenticated, "the client says that it is %.40q (--as), and its certificate says %q", as, known)
+	case known == "" && as != "" && !s.cfg.InsecurePrincipals:
+		return "", api.Errorf(api.Unauthenticated, "this cell does not take a client's word for its principal (--as): its replicas would have to run with --insecure-principals")
+	}
+	is := cmp.Or(known, as, anonymous)
+	return is, CheckPrincipal(is)
 }
 
 // CheckPrincipal checks that a principal can stand in a line of an access

@@ -1,0 +1,295 @@
+package cell_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+)
+
+// An act of several steps keeps others from something until it ends. The tests below begin each, have its author vanish, and ask that the
+// cell is as usable as before, within the time that docs/adr/0048-acts-end-without-their-authors.md says. That of a drill is tried by
+// TestDrillOutageEndsWithItsCaller and its neighbours.
+
+// restoreEnds is when a restore has ended at the latest whose author takes no steps: a minute after the last one, or after the new master serves.
+const restoreEnds = time.Minute + 15*time.Second
+
+// isUsable tries whether somebody new gets a session and a lock, and can restore a backup.
+func isUsable(t *testing.T, ctx context.Context, c *celltest.Cell, within time.Duration) {
+	t.Helper()
+	wait, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		next, err := client.New(wait, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("next"), Clock: celltest.Clock, NoCache: true})
+		if err != nil {
+			t.Fatalf("nobody has a session after %v: %v", within, err)
+		}
+		if err := acquire(t, ctx, open(t, ctx, next, "/ls/local/usable", 0)).Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.Restore(ctx, next, sourceOf(takeBackup(t, ctx, next)), nil)
+		_ = next.Close(ctx)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, api.Exists) || wait.Err() != nil {
+			t.Fatalf("no other restore after %v: %v", within, err)
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// The author of a restore takes no further step, before or after each: the program hangs and keeps its session, or its network is
+// gone, or the master fails besides, or all replicas are started again.
+func TestRestoreEndsWithoutItsAuthor(t *testing.T) {
+	const begun, added, sealed = "begun", "a part added", "sealed"
+	for _, step := range []string{begun, added, sealed} {
+		for trouble, strike := range map[string]func(c *celltest.Cell){
+			"hangs":                       func(*celltest.Cell) {},
+			"vanishes":                    func(c *celltest.Cell) { c.Cut("author") },
+			"hangs, and the master fails": func(c *celltest.Cell) { c.Restart(c.FailOver()) },
+			"hangs, and all replicas are started again": func(c *celltest.Cell) {
+				for _, id := range []string{"r1", "r2", "r3"} {
+					c.Kill(id)
+				}
+				for _, id := range []string{"r1", "r2", "r3"} {
+					c.Restart(id)
+				}
+			},
+		} {
+			t.Run(step+", and its author "+trouble, func(t *testing.T) {
+				inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+					author := dial(t, ctx, c, "author", client.Config{NoCache: true})
+					dial(t, ctx, c, "slow", client.Config{Lease: time.Minute})
+					source := sourceOf(takeBackup(t, ctx, author))
+					c.Cut("slow") // its session outlives the seal
+					stuck, leave := make(chan struct{}), make(chan struct{})
+					hang := func() {
+						close(stuck)
+						<-leave
+					}
+					if parts := source.Parts; step == begun {
+						source.Parts = func(yield func([]byte, error) bool) {
+							hang()
+							parts(yield)
+						}
+					}
+					ended, hung := make(chan error, 1), false
+					go func() {
+						_, err := client.Restore(ctx, author, source, func(p client.RestoreProgress) {
+							if !hung && step != begun && p.Sealed == (step == sealed) {
+								hung = true
+								hang()
+							}
+						})
+						ended <- err
+					}()
+					<-stuck
+					strike(c)
+					isUsable(t, ctx, c, restoreEnds)
+					close(leave)
+					c.Heal("author")
+					if err := <-ended; err == nil {
+						t.Error("the restore goes on for its author")
+					}
+				})
+			})
+		}
+	}
+}
+
+// Restore gives up when it returns an error. So the program that called it need not end its session.
+func TestRestoreGivesUpOnErrors(t *testing.T) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+		dial(t, ctx, c, "slow", client.Config{Lease: time.Minute})
+		b := takeBackup(t, ctx, operator)
+		c.Cut("slow")
+		some, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if _, err := client.Restore(some, operator, sourceOf(b), nil); err == nil {
+			t.Fatal("it is not interrupted")
+		}
+		wait, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		dial(t, wait, c, "other", client.Config{}) // fails the test if no session can begin
+	})
+}
+
+// While a sealed restore keeps everybody out, status says whose it is, and an operator ends it without a session.
+func TestOperatorGivesRestoreUp(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		author := dial(t, ctx, c, "author", client.Config{NoCache: true})
+		other := dial(t, ctx, c, "other", client.Config{Lease: time.Minute})
+		looker := other.Cell()
+		if err := client.GiveUpRestore(ctx, looker); !errors.Is(err, api.NotFound) {
+			t.Error("there is none:", err)
+		}
+		source := sourceOf(takeBackup(t, ctx, author))
+		stuck, leave := make(chan struct{}), make(chan struct{})
+		ended := make(chan error, 1)
+		c.Cut("other")
+		hang := true
+		go func() {
+			_, err := client.Restore(ctx, author, source, func(p client.RestoreProgress) {
+				if p.Sealed && hang {
+					hang = false
+					close(stuck)
+					<-leave
+				}
+			})
+			ended <- err
+		}()
+		<-stuck
+		c.Heal("other")
+		now, err := looker.Status(ctx)
+		if err != nil || len(now.Acts) != 1 {
+			t.Fatalf("%+v, %v", now.Acts, err)
+		}
+		if act := now.Acts[0]; act.Kind != "restore" || act.Principal != "anonymous" || act.Session != author.Session() || !act.Sealed || act.SinceUnix == 0 {
+			t.Errorf("%+v", act)
+		}
+		if err := client.GiveUpRestore(ctx, looker); err != nil {
+			t.Fatal(err)
+		}
+		isUsable(t, ctx, c, time.Second*20)
+		close(leave)
+		if err := <-ended; !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "given up") {
+			t.Error("its author hears:", err)
+		}
+		if now, err = looker.Status(ctx); err != nil || len(now.Acts) != 0 {
+			t.Errorf("%+v, %v", now.Acts, err)
+		}
+	})
+}
+
+// The author of a restore waits for a lock meanwhile, which another holds, or which has a lock-delay. The seal refuses the request, and
+// the restore finishes.
+func TestRestoreRefusesItsAuthorsLocks(t *testing.T) {
+	for _, delay := range []time.Duration{0, time.Minute} {
+		inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+			author := dial(t, ctx, c, "author", client.Config{NoCache: true})
+			holder := dial(t, ctx, c, "holder", client.Config{})
+			acquire(t, ctx, open(t, ctx, holder, "/ls/local/lock", delay))
+			if delay > 0 {
+				c.Cut("holder")
+				time.Sleep(20 * time.Second) // its session has failed
+			}
+			h := open(t, ctx, author, "/ls/local/lock", 0)
+			b := takeBackup(t, ctx, author)
+			answered := make(chan error, 1)
+			go func() {
+				_, err := h.Acquire(ctx, api.Exclusive)
+				answered <- err
+			}()
+			time.Sleep(time.Second)
+			if _, err := client.Restore(ctx, author, sourceOf(b), nil); err != nil {
+				t.Errorf("with a lock-delay of %v: %v", delay, err)
+			}
+			began := time.Now()
+			if err := <-answered; err == nil || time.Since(began) > time.Second {
+				t.Errorf("with a lock-delay of %v the request is answered %v after the restore: %v", delay, time.Since(began), err)
+			}
+		})
+	}
+}
+
+// Replicas other than the master, in the order of their IDs.
+func othersThan(master string, n int) (others []string) {
+	for i := range n {
+		if id := fmt.Sprint("r", i+1); id != master {
+			others = append(others, id)
+		}
+	}
+	return others
+}
+
+// With a dead replica the wrong one is to be removed, which the cell cannot do without: that is refused before it is decided. The dead
+// one can be replaced then.
+func TestNeededReplicaIsNotRemoved(t *testing.T) {
+	for _, replicas := range []int{3, 5} {
+		inCellOf(t, replicas, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+			by := dial(t, ctx, c, "operator", client.Config{NoCache: true})
+			others := othersThan(c.Master(), replicas)
+			dead, alive := others[:replicas/2], others[replicas/2]
+			for _, id := range dead {
+				c.Kill(id)
+			}
+			began := time.Now()
+			err := client.ChangeMembers(ctx, by, client.MemberChange{Remove: alive}, nil)
+			if !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "no majority") || time.Since(began) > 5*time.Second {
+				t.Errorf("of %d, after %v: %v", replicas, time.Since(began), err)
+			}
+			replace(t, ctx, c, by, dead[0], "r9")
+		})
+	}
+}
+
+// A replica is to leave, and another dies before it has left. The change waits, and another operator takes it back.
+func TestRemovalIsTakenBackByAnother(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		author := dial(t, ctx, c, "author", client.Config{NoCache: true})
+		others := othersThan(c.Master(), 3)
+		leaving, dead := others[0], others[1]
+		if err := client.ChangeMembers(ctx, author, client.MemberChange{Remove: leaving}, nil); err != nil {
+			t.Fatal(err)
+		}
+		c.Kill(dead) // before the master looks again
+		c.Cut("author")
+		time.Sleep(10 * time.Second)
+		by := dial(t, ctx, c, "another", client.Config{NoCache: true})
+		now, err := by.Cell().Status(ctx)
+		if err != nil || len(now.Acts) != 1 {
+			t.Fatalf("%+v, %v", now.Acts, err)
+		}
+		if act := now.Acts[0]; act.Kind != "leaving" || act.Replica != leaving || act.Principal != "anonymous" || act.SinceUnix == 0 || !strings.Contains(act.Waits, "--cancel") {
+			t.Errorf("%+v", act)
+		}
+		wait, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if err := client.ChangeMembers(wait, by, client.MemberChange{Remove: dead}, nil); err == nil {
+			t.Error("another change is decided meanwhile")
+		}
+		wait, cancel = context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		if err := client.ChangeMembers(wait, by, client.MemberChange{Keep: leaving}, func([]client.Member) {}); err != nil {
+			t.Fatal(err)
+		}
+		replace(t, ctx, c, by, dead, "r4")
+		c.FailOver()
+		open(t, ctx, by, "/ls/local/after", 0) // what stayed has its vote
+	})
+}
+
+// A replica that joins is cut off, and its author is gone: another operator gives it up, and another replica joins.
+func TestJoinerThatNeverComesIsGivenUp(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		author := dial(t, ctx, c, "author", client.Config{NoCache: true})
+		by := dial(t, ctx, c, "another", client.Config{NoCache: true})
+		joined := joins(ctx, c, "r4")
+		time.Sleep(time.Second)
+		if err := client.ChangeMembers(ctx, author, client.MemberChange{Add: "r4", Raft: "r4:7431", Remove: othersThan(c.Master(), 3)[0]}, nil); err != nil {
+			t.Fatal(err)
+		}
+		c.Cut("r4", "author")
+		time.Sleep(10 * time.Second)
+		now, err := by.Cell().Status(ctx)
+		if err != nil || len(now.Acts) != 1 || now.Acts[0].Kind != "joining" || now.Acts[0].Waits == "" {
+			t.Fatalf("%+v, %v", now.Acts, err)
+		}
+		wait, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		if err := client.ChangeMembers(wait, by, client.MemberChange{Remove: "r4"}, func([]client.Member) {}); err != nil {
+			t.Fatal(err)
+		}
+		replace(t, ctx, c, by, othersThan(c.Master(), 3)[0], "r5")
+		c.Heal("r4")
+		<-joined
+	})
+}
