@@ -214,7 +214,8 @@ func (s *service) Cancel(ctx context.Context, q *pb.CancelRequest) (*pb.CancelRe
 }
 
 func (s *service) ListLocks(ctx context.Context, q *pb.ListLocksRequest) (*pb.ListLocksReply, error) {
-	return onMaster(s, "list locks", q.GetPrefix(), func(m *master.Master) (*pb.ListLocksReply, error) {
+	const op = "list locks"
+	return onMaster(s, op, q.GetPrefix(), func(m *master.Master) (*pb.ListLocksReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
@@ -226,11 +227,20 @@ func (s *service) ListLocks(ctx context.Context, q *pb.ListLocksRequest) (*pb.Li
 			}
 			prefix = path.Name()
 		}
-		page, err := m.Inspector.For(principalOf(ctx)).ListLocks(ctx, prefix, api.SessionID(q.GetSession()), q.GetAfter(), most(q))
-		reply := &pb.ListLocksReply{Next: page.Next}
+		marks := marksOf(ctx, m, op)
+		after, err := marks.open(q.GetAfter())
+		if err != nil {
+			return nil, err
+		}
+		page, err := m.Inspector.For(principalOf(ctx)).ListLocks(ctx, prefix, api.SessionID(q.GetSession()), after, most(q))
+		if err != nil {
+			return nil, err
+		}
+		reply := &pb.ListLocksReply{}
 		for _, info := range page.List {
 			reply.Locks = append(reply.Locks, lockInfo(info))
 		}
+		reply.Next, err = marks.seal(page.Next)
 		return reply, err
 	})
 }
