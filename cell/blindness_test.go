@@ -127,7 +127,7 @@ func TestRefusalsTellNotWhatIsThere(t *testing.T) {
 			c.clients.check(err)
 			held, err := operator.chubby.GetSequencer(t.Context(), &pb.GetSequencerRequest{Caller: theirs, Handle: handle})
 			c.clients.check(err)
-			return handle, held.GetSequencer()
+			return handle, held.GetProvedSequencer()
 		}
 		handle, sequencer := locked(closedFile)
 		closed, stale := locked("/ls/local/acl/stranger")

@@ -31,8 +31,11 @@ const OperatorsLevel = 3
 // DeadlockLevel is the level from which on a request for a lock may be refused because it waits for itself.
 const DeadlockLevel = 3
 
-// ProofLevel is the level from which on the cell gives sequencers a proof, and demands it of those of later grants.
-const ProofLevel = 3
+// proofLevel is the level from which on the cell gives sequencers a proof, and demands it of those of later grants.
+const proofLevel = 3
+
+// HasProofs reports whether the cell gives sequencers a proof.
+func (s *State) HasProofs() bool { return s.Level >= proofLevel }
 
 // modifiedUnix returns the time to store with contents written at wall: 0 below level 2.
 func (s *State) modifiedUnix(wall int64) int64 {
@@ -60,7 +63,7 @@ func (s *State) raiseLevel(c *RaiseLevel) Result {
 		if c.To <= s.Level {
 			return refuse(&refusal.Refusal{Cause: refusal.LevelReached, Used: int64(s.Level)})
 		}
-		if s.Level < ProofLevel && c.To >= ProofLevel {
+		if !s.HasProofs() && c.To >= proofLevel {
 			s.Unproved = api.Generation(s.Counter)
 		}
 		s.Level = c.To

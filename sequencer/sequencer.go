@@ -26,8 +26,6 @@ const (
 	headMost      = len(version) + len("x:") + len("9007199254740991:") + 32 + len(":") + proofLen + len(":")
 )
 
-var proofText = base64.RawURLEncoding.Strict()
-
 // Proof is how the cell knows a sequencer for its own: a keyed hash of the rest, which nobody else can make or check. The zero Proof
 // is none: a cell below feature level 3 makes none.
 type Proof [12]byte
@@ -94,7 +92,7 @@ func Parse(text string) (Sequencer, error) {
 	if err != nil {
 		return Sequencer{}, err
 	}
-	if raw, err := proofText.DecodeString(proof); err != nil || proved && len(raw) != len(s.Proof) {
+	if raw, err := base64.RawURLEncoding.DecodeString(proof); err != nil || proved && len(raw) != len(s.Proof) {
 		return bad("the sequencer %.60q has a malformed proof", text)
 	} else if proved {
 		s.Proof = Proof(raw)
@@ -159,7 +157,7 @@ func (s Sequencer) String() string {
 	b = append(b, s.Cell...)
 	b = append(b, ':')
 	if s.Proof != (Proof{}) {
-		b = append(proofText.AppendEncode(b, s.Proof[:]), ':')
+		b = append(base64.RawURLEncoding.AppendEncode(b, s.Proof[:]), ':')
 	}
 	b = append(b, checksum(string(b), path)...)
 	b = append(b, ':')

@@ -61,7 +61,7 @@ func TestTextIsStable(t *testing.T) {
 	proved.Proof = sequencer.Proof{244, 245, 246, 247, 248, 249, 250, 251, 252, 253, 254, 255}
 	for text, want := range map[string]sequencer.Sequencer{
 		"chubby2:x:57:00112233445566778899aabbccddeeff:9PX29_j5-vv8_f7_:21e12787:/ls/foo/svc/primary": proved,
-		"chubby1:x:57:00112233445566778899aabbccddeeff:8534b459:/ls/foo/svc/primary": of(primary, 57),
+		"chubby1:x:57:00112233445566778899aabbccddeeff:8534b459:/ls/foo/svc/primary":                  of(primary, 57),
 		"chubby1:s:9007199254740991:ffeeddccbbaa99887766554433221100:2c800b61:/ls/foo/a%20b/100%25%3A%C3%A9": {
 			Cell: cellB, Path: api.MustParsePath("/ls/foo/a b/100%:é"), Mode: api.Shared, Generation: api.MaxGeneration},
 	} {
@@ -137,10 +137,10 @@ func TestDamageIsNoticed(t *testing.T) {
 func TestRefusedTextSaysWhy(t *testing.T) {
 	whole := of(primary, 57).String()
 	for text, want := range map[string]string{
-		"":                                 "empty",
-		"hello":                            "not a sequencer of this version",
-		"chubby3:x:57":                     "not a sequencer of this version",
-		"chubby2:x:57":                     "truncated",
+		"":             "empty",
+		"hello":        "not a sequencer of this version",
+		"chubby3:x:57": "not a sequencer of this version",
+		"chubby2:x:57": "truncated",
 		sum("chubby2:x:57:"+string(cellA)+":AAAA:", "/ls/foo/svc"):             "malformed proof",
 		sum("chubby2:x:57:"+string(cellA)+":AAAAAAAAAAAAAAAA:", "/ls/foo/svc"): "canonical",
 		whole[:30]:                         "truncated",

@@ -65,7 +65,13 @@ func grantOf(m *master.Master, a raftfsm.Answer) (*pb.Granted, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pb.Granted{Sequencer: seq.String(), Generation: uint64(a.Generation)}, nil
+	granted := &pb.Granted{Generation: uint64(a.Generation)}
+	if seq.Proof != (sequencer.Proof{}) {
+		granted.ProvedSequencer = seq.String()
+		seq.Proof = sequencer.Proof{} // clients of v0.1.0 cannot read one that has it
+	}
+	granted.Sequencer = seq.String()
+	return granted, nil
 }
 
 func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServer[pb.AcquireReply]) error {
@@ -120,7 +126,7 @@ func (s *service) GetSequencer(ctx context.Context, q *pb.GetSequencerRequest) (
 			return nil, api.Errorf(api.NotHeld, "the handle does not hold the lock; acquire it first")
 		}
 		granted, err := grantOf(m, raftfsm.Answer{Generation: node.Lock, Lock: node.Ref(), Mode: node.Mode})
-		return &pb.GetSequencerReply{Sequencer: granted.GetSequencer()}, err
+		return &pb.GetSequencerReply{Sequencer: granted.GetSequencer(), ProvedSequencer: granted.GetProvedSequencer()}, err
 	})
 }
 
@@ -132,13 +138,13 @@ func (s *service) SetSequencer(ctx context.Context, q *pb.SetSequencerRequest) (
 		if err != nil {
 			return nil, err
 		}
-		if err := m.Locks.CheckSequencer(ctx, seq); err != nil {
+		if err := m.Locks.CheckSequencer(ctx, h.Owner.Session, seq); err != nil {
 			return nil, err
 		}
 		if err := m.Files.Use(h, 0, false); err != nil {
 			return nil, err
 		}
-		h.Precondition, err = m.Locks.Precondition(seq)
+		h.Precondition, err = m.Locks.Precondition(h.Owner.Session, seq)
 		return &pb.SetSequencerReply{Handle: signerOf(m).handle(h)}, err
 	})
 }
@@ -151,7 +157,7 @@ func (s *service) CheckSequencer(ctx context.Context, q *pb.CheckSequencerReques
 		}
 		seq, err := sequencer.Parse(q.GetSequencer())
 		if err == nil {
-			err = m.Locks.CheckSequencer(ctx, seq)
+			err = m.Locks.CheckSequencer(ctx, 0, seq)
 		}
 		if api.CodeOf(err) == api.BadSequencer {
 			return &pb.CheckSequencerReply{Explanation: explanation(err)}, nil
