@@ -57,7 +57,7 @@ func TestKeysFromAServer(t *testing.T) {
 	token := f.sign(t, f.claims())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	// Who shows a token is told neither where the keys are nor what the network said of it.
+	// A client that shows a token is told neither where the keys are nor what the network said.
 	withheld := func(when string) {
 		t.Helper()
 		_, err := s.Verify(ctx, token)
