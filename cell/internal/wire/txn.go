@@ -48,7 +48,9 @@ func (s *service) Txn(ctx context.Context, q *pb.TxnRequest) (*pb.TxnReply, erro
 			if err != nil {
 				return nil, err
 			}
-			reply.Stats = append(reply.Stats, pb.NewStat(described))
+			told := []api.Stat{described}
+			m.Withhold(who.Session, 0, true, told)
+			reply.Stats = append(reply.Stats, pb.NewStat(told[0]))
 		}
 		return reply, nil
 	})
