@@ -30,6 +30,11 @@ type Stat struct {
 	// only: it can be wrong, and can go back. 0 if it is not known: of contents that were
 	// written before the cell was at feature level 2.
 	ModifiedUnix int64
+
+	// Withheld says that the caller may not read the node: only Path, Kind and Ephemeral are known of it; ACL and ACLs, if its handle
+	// may change those; and in the answer to a change what the caller has written itself: Content, Checksum, Size and ModifiedUnix,
+	// and Instance, if it has created the node.
+	Withheld bool
 }
 
 // Wait is a step of a cycle of requests for locks that wait for each other.

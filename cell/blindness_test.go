@@ -100,21 +100,24 @@ func (w *rights) namings(member string, handle []byte, sequencer, stale string) 
 	return named, nothing
 }
 
+// connectRights connects a principal to the master.
+func connectRights(t *testing.T, c tlsCell, principal string) *rights {
+	t.Helper()
+	store, err := certs.Open(c.clients.client(principal))
+	c.clients.check(err)
+	config := store.Client(c.Master(), nil)
+	config.NextProtos = []string{"h2"}
+	conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithContextDialer(c.Dial))
+	c.clients.check(err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return &rights{t: t, conn: conn, chubby: pb.NewChubbyClient(conn)}
+}
+
 // A caller without the right is answered the same, byte by byte but for what it wrote itself, whether what it names is
 // there or not. Fields of new RPCs need a row; rows of what is told say why.
 func TestRefusalsTellNotWhatIsThere(t *testing.T) {
 	inTLSCell(t, func(t *testing.T, _ context.Context, c tlsCell) {
-		connect := func(principal string) *rights {
-			store, err := certs.Open(c.clients.client(principal))
-			c.clients.check(err)
-			config := store.Client(c.Master(), nil)
-			config.NextProtos = []string{"h2"}
-			conn, err := grpc.NewClient("passthrough:///"+c.Master()+":7421", grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithContextDialer(c.Dial))
-			c.clients.check(err)
-			t.Cleanup(func() { _ = conn.Close() })
-			return &rights{t: t, conn: conn, chubby: pb.NewChubbyClient(conn)}
-		}
-		operator, w := connect("operator"), connect("stranger")
+		operator, w := connectRights(t, c, "operator"), connectRights(t, c, "stranger")
 		operator.prepare()
 		w.other, w.number = operator.other, 1000
 		theirs := operator.session("")
@@ -124,13 +127,13 @@ func TestRefusalsTellNotWhatIsThere(t *testing.T) {
 			c.clients.check(err)
 			held, err := operator.chubby.GetSequencer(t.Context(), &pb.GetSequencerRequest{Caller: theirs, Handle: handle})
 			c.clients.check(err)
-			return handle, held.GetSequencer()
+			return handle, held.GetProvedSequencer()
 		}
 		handle, sequencer := locked(closedFile)
 		closed, stale := locked("/ls/local/acl/stranger")
 		_, err := operator.chubby.Close(t.Context(), &pb.CloseRequest{Caller: theirs, Mutation: operator.mutation(), Handle: closed})
 		c.clients.check(err)
-		bystander := connect("bystander")
+		bystander := connectRights(t, c, "bystander")
 		bystander.number = 2000 // of nonces, too
 		bystander.session("")
 		member := "r1"

@@ -253,7 +253,7 @@ const streamEndTime = 50 * time.Millisecond
 // so that no lock is returned that cannot be relied on.
 func (a *acquireCall) acceptGrant(ctx context.Context) (*Lock, error) {
 	h := a.handle
-	seq, err := sequencer.Parse(a.granted.GetSequencer())
+	seq, err := sequencer.Parse(cmp.Or(a.granted.GetProvedSequencer(), a.granted.GetSequencer()))
 	if err != nil {
 		a.releaseInBackground()
 		return nil, &api.Error{Code: api.Corrupt, Op: "acquire", Path: h.path, Message: "the cell granted the lock with a sequencer that cannot be read", Err: err}

@@ -18,7 +18,7 @@ import (
 //	3  cells are restored from backups; the list operators says who is one;
 //	   the replicas of a cell change; it remembers who held a lock before;
 //	   requests for locks say for whom, and one of those that wait for each other is refused;
-//	   transactions change several files in one command
+//	   transactions change several files in one command; sequencers have a proof
 const MaxLevel = 3
 
 // CacheLeaseLevel is the level from which on sessions are known as such that have cache
@@ -30,6 +30,12 @@ const OperatorsLevel = 3
 
 // DeadlockLevel is the level from which on a request for a lock may be refused because it waits for itself.
 const DeadlockLevel = 3
+
+// proofLevel is the level from which on the cell gives sequencers a proof, and demands it of those of later grants.
+const proofLevel = 3
+
+// HasProofs reports whether the cell gives sequencers a proof.
+func (s *State) HasProofs() bool { return s.Level >= proofLevel }
 
 // modifiedUnix returns the time to store with contents written at wall: 0 below level 2.
 func (s *State) modifiedUnix(wall int64) int64 {
@@ -56,6 +62,9 @@ func (s *State) raiseLevel(c *RaiseLevel) Result {
 		}
 		if c.To <= s.Level {
 			return refuse(&refusal.Refusal{Cause: refusal.LevelReached, Used: int64(s.Level)})
+		}
+		if !s.HasProofs() && c.To >= proofLevel {
+			s.Unproved = api.Generation(s.Counter)
 		}
 		s.Level = c.To
 		return Result{}

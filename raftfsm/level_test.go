@@ -199,3 +199,36 @@ func TestModifiedFromLevelTwo(t *testing.T) {
 		}
 	}
 }
+
+// What was granted below the level of proofs is known by its generation, also after a snapshot; a cell that begins with proofs has no such grant.
+func TestProofsFromLevelThree(t *testing.T) {
+	if c := newCell(t); c.state.Unproved != 0 {
+		t.Errorf("a new cell has granted up to %d without proofs", c.state.Unproved)
+	}
+	c := &cell{t: t, state: raftfsm.NewState(), term: 1, next: map[api.SessionID]api.RequestNumber{}}
+	c.want(c.apply(raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{Cell: "local", CellID: "00112233445566778899aabbccddeeff", Secret: []byte("secret"), Level: 1}}), api.OK)
+	a := c.session("a")
+	raise := func(to int) {
+		c.want(c.apply(raftfsm.Command{RaiseLevel: &raftfsm.RaiseLevel{Mutation: c.mutation(a), To: to}}), api.OK)
+	}
+	raise(2)
+	node, _ := c.file(a, "/lock")
+	if c.state.Unproved != 0 {
+		t.Error("there are no proofs yet")
+	}
+	raise(3)
+	if was := c.state.Unproved; was < node.Instance || uint64(was) != c.state.Counter {
+		t.Errorf("%d, and the counter is %d", was, c.state.Counter)
+	}
+	was := c.state.Unproved
+	c.file(a, "/other")
+	raise(4)
+	var snapshot bytes.Buffer
+	if _, err := c.state.WriteTo(&snapshot); err != nil {
+		t.Fatal(err)
+	}
+	read, err := raftfsm.ReadState(&snapshot, 4)
+	if err != nil || read.Unproved != was {
+		t.Errorf("after a snapshot it is %d, and was %d: %v", read.Unproved, was, err)
+	}
+}

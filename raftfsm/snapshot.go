@@ -60,6 +60,8 @@ type header struct {
 	Past   *pastHeader   `cbor:"16,keyasint,omitempty" since:"3"`
 
 	Restored *Restoration `cbor:"17,keyasint,omitempty" since:"3"`
+
+	Unproved api.Generation `cbor:"18,keyasint,omitempty" since:"3"`
 }
 
 // stagedRecord is what is known of a backup that is being restored, but its nodes and quotas.
@@ -131,7 +133,7 @@ func (s State) header() header {
 	}
 	return header{
 		Roster: roster, Past: s.past.header(),
-		Staged: s.staged.record(), Origin: s.Origin, Restored: s.Restored,
+		Staged: s.staged.record(), Origin: s.Origin, Restored: s.Restored, Unproved: s.Unproved,
 		Cell: s.Cell, CellID: s.CellID, Secret: s.Secret, Epoch: s.Epoch, Applied: s.Applied, Counter: s.Counter, History: s.History,
 		Sessions: s.Sessions.Len(), Nodes: s.Tree.Counts().Nodes, Delays: delays, Quotas: s.quotas.Len(), Level: s.Level,
 	}
@@ -214,7 +216,7 @@ func (in *recordReader) state() (State, error) {
 		return s, err
 	}
 	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter, s.History, s.Level = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter, h.History, h.Level
-	s.Restored = h.Restored
+	s.Restored, s.Unproved = h.Restored, h.Unproved
 	if s.Origin = h.Origin; h.Roster != nil {
 		s.Roster = *h.Roster
 	}

@@ -20,12 +20,14 @@ type State struct {
 	Cell    string     // the cell's name; empty before the first NewEpoch
 	CellID  api.CellID // of the bootstrap from which the cell's tokens come: of this one, or of the cell whose backup was restored
 	Origin  api.CellID // of this bootstrap, if that is another since a backup was restored; else empty
-	Secret  []byte     // signs handles, sessions and tickets
+	Secret  []byte     // signs handles, sessions, tickets and sequencers, and encrypts marks of pages
 	Epoch   api.Epoch  // of the latest NewEpoch
 	Applied uint64     // the Raft index of the last entry applied
 	Counter uint64     // the fencing counter: source of instances, all generations, sessions and delays
 	Level   int        // the feature level; see MaxLevel
 	Roster  Roster     // which replicas the cell has, once that was changed
+
+	Unproved api.Generation // the last one whose grant came with a sequencer without proof; 0 if the cell began with proofs
 
 	Restored *Restoration // the last one; nil if there was none
 	History  uint64       // a running hash of all entries applied; ApplyData updates it, and Apply does not

@@ -33,9 +33,9 @@
 //
 // # What a Guard does not do
 //
-// It does not authenticate: a sequencer is no secret and its checksum is no
-// signature, so a peer that invents a high token locks the true holder out.
-// Admit trusted peers only, or set a Checker. Without a Checker it does not
+// It does not authenticate: a sequencer is no secret, its checksum is no
+// signature, and only the cell can check its proof. So a peer that invents a high token locks the true holder out.
+// Admit trusted peers only, or set a Checker, which asks the cell. Without a Checker it does not
 // notice that a lock was lost until a newer token arrives. It works for one
 // process: if several servers write to one resource, the resource has to
 // compare tokens. And it proves only that one of the locks it accepts is held.

@@ -30,6 +30,34 @@ func TestStaleSequencerIsRefused(t *testing.T) {
 	}
 }
 
+// Texts of one grant with another proof, or without one, are the same to a guard that compares tokens. A Checker is asked about the
+// text that came: a right one does not let a wrong one in, and the store keeps none of them.
+func TestProofsAreForTheChecker(t *testing.T) {
+	proved, invented, bare := of(primary, 41), of(primary, 41), of(primary, 41)
+	proved.Proof, invented.Proof = sequencer.Proof{1}, sequencer.Proof{2}
+	alone := newGuard(t, sequencer.GuardConfig{})
+	for _, s := range []sequencer.Sequencer{bare, proved, invented, bare} {
+		accept(t, alone, s)
+	}
+	refuse(t, alone, of(primary, 40), api.BadSequencer, "41")
+
+	store := &memory{}
+	guard := newGuard(t, sequencer.GuardConfig{Store: store, Checker: checker(func(s sequencer.Sequencer) error {
+		if s != proved {
+			return api.Errorf(api.BadSequencer, "it has no proof")
+		}
+		return nil
+	})})
+	for range 2 {
+		refuse(t, guard, invented, api.BadSequencer, "no proof")
+		refuse(t, guard, bare, api.BadSequencer, "no proof")
+		accept(t, guard, proved)
+	}
+	if store.saved[primary] != bare {
+		t.Errorf("the store has %v", store.saved[primary])
+	}
+}
+
 func TestSequencerThatProvesNothingHere(t *testing.T) {
 	shared := func(path string, token uint64) sequencer.Sequencer {
 		s := of(api.MustParsePath(path), token)

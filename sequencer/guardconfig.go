@@ -51,7 +51,7 @@ type Store interface {
 	// was saved must fail: a Guard that gets nothing accepts every token as
 	// new.
 	Load(ctx context.Context) ([]Sequencer, error)
-	// Save keeps s as the newest of its lock (Cell and Path). When it returns
+	// Save keeps s as the newest of its lock (Cell and Path); it comes without its proof. When it returns
 	// nil, s must survive a crash of the machine. It must fail with
 	// BadSequencer, and change nothing, if it has a greater token of that lock.
 	// After any other error s may be saved or not. Save should return when ctx

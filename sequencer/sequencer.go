@@ -1,6 +1,7 @@
 package sequencer
 
 import (
+	"encoding/base64"
 	"fmt"
 	"hash/crc32"
 	"strconv"
@@ -12,15 +13,22 @@ import (
 // The text of a sequencer:
 //
 //	chubby1 : mode : generation : cell id : checksum : path
+//	chubby2 : mode : generation : cell id : proof : checksum : path
 //
-// with mode x or s, the generation in decimal, the checksum (CRC-32C of all the
+// with mode x or s, the generation in decimal, the proof in URL-safe base64 without padding, the checksum (CRC-32C of all the
 // rest) in eight hexadecimal digits, and the path with every byte but letters,
-// digits and -._~/ written as %XX.
+// digits and -._~/ written as %XX. The second form is that of a sequencer with a proof.
 const (
-	version     = "chubby1:"
-	checksumLen = 8
-	headMost    = len(version) + len("x:") + len("9007199254740991:") + 32 + len(":")
+	version       = "chubby1:"
+	provedVersion = "chubby2:"
+	proofLen      = 16
+	checksumLen   = 8
+	headMost      = len(version) + len("x:") + len("9007199254740991:") + 32 + len(":") + proofLen + len(":")
 )
+
+// Proof is how the cell knows a sequencer for its own: a keyed hash of the rest, which nobody else can make or check. The zero Proof
+// is none: a cell below feature level 3 makes none.
+type Proof [12]byte
 
 // MaxText bounds the bytes of a sequencer's text: every byte of its path may be
 // escaped. Texts of ordinary paths have about a hundred bytes.
@@ -29,12 +37,20 @@ const MaxText = headMost + checksumLen + len(":") + 3*api.MaxPath
 // Sequencer describes a lock directly after its grant (Chubby §2.4): the cell
 // and its bootstrap, the node, the mode, and the generation of the lock at that
 // time. It does not prove that the lock is held now; a Guard, or the cell,
-// knows whether it is still the newest. Sequencers can be compared with ==.
+// knows whether it is still the newest. Sequencers can be compared with ==; of
+// one grant there may be one with a proof and one without.
 type Sequencer struct {
 	Cell       api.CellID
 	Path       api.Path
 	Mode       api.LockMode
 	Generation api.Generation // from 1 to api.MaxGeneration
+	Proof      Proof
+}
+
+// bare returns s without its proof: what a guard compares and stores.
+func (s Sequencer) bare() Sequencer {
+	s.Proof = Proof{}
+	return s
 }
 
 // Parse reads what String writes, and nothing else: each sequencer has exactly
@@ -43,20 +59,29 @@ type Sequencer struct {
 // this version.
 func Parse(text string) (Sequencer, error) {
 	rest, ok := strings.CutPrefix(text, version)
+	proved := false
+	if !ok {
+		rest, proved = strings.CutPrefix(text, provedVersion)
+		ok = proved
+	}
 	switch {
 	case text == "":
 		return bad("the sequencer is empty; send the one that came with the lock")
 	case len(text) > MaxText:
 		return bad("the text is %d bytes long, a sequencer at most %d", len(text), MaxText)
 	case !ok:
-		return bad("%.40q is not a sequencer of this version: one begins with %q", text, version)
+		return bad("%.40q is not a sequencer of this version: one begins with %q or %q", text, version, provedVersion)
 	}
 	mode, rest, _ := strings.Cut(rest, ":")
 	generation, rest, _ := strings.Cut(rest, ":")
 	cell, rest, _ := strings.Cut(rest, ":")
+	proof := ""
+	if proved {
+		proof, rest, _ = strings.Cut(rest, ":")
+	}
 	sum, path, ok := strings.Cut(rest, ":")
 	if !ok {
-		return bad("the sequencer %.60q is truncated: it has fewer than six parts; send the whole text", text)
+		return bad("the sequencer %.60q is truncated: parts of it are missing; send the whole text", text)
 	}
 	head := text[:len(text)-len(rest)]
 	if want := checksum(head, path); sum != want {
@@ -66,6 +91,11 @@ func Parse(text string) (Sequencer, error) {
 	s, err := assemble(mode, generation, cell, path)
 	if err != nil {
 		return Sequencer{}, err
+	}
+	if raw, err := base64.RawURLEncoding.DecodeString(proof); err != nil || proved && len(raw) != len(s.Proof) {
+		return bad("the sequencer %.60q has a malformed proof", text)
+	} else if proved {
+		s.Proof = Proof(raw)
 	}
 	if s.String() != text {
 		return bad("the sequencer %.60q is not written in its one canonical form", text)
@@ -116,12 +146,19 @@ func (s Sequencer) String() string {
 	}
 	path := escape(s.Path.String())
 	b := make([]byte, 0, headMost+checksumLen+1+len(path))
-	b = append(b, version...)
+	head := version
+	if s.Proof != (Proof{}) {
+		head = provedVersion
+	}
+	b = append(b, head...)
 	b = append(b, mode, ':')
 	b = strconv.AppendUint(b, uint64(s.Generation), 10)
 	b = append(b, ':')
 	b = append(b, s.Cell...)
 	b = append(b, ':')
+	if s.Proof != (Proof{}) {
+		b = append(base64.RawURLEncoding.AppendEncode(b, s.Proof[:]), ':')
+	}
 	b = append(b, checksum(string(b), path)...)
 	b = append(b, ':')
 	return string(append(b, path...))
@@ -168,7 +205,7 @@ func (s Sequencer) fault() string {
 }
 
 // checksum covers every byte of the text except itself, so that damage is never
-// taken for staleness. It protects against accidents, not against forgery.
+// taken for staleness. It protects against accidents; against forgery only the proof does, and only the cell can check that.
 func checksum(head, path string) string {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	sum := crc32.Update(crc32.Checksum([]byte(head), table), table, []byte(path))

@@ -42,7 +42,10 @@ func anySequencer(t *rapid.T) sequencer.Sequencer {
 		Filter(func(part string) bool { return part != "." && part != ".." })
 	path := "/ls/" + rapid.SampledFrom([]string{"local", "foo", "eu-1.example"}).Draw(t, "cell name") +
 		"/" + strings.Join(rapid.SliceOfN(component, 1, 6).Draw(t, "components"), "/")
+	var proof sequencer.Proof
+	copy(proof[:], rapid.SliceOfN(rapid.Byte(), 0, len(proof)).Draw(t, "proof"))
 	return sequencer.Sequencer{
+		Proof:      proof,
 		Cell:       rapid.SampledFrom([]api.CellID{cellA, cellB}).Draw(t, "cell id"),
 		Path:       api.MustParsePath(path),
 		Mode:       rapid.SampledFrom([]api.LockMode{api.Exclusive, api.Shared}).Draw(t, "mode"),
@@ -54,8 +57,11 @@ func anySequencer(t *rapid.T) sequencer.Sequencer {
 // in files and databases. The checksums come from a bitwise CRC-32C that does
 // not use Go's.
 func TestTextIsStable(t *testing.T) {
+	proved := of(primary, 57)
+	proved.Proof = sequencer.Proof{244, 245, 246, 247, 248, 249, 250, 251, 252, 253, 254, 255}
 	for text, want := range map[string]sequencer.Sequencer{
-		"chubby1:x:57:00112233445566778899aabbccddeeff:8534b459:/ls/foo/svc/primary": of(primary, 57),
+		"chubby2:x:57:00112233445566778899aabbccddeeff:9PX29_j5-vv8_f7_:21e12787:/ls/foo/svc/primary": proved,
+		"chubby1:x:57:00112233445566778899aabbccddeeff:8534b459:/ls/foo/svc/primary":                  of(primary, 57),
 		"chubby1:s:9007199254740991:ffeeddccbbaa99887766554433221100:2c800b61:/ls/foo/a%20b/100%25%3A%C3%A9": {
 			Cell: cellB, Path: api.MustParsePath("/ls/foo/a b/100%:é"), Mode: api.Shared, Generation: api.MaxGeneration},
 	} {
@@ -95,7 +101,7 @@ func TestLongestPathFits(t *testing.T) {
 	if len(path.String()) != api.MaxPath {
 		t.Fatalf("the path has %d bytes", len(path.String()))
 	}
-	s := sequencer.Sequencer{Cell: cellA, Path: path, Mode: api.Exclusive, Generation: api.MaxGeneration}
+	s := sequencer.Sequencer{Cell: cellA, Path: path, Mode: api.Exclusive, Generation: api.MaxGeneration, Proof: sequencer.Proof{1}}
 	if back, err := sequencer.Parse(s.String()); err != nil || back != s {
 		t.Errorf("its text of %d bytes does not parse: %v", len(s.String()), err)
 	}
@@ -131,9 +137,12 @@ func TestDamageIsNoticed(t *testing.T) {
 func TestRefusedTextSaysWhy(t *testing.T) {
 	whole := of(primary, 57).String()
 	for text, want := range map[string]string{
-		"":                                 "empty",
-		"hello":                            "not a sequencer of this version",
-		"chubby2:x:57":                     "not a sequencer of this version",
+		"":             "empty",
+		"hello":        "not a sequencer of this version",
+		"chubby3:x:57": "not a sequencer of this version",
+		"chubby2:x:57": "truncated",
+		sum("chubby2:x:57:"+string(cellA)+":AAAA:", "/ls/foo/svc"):             "malformed proof",
+		sum("chubby2:x:57:"+string(cellA)+":AAAAAAAAAAAAAAAA:", "/ls/foo/svc"): "canonical",
 		whole[:30]:                         "truncated",
 		whole[:len(whole)-1]:               "damaged",
 		whole + "\n":                       "damaged",

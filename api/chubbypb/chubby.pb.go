@@ -647,8 +647,12 @@ type Stat struct {
 	Children          uint32                 `protobuf:"varint,10,opt,name=children,proto3" json:"children,omitempty"`
 	Acl               *ACL                   `protobuf:"bytes,11,opt,name=acl,proto3" json:"acl,omitempty"`
 	ModifiedUnix      int64                  `protobuf:"varint,12,opt,name=modified_unix,json=modifiedUnix,proto3" json:"modified_unix,omitempty"` // of the contents, by the wall clock of the master at that time; for display only; 0 if not known
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The caller may not read the node. It is told the path and the kind; acl and acl_generation, if its handle may change those; and
+	// in the answer to a change what it has written itself: content_generation, checksum, size, modified_unix and, of a node that it
+	// has created, instance. All else is absent. No reply that has such metadata is cacheable.
+	Withheld      bool `protobuf:"varint,13,opt,name=withheld,proto3" json:"withheld,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Stat) Reset() {
@@ -763,6 +767,13 @@ func (x *Stat) GetModifiedUnix() int64 {
 		return x.ModifiedUnix
 	}
 	return 0
+}
+
+func (x *Stat) GetWithheld() bool {
+	if x != nil {
+		return x.Withheld
+	}
+	return false
 }
 
 // Party describes a session that holds a lock or waits for one, for people to read.
@@ -3453,11 +3464,12 @@ func (x *Queued) GetMoreHolders() uint32 {
 }
 
 type Granted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sequencer     string                 `protobuf:"bytes,1,opt,name=sequencer,proto3" json:"sequencer,omitempty"`
-	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Sequencer       string                 `protobuf:"bytes,1,opt,name=sequencer,proto3" json:"sequencer,omitempty"` // without a proof: what clients of v0.1.0 can read
+	Generation      uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	ProvedSequencer string                 `protobuf:"bytes,3,opt,name=proved_sequencer,json=provedSequencer,proto3" json:"proved_sequencer,omitempty"` // with the proof by which the cell knows it for its own; absent below feature level 3
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Granted) Reset() {
@@ -3502,6 +3514,13 @@ func (x *Granted) GetGeneration() uint64 {
 		return x.Generation
 	}
 	return 0
+}
+
+func (x *Granted) GetProvedSequencer() string {
+	if x != nil {
+		return x.ProvedSequencer
+	}
+	return ""
 }
 
 type TryAcquireRequest struct {
@@ -3805,10 +3824,11 @@ func (x *GetSequencerRequest) GetHandle() []byte {
 }
 
 type GetSequencerReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sequencer     string                 `protobuf:"bytes,1,opt,name=sequencer,proto3" json:"sequencer,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Sequencer       string                 `protobuf:"bytes,1,opt,name=sequencer,proto3" json:"sequencer,omitempty"`                                    // as in Granted
+	ProvedSequencer string                 `protobuf:"bytes,2,opt,name=proved_sequencer,json=provedSequencer,proto3" json:"proved_sequencer,omitempty"` // as in Granted
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *GetSequencerReply) Reset() {
@@ -3844,6 +3864,13 @@ func (*GetSequencerReply) Descriptor() ([]byte, []int) {
 func (x *GetSequencerReply) GetSequencer() string {
 	if x != nil {
 		return x.Sequencer
+	}
+	return ""
+}
+
+func (x *GetSequencerReply) GetProvedSequencer() string {
+	if x != nil {
+		return x.ProvedSequencer
 	}
 	return ""
 }
@@ -4354,7 +4381,7 @@ func (x *ListLocksRequest) GetMost() uint32 {
 type ListLocksReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Locks         []*LockInfo            `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"` // by path within the page
-	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`   // for after of the next request; empty on the last page
+	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`   // for after of the next request of the same caller, who cannot read it; empty on the last page
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4667,7 +4694,7 @@ func (x *ListSessionsRequest) GetMost() uint32 {
 type ListSessionsReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sessions      []*SessionInfo         `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"` // by id
-	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`         // for after of the next request; empty on the last page
+	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`         // for after of the next request of the same caller, who cannot read it; empty on the last page
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5605,7 +5632,7 @@ func (x *ListQuotasRequest) GetPath() string {
 type ListQuotasReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Quotas        []*QuotaInfo           `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"` // principals by name, then directories
-	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`     // for after of the next request; empty on the last page
+	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`     // for after of the next request of the same caller, who cannot read it; empty on the last page
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8269,7 +8296,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x03ACL\x12\x12\n" +
 	"\x04read\x18\x01 \x01(\tR\x04read\x12\x14\n" +
 	"\x05write\x18\x02 \x01(\tR\x05write\x12\x16\n" +
-	"\x06change\x18\x03 \x01(\tR\x06change\"\x8b\x03\n" +
+	"\x06change\x18\x03 \x01(\tR\x06change\"\xa7\x03\n" +
 	"\x04Stat\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12#\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x0f.chubby.v1.KindR\x04kind\x12\x1c\n" +
@@ -8283,7 +8310,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\bchildren\x18\n" +
 	" \x01(\rR\bchildren\x12 \n" +
 	"\x03acl\x18\v \x01(\v2\x0e.chubby.v1.ACLR\x03acl\x12#\n" +
-	"\rmodified_unix\x18\f \x01(\x03R\fmodifiedUnix\"\x88\x02\n" +
+	"\rmodified_unix\x18\f \x01(\x03R\fmodifiedUnix\x12\x1a\n" +
+	"\bwithheld\x18\r \x01(\bR\bwithheld\"\x88\x02\n" +
 	"\x05Party\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +
@@ -8504,12 +8532,13 @@ const file_chubby_proto_rawDesc = "" +
 	"delayed_ns\x18\x05 \x01(\x03R\tdelayedNs\x12\x1f\n" +
 	"\vestimate_ns\x18\x06 \x01(\x03R\n" +
 	"estimateNs\x12!\n" +
-	"\fmore_holders\x18\a \x01(\rR\vmoreHolders\"G\n" +
+	"\fmore_holders\x18\a \x01(\rR\vmoreHolders\"r\n" +
 	"\aGranted\x12\x1c\n" +
 	"\tsequencer\x18\x01 \x01(\tR\tsequencer\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
-	"generation\"\xf4\x01\n" +
+	"generation\x12)\n" +
+	"\x10proved_sequencer\x18\x03 \x01(\tR\x0fprovedSequencer\"\xf4\x01\n" +
 	"\x11TryAcquireRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
@@ -8531,9 +8560,10 @@ const file_chubby_proto_rawDesc = "" +
 	"\fReleaseReply\"X\n" +
 	"\x13GetSequencerRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x16\n" +
-	"\x06handle\x18\x02 \x01(\fR\x06handle\"1\n" +
+	"\x06handle\x18\x02 \x01(\fR\x06handle\"\\\n" +
 	"\x11GetSequencerReply\x12\x1c\n" +
-	"\tsequencer\x18\x01 \x01(\tR\tsequencer\"v\n" +
+	"\tsequencer\x18\x01 \x01(\tR\tsequencer\x12)\n" +
+	"\x10proved_sequencer\x18\x02 \x01(\tR\x0fprovedSequencer\"v\n" +
 	"\x13SetSequencerRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\fR\x06handle\x12\x1c\n" +

@@ -219,6 +219,10 @@ func (p *Party) Holder() api.Holder {
 
 // NewStat converts a node's metadata for the wire.
 func NewStat(s api.Stat) *Stat {
+	var acl *ACL
+	if s.ACL != (api.ACL{}) {
+		acl = &ACL{Read: s.ACL.Read, Write: s.ACL.Write, Change: s.ACL.Change}
+	}
 	return &Stat{
 		Path:              s.Path.String(),
 		Kind:              Kind(s.Kind),
@@ -230,8 +234,9 @@ func NewStat(s api.Stat) *Stat {
 		Checksum:          s.Checksum,
 		Size:              uint32(s.Size),
 		Children:          uint32(s.Children),
-		Acl:               &ACL{Read: s.ACL.Read, Write: s.ACL.Write, Change: s.ACL.Change},
+		Acl:               acl,
 		ModifiedUnix:      s.ModifiedUnix,
+		Withheld:          s.Withheld,
 	}
 }
 
@@ -245,6 +250,7 @@ func (s *Stat) Stat() (api.Stat, error) {
 	return api.Stat{
 		Path:      path,
 		Kind:      api.Kind(s.GetKind()),
+		Withheld:  s.GetWithheld(),
 		Ephemeral: s.GetEphemeral(),
 		Instance:  api.Generation(s.GetInstance()),
 		Content:   api.Generation(s.GetContentGeneration()),

@@ -20,7 +20,9 @@ func newLsCommand(g *globals) *cobra.Command {
 		Use:   "ls [PATH]",
 		Short: "List a directory",
 		Long: `ls lists the names in a directory, directories with a slash behind. With -o json it
-prints the fields of stat for each.
+prints the fields of stat for each. Of a node that you may not read only the name and
+the kind are told: -l shows "-" for the rest, and JSON has "withheld": true in place of
+the other fields.
 
 -R lists everything below a directory, a whole path a line, as it is read: for scripts, as
 'chubbyctl tree' is for people. --timeout is for each directory then.`,
@@ -137,6 +139,10 @@ func addLong(t *term.Table, s api.Stat, name string) {
 	}
 	if s.Kind == api.Directory {
 		size = term.Counted(s.Children, "node")
+	}
+	if s.Withheld {
+		t.Add(kind, "-", "-", "-", "-", name)
+		return
 	}
 	t.Add(kind, size, s.Content, s.Lock, s.Instance, name)
 }

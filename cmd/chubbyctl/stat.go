@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// statFields is a node's metadata, as -o json shows it.
+// statFields is a node's metadata, as -o json shows it. Of a node that the caller may not read it is withheldFields.
 type statFields struct {
 	Path              string         `json:"path"`
 	Kind              string         `json:"kind"`
@@ -35,7 +35,35 @@ type aclFields struct {
 	Change string `json:"change"`
 }
 
-func newStatFields(s api.Stat) statFields {
+// withheldFields is what is told of a node that the caller may not read. A change of its own has the fields of what it wrote, too.
+type withheldFields struct {
+	Path              string         `json:"path"`
+	Kind              string         `json:"kind"`
+	Ephemeral         bool           `json:"ephemeral"`
+	Withheld          bool           `json:"withheld"` // true
+	Instance          api.Generation `json:"instance,omitempty"`
+	ContentGeneration api.Generation `json:"content_generation,omitempty"`
+	Checksum          string         `json:"checksum,omitempty"`
+	Size              *int           `json:"size,omitempty"`
+	Modified          *time.Time     `json:"modified,omitempty"`
+	ACLGeneration     api.Generation `json:"acl_generation,omitempty"`
+	ACL               *aclFields     `json:"acl,omitempty"`
+}
+
+func newStatFields(s api.Stat) any {
+	if s.Withheld {
+		f := withheldFields{
+			Path: s.Path.String(), Kind: s.Kind.String(), Ephemeral: s.Ephemeral, Withheld: true, Instance: s.Instance, ContentGeneration: s.Content, Modified: modified(s),
+		}
+		if s.Content != 0 {
+			f.Checksum, f.Size = fmt.Sprintf("%016x", s.Checksum), &s.Size
+		}
+		if s.ACLs != 0 {
+			acl := aclFields(s.ACL)
+			f.ACLGeneration, f.ACL = s.ACLs, &acl
+		}
+		return f
+	}
 	return statFields{
 		Path:              s.Path.String(),
 		Kind:              s.Kind.String(),
@@ -67,6 +95,10 @@ func (g *globals) printChange(out, remarks io.Writer, did string, s api.Stat) er
 		return g.output.Print(out, newStatFields(s))
 	}
 	if g.verbose {
+		if s.Withheld {
+			term.Remark(remarks, "%s %v", did, s.Path)
+			return nil
+		}
 		term.Remark(remarks, "%s %v (content generation %d, instance %d)", did, s.Path, s.Content, s.Instance)
 	}
 	return nil

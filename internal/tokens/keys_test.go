@@ -57,9 +57,15 @@ func TestKeysFromAServer(t *testing.T) {
 	token := f.sign(t, f.claims())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Verify(ctx, token); !errors.Is(err, errNotYet) {
-		t.Errorf("before the server was asked: %v", err)
+	// A client that shows a token is told neither where the keys are nor what the network said.
+	withheld := func(when string) {
+		t.Helper()
+		_, err := s.Verify(ctx, token)
+		if !errors.Is(err, errUnknownKey) || strings.Contains(err.Error(), server.URL) || errors.Is(err, s.Err()) {
+			t.Errorf("%s: %v", when, err)
+		}
 	}
+	withheld("before the server was asked")
 	for _, wrong := range []int64{http.StatusInternalServerError, http.StatusFound, 1} {
 		answer.Store(wrong)
 		if _, err := s.Refresh(t.Context()); err == nil {
@@ -68,6 +74,7 @@ func TestKeysFromAServer(t *testing.T) {
 		if _, err := s.Refresh(t.Context()); err == nil {
 			t.Errorf("the answer %d is forgotten", wrong)
 		}
+		withheld("before it was answered")
 		f.time = f.time.Add(betweenReads)
 	}
 	answer.Store(http.StatusOK)

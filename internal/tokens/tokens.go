@@ -196,9 +196,7 @@ var errUnknownKey = errors.New("the token is signed with a key that is none of i
 func (s *Store) verify(parsed *jwt.JSONWebToken) (Token, error) {
 	set := s.held.Load()
 	if set == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return Token{}, fmt.Errorf("%w: the replica has no keys (%w)", errUnknownKey, s.err)
+		return Token{}, fmt.Errorf("%w: the replica has no keys yet, and its log says why", errUnknownKey) // where they are, and what the network says, is for operators
 	}
 	var claims jwt.Claims
 	var all map[string]any

@@ -35,7 +35,7 @@ func recoverySafeguards() []safeguard {
 		},
 		{
 			name: "a cell says from what it was restored", file: "raftfsm/snapshot.go",
-			old: "	s.Restored = h.Restored\n", new: "",
+			old: "	s.Restored, s.Unproved = h.Restored, h.Unproved\n", new: "	s.Unproved = h.Unproved\n",
 			pkg: "./raftfsm", test: "TestRestoreSteps",
 		},
 		{

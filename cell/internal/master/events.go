@@ -45,9 +45,9 @@ func (p *publisher) publishChange(c namespace.Change) {
 		child(api.EventChildRemoved)
 	case namespace.Written:
 		p.tellHandles(c.Node, api.EventContentsModified, &Event{Generation: c.Generation})
-		child(api.EventChildModified)
+		p.tellReaders(c.Parent, api.EventChildModified, &Event{Child: c.Node.Name.Base(), Generation: c.Generation}, c.Node) // only those who may read it are told of it
 	case namespace.ACLChanged:
-		child(api.EventChildModified)
+		child(api.EventChildModified) // also to those who may not read it any more
 	}
 }
 
@@ -55,9 +55,18 @@ func (p *publisher) publishChange(c namespace.Change) {
 // Names and contents are for those only who may read the node now, whatever they
 // were allowed when they opened it. epoch.mu is held, and released in between.
 func (p *publisher) tellHandles(ref namespace.Ref, kind api.EventKind, e *Event) {
+	p.tellReaders(ref, kind, e, ref)
+}
+
+// tellReaders is tellHandles for an event that is for those only who may read another node, too. epoch.mu is held, and released in between.
+func (p *publisher) tellReaders(ref namespace.Ref, kind api.EventKind, e *Event, other namespace.Ref) {
 	needsRead := kind.NeedsRead()
-	readers := map[string]bool{} // principals, and whether they may read the node: each is asked about once
+	readers := map[string]bool{} // principals, and whether they may read the nodes: each is asked about once
 	tree := p.epoch.state().Tree
+	reads := func(principal string, ref namespace.Ref) bool {
+		node, err := tree.Resolve(ref)
+		return err == nil && tree.Permit(node, principal, namespace.ToRead) == nil
+	}
 	for _, h := range p.handles.onNode[ref] {
 		p.epoch.mu.pause(1)
 		h.known = known{}
@@ -67,8 +76,7 @@ func (p *publisher) tellHandles(ref namespace.Ref, kind api.EventKind, e *Event)
 		if needsRead {
 			may, asked := readers[h.principal]
 			if !asked {
-				node, err := tree.Resolve(ref)
-				may = err == nil && tree.Permit(node, h.principal, namespace.ToRead) == nil
+				may = reads(h.principal, ref) && (other == ref || reads(h.principal, other))
 				readers[h.principal] = may
 				p.epoch.mu.pause(permitSteps)
 			}

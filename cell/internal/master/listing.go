@@ -50,11 +50,16 @@ func pageLength(most int) int {
 	return min(most, api.MaxPage)
 }
 
-// full reports whether the page should end before the next entry, and counts one
-// more that was looked at.
+// full reports whether the page ends before the next entry. It is asked only about entries that the viewer may see: that others
+// follow is not told of what he may not.
 func (p *Page[T]) full() bool {
+	return len(p.List) >= p.most || p.bytes >= api.MaxPageBytes
+}
+
+// visit counts one more that is looked at, and reports whether the page ends before it because that is enough.
+func (p *Page[T]) visit() (enough bool) {
 	p.visited++
-	return len(p.List) >= p.most || p.bytes >= api.MaxPageBytes || p.visited > maxVisited
+	return p.visited > maxVisited
 }
 
 // add adds an entry of that length.
@@ -108,7 +113,7 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 		if only != 0 && s.ID != only {
 			break
 		}
-		if p.full() {
+		if p.visit() || sight.sees(s.Principal) && p.full() {
 			p.Next = binary.BigEndian.AppendUint64(nil, uint64(last))
 			break
 		}
@@ -295,10 +300,12 @@ func (in *Inspector) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte
 		if !strings.HasPrefix(string(name), string(prefix)) {
 			break
 		}
-		if p.full() {
+		_, there := state.Tree.Get(name)
+		listed := !there && within(name, prefix) && sight.reads(name)
+		if p.visit() || listed && p.full() {
 			return append([]byte{ofDelays}, name...)
 		}
-		if _, there := state.Tree.Get(name); !there && within(name, prefix) && sight.reads(name) {
+		if listed {
 			addLock(p, in.lockInfo(state, name))
 		}
 	}
@@ -314,12 +321,12 @@ func (in *Inspector) listLocksOf(p *Page[*LockInfo], prefix api.Name, id api.Ses
 		if node.Name <= api.Name(after) && len(after) > 0 {
 			continue
 		}
-		if p.full() {
+		listed := within(node.Name, prefix) && sight.reads(node.Name) && slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == id })
+		if p.visit() || listed && p.full() {
 			p.Next = []byte(last)
 			break
 		}
-		last = node.Name
-		if within(node.Name, prefix) && sight.reads(node.Name) && slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == id }) {
+		if last = node.Name; listed {
 			addLock(p, in.lockInfo(state, node.Name))
 		}
 	}

@@ -159,10 +159,15 @@ func (l *Locks) Cancel(ctx context.Context, mutation session.Mutation) (raftfsm.
 	return result.Answer, err
 }
 
-// SequencerOf returns the sequencer of a grant.
+// SequencerOf returns the sequencer of a grant, with its proof from the level of proofs on.
 func (l *Locks) SequencerOf(a raftfsm.Answer) (sequencer.Sequencer, error) {
 	path, err := a.Lock.Name.In(l.epoch.cell)
-	return sequencer.Sequencer{Cell: l.epoch.state().CellID, Path: path, Mode: a.Mode, Generation: a.Generation}, err
+	state := l.epoch.state()
+	s := sequencer.Sequencer{Cell: state.CellID, Path: path, Mode: a.Mode, Generation: a.Generation}
+	if state.HasProofs() {
+		s.Proof = proofOf(state, raftfsm.Precondition{Lock: a.Lock.Name, Mode: a.Mode, Generation: a.Generation})
+	}
+	return s, err
 }
 
 // Break takes a lock away from its holders, at somebody's wish.

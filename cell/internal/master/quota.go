@@ -103,7 +103,7 @@ func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, af
 // addPrincipals adds what principals use, as many as there is room for, and returns how many those are.
 func (in *Inspector) addPrincipals(p *Page[*QuotaUse], state *raftfsm.State, names []string) (added int) {
 	for _, name := range names {
-		if p.full() {
+		if p.visit() || p.full() {
 			break
 		}
 		added++
@@ -170,10 +170,11 @@ func (in *Inspector) listDirectories(p *Page[*QuotaUse], state *raftfsm.State, b
 	}
 	sight := in.sightOf(state)
 	for mark, node := range state.Tree.Below("", behind) {
-		if p.full() {
+		listed := node.Quota != nil && sight.reads(node.Name)
+		if p.visit() || listed && p.full() {
 			return append([]byte{ofDirectories}, behind...)
 		}
-		if behind = mark; node.Quota != nil && sight.reads(node.Name) {
+		if behind = mark; listed {
 			addDirectory(p, in.epoch.path(node.Name), node)
 		}
 	}

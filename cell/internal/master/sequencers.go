@@ -2,6 +2,9 @@ package master
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
 	"strings"
 	"time"
 
@@ -12,12 +15,12 @@ import (
 
 // CheckSequencer reports whether a sequencer still describes its lock: held, in
 // that mode and generation, at some moment after the call began (Chubby §2.4).
-// The error says why not.
-func (l *Locks) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error {
+// The error says why not. by is the session that shows it; 0 if none does.
+func (l *Locks) CheckSequencer(ctx context.Context, by api.SessionID, s sequencer.Sequencer) error {
 	if _, err := l.epoch.fence.Prove(ctx); err != nil {
 		return err
 	}
-	g, err := l.Precondition(s)
+	g, err := l.Precondition(by, s)
 	if err != nil {
 		return err
 	}
@@ -44,12 +47,47 @@ func (l *Locks) noteShown(g raftfsm.Precondition) {
 	}
 }
 
-// Precondition returns a sequencer of this cell as a condition for the log.
-func (l *Locks) Precondition(s sequencer.Sequencer) (raftfsm.Precondition, error) {
-	if is := l.epoch.state().CellID; s.Cell != is {
+// Precondition returns a sequencer that a session shows, if it is one of this cell, as a condition for the log. What this cell has not
+// made gets one answer, whatever there is: that it is not valid tells nothing of the lock.
+func (l *Locks) Precondition(by api.SessionID, s sequencer.Sequencer) (raftfsm.Precondition, error) {
+	state := l.epoch.state()
+	if is := state.CellID; s.Cell != is {
 		return raftfsm.Precondition{}, api.Errorf(api.BadSequencer, "it is of another cell, or of an earlier founding of this one (%s, not %s)", s.Cell, is)
 	}
-	return raftfsm.Precondition{Lock: s.Path.Name(), Mode: s.Mode, Generation: s.Generation}, nil
+	p := raftfsm.Precondition{Lock: s.Path.Name(), Mode: s.Mode, Generation: s.Generation}
+	if proved(state, p, s.Proof) || s.Proof == (sequencer.Proof{}) && needsNoProof(state, l.epoch.principal(by), p) {
+		return p, nil
+	}
+	return raftfsm.Precondition{}, api.Errorf(api.BadSequencer,
+		"this cell does not know it for its own: it has no proof, or a wrong one, and tells nothing of the lock; send the text that came with the lock (chubby2:...), and upgrade the client if it has none")
+}
+
+// sequencerProof begins what proofs are made of. It is none of the kinds of tokens that package wire makes with the same secret.
+const sequencerProof byte = 5
+
+// proofOf returns the proof of a sequencer of the cell, by which the cell alone knows that it has made it.
+func proofOf(state *raftfsm.State, p raftfsm.Precondition) (proof sequencer.Proof) {
+	mac := hmac.New(sha256.New, state.Secret)
+	mac.Write(binary.BigEndian.AppendUint64([]byte{sequencerProof, byte(p.Mode)}, uint64(p.Generation)))
+	mac.Write([]byte(string(state.CellID) + string(p.Lock)))
+	copy(proof[:], mac.Sum(nil))
+	return proof
+}
+
+// proved reports whether a sequencer has the right proof.
+func proved(state *raftfsm.State, p raftfsm.Precondition, proof sequencer.Proof) bool {
+	right := proofOf(state, p)
+	return hmac.Equal(right[:], proof[:])
+}
+
+// needsNoProof reports whether a sequencer counts that has none: below the level of proofs; of a lock that is held since then; and if
+// the principal of the session that shows it may look at the lock itself, as it is then asked about what it can see, of a change of its own.
+// The principal is "" if no session shows it.
+func needsNoProof(state *raftfsm.State, principal string, p raftfsm.Precondition) bool {
+	if !state.HasProofs() || p.Generation <= state.Unproved && state.CheckPrecondition(p) == nil {
+		return true
+	}
+	return principal != "" && sight{tree: state.Tree, principal: principal}.looks(p.Lock)
 }
 
 // Preconditions returns what a change through a handle is conditional on: the handle's
@@ -59,20 +97,20 @@ func (l *Locks) Preconditions(h Handle, text string) ([]raftfsm.Precondition, er
 	if text == "" {
 		return list, nil
 	}
-	g, err := l.Shown(text)
+	g, err := l.Shown(h.Owner.Session, text)
 	if err != nil {
 		return nil, err
 	}
 	return append(list, g), nil
 }
 
-// Shown returns what a change is conditional on that comes with a sequencer.
-func (l *Locks) Shown(text string) (raftfsm.Precondition, error) {
+// Shown returns what a change of a session is conditional on that comes with a sequencer.
+func (l *Locks) Shown(by api.SessionID, text string) (raftfsm.Precondition, error) {
 	s, err := sequencer.Parse(text)
 	if err != nil {
 		return raftfsm.Precondition{}, err
 	}
-	g, err := l.Precondition(s)
+	g, err := l.Precondition(by, s)
 	if err == nil {
 		l.noteShown(g)
 	}

@@ -51,6 +51,15 @@ func (s sight) reads(name api.Name) bool {
 	}
 }
 
+// looks reports whether the principal may read or lock what there is at a name, or would be.
+func (s sight) looks(name api.Name) bool {
+	node, there := s.tree.Get(name)
+	for ; !there && name != ""; node, there = s.tree.Get(name) {
+		name = name.Parent()
+	}
+	return there && (s.tree.Permit(node, s.principal, namespace.ToRead) == nil || s.tree.Permit(node, s.principal, namespace.ToWrite) == nil)
+}
+
 // refuse is the answer about a name that may not be seen. It does not say whether there is anything.
 func (s sight) refuse(path string) error {
 	return &api.Error{

@@ -153,10 +153,16 @@ func listsOf(q *pb.TxnRequest) (lists []api.Path) {
 	return lists
 }
 
-// isVain reports whether a call was answered, and has done nothing: a restore that waits for sessions to end.
+// isVain reports whether a call was answered, and has done nothing: a restore that waits for sessions to end, or an Open that might
+// have created a node, and found it.
 func isVain(reply any) bool {
-	r, ok := reply.(*pb.RestoreReply)
-	return ok && !r.GetRestored() && r.GetSessions() > 0
+	switch r := reply.(type) {
+	case *pb.RestoreReply:
+		return !r.GetRestored() && r.GetSessions() > 0
+	case *pb.OpenReply:
+		return !r.GetCreated()
+	}
+	return false
 }
 
 // mayDo reports whether a principal had the right to do what it has asked for, as far as this replica knows. If so, what may have been done is

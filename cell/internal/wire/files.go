@@ -24,12 +24,14 @@ func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, e
 		if err != nil {
 			return nil, err
 		}
+		told := []api.Stat{o.Stat}
+		withheld := m.Withhold(who.Session, r.Handle.Rights, o.Created, told)
 		return &pb.OpenReply{
 			Handle:    signerOf(m).handle(o.Handle),
 			HandleId:  uint64(o.Handle.Owner.Handle),
 			Created:   o.Created,
-			Stat:      pb.NewStat(o.Stat),
-			Cacheable: o.Cacheable,
+			Stat:      pb.NewStat(told[0]),
+			Cacheable: o.Cacheable && !withheld,
 			Reusable:  o.Reusable,
 		}, nil
 	})
@@ -147,14 +149,25 @@ func (s *service) Close(ctx context.Context, q *pb.CloseRequest) (*pb.CloseReply
 }
 
 // statIn describes a node by its path in this cell.
-func statIn(m *master.Master, n *namespace.Node) (*pb.Stat, error) {
+func statIn(m *master.Master, n *namespace.Node) (described api.Stat, err error) {
 	path, err := n.Name.In(m.Cell())
+	if err != nil {
+		return described, err
+	}
+	described = n.Stat()
+	described.Path = path
+	return described, nil
+}
+
+// changed describes the node of a handle after a change through it.
+func changed(m *master.Master, h master.Handle, result raftfsm.Result, written bool) (*pb.Stat, error) {
+	described, err := result.Stat.In(m.Cell())
 	if err != nil {
 		return nil, err
 	}
-	described := n.Stat()
-	described.Path = path
-	return pb.NewStat(described), nil
+	told := []api.Stat{described}
+	m.Withhold(h.Owner.Session, h.Rights, written, told)
+	return pb.NewStat(told[0]), nil
 }
 
 func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndStatRequest) (*pb.GetContentsAndStatReply, error) {
@@ -167,7 +180,7 @@ func (s *service) GetContentsAndStat(ctx context.Context, q *pb.GetContentsAndSt
 			return nil, api.Errorf(api.IsDirectory, "a directory has no contents; list it instead")
 		}
 		described, err := statIn(m, node)
-		return &pb.GetContentsAndStatReply{Contents: node.Contents, Stat: described, Cacheable: cacheable}, err
+		return &pb.GetContentsAndStatReply{Contents: node.Contents, Stat: pb.NewStat(described), Cacheable: cacheable}, err
 	})
 }
 
@@ -178,7 +191,12 @@ func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetSta
 			return nil, err
 		}
 		described, err := statIn(m, node)
-		return &pb.GetStatReply{Stat: described, Cacheable: cacheable}, err
+		if err != nil {
+			return nil, err
+		}
+		told := []api.Stat{described}
+		withheld := m.Withhold(h.Owner.Session, h.Rights, false, told)
+		return &pb.GetStatReply{Stat: pb.NewStat(told[0]), Cacheable: cacheable && !withheld}, nil
 	})
 }
 
@@ -188,13 +206,16 @@ func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDi
 		if err != nil {
 			return nil, err
 		}
-		reply := &pb.ReadDirReply{More: p.More, Cacheable: p.Cacheable}
-		for _, node := range p.Children {
-			described, err := statIn(m, node)
-			if err != nil {
+		told := make([]api.Stat, len(p.Children))
+		for i, node := range p.Children {
+			if told[i], err = statIn(m, node); err != nil {
 				return nil, err
 			}
-			reply.Children = append(reply.Children, described)
+		}
+		withheld := m.Withhold(h.Owner.Session, 0, false, told)
+		reply := &pb.ReadDirReply{More: p.More, Cacheable: p.Cacheable && !withheld}
+		for _, s := range told {
+			reply.Children = append(reply.Children, pb.NewStat(s))
 		}
 		return reply, nil
 	})
@@ -224,8 +245,8 @@ func (s *service) SetContents(ctx context.Context, q *pb.SetContentsRequest) (*p
 		if err != nil {
 			return nil, err
 		}
-		described, err := result.Stat.In(m.Cell())
-		return &pb.SetContentsReply{Stat: pb.NewStat(described)}, err
+		described, err := changed(m, h, result, true)
+		return &pb.SetContentsReply{Stat: described}, err
 	})
 }
 
@@ -276,8 +297,8 @@ func (s *service) SetACL(ctx context.Context, q *pb.SetACLRequest) (*pb.SetACLRe
 		if err != nil {
 			return nil, err
 		}
-		described, err := result.Stat.In(m.Cell())
-		return &pb.SetACLReply{Stat: pb.NewStat(described)}, err
+		described, err := changed(m, h, result, false)
+		return &pb.SetACLReply{Stat: described}, err
 	})
 }
 

@@ -66,7 +66,13 @@ func grantOf(m *master.Master, a raftfsm.Answer) (*pb.Granted, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pb.Granted{Sequencer: seq.String(), Generation: uint64(a.Generation)}, nil
+	granted := &pb.Granted{Generation: uint64(a.Generation)}
+	if seq.Proof != (sequencer.Proof{}) {
+		granted.ProvedSequencer = seq.String()
+		seq.Proof = sequencer.Proof{} // clients of v0.1.0 cannot read one that has it
+	}
+	granted.Sequencer = seq.String()
+	return granted, nil
 }
 
 func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServer[pb.AcquireReply]) error {
@@ -121,7 +127,7 @@ func (s *service) GetSequencer(ctx context.Context, q *pb.GetSequencerRequest) (
 			return nil, api.Errorf(api.NotHeld, "the handle does not hold the lock; acquire it first")
 		}
 		granted, err := grantOf(m, raftfsm.Answer{Generation: node.Lock, Lock: node.Ref(), Mode: node.Mode})
-		return &pb.GetSequencerReply{Sequencer: granted.GetSequencer()}, err
+		return &pb.GetSequencerReply{Sequencer: granted.GetSequencer(), ProvedSequencer: granted.GetProvedSequencer()}, err
 	})
 }
 
@@ -133,13 +139,13 @@ func (s *service) SetSequencer(ctx context.Context, q *pb.SetSequencerRequest) (
 		if err != nil {
 			return nil, err
 		}
-		if err := m.Locks.CheckSequencer(ctx, seq); err != nil {
+		if err := m.Locks.CheckSequencer(ctx, h.Owner.Session, seq); err != nil {
 			return nil, err
 		}
 		if err := m.Files.Use(h, 0, false); err != nil {
 			return nil, err
 		}
-		h.Precondition, err = m.Locks.Precondition(seq)
+		h.Precondition, err = m.Locks.Precondition(h.Owner.Session, seq)
 		return &pb.SetSequencerReply{Handle: signerOf(m).handle(h)}, err
 	})
 }
@@ -152,7 +158,7 @@ func (s *service) CheckSequencer(ctx context.Context, q *pb.CheckSequencerReques
 		}
 		seq, err := sequencer.Parse(q.GetSequencer())
 		if err == nil {
-			err = m.Locks.CheckSequencer(ctx, seq)
+			err = m.Locks.CheckSequencer(ctx, 0, seq)
 		}
 		if api.CodeOf(err) == api.BadSequencer {
 			return &pb.CheckSequencerReply{Explanation: explanation(err)}, nil
@@ -215,7 +221,8 @@ func (s *service) Cancel(ctx context.Context, q *pb.CancelRequest) (*pb.CancelRe
 }
 
 func (s *service) ListLocks(ctx context.Context, q *pb.ListLocksRequest) (*pb.ListLocksReply, error) {
-	return onMaster(s, "list locks", q.GetPrefix(), func(m *master.Master) (*pb.ListLocksReply, error) {
+	const op = "list locks"
+	return onMaster(s, op, q.GetPrefix(), func(m *master.Master) (*pb.ListLocksReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
@@ -227,11 +234,20 @@ func (s *service) ListLocks(ctx context.Context, q *pb.ListLocksRequest) (*pb.Li
 			}
 			prefix = path.Name()
 		}
-		page, err := m.Inspector.For(principalOf(ctx)).ListLocks(ctx, prefix, api.SessionID(q.GetSession()), q.GetAfter(), most(q))
-		reply := &pb.ListLocksReply{Next: page.Next}
+		marks := marksOf(ctx, m, op)
+		after, err := marks.open(q.GetAfter())
+		if err != nil {
+			return nil, err
+		}
+		page, err := m.Inspector.For(principalOf(ctx)).ListLocks(ctx, prefix, api.SessionID(q.GetSession()), after, most(q))
+		if err != nil {
+			return nil, err
+		}
+		reply := &pb.ListLocksReply{}
 		for _, info := range page.List {
 			reply.Locks = append(reply.Locks, lockInfo(info))
 		}
+		reply.Next, err = marks.seal(page.Next)
 		return reply, err
 	})
 }

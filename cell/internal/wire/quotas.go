@@ -10,21 +10,31 @@ import (
 )
 
 func (s *service) ListQuotas(ctx context.Context, q *pb.ListQuotasRequest) (*pb.ListQuotasReply, error) {
-	return onMaster(s, "list quotas", "", func(m *master.Master) (*pb.ListQuotasReply, error) {
+	const op = "list quotas"
+	return onMaster(s, op, "", func(m *master.Master) (*pb.ListQuotasReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
-		page, err := s.quotas(ctx, m.Inspector.For(principalOf(ctx)), q)
-		reply := &pb.ListQuotasReply{Next: page.Next}
+		marks := marksOf(ctx, m, op)
+		after, err := marks.open(q.GetAfter())
+		if err != nil {
+			return nil, err
+		}
+		page, err := s.quotas(ctx, m.Inspector.For(principalOf(ctx)), q, after)
+		if err != nil {
+			return nil, err
+		}
+		reply := &pb.ListQuotasReply{}
 		for _, use := range page.List {
 			reply.Quotas = append(reply.Quotas, quotaInfo(use))
 		}
+		reply.Next, err = marks.seal(page.Next)
 		return reply, err
 	})
 }
 
-// quotas returns the page that is asked for.
-func (s *service) quotas(ctx context.Context, in *master.Inspector, q *pb.ListQuotasRequest) (page master.Page[*master.QuotaUse], err error) {
+// quotas returns the page that is asked for, behind that place.
+func (s *service) quotas(ctx context.Context, in *master.Inspector, q *pb.ListQuotasRequest, after []byte) (page master.Page[*master.QuotaUse], err error) {
 	switch {
 	case q.GetPrincipal() != "":
 		if err = CheckPrincipal(q.GetPrincipal()); err == nil {
@@ -36,7 +46,7 @@ func (s *service) quotas(ctx context.Context, in *master.Inspector, q *pb.ListQu
 			page, err = in.FindQuota(ctx, "", path.Name())
 		}
 	default:
-		page, err = in.ListQuotas(ctx, q.GetAfter(), most(q))
+		page, err = in.ListQuotas(ctx, after, most(q))
 	}
 	return page, err
 }

@@ -285,15 +285,25 @@ func (s *service) endOther(ctx context.Context, op string, q *pb.EndSessionReque
 }
 
 func (s *service) ListSessions(ctx context.Context, q *pb.ListSessionsRequest) (*pb.ListSessionsReply, error) {
-	return onMaster(s, "list sessions", "", func(m *master.Master) (*pb.ListSessionsReply, error) {
+	const op = "list sessions"
+	return onMaster(s, op, "", func(m *master.Master) (*pb.ListSessionsReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
 			return nil, err
 		}
-		page, err := m.Inspector.For(principalOf(ctx)).ListSessions(ctx, api.SessionID(q.GetSession()), q.GetAfter(), most(q))
-		reply := &pb.ListSessionsReply{Next: page.Next}
+		marks := marksOf(ctx, m, op)
+		after, err := marks.open(q.GetAfter())
+		if err != nil {
+			return nil, err
+		}
+		page, err := m.Inspector.For(principalOf(ctx)).ListSessions(ctx, api.SessionID(q.GetSession()), after, most(q))
+		if err != nil {
+			return nil, err
+		}
+		reply := &pb.ListSessionsReply{}
 		for _, info := range page.List {
 			reply.Sessions = append(reply.Sessions, sessionInfo(info))
 		}
+		reply.Next, err = marks.seal(page.Next)
 		return reply, err
 	})
 }

@@ -23,6 +23,8 @@ const (
 	sessionToken byte = 1
 	handleToken  byte = 2
 	ticketToken  byte = 3
+	pageMark     byte = 4 // of what marks are encrypted with; see marks
+	// 5 is that of the proofs of sequencers (package master)
 )
 
 const macSize = 16 // bytes of HMAC-SHA-256

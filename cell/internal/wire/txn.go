@@ -23,7 +23,7 @@ func (s *service) Txn(ctx context.Context, q *pb.TxnRequest) (*pb.TxnReply, erro
 		if err != nil {
 			return nil, err
 		}
-		c, err := s.txnOf(m, q)
+		c, err := s.txnOf(m, who, q)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +48,9 @@ func (s *service) Txn(ctx context.Context, q *pb.TxnRequest) (*pb.TxnReply, erro
 			if err != nil {
 				return nil, err
 			}
-			reply.Stats = append(reply.Stats, pb.NewStat(described))
+			told := []api.Stat{described}
+			m.Withhold(who.Session, 0, true, told)
+			reply.Stats = append(reply.Stats, pb.NewStat(told[0]))
 		}
 		return reply, nil
 	})
@@ -130,10 +132,10 @@ func txnParts(op string, q *pb.TxnRequest) [][]byte {
 }
 
 // txnOf decodes a transaction that was checked.
-func (s *service) txnOf(m *master.Master, q *pb.TxnRequest) (*raftfsm.Txn, error) {
+func (s *service) txnOf(m *master.Master, who master.Caller, q *pb.TxnRequest) (*raftfsm.Txn, error) {
 	c := &raftfsm.Txn{}
 	for _, one := range q.GetConditions() {
-		condition, err := s.conditionOf(m, one)
+		condition, err := s.conditionOf(m, who, one)
 		if err != nil {
 			return nil, err
 		}
@@ -164,9 +166,9 @@ func (s *service) txnOf(m *master.Master, q *pb.TxnRequest) (*raftfsm.Txn, error
 }
 
 // conditionOf decodes a condition that was checked.
-func (s *service) conditionOf(m *master.Master, one *pb.TxnCondition) (c raftfsm.Condition, err error) {
+func (s *service) conditionOf(m *master.Master, who master.Caller, one *pb.TxnCondition) (c raftfsm.Condition, err error) {
 	if text := one.GetSequencer(); text != "" {
-		shown, err := m.Locks.Shown(text)
+		shown, err := m.Locks.Shown(who.Session, text)
 		c.Sequencer = &shown
 		return c, err
 	}

@@ -1,0 +1,44 @@
+package master
+
+import (
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+)
+
+// Withhold leaves of the descriptions of nodes what a session may be told, and reports whether it has left anything out. A session is told
+// everything of a node that its principal may read, or that its handle was opened to read, which keeps that right. Else it is told what each
+// reader of a directory is, the name and the kind; the access control lists, if its handle may change those; and, if it has just
+// written the contents, their generation, length, checksum and time. Operators are told no more. handle has the rights of a handle on the nodes.
+func (m *Master) Withhold(id api.SessionID, handle namespace.Rights, written bool, nodes []api.Stat) (withheld bool) {
+	if handle&namespace.ToRead != 0 {
+		return false
+	}
+	tree, principal := m.epoch.state().Tree, m.epoch.principal(id)
+	admitted := map[string]bool{} // by lists: most nodes of a directory name the same
+	for i, s := range nodes {
+		may, asked := admitted[s.ACL.Read]
+		if !asked {
+			may = tree.Admits(s.ACL.Read, principal)
+			admitted[s.ACL.Read] = may
+		}
+		if !may {
+			nodes[i], withheld = outline(s, handle, written), true
+		}
+	}
+	return withheld
+}
+
+// outline is what is told of a node to a session that may not read it.
+func outline(s api.Stat, handle namespace.Rights, written bool) api.Stat {
+	told := api.Stat{Path: s.Path, Kind: s.Kind, Ephemeral: s.Ephemeral, Withheld: true}
+	if handle&namespace.ToChange != 0 {
+		told.ACL, told.ACLs = s.ACL, s.ACLs
+	}
+	if written {
+		told.Content, told.Size, told.Checksum, told.ModifiedUnix = s.Content, s.Size, s.Checksum, s.ModifiedUnix
+		if s.Content == s.Instance {
+			told.Instance = s.Instance // it has created the node
+		}
+	}
+	return told
+}
