@@ -98,6 +98,7 @@ func (r *Replica) runEpoch(ctx context.Context, term uint64) {
 	serving := r.clock()
 	r.log.Info("master", "event", "master_began", "epoch", m.Epoch(), "sessions", sessions, "took", took,
 		"phase_log", applied.Sub(began), "phase_leases", took-applied.Sub(began))
+	r.warnOfOperators()
 	<-ctx.Done()
 	r.master.Store(nil)
 	r.metrics.takeovers.ended()
@@ -202,21 +203,6 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master.Master, 
 		r.log.Warn("access restored: the list everyone admits everybody, and the root directory and all lists name it", "event", "access_restored", "epoch", term)
 	}
 	return r.newMaster(ctx, api.Epoch(term)), nil
-}
-
-// firstOperators returns the operators of a cell that begins with this epoch, none for any other. Whether it does is known
-// when everything in the log is applied.
-func (r *Replica) firstOperators() ([]string, error) {
-	if len(r.cfg.Operators) == 0 || r.fsm.State().Cell != "" || r.cfg.supports < raftfsm.OperatorsLevel {
-		return nil, nil
-	}
-	if err := r.raft.Barrier(2 * r.cfg.ElectionTimeout).Error(); err != nil {
-		return nil, fmt.Errorf("apply the log: %w", err)
-	}
-	if r.fsm.State().Cell != "" {
-		return nil, nil
-	}
-	return r.cfg.Operators, nil
 }
 
 // restoreWindow is for how long after its start a replica that is to restore
