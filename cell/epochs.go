@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -103,7 +104,21 @@ func (r *Replica) runEpoch(ctx context.Context, term uint64) {
 	r.master.Store(nil)
 	r.metrics.takeovers.ended()
 	m.Wait()
-	r.log.Info("not master any more", "event", "master_ended", "epoch", m.Epoch(), "reason", context.Cause(ctx), "served", r.clock().Sub(serving))
+	r.log.Info("not master any more", "event", "master_ended", "epoch", m.Epoch(), "reason", r.whyEnded(context.Cause(ctx), term), "served", r.clock().Sub(serving))
+}
+
+// whyEnded says why the epoch of that term has ended. What clients are told of it, cause, says only whom they should ask.
+func (r *Replica) whyEnded(cause error, term uint64) string {
+	now, leads := r.leads()
+	switch away := r.transport.Unanswering(); {
+	case leads && now == term:
+		return cause.Error()
+	case now > term:
+		return fmt.Sprintf("term %d has begun: another replica was elected, or stands for election", now)
+	case len(away) > 0:
+		return fmt.Sprintf("too few replicas answer; those that do not: %s", strings.Join(away, ", "))
+	}
+	return "this replica leads no longer: it stops, or too few replicas answer"
 }
 
 // withoutMaster is how long ago this replica last heard from a master, or was one; negative if it never did. It is for display.
