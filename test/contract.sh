@@ -218,6 +218,7 @@ CHUBBY_CELLS='main=127.0.0.1:1' ctl 1 ls /ls/man; err 'man is not configured.* n
 ctl 0 put told 'relative'; ctl 0 cat /ls/local/told; out '^relative$'; ctl 0 rm /told
 ctl 2 cat ''; ctl 2 cat ls/local/told; ctl 2 cat /ls
 ctl 0 config current; out '^local$'
+CHUBBY_CELLS='main=127.0.0.1:7421' ctl 0 -v config current; out '^main$'; err 'only one that is configured'
 export CHUBBY_CELLS='local=127.0.0.1:7421;bar=127.0.0.1:1'
 ctl 2 config use-cell man; err 'bar, local'
 ctl 0 config use-cell bar; out '^bar$'

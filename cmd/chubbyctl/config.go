@@ -24,6 +24,7 @@ that are told no cell. It is the first of these:
   --servers    the cell of these servers, whatever its name is
   CHUBBY_CELL  in the environment
   use-cell     what was chosen, in ~/.config/chubby/chubbyctl.yaml
+  alone        the only one that CHUBBY_CELLS and the file of cells name
   local        the cell of that name
 
 /ls/local/... always is the cell named local. What several machines or users must agree

@@ -40,11 +40,12 @@ func newRootCommand() (*cobra.Command, *globals) {
 		Long: fmt.Sprintf(`chubbyctl takes locks, runs commands under them, and reads and writes the small
 files of a Chubby cell.
 
-A path is /ls/CELL/NAME/...; one that does not begin so is in the default cell: local,
-unless --cell, CHUBBY_CELL or 'chubbyctl config use-cell' names another. The cell's
-servers are found from --servers; else from CHUBBY_CELLS ("foo=h1:7421,h2:7421");
-else from $CHUBBY_CONFIG or ~/.config/chubby/cells.yaml; else from DNS; else, for a
-cell named nowhere, on this machine, where 'chubbyd dev' starts one.
+A path is /ls/CELL/NAME/...; one that does not begin so is in the default cell: that of
+--cell, CHUBBY_CELL or 'chubbyctl config use-cell'; else the only one that is configured;
+else local. The cell's servers are found from --servers; else from CHUBBY_CELLS
+("foo=h1:7421,h2:7421"); else from $CHUBBY_CONFIG or ~/.config/chubby/cells.yaml; else
+from DNS; else, for a cell named nowhere, on this machine, where 'chubbyd dev' starts
+one.
 
 Exit codes:
 %s
