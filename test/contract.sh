@@ -725,6 +725,7 @@ ctl 2 sizing --bytes 1MiB; err 'files of'
 
 echo "== the cell"
 ctl 0 cell status; out 'master'
+ctl 0 cell status --check
 ctl 0 -o json cell status
 fields out cell master epoch replicas.0.id replicas.0.role replicas.0.client replicas.0.term replicas.0.applied replicas.0.lag replicas.0.healthy replicas.0.version replicas.0.max_level sessions nodes locks level
 ctl 0 cell members; ctl 0 -o json cell members
