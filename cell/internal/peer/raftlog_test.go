@@ -30,6 +30,11 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "level=DEBUG") {
 		t.Errorf("while the others may be starting: %q", lines)
 	}
+	now = now.Add(awayAfter)
+	log.Error("failed to make requestVote RPC", "target", peer("r2"), "error", "refused", "term", 7)
+	if lines := count.Take(); len(lines) != 0 {
+		t.Errorf("while the others may still be starting: %q", lines)
+	}
 	now = now.Add(time.Hour)
 	log.Warn("Election timeout reached, restarting election")
 	if lines := count.Take(); len(lines) != 0 {
