@@ -84,11 +84,23 @@ func (r *Replica) warning() string {
 }
 
 // endOf returns when a port's own certificate ends, in seconds since 1970; 0 if it has none.
-func endOf(store *certs.Store) float64 {
-	if store == nil {
+func endOf(store *certs.Store) float64 { return firstOf((*certs.Store).End, store) }
+
+// firstOf is the first of the times that some stores have, in seconds since 1970; 0 if none has one.
+func firstOf(when func(*certs.Store) time.Time, stores ...*certs.Store) float64 {
+	var first time.Time
+	for _, store := range stores {
+		if store == nil { // there are no certificates
+			continue
+		}
+		if at := when(store); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	if first.IsZero() {
 		return 0
 	}
-	return float64(store.End().Unix())
+	return float64(first.Unix())
 }
 
 // listener is the client port.

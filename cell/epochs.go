@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -98,11 +99,26 @@ func (r *Replica) runEpoch(ctx context.Context, term uint64) {
 	serving := r.clock()
 	r.log.Info("master", "event", "master_began", "epoch", m.Epoch(), "sessions", sessions, "took", took,
 		"phase_log", applied.Sub(began), "phase_leases", took-applied.Sub(began))
+	r.warnOfOperators()
 	<-ctx.Done()
 	r.master.Store(nil)
 	r.metrics.takeovers.ended()
 	m.Wait()
-	r.log.Info("not master any more", "event", "master_ended", "epoch", m.Epoch(), "reason", context.Cause(ctx), "served", r.clock().Sub(serving))
+	r.log.Info("not master any more", "event", "master_ended", "epoch", m.Epoch(), "reason", r.whyEnded(context.Cause(ctx), term), "served", r.clock().Sub(serving))
+}
+
+// whyEnded says why the epoch of that term has ended. What clients are told of it, cause, says only whom they should ask.
+func (r *Replica) whyEnded(cause error, term uint64) string {
+	now, leads := r.leads()
+	switch away := r.transport.Unanswering(); {
+	case leads && now == term:
+		return cause.Error()
+	case now > term:
+		return fmt.Sprintf("term %d has begun: another replica was elected, or stands for election", now)
+	case len(away) > 0:
+		return fmt.Sprintf("too few replicas answer; those that do not: %s", strings.Join(away, ", "))
+	}
+	return "this replica leads no longer: it stops, or too few replicas answer"
 }
 
 // withoutMaster is how long ago this replica last heard from a master, or was one; negative if it never did. It is for display.
@@ -202,21 +218,6 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master.Master, 
 		r.log.Warn("access restored: the list everyone admits everybody, and the root directory and all lists name it", "event", "access_restored", "epoch", term)
 	}
 	return r.newMaster(ctx, api.Epoch(term)), nil
-}
-
-// firstOperators returns the operators of a cell that begins with this epoch, none for any other. Whether it does is known
-// when everything in the log is applied.
-func (r *Replica) firstOperators() ([]string, error) {
-	if len(r.cfg.Operators) == 0 || r.fsm.State().Cell != "" || r.cfg.supports < raftfsm.OperatorsLevel {
-		return nil, nil
-	}
-	if err := r.raft.Barrier(2 * r.cfg.ElectionTimeout).Error(); err != nil {
-		return nil, fmt.Errorf("apply the log: %w", err)
-	}
-	if r.fsm.State().Cell != "" {
-		return nil, nil
-	}
-	return r.cfg.Operators, nil
 }
 
 // restoreWindow is for how long after its start a replica that is to restore

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"regexp"
@@ -245,7 +246,7 @@ func TestLogOfFailOver(t *testing.T) {
 			}
 		}
 		last := ends[len(ends)-1]
-		if served, _ := last["served"].(float64); served <= 0 || last.text("reason") == "" {
+		if served, _ := last["served"].(float64); served <= 0 || !strings.Contains(last.text("reason"), "another replica was elected") {
 			t.Errorf("a mastership has ended: %v", last)
 		}
 		lines := log.events(t, "path", path)
@@ -347,6 +348,35 @@ func TestLogOfSlowCalls(t *testing.T) {
 		all, _ := lines[0]["took"].(float64)
 		if time.Duration(caches) < time.Second || time.Duration(all) > took || lines[0].text("method") != "SetContents" || lines[0].text("path") != path || lines[0].text("principal") != "bob" {
 			t.Errorf("a write that took %v is logged as %v", took, lines[0])
+		}
+	})
+}
+
+// A master that is cut off logs whom it does not reach, and why, and why it is the master no longer; nobody is named who answers, and nobody once it is back.
+func TestLogOfAMasterThatIsCutOff(t *testing.T) {
+	inLoggedCell(t, 3, func(t *testing.T, _ context.Context, c *celltest.Cell, log *logged) {
+		time.Sleep(time.Minute) // virtual
+		alone := c.Master()
+		c.Isolate(alone)
+		time.Sleep(time.Minute)
+		c.Rejoin(alone)
+		time.Sleep(3 * time.Minute)
+		away := log.events(t, "event", "peers_away")
+		for _, one := range away {
+			if one.text("error") == "" {
+				t.Errorf("without a cause: %v", one)
+			}
+			if named := fmt.Sprint(one["peers"]); one.text("replica") != alone && named != "["+alone+"]" {
+				t.Errorf("%s names %s, and %s alone was away", one.text("replica"), named, alone)
+			}
+		}
+		if len(away) < 2 || len(away) > 6 {
+			t.Errorf("in a minute, %d lines: %v", len(away), away)
+		}
+		for _, one := range log.events(t, "replica", alone) {
+			if one.text("event") == "master_ended" && !strings.Contains(one.text("reason"), "too few replicas answer; those that do not: r") {
+				t.Errorf("it ended because %q", one.text("reason"))
+			}
 		}
 	})
 }

@@ -1,8 +1,10 @@
 package cell
 
 import (
+	"strconv"
 	"time"
 
+	"github.com/chubbylock/chubby/internal/certs"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
@@ -52,6 +54,16 @@ func newMetrics(r *Replica) *metrics {
 			}
 			return 0
 		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "chubby", Name: "build_info", Help: "1; version is that of this replica, and level the newest feature level that it knows.",
+			ConstLabels: prometheus.Labels{"version": Version(), "level": strconv.Itoa(r.cfg.supports)},
+		}, func() float64 { return 1 }),
+		gauge("ready", "1 while this replica serves as the master or knows a master that can, as /readyz says; 0 of one that is up and cut off from the others.", func() float64 {
+			if r.Health().Ready {
+				return 1
+			}
+			return 0
+		}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: "chubby", Name: "log_lines_dropped_total", Help: "Log lines that could not be written as fast as they came.",
 		}, func() float64 { return float64(r.logs.dropped.Load()) }),
@@ -66,6 +78,12 @@ func newMetrics(r *Replica) *metrics {
 		gauge("diverged_replicas", "Replicas known to have applied other entries than this one, or to have another state: 0, or see the log.", func() float64 { return float64(len(r.comparison.Differing())) }),
 		gauge("client_certificate_not_after_timestamp_seconds", "When the certificate that clients are shown ends, in seconds since 1970; 0 without TLS.", func() float64 { return endOf(r.clientCerts) }),
 		gauge("peer_certificate_not_after_timestamp_seconds", "When the certificate that other replicas are shown ends, in seconds since 1970; 0 without TLS.", func() float64 { return endOf(r.peerCerts) }),
+		gauge("authority_not_after_timestamp_seconds", "When the last of the authorities ends that tls-ca names, or of those that peer-tls-ca names, if that is sooner, in seconds since 1970; 0 without TLS.", func() float64 {
+			return firstOf((*certs.Store).AuthorityEnd, r.clientCerts, r.peerCerts)
+		}),
+		gauge("revocations_next_update_timestamp_seconds", "When the first of the revocation lists is to be replaced that tls-crl and peer-tls-crl name, in seconds since 1970; 0 without any.", func() float64 {
+			return firstOf((*certs.Store).RevocationsDue, r.clientCerts, r.peerCerts)
+		}),
 		gauge("publish_failures", "How often in succession this master could not have clients find the replicas by the cell's name (dns-server, dns-hook).", func() float64 { return float64(r.publishing.Load()) }),
 		gauge("backup_failures", "How often in succession this master could not take a backup (backup-to).", func() float64 { return float64(r.backups.failures.Load()) }),
 		gauge("backup_timestamp_seconds", "When the last backup in backup-to was begun, as this master knows it, in seconds since 1970; 0 if it is none, or not the master.", func() float64 { return float64(r.backups.last.Load()) }),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -138,5 +139,83 @@ func TestOperatorsAreToldOnce(t *testing.T) {
 				told.Add(1)
 			}
 		})
+	})
+}
+
+// A cell that began without operators, as one of v0.1.0, is closed by the write of their list: others may not write it then, and who had the names of the
+// root and of a list in a cache is told.
+func TestWritingOperatorsClosesTheLists(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		reader := dial(t, ctx, c, "reader", client.Config{As: "reader"})
+		author := dial(t, ctx, c, "alice", client.Config{As: "alice"})
+		names := func(by *client.Client) (list [2]string) {
+			for i, path := range []string{"/ls/local", "/ls/local/acl/everyone"} {
+				h, err := by.Open(ctx, path, client.OpenOptions{Read: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				stat, err := h.Stat(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				list[i] = stat.ACL.Change
+			}
+			return list
+		}
+		for _, by := range []*client.Client{reader, author} {
+			if before := names(by); before != [2]string{"everyone", "everyone"} {
+				t.Fatalf("the cell was closed before: %q", before)
+			}
+		}
+		if _, err := author.Open(ctx, "/ls/local/acl/operators", client.OpenOptions{Write: true, Create: client.File, Contents: []byte("alice\n")}); err != nil {
+			t.Fatal(err)
+		}
+		for _, by := range []*client.Client{reader, author} {
+			if after := names(by); after != [2]string{"operators", "operators"} {
+				t.Errorf("a cache still has %q", after)
+			}
+		}
+		for what, act := range operatorsActs(t, ctx, c) {
+			if err := act(as(t, ctx, c, "user")); !errors.Is(err, api.PermissionDenied) {
+				t.Errorf("a user may %s: %v", what, err)
+			}
+		}
+		if _, err := as(t, ctx, c, "user").Open(ctx, "/ls/local/acl/operators", client.OpenOptions{Write: true}); !errors.Is(err, api.PermissionDenied) {
+			t.Error("a user may write the list of operators:", err)
+		}
+	})
+}
+
+// Where clients have names and no list says who is an operator, each new master says what to do, and which key of the configuration does not help.
+func TestMissingOperatorsAreSaid(t *testing.T) {
+	log := &logged{}
+	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
+		c.Master()
+		said := log.events(t, "event", "operators_missing")
+		if len(said) == 0 || !strings.Contains(said[0].text("advice"), "chubbyctl acl file put /ls/local/acl/operators") || strings.Contains(said[0].text("advice"), "configuration") {
+			t.Fatalf("the log has %v", said)
+		}
+		checkLogTables(t, log)
+		for _, id := range []string{"r1", "r2", "r3"} { // the cell has begun: the key, which they have now, counts no more
+			c.Kill(id)
+			c.Restart(id)
+			c.Master()
+		}
+		if said = log.events(t, "event", "operators_missing"); !strings.Contains(said[len(said)-1].text("advice"), "configuration (root) is for a cell that begins") {
+			t.Errorf("the log has %v", said)
+		}
+		author := dial(t, ctx, c.Cell, "alice", client.Config{TLS: c.clients.client("alice")})
+		if _, err := author.Open(ctx, "/ls/local/acl/operators", client.OpenOptions{Write: true, Create: client.File, Contents: []byte("alice\n")}); err != nil {
+			t.Fatal(err)
+		}
+		before := len(log.events(t, "event", "operators_missing"))
+		c.Restart(c.FailOver())
+		if after := log.events(t, "event", "operators_missing"); len(after) > before {
+			t.Errorf("with a list: %v", after[before:])
+		}
+	}, log.to, func(cfg *cell.Config) {
+		if strings.Contains(log.String(), "operators_missing") {
+			cfg.Operators = []string{"root"}
+		}
 	})
 }

@@ -122,7 +122,7 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// Whoever has no certificate that counts is refused, with a reason, and learns nothing else.
+// Whoever has no certificate that counts is refused, with a reason, and learns nothing else; also while other replicas are down.
 func TestTLSRefusesStrangers(t *testing.T) {
 	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
 		other := newAuthority(t)
@@ -134,7 +134,7 @@ func TestTLSRefusesStrangers(t *testing.T) {
 		c.clients.revoke(c.crl, revoked.Cert)
 		time.Sleep(6 * time.Second)
 		asReplica := c.clients.put(c.clients.IssueReplica(certs.Replica{Cell: "local", ID: "r1"}, time.Hour))
-		for name, one := range map[string]struct {
+		strangers := map[string]struct {
 			files certs.Files
 			as    string
 			want  string
@@ -151,14 +151,23 @@ func TestTLSRefusesStrangers(t *testing.T) {
 			"a name that is too long":            {files: c.clients.client("spiffe://test/" + strings.Repeat("x", api.MaxPrincipal)), want: "cannot be a principal"},
 			"another name":                       {files: c.clients.client("alice"), as: "bob", want: `its certificate says "alice"`},
 			"servers of another authority":       {files: other.client("alice"), want: "not who it should be"},
-		} {
-			began := time.Now()
-			_, err := client.New(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("stranger"), Clock: celltest.Clock, TLS: one.files, As: one.as})
-			if !errors.Is(err, api.Unauthenticated) || !strings.Contains(err.Error(), one.want) {
-				t.Errorf("%s: got %v, want %q", name, err, one.want)
+		}
+		for _, down := range []string{"nobody", "r2", "r3"} { // then no master is left
+			if down != "nobody" {
+				c.Kill(down)
 			}
-			if took := time.Since(began); took > 3*time.Second {
-				t.Errorf("%s: after %v", name, took)
+			for name, one := range strangers {
+				if down == "r3" && one.as != "" {
+					continue // whose name it is, the master says
+				}
+				began := time.Now()
+				_, err := client.New(ctx, client.Config{Servers: c.Servers(), Dialer: c.DialFrom("stranger"), Clock: celltest.Clock, TLS: one.files, As: one.as})
+				if !errors.Is(err, api.Unauthenticated) || !strings.Contains(err.Error(), one.want) {
+					t.Errorf("%s, down is %s: got %v, want %q", name, down, err, one.want)
+				}
+				if took := time.Since(began); took > 3*time.Second {
+					t.Errorf("%s, down is %s: after %v", name, down, took)
+				}
 			}
 		}
 	})

@@ -34,19 +34,26 @@ func (l *locator) runRound(ctx context.Context, q *inquiry) (*target, error) {
 	found, err := r.findMaster(ctx)
 	l.noteAnswers(r.answers)
 	if found == nil && err == nil && r.firstContact {
-		err = r.unknownToAll()
+		err = r.refusal()
 	}
 	return found, err
 }
 
-// unknownToAll returns the error of one of the servers if none of them takes the client for whom it says
-// that it is, or the client none of them.
-func (r *round) unknownToAll() error {
-	known := func(a locateAnswer) bool { return api.CodeOf(a.err) != api.Unauthenticated }
-	if len(r.answers) == 0 || len(r.toAsk) > 0 || slices.ContainsFunc(r.answers, known) {
+// refusal returns the error of one of the servers if none that answers takes the client for whom it says that it is, or the client
+// none of them. Those that do not answer say nothing against it: that one is down does not make the others believe the client.
+func (r *round) refusal() (refused error) {
+	for _, a := range r.answers {
+		switch {
+		case a.err == nil:
+			return nil
+		case api.CodeOf(a.err) == api.Unauthenticated && refused == nil:
+			refused = a.err
+		}
+	}
+	if len(r.toAsk) > 0 {
 		return nil
 	}
-	return r.answers[0].err
+	return refused
 }
 
 // noteAnswers keeps the answers of a round for diagnosis.

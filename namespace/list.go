@@ -75,6 +75,11 @@ func (l *list) member(at int) string {
 	return l.members[begin:l.ends[at]]
 }
 
+// AdmitsNobody reports whether a node is no access control list, or one without an entry.
+func (n *Node) AdmitsNobody() bool {
+	return n.list == nil || !n.list.everybody && len(n.list.ends) == 0 && len(n.list.includes) == 0
+}
+
 // isACLFile reports whether a node's contents are an access control list.
 func (n *Node) isACLFile() bool {
 	return n.Kind == api.File && strings.HasPrefix(string(n.Name), string(api.ACLDir)+"/")

@@ -13,10 +13,12 @@ func (s *State) open(c *Open, wall int64) Result {
 		if err != nil {
 			return refuse(err)
 		}
-		r := Result{Answer: Answer{Created: created, Stat: stat(node)}}
+		var r Result
 		if created {
 			r.Changes = s.changed(namespace.Added, node.Ref(), node.Instance)
+			node = s.closeLists(&r, node)
 		}
+		r.Answer = Answer{Created: created, Stat: stat(node)}
 		return r
 	})
 }
@@ -133,7 +135,9 @@ func (s *State) setContents(c *SetContents, wall int64) Result {
 		if err != nil {
 			return refuse(err)
 		}
-		return Result{Answer: Answer{Stat: stat(node)}, Changes: s.changed(namespace.Written, c.Node, node.Content)}
+		r := Result{Changes: s.changed(namespace.Written, c.Node, node.Content)}
+		r.Answer = Answer{Stat: stat(s.closeLists(&r, node))}
+		return r
 	})
 }
 

@@ -156,10 +156,12 @@ func (m *model) open(c *raftfsm.Open) raftfsm.Result {
 	if n.ephemeral {
 		n.openers[by] = true
 	}
-	r := raftfsm.Result{Answer: raftfsm.Answer{Created: created, Stat: m.stat(c.Name)}}
+	var r raftfsm.Result
 	if created {
 		r.Changes = []namespace.Change{m.change(namespace.Added, namespace.Ref{Name: c.Name, Instance: n.instance}, n.instance)}
+		m.closeLists(&r, c.Name)
 	}
+	r.Answer = raftfsm.Answer{Created: created, Stat: m.stat(c.Name)}
 	return r
 }
 
@@ -242,10 +244,10 @@ func (m *model) setContents(c *raftfsm.SetContents) raftfsm.Result {
 	n.contents = string(c.Contents)
 	n.modified = m.modified()
 	n.content = api.Generation(m.draw())
-	return raftfsm.Result{
-		Answer:  raftfsm.Answer{Stat: m.stat(c.Node.Name)},
-		Changes: []namespace.Change{m.change(namespace.Written, c.Node, n.content)},
-	}
+	r := raftfsm.Result{Changes: []namespace.Change{m.change(namespace.Written, c.Node, n.content)}}
+	m.closeLists(&r, c.Node.Name)
+	r.Answer = raftfsm.Answer{Stat: m.stat(c.Node.Name)}
+	return r
 }
 
 func (m *model) setACL(c *raftfsm.SetACL) raftfsm.Result {

@@ -2,7 +2,9 @@ package raftfsm_test
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
@@ -250,6 +252,38 @@ func (m *model) operates(principal string) bool {
 		return m.admits("operators", principal)
 	}
 	return m.admits(m.nodes[""].acl.Change, principal)
+}
+
+// closeLists has operators alone write and change the lists, and change the root's names, once a list of operators admits
+// somebody and where everyone was named until then.
+func (m *model) closeLists(r *raftfsm.Result, written api.Name) {
+	dir := m.nodes["/acl"]
+	if m.level < 3 || written != "/acl/operators" || dir.acl.Write != "everyone" && dir.acl.Change != "everyone" {
+		return
+	}
+	entries := 0
+	for line := range strings.SplitSeq(m.nodes[written].contents, "\n") {
+		if line = strings.TrimSpace(line); line != "" && line != "@" && line[0] != '#' {
+			entries++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
+		n := m.nodes[name]
+		if entries == 0 || name != "" && name != "/acl" && above(name) != "/acl" {
+			continue
+		}
+		before := n.acl
+		if n.acl.Write == "everyone" && name != "" {
+			n.acl.Write = "operators"
+		}
+		if n.acl.Change == "everyone" {
+			n.acl.Change = "operators"
+		}
+		if n.acl != before {
+			n.acls = api.Generation(m.draw())
+			r.Changes = append(r.Changes, m.change(namespace.ACLChanged, namespace.Ref{Name: name, Instance: n.instance}, n.acls))
+		}
+	}
 }
 
 func (m *model) hasOperators() bool { return m.level >= 3 && m.nodes["/acl/operators"] != nil }

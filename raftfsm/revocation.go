@@ -11,7 +11,7 @@ import (
 // directory below closed to them. The refusal is that of the node.
 func (s *State) permitBreak(node *namespace.Node, principal string) error {
 	err := s.Tree.Permit(node, principal, namespace.ToChange)
-	if err != nil && s.hasOperators() && s.PermitOperator(principal) == nil {
+	if err != nil && s.HasOperators() && s.PermitOperator(principal) == nil {
 		return nil
 	}
 	return err

@@ -150,7 +150,7 @@ func (s *State) operate(r *Result, by api.SessionID, o *Operation, wall int64) (
 		return Stat{}, err
 	}
 	r.Changes = append(r.Changes, s.changed(kind, node.Ref(), node.Content)...)
-	written := *stat(node)
+	written := *stat(s.closeLists(r, node))
 	written.Name = ""
 	return written, nil
 }

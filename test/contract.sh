@@ -218,6 +218,7 @@ CHUBBY_CELLS='main=127.0.0.1:1' ctl 1 ls /ls/man; err 'man is not configured.* n
 ctl 0 put told 'relative'; ctl 0 cat /ls/local/told; out '^relative$'; ctl 0 rm /told
 ctl 2 cat ''; ctl 2 cat ls/local/told; ctl 2 cat /ls
 ctl 0 config current; out '^local$'
+CHUBBY_CELLS='main=127.0.0.1:7421' ctl 0 -v config current; out '^main$'; err 'only one that is configured'
 export CHUBBY_CELLS='local=127.0.0.1:7421;bar=127.0.0.1:1'
 ctl 2 config use-cell man; err 'bar, local'
 ctl 0 config use-cell bar; out '^bar$'
@@ -727,6 +728,7 @@ ctl 2 sizing --bytes 1MiB; err 'files of'
 
 echo "== the cell"
 ctl 0 cell status; out 'master'
+ctl 0 cell status --check
 ctl 0 -o json cell status
 fields out cell master epoch replicas.0.id replicas.0.role replicas.0.client replicas.0.term replicas.0.applied replicas.0.lag replicas.0.healthy replicas.0.version replicas.0.max_level sessions nodes locks level
 ctl 0 cell members; ctl 0 -o json cell members

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -105,31 +104,7 @@ type memberFields struct {
 
 func newCellCommand(g *globals) *cobra.Command {
 	return newGroup("cell", "Look at the replicas of a cell",
-		&cobra.Command{
-			Use:   "status [CELL]",
-			Short: "Show the replicas of a cell, its master and its size",
-			Long: fmt.Sprintf(`status asks every replica of a cell about itself, and the master about the cell. It
-exits with %d if no replica answers, or none of those that do is the master; what only
-the master knows is not known then (null with -o json).
-
-OK is whether a replica serves, LAST the last entry of its log, LAG how many it is
-behind the furthest one, DISK what is free where its data is, and STATE the beginning
-of a checksum of what it has applied: two that have applied the same are the same.
-
-Below it stands what is under way, which keeps others from something until it ends: a
-restore, a replica that joins or leaves, a drill; whose it is, and how it ends.`, exitUnavailable),
-			Example: "  chubbyctl cell status\n  chubbyctl cell status foo -o json",
-			Args:    arguments(cobra.MaximumNArgs(1)),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
-					status, err := c.Status(ctx)
-					if err != nil {
-						return err
-					}
-					return g.printStatus(cmd.OutOrStdout(), status, confirmDivergence(ctx, c, divergence(status.Replicas)))
-				})
-			},
-		},
+		newStatusCommand(g),
 		&cobra.Command{
 			Use:     "members [CELL]",
 			Short:   "List the replicas that a cell is made of",
@@ -235,12 +210,19 @@ func (g *globals) printStatus(out io.Writer, s client.Status, fault string) erro
 // explainNoMaster says why no master has answered: the cell has none, or its master cannot be
 // reached from here.
 func explainNoMaster(s client.Status) string {
-	silent := slices.ContainsFunc(s.Replicas, func(r client.ReplicaStatus) bool { return r.Err != nil })
+	silent, answer := false, 0
+	for _, r := range s.Replicas {
+		if silent = silent || r.Err != nil; r.Err == nil {
+			answer++
+		}
+	}
 	switch {
+	case s.Named == "" && answer > len(s.Replicas)/2 && silent:
+		return fmt.Sprintf("there is no master of %s; so enough of them run, and either an election goes on, which takes a second or two, or they do not reach each other: see peers_away in their logs, and the network between their raft ports", replicasOf(s))
 	case s.Named == "" && silent:
 		return fmt.Sprintf("there is no master of %s; the replicas that do not answer have to be started, or reached", replicasOf(s))
 	case s.Named == "":
-		return fmt.Sprintf("there is no master of %s; an election takes a second or two: ask again, and if there is still none, see the logs of the replicas", replicasOf(s))
+		return fmt.Sprintf("there is no master of %s; an election takes a second or two: ask again, and if there is still none, they do not reach each other: see peers_away in their logs, and the network between their raft ports", replicasOf(s))
 	}
 	where := "at an address that nobody knows"
 	for _, r := range s.Replicas {

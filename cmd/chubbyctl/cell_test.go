@@ -39,7 +39,8 @@ func TestDivergenceAsJSON(t *testing.T) {
 	}
 }
 
-// Right after a start all replicas answer and none is the master yet: there is nothing to start or to reach.
+// Right after a start all replicas answer and none is the master yet: there is nothing to start or to reach. If it stays so though a majority answers, they do not
+// reach each other.
 func TestExplainNoMaster(t *testing.T) {
 	up, silent := client.ReplicaStatus{ID: "r1"}, client.ReplicaStatus{ID: "r2", Err: errors.New("refused")}
 	for _, c := range []struct {
@@ -47,7 +48,8 @@ func TestExplainNoMaster(t *testing.T) {
 		want     string
 	}{
 		{[]client.ReplicaStatus{up, up, up}, "ask again"},
-		{[]client.ReplicaStatus{up, up, silent}, "have to be started"},
+		{[]client.ReplicaStatus{up, up, silent}, "do not reach each other"},
+		{[]client.ReplicaStatus{up, silent, silent}, "have to be started"},
 	} {
 		if got := explainNoMaster(client.Status{Cell: "foo", Replicas: c.replicas}); !strings.Contains(got, c.want) {
 			t.Errorf("%q does not say %q", got, c.want)

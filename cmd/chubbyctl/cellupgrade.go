@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
@@ -56,7 +57,11 @@ cell. Until then any replica can go back to the old version.`,
 					if err != nil {
 						return err
 					}
-					return g.printUpgrade(cmd.OutOrStdout(), newUpgradeFields(status))
+					f := newUpgradeFields(status)
+					if id, err := client.Identify(ctx, c); err == nil && id.Principal != "" && f.Next == nothingToDo && g.lacksOperators(ctx, f.Cell) {
+						f.Next = "Next: " + noOperators(f.Cell)
+					}
+					return g.printUpgrade(cmd.OutOrStdout(), f)
 				})
 			},
 		},
@@ -93,8 +98,13 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 				if g.json() {
 					return g.output.Print(cmd.OutOrStdout(), finishedFields{Level: u.Level, Newest: u.Newest})
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "cell %s is at feature level %d, the newest that its replicas know\n", cell, u.Level)
-				return err
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "cell %s is at feature level %d, the newest that its replicas know\n", cell, u.Level); err != nil {
+					return err
+				}
+				if g.lacksOperators(ctx, cell) {
+					g.notice(cmd.ErrOrStderr(), noOperators(cell))
+				}
+				return nil
 			})
 		},
 	}
@@ -162,7 +172,25 @@ func (f upgradeFields) nextStep() string {
 	case len(versions) > 1:
 		return "Next: start the other replicas with the new version, one after the other. It has no new feature level."
 	}
-	return "There is nothing to do."
+	return nothingToDo
+}
+
+// nothingToDo is the next step of a cell whose upgrade is complete.
+const nothingToDo = "There is nothing to do."
+
+// lacksOperators reports whether a cell is known to have no list of operators.
+func (g *globals) lacksOperators(ctx context.Context, cell string) bool {
+	err := g.withSession(ctx, cell, func(ctx context.Context, c *client.Client) error {
+		_, err := c.Open(ctx, listsOf(cell).String()+"/"+operatorsList, client.OpenOptions{Read: true})
+		return err
+	})
+	return api.CodeOf(err) == api.NotFound
+}
+
+// noOperators says what is missing in a cell from before there were operators.
+func noOperators(cell string) string {
+	list := listsOf(cell).String() + "/" + operatorsList
+	return fmt.Sprintf("cell %[1]s has no list of operators: all clients that it lets in are operators, and may write its access control lists. 'chubbyctl acl file put %[2]s PRINCIPAL' names the operators, and closes the lists to others.", cell, list)
 }
 
 // enumerate writes names as in a sentence.

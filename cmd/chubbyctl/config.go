@@ -25,6 +25,7 @@ and of commands that are told no cell. It is the first of these:
                another one, and does not count then
   CHUBBY_CELL  in the environment
   use-cell     what was chosen, in ~/.config/chubby/chubbyctl.yaml
+  alone        the only one that CHUBBY_CELLS and the file of cells name
   local        the cell of that name
 
 What several machines or users must agree on, as on the path of a lock, is better

@@ -166,7 +166,11 @@ func (o *consent) confirmListChange(ctx context.Context, l *accessLists, p api.P
 		if err != nil {
 			return err
 		}
-		lost, err := l.excludesCaller(ctx, stat.ACL.Write)
+		list := stat.ACL.Write
+		if p.Base() == operatorsList && list == "everyone" { // this change closes it: see docs/operations.md, "Operators"
+			list = operatorsList
+		}
+		lost, err := l.excludesCaller(ctx, list)
 		if err != nil {
 			return err
 		}

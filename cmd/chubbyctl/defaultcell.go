@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/internal/durable"
 )
 
@@ -102,7 +102,8 @@ func writePreferences(p preferences) (path string, err error) {
 }
 
 // chooseCell returns the cell of paths that name none, from the first of these: --cell;
-// --servers, whose cell it is; CHUBBY_CELL; the file of preferences. Else it is that named local.
+// --servers, whose cell it is; CHUBBY_CELL; the file of preferences; the configuration, if that names exactly one cell.
+// Else it is that named local.
 func (g *globals) chooseCell() (chosenCell, error) {
 	if g.cell != "" {
 		return chosenCell{g.cell, "--cell"}, nil
@@ -120,10 +121,13 @@ func (g *globals) chooseCell() (chosenCell, error) {
 	if err != nil {
 		return chosenCell{}, err
 	}
-	if p.Cell == "" {
-		path = ""
+	if p.Cell != "" {
+		return chosenCell{p.Cell, path}, nil
 	}
-	return chosenCell{cmp.Or(p.Cell, api.LocalCell), path}, nil
+	if configured := client.ConfiguredCells(); len(configured) == 1 && api.ValidCell(configured[0]) {
+		return chosenCell{configured[0], "being the only one that is configured"}, nil
+	}
+	return chosenCell{name: api.LocalCell}, nil
 }
 
 // defaultCell returns the name of the cell of paths that name none.

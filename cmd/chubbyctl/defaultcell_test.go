@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The default cell is named by a flag, the servers, the environment and the user's file, in that order.
+// The default cell is named by a flag, the servers, the environment and the user's file, in that order; else it is the one that is configured, if that is
+// the only one.
 func TestDefaultCell(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
@@ -20,7 +21,14 @@ func TestDefaultCell(t *testing.T) {
 		}
 	}
 	t.Setenv("CHUBBY_CELL", "")
-	is(&globals{}, "local", "")
+	t.Setenv("CHUBBY_CONFIG", "")
+	for cells, want := range map[string]chosenCell{
+		"": {"local", ""}, "main=h1:7421,h2:7421": {"main", "being the only one that is configured"}, "main=h1:7421;bar=h2:7421": {"local", ""}, "a b=h1": {"local", ""},
+	} {
+		t.Setenv("CHUBBY_CELLS", cells)
+		is(&globals{}, want.name, want.by)
+	}
+	t.Setenv("CHUBBY_CELLS", "main=h1:7421")
 	if path, err := writePreferences(preferences{Cell: "kept"}); err != nil || path != file {
 		t.Fatalf("wrote %s: %v", path, err)
 	}

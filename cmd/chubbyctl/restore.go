@@ -105,6 +105,9 @@ func (g *globals) giveUpRestore(cmd *cobra.Command, args []string) error {
 	})
 }
 
+// oldLeases is for how long a client of a cell that is gone may rely on a lock: for the longest lease and the longest lock-delay.
+const oldLeases = api.MaxLease + api.MaxLockDelay
+
 // restore restores a backup, each step within --timeout.
 func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOptions) error {
 	b, err := readBackup(cmd.Context(), name)
@@ -128,6 +131,10 @@ func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOption
 	if err != nil {
 		return err
 	}
+	if left := oldLeases - since(b.TakenUnix); before.CellID != b.CellID && b.Recovered == "" && left > 0 {
+		g.notice(g.stderr, fmt.Sprintf("the cell of the backup ran until %s ago or later: for two minutes after its end, so for %s at least, a client of it may rely on a lock that this cell grants anew",
+			term.Roughly(oldLeases-left), term.Roughly(left)))
+	}
 	source := client.RestoreBackup{
 		Cell: b.Cell, CellID: b.CellID, Level: b.Level, Counter: max(b.Counter, o.above), Nodes: b.Nodes, Why: o.why,
 		Index: b.Index, TakenUnix: b.TakenUnix, Recovered: b.Recovered,
@@ -143,6 +150,9 @@ func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOption
 	}
 	if before.CellID != is.CellID {
 		term.Remark(g.stderr, "the tokens of the cell are of the id %.12s from now on, as in the backup; they were of %.12s", is.CellID, before.CellID)
+	}
+	if id, err := client.Identify(ctx, c.Cell()); err == nil && id.Principal != "" && g.lacksOperators(ctx, cell) {
+		g.notice(g.stderr, noOperators(cell)) // the backup has none, and took the place of what there was
 	}
 	if g.json() {
 		return g.output.Print(cmd.OutOrStdout(), f)

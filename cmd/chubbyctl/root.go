@@ -41,11 +41,11 @@ func newRootCommand() (*cobra.Command, *globals) {
 files of a Chubby cell.
 
 A path is /ls/CELL/NAME/...; /ls/local/..., and what does not begin so, is in the default
-cell: that named local, unless --cell, CHUBBY_CELL or 'chubbyctl config use-cell' names
-another. The cell's servers are found from --servers; else from CHUBBY_CELLS
-("foo=h1:7421,h2:7421"); else from $CHUBBY_CONFIG or ~/.config/chubby/cells.yaml; else
-from DNS; else, for a cell named nowhere, on this machine, where 'chubbyd dev' starts
-one.
+cell: that of --cell, CHUBBY_CELL or 'chubbyctl config use-cell'; else the only one that
+is configured; else local. The cell's servers are found from --servers; else from
+CHUBBY_CELLS ("foo=h1:7421,h2:7421"); else from $CHUBBY_CONFIG or
+~/.config/chubby/cells.yaml; else from DNS; else, for a cell named nowhere, on this
+machine, where 'chubbyd dev' starts one.
 
 Exit codes:
 %s

@@ -98,6 +98,9 @@ func (r *waitReport) findCause(ctx context.Context) (found, until string) {
 	}
 	defer c.Close()
 	status, err := c.Status(ctx)
+	if api.CodeOf(err) == api.Unauthenticated {
+		return fmt.Sprintf("cell %s, which refuses this client: %v", r.cell, err), ""
+	}
 	if err != nil {
 		return fmt.Sprintf("cell %s, none of whose replicas answers", r.cell), ""
 	}

@@ -144,6 +144,22 @@ func (s *Store) End() time.Time {
 	return time.Time{}
 }
 
+// AuthorityEnd returns when the last of the authorities ends, from when on no certificate counts; zero without authorities.
+func (s *Store) AuthorityEnd() time.Time {
+	if last := s.held.Load().lastAuthority(); last != nil {
+		return last.NotAfter
+	}
+	return time.Time{}
+}
+
+// RevocationsDue returns when the first of the revocation lists is to be replaced; zero if none says so.
+func (s *Store) RevocationsDue() time.Time {
+	if overdue := s.held.Load().overdue; overdue != nil {
+		return overdue.NextUpdate
+	}
+	return time.Time{}
+}
+
 // Warning is a sentence about what somebody should see to soon; "" if there is nothing. It names the keys of the
 // configuration, which begin with that of the port ("tls"), and not their files: everybody may read it.
 func (s *Store) Warning(port string) string {

@@ -155,16 +155,20 @@ func (t trust) warning(port string, now time.Time) string {
 	if t.overdue != nil && now.After(t.overdue.NextUpdate) {
 		return fmt.Sprintf("a revocation list in %s-crl was to be replaced by %s: who was revoked since is let in", port, t.overdue.NextUpdate.UTC().Format(time.DateOnly))
 	}
-	var last *x509.Certificate
+	if last := t.lastAuthority(); last != nil {
+		return endWarning("the authority", port+"-ca", last, now)
+	}
+	return ""
+}
+
+// lastAuthority returns the authority that ends last; nil without any.
+func (t trust) lastAuthority() (last *x509.Certificate) {
 	for _, a := range t.authorities {
 		if last == nil || a.NotAfter.After(last.NotAfter) {
 			last = a
 		}
 	}
-	if last == nil {
-		return ""
-	}
-	return endWarning("the authority", port+"-ca", last, now)
+	return last
 }
 
 // soon is how long before its end a certificate is warned of; one that lasts days or hours, in the last third.

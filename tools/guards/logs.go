@@ -35,8 +35,8 @@ func logSafeguards() []safeguard {
 			pkg: "./cell/internal/peer", test: "TestRaftLogNamesReplicas",
 		},
 		{
-			name: "a start without trouble warns of nothing", file: "cell/internal/peer/raftlog.go",
-			old: "	case now.Sub(s.since) < awayLogGrace:\n", new: "	case false:\n",
+			name: "a start without trouble warns of nothing", file: "cell/internal/peer/away.go",
+			old: "	if now.Sub(a.since) < awayLogGrace {\n", new: "	if false {\n",
 			pkg: "./cell/internal/peer", test: "TestRaftLogNamesReplicas",
 		},
 		{

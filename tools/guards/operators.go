@@ -15,7 +15,7 @@ func operatorSafeguards() []safeguard {
 		},
 		{
 			name: "the right to the root's ACL breaks no lock", file: "raftfsm/revocation.go",
-			old: "err != nil && s.hasOperators() && ", new: "err != nil && ",
+			old: "err != nil && s.HasOperators() && ", new: "err != nil && ",
 			pkg: "./cell/internal/master", test: "TestStrangersNameNoSuccessor",
 		},
 		{
@@ -29,7 +29,7 @@ func operatorSafeguards() []safeguard {
 			pkg: "./cell", test: "TestOperators$",
 		},
 		{
-			name: "a cell that has begun gets no operators", file: "cell/epochs.go",
+			name: "a cell that has begun gets no operators", file: "cell/operators.go",
 			old: "	if r.fsm.State().Cell != \"\" {\n		return nil, nil\n	}\n	return r.cfg.Operators, nil", new: "	return r.cfg.Operators, nil",
 			pkg: "./cell", test: "TestOperatorsAreToldOnce",
 		},

@@ -84,12 +84,16 @@ func operating() []step {
 	return []step{
 		do(ops, "Renew the certificates of a replica", 1, desk),
 		{key: key{ops, "Renew the certificates of a replica", 2}, on: desk, again: true, same: true},
+		do(ops, "Change an authority", 1, desk),
+		do(ops, "Change an authority", 2, desk),
+		do(ops, "Change an authority", 3, desk),
 		do(ops, "Backups", 1, desk),
 		check(ops, "Backups", 2, "chubby1"),
 		check(ops, "Tokens", 1, "chubby1"),
 		check(ops, "Operators", 1, "chubby1"),
 		check(ops, "Names in DNS", 1, "chubby1"),
 		check(ops, "The audit log", 1, "chubby1"),
+		do(ops, "After an upgrade from v0.1.0", 1, desk),
 		do(ops, "Operators", 2, desk),
 		do(ops, "Who held a lock", 1, desk),
 		do(ops, "Clients that misuse the cell", 1, desk),
@@ -163,13 +167,14 @@ func recovered() []step {
 // notRun are the blocks that nothing is done with, and why.
 func notRun() map[key]string {
 	return map[key]string{
-		{dep, "From a package", 1}: "a release is not built here; make verify-packages installs its packages",
-		{dep, "In containers", 1}:  "it needs docker",
-		{ops, "Five hosts", 3}:     "a file of clients; cmd/chubbyctl reads one in its tests",
-		{ops, "Spares", 1}:         "a spare needs one more host and a death of hours; e2e tries it",
-		{ops, "Names in DNS", 2}:   "lines of BIND's configuration; cmd/chubbyd/internal/names runs BIND with them",
-		{ops, "Drills", 1}:         "a drill hurts, and each takes its time; e2e and test/contract.sh do all of them",
-		{ops, "The audit log", 2}:  "a record of the audit log",
+		{dep, "From a package", 1}:             "a release is not built here; make verify-packages installs its packages",
+		{dep, "In containers", 1}:              "it needs docker",
+		{ops, "Five hosts", 3}:                 "a file of clients; cmd/chubbyctl reads one in its tests",
+		{ops, "Spares", 1}:                     "a spare needs one more host and a death of hours; e2e tries it",
+		{ops, "Names in DNS", 2}:               "lines of BIND's configuration; cmd/chubbyd/internal/names runs BIND with them",
+		{ops, "Drills", 1}:                     "a drill hurts, and each takes its time; e2e and test/contract.sh do all of them",
+		{ops, "What to send with a report", 1}: "it needs ssh, and only collects",
+		{ops, "The audit log", 2}:              "a record of the audit log",
 	}
 }
 

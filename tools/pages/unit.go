@@ -31,7 +31,7 @@ type unit map[string]string
 
 func unitKeys() []string {
 	return []string{
-		"Unit.Description", "Unit.Documentation", "Unit.After", "Unit.Wants", "Install.WantedBy", "Service.Type",
+		"Unit.Description", "Unit.Documentation", "Unit.After", "Unit.Wants", "Unit.StartLimitIntervalSec", "Install.WantedBy", "Service.Type",
 		"Service.User", "Service.Group", "Service.WorkingDirectory", "Service.EnvironmentFile", "Service.ExecStart", "Service.ExecReload",
 		"Service.Restart", "Service.RestartSec", "Service.RestartPreventExitStatus", "Service.LimitNOFILE", "Service.TimeoutStopSec",
 		"Service.StateDirectory", "Service.StateDirectoryMode", "Service.LogsDirectory", "Service.LogsDirectoryMode",

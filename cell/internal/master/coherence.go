@@ -49,18 +49,25 @@ func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c
 	}
 	co.epoch.mu.LockPatient()
 	ch, flush := co.beginChange(by.Session, names), co.takeoverFlush()
+	var beside *change // of which its author has dropped nothing
+	if others := co.epoch.state().TouchedBeside(c); len(others) > 0 {
+		beside = co.beginChange(0, others)
+	}
 	co.epoch.mu.Unlock()
-	for _, waits := range []*change{flush, ch} {
+	done := func() {
+		co.endChange(ch)
+		if beside != nil {
+			co.endChange(beside)
+		}
+		after()
+	}
+	for _, waits := range []*change{flush, ch, beside} {
 		if err := co.awaitCaches(ctx, waits, names); err != nil {
-			co.endChange(ch)
-			after()
+			done()
 			return raftfsm.Result{}, err
 		}
 	}
-	result, err := co.epoch.commit(ctx, c, func() {
-		co.endChange(ch)
-		after()
-	})
+	result, err := co.epoch.commit(ctx, c, done)
 	return result, cmp.Or(err, result.Answer.Err())
 }
 

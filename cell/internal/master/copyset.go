@@ -78,7 +78,7 @@ func (one *cachedCopy) size() int { return copyBytes + len(one.name) }
 // register takes note that a session is about to read something of a name, and
 // reports whether it may keep it; leased says that it uses that only under cache leases.
 func (c *copyset) register(id api.SessionID, principal string, name api.Name, leased bool, now session.Instant) bool {
-	if c.changing[name] > 0 {
+	if c.isChanging(name) {
 		return false
 	}
 	if one := c.names[id][name]; one != nil {
@@ -102,6 +102,13 @@ func (c *copyset) register(id api.SessionID, principal string, name api.Name, le
 	c.bytes[id] += one.size()
 	c.used.add(principal, one.size())
 	return true
+}
+
+// isChanging reports whether a change of a name is under way. That is so of a list while their directory
+// changes: a write of the list of operators closes all that there are when it is applied (raftfsm.State.TouchedBeside), also one that was made
+// since that write began.
+func (c *copyset) isChanging(name api.Name) bool {
+	return c.changing[name] > 0 || name.Parent() == api.ACLDir && c.changing[api.ACLDir] > 0
 }
 
 // surplus returns what a session is to drop to make room for more: a sixteenth of

@@ -30,7 +30,7 @@ type publisher struct {
 // publishChange tells of a change whoever has the node, or its directory, open for
 // events of it. epoch.mu is held.
 func (p *publisher) publishChange(c namespace.Change) {
-	if p.copyset.changing[c.Node.Name] == 0 {
+	if !p.copyset.isChanging(c.Node.Name) {
 		p.epoch.journal.say(slog.LevelError, "a node changed although it could be cached: this is a bug",
 			slog.String("event", "bug"), slog.String("path", p.epoch.path(c.Node.Name)), slog.Any("change", c.Kind))
 	}

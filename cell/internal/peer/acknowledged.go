@@ -31,8 +31,9 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 }
 
 // acknowledged notes how far a replica's log agrees with the log of its leader, which is
-// this replica, as far as that was committed when the request was made.
+// this replica, as far as that was committed when the request was made; and that the replica answers.
 func (t *Transport) acknowledged(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
+	t.away.answered(string(id), args.PrevLogEntry != 0 || len(args.Entries) > 0) // a heartbeat has neither
 	if !resp.Success {
 		return
 	}

@@ -3,11 +3,14 @@ package peer
 import (
 	"crypto/tls"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -290,9 +293,18 @@ func (p *Port) refuseConnection(conn net.Conn, cause error) {
 	if silent {
 		return
 	}
-	if n, ok := p.said.Next(); ok {
-		p.Logger.Warn("refused a connection to the raft port", "event", "connection_refused", "address", p.Address, "from", remote, "error", cause, "count", n)
+	text, event := "refused a connection to the raft port", "connection_refused"
+	if isBroken(cause) {
+		text, event = "a connection to the raft port ended before it said whose it is", "connection_closed"
 	}
+	if n, ok := p.said.Next(); ok {
+		p.Logger.Warn(text, "event", event, "address", p.Address, "from", remote, "error", cause, "count", n)
+	}
+}
+
+// isBroken reports whether the other end, or the network, has ended a connection: nothing was refused here.
+func isBroken(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // Close closes the connection and removes it from the port. In this order, so that abort can end what TLS

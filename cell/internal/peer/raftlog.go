@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
-	"sync"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
@@ -20,43 +17,33 @@ import (
 // NewStoreLog returns a logger for the stores of Raft, which writes to logger.
 func NewStoreLog(logger *slog.Logger) hclog.Logger { return NewRaftLog(logger, nil, nil) }
 
+// RaftLog is a logger for hashicorp/raft and its transport.
+type RaftLog struct {
+	hclog.InterceptLogger
+	away *awayPeers
+}
+
 // NewRaftLog returns a logger for hashicorp/raft and its transport. It writes to logger,
 // in words that an operator understands; memberAt returns the ID of the replica that has
 // a Raft address. The libraries log addresses, indexes, terms and file names; they never
 // log the contents of entries.
-func NewRaftLog(logger *slog.Logger, clock session.Clock, memberAt func(address string) (id string, ok bool)) hclog.Logger {
+func NewRaftLog(logger *slog.Logger, clock session.Clock, memberAt func(address string) (id string, ok bool)) *RaftLog {
+	away := newAwayPeers(logger, clock)
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Off})
 	l.RegisterSink(&raftLogSink{
 		logger:   logger,
-		clock:    clock,
 		memberAt: memberAt,
-		away:     map[string]bool{},
-		named:    map[string]bool{},
+		away:     away,
 	})
-	return l
+	return &RaftLog{l, away}
 }
 
 // raftLogSink receives what the libraries log. It is for any goroutine.
 type raftLogSink struct {
 	logger   *slog.Logger
-	clock    session.Clock
 	memberAt func(address string) (id string, ok bool)
-
-	mu        sync.Mutex // guards the fields below; never held while something is logged
-	began     bool
-	since     session.Instant // when a peer was away for the first time
-	last      session.Instant // when the peers that are away were logged last
-	away      map[string]bool // peers that were away since then
-	named     map[string]bool // peers that were logged then or since
-	fruitless int             // elections without a result since then
+	away     *awayPeers
 }
-
-const (
-	awayLogEvery = time.Minute      // between two lines about peers that are away
-	awayLogGrace = 10 * time.Second // after the start, while the others may be starting, too
-	maxAwayPeers = 64               // are remembered by name
-	minFruitless = 5                // elections without a result that are logged; a single one may be a split vote
-)
 
 // raftLine says how one line of Raft is logged.
 type raftLine struct {
@@ -102,11 +89,11 @@ func isPeerAway(msg string) bool {
 
 // Accept implements hclog.SinkAdapter.
 func (s *raftLogSink) Accept(name string, level hclog.Level, msg string, args ...any) {
-	attrs := make([]any, 0, len(args)+2)
-	if name != "" {
-		attrs = append(attrs, "library", name)
+	says, attrs := rewordRaftLine(msg), make([]any, 0, len(args)+2)
+	if name != "" || says.text == "" {
+		attrs = append(attrs, "library", cmp.Or(name, "raft"))
 	}
-	var about, why string
+	var about string
 	var cause error
 	for i, arg := range args {
 		arg = s.translate(arg)
@@ -117,9 +104,12 @@ func (s *raftLogSink) Accept(name string, level hclog.Level, msg string, args ..
 		switch args[i-1] {
 		case "peer", "target", "server-id":
 			about = fmt.Sprint(arg)
+		case "time": // of "failed to contact"
+			cause = fmt.Errorf("it has not answered for %v", arg)
 		case "error":
-			why = fmt.Sprint(arg)
-			cause, _ = arg.(error)
+			if cause, _ = arg.(error); cause == nil {
+				cause = fmt.Errorf("%v", arg)
+			}
 			if errors.Is(cause, raft.ErrLogNotFound) {
 				level = hclog.Debug // a replica is so far behind that it gets a snapshot
 			}
@@ -129,17 +119,16 @@ func (s *raftLogSink) Accept(name string, level hclog.Level, msg string, args ..
 			}
 		}
 	}
-	if s.clock != nil && level >= hclog.Warn {
+	if s.away.clock != nil && level >= hclog.Warn {
 		switch {
 		case isPeerAway(msg), msg == "failed to install snapshot" && errors.Is(cause, api.Unavailable):
-			s.notePeerAway(about, why)
+			s.away.note(about, cause, isAboutEntries(msg))
 			return
 		case msg == "Election timeout reached, restarting election":
-			s.notePeerAway("", "")
+			s.away.noteFruitless()
 			return
 		}
 	}
-	says := rewordRaftLine(msg)
 	switch {
 	case level <= hclog.Info:
 		// What Raft calls information helps to debug an election, and tells an
@@ -170,46 +159,11 @@ func (s *raftLogSink) translate(arg any) any {
 	return arg
 }
 
-// notePeerAway notes that a peer cannot be reached, or, with "", that an election has
-// brought no master. Raft says so many times a second, as long as it lasts. The log
-// names a peer at once if it has not done so recently, and once a minute all peers that
-// were away since.
-func (s *raftLogSink) notePeerAway(id, why string) {
-	if list, ok := s.duePeers(id); ok && len(list) > 0 {
-		s.logger.Warn("replicas cannot be reached", "event", "peers_away", "peers", list, "error", why)
-	} else if ok {
-		s.logger.Warn("the replicas that can be reached elect no master", "event", "no_master")
+// isAboutEntries reports whether Raft says with this line that entries or a snapshot do not reach a peer, whatever heartbeats do.
+func isAboutEntries(msg string) bool {
+	switch msg {
+	case "failed to appendEntries to", "failed to pipeline appendEntries", "failed to start pipeline replication to", "failed to install snapshot":
+		return true
 	}
-}
-
-// duePeers returns the peers that the log must name now; ok is false if there is nothing
-// to log.
-func (s *raftLogSink) duePeers(id string) (list []string, ok bool) {
-	now := s.clock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.began {
-		s.began, s.since = true, now
-		s.last = now.Add(awayLogGrace - awayLogEvery)
-	}
-	if id == "" {
-		s.fruitless++
-	} else if len(s.away) < maxAwayPeers {
-		s.away[id] = true
-	}
-	switch {
-	case now.Sub(s.since) < awayLogGrace:
-		return nil, false
-	case now.Sub(s.last) >= awayLogEvery && (len(s.away) > 0 || s.fruitless >= minFruitless):
-		for peer := range s.away {
-			list = append(list, peer)
-		}
-		slices.Sort(list)
-		s.last, s.named, s.away, s.fruitless = now, s.away, map[string]bool{}, 0
-		return list, true
-	case id != "" && !s.named[id] && len(s.named) < maxAwayPeers:
-		s.named[id] = true
-		return []string{id}, true
-	}
-	return nil, false
+	return false
 }

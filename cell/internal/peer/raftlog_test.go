@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Raft's log lines about a peer have its id. A peer that cannot be reached is
-// logged at once, and a single election without a result is not.
+// Raft's log lines about a peer have its id. A peer that does not answer for a while is
+// logged with the cause, and a single election without a result is not.
 func TestRaftLogNamesReplicas(t *testing.T) {
 	count, now := &testbed.Lines{}, session.Instant(0)
 	log := NewRaftLog(slog.New(slog.NewTextHandler(count, &slog.HandlerOptions{Level: slog.LevelDebug})), func() session.Instant { return now }, func(address string) (string, bool) {
@@ -30,16 +30,33 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "level=DEBUG") {
 		t.Errorf("while the others may be starting: %q", lines)
 	}
+	now = now.Add(awayAfter)
+	log.Error("failed to make requestVote RPC", "target", peer("r2"), "error", "refused", "term", 7)
+	if lines := count.Take(); len(lines) != 0 {
+		t.Errorf("while the others may still be starting: %q", lines)
+	}
 	now = now.Add(time.Hour)
 	log.Warn("Election timeout reached, restarting election")
-	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "peers=[r2]") {
-		t.Errorf("an hour later: %q", lines)
+	if lines := count.Take(); len(lines) != 0 {
+		t.Errorf("an hour later nobody complains any more: %q", lines)
 	}
-	for i := range 100 {
+	complain := func() {
 		log.Error("failed to heartbeat to", "peer", raft.ServerAddress("r2:7431"), "backoff time", "1s", "error", "refused")
-		log.Error("failed to appendEntries to", "peer", peer("r3"), "error", fmt.Sprint("refused ", i))
+		log.Error("failed to appendEntries to", "peer", peer("r3"), "error", errors.New("msgpack decode error [pos 9]: i/o timeout"))
 	}
-	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "peers=[r3]") || !strings.Contains(lines[0], "refused 0") {
+	complain()
+	now = now.Add(awayAfter)
+	log.away.answered("r2", false)
+	complain()
+	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "peers=[r3]") || !strings.Contains(lines[0], "i/o timeout (if this") || !strings.Contains(lines[0], "MTU") {
+		t.Errorf("r2 was late, and r3 gets no entries: %q", lines)
+	}
+	log.away.answered("r3", false) // to a heartbeat, which is small
+	now = now.Add(awayAfter)
+	for range 100 {
+		complain()
+	}
+	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], "peers=[r2]") || !strings.Contains(lines[0], "error=refused") {
 		t.Errorf("another one: %q", lines)
 	}
 	for range 100 { // a replica that needs a snapshot
@@ -57,10 +74,14 @@ func TestRaftLogNamesReplicas(t *testing.T) {
 			t.Errorf("a replica that is away and needs a snapshot: %s", line)
 		}
 	}
-	now = now.Add(time.Minute)
+	now = now.Add(awayLogEvery - 2*awayAfter)
+	complain()
+	log.away.answered("r3", true)
 	log.Warn("failed to contact", "server-id", raft.ServerID("r4"), "time", time.Second)
-	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], `peers="[r2 r3 r4]"`) {
-		t.Errorf("after a minute: %q", lines)
+	now = now.Add(awayAfter)
+	log.Warn("failed to contact", "server-id", raft.ServerID("r4"), "time", 3*time.Second)
+	if lines := count.Take(); len(lines) != 1 || !strings.Contains(lines[0], `peers="[r2 r4]" error="r2: refused; r4: it has not answered for 3s"`) {
+		t.Errorf("after a minute, r3 is back: %q", lines)
 	}
 	now = now.Add(time.Hour)
 	for range minFruitless {

@@ -68,7 +68,7 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 		},
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	n.trans = NewTransport(n.port, hclog.NewNullLogger())
+	n.trans = NewTransport(n.port, NewRaftLog(slog.New(slog.DiscardHandler), nil, nil))
 	n.prober = NewProber(n.port, testbed.Clock(), func(string, Report) {})
 	var trans raft.Transport = n.trans
 	if cfg.wrap != nil {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
@@ -32,6 +31,7 @@ type Transport struct {
 	port  *Port
 	ready chan struct{} // closed by StartReceiving
 	calls chan raft.RPC // what others send, on its way to Raft; see votes.go
+	away  *awayPeers
 }
 
 var (
@@ -41,12 +41,13 @@ var (
 )
 
 // NewTransport starts Raft's transport on the port. The transport closes the port.
-func NewTransport(port *Port, logger hclog.Logger) *Transport {
+func NewTransport(port *Port, logger *RaftLog) *Transport {
 	ready := make(chan struct{})
 	return &Transport{
 		port:  port,
 		ready: ready,
 		calls: make(chan raft.RPC),
+		away:  logger.away,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream:                  raftStreams{port, ready},
 			MaxPool:                 MaxIdleStreams,
@@ -71,6 +72,27 @@ func NewTransport(port *Port, logger hclog.Logger) *Transport {
 // shows it.
 func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) {
 	t.NetworkTransport.SetHeartbeatHandler(nil)
+}
+
+// Unanswering returns the peers of which Raft complains that they do not answer.
+func (t *Transport) Unanswering() []string { return t.away.unanswering() }
+
+// RequestVote asks for a vote, and notes who answers.
+func (t *Transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	err := t.NetworkTransport.RequestVote(id, target, args, resp)
+	if err == nil {
+		t.away.answered(string(id), false)
+	}
+	return err
+}
+
+// RequestPreVote is RequestVote before an election.
+func (t *Transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	err := t.NetworkTransport.RequestPreVote(id, target, args, resp)
+	if err == nil {
+		t.away.answered(string(id), false)
+	}
+	return err
 }
 
 // Close closes the port with every connection, so that neither this replica's

@@ -66,7 +66,7 @@ where cert-manager does, since a volume lists the Secrets by pod. */}}
 
 {{/* The part of the configuration that is the same for all replicas, and whose change needs a restart. */}}
 {{- define "chubby.commonConfig" -}}
-{{- $own := list "cell" "id" "members" "data" "bootstrap" "join" "spare" "operators" "insecure" "tls-cert" "tls-key" "tls-ca" "tls-crl"
+{{- $own := list "cell" "id" "members" "listen" "advertise" "data" "bootstrap" "join" "spare" "operators" "insecure" "tls-cert" "tls-key" "tls-ca" "tls-crl"
   "peer-tls-cert" "peer-tls-key" "peer-tls-ca" "peer-tls-crl" "token-keys" "token-keys-ca" "token-keys-token" "token-issuer"
   "token-audience" "backup-to" "backup-every" "backup-keep" }}
 {{- range $key, $value := .Values.config }}

@@ -1,0 +1,161 @@
+package peer
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chubbylock/chubby/session"
+)
+
+const (
+	awayLogEvery = time.Minute      // between two lines about peers that are away
+	awayLogGrace = 10 * time.Second // after the start, while the others may be starting, too
+	awayAfter    = 2 * time.Second  // for so long a peer has not answered that is away: a late answer is none
+	maxAwayPeers = 64               // are remembered by name
+	minFruitless = 5                // elections without a result that are logged; a single one may be a split vote
+	maxCause     = 300              // bytes of why a peer is away
+)
+
+// awayPeers says in the log which peers cannot be reached, and why. Raft says so many times a second, as long as it lasts, and also of a
+// peer whose answer is a little late. So a peer is away that has not answered since Raft has complained for awayAfter. The log names it then, and
+// once a minute all that are away. It is for any goroutine.
+type awayPeers struct {
+	logger *slog.Logger
+	clock  session.Clock
+
+	mu        sync.Mutex // guards the fields below; never held while something is logged
+	began     bool
+	since     session.Instant // when Raft complained for the first time
+	last      session.Instant // when the peers that are away were logged last
+	peers     map[string]*awayPeer
+	named     map[string]bool // peers that were logged then or since
+	fruitless int             // elections without a result since then
+}
+
+// awayPeer is a peer of which Raft complains, and that has not answered since.
+type awayPeer struct {
+	since, last session.Instant // the first and the latest complaint
+	entries     bool            // it is about entries: an answer to a heartbeat does not end it
+	why         string          // the latest that was said
+}
+
+func newAwayPeers(logger *slog.Logger, clock session.Clock) *awayPeers {
+	return &awayPeers{logger: logger, clock: clock, peers: map[string]*awayPeer{}, named: map[string]bool{}}
+}
+
+// note notes that Raft complains of a peer, and why.
+func (a *awayPeers) note(id string, why error, entries bool) {
+	now := a.clock()
+	a.mu.Lock()
+	p := a.peers[id]
+	if p == nil && len(a.peers) < maxAwayPeers {
+		p = &awayPeer{since: now}
+		a.peers[id] = p
+	}
+	if p != nil {
+		p.last, p.entries = now, p.entries || entries
+		if why != nil {
+			p.why = explainAway(why, entries)
+		}
+	}
+	a.mu.Unlock()
+	a.log(now)
+}
+
+// explainAway returns why a peer is away. Entries that get no answer in time, while smaller messages do, are the sign of a path that drops large packets.
+func explainAway(why error, entries bool) string {
+	text := why.Error()
+	if len(text) > maxCause {
+		text = strings.ToValidUTF8(text[:maxCause], "") + "..."
+	}
+	if entries && (errors.Is(why, os.ErrDeadlineExceeded) || strings.Contains(text, "timeout")) {
+		text += " (if this replica and that one reach each other otherwise, their path may drop large packets: look at its MTU)"
+	}
+	return text
+}
+
+// noteFruitless notes that an election has brought no master.
+func (a *awayPeers) noteFruitless() {
+	now := a.clock()
+	a.mu.Lock()
+	a.fruitless++
+	a.mu.Unlock()
+	a.log(now)
+}
+
+// answered notes that a peer has answered: a message with entries, or without.
+func (a *awayPeers) answered(id string, entries bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.peers[id]; p != nil && (entries || !p.entries) {
+		delete(a.peers, id)
+	}
+}
+
+func (a *awayPeers) unanswering() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Sorted(maps.Keys(a.peers))
+}
+
+// log names the peers that the log must name now, or says that elections are in vain.
+func (a *awayPeers) log(now session.Instant) {
+	if list, why, due := a.due(now); due && len(list) > 0 {
+		a.logger.Warn("replicas cannot be reached", "event", "peers_away", "peers", list, "error", why)
+	} else if due {
+		a.logger.Warn("the replicas that can be reached elect no master", "event", "no_master")
+	}
+}
+
+// due returns the peers that the log must name now, and why they are away; due is false if there is nothing to log.
+func (a *awayPeers) due(now session.Instant) (list []string, why string, due bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.began {
+		a.began, a.since = true, now
+		a.last = now.Add(awayLogGrace - awayLogEvery)
+	}
+	if now.Sub(a.since) < awayLogGrace {
+		return nil, "", false
+	}
+	for _, id := range slices.Sorted(maps.Keys(a.peers)) {
+		switch p := a.peers[id]; {
+		case now.Sub(p.last) > awayLogEvery: // Raft has stopped complaining: it is back, or no member any more
+			delete(a.peers, id)
+		case now.Sub(p.since) >= awayAfter:
+			list = append(list, id)
+		}
+	}
+	switch unnamed := slices.DeleteFunc(slices.Clone(list), func(id string) bool { return a.named[id] }); {
+	case now.Sub(a.last) >= awayLogEvery && (len(list) > 0 || a.fruitless >= minFruitless):
+		a.last, a.fruitless, a.named = now, 0, map[string]bool{}
+	case len(unnamed) > 0:
+		list = unnamed
+	default:
+		return nil, "", false
+	}
+	for _, id := range list {
+		a.named[id] = true
+	}
+	return list, a.causes(list), true
+}
+
+// causes says why some peers are away: once, if it is the same for all.
+func (a *awayPeers) causes(list []string) string {
+	var parts, all []string
+	for _, id := range list {
+		why := cmp.Or(a.peers[id].why, "it does not answer")
+		parts, all = append(parts, id+": "+why), append(all, why)
+	}
+	if slices.Sort(all); len(slices.Compact(all)) == 1 {
+		return all[0]
+	}
+	return strings.Join(parts, "; ")
+}
