@@ -41,13 +41,17 @@ through. It has in its environment:
 
 %s
 
-The lock is released when CMD and everything it started have ended; what CMD
-leaves behind is stopped first. If the cell cannot be reached any more, CMD rides it
-out for as long as nobody else can have the lock (-v prints for how long); it then
-gets SIGTERM, and SIGKILL %v later or as --kill-after says, early enough that it is
-gone before. A guardian process sees to that even if chubbyctl is stopped or killed.
-It cannot stop what CMD runs as another user: run 'sudo chubbyctl acquire ...', and
-not sudo in CMD.
+The lock is released when CMD and everything it started have ended. What CMD leaves
+behind has as long as --kill-after to end by itself, as a logger does that reads the
+last lines; then it gets SIGTERM, and SIGKILL as much later. A service manager starts
+what is to go on without the lock: 'systemd-run PROGRAM' in CMD.
+
+If the cell cannot be reached any more, CMD rides it out for as long as nobody else can
+have the lock (-v prints for how long); it then gets SIGTERM, and SIGKILL %v later or
+as --kill-after says, early enough that it is gone before. A guardian process sees to
+that even if chubbyctl is stopped or killed. If both are killed at once, so is CMD, and
+what CMD has started is not. The guardian cannot stop what CMD runs as another user: run
+'sudo chubbyctl acquire ...', and not sudo in CMD.
 
 Of several PATHs, which need a CMD, all locks are taken, or none, in the order of their
 names, whatever the order in which they are given: commands that take all their locks at

@@ -15,10 +15,14 @@
 // because it is stopped or hangs, and then kills the command itself. On Linux the end
 // of chubbyctl also continues a guardian that is stopped.
 //
+// When the command has ended, what it has left has some time to end by itself, as a logger
+// does that reads the last lines; then it is stopped. The lock is held until all are gone.
+//
 // Two cases are not covered. When both are stopped and the command is not, it runs
 // until one of them is continued. When the guardian is killed while chubbyctl is
 // stopped, the system kills the command at once (PR_SET_PDEATHSIG), but what the command
-// started runs until chubbyctl is continued.
+// started runs until chubbyctl is continued; when chubbyctl is killed with the guardian, it
+// runs on.
 //
 // On Linux the guardian also adopts orphans (PR_SET_CHILD_SUBREAPER), so nothing that
 // the command starts escapes by leaving its process group or by losing its parent.

@@ -208,13 +208,14 @@ func (p *Process) handleReport(r report) bool {
 	case r.Stopping != 0:
 		p.stopping.Store(true)
 		p.expectEnd(now() + r.Stopping)
-		p.announcer.add(fmt.Sprintf("CMD gets SIGTERM, and SIGKILL in %v at the latest", time.Duration(r.Stopping).Round(10*time.Millisecond)))
+		what := "CMD gets"
+		if p.ended {
+			what = fmt.Sprintf("CMD has ended, and %d of the processes that it has left behind have not: they get", r.Left)
+		}
+		p.announcer.add(fmt.Sprintf("%s SIGTERM, and SIGKILL in %v at the latest", what, time.Duration(r.Stopping).Round(10*time.Millisecond)))
 	case r.Ended != nil:
 		p.ended = true
 		p.result = Result{Code: r.Ended.Code, Cut: r.Ended.Cut}
-		if n := r.Ended.Left; n > 0 {
-			p.announcer.add(fmt.Sprintf("CMD has ended and left %d of its processes behind; they are stopped before the lock is released", n))
-		}
 	case r.Gone:
 		p.gone = true
 		return false
