@@ -33,6 +33,11 @@
 // it (a service manager, a container daemon, another machine), and those of a user whom
 // this one may not signal (sudo). The guardian reports the latter.
 //
+// The command starts as if its caller had started it: with the signals ignored that the caller ignores, as far as Go
+// tells, by a shell if the file is a script without "#!", and as the process that LISTEN_PID names if that was chubbyctl.
+// The controlling terminal's foreground goes between the command and the group of chubbyctl, in which there may be
+// others of a pipeline, to whichever asks for it.
+//
 // # Goroutines
 //
 // A Process has three: one talks to the guardian, one reads its reports, and one gives

@@ -130,10 +130,7 @@ func readOrders(control io.Reader, orders chan<- order) {
 }
 
 func (g *guardian) startCommand() (bool, error) {
-	process, err := os.StartProcess(g.path, g.args, &os.ProcAttr{
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys:   attributes(),
-	})
+	process, err := g.startProcess()
 	if err != nil {
 		var errno syscall.Errno
 		errors.As(err, &errno)
