@@ -137,15 +137,15 @@ func needsVerb(cmd *cobra.Command, args []string) error {
 		return usagef("%s needs one of the commands above", cmd.CommandPath())
 	}
 	advice := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
-	if meant := meaningOf(args[0]); meant != "" && !cmd.HasParent() {
-		return usagef("there is no command %q; %s", args[0], meant)
-	}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		advice = "did you mean " + strings.Join(near, " or ") + "?"
-	}
-	where := ""
+	group, where, meant := "", "", meaningOf(args[0])
 	if cmd.HasParent() {
-		where = strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ") + ": "
+		group = strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+		where, meant = group+": ", meaningBelow(group, args[0], cmd.ArgsLenAtDash() >= 0)
+	}
+	if near := cmd.SuggestionsFor(args[0]); meant != "" {
+		advice = meant
+	} else if len(near) > 0 {
+		advice = "did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return usagef("%sthere is no command %q; %s", where, args[0], advice)
 }
