@@ -24,6 +24,7 @@ type globals struct {
 	tls       client.TLSFiles
 	tokenFile string
 	verbose   bool
+	quiet     bool // of the verbs that run a command: nothing is said unless somebody has to act
 	trace     tracing
 
 	stop   func()               // stops catching interrupts; nil if they are not caught
@@ -163,4 +164,8 @@ func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 }
 
 // notice writes something that the user should know while things run.
-func (g *globals) notice(w io.Writer, text string) { g.output.Notice(w, text) }
+func (g *globals) notice(w io.Writer, text string) {
+	if !g.quiet {
+		g.output.Notice(w, text)
+	}
+}
