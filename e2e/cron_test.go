@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The line of the README for crontabs, to the letter but for its times and its command, in the crontab of two hosts: the job runs
+// The line of the README for crontabs, to the letter except for its times and its command, in the crontab of two hosts: the job runs
 // once, and cron has nothing to mail, of neither host. It mails what another line writes.
 func TestCronHasNothingToMail(t *testing.T) {
 	besideOthers(t)
@@ -46,7 +46,7 @@ func TestCronHasNothingToMail(t *testing.T) {
 }
 
 // runCrontab has Debian's cron run lines each minute until the test ends, and add what it mails to the file mail in a directory.
-// Where there is none, or where the test may not give it files of its own, the lines are run once, as cron runs them.
+// Without cron, or without root, which may give it files of its own, the lines are run once, as cron runs them.
 func runCrontab(t *testing.T, dir string, lines ...string) {
 	t.Helper()
 	program, err := os.ReadFile("/usr/sbin/cron")

@@ -26,7 +26,7 @@ type terminal struct {
 	lent   bool           // to the command, and not taken back since
 }
 
-// openTerminal returns the controlling terminal; nil if there is none.
+// openTerminal returns the controlling terminal; nil if this process has none.
 func openTerminal() *terminal {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
