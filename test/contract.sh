@@ -358,8 +358,13 @@ ctl 75 acquire /ls/local/held --try -- true; err 'nightly backup'; err '(for|sin
 ctl 75 -o json acquire /ls/local/held --try; cp err out; is .error.code '"LockHeld"'; fields out error.holders.0.session error.holders.0.since_s error.holders.0.reason
 ctl 124 acquire /ls/local/held --wait 1s -- true
 for wait in 0 1ms 5ms; do ctl 124 acquire /ls/local/held --wait $wait -- true; done
+ctl 0 acquire /ls/local/held --try --busy-exit-code 0 -- true; err 'nightly backup'; ctl 9 acquire /ls/local/held --wait 1ms --busy-exit-code 9 -- true; ctl 2 acquire /ls/local/held --busy-exit-code 9 -- true; err 'for --try and --wait'
+ctl 75 acquire /ls/local/held --try -q -- true; [ -s err ] && bad "  and says nothing" || ok "  and says nothing"
+ctl 124 -o json acquire /ls/local/held --wait 2s --quiet -- true; [ -s err ] && bad "  and says nothing" || ok "  and says nothing"
+ctl 0 acquire /ls/local/quick --try --at-least 3s --quiet -- true; [ -s err ] && bad "  and says nothing" || ok "  and says nothing"
+ctl 2 -v acquire /ls/local/quick --quiet -- true; err '--quiet and --verbose'; ctl 127 acquire /ls/local/quick --quiet -- no-such-command; err 'no-such-command'
 ctl 0 acquire /ls/local/quick --wait 0 -- true
-ctl 0 -v acquire /ls/local/quick --at-least 1s --jeopardy-signal USR1 --safe-signal USR2 -- true; err 'rides out'
+ctl 0 -v acquire /ls/local/quick --at-least 1s --jeopardy-signal USR1 --safe-signal USR2 -- true; err 'rides out'; err 'holds /ls/local/quick \(token [0-9]+\)'
 ctl 2 acquire /ls/local/quick --jeopardy-signal NOSUCH -- true
 ctl 0 put /ls/local/d/guarded one
 ctl 0 put /ls/local/d/guarded two --if-sequencer "$sequencer"
@@ -805,6 +810,8 @@ ctl 0 -o json bench reads --duration 1s --clients 2 --size 64 --rate 50 --prefix
 for shell in bash zsh fish powershell; do ctl 0 completion "$shell"; out 'chubbyctl'; done
 ctl 0 version; ctl 0 -o json version
 ctl 0 help acquire; ctl 2 help nosuch
+ctl 2 lock /ls/local/job -- true; err "'chubbyctl acquire /ls/local/job -- CMD'"; ctl 2 lock nightly -- true; err "'chubbyctl acquire PATH"; ctl 2 lock brek x; err 'did you mean break'
+ctl 2 session rm s1; err "'chubbyctl session end"; ctl 2 queue add x; err "'chubbyctl queue put"; ctl 2 cell top; err "'chubbyctl top"; ctl 2 kv get x; err "'chubbyctl cat"
 for word in del delete create replicas unlock leader permit release health backup rename login; do ctl 2 "$word"; err "'chubbyctl "; done
 nothing=$SECONDS
 ctl 69 --servers 127.0.0.1:1 ls; err 'refused'

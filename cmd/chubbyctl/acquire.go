@@ -27,11 +27,10 @@ func newAcquireCommand(g *globals) *cobra.Command {
 		Short: "Take a lock, or several, and run a command while holding them",
 		Long: fmt.Sprintf(`acquire takes the lock on a file, which it creates if absent, and runs CMD while it
 holds it. Without CMD it prints the sequencer and holds the lock until SIGINT or
-SIGTERM; if the sequencer cannot be written, it releases the lock, and fails.
+SIGTERM; if the sequencer cannot be written, it releases the lock, and fails. (A standard
+output that is closed counts as /dev/null.)
 
-CMD is run without a shell, in a process group of its own (the terminal's
-foreground, if standard input is a terminal), with the standard streams passed
-through. It has in its environment:
+%s CMD has in its environment:
   CHUBBY_LOCK       the path
   CHUBBY_SEQUENCER  the proof that the lock is held; send it with every request to
                     a server that the lock protects
@@ -41,13 +40,17 @@ through. It has in its environment:
 
 %s
 
-The lock is released when CMD and everything it started have ended; what CMD
-leaves behind is stopped first. If the cell cannot be reached any more, CMD rides it
-out for as long as nobody else can have the lock (-v prints for how long); it then
-gets SIGTERM, and SIGKILL %v later or as --kill-after says, early enough that it is
-gone before. A guardian process sees to that even if chubbyctl is stopped or killed.
-It cannot stop what CMD runs as another user: run 'sudo chubbyctl acquire ...', and
-not sudo in CMD.
+The lock is released when CMD and everything it started have ended. What CMD leaves
+behind has as long as --kill-after to end by itself, as a logger does that reads the
+last lines; then it gets SIGTERM, and SIGKILL as much later. A service manager starts
+what is to go on without the lock: 'systemd-run PROGRAM' in CMD.
+
+If the cell cannot be reached any more, CMD rides it out for as long as nobody else can
+have the lock (-v prints for how long); it then gets SIGTERM, and SIGKILL %v later or
+as --kill-after says, early enough that it is gone before. A guardian process sees to
+that even if chubbyctl is stopped or killed. If both are killed at once, so is CMD, and
+what CMD has started is not. The guardian cannot stop what CMD runs as another user: run
+'sudo chubbyctl acquire ...', and not sudo in CMD.
 
 Of several PATHs, which need a CMD, all locks are taken, or none, in the order of their
 names, whatever the order in which they are given: commands that take all their locks at
@@ -72,14 +75,14 @@ waits so fails instead, and says who waits for whom.
 
 Exit codes: CMD's own, and 128+n if signal n ended it; %d if the lock was lost while
 CMD ran; %d if --try finds the lock held or delayed, or --detect-deadlock a deadlock;
-%d if --wait ran out; %d and %d if CMD could not be run or found (it is looked up
-before the lock is taken); %d if no master was found within --timeout; %d if permission
-was denied.`, describeSignals(), defaultKillAfter,
+%d if --wait ran out (--busy-exit-code is in place of both); %d and %d if CMD could not
+be run or found (it is looked up before the lock is taken); %d if no master was found
+within --timeout; %d if permission was denied.`, describeStart(), describeSignals(), defaultKillAfter,
 			exitLost, exitHeld, exitWaited, supervise.ExitNotRunnable, supervise.ExitNotFound, exitUnavailable, exitDenied),
 		Example: `  chubbyctl acquire /ls/local/nightly --reason 'nightly backup' -- ./backup.sh --full
   chubbyctl acquire /ls/local/deploy --try -- ./deploy || echo "busy or failed: $?"
   chubbyctl acquire /ls/local/report --shared --wait 30s -- make report
-  chubbyctl acquire /ls/local/hourly --try --at-least 1m -- ./hourly.sh  # for crontabs
+  chubbyctl acquire /ls/local/hourly --try --at-least 1m -q -- ./hourly.sh  # for crontabs
   chubbyctl acquire /ls/local/accounts/ann /ls/local/accounts/zoe -- ./move.sh
   chubbyctl acquire /ls/local/importer --retry -- ./importer
   chubbyctl acquire /ls/local/disk --give-way --reason backfill -- ./backfill
@@ -143,6 +146,17 @@ func (o *acquireOptions) lockOptions() []client.LockOption {
 		options = append(options, client.Quiet())
 	}
 	return options
+}
+
+// describeStart says how CMD is started.
+func describeStart() string {
+	return `CMD is run without a shell, in a process group of its own, with the standard streams
+passed through; a script without "#!" is run by /bin/sh. The terminal is CMD's when CMD
+asks for it, and that of the rest of a pipeline when that asks. A signal that the caller
+ignores stays ignored if it is HUP, INT (and QUIT with it), TSTP, TTIN or TTOU; for others
+CMD is 'env --ignore-signal=PIPE PROGRAM'. What systemd addresses to chubbyctl
+(LISTEN_PID, WATCHDOG_PID) is addressed to CMD; a unit with WatchdogSec or Type=notify
+needs NotifyAccess=all.`
 }
 
 // describeSignals says which of its signals chubbyctl passes on to CMD.

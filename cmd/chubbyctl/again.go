@@ -34,7 +34,7 @@ func (o *workOptions) runWork(ctx context.Context, take campaign) error {
 		asked, forget = signal.NotifyContext(asked, endingSignals()...)
 		defer forget()
 	}
-	return o.repeat(ctx, asked, func(ctx context.Context) error { return o.runOnce(ctx, asked, take) })
+	return o.withBusyCode(o.repeat(ctx, asked, func(ctx context.Context) error { return o.runOnce(ctx, asked, take) }))
 }
 
 // repeat runs once, and with --retry again when the lock was lost, until CMD ends by itself or a
@@ -54,7 +54,7 @@ func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.C
 			pause = firstPause
 		}
 		wait := pause/2 + rand.N(pause/2) // not all at once, when a cell has been away
-		o.notice(fmt.Sprintf("%v; CMD is run again under a new session in %s (--retry)", err, term.Roughly(wait)))
+		o.warn(fmt.Sprintf("%v; CMD is run again under a new session in %s (--retry)", err, term.Roughly(wait)))
 		if !sleep(ctx, wait) {
 			return interruptOr(ctx, context.Cause(ctx))
 		}

@@ -138,7 +138,7 @@ func (o *workOptions) supervise(w work) error {
 			// instants it was told, and Stop ends CMD.
 			return left - o.budget(w.session.Lease()).margin, lock.Err() == nil
 		},
-		Notice: o.notice,
+		Notice: o.warn,
 	}, o.signals)
 	passOn()
 	switch {

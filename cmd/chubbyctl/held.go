@@ -68,6 +68,15 @@ func (t *heldLock) String() string {
 	return "one of " + strings.Join(paths, ", ")
 }
 
+// describe says what is held, and under which tokens.
+func (t *heldLock) describe(session api.SessionID) string {
+	var held []string
+	for _, lock := range t.locks {
+		held = append(held, fmt.Sprintf("%s (token %d)", lock.Path(), lock.Token()))
+	}
+	return fmt.Sprintf("session %v holds %s", session, cmp.Or(strings.Join(held, ", "), t.member))
+}
+
 // sequencer is what --sequencer-file holds: of one lock.
 func (t *heldLock) sequencer() string {
 	if len(t.locks) == 0 {
@@ -114,7 +123,7 @@ func (o *workOptions) printHeld(c *client.Client, t *heldLock) error {
 		if _, err := fmt.Fprintln(o.out, t.member); err != nil {
 			return err
 		}
-		term.Remark(o.err, "a member until Ctrl-C (SIGINT) or SIGTERM")
+		o.remark("a member until Ctrl-C (SIGINT) or SIGTERM")
 		return nil
 	}
 	for _, lock := range t.locks {
@@ -122,8 +131,15 @@ func (o *workOptions) printHeld(c *client.Client, t *heldLock) error {
 			return err
 		}
 	}
-	term.Remark(o.err, "holding %v until Ctrl-C (SIGINT) or SIGTERM; send the line above with every request that the lock protects", t)
+	o.remark("holding %v until Ctrl-C (SIGINT) or SIGTERM; send the line above with every request that the lock protects", t)
 	return nil
+}
+
+// remark writes something for people, unless they have asked for quiet.
+func (o *workOptions) remark(format string, args ...any) {
+	if !o.quiet {
+		term.Remark(o.err, format, args...)
+	}
 }
 
 // holdLock prints the sequencer, and keeps the lock until an interrupt, until it is lost, or until

@@ -62,6 +62,9 @@ type waitFields struct {
 
 // show writes one line about the wait.
 func (w *lockWait) show(s waitState) {
+	if w.o.quiet {
+		return
+	}
 	if !w.o.json() {
 		term.Remark(w.o.err, "waiting for %s: %s", cmp.Or(s.path, w.o.path.String()), w.text(s))
 		return

@@ -95,7 +95,7 @@ func (o *queueTakeOptions) validate() error {
 func (o *queueTakeOptions) takeItem(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
 	q := recipe.NewQueue(c, o.path.String(), recipe.QueueOptions{
 		LockDelay: o.recipeDelay(), Reason: o.reason, Attempts: o.attempts,
-		OnUnusable: func(id string, err error) { o.notice(fmt.Sprintf("item %s is passed over: %v", id, err)) },
+		OnUnusable: func(id string, err error) { o.warn(fmt.Sprintf("item %s is passed over: %v", id, err)) },
 	})
 	waiting, cancel, explain := o.withWait(ctx, minCampaign)
 	defer cancel()
@@ -135,7 +135,7 @@ func (o *queueTakeOptions) finishItem(ctx context.Context, item *recipe.Item, ra
 	if err := item.Fail(ctx, failureReason(ran), o.retryDelay); err != nil {
 		o.notice(fmt.Sprintf("CMD has failed, and item %s may not be given back yet (%v); it is free when lease and lock-delay have ended, at the latest", item.ID(), err))
 	} else if item.IsLastAttempt() {
-		o.notice(fmt.Sprintf("item %s has failed for the last time, and is a dead letter ('chubbyctl queue list %v --dead')", item.ID(), o.path))
+		o.warn(fmt.Sprintf("item %s has failed for the last time, and is a dead letter ('chubbyctl queue list %v --dead')", item.ID(), o.path))
 	}
 	return ran
 }

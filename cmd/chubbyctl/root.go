@@ -24,6 +24,7 @@ type globals struct {
 	tls       client.TLSFiles
 	tokenFile string
 	verbose   bool
+	quiet     bool // of the verbs that run a command: nothing is said unless somebody has to act
 	trace     tracing
 
 	stop   func()               // stops catching interrupts; nil if they are not caught
@@ -138,15 +139,15 @@ func needsVerb(cmd *cobra.Command, args []string) error {
 		return usagef("%s needs one of the commands above", cmd.CommandPath())
 	}
 	advice := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
-	if meant := meaningOf(args[0]); meant != "" && !cmd.HasParent() {
-		return usagef("there is no command %q; %s", args[0], meant)
-	}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		advice = "did you mean " + strings.Join(near, " or ") + "?"
-	}
-	where := ""
+	group, where, meant := "", "", meaningOf(args[0])
 	if cmd.HasParent() {
-		where = strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ") + ": "
+		group = strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+		where, meant = group+": ", meaningBelow(group, args[0], cmd.ArgsLenAtDash() >= 0)
+	}
+	if near := cmd.SuggestionsFor(args[0]); meant != "" {
+		advice = meant
+	} else if len(near) > 0 {
+		advice = "did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return usagef("%sthere is no command %q; %s", where, args[0], advice)
 }
@@ -164,4 +165,8 @@ func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 }
 
 // notice writes something that the user should know while things run.
-func (g *globals) notice(w io.Writer, text string) { g.output.Notice(w, text) }
+func (g *globals) notice(w io.Writer, text string) {
+	if !g.quiet {
+		g.output.Notice(w, text)
+	}
+}

@@ -83,7 +83,7 @@ func (o *workOptions) keepSequencer(held context.Context, sequencer string) (for
 			}
 			_ = kept.Close() // it was synced when it was written
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				o.notice(fmt.Sprintf("the sequencer file, which says nothing any more, is still there: %v", err))
+				o.warn(fmt.Sprintf("the sequencer file, which says nothing any more, is still there: %v", err))
 			}
 		})
 	}

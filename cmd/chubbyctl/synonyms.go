@@ -1,6 +1,11 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
 
 // meaningOf says which command to use instead of a word that other programs have for it; "" if
 // no program has the word.
@@ -40,8 +45,42 @@ func meaningOf(word string) string {
 		return "'chubbyctl queue put PATH DATA' puts an item into a work queue, and 'chubbyctl queue take PATH -- CMD' runs a command on the next"
 	case "transaction", "multi", "commit", "atomic", "cas":
 		return "'chubbyctl txn' changes several files at one moment, on conditions; 'chubbyctl put --if-generation' one"
+	case "kv", "key", "keys", "value":
+		return "'chubbyctl cat PATH' writes a file to standard output, 'chubbyctl put PATH VALUE' writes one, and 'chubbyctl ls PATH' lists a directory"
 	case "permit", "slots":
 		return "'chubbyctl semaphore PATH --slots N -- CMD' runs a command that at most N run at a time"
+	}
+	return ""
+}
+
+// meaningBelow says which command to use instead of a word behind a group of commands; "" if nobody is known to type the word.
+// runs is whether a command follows behind --.
+func meaningBelow(group, word string, runs bool) string {
+	switch group + " " + word {
+	case "session rm", "session delete", "session kill", "session close", "session break":
+		return "'chubbyctl session end ID' ends a session"
+	case "queue add", "queue push", "queue enqueue", "queue send":
+		return "'chubbyctl queue put PATH DATA' puts an item into a work queue"
+	case "queue pop", "queue get", "queue next", "queue dequeue", "queue run":
+		return "'chubbyctl queue take PATH -- CMD' runs a command on the next item"
+	case "members add", "members register", "members announce":
+		return "'chubbyctl members join PATH -- CMD' is on a list of members while a command runs"
+	case "cell top":
+		return "'chubbyctl top' shows what a cell does, and 'chubbyctl cell status' how it is"
+	case "lock ls", "lock list", "lock show":
+		return "'chubbyctl locks' lists the locks that are held"
+	}
+	isPath := strings.Contains(word, "/")
+	switch word {
+	case "acquire", "take", "get", "hold", "run", "try":
+		runs = true
+	}
+	if group == "lock" && (runs || isPath) {
+		path := "PATH"
+		if isPath {
+			path = quoted(word)
+		}
+		return fmt.Sprintf("'chubbyctl acquire %s -- CMD' takes a lock, and runs a command while it is held", path)
 	}
 	return ""
 }

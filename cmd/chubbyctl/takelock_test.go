@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -58,4 +60,34 @@ func TestSeveralLocksThatAreNotHad(t *testing.T) {
 			}
 		}
 	})
+}
+
+// --busy-exit-code and --quiet are for a lock that others have: not for CMD's own exit code, a lock that was lost, or a cell
+// that does not answer.
+func TestBusyIsNoFailure(t *testing.T) {
+	held := errors.New("held by ann")
+	o := workOptions{globals: &globals{quiet: true}, busyCode: 9, busyCodeGiven: true}
+	for _, c := range []struct {
+		err  error
+		code int
+		said bool
+	}{
+		{&exitError{exitHeld, held}, 9, false},
+		{&exitError{exitWaited, held}, 9, false},
+		{&exitError{code: exitHeld}, exitHeld, false},
+		{&exitError{exitLost, held}, exitLost, true},
+		{&exitError{exitWaited, unanswered{held}}, exitWaited, true},
+		{held, exitFailed, true},
+	} {
+		err := o.withBusyCode(c.err)
+		var said bytes.Buffer
+		o.printError(&said, err)
+		if exitCode(err) != c.code || said.Len() > 0 != c.said {
+			t.Errorf("%+v: exit %d, and says %q; want %d", c.err, exitCode(err), &said, c.code)
+		}
+	}
+	o.quiet, o.busyCodeGiven = false, false
+	if err := o.withBusyCode(&exitError{exitHeld, held}); exitCode(err) != exitHeld || !errors.Is(err, held) {
+		t.Errorf("without the flags: %v, exit %d", err, exitCode(err))
+	}
 }

@@ -41,6 +41,8 @@ type workOptions struct {
 	sequencerFile  string
 	atLeast        time.Duration
 	retry          bool
+	busyCode       int  // the exit code of a try or a wait in vain
+	busyCodeGiven  bool // --busy-exit-code was given
 
 	several        bool                 // more than one path may be given
 	paths          []api.Path           // those that were
@@ -71,6 +73,7 @@ func (o *workOptions) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.lockDelay, "lock-delay", api.DefaultLockDelay, "for how long nobody may have the lock if this session fails, 0 to 1m")
 	flags.StringVar(&o.reason, "reason", "", "what the lock is taken for, shown to others")
 	flags.DurationVar(&o.atLeast, "at-least", 0, "keep the lock at least this long, even if CMD ends earlier: for cron jobs scheduled on several hosts")
+	flags.IntVar(&o.busyCode, "busy-exit-code", 0, fmt.Sprintf("the exit code, 0 to 255, if --try or --wait does not get the lock (default: %d and %d)", exitHeld, exitWaited))
 	flags.StringVar(&o.sequencerFile, "sequencer-file", "", "keep the sequencer in this file, which no other chubbyctl uses, while the lock is held, for other programs")
 	needsCommand(flags, "at-least") // without one the lock is held until Ctrl-C
 	zeroIsOff(flags, "at-least", "reason", "sequencer-file")
@@ -83,6 +86,8 @@ func (o *workOptions) addCommandFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.jeopardySignal, "jeopardy-signal", "", "a signal for CMD when the cell does not answer in time, as in USR1")
 	flags.StringVar(&o.safeSignal, "safe-signal", "", "a signal for CMD when the cell answers again after that, as in USR2")
 	flags.BoolVar(&o.retry, "retry", false, "run CMD again, under a new session, whenever it was stopped because what it runs under was lost")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "write nothing unless somebody has to act: not that the lock is waited for, or not had, or kept, nor what passes by itself")
+	keepApart(flags, "quiet", "the one says less, and the other more", "verbose")
 	needsCommand(flags, "jeopardy-signal", "safe-signal", "retry") // not kill-after: scripts give it with and without CMD
 	zeroIsOff(flags, "jeopardy-signal", "safe-signal")
 }
@@ -90,7 +95,7 @@ func (o *workOptions) addCommandFlags(flags *pflag.FlagSet) {
 // flagsOfHolding are the flags of addFlags: they have no meaning beside a flag with which a verb holds nothing.
 func flagsOfHolding() (names []string) {
 	var all pflag.FlagSet
-	new(workOptions).addFlags(&all)
+	(&workOptions{globals: new(globals)}).addFlags(&all)
 	all.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	return names
 }
@@ -104,7 +109,7 @@ func (o *workOptions) addTry(flags *pflag.FlagSet, does string) {
 // takeStreams takes the output streams, whether --wait was given, and how interrupts are caught,
 // from cobra.
 func (o *workOptions) takeStreams(cmd *cobra.Command) {
-	o.waits = cmd.Flags().Changed("wait")
+	o.waits, o.busyCodeGiven = cmd.Flags().Changed("wait"), cmd.Flags().Changed("busy-exit-code")
 	o.out, o.err = cmd.OutOrStdout(), o.stderr
 	if o.stop == nil {
 		return // interrupts are not caught
@@ -169,6 +174,10 @@ func (o *workOptions) validate() error {
 	switch {
 	case o.wait < 0:
 		return usagef("--wait %v: want a duration, as in 30s", o.wait)
+	case o.busyCode < 0 || o.busyCode > 255:
+		return usagef("--busy-exit-code %d: want 0 to 255", o.busyCode)
+	case o.busyCodeGiven && !o.try && !o.waits:
+		return usagef("%s: --busy-exit-code is for --try and --wait: without them the lock is waited for until it is had", o.verb)
 	case o.lockDelay < 0 || o.lockDelay > api.MaxLockDelay:
 		return usagef("--lock-delay %v: want 0 to %v", o.lockDelay, api.MaxLockDelay)
 	case o.lease < api.MinLease || o.lease > api.MaxLease:
@@ -258,6 +267,9 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 	}
 	defer t.request.end()
 	defer func() { o.giveUpLock(farewell, c, t) }()
+	if o.verbose {
+		o.notice(t.describe(c.Session()))
+	}
 	held := stopwatch()
 	withdraw, err := o.keepSequencer(t.lock.Context(), t.sequencer())
 	if err != nil {
@@ -318,7 +330,7 @@ func (o *workOptions) keepAtLeast(ctx context.Context, lock lockState, left time
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-lock.Context().Done():
-		o.notice(fmt.Sprintf("the lock was lost while it was kept for --at-least: %v", lock.Err()))
+		o.warn(fmt.Sprintf("the lock was lost while it was kept for --at-least: %v", lock.Err()))
 	}
 }
 
@@ -333,7 +345,7 @@ func (o *workOptions) withTimeToOpen(bound context.Context) (context.Context, co
 	if !o.waits || limit >= o.timeout {
 		return context.WithCancel(bound)
 	}
-	return context.WithTimeoutCause(bound, limit, &exitError{exitWaited, o.waitRanOut(o.path, "the cell has not answered")})
+	return context.WithTimeoutCause(bound, limit, &exitError{exitWaited, unanswered{o.waitRanOut(o.path, "the cell has not answered")}})
 }
 
 func (o *workOptions) waitRanOut(path api.Path, last string) error {
@@ -358,5 +370,30 @@ func (o *workOptions) withWait(ctx context.Context, minimum time.Duration) (wait
 	}
 }
 
-// notice writes something that the user should know while things run.
+// unanswered is the end of a wait in which nothing was heard of the lock: it may be free.
+type unanswered struct{ error }
+
+func (u unanswered) Unwrap() error { return u.error }
+
+// withBusyCode gives the error of a lock that was not had, since others have it, the exit code of --busy-exit-code, and with
+// --quiet no words.
+func (o *workOptions) withBusyCode(err error) error {
+	var own *exitError
+	if !errors.As(err, &own) || own.err == nil || own.code != exitHeld && own.code != exitWaited || errors.As(err, new(unanswered)) {
+		return err
+	}
+	busy := exitError{own.code, err}
+	if o.busyCodeGiven {
+		busy.code = o.busyCode
+	}
+	if o.quiet {
+		busy.err = nil
+	}
+	return &busy
+}
+
+// notice writes something that the user may want to know while things run.
 func (o *workOptions) notice(text string) { o.globals.notice(o.err, text) }
+
+// warn writes something after which somebody has to act, also with --quiet.
+func (o *workOptions) warn(text string) { o.output.Notice(o.err, text) }

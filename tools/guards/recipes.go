@@ -57,7 +57,7 @@ func commandSafeguards() []safeguard {
 	return []safeguard{
 		{
 			name: "nobody is left when the command is gone", file: "cmd/chubbyctl/internal/supervise/guardian_unix.go",
-			old: "		case g.childless && len(family(g.pid)) == 0:\n", new: "		case len(family(g.pid)) == 0:\n",
+			old: "if g.ended && g.childless && len", new: "if g.ended && len",
 			pkg: "./cmd/chubbyctl/internal/supervise", test: "TestHoppingDescendants",
 		},
 		{

@@ -76,6 +76,49 @@ func TestStartOfWhatTheSystemCannotRun(t *testing.T) {
 	}
 }
 
+// A script without "#!" is run by a shell, as execvp does it; arguments pass unchanged.
+func TestScriptWithoutAnInterpreter(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "job")
+	if err := os.WriteFile(script, []byte(`[ "$#" = 2 ] && [ "$2" = "a b" ] && exit 7`+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := shell("")
+	c.Path, c.Args = script, []string{"job", "", "a b"}
+	if got := wait(t, start(t, c)); got != (Result{Code: 7}) {
+		t.Errorf("result %+v, want 7", got)
+	}
+}
+
+// The system says only that a file is not there: it is not the program.
+func TestMissingInterpreterIsNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"#!/bin/sh\r\necho\r\n":       `"/bin/sh\r"`,
+		"#!/no/such/shell -e\necho\n": `"/no/such/shell -e"`,
+	} {
+		script := filepath.Join(t.TempDir(), "script")
+		if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		c := shell("")
+		c.Path, c.Args = script, []string{script}
+		_, err := Start(c, make(chan os.Signal, 1))
+		var notRun *NotRunError
+		if !errors.As(err, &notRun) || notRun.Code != ExitNotFound || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want a NotRunError with %d that names %s", text, err, ExitNotFound, want)
+		}
+	}
+}
+
+// What a service manager says to chubbyctl by its process number it says to the command. What is for another is left as it is.
+func TestVariablesOfOneProcess(t *testing.T) {
+	const script = `[ "$LISTEN_PID" = $$ ] && [ "$WATCHDOG_PID" = 1 ] && [ "$LISTEN_FDS" = 2 ] && [ -z "$LISTEN_PIDFDID" ] && [ "$1" = "a b" ] && exit 7`
+	c := shell(script, "a b")
+	c.Env = append(c.Env, fmt.Sprintf("LISTEN_PID=%d", os.Getpid()), "LISTEN_FDS=2", "LISTEN_PIDFDID=3", "WATCHDOG_PID=1")
+	if got := wait(t, start(t, c)); got != (Result{Code: 7}) {
+		t.Errorf("result %+v, want 7", got)
+	}
+}
+
 // The command has the files that chubbyctl was given, under their numbers (make
 // gives its jobs 3 and 4), and none of chubbyctl's own.
 func TestOpenFilesPassThrough(t *testing.T) {

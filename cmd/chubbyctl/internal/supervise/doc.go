@@ -15,10 +15,14 @@
 // because it is stopped or hangs, and then kills the command itself. On Linux the end
 // of chubbyctl also continues a guardian that is stopped.
 //
+// When the command has ended, what it has left has some time to end by itself, as a logger
+// does that reads the last lines; then it is stopped. The lock is held until all are gone.
+//
 // Two cases are not covered. When both are stopped and the command is not, it runs
 // until one of them is continued. When the guardian is killed while chubbyctl is
 // stopped, the system kills the command at once (PR_SET_PDEATHSIG), but what the command
-// started runs until chubbyctl is continued.
+// started runs until chubbyctl is continued; when chubbyctl is killed with the guardian, it
+// runs on.
 //
 // On Linux the guardian also adopts orphans (PR_SET_CHILD_SUBREAPER), so nothing that
 // the command starts escapes by leaving its process group or by losing its parent.
@@ -28,6 +32,11 @@
 // Two kinds of process are reached nowhere: those that the command has others start for
 // it (a service manager, a container daemon, another machine), and those of a user whom
 // this one may not signal (sudo). The guardian reports the latter.
+//
+// The command starts as if its caller had started it: with the signals ignored that the caller ignores, as far as Go
+// tells, by a shell if the file is a script without "#!", and as the process that LISTEN_PID names if that was chubbyctl.
+// The controlling terminal's foreground goes between the command and the group of chubbyctl, in which there may be
+// others of a pipeline, to whichever asks for it.
 //
 // # Goroutines
 //

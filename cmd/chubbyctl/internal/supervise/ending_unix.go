@@ -21,7 +21,7 @@ func (p *Process) awaitGuardian() {
 	}
 	err := p.guardian.Wait()
 	if p.terminal != nil && p.pid != 0 {
-		err := p.terminal.takeBack(p.pid)
+		err := p.terminal.giveBack(p.pid)
 		if !p.ended || p.result.Code > 128 {
 			err = errors.Join(err, p.terminal.restoreSettings())
 		}

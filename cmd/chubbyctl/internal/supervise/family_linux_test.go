@@ -1,9 +1,13 @@
 package supervise
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Processes that a command leaves still work under the lock, so they end before the lock is released.
@@ -21,6 +25,60 @@ func TestLeftoversAreStopped(t *testing.T) {
 	f.ended(t)
 	if len(notices) != 1 || !strings.Contains(notices[0], "behind") {
 		t.Errorf("notices %q, want one about what was left behind", notices)
+	}
+}
+
+// A job whose output goes through a logger that is slower than the job: the logger reads everything before the lock is
+// released, and nothing is said of it.
+func TestLogOfAFailedJobIsWhole(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	c := shell("")
+	c.Path, c.Args = "/bin/bash", []string{"bash", "-c", `exec > >(while read -r line; do printf "%(%T)T %s\n" -1 "$line"; done >"$1") 2>&1
+		seq 1 3000; echo FATAL; exit 3`, "bash", log}
+	c.KillAfter = bound
+	c.Notice = func(text string) { t.Errorf("notice %q", text) }
+	began := time.Now()
+	if got := wait(t, start(t, c)); got != (Result{Code: 3}) {
+		t.Errorf("result %+v, want 3, not cut", got)
+	}
+	if took := time.Since(began); took >= bound {
+		t.Errorf("it took %v", took)
+	}
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if len(lines) != 3001 || !strings.HasSuffix(lines[len(lines)-1], " FATAL") {
+		t.Errorf("the log has %d lines, and ends with %q; want 3001 and FATAL", len(lines), lines[len(lines)-1])
+	}
+}
+
+// What the command has left and does not end by itself is stopped at once by an interrupt, and when the time is over.
+func TestLeftoversDoNotOutstay(t *testing.T) {
+	for name, end := range map[string]func(*Process, *allowance){
+		"interrupt": func(p *Process, _ *allowance) { p.Signal(unix.SIGINT) },
+		"stop":      func(p *Process, _ *allowance) { p.Stop() },
+		"its time":  func(_ *Process, ours *allowance) { ours.endsIn(plenty/2 + time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFIFO(t)
+			c := shell(`exec 5>"$1"; echo $$ >&5; { trap 'echo asked >&5; exit' TERM; trap '' INT; while :; do sleep 0.01; done; } & exit 3`, f.name)
+			c.KillAfter = plenty / 2
+			var ours allowance
+			c.Allowed = ours.left
+			p := start(t, c)
+			pid := number(t, f)
+			for end := time.Now().Add(bound); unix.Kill(pid, 0) == nil && time.Now().Before(end); { // until the guardian has reaped it
+			}
+			end(p, &ours)
+			if got := f.line(t); got != "asked" {
+				t.Errorf("what is left %s", got)
+			}
+			if got := wait(t, p); got != (Result{Code: 3}) {
+				t.Errorf("result %+v, want 3, not cut", got)
+			}
+		})
 	}
 }
 

@@ -15,11 +15,7 @@ import (
 func (p *Process) forwardSignal(s os.Signal) {
 	p.control.give(order{Signal: Number(s)})
 	if s == unix.SIGTSTP {
-		suspendSelf(os.Getpid())
-		if p.terminal != nil && p.pid != 0 {
-			p.lendTerminal() // the shell took it
-		}
-		p.control.give(order{Signal: int(unix.SIGCONT)})
+		p.suspend(os.Getpid(), p.terminal != nil && p.pid != 0 && (p.terminal.first || p.terminal.lent))
 	}
 }
 
@@ -51,9 +47,34 @@ func (p *Process) suspendToo() {
 	if err := p.terminal.takeBack(p.pid); err != nil {
 		p.announcer.add(err.Error())
 	}
+	p.suspend(0, true) // all of a pipeline, which the terminal would have stopped too
+}
+
+// suspend stops this process, whose pid is given, or with 0 all of its group, until the shell has continued it. It continues
+// the command then, to which it lends the terminal if the command had it: the shell took it.
+func (p *Process) suspend(pid int, lend bool) {
 	left := time.Duration(p.told - now()).Round(time.Second)
 	p.announcer.addAndWait(fmt.Sprintf("suspended, and nobody renews the lock now: CMD is killed in %v unless it is continued", left))
-	suspendSelf(0) // all of a pipeline, which the terminal would have stopped too
-	p.lendTerminal()
+	suspendSelf(pid)
+	if lend {
+		p.lendTerminal()
+	}
 	p.control.give(order{Signal: int(unix.SIGCONT)})
+}
+
+// yieldTerminal gives the terminal to one of this process's group, as the next of a pipeline, that has asked for it and that
+// the system has stopped for that. If not even this group has it, this process is stopped too, as the system would have done.
+func (p *Process) yieldTerminal() {
+	var err error
+	switch {
+	case p.terminal.lent:
+		err = p.terminal.giveBack(p.pid)
+	case p.terminal.has(p.terminal.group): // it has it by now
+		err = unix.Kill(0, unix.SIGCONT)
+	default:
+		suspendSelf(os.Getpid())
+	}
+	if err != nil {
+		p.announcer.add(err.Error())
+	}
 }

@@ -20,8 +20,9 @@ import (
 
 const (
 	guardianName = "chubby-guardian"
-	sweepEvery   = 20 * time.Millisecond // how often to look for processes that have been asked to end
-	killEvery    = 5 * time.Millisecond  // how often to kill: a process that forks must not be faster
+	lookEvery    = 100 * time.Millisecond // how often to look for processes that the command has left
+	sweepEvery   = 20 * time.Millisecond  // the same, for those that have been asked to end
+	killEvery    = 5 * time.Millisecond   // how often to kill: a process that forks must not be faster
 )
 
 // guardianArgs is the command line that RunGuardian reads.
@@ -67,7 +68,7 @@ type guardian struct {
 	alarm     *alarm
 
 	pid       int   // the command, and its process group
-	stopAt    int64 // when the command must be asked to end
+	stopAt    int64 // when the command, or what it has left, must be asked to end
 	killAt    int64 // when everything must be killed
 	stopping  bool  // the command has been asked to end
 	killing   bool  // everything is being killed
@@ -129,10 +130,7 @@ func readOrders(control io.Reader, orders chan<- order) {
 }
 
 func (g *guardian) startCommand() (bool, error) {
-	process, err := os.StartProcess(g.path, g.args, &os.ProcAttr{
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys:   attributes(),
-	})
+	process, err := g.startProcess()
 	if err != nil {
 		var errno syscall.Errno
 		errors.As(err, &errno)
@@ -157,6 +155,8 @@ func (g *guardian) watchFamily(orders <-chan order, ended <-chan os.Signal) erro
 			sweep.Reset(killEvery)
 		case g.stopping:
 			sweep.Reset(sweepEvery)
+		case g.ended:
+			sweep.Reset(lookEvery)
 		}
 		var err error
 		select {
@@ -174,27 +174,24 @@ func (g *guardian) watchFamily(orders <-chan order, ended <-chan os.Signal) erro
 		if err = errors.Join(err, g.reapChildren(), g.actOnTime()); err != nil {
 			return errors.Join(err, g.killFamily())
 		}
-		switch {
-		case !g.ended:
-		case g.childless && len(family(g.pid)) == 0:
+		// With children some process is left, also if the list is empty: if a process forks and ends
+		// while the list is read, the list has that one, and not its child.
+		if g.ended && g.childless && len(family(g.pid)) == 0 {
 			return g.report(report{Gone: true})
-		default:
-			// Some process is left, and may not be in the list: if a process forks and ends
-			// while the list is read, the list has that one, and not its child.
-			if err := g.stopFamily(); err != nil {
-				return err
-			}
 		}
 	}
 }
 
-// obeyOrder carries an order out. Instants may move either way; once the command has been
-// asked to end, the instant of killing only comes closer.
+// obeyOrder carries an order out. Instants may move either way; once the command has ended,
+// the instant of asking only comes closer, and once it has been asked to end, that of killing.
 func (g *guardian) obeyOrder(o order) error {
 	if o.KillAt != 0 {
-		if g.stopping {
+		switch {
+		case g.stopping:
 			g.killAt = min(g.killAt, o.KillAt)
-		} else {
+		case g.ended:
+			g.stopAt, g.killAt = min(g.stopAt, o.StopAt), o.KillAt
+		default:
 			g.stopAt, g.killAt = o.StopAt, o.KillAt
 		}
 		if err := g.setAlarm(); err != nil {
@@ -204,7 +201,7 @@ func (g *guardian) obeyOrder(o order) error {
 	if o.Signal != 0 && !(o.Unstopped && g.stopping) {
 		g.passSignal(syscall.Signal(o.Signal))
 	}
-	if o.Stop {
+	if o.Stop || g.ended && slices.Contains(Interrupts(), os.Signal(syscall.Signal(o.Signal))) {
 		return g.stopFamily()
 	}
 	return nil
@@ -243,10 +240,11 @@ func (g *guardian) stopFamily() error {
 	g.stopping = true
 	instant := now()
 	g.killAt = min(g.killAt, instant+int64(g.killAfter))
-	var err error
-	if !g.ended {
-		err = g.report(report{Stopping: max(g.killAt-instant, 1)})
+	r := report{Stopping: max(g.killAt-instant, 1)}
+	if g.ended {
+		r.Left = len(family(g.pid))
 	}
+	err := g.report(r)
 	for _, pid := range g.signalTargets() {
 		// A process that is stopped takes the SIGTERM when it is continued.
 		err = errors.Join(err, g.signal(pid, unix.SIGTERM), g.signal(pid, unix.SIGCONT))
@@ -341,20 +339,16 @@ func (g *guardian) reapChildren() error {
 	}
 }
 
-// reportEnd reports the command's end, and stops the processes that it has left.
+// reportEnd reports the command's end. The processes that it has left get time to end by themselves: a logger still has
+// to read what the command wrote last.
 func (g *guardian) reportEnd(status unix.WaitStatus) error {
 	g.ended = true
-	e := commandEnd{Code: status.ExitStatus(), Cut: g.stopping, Left: len(family(g.pid))}
+	e := commandEnd{Code: status.ExitStatus(), Cut: g.stopping}
 	if status.Signaled() {
 		e.Code = 128 + int(status.Signal())
 	}
-	if err := g.report(report{Ended: &e}); err != nil {
-		return err
-	}
-	if e.Left > 0 {
-		return g.stopFamily()
-	}
-	return nil
+	g.stopAt = min(g.stopAt, now()+int64(g.killAfter))
+	return errors.Join(g.report(report{Ended: &e}), g.setAlarm())
 }
 
 // groupOnly stands for all of a process group, if any process is in it.

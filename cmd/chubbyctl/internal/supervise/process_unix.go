@@ -63,11 +63,14 @@ func Start(c Command, signals chan os.Signal) (*Process, error) {
 		reports:  make(chan report),
 		started:  make(chan error, 1),
 		finished: make(chan struct{}),
-		terminal: openTerminal(os.Stdin),
+		terminal: openTerminal(),
 	}
 	p.others = children()
 	status, err := p.launch()
 	if err != nil {
+		if p.terminal != nil {
+			p.terminal.close()
+		}
 		return nil, err
 	}
 	p.announcer = newAnnouncer(c.Notice)
@@ -141,6 +144,11 @@ func (p *Process) runSupervision(interrupts []os.Signal) {
 	defer refresh.Stop()
 	overdue := time.NewTimer(time.Hour)
 	defer overdue.Stop()
+	var terminalAsked <-chan os.Signal
+	if p.terminal != nil {
+		defer p.terminal.close()
+		terminalAsked = p.terminal.asked
+	}
 	p.extendTime()
 	if p.told == 0 {
 		p.control.give(order{Stop: true}) // Allowed leaves no time: nothing must be started
@@ -159,6 +167,8 @@ func (p *Process) runSupervision(interrupts []os.Signal) {
 			p.continueStarved()
 		case s := <-p.signals:
 			p.forwardSignal(s)
+		case <-terminalAsked:
+			p.yieldTerminal()
 		case o := <-p.orders:
 			if o.Stop {
 				p.asked = true
@@ -180,13 +190,13 @@ func (p *Process) handleReport(r report) bool {
 		case r.Late:
 			p.err = ErrLate
 		case r.Errno != 0:
-			p.err = notRun(p.command.Path, syscall.Errno(r.Errno))
+			p.err = notRun(p.command.Path, explainStart(p.command.Path, syscall.Errno(r.Errno)))
 		}
 		p.started <- p.err
 		return false
 	case r.Started != 0:
 		p.pid = r.Started
-		if p.terminal != nil {
+		if p.terminal != nil && p.terminal.first {
 			p.lendTerminal()
 		}
 		p.started <- nil
@@ -199,22 +209,23 @@ func (p *Process) handleReport(r report) bool {
 	case r.Suspended == int(unix.SIGTTIN) || r.Suspended == int(unix.SIGTTOU):
 		p.starved = true
 		if !p.continueStarved() {
-			p.announcer.add("CMD is stopped because it uses the terminal from the background; it can go on when chubbyctl is in the foreground (fg), with the terminal as its standard input")
+			p.announcer.add("CMD is stopped because it uses the terminal from the background; it goes on when chubbyctl is in the foreground (fg)")
 		}
-	case r.Suspended != 0 && p.terminal != nil && p.terminal.has(p.pid, p.terminal.group):
+	case r.Suspended != 0 && p.terminal != nil && p.terminal.lent && p.terminal.has(p.pid, p.terminal.group):
 		p.suspendToo()
 	case r.Immune != 0:
 		p.announcer.add(fmt.Sprintf("process %d of CMD cannot be stopped, because it runs as another user; it may outlive the lock. Run chubbyctl as that user instead (sudo chubbyctl ..., and not sudo in CMD)", r.Immune))
 	case r.Stopping != 0:
 		p.stopping.Store(true)
 		p.expectEnd(now() + r.Stopping)
-		p.announcer.add(fmt.Sprintf("CMD gets SIGTERM, and SIGKILL in %v at the latest", time.Duration(r.Stopping).Round(10*time.Millisecond)))
+		what := "CMD gets"
+		if p.ended {
+			what = fmt.Sprintf("CMD has ended, and %d of the processes that it has left behind have not: they get", r.Left)
+		}
+		p.announcer.add(fmt.Sprintf("%s SIGTERM, and SIGKILL in %v at the latest", what, time.Duration(r.Stopping).Round(10*time.Millisecond)))
 	case r.Ended != nil:
 		p.ended = true
 		p.result = Result{Code: r.Ended.Code, Cut: r.Ended.Cut}
-		if n := r.Ended.Left; n > 0 {
-			p.announcer.add(fmt.Sprintf("CMD has ended and left %d of its processes behind; they are stopped before the lock is released", n))
-		}
 	case r.Gone:
 		p.gone = true
 		return false

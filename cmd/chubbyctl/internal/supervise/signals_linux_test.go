@@ -186,6 +186,39 @@ func TestForeignStopDoesNotSuspend(t *testing.T) {
 	}
 }
 
+// What the caller ignores the command ignores, and nothing else. (Of other signals Go does not tell.)
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	for ignored, want := range map[string]string{
+		"":                     "0000000000000000",
+		"HUP":                  "0000000000000001",
+		"INT QUIT":             "0000000000000006",
+		"INT":                  "0000000000000006", // it is taken for the background of a script
+		"TSTP TTIN TTOU":       "0000000000380000",
+		"HUP INT QUIT TSTP":    "0000000000080007",
+		"INT QUIT TTIN TTOU":   "0000000000300006",
+		"HUP INT QUIT PIPE 64": "0000000000000007",
+	} {
+		f := newFIFO(t)
+		script := `exec 5>"$1"; grep SigIgn /proc/self/status >&5`
+		line := `"$0" supervisor "$1" "$2" "$3"`
+		if ignored != "" {
+			line = "trap '' " + ignored + "; " + line
+		}
+		cmd := exec.Command("bash", "-c", line, os.Args[0], script, f.name, plenty.String())
+		cmd.Stderr = os.Stderr
+		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Fields(f.line(t)); len(got) != 2 || got[1] != want {
+			t.Errorf("the caller ignores %q: the command has %v, want %s", ignored, got, want)
+		}
+		if code := ends(t, cmd); code != 0 {
+			t.Errorf("it ended with %d", code)
+		}
+	}
+}
+
 // Signals that a terminal would send go to the whole process group, so that a
 // child of a shell is not left behind (Consul #2999).
 func TestSignalsReachTheGroup(t *testing.T) {

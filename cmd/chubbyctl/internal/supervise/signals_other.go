@@ -22,3 +22,6 @@ func unnamed() string { return "and SIGEMT" }
 // call when it goes on. The Go runtime swallows a SIGTSTP that was once passed to
 // signal.Notify.
 func stopSignal() (syscall.Signal, func()) { return unix.SIGSTOP, func() {} }
+
+// isIgnored reports false: on these systems Go programs do not learn it.
+func isIgnored(syscall.Signal) bool { return false }

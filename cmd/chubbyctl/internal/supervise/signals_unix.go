@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -82,8 +83,30 @@ func NotForwarded() string {
 // notIgnored leaves out the signals that this process was started to ignore (nohup, the
 // background of a script): the command inherits that.
 func notIgnored(signals ...os.Signal) []os.Signal {
-	return slices.DeleteFunc(signals, signal.Ignored)
+	return slices.DeleteFunc(signals, func(s os.Signal) bool { return slices.Contains(inherited(), s) })
 }
+
+// inherited are the signals that this process was started to ignore, as far as Go tells: of most its runtime takes the place
+// before it can be asked. Not of interrupts and hangups, and not of those of job control; and a shell that has its background
+// ignore interrupts has it ignore SIGQUIT too, as POSIX says. It is asked first when nothing is changed yet.
+var inherited = sync.OnceValue(func() []os.Signal {
+	var all []os.Signal
+	for _, s := range []syscall.Signal{unix.SIGHUP, unix.SIGINT} {
+		if signal.Ignored(s) {
+			all = append(all, s)
+		}
+	}
+	if signal.Ignored(unix.SIGINT) {
+		signal.Ignore(unix.SIGQUIT)
+		all = append(all, unix.SIGQUIT)
+	}
+	for _, s := range []syscall.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
+		if isIgnored(s) {
+			all = append(all, s)
+		}
+	}
+	return all
+})
 
 // earlyInterrupts returns the interrupts among the signals that have come so far.
 func earlyInterrupts(c <-chan os.Signal) []os.Signal {

@@ -24,6 +24,7 @@ type report struct {
 	Immune    int         `json:"immune,omitempty"`    // a process that may not be signalled, because it runs as another user
 	Suspended int         `json:"suspended,omitempty"` // the signal that has stopped it for now
 	Stopping  int64       `json:"stopping,omitempty"`  // the command is asked to end, and killed after so many nanoseconds
+	Left      int         `json:"left,omitempty"`      // with Stopping: the command has ended, and so many that it has left are asked
 	Ended     *commandEnd `json:"ended,omitempty"`     // the command has ended
 	Gone      bool        `json:"gone,omitempty"`      // and so have all processes that it started; the last report
 }
@@ -32,5 +33,4 @@ type report struct {
 type commandEnd struct {
 	Code int  `json:"code"` // as a shell shows it: 128+n for one killed by signal n
 	Cut  bool `json:"cut"`  // it was stopped because its time was over
-	Left int  `json:"left"` // processes that it has left, which are being stopped
 }
