@@ -133,5 +133,6 @@ func holding(h *chubbypb.Holding) api.Holding {
 		Session: who.Session, Principal: who.Principal, Host: who.Host, PID: who.PID, Reason: who.Reason,
 		Mode: api.LockMode(h.GetMode()), Generation: api.Generation(h.GetGeneration()), Until: api.Generation(h.GetUntil()),
 		FromUnix: who.SinceUnix, ToUnix: h.GetToUnix(), End: api.EndReason(h.GetEnd()), Delay: time.Duration(h.GetLockDelayNs()),
+		EndedBy: h.GetEndedBy(), EndedWhy: h.GetEndedWhy(),
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// TestREADMEProgram builds and runs the first Go of the README, to the letter, in an empty module, against a cell: it is
-// a whole program of few lines, which works under the lock, and leaves the lock free and no session.
+// TestREADMEProgram builds and runs the first Go of the README, to the letter, by its own commands in an empty directory, against
+// a cell: it is a whole program of few lines, which works under the lock, and leaves the lock free and no session.
 func TestREADMEProgram(t *testing.T) {
 	besideOthers(t)
 	readme, err := os.ReadFile("../README.md")
@@ -31,33 +31,19 @@ func TestREADMEProgram(t *testing.T) {
 	if lines := strings.Count(body, "\n") + 1; lines >= 10 {
 		t.Errorf("the program has %d lines in main; want less than 10", lines)
 	}
+	commands := regexp.MustCompile("`(go mod init [^`]*) && go run \\.`").FindSubmatch(readme)
+	if commands == nil {
+		t.Fatal("the README has no commands for its program")
+	}
 	dir := t.TempDir()
-	source, err := filepath.Abs("..")
-	if err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sums, err := os.ReadFile("../go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
-	module, err := os.ReadFile("../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	version := regexp.MustCompile(`(?m)^go .*$`).Find(module)
-	for name, text := range map[string]string{
-		"main.go": program, "go.sum": string(sums), // go get would add what it needs
-		"go.mod": "module example\n\n" + string(version) + "\n\nrequire github.com/chubbylock/chubby v0.0.0\n\nreplace github.com/chubbylock/chubby => " + source + "\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-o", "program", ".")
+	build := exec.CommandContext(t.Context(), "sh", "-c", string(commands[1])+" && go build -o program .")
 	build.Dir = dir
-	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GOPROXY=off") // what it needs is there, as for this module
+	build.Env = append(os.Environ(), moduleProxy(t)...)
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+		t.Fatalf("%s: %v\n%s", build, err, out)
 	}
 
 	w := start(t)

@@ -19,7 +19,7 @@ type Dropped struct {
 // Left is a holder that has a lock no more.
 type Left struct {
 	Lock    Ref
-	Holding *api.Holding // as far as the tree knows; the caller adds whose session it was, and how it ended
+	Holding *api.Holding // as far as the tree knows; the caller adds whose session it was, and how it ended, if the lock was not broken
 }
 
 // Vacancy is a lock that has lost its last holder.
@@ -115,6 +115,9 @@ func (d *Dropped) noteLeft(was *Node, left []Holder, failed bool) {
 		one := &api.Holding{Session: h.Session, Mode: was.Mode, Generation: was.Lock, FromUnix: h.SinceUnix, Reason: h.Reason}
 		if failed {
 			one.Delay = h.Delay
+		}
+		if by := was.Revoked; by != nil { // also if the holder released it in time, as it should
+			one.End, one.EndedBy, one.EndedWhy = api.ByBreak, by.Principal, by.Why
 		}
 		d.Left = append(d.Left, Left{Lock: was.Ref(), Holding: one})
 	}

@@ -235,9 +235,11 @@ func (m *naive) quit(n *namespace.Node, gone func(namespace.Owner) bool, alsoOpe
 	var holders []namespace.Holder
 	for _, h := range n.Holders {
 		if gone(h.Owner) {
-			left = append(left, namespace.Left{Lock: n.Ref(), Holding: &api.Holding{
-				Session: h.Session, Mode: n.Mode, Generation: n.Lock, Delay: h.Delay, Reason: h.Reason, FromUnix: h.SinceUnix,
-			}})
+			one := &api.Holding{Session: h.Session, Mode: n.Mode, Generation: n.Lock, Delay: h.Delay, Reason: h.Reason, FromUnix: h.SinceUnix}
+			if n.Revoked != nil {
+				one.End, one.EndedBy, one.EndedWhy = api.ByBreak, n.Revoked.Principal, n.Revoked.Why
+			}
+			left = append(left, namespace.Left{Lock: n.Ref(), Holding: one})
 		} else {
 			holders = append(holders, h)
 		}

@@ -152,9 +152,9 @@ func (m *model) close(c *raftfsm.Close, wall int64) (r raftfsm.Result) {
 	if n == nil {
 		return r
 	}
-	mode := n.mode
+	mode, broken := n.mode, n.revoked
 	left := n.letGo(func(o namespace.Owner) bool { return o == by })
-	m.note(&r, c.Node, m.heldIn(mode, left), api.ByClose)
+	m.note(&r, c.Node, m.heldIn(mode, broken, left), api.ByClose)
 	delete(n.openers, by)
 	m.tell(&r, c.Node.Name, left)
 	m.handOver(&r, c.Successions, wall)
@@ -169,9 +169,9 @@ func (m *model) release(c *raftfsm.Release, wall int64) (r raftfsm.Result) {
 	case !n.holds(by), n.lock != c.Generation:
 		return raftfsm.Result{Answer: refused(api.NotHeld)}
 	}
-	mode := n.mode
+	mode, broken := n.mode, n.revoked
 	left := n.letGo(func(o namespace.Owner) bool { return o == by })
-	m.note(&r, c.Lock, m.heldIn(mode, left), api.ByClose)
+	m.note(&r, c.Lock, m.heldIn(mode, broken, left), api.ByClose)
 	m.tell(&r, c.Lock.Name, left)
 	m.handOver(&r, c.Successions, wall)
 	return r
@@ -222,9 +222,9 @@ func (m *model) evict(r *raftfsm.Result, lock namespace.Ref, generation api.Gene
 	if n == nil || n.revoked == nil || n.lock != generation {
 		return
 	}
-	mode := n.mode
+	mode, broken := n.mode, n.revoked
 	left := n.letGo(func(o namespace.Owner) bool { return slices.Contains(holders, o) })
-	m.note(r, lock, m.heldIn(mode, left), api.ByBreak)
+	m.note(r, lock, m.heldIn(mode, broken, left), api.ByBreak)
 	if len(left) > 0 && len(n.holders) == 0 {
 		r.Vacant = append(r.Vacant, namespace.Vacancy{Lock: lock, Generation: n.lock})
 	}
@@ -263,7 +263,7 @@ func (m *model) endSessions(c *raftfsm.EndSessions, wall int64) (r raftfsm.Resul
 
 func (m *model) drop(r *raftfsm.Result, name api.Name, ended raftfsm.End, failed bool) (note func()) {
 	n := m.nodes[name]
-	mode := n.mode
+	mode, broken := n.mode, n.revoked
 	goes := func(o namespace.Owner) bool { return o.Session == ended.Session }
 	had := slices.ContainsFunc(slices.Collect(maps.Keys(n.openers)), goes)
 	left := n.letGo(goes)
@@ -285,7 +285,7 @@ func (m *model) drop(r *raftfsm.Result, name api.Name, ended raftfsm.End, failed
 		m.delays[name] = next
 		r.Delayed = append(r.Delayed, name)
 	}
-	was := m.heldIn(mode, left)
+	was := m.heldIn(mode, broken, left)
 	for i, h := range left {
 		if failed {
 			was[i].Delay = h.Delay

@@ -6,15 +6,20 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // modelPast is how many holdings a model remembers: few, so that it has to forget some.
 const modelPast = 24
 
 // heldIn returns how holders held a lock which have just let go.
-func (m *model) heldIn(mode api.LockMode, left []namespace.Holder) (list []api.Holding) {
+func (m *model) heldIn(mode api.LockMode, broken *refusal.Intervention, left []namespace.Holder) (list []api.Holding) {
 	for _, h := range left {
-		list = append(list, api.Holding{Session: h.Session, Mode: mode, FromUnix: h.SinceUnix, Reason: h.Reason})
+		one := api.Holding{Session: h.Session, Mode: mode, FromUnix: h.SinceUnix, Reason: h.Reason}
+		if broken != nil {
+			one.End, one.EndedBy, one.EndedWhy = api.ByBreak, broken.Principal, broken.Why
+		}
+		list = append(list, one)
 	}
 	return list
 }
@@ -25,7 +30,14 @@ func (m *model) note(r *raftfsm.Result, lock namespace.Ref, left []api.Holding, 
 	for _, h := range left {
 		of := m.clients[h.Session].record
 		h.Principal, h.Host, h.PID = of.Principal, of.Host, of.PID
-		h.Generation, h.Until, h.ToUnix, h.End = n.lock, api.Generation(m.counter), m.wall, why
+		h.Generation, h.Until, h.ToUnix = n.lock, api.Generation(m.counter), m.wall
+		switch by := of.Terminating; {
+		case h.End != 0: // broken
+		case by != nil:
+			h.End, h.EndedBy, h.EndedWhy = api.ByOperator, by.Principal, by.Why
+		default:
+			h.End = why
+		}
 		told := h
 		r.Left = append(r.Left, namespace.Left{Lock: lock, Holding: &told})
 		if m.level < 3 {

@@ -1,12 +1,14 @@
 package raftfsm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/internal/cowmap"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // maxPast bounds the holdings that a cell remembers, of all its locks together: some ten megabytes, and some
@@ -54,10 +56,15 @@ type ended struct {
 func (s *State) remember(left []namespace.Left, end ended) []namespace.Left {
 	for _, one := range left {
 		h := one.Holding
+		why, by := end.why, (*refusal.Intervention)(nil)
 		if who, ok := s.Sessions.Get(h.Session); ok {
 			h.Principal, h.Host, h.PID = who.Principal, who.Host, who.PID
+			by = who.Terminating
 		}
-		h.Until, h.End, h.ToUnix = api.Generation(s.Counter), end.why, end.wall
+		if h.End == 0 && by != nil {
+			why, h.EndedBy, h.EndedWhy = api.ByOperator, by.Principal, by.Why
+		}
+		h.Until, h.End, h.ToUnix = api.Generation(s.Counter), cmp.Or(h.End, why), end.wall
 		if s.Level < HistoryLevel {
 			continue
 		}

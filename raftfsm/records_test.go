@@ -76,6 +76,8 @@ func texts() map[string]string {
 		"api.Holding.Host":                 "where a client said that it ran",
 		"api.Holding.Principal":            principal,
 		"api.Holding.Reason":               words,
+		"api.Holding.EndedBy":              principal,
+		"api.Holding.EndedWhy":             words,
 		"namespace.Holder.DeclaredOwner":   name,
 		"namespace.Holder.Reason":          words,
 		"namespace.Node.Name":              name,

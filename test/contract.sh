@@ -497,7 +497,7 @@ ctl 75 -o json acquire /ls/local/one --detect-deadlock job2 --wait 20s -- true
 tail -n 1 err >out; is .error.code '"Deadlock"'; fields out error.cycle.0.session error.cycle.0.owner error.cycle.0.path error.cycle.0.for error.cycle.1.path
 kill "$second"; ends "$second" 143 "the other gives up"; ends "$nested" 0 "  and the first goes on"
 kill "$first"; ends "$first" 143 "the first ends"
-ctl 0 history /ls/local/held; out '^TOKEN +MODE'; out ' broken '; out ' released '; out ' ended '; out '^None of these held it while another held it exclusively'
+ctl 0 history /ls/local/held; out '^TOKEN +MODE'; out ' broken by [^:]+: drill'; out ' released '; out ' ended '; out '^None of these held it while another held it exclusively'
 ctl 0 -o json history /ls/local/held; fields out path token until_token mode holder.session holder.principal holder.host holder.pid holder.reason from to end lock_delay_s
 ctl 1 history /ls/local/no/such; ctl 2 history
 

@@ -6237,6 +6237,8 @@ type Holding struct {
 	ToUnix        int64                  `protobuf:"varint,5,opt,name=to_unix,json=toUnix,proto3" json:"to_unix,omitempty"`                  // as since_unix of the party, at the end
 	End           EndReason              `protobuf:"varint,6,opt,name=end,proto3,enum=chubby.v1.EndReason" json:"end,omitempty"`             // CLOSE, EXPIRY, OPERATOR, BREAK or FAIL_OVER; unspecified while it goes on
 	LockDelayNs   int64                  `protobuf:"varint,7,opt,name=lock_delay_ns,json=lockDelayNs,proto3" json:"lock_delay_ns,omitempty"` // that its end began
+	EndedBy       string                 `protobuf:"bytes,8,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`                // the principal that broke the lock or ended the session; empty if nobody did
+	EndedWhy      string                 `protobuf:"bytes,9,opt,name=ended_why,json=endedWhy,proto3" json:"ended_why,omitempty"`             // and why, in its own words
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6318,6 +6320,20 @@ func (x *Holding) GetLockDelayNs() int64 {
 		return x.LockDelayNs
 	}
 	return 0
+}
+
+func (x *Holding) GetEndedBy() string {
+	if x != nil {
+		return x.EndedBy
+	}
+	return ""
+}
+
+func (x *Holding) GetEndedWhy() string {
+	if x != nil {
+		return x.EndedWhy
+	}
+	return ""
 }
 
 // TransferRequest asks the master to hand over to the replica of that id; if it is
@@ -8750,7 +8766,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"a\n" +
 	"\fHistoryReply\x12.\n" +
 	"\bholdings\x18\x01 \x03(\v2\x12.chubby.v1.HoldingR\bholdings\x12!\n" +
-	"\fmore_holders\x18\x02 \x01(\rR\vmoreHolders\"\xf5\x01\n" +
+	"\fmore_holders\x18\x02 \x01(\rR\vmoreHolders\"\xad\x02\n" +
 	"\aHolding\x12&\n" +
 	"\x05party\x18\x01 \x01(\v2\x10.chubby.v1.PartyR\x05party\x12'\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x13.chubby.v1.LockModeR\x04mode\x12\x1e\n" +
@@ -8760,7 +8776,9 @@ const file_chubby_proto_rawDesc = "" +
 	"\x05until\x18\x04 \x01(\x04R\x05until\x12\x17\n" +
 	"\ato_unix\x18\x05 \x01(\x03R\x06toUnix\x12&\n" +
 	"\x03end\x18\x06 \x01(\x0e2\x14.chubby.v1.EndReasonR\x03end\x12\"\n" +
-	"\rlock_delay_ns\x18\a \x01(\x03R\vlockDelayNs\"L\n" +
+	"\rlock_delay_ns\x18\a \x01(\x03R\vlockDelayNs\x12\x19\n" +
+	"\bended_by\x18\b \x01(\tR\aendedBy\x12\x1b\n" +
+	"\tended_why\x18\t \x01(\tR\bendedWhy\"L\n" +
 	"\x0fTransferRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\"'\n" +

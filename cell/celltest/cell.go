@@ -3,6 +3,7 @@ package celltest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net"
@@ -126,7 +127,7 @@ func (c *Cell) start(ctx context.Context, id string, how func(*cell.Config)) err
 		Dial: c.network.dialer(host), Clock: c.ClockOf(host), Wall: c.wallOf(host),
 		DiskStall: time.Minute, // all replicas are on the test's disk
 	}
-	if _, inTest := c.t.(testing.TB); inTest && testing.Verbose() {
+	if _, inTest := c.t.(testing.TB); inTest && flag.Lookup("test.v").Value.String() == "true" { // not "test2json", as -json sets it: its reader counts tests
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
 	how(&cfg)

@@ -24,6 +24,8 @@ type holdingFields struct {
 	From       *time.Time    `json:"from"`
 	To         *time.Time    `json:"to"` // null while it goes on
 	End        string        `json:"end"`
+	EndedBy    string        `json:"ended_by,omitempty"`  // who broke the lock, or ended the session
+	EndedWhy   string        `json:"ended_why,omitempty"` // and why
 	LockDelayS float64       `json:"lock_delay_s"`
 }
 
@@ -47,7 +49,7 @@ is restored from a backup.
 END says why a holding ended: it was released; it expired, because the client was not
 heard of for the length of its lease; fail-over, because the client did not return
 to a new master in that time; ended, because an operator ended the session; or broken
-(chubbyctl lock break). LOCK-DELAY is for how long nobody could have the lock then.
+(chubbyctl lock break), also if the holder then released the lock by itself; of these two it says by whom, and why. LOCK-DELAY is for how long nobody could have the lock then.
 
 The last line says whether two ever held the lock at once. Fencing tokens decide that,
 and no clock: FROM and TO are by the clocks of the masters of that time, and for people.
@@ -97,6 +99,8 @@ func (g *globals) printHoldingLines(out io.Writer, h client.History) error {
 			From:       timestamp(one.FromUnix),
 			To:         timestamp(one.ToUnix),
 			End:        howEnded(one.End),
+			EndedBy:    one.EndedBy,
+			EndedWhy:   one.EndedWhy,
 			LockDelayS: term.Seconds(one.Delay),
 		}
 		if until := uint64(one.Until); until != 0 {
@@ -117,10 +121,14 @@ func (g *globals) printHoldings(out io.Writer, h client.History) error {
 	}
 	t := g.output.NewTable(out, "TOKEN", "MODE", "WHO", "SESSION?", "FROM", "TO", "END", "LOCK-DELAY?", "REASON")
 	for _, one := range h.Holdings {
-		end := term.Paint(term.Plain, howEnded(one.End))
-		if one.End != 0 && one.End != api.ByClose {
-			end = term.Paint(term.Waiting, howEnded(one.End))
+		how, meaning := howEnded(one.End), term.Plain
+		if one.EndedBy != "" {
+			how += " by " + one.EndedBy + ": " + one.EndedWhy
 		}
+		if one.End != 0 && one.End != api.ByClose {
+			meaning = term.Waiting
+		}
+		end := term.Paint(meaning, how)
 		who := api.Holder{Session: one.Session, Principal: one.Principal, Host: one.Host, PID: one.PID}
 		delay := ""
 		if one.Delay > 0 {

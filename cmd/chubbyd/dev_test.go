@@ -178,7 +178,7 @@ func TestDevRunsAndStopsACell(t *testing.T) {
 		t.Errorf("dev said %q, want it to end with %q", said, want)
 	}
 	steps := dev.until(t, " locks ")
-	for _, want := range []string{"cell status foo", "--servers " + address(0), "/ls/foo/demo"} {
+	for _, want := range []string{"http://localhost:" + strconv.Itoa(base+20) + "/\n", "export CHUBBY_CELLS='foo=" + address(0) + ",", "cell status foo", "/ls/foo/demo"} {
 		if !strings.Contains(strings.Join(steps, "\n"), want) {
 			t.Errorf("the commands to try do not hold %q: %q", want, steps)
 		}

@@ -259,11 +259,14 @@ func replaceWith(name string, contents []byte, mode os.FileMode) error {
 	return nil
 }
 
-// firstSteps are commands to try, which work as they are printed.
+// firstSteps say where to look at the cell, and are commands to try, which work as they are printed.
 func (c *devCell) firstSteps() string {
-	ctl := chubbyctl()
+	ctl := chubbyctl() + c.clientFlags()
 	path := "/" + api.Root + "/" + c.Cell
-	servers, argument := c.clientFlags(), ""
+	scheme, export, argument := "http", "", ""
+	if c.tls {
+		scheme = "https"
+	}
 	if c.Cell != api.LocalCell {
 		argument = " " + c.Cell
 	}
@@ -272,12 +275,14 @@ func (c *devCell) firstSteps() string {
 		for _, r := range c.Replicas {
 			clients = append(clients, r.Client)
 		}
-		servers += " --servers " + strings.Join(clients, ",")
+		export = "  export CHUBBY_CELLS='" + c.Cell + "=" + strings.Join(clients, ",") + "'\n"
 	}
-	return "Try, in a second terminal:\n" +
-		"  " + ctl + servers + " cell status" + argument + "\n" +
-		"  " + ctl + servers + " acquire " + path + "/demo --reason 'a first try' -- sleep 60\n" +
-		"  " + ctl + servers + " locks " + path
+	_, port, _ := net.SplitHostPort(c.Replicas[0].HTTP)
+	return "The console, for a browser: " + scheme + "://localhost:" + port + "/\n" +
+		"Try, in a second terminal:\n" + export +
+		"  " + ctl + " cell status" + argument + "\n" +
+		"  " + ctl + " acquire " + path + "/demo --reason 'a first try' -- sleep 60\n" +
+		"  " + ctl + " locks " + path
 }
 
 // chubbyctl is how the user runs the client: by its path if it is in the directory of this

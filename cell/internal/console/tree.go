@@ -106,7 +106,7 @@ func (c *Console) explain(ctx context.Context, v *visitor, q *http.Request) (str
 	if err != nil {
 		return "explain", p, err
 	}
-	content.Path, p.Title, p.Every = path.String(), "Why does "+path.String()+" wait?", 2
+	content.Path, p.Title, p.Every = path.String(), path.String(), 2
 	if content.Explanation, err = v.cell.Explain(ctx, path.String()); err != nil {
 		return "explain", p, err
 	}

@@ -38,5 +38,7 @@ func holding(h api.Holding) *pb.Holding {
 		ToUnix:      h.ToUnix,
 		End:         pb.EndReason(h.End),
 		LockDelayNs: int64(h.Delay),
+		EndedBy:     h.EndedBy,
+		EndedWhy:    h.EndedWhy,
 	}
 }

@@ -24,6 +24,17 @@
   // On a narrow screen the navigation scrolls: the page that is open is to be seen in it.
   var current = document.querySelector(".top nav a[aria-current]");
   if (current) { current.parentNode.scrollLeft = current.offsetLeft - current.parentNode.offsetLeft - 40; }
+  // On a narrow screen a row of a table is a card, in which each cell says what it is.
+  function label() {
+    document.querySelectorAll(".wide table").forEach(function (table) {
+      var names = Array.from(table.querySelectorAll("thead th, thead td"), function (head) { return head.textContent; });
+      table.querySelectorAll("tbody tr").forEach(function (row) {
+        Array.from(row.children).forEach(function (cell, i) { cell.dataset.label = names[i] || ""; });
+      });
+    });
+  }
+  label();
+  document.addEventListener("htmx:afterSettle", label);
   // The page of events is filled from a stream, as text.
   var stream = document.getElementById("stream");
   var told = document.getElementById("told");
@@ -35,6 +46,7 @@
     [what.at.replace("T", " ").replace("Z", ""), what.kind, what.on, what.generation || "", what.explanation || ""].forEach(function (text, i) {
       var cell = document.createElement("td");
       cell.textContent = text;
+      cell.dataset.label = ["At", "Event", "On", "Generation", "What it says"][i];
       if (i === 3) { cell.className = "num"; }
       row.appendChild(cell);
     });
