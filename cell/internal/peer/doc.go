@@ -17,8 +17,8 @@
 //
 // Goroutines: the port owns one that accepts and one for each inbound connection,
 // which Transport.Close waits for; the prober one for each replica and one for each of
-// its connections, which Prober.Close waits for; each of Raft's pipelines one,
-// which its Close waits for; and a bootstrap one for each member that it asks in a
+// its connections, which Prober.Close waits for; the transport one that hands to Raft what
+// arrives, and each of Raft's pipelines one, which their Close waits for; and a bootstrap one for each member that it asks in a
 // round, which the round waits for. The fence has none of its own.
 //
 // Mutexes, in the order in which they are taken: that of a fence, of the prober, of

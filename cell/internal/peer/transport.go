@@ -3,6 +3,7 @@ package peer
 import (
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,15 +22,18 @@ const raftRPCTimeout = 5 * time.Second
 const MaxIdleStreams = 3
 
 // Transport is Raft's network: hashicorp/raft's own transport over the streams of a
-// Port, with one change that safety depends on.
+// Port, with two changes that safety depends on: SetHeartbeatHandler and capCommit.
 //
 // The concrete type is embedded so that it has every optional interface that Raft asks
 // for. Without raft.WithPreVote Raft would turn pre-votes off, and say so in one log
 // line only.
 type Transport struct {
 	*raft.NetworkTransport
-	port  *Port
-	ready chan struct{} // closed by StartReceiving
+	port     *Port
+	ready    chan struct{} // closed by StartReceiving
+	sent     appendChange
+	received chan raft.RPC // what Raft is to handle
+	work     sync.WaitGroup
 }
 
 var (
@@ -40,10 +44,17 @@ var (
 
 // NewTransport starts Raft's transport on the port. The transport closes the port.
 func NewTransport(port *Port, logger hclog.Logger) *Transport {
+	return newTransport(port, logger, capCommit, capCommit)
+}
+
+// newTransport is NewTransport with what becomes of the entries that it sends, and of those that it receives.
+func newTransport(port *Port, logger hclog.Logger, sent, received appendChange) *Transport {
 	ready := make(chan struct{})
-	return &Transport{
-		port:  port,
-		ready: ready,
+	t := &Transport{
+		port:     port,
+		ready:    ready,
+		sent:     sent,
+		received: make(chan raft.RPC),
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream:                  raftStreams{port, ready},
 			MaxPool:                 MaxIdleStreams,
@@ -52,6 +63,8 @@ func NewTransport(port *Port, logger hclog.Logger) *Transport {
 			MsgpackUseNewTimeFormat: true,
 		}),
 	}
+	t.work.Go(func() { t.forwardReceived(received) })
+	return t
 }
 
 // SetHeartbeatHandler ignores the handler, so that heartbeats reach Raft
@@ -75,6 +88,7 @@ func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) {
 func (t *Transport) Close() error {
 	err := t.NetworkTransport.Close() // closes the port through raftStreams
 	t.CloseStreams()
+	t.work.Wait()
 	return err
 }
 
