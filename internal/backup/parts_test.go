@@ -30,12 +30,13 @@ func TestPartsFitIntoACommand(t *testing.T) {
 		if rapid.Bool().Draw(t, "large files") {
 			spec.Contents, files = []byte(text(api.MaxContents, "contents")), 4
 		}
+		width := rapid.IntRange(5, api.MaxComponent).Draw(t, "name")
 		state := raftfsm.NewState()
 		state.Tree.Edit()
 		dir := api.Name("/" + text(api.MaxComponent, "directory"))
 		_, err := state.Tree.Create(dir, namespace.Spec{Kind: api.Directory}, api.MaxGeneration)
 		for i := range files {
-			_, one := state.Tree.Create(dir+api.Name(fmt.Sprintf("/%0*d", rapid.IntRange(5, api.MaxComponent).Draw(t, "name"), i)), spec, api.MaxGeneration)
+			_, one := state.Tree.Create(dir+api.Name(fmt.Sprintf("/%0*d", width, i)), spec, api.MaxGeneration)
 			err = errors.Join(err, one)
 		}
 		state.Tree.Settle()
