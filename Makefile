@@ -74,6 +74,7 @@ acceptance: ## repeat the drills as often as the promises say (ROUNDS=10)
 	go test -race -count 1 -timeout 30m -v -run 'CachesWhileMastersDie|MasterPaused|ClientPaused|SilentHolder' ./e2e -full -rounds $(ROUNDS)
 	go test -count 1 -timeout 10m -v -run 'KilledWithCaches|ManySessions|TestTransfer' ./e2e -full
 	go test -count 1 -timeout 30m -v -run 'TestLostReplies|TestForcedLoss' ./cell -mutations 10000 -losses 1000
+	go test -count 1 -timeout 30m -v -run 'TestReplicasApplyTheSame' ./cell/internal/peer -returns 2000
 	go test -count 1 -timeout 20m -v -run 'TestGuard$$' ./e2e -full
 	go test -count 1 -timeout 25m -v -run 'TestAttacks$$' ./e2e -full
 

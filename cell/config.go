@@ -369,8 +369,8 @@ func (cfg Config) checkMembers(fault func(string, ...any)) {
 		seen[what+value] = of
 	}
 	for _, m := range cfg.Members {
-		if m.ID == "" || len(m.ID) > 64 || strings.ContainsAny(m.ID, " \t\n=,;/") {
-			fault("members: %q is no replica's id: want 1 to 64 letters and digits", m.ID)
+		if len(m.ID) > 64 || !api.ValidCell(m.ID) { // else the roster could not have it, and the cell could change no member
+			fault("members: %q is no replica's id: want 1 to 64 letters, digits, '-', '_' and '.'", m.ID)
 		}
 		once("id", m.ID, m.ID)
 		for what, address := range map[string]string{"client address": m.Client, "raft address": m.Raft, "http address": m.HTTP} {

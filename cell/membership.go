@@ -133,7 +133,8 @@ func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Me
 		r.log.Info("a replica leaves the cell", "event", "member_leaves", "member", one.ID)
 		return nil
 	}
-	return m.SettleMember(ctx, raftfsm.SettleMember{ID: one.ID, Phase: one.Phase})
+	_, err := m.SettleMember(ctx, raftfsm.SettleMember{ID: one.ID, Phase: one.Phase})
+	return err
 }
 
 // hasCaughtUp returns nil if a replica that joins holds nearly all of the log, and has noted that it holds something: from its first

@@ -74,7 +74,10 @@ func (r *Replica) useSpare(ctx context.Context, m *master.Master, roster raftfsm
 	var err error
 	for _, spare := range spares {
 		if err = r.standsBy(spare, m.Level()); err == nil {
-			err = m.SettleMember(ctx, raftfsm.SettleMember{ID: spare.ID, Phase: raftfsm.Standby, Replaces: dead})
+			settled, err := m.SettleMember(ctx, raftfsm.SettleMember{ID: spare.ID, Phase: raftfsm.Standby, Replaces: dead})
+			if err == nil && !settled {
+				return nil // another change was decided meanwhile
+			}
 			r.auditSpare(spare, dead, absent, err)
 			if err == nil {
 				r.log.Warn("a replica has not answered for too long: a spare takes its place", "event", "member_replaced", "member", dead, "waited", absent, "spare", spare.ID)

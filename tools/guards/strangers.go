@@ -36,7 +36,7 @@ func strangerSafeguards() []safeguard {
 		},
 		{
 			name: "one command takes a lock from many handles of a session", file: "cell/internal/master/revocations.go",
-			old: "{ return maxOwnerBytes })", new: "{ return r.queues.claims })",
+			old: "{ return raftfsm.Size(one) })", new: "{ return r.queues.claims })",
 			pkg: "./cell/internal/master", test: "TestManyHandlesLetGoAtOnce",
 		},
 		{

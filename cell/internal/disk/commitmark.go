@@ -13,7 +13,8 @@ import (
 // commitMark is how far this replica knows its log to be committed: clients may have
 // been answered for entries up to there. Raft itself forgets that with every restart. It
 // would then replace committed entries by those of a leader that never had them (one
-// that was elected by replicas which lost their data), and not say so. So each entry is
+// that was elected by replicas which lost their data), and not say so. Version 0.1.0 could also note too much, and
+// apply it: see capCommit in cell/internal/peer. So each entry is
 // stored with the mark at that time, and the log keeps what is at or below the mark
 // (failStopLogs.DeleteRange).
 //
@@ -106,9 +107,11 @@ func (c *commitMark) checkDelete(begin, first, last uint64) error {
 	mark, snapshot := c.index(), c.snapshotIndex()
 	switch replaced := first > begin || begin > snapshot; { // a log that a snapshot has overtaken begins within the snapshot
 	case replaced && first <= mark:
-		return identity.Refused("the master wants log entries %d to %d replaced, and those up to %d were committed: clients were told that they are done. "+
-			"The master must have been elected by replicas that lost their data. This replica stops and keeps what it has. "+
-			"Stop the other replicas, too, before more is lost, and keep every data directory for analysis: this one holds what the master lacks", first, last, min(last, mark))
+		return identity.Refused("the master wants log entries %d to %d replaced, and those up to %d were committed, as this replica has noted. It stops and keeps what it has. There are two possible causes. "+
+			"If any replica was started with an empty, damaged or older data directory, the master was elected by replicas that lost their data: "+
+			"stop the other replicas, too, before more is lost, and keep every data directory: this one holds what clients were told is done, and the master lacks that. "+
+			"Otherwise the master is right, and this replica took entries of a deposed master for committed, as version 0.1.0 could when a replica came back: %s",
+			first, last, min(last, mark), identity.LossAdvice)
 	case !replaced && min(last, mark) > snapshot:
 		return fmt.Errorf("log entries %d to %d are to be deleted, and those above %d, which are committed up to %d, are in no snapshot: an old snapshot arrived late, and nothing was deleted: %w",
 			first, last, snapshot, mark, errRestart)

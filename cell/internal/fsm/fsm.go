@@ -38,7 +38,7 @@ var _ raft.BatchingFSM = (*FSM)(nil)
 // levels up to known, which is raftfsm.MaxLevel outside of tests. fatal is called when an
 // entry cannot be read (once), or a snapshot of another version: the replica must stop, for
 // it cannot follow its cell. fatal may return, and then no further entry is applied. roster is called with
-// the roster when that has changed, before the next entry is applied.
+// the roster when a batch of entries has changed it: after the whole batch, and before Raft answers for any of them.
 func New(known int, roster func(raftfsm.Roster), fatal func(error)) *FSM {
 	f := &FSM{now: raftfsm.NewState(), known: known, roster: roster, fatal: fatal}
 	f.now.Edit()

@@ -237,14 +237,19 @@ func (m *Master) ChangeMembers(ctx context.Context, c raftfsm.ChangeMembers) err
 	return err
 }
 
-// SettleMember notes that a replica has joined or left.
-func (m *Master) SettleMember(ctx context.Context, c raftfsm.SettleMember) error {
-	_, err := m.epoch.propose(ctx, raftfsm.Command{SettleMember: &c})
-	if err == nil {
-		m.epoch.journal.say(slog.LevelInfo, "the change of a replica is complete",
-			slog.String("event", "member_settled"), slog.String("member", c.ID), slog.String("phase", c.Phase.String()))
+// SettleMember notes that a replica has joined or left, or that a spare takes the place of another one. It reports whether that
+// is so: a command that comes too late, because the members have changed in the meantime, changes nothing.
+func (m *Master) SettleMember(ctx context.Context, c raftfsm.SettleMember) (settled bool, err error) {
+	if _, err := m.epoch.propose(ctx, raftfsm.Command{SettleMember: &c}); err != nil {
+		return false, err
 	}
-	return err
+	now, ok := m.epoch.state().Roster.Find(c.ID)
+	if !ok || now.Phase == c.Phase || c.Replaces != "" && now.Replaces != c.Replaces {
+		return false, nil
+	}
+	m.epoch.journal.say(slog.LevelInfo, "the change of a replica is complete",
+		slog.String("event", "member_settled"), slog.String("member", c.ID), slog.String("phase", c.Phase.String()))
+	return true, nil
 }
 
 // SetQuota changes the quota of a principal or of a directory.

@@ -171,15 +171,12 @@ func (r *revocations) actOnAcknowledgement(id api.SessionID) {
 	}
 	for of, holders := range let {
 		for len(holders) > 0 {
-			some := firstPart(holders, r.queues.claims, func(namespace.Owner) int { return maxOwnerBytes })
+			some := firstPart(holders, r.queues.claims, func(one namespace.Owner) int { return raftfsm.Size(one) })
 			holders = holders[len(some):]
 			r.evict(raftfsm.Evict{Lock: of.lock, Generation: of.generation, Holders: some})
 		}
 	}
 }
-
-// mostOwnerBytes is what a holder takes in a command, at most.
-const maxOwnerBytes = 24
 
 // evict takes a revoked lock from holders that have let go of it, and names who has it
 // next. epoch.mu is held, and released in between.

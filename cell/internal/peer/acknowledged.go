@@ -9,6 +9,7 @@ import (
 // AppendEntries sends entries, and remembers what the other replica holds afterwards.
 // See raft.Transport.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	args = t.sent(args)
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
 	if err == nil {
 		t.acknowledged(id, args, resp)
@@ -23,7 +24,7 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	if err != nil {
 		return nil, err
 	}
-	p := &watchedPipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture), closed: make(chan struct{})}
+	p := &watchedPipeline{AppendPipeline: inner, sent: t.sent, answers: make(chan raft.AppendFuture), closed: make(chan struct{})}
 	p.work.Go(func() {
 		p.forwardAnswers(func(f raft.AppendFuture) { t.acknowledged(id, f.Request(), f.Response()) })
 	})
@@ -48,10 +49,16 @@ func (t *Transport) acknowledged(id raft.ServerID, args *raft.AppendEntriesReque
 // which waits for it.
 type watchedPipeline struct {
 	raft.AppendPipeline
+	sent    appendChange
 	answers chan raft.AppendFuture
 	closed  chan struct{}
 	once    sync.Once
 	work    sync.WaitGroup
+}
+
+// AppendEntries implements raft.AppendPipeline.
+func (p *watchedPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	return p.AppendPipeline.AppendEntries(p.sent(args), resp)
 }
 
 // Consumer implements raft.AppendPipeline.

@@ -11,9 +11,9 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// maxReport bounds the bytes of a BootstrapReport that are read: hundreds of
-// members.
-const maxReport = 256 << 10
+// maxReport bounds the bytes of a BootstrapReport that are read. One with the longest roster that a cell can have, of
+// 1,000 replicas that it has or had, with the longest IDs and addresses, takes about half of it: TestLongestReport.
+const maxReport = 1 << 20
 
 // serveBootstrap answers a replica that bootstraps: 4 bytes of length, big-endian, and a
 // BootstrapReport in JSON.

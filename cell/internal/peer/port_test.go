@@ -3,6 +3,7 @@ package peer
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -166,6 +167,26 @@ func TestBootstrapIsNotBelieved(t *testing.T) {
 		synctest.Wait()
 		if at := us.ClientAddress("r2"); at != "r2.client" {
 			t.Errorf("clients reach r2 at %q, as another than r2 said", at)
+		}
+	})
+}
+
+// TestLongestReport: a replica of a cell that has had as many others as a cell can have still tells newcomers of all of them.
+func TestLongestReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire, roster := testbed.NewNetwork(), &identity.Roster{CellID: strings.Repeat("c", 64)}
+		for i := range 1000 { // raftfsm's bounds
+			roster.Members = append(roster.Members, identity.Member{ID: fmt.Sprintf("%064d", i), Raft: strings.Repeat("h", 255), Incarnation: strings.Repeat("i", 64), Left: true})
+		}
+		us, _ := newTestPort(wire, "c1", "r1", func(c *PortConfig) {
+			c.Bootstrap = func() BootstrapReport { return BootstrapReport{ID: "r1", Roster: roster} }
+		})
+		defer us.close()
+		newcomer, _ := newTestPort(wire, "c1", "r2")
+		defer newcomer.close()
+		got, err := newcomer.AskBootstrap(identity.Member{ID: "r1", Raft: "r1"})
+		if err != nil || got.Roster == nil || len(got.Roster.Members) != len(roster.Members) {
+			t.Errorf("of a roster of %d replicas, %v", len(roster.Members), err)
 		}
 	})
 }

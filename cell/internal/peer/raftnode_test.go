@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -24,6 +25,7 @@ type raftNode struct {
 	trans   *Transport
 	prober  *Prober
 	raft    *raft.Raft
+	stores  *disk.Stores // nil: in memory
 	words   *testbed.Words
 }
 
@@ -37,6 +39,11 @@ type nodeConfig struct {
 	wrap    func(*Transport) raft.Transport // nil: unchanged
 	dir     string                          // stores on disk; empty: in memory
 	kind    disk.LogStore
+	begins  bool            // the members' cell begins in an empty dir
+	stored  func()          // called on Raft's goroutine when entries were stored in dir; nil: nobody counts
+	fatal   func(error)     // called with the error that ends the stores in dir; nil: panic
+	fsm     raft.FSM        // nil: the node's words
+	changed [2]appendChange // of what is sent, and of what is received; nil: those of NewTransport
 }
 
 // testPassport returns the passport of a member of a cell that has begun: r1 to
@@ -68,7 +75,16 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 		},
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	n.trans = NewTransport(n.port, NewRaftLog(slog.New(slog.DiscardHandler), nil, nil))
+	if cfg.changed[0] == nil {
+		cfg.changed = [2]appendChange{capCommit, capCommit}
+	}
+	if cfg.fatal == nil {
+		cfg.fatal = func(err error) { panic(err) }
+	}
+	if cfg.fsm == nil {
+		cfg.fsm = n.words
+	}
+	n.trans = newTransport(n.port, NewRaftLog(slog.New(slog.DiscardHandler), nil, nil), cfg.changed[0], cfg.changed[1])
 	n.prober = NewProber(n.port, testbed.Clock(), func(string, Report) {})
 	var trans raft.Transport = n.trans
 	if cfg.wrap != nil {
@@ -82,21 +98,26 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 	conf.MaxAppendEntries = 512
 	if cfg.dir == "" {
 		mem := raft.NewInmemStore()
-		r, err := raft.NewRaft(conf, n.words, mem, mem, raft.NewDiscardSnapshotStore(), trans)
+		r, err := raft.NewRaft(conf, cfg.fsm, mem, mem, raft.NewDiscardSnapshotStore(), trans)
 		if err != nil {
 			t.Fatal(err)
 		}
 		n.raft = r
 	} else {
-		s, err := disk.Open(cfg.dir, cfg.kind, disk.Options{
-			Cell: "test", ID: cfg.id, Logger: slog.New(slog.DiscardHandler), Silence: n.trans.Silence, Bootstrap: true,
-			Fatal: func(err error) { panic(err) },
-		})
+		opts := disk.Options{Cell: "test", ID: cfg.id, Logger: slog.New(slog.DiscardHandler), Silence: n.trans.Silence, Bootstrap: true, Fatal: cfg.fatal}
+		if cfg.stored != nil {
+			opts.Clock, opts.Appended = testbed.Clock(), func(disk.Appended) { cfg.stored() }
+		}
+		s, err := disk.Open(cfg.dir, cfg.kind, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = s.Close() })
-		if n.raft, err = s.StartRaft(conf, n.words, trans); err != nil {
+		n.stores = s
+		if cfg.begins && !s.Identity().Get().InCell() {
+			beginCell(t, s, conf, trans, cfg)
+		}
+		if n.raft, err = s.StartRaft(conf, cfg.fsm, trans); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,6 +125,22 @@ func startNode(t testing.TB, cfg nodeConfig) *raftNode {
 	n.trans.StartReceiving(func() []raft.Server { return n.raft.GetConfiguration().Configuration().Servers })
 	n.port.AnswerProbes(func() Report { return Report{Term: n.raft.CurrentTerm(), Last: n.raft.LastIndex()} })
 	return n
+}
+
+// beginCell has the members' cell begin in a node's stores.
+func beginCell(t testing.TB, s *disk.Stores, conf *raft.Config, trans raft.Transport, cfg nodeConfig) {
+	t.Helper()
+	r := &identity.Roster{CellID: "test-id"}
+	for _, server := range testbed.Voters(cfg.members).Servers {
+		m := identity.Member{ID: string(server.ID), Raft: string(server.Address), Incarnation: string(server.ID) + "-first"}
+		if m.ID == cfg.id {
+			m.Incarnation = s.Identity().Get().Incarnation
+		}
+		r.Members = append(r.Members, m)
+	}
+	if err := errors.Join(s.Identity().Store(r, false), s.Bootstrap(conf, trans)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // bootstrap makes the members a cell.
@@ -121,6 +158,9 @@ func (n *raftNode) stop() {
 	stopped := n.raft.Shutdown()
 	_ = n.trans.Close() // never fails
 	_ = stopped.Error() // never fails
+	if n.stores != nil {
+		_ = n.stores.Close() // the next start fails if it does
+	}
 }
 
 // fence returns the fence of the term that the node leads.

@@ -20,18 +20,20 @@ const raftRPCTimeout = 5 * time.Second
 const MaxIdleStreams = 3
 
 // Transport is Raft's network: hashicorp/raft's own transport over the streams of a
-// Port, with two changes: safety depends on that of SetHeartbeatHandler, and that a cell
-// finds a master on that of Consumer.
+// Port, with three changes: safety depends on those of SetHeartbeatHandler and capCommit, and that a
+// cell finds a master on that of admitCandidate.
 //
 // The concrete type is embedded so that it has every optional interface that Raft asks
 // for. Without raft.WithPreVote Raft would turn pre-votes off, and say so in one log
 // line only.
 type Transport struct {
 	*raft.NetworkTransport
-	port  *Port
-	ready chan struct{} // closed by StartReceiving
-	calls chan raft.RPC // what others send, on its way to Raft; see votes.go
-	away  *awayPeers
+	port     *Port
+	ready    chan struct{} // closed by StartReceiving
+	calls    chan raft.RPC // what others send, on its way to Raft; see passCalls
+	sent     appendChange
+	received appendChange
+	away     *awayPeers
 }
 
 var (
@@ -42,12 +44,19 @@ var (
 
 // NewTransport starts Raft's transport on the port. The transport closes the port.
 func NewTransport(port *Port, logger *RaftLog) *Transport {
+	return newTransport(port, logger, capCommit, capCommit)
+}
+
+// newTransport is NewTransport with what becomes of the entries that it sends, and of those that it receives.
+func newTransport(port *Port, logger *RaftLog, sent, received appendChange) *Transport {
 	ready := make(chan struct{})
 	return &Transport{
-		port:  port,
-		ready: ready,
-		calls: make(chan raft.RPC),
-		away:  logger.away,
+		port:     port,
+		ready:    ready,
+		calls:    make(chan raft.RPC),
+		sent:     sent,
+		received: received,
+		away:     logger.away,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream:                  raftStreams{port, ready},
 			MaxPool:                 MaxIdleStreams,
@@ -109,6 +118,29 @@ func (t *Transport) Close() error {
 func (t *Transport) StartReceiving(configured func() []raft.Server) {
 	t.port.work.Go(func() { t.passCalls(configured) })
 	close(t.ready)
+}
+
+// Consumer returns what other replicas send to Raft.
+func (t *Transport) Consumer() <-chan raft.RPC { return t.calls }
+
+// passCalls hands Raft what other replicas send, changed where Raft would do wrong with it, until the port is closed.
+func (t *Transport) passCalls(configured func() []raft.Server) {
+	for {
+		select {
+		case call := <-t.NetworkTransport.Consumer():
+			if a, isAppend := call.Command.(*raft.AppendEntriesRequest); isAppend {
+				call.Command = t.received(a)
+			}
+			admitCandidate(call.Command, configured)
+			select {
+			case t.calls <- call:
+			case <-t.port.done: // the sender gives up with its connection
+				return
+			}
+		case <-t.port.done:
+			return
+		}
+	}
 }
 
 // Silence makes the replica fall silent at once; see Port.silence.

@@ -13,26 +13,6 @@ import "github.com/hashicorp/raft"
 // know of the configuration. What the refusal is there for, that a replica which was removed disturbs the others, cannot be: its hello is refused by
 // all that know, which has it stop, and its pre-vote by all that have a leader.
 
-// Consumer returns what other replicas send to Raft.
-func (t *Transport) Consumer() <-chan raft.RPC { return t.calls }
-
-// passCalls hands Raft what other replicas send, until the port is closed.
-func (t *Transport) passCalls(configured func() []raft.Server) {
-	for {
-		select {
-		case call := <-t.NetworkTransport.Consumer():
-			admitCandidate(call.Command, configured)
-			select {
-			case t.calls <- call:
-			case <-t.port.done:
-				return
-			}
-		case <-t.port.done:
-			return
-		}
-	}
-}
-
 // admitCandidate has a request for a vote come from a replica that has a vote in the configuration.
 func admitCandidate(command any, configured func() []raft.Server) {
 	var header *raft.RPCHeader

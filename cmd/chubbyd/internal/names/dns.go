@@ -17,7 +17,8 @@ import (
 // Bounds of what is said to a name server.
 const (
 	maxExchange = 5 * time.Second // one question
-	maxLooked   = 50              // replicas that have left whose names are looked up; those of all are taken away by an update
+	maxLooked   = 50              // replicas that have left whose names are looked up; those of all are taken away by updates
+	maxUpdate   = 32 << 10        // bytes of an update, before what is wanted is added; a message has at most 64 KiB
 	signedFor   = 300             // seconds that clocks may differ by (RFC 8945, 10)
 )
 
@@ -55,19 +56,38 @@ func (d DNS) Publish(ctx context.Context, p cell.Publication) error {
 	if same, err := a.has(ctx, d.lookups(p), want); err != nil || same {
 		return err
 	}
-	update := new(dns.Msg).SetUpdate(zone)
-	update.RemoveRRset([]dns.RR{&dns.SRV{Hdr: dns.RR_Header{Name: service, Rrtype: dns.TypeSRV}}})
-	for _, name := range d.hosts(p) {
-		update.RemoveRRset([]dns.RR{
-			&dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA}},
-			&dns.AAAA{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeAAAA}},
-		})
+	updates := removals(zone, d.hosts(p.Left, p.Cell))
+	last := updates[len(updates)-1]
+	last.RemoveRRset([]dns.RR{&dns.SRV{Hdr: dns.RR_Header{Name: service, Rrtype: dns.TypeSRV}}})
+	for _, name := range d.hosts(idsOf(p.Replicas), p.Cell) {
+		last.RemoveRRset(addressesOf(name))
 	}
-	update.Insert(want)
-	if _, err := a.say(ctx, update, "update "+service); err != nil {
-		return err
+	last.Insert(want)
+	for _, update := range updates {
+		if _, err := a.say(ctx, update, "update "+service); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// removals are the updates that take the addresses of names away. There is one at least, which has room for more.
+func removals(zone string, names []string) []*dns.Msg {
+	list := []*dns.Msg{new(dns.Msg).SetUpdate(zone)}
+	for _, name := range names {
+		now := list[len(list)-1]
+		if now.Len() > maxUpdate {
+			now = new(dns.Msg).SetUpdate(zone)
+			list = append(list, now)
+		}
+		now.RemoveRRset(addressesOf(name))
+	}
+	return list
+}
+
+// addressesOf stands for all addresses of a name.
+func addressesOf(name string) []dns.RR {
+	return []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA}}, &dns.AAAA{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeAAAA}}}
 }
 
 func (d DNS) service(ofCell string) string {
@@ -77,20 +97,21 @@ func (d DNS) service(ofCell string) string {
 // host is the name of a replica that has none of its own.
 func (d DNS) host(id, ofCell string) string { return dns.Fqdn(id + "." + ofCell + "." + d.Domain) }
 
-// hosts are the names that replicas may have had: now, or before they left. An ID that cannot be a name never was one.
-func (d DNS) hosts(p cell.Publication) (names []string) {
-	add := func(id string) {
-		if name := d.host(id, p.Cell); isName(name) {
+// hosts are the names that replicas with these IDs may have. An ID that cannot be a name never was one.
+func (d DNS) hosts(ids []string, ofCell string) (names []string) {
+	for _, id := range ids {
+		if name := d.host(id, ofCell); isName(name) {
 			names = append(names, name)
 		}
 	}
-	for _, m := range p.Replicas {
-		add(m.ID)
-	}
-	for _, id := range p.Left {
-		add(id)
-	}
 	return names
+}
+
+func idsOf(members []cell.Member) (ids []string) {
+	for _, m := range members {
+		ids = append(ids, m.ID)
+	}
+	return ids
 }
 
 func isName(text string) bool {
@@ -100,9 +121,9 @@ func isName(text string) bool {
 
 // lookups are the questions whose answers say whether anything is to be changed: also for names that no replica has now.
 func (d DNS) lookups(p cell.Publication) []dns.Question {
-	p.Left = p.Left[max(0, len(p.Left)-maxLooked):]
+	left := p.Left[max(0, len(p.Left)-maxLooked):]
 	list := []dns.Question{{Name: d.service(p.Cell), Qtype: dns.TypeSRV}}
-	for _, name := range d.hosts(p) {
+	for _, name := range d.hosts(append(idsOf(p.Replicas), left...), p.Cell) {
 		list = append(list, dns.Question{Name: name, Qtype: dns.TypeA}, dns.Question{Name: name, Qtype: dns.TypeAAAA})
 	}
 	return list

@@ -210,6 +210,19 @@ func TestDNS(t *testing.T) {
 	s.want(append(replaced, "_chubby._tcp.other.cells.example.org. 60 IN SRV 0 1 1 r2.other.cells.example.org.", "r2.other.cells.example.org. 60 IN A 192.0.2.99")...)
 }
 
+// So many replicas have left that their names do not fit into one message: all of them are taken away.
+func TestDNSOfManyThatLeft(t *testing.T) {
+	s := startNamed(t)
+	first, last := cell.Member{ID: "chubby-main-0000", Client: "192.0.2.1:1"}, cell.Member{ID: "chubby-main-0999", Client: "192.0.2.2:1"}
+	s.publish(cell.Publication{Cell: "main", Replicas: []cell.Member{first}})
+	now := cell.Publication{Cell: "main", Replicas: []cell.Member{last}}
+	for i := range 999 {
+		now.Left = append(now.Left, fmt.Sprintf("chubby-main-%04d", i))
+	}
+	s.publish(now)
+	s.want("_chubby._tcp.main.cells.example.org. 60 IN SRV 0 1 1 chubby-main-0999.main.cells.example.org.", "chubby-main-0999.main.cells.example.org. 60 IN A 192.0.2.2")
+}
+
 // What is wrong is said so that it can be put right, and nothing is changed.
 func TestDNSRefused(t *testing.T) {
 	s := startNamed(t)
