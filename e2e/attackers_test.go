@@ -58,6 +58,7 @@ func attack(k task, over <-chan struct{}) error {
 	run := map[string]func(*attacker) error{
 		"half-open": (*attacker).halfOpen, "slow headers": (*attacker).slowHeaders, "resets": (*attacker).resets,
 		"prefixes": (*attacker).prefixes, "slow readers": (*attacker).slowReaders, "sessions": (*attacker).sessions,
+		"steps": (*attacker).steps, "chains": (*attacker).chains,
 	}[k.Attack]
 	if run == nil {
 		return fmt.Errorf("no attack is called %q", k.Attack)

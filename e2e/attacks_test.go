@@ -37,6 +37,8 @@ func attackTrials() []attackTrial {
 			{name: "prefixes", size: 2, children: 1, lasts: lasts},
 			{name: "slow readers", size: 400, children: 1, lease: api.DefaultLease, lasts: lasts}, // it has to outlast that all are opened,
 			{name: "sessions", size: 1500, children: 1, lease: api.MinLease, lasts: lasts},
+			{name: "steps", size: 4, children: 1, lasts: lasts},
+			{name: "chains", size: 8, children: 1, lasts: lasts},
 		}
 	}
 	const lasts = 15 * time.Second
@@ -53,6 +55,8 @@ func attackTrials() []attackTrial {
 			name: "sessions", what: "100,000 sessions, opened as fast as a principal may", size: 100_000, children: 1, lease: api.MaxLease, lasts: lasts,
 			until: func(done int64) bool { return done >= 100_000 },
 		},
+		{name: "steps", what: "transactions of 160,000 empty steps, as fast as 8 connections without a certificate take them, over HTTP/2 and in frames", size: 8, children: 1, lasts: lasts},
+		{name: "chains", what: "60 connections at a time that show 6 certificates, of which each might be the issuer of every other", size: 60, children: 1, lasts: lasts},
 	}
 }
 

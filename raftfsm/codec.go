@@ -27,19 +27,24 @@ func newCodec() codec {
 	if err != nil {
 		panic(err)
 	}
+	return codec{enc: enc, dec: newDecMode(1 << 24)} // more than any list of a state has: a replica must be able to read what it wrote
+}
+
+// newDecMode returns what decodes, if no list has more elements: an element of one byte may take hundreds in memory.
+func newDecMode(maxElements int) cbor.DecMode {
 	dec, err := cbor.DecOptions{
 		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
 		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
 		IndefLength:       cbor.IndefLengthForbidden,
 		TagsMd:            cbor.TagsForbidden,
-		MaxArrayElements:  1 << 24, // more than any list of a state has: a replica must be able to read what it wrote
+		MaxArrayElements:  maxElements,
 		MaxNestedLevels:   16,
 		UTF8:              cbor.UTF8RejectInvalid,
 	}.DecMode()
 	if err != nil {
 		panic(err)
 	}
-	return codec{enc: enc, dec: dec}
+	return dec
 }
 
 // Encoded is a command as it is in a log entry. Its length is the only measure

@@ -67,10 +67,17 @@ type RestoreAdd struct {
 // Encode writes a part, for the way to the cell.
 func (a RestoreAdd) Encode() ([]byte, error) { return entryCodec.enc.Marshal(a) }
 
-// DecodeRestoreAdd reads what Encode wrote. Whether the nodes can be is for Apply to decide.
+// Of the lists of a part: how many bytes a node has at least as it is encoded, and how many quotas a part of any length may have.
+const (
+	leastNode      = 16
+	maxAddedQuotas = 1000
+)
+
+// DecodeRestoreAdd reads what Encode wrote. Whether the nodes can be is for Apply to decide. Since a part comes from a client, it has no more
+// nodes than its length allows.
 func DecodeRestoreAdd(data []byte) (*RestoreAdd, error) {
 	a := new(RestoreAdd)
-	if err := entryCodec.dec.Unmarshal(data, a); err != nil {
+	if err := newDecMode(max(maxAddedQuotas, len(data)/leastNode)).Unmarshal(data, a); err != nil {
 		return nil, &api.Error{Code: api.InvalidArgument, Message: "this is no part of a backup", Err: err}
 	}
 	return a, nil

@@ -19,11 +19,8 @@ func (s *Store) accept(conn net.Conn, protocols []string) *tls.Conn {
 	config := s.server()
 	config.NextProtos = protocols
 	config.VerifyConnection = func(state tls.ConnectionState) error {
-		l.left = -1 // what follows is the end of the handshake, and what is said
-		if len(state.PeerCertificates) > maxChain {
-			return errLongChain // now, so that they do not stay in memory
-		}
-		return nil
+		l.left = -1                                // what follows is the end of the handshake, and what is said
+		return checkEffort(state.PeerCertificates) // now, before a signature is checked, and so that they do not stay in memory
 	}
 	return tls.Server(l, config)
 }
@@ -76,7 +73,8 @@ func protocols() []string { return []string{"h2"} }
 func (s *Store) server() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: protocols(), ClientAuth: tls.RequestClientCert,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.held.Load().own, nil },
+		CurvePreferences: []tls.CurveID{tls.X25519MLKEM768, tls.X25519, tls.CurveP256, tls.CurveP384}, // not P-521: see maxCurveBits
+		GetCertificate:   func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.held.Load().own, nil },
 		// A session that is resumed would be one of the past: what it was verified by may have been taken back.
 		SessionTicketsDisabled: true,
 	}

@@ -177,6 +177,9 @@ func (f Files) loadOwn(was *tls.Certificate) (*tls.Certificate, error) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	own, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err == nil {
+		err = checkEffort([]*x509.Certificate{own.Leaf}) // else the other end would break handshakes off, without a word
+	}
 	if err != nil {
 		return was, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
 	}
@@ -185,7 +188,7 @@ func (f Files) loadOwn(was *tls.Certificate) (*tls.Certificate, error) {
 
 // loadTrust reads the authorities, and what they have revoked; in an error, which names the file that is wrong, it returns what was there.
 func (f Files) loadTrust(was trust) (trust, error) {
-	t := trust{roots: x509.NewCertPool(), counting: map[string]struct{}{}, revoked: map[revocation]struct{}{}}
+	t := trust{counting: map[string]struct{}{}, revoked: map[revocation]struct{}{}}
 	var faults []error
 	if f.CA != "" {
 		faults = append(faults, eachBlock(f.CA, "CERTIFICATE", func(der []byte) error {

@@ -2,27 +2,31 @@ package certs
 
 import (
 	"bytes"
+	"crypto/ecdsa"
 	"crypto/rsa"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
-// Bounds of what the other end of a connection may show: to look at it takes time, which a
+// Bounds of what the other end of a connection may show: to look at it takes time and memory, which a
 // stranger must not have much of.
 const (
 	maxChain       = 6    // certificates
 	maxRSABits     = 4096 // of their keys
 	maxRSAExponent = 1<<16 + 1
+	maxCurveBits   = 384 // a signature of P-384 takes four times as long to check as one of RSA with 4096 bits, and one of P-521 sixteen times
+	maxParts       = 200 // names, extensions and the like of a certificate: one of 3 bytes takes 160 in memory, as long as the connection is open
 )
 
 // trust is whose certificates count: those that an authority has signed, and nobody has
 // revoked.
 type trust struct {
-	roots       *x509.CertPool
 	authorities []*x509.Certificate // those of the file
-	counting    map[string]struct{} // those of them that nobody has revoked, which are in roots; by their DER
+	roots       []*x509.Certificate // those of them that nobody has revoked
+	counting    map[string]struct{} // the same; by their DER
 	revoked     map[revocation]struct{}
 	overdue     *x509.RevocationList // the list that is to be replaced first; nil without lists
 }
@@ -52,24 +56,30 @@ func (p Proof) Ends() time.Time {
 // errNoCertificate says that the other end has shown nothing.
 var errNoCertificate = errors.New("no certificate was shown")
 
-// verify looks for a path from a chain, the other end's own certificate first, to an authority, for a use at a time. host is
+// verify checks that a chain, the other end's own certificate first, leads to an authority, for a use at a time. host is
 // the name that the certificate must be for, if it is not empty.
 func (t trust) verify(chain []*x509.Certificate, use x509.ExtKeyUsage, host string, now time.Time) (Proof, error) {
+	if len(chain) == 0 {
+		return Proof{}, errNoCertificate
+	}
 	if err := checkEffort(chain); err != nil {
 		return Proof{}, err
 	}
-	if t.roots == nil { // package x509 would take those of the system
+	if len(t.authorities) == 0 {
 		return Proof{}, errors.New("there are no authorities")
 	}
-	between := x509.NewCertPool()
-	for _, c := range chain[1:] {
-		between.AddCert(c)
+	doesNotCount := func(err error) (Proof, error) {
+		return Proof{}, fmt.Errorf("the certificate of %s does not count: %w", subject(chain[0]), clipped{err})
+	}
+	between, roots := t.lead(chain)
+	if len(roots) == 0 {
+		return doesNotCount(x509.UnknownAuthorityError{Cert: chain[0]})
 	}
 	paths, err := chain[0].Verify(x509.VerifyOptions{
-		Roots: t.roots, Intermediates: between, DNSName: host, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{use},
+		Roots: poolOf(roots), Intermediates: poolOf(between), DNSName: host, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{use},
 	})
 	if err != nil {
-		return Proof{}, fmt.Errorf("the certificate of %s does not count: %w", subject(chain[0]), clipped{err})
+		return doesNotCount(err)
 	}
 	for _, path := range paths {
 		if err = t.checkRevoked(path); err == nil {
@@ -79,20 +89,89 @@ func (t trust) verify(chain []*x509.Certificate, use x509.ExtKeyUsage, host stri
 	return Proof{}, err
 }
 
-// checkEffort refuses a chain that would take long to look at.
+func poolOf(list []*x509.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, c := range list {
+		pool.AddCert(c)
+	}
+	return pool
+}
+
+// lead finds the first certificate of a chain that an authority has signed, and returns those between it and the other end's own, it
+// included, and the authorities; none if there is no such certificate. What a stranger has made costs next to nothing: a certificate that names no authority as its issuer is not
+// looked at, no signature is checked by a key that a stranger has chosen, and at most maxChain are in all. Package x509 would try every certificate
+// as the issuer of every other, a hundred times; it gets what an authority has signed, in which no issuer comes twice.
+func (t trust) lead(chain []*x509.Certificate) (between, roots []*x509.Certificate) {
+	checks := 0
+	for i, c := range chain {
+		twice := func(other *x509.Certificate) bool { return bytes.Equal(other.RawSubject, c.RawSubject) }
+		if i > 0 && (!bytes.Equal(chain[i-1].RawIssuer, c.RawSubject) || slices.ContainsFunc(chain[1:i], twice)) {
+			break
+		}
+		for _, a := range t.issuersOf(c) {
+			if checks++; checks > maxChain {
+				return nil, nil
+			}
+			if c.CheckSignatureFrom(a) == nil {
+				roots = append(roots, a)
+			}
+		}
+		if len(roots) > 0 {
+			return chain[1 : i+1], roots
+		}
+	}
+	return nil, nil
+}
+
+// issuersOf returns the authorities that a certificate names as its issuer: those with the key that it names, or, if there
+// are none, all of that name. Tools compute the names of keys in different ways.
+func (t trust) issuersOf(c *x509.Certificate) (byKey []*x509.Certificate) {
+	var byName []*x509.Certificate
+	for _, a := range t.roots {
+		if bytes.Equal(a.RawSubject, c.RawIssuer) {
+			byName = append(byName, a)
+			if bytes.Equal(a.SubjectKeyId, c.AuthorityKeyId) {
+				byKey = append(byKey, a)
+			}
+		}
+	}
+	if len(byKey) > 0 {
+		return byKey
+	}
+	return byName
+}
+
+// checkEffort refuses a chain that would take long to look at, or much memory to keep. It is quick itself.
 func checkEffort(chain []*x509.Certificate) error {
-	switch {
-	case len(chain) == 0:
-		return errNoCertificate
-	case len(chain) > maxChain:
-		return fmt.Errorf("%d certificates were shown, and at most %d are allowed", len(chain), maxChain)
+	if len(chain) > maxChain {
+		return fmt.Errorf("%w: %d, and at most %d are allowed", errLongChain, len(chain), maxChain)
 	}
 	for _, c := range chain {
-		if key, ok := c.PublicKey.(*rsa.PublicKey); ok && (key.N.BitLen() > maxRSABits || key.E > maxRSAExponent) {
-			return fmt.Errorf("the certificate of %s has an RSA key of %d bits with the exponent %d: at most %d and %d are allowed", subject(c), key.N.BitLen(), key.E, maxRSABits, maxRSAExponent)
+		switch key := c.PublicKey.(type) {
+		case *rsa.PublicKey:
+			if key.N.BitLen() > maxRSABits || key.E > maxRSAExponent {
+				return fmt.Errorf("the certificate of %s has an RSA key of %d bits with the exponent %d: at most %d and %d are allowed", subject(c), key.N.BitLen(), key.E, maxRSABits, maxRSAExponent)
+			}
+		case *ecdsa.PublicKey:
+			if curve := key.Params(); curve.BitSize > maxCurveBits {
+				return fmt.Errorf("the certificate of %s has a key of the curve %s: at most P-%d is allowed", subject(c), curve.Name, maxCurveBits)
+			}
+		}
+		if n := partsOf(c); n > maxParts {
+			return fmt.Errorf("the certificate of %s has %d names, extensions and the like: at most %d are allowed", subject(c), n, maxParts)
 		}
 	}
 	return nil
+}
+
+// partsOf counts what a certificate has any number of.
+func partsOf(c *x509.Certificate) int {
+	return len(c.Extensions) + len(c.Subject.Names) + len(c.Issuer.Names) +
+		len(c.DNSNames) + len(c.EmailAddresses) + len(c.IPAddresses) + len(c.URIs) +
+		len(c.PermittedDNSDomains) + len(c.ExcludedDNSDomains) + len(c.PermittedIPRanges) + len(c.ExcludedIPRanges) +
+		len(c.PermittedEmailAddresses) + len(c.ExcludedEmailAddresses) + len(c.PermittedURIDomains) + len(c.ExcludedURIDomains) +
+		len(c.ExtKeyUsage) + len(c.UnknownExtKeyUsage) + len(c.Policies) + len(c.PolicyMappings) +
+		len(c.CRLDistributionPoints) + len(c.OCSPServer) + len(c.IssuingCertificateURL)
 }
 
 // checkRevoked returns why a path from a certificate to an authority does not count any more.
@@ -144,7 +223,7 @@ func (t *trust) addList(der []byte) error {
 func (t *trust) settle() {
 	for _, a := range t.authorities {
 		if bytes.Equal(a.RawSubject, a.RawIssuer) || !t.isRevoked(a) {
-			t.roots.AddCert(a)
+			t.roots = append(t.roots, a)
 			t.counting[string(a.Raw)] = struct{}{}
 		}
 	}

@@ -191,10 +191,15 @@ func (k *serverCall) drop() {
 }
 
 // RecvMsg implements grpc.ServerStream: the first message is the request, and there is no
-// other.
+// other. What has a method Decode decodes it itself, or does not.
 func (k *serverCall) RecvMsg(request any) error {
 	if k.payload == nil {
 		return io.EOF
+	}
+	if own, ok := request.(interface{ Decode(message []byte) error }); ok {
+		err := own.Decode(k.message)
+		k.drop()
+		return err
 	}
 	message, ok := request.(proto.Message)
 	if !ok {

@@ -131,7 +131,7 @@ func actSafeguards() []safeguard {
 		},
 		{
 			name: "who transfers the master is recorded", file: "cell/internal/wire/service.go",
-			old: "before := s.witness(ctx, info.FullMethod, request)", new: "before := s.witness(ctx, pb.Chubby_GetStat_FullMethodName, request)",
+			old: "before := s.witness(ctx, method, request)", new: "before := s.witness(ctx, pb.Chubby_GetStat_FullMethodName, request)",
 			pkg: "./cell", test: "TestAudit$",
 		},
 		{

@@ -49,8 +49,8 @@ func crowdSafeguards() []safeguard {
 			pkg: "./cell", test: "TestTooManyConnections",
 		},
 		{
-			name: "calls over a refused connection say why", file: "cell/internal/wire/service.go",
-			old: "	if err := s.checkConnection(ctx, info.FullMethod); err != nil {\n		return nil, err\n	}\n", new: "",
+			name: "calls over a refused connection say why", file: "cell/internal/wire/door.go",
+			old: "	if refusal = s.checkConnection(ctx, method); refusal != nil {\n		return refusal\n	}\n", new: "",
 			pkg: "./cell", test: "TestTooManyConnections",
 		},
 		{

@@ -59,13 +59,13 @@ func heldSafeguards() []safeguard {
 			pkg: "./cell/internal/wire", test: "TestSmallCallsAreServedBesideLargeOnes",
 		},
 		{
-			name: "KeepAlives are served whatever is held", file: "cell/internal/wire/account.go",
-			old: "	case *pb.KeepAliveRequest, *pb.LocateRequest,", new: "	case *pb.LocateRequest,",
+			name: "KeepAlives are served whatever is held", file: "cell/internal/wire/serving.go",
+			old: "	case pb.Chubby_KeepAlive_FullMethodName, pb", new: "	case pb",
 			pkg: "./cell/internal/wire", test: "TestKeepAlivesAreServed",
 		},
 		{
-			name: "the master is found whatever is held", file: "cell/internal/wire/account.go",
-			old: "	case *pb.KeepAliveRequest, *pb.LocateRequest,", new: "	case *pb.KeepAliveRequest,",
+			name: "the master is found whatever is held", file: "cell/internal/wire/serving.go",
+			old: ", pb.Cell_Locate_FullMethodName", new: "",
 			pkg: "./cell/internal/wire", test: "TestKeepAlivesAreServed",
 		},
 		{
@@ -84,8 +84,8 @@ func heldSafeguards() []safeguard {
 			pkg: "./cell/internal/wire", test: "TestKeepAlivesAreServed",
 		},
 		{
-			name: "large calls are refused when much is held", file: "cell/internal/wire/service.go",
-			old: "	if err := call.serve(request); err != nil {\n		return nil, ", new: "	if err := call.serve(request); err != nil && false {\n		return nil, ",
+			name: "large calls are refused when much is held", file: "cell/internal/wire/serving.go",
+			old: "		if err := a.full(c.request); err != nil {\n", new: "		if err := error(nil); err != nil {\n",
 			pkg: "./cell/internal/wire", test: "TestCallsWithoutRoomAreRefused",
 		},
 		{
@@ -94,8 +94,8 @@ func heldSafeguards() []safeguard {
 			pkg: "./cell/internal/wire", test: "TestWindowsAreFixed",
 		},
 		{
-			name: "a long reply takes the memory that it has", file: "cell/internal/wire/service.go",
-			old: "protobuf.Size(message) <= 32<<10", new: "protobuf.Size(message) <= 32<<20",
+			name: "a long reply takes the memory that it has", file: "cell/internal/wire/door.go",
+			old: "proto.Size(message) <= 32<<10", new: "proto.Size(message) <= 32<<20",
 			pkg: "./cell/internal/wire", test: "TestLongRepliesTakeTheirSize",
 		},
 	}

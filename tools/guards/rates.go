@@ -25,8 +25,8 @@ func rateSafeguards() []safeguard {
 			pkg: pkg, test: "TestRateOfAnAddress",
 		},
 		{
-			name: "no rate stops what others may have to wait for", file: "cell/internal/wire/account.go",
-			old: "	if mayWait {\n		late =", new: "	if true {\n		late =",
+			name: "no rate stops what others may have to wait for", file: "cell/internal/wire/rates.go",
+			old: "	if isEndless(method) && size.bytes <= maxVital {\n		return nil\n", new: "	if false {\n		return nil\n",
 			pkg: pkg, test: "TestRateOfAnAddress",
 		},
 		{

@@ -2,12 +2,10 @@ package main
 
 // traceSafeguards cover what bounds traces, and who is believed.
 func traceSafeguards() []safeguard {
-	const known = "	if err := s.checkConnection(ctx, info.FullMethod); err != nil {\n		return nil, err\n	}\n"
-	const begin = "	if trace = s.trace(ctx, info.FullMethod); trace != nil {\n		ctx = steps.With(ctx, trace)\n	}\n"
 	return []safeguard{
 		{
-			name: "who is not known begins no trace", file: "cell/internal/wire/service.go",
-			old: known + begin, new: begin + known,
+			name: "who is not known begins no trace", file: "cell/internal/wire/door.go",
+			old: "	defer s.recovered(method, &err)\n	if refusal =", new: "	defer s.recovered(method, &err)\n	s.endTrace(s.trace(ctx, method), nil, nil)\n	if refusal =",
 			pkg: "./cell/internal/wire", test: "TestWhoIsBelievedToBeTraced",
 		},
 		{

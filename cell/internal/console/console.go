@@ -1,13 +1,16 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/session"
@@ -16,7 +19,10 @@ import (
 // Bounds of the console.
 const (
 	maxServed     = 32               // requests that are served at a time; others are told to try again
+	maxStrangers  = 16               // requests of those whom nobody knows, which are apart; so one who is known is served whatever they do
+	maxFromOne    = 4                // of these, from one address
 	maxBody       = 32 << 10         // bytes of a form: a token has at most 16 KiB
+	maxFields     = 32               // of a form: parsed, one of a byte takes a hundred
 	maxURL        = 4 << 10          // bytes: a path has at most 1 KiB, and each may be three when escaped
 	maxPageTime   = 10 * time.Second // for everything that a page has to ask
 	maxStatusTime = time.Second      // for what replicas say of themselves: one that is gone must not hold up a page
@@ -66,6 +72,7 @@ type Console struct {
 	origin   *http.CrossOriginProtection
 	serving  chan struct{} // has an element for each request that is served,
 	streams  chan struct{} // or each stream of events
+	unknown  strangers     // those of strangers
 }
 
 // New returns a console.
@@ -149,27 +156,75 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	case isRead(q) && q.ContentLength != 0, q.ContentLength > maxBody:
 		c.refuse(w, http.StatusRequestEntityTooLarge, "too much was sent")
 	default:
-		slots := c.serving
-		if q.URL.Path == eventsPath {
-			slots = c.streams
-		}
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		default:
-			w.Header().Set("Retry-After", "1")
-			c.refuse(w, http.StatusServiceUnavailable, "the console is busy; try again")
-			return
-		}
 		if !isRead(q) {
-			q.Body = http.MaxBytesReader(w, q.Body, maxBody)
 			if err := c.origin.Check(q); err != nil {
 				c.refuse(w, http.StatusForbidden, "this form is not the console's own")
 				return
 			}
+			form, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxBody)) // before it takes a place: it may never come
+			if err != nil || bytes.Count(form, []byte("&")) > maxFields {
+				c.refuse(w, http.StatusRequestEntityTooLarge, "too much was sent, or too slowly")
+				return
+			}
+			q.Body = io.NopCloser(bytes.NewReader(form))
 		}
+		leave, ok := c.enter(q)
+		if !ok {
+			w.Header().Set("Retry-After", "1")
+			c.refuse(w, http.StatusServiceUnavailable, "the console is busy; try again")
+			return
+		}
+		defer leave()
 		c.mux.ServeHTTP(w, q)
 	}
+}
+
+// enter takes a place for a request, if there is one. Those of strangers are apart: they may read what they have asked for as slowly as they like.
+func (c *Console) enter(q *http.Request) (leave func(), ok bool) {
+	slots := c.serving
+	if _, err := c.guest(q); err != nil {
+		return c.unknown.enter(q.RemoteAddr)
+	} else if q.URL.Path == eventsPath {
+		slots = c.streams
+	}
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }, true
+	default:
+		return nil, false
+	}
+}
+
+// strangers counts the requests of those whom nobody knows. Its zero value is ready. It is safe for concurrent use.
+type strangers struct {
+	mu   sync.Mutex // guards what follows
+	all  int
+	from map[string]int // by address
+}
+
+func (s *strangers) enter(address string) (leave func(), ok bool) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= maxStrangers || s.from[host] >= maxFromOne {
+		return nil, false
+	}
+	if s.from == nil {
+		s.from = map[string]int{}
+	}
+	s.all++
+	s.from[host]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all--
+		if s.from[host]--; s.from[host] == 0 {
+			delete(s.from, host)
+		}
+	}, true
 }
 
 // refuse answers what never comes to a page, and ends the connection.

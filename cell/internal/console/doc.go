@@ -25,5 +25,5 @@
 // # Concurrency
 //
 // A Console is for any goroutine. It has no goroutines of its own but those of each visitor's client.Cell, which Close waits
-// for. Its mutexes, visitors.mu, logins.mu and series.mu, are never held together, nor across I/O.
+// for. Its mutexes, visitors.mu, logins.mu, series.mu and strangers.mu, are never held together, nor across I/O.
 package console

@@ -24,11 +24,6 @@ const (
 	// leastHeld is what each connection has to itself, whatever others hold: enough to find
 	// the master and to give back locks.
 	leastHeld = 32 << 10
-	// maxKeepAlive bounds a KeepAlive: a session has one at a time, which is never refused.
-	maxKeepAlive = 1 << 10
-	// maxVital is up to which size other calls are vital. The longest part of them is the
-	// list of the outstanding requests of a session.
-	maxVital = 4 << 10
 	// frameWeight is for a frame itself.
 	frameWeight = 128
 )
@@ -280,60 +275,6 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// serve begins to serve a call whose request has arrived, or refuses it. served is to
-// be called when that has ended, unless it was refused.
-func (c *call) serve(request any) error {
-	if err := checkSize(request); err != nil {
-		return err
-	}
-	if c == nil {
-		return nil
-	}
-	a, mayWait := c.of, !vital(request)
-	var late *api.Error
-	if mayWait {
-		late = a.pace(request)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	c.begun = true
-	if late != nil {
-		return late
-	}
-	if !c.open {
-		return api.Errorf(api.Cancelled, "the call was given up before it was served")
-	}
-	if mayWait {
-		if err := a.full(c.request); err != nil {
-			return err
-		}
-	}
-	c.serving = true
-	return nil
-}
-
-// checkSize refuses a KeepAlive that is longer than any: it is served whatever is held.
-func checkSize(request any) error {
-	alive, _ := request.(*pb.KeepAliveRequest)
-	if size := proto.Size(alive); size > maxKeepAlive {
-		return api.Errorf(api.InvalidArgument, "a KeepAlive of %d bytes; it has at most %d", size, maxKeepAlive)
-	}
-	return nil
-}
-
-// vital reports whether a request is served however much is held. If such requests were
-// refused, a client that fills a limit would end the sessions of others at its address:
-// they could not be kept alive, and would not find the master. What those others hold
-// could not be given back either. Vital requests are small, and counted.
-func vital(request any) bool {
-	switch r := request.(type) {
-	case *pb.KeepAliveRequest, *pb.LocateRequest, *pb.ReleaseRequest, *pb.CancelRequest, *pb.CloseRequest, *pb.EndSessionRequest:
-		message, ok := r.(proto.Message)
-		return ok && proto.Size(message) <= maxVital
-	}
-	return false
-}
-
 // full returns why there is no room for another n bytes, or, of requests, why there is
 // none for those n, which are counted. a.mu is held.
 func (a *account) full(n int64) error {
@@ -344,21 +285,6 @@ func (a *account) full(n int64) error {
 		return nil
 	}
 	return a.all.full(a.origin)
-}
-
-// served ends what serve began.
-func (c *call) served() {
-	if c == nil {
-		return
-	}
-	c.of.mu.Lock()
-	c.serving = false
-	c.settle()
-	last := c.of.closed && c.of.bytes == 0
-	c.of.mu.Unlock()
-	if last {
-		c.of.all.forget(c.of.origin, c.of.conn.clock())
-	}
 }
 
 // answer counts a reply, or refuses to send it: a long one, while the client does not

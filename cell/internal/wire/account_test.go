@@ -149,7 +149,7 @@ func TestRequestsAreHeldUntilTheirStreamsEnd(t *testing.T) {
 	c := newHeld(heldLimits{conn: 1 << 30, address: 1 << 30, all: 1 << 30})
 	conn, _ := hoarding(t, c, "10.0.0.1:1", 3)
 	one := conn.account.newest
-	if err := one.serve(nil); err != nil {
+	if err := one.serve("", requestSize{}); err != nil {
 		t.Fatal(err)
 	}
 	one.served()
@@ -312,7 +312,7 @@ func TestHeldIsWhatIsOpen(t *testing.T) {
 				pass(to, wire.Bytes())
 				one.open, one.reply = false, 0
 			case 3:
-				if err := one.call.serve(nil); (err == nil) != one.open {
+				if err := one.call.serve("", requestSize{}); (err == nil) != one.open {
 					t.Fatalf("a call that is open: %v; served: %v", one.open, err)
 				}
 				one.serving = one.serving || one.open

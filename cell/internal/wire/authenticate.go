@@ -24,6 +24,12 @@ func (s *service) Authenticate(ctx context.Context, q *pb.AuthenticateRequest) (
 	return &pb.AuthenticateReply{Principal: principalOf(ctx)}, nil
 }
 
+// takesToken reports whether the connection may be that of somebody else when a token was looked at, or who it is of is known.
+func (c *heardConn) takesToken() bool {
+	who := c.identity.Load()
+	return c.refusal == nil && (who == nil || who.refusal == nil || who.pending)
+}
+
 // authenticate takes a token for its connection. Once it has one that counts, it takes others
 // of the same principal, so that a client which holds its calls together need not connect anew
 // when its token is about to expire.

@@ -136,7 +136,7 @@ func TestOwnerIsAskedOfTheMaster(t *testing.T) {
 	_, conn, _ := connected(t, func() (string, func() bool, error) { return "bob", func() bool { return true }, nil })
 	conn.identify(make([]*x509.Certificate, 1))
 	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()})
-	_, err := s.unary(ctx, &pb.KeepAliveRequest{Caller: &pb.Caller{Session: []byte("alice's")}}, &grpc.UnaryServerInfo{FullMethod: pb.Chubby_KeepAlive_FullMethodName},
+	_, err := throughDoor(ctx, s, pb.Chubby_KeepAlive_FullMethodName, &pb.KeepAliveRequest{Caller: &pb.Caller{Session: []byte("alice's")}},
 		func(context.Context, any) (any, error) {
 			t.Error("it reaches the master, and nobody has looked whose session it is")
 			return &pb.KeepAliveReply{}, nil
@@ -163,7 +163,7 @@ func TestCallsKeepTheirPrincipal(t *testing.T) {
 	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()})
 	who := "not served"
 	// As Backup, ListLocks, Explain, ListQuotas and ListSessions do: they ask for the master, and then who calls.
-	_, err := s.unary(ctx, &pb.BackupRequest{}, &grpc.UnaryServerInfo{FullMethod: pb.Chubby_Backup_FullMethodName},
+	_, err := throughDoor(ctx, s, pb.Chubby_Backup_FullMethodName, &pb.BackupRequest{},
 		func(ctx context.Context, _ any) (any, error) {
 			return onMaster(s, "backup", "", func(*master.Master) (*pb.BackupReply, error) {
 				who = principalOf(ctx)
@@ -182,7 +182,7 @@ type arrivedStream struct {
 }
 
 func (h arrivedStream) Context() context.Context { return h.ctx }
-func (h arrivedStream) RecvMsg(any) error        { return nil }
+func (h arrivedStream) RecvMsg(m any) error      { return decodes(m, nil) }
 
 // A message in a stream that is read after its connection's token has ended is refused.
 func TestStreamsEndWithTheirClient(t *testing.T) {

@@ -79,17 +79,33 @@ type caller struct {
 	name string
 	open int // connections; Connections.mu guards it
 
-	calls, sessions bucket
+	calls, returns, sessions bucket
+}
+
+// callsOf returns the bucket of calls, or of those that give something back.
+func (p *caller) callsOf(back bool) *bucket {
+	if back {
+		return &p.returns
+	}
+	return &p.calls
+}
+
+// callsOf returns the bucket of calls, or of those that give something back.
+func (o *source) callsOf(back bool) *bucket {
+	if back {
+		return &o.returns
+	}
+	return &o.calls
 }
 
 // rested implements restful.
 func (p *caller) rested(now session.Instant) bool {
-	return p.calls.isFull(now) && p.sessions.isFull(now)
+	return p.calls.isFull(now) && p.returns.isFull(now) && p.sessions.isFull(now)
 }
 
 // rested implements restful.
 func (o *source) rested(now session.Instant) bool {
-	return o.calls.isFull(now) && o.handshakes.isFull(now) && o.waste.isFull(now)
+	return o.calls.isFull(now) && o.returns.isFull(now) && o.handshakes.isFull(now) && o.waste.isFull(now)
 }
 
 // maxFading bounds how many of those that have left are remembered.
@@ -186,17 +202,23 @@ func (c *Connections) parts(conn *heardConn) {
 
 // pace returns why a call is not served: others of its principal, or its address, came too fast. What arrived last over
 // the connection says what time it is.
-func (a *account) pace(request any) *api.Error {
+func (a *account) pace(method string, size requestSize) *api.Error {
+	if isEndless(method) && size.bytes <= maxVital {
+		return nil
+	}
 	c, now := a.all, a.conn.LastArrival()
 	var err *api.Error
 	const advice = "; try again later, have programs call less often, or raise the limit"
-	_, opens := request.(*pb.CreateSessionRequest)
+	opens, back, what := method == pb.Chubby_CreateSession_FullMethodName, givesBack(method), "makes"
+	if back {
+		what = "gives something back by"
+	}
 	switch p := a.conn.caller.Load(); {
-	case p != nil && !p.calls.take(now, c.bounds.Rates.Calls):
-		err = api.Errorf(api.Unavailable, "%q makes more than %d calls a second (max-calls-per-principal)"+advice, p.name, c.bounds.Rates.Calls)
+	case p != nil && !p.callsOf(back).take(now, c.bounds.Rates.Calls):
+		err = api.Errorf(api.Unavailable, "%q %s more than %d calls a second (max-calls-per-principal)"+advice, p.name, what, c.bounds.Rates.Calls)
 	case p != nil && opens && !p.sessions.take(now, c.bounds.Rates.Sessions):
 		err = api.Errorf(api.Unavailable, "%q opens more than %d sessions a second (max-new-sessions-per-principal)"+advice, p.name, c.bounds.Rates.Sessions)
-	case !a.origin.calls.take(now, c.bounds.Rates.CallsPerAddress):
+	case !a.origin.callsOf(back).take(now, c.bounds.Rates.CallsPerAddress):
 		err = api.Errorf(api.Unavailable, "more than %d calls a second come from %s (max-calls-per-address)"+advice, c.bounds.Rates.CallsPerAddress, a.origin.name)
 	default:
 		return nil

@@ -73,7 +73,7 @@ func arriving(t *testing.T, c *Connections, from, principal string, now session.
 // served returns how many of some calls are served.
 func served(conn *heardConn, calls int) (n int, last *api.Error) {
 	for range calls {
-		if err := conn.account.pace(nil); err != nil {
+		if err := conn.account.pace("", requestSize{}); err != nil {
 			last = err
 			continue
 		}
@@ -134,7 +134,7 @@ func TestRateOfSessions(t *testing.T) {
 		t.Errorf("%d of 100 calls are served: %v", n, why)
 	}
 	for n := range 4 {
-		why := conn.account.pace(&pb.CreateSessionRequest{})
+		why := conn.account.pace(pb.Chubby_CreateSession_FullMethodName, requestSize{})
 		if refused := why != nil && strings.Contains(why.Message, `"alice" opens more than 2 sessions a second (max-new-sessions-per-principal)`); refused != (n >= 2) {
 			t.Errorf("session %d: %v", n+1, why)
 		}
@@ -145,7 +145,7 @@ func TestRateOfSessions(t *testing.T) {
 }
 
 // Over both transports the calls of an address are counted together; those are always served that nobody may
-// have to wait for.
+// have to wait for, and what gives something back does not wait for others.
 func TestRateOfAnAddress(t *testing.T) {
 	var now atomic.Int64
 	now.Store(int64(time.Hour))
@@ -195,14 +195,21 @@ func TestRateOfAnAddress(t *testing.T) {
 			t.Fatalf("%+v ended with %v", step, code)
 		}
 	}
-	for method, q := range map[string]proto.Message{
-		pb.Chubby_KeepAlive_FullMethodName: &pb.KeepAliveRequest{}, pb.Chubby_KeepAlives_FullMethodName: &pb.KeepAliveRequest{}, pb.Chubby_Release_FullMethodName: &pb.ReleaseRequest{},
-		pb.Chubby_Cancel_FullMethodName: &pb.CancelRequest{}, pb.Chubby_Close_FullMethodName: &pb.CloseRequest{}, pb.Chubby_EndSession_FullMethodName: &pb.EndSessionRequest{},
-	} {
+	for method, q := range map[string]proto.Message{pb.Chubby_KeepAlive_FullMethodName: &pb.KeepAliveRequest{}, pb.Chubby_KeepAlives_FullMethodName: &pb.KeepAliveRequest{}} {
 		for range 20 {
 			if a, b := inFrames(method, q), overHTTP(method, q); a != codes.Unimplemented || b != codes.Unimplemented { // as this host has it
 				t.Fatalf("%s ended with %v and %v", method, a, b)
 			}
+		}
+	}
+	back := []string{pb.Chubby_Release_FullMethodName, pb.Chubby_Cancel_FullMethodName, pb.Chubby_Close_FullMethodName, pb.Chubby_EndSession_FullMethodName}
+	for n, method := range back { // at a rate of their own
+		want := codes.Unimplemented
+		if n == 3 {
+			want = codes.Unavailable
+		}
+		if code := inFrames(method, &pb.CancelRequest{}); code != want {
+			t.Errorf("%s ended with %v, want %v", method, code, want)
 		}
 	}
 	if code := inFrames(read, q); code != codes.Unavailable {

@@ -32,7 +32,7 @@ type source struct {
 	silent   int                   // of these, those that have sent nothing yet; Connections.mu guards it
 	accounts map[*account]struct{} // of these, and of refused ones that are kept; Connections.mu guards it
 
-	calls, handshakes, waste bucket
+	calls, returns, handshakes, waste bucket
 }
 
 // full returns why no call from somewhere is served: those from there hold too much, or

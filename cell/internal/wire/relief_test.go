@@ -102,7 +102,7 @@ func TestOneIsClosedForAllThatAreServed(t *testing.T) {
 			for _, from := range []string{"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3"} {
 				conn, wire := hoarding(t, c, from, 12)
 				conns, wires, calls = append(conns, conn), append(wires, wire), append(calls, conn.account.newest)
-				if err := conn.account.newest.serve(&pb.KeepAliveRequest{}); err != nil {
+				if err := conn.account.newest.serve(pb.Chubby_KeepAlive_FullMethodName, requestSize{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -140,7 +140,7 @@ func TestThoseWhoHoldLittleAreServed(t *testing.T) {
 		conn *heardConn
 		code api.Code
 	}{{greedy, api.Unavailable}, {modest, api.OK}} {
-		if err := test.conn.account.newest.serve(nil); api.CodeOf(err) != test.code {
+		if err := test.conn.account.newest.serve("", requestSize{}); api.CodeOf(err) != test.code {
 			t.Errorf("a call from %s: %v", test.conn.Conn.RemoteAddr(), err)
 		}
 	}
@@ -152,25 +152,25 @@ func TestKeepAlivesAreServed(t *testing.T) {
 	c := newHeld(heldLimits{conn: 64 << 10, address: 128 << 10, all: 128 << 10})
 	greedy, _ := hoarding(t, c, "10.0.0.1:1", 7)
 	modest, _ := hoarding(t, c, "10.0.0.1:2", 1)
-	alive := &pb.KeepAliveRequest{Caller: &pb.Caller{Session: make([]byte, 30)}, Received: 1}
 	for _, test := range []struct {
-		conn    *heardConn
-		request any
-		code    api.Code
+		conn   *heardConn
+		method string
+		bytes  int
+		code   api.Code
 	}{
-		{greedy, alive, api.OK},
-		{greedy, &pb.KeepAliveRequest{Caller: &pb.Caller{Session: make([]byte, 2<<10)}}, api.InvalidArgument},
-		{greedy, &pb.OpenRequest{}, api.Unavailable},
-		{modest, &pb.OpenRequest{}, api.OK},
-		{greedy, &pb.LocateRequest{Cell: "local"}, api.OK}, // otherwise a client could not find the master for its KeepAlives
-		{greedy, &pb.ReleaseRequest{Mutation: &pb.Mutation{Outstanding: make([]uint64, api.MaxOutstanding)}}, api.OK},
-		{greedy, &pb.ReleaseRequest{Handle: make([]byte, 5<<10)}, api.Unavailable},
-		{greedy, &pb.CancelRequest{}, api.OK},
-		{greedy, &pb.CloseRequest{}, api.OK},
-		{greedy, &pb.EndSessionRequest{}, api.OK},
+		{greedy, pb.Chubby_KeepAlive_FullMethodName, 50, api.OK},
+		{greedy, pb.Chubby_KeepAlive_FullMethodName, 2 << 10, api.InvalidArgument},
+		{greedy, pb.Chubby_Open_FullMethodName, 0, api.Unavailable},
+		{modest, pb.Chubby_Open_FullMethodName, 0, api.OK},
+		{greedy, pb.Cell_Locate_FullMethodName, 5, api.OK}, // otherwise a client could not find the master for its KeepAlives
+		{greedy, pb.Chubby_Release_FullMethodName, 10 * api.MaxOutstanding, api.OK},
+		{greedy, pb.Chubby_Release_FullMethodName, 5 << 10, api.Unavailable},
+		{greedy, pb.Chubby_Cancel_FullMethodName, 0, api.OK},
+		{greedy, pb.Chubby_Close_FullMethodName, 0, api.OK},
+		{greedy, pb.Chubby_EndSession_FullMethodName, 0, api.OK},
 	} {
-		if err := test.conn.account.newest.serve(test.request); api.CodeOf(err) != test.code {
-			t.Errorf("%T over %s: %v", test.request, test.conn.Conn.RemoteAddr(), err)
+		if err := test.conn.account.newest.serve(test.method, requestSize{bytes: test.bytes}); api.CodeOf(err) != test.code {
+			t.Errorf("%s over %s: %v", test.method, test.conn.Conn.RemoteAddr(), err)
 		}
 	}
 }
@@ -212,10 +212,10 @@ func TestSmallCallsAreServedBesideLargeOnes(t *testing.T) {
 		}
 		return wire.Bytes()
 	}())
-	if err := large.serve(nil); !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), "this connection") {
+	if err := large.serve("", requestSize{}); !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), "this connection") {
 		t.Error(err)
 	}
-	if err := conn.account.newest.serve(nil); err != nil {
+	if err := conn.account.newest.serve("", requestSize{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -22,16 +22,25 @@ func (s *service) Restore(ctx context.Context, q *pb.RestoreRequest) (*pb.Restor
 		})
 	}
 	return inSession(s, op, &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.RestoreReply, error) {
-		c, err := restoreOf(who, q)
+		step, err := proto.MarshalOptions{Deterministic: true}.Marshal(&pb.RestoreRequest{Begin: q.GetBegin(), Part: q.GetPart(), Seal: q.GetSeal(), Finish: q.GetFinish(), GiveUp: q.GetGiveUp()})
 		if err != nil {
 			return nil, err
 		}
-		if err := m.Inspector.CheckOperator(ctx, who); err != nil { // before the log gets megabytes of it
-			if _, err := m.Files.Refuse(ctx, c.Mutation, err); err != nil {
+		mutation, err := mutationOf(who.Session, q.GetMutation(), []byte("restore"), step)
+		if err != nil {
+			return nil, err
+		}
+		if err := m.Inspector.CheckOperator(ctx, who); err != nil { // before a part is decoded, or the log gets megabytes of it
+			if _, err := m.Files.Refuse(ctx, mutation, err); err != nil {
 				return nil, err
 			} // else it had been done
-			return &pb.RestoreReply{Restored: c.Finish, Counter: m.Counter(), CellId: string(m.CellID())}, nil
+			return &pb.RestoreReply{Restored: q.GetFinish(), Counter: m.Counter(), CellId: string(m.CellID())}, nil
 		}
+		c, err := restoreOf(q)
+		if err != nil {
+			return nil, err
+		}
+		c.Mutation = mutation
 		progress, err := m.Restore(ctx, c)
 		return &pb.RestoreReply{
 			Restored: progress.Restored,
@@ -42,15 +51,8 @@ func (s *service) Restore(ctx context.Context, q *pb.RestoreRequest) (*pb.Restor
 	})
 }
 
-// restoreOf decodes and checks a Restore.
-func restoreOf(who master.Caller, q *pb.RestoreRequest) (c raftfsm.Restore, err error) {
-	step, err := proto.MarshalOptions{Deterministic: true}.Marshal(&pb.RestoreRequest{Begin: q.GetBegin(), Part: q.GetPart(), Seal: q.GetSeal(), Finish: q.GetFinish(), GiveUp: q.GetGiveUp()})
-	if err != nil {
-		return c, err
-	}
-	if c.Mutation, err = mutationOf(who.Session, q.GetMutation(), []byte("restore"), step); err != nil {
-		return c, err
-	}
+// restoreOf decodes and checks a Restore of an operator.
+func restoreOf(q *pb.RestoreRequest) (c raftfsm.Restore, err error) {
 	steps := 0
 	if begin := q.GetBegin(); begin != nil {
 		steps++

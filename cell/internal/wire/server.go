@@ -55,15 +55,15 @@ func NewServer(cfg Config) *Server {
 	})
 }
 
-// newServer returns a server of some services, behind the interceptors of s.
+// newServer returns a server of some services, behind the door of s.
 func newServer(s *service, register func(grpc.ServiceRegistrar)) *Server {
 	f := frames.NewServer(frames.ServerConfig{
 		Times:    frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: maxIdle},
-		MaxCalls: maxStreams, MaxRequest: api.MaxCommand, Unary: s.unary, Stream: s.stream, Tap: withCall,
+		MaxCalls: maxStreams, MaxRequest: api.MaxCommand, Stream: s.stream, Tap: withCall,
 	})
 	g := grpc.NewServer(append(s.options(), grpc.Creds(f.Credentials()))...)
-	register(f)
-	register(g)
+	register(door{f, s})
+	register(door{g, s})
 	return &Server{grpc: g, frames: f}
 }
 

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime/debug"
@@ -16,8 +17,6 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/mem"
-	protobuf "google.golang.org/protobuf/proto"
 )
 
 // service is what clients talk to: thin adapters that decode, validate, make one
@@ -52,7 +51,6 @@ func (s *service) options() []grpc.ServerOption {
 		grpc.ReadBufferSize(0), grpc.WriteBufferSize(8 << 10),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingTime, Timeout: pingTimeout, MaxConnectionIdle: maxIdle}),
-		grpc.ChainUnaryInterceptor(s.unary),
 		grpc.ChainStreamInterceptor(s.stream),
 	}
 }
@@ -64,35 +62,28 @@ func (s *service) options() []grpc.ServerOption {
 // some 60,000 (heldLimits).
 const maxStreams = 2_000
 
-func (s *service) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
-	call := callOf(ctx)
-	s.arrive(call)
+// unary serves a call that has one reply, and was let in.
+func (s *service) unary(ctx context.Context, call *call, method string, request any, next grpc.UnaryHandler) (reply any, err error) {
 	call.identify(request)
 	var trace Trace
-	defer func() { s.count(ctx, call, info.FullMethod, request, trace, err) }() // after recovered
-	defer func() { s.endTrace(trace, request, err) }()                          // after recovered
-	before := s.witness(ctx, info.FullMethod, request)
-	defer func() { s.audit(ctx, before, info.FullMethod, request, reply, err) }() // after recovered
-	defer s.recovered(info.FullMethod, &err)
-	if err := s.checkConnection(ctx, info.FullMethod); err != nil {
-		return nil, err
-	}
-	if trace = s.trace(ctx, info.FullMethod); trace != nil {
-		ctx = steps.With(ctx, trace)
-	}
-	if info.FullMethod != pb.Chubby_KeepAlive_FullMethodName {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, maxCall)
-		defer cancel()
-	}
-	if err := call.serve(request); err != nil {
-		return nil, status(s.fail("call", err))
-	}
+	defer func() { s.count(ctx, call, method, request, trace, err) }() // after recovered
+	defer func() { s.endTrace(trace, request, err) }()                 // after recovered
+	before := s.witness(ctx, method, request)
+	defer func() { s.audit(ctx, before, method, request, reply, err) }() // after recovered
+	defer s.recovered(method, &err)
 	defer func() {
 		if !errors.Is(err, frames.ErrParked) { // else park does what follows
 			call.served()
 		}
 	}()
+	if trace = s.trace(ctx, method); trace != nil {
+		ctx = steps.With(ctx, trace)
+	}
+	if method != pb.Chubby_KeepAlive_FullMethodName {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, maxCall)
+		defer cancel()
+	}
 	if err := s.checkOwner(ctx, request); err != nil {
 		return nil, err
 	}
@@ -172,11 +163,7 @@ func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 		return err
 	}
 	replies.trace = s.trace(stream.Context(), info.FullMethod)
-	var request any
-	if info.FullMethod == pb.Chubby_KeepAlives_FullMethodName {
-		request = (*pb.KeepAliveRequest)(nil) // RecvMsg sees how long it is
-	}
-	if err := call.serve(request); err != nil {
+	if err := call.serve(info.FullMethod, requestSize{}); err != nil { // RecvMsg sees how long the request is
 		return status(s.fail("call", err))
 	}
 	defer func() {
@@ -206,19 +193,19 @@ func (a *answers) Context() context.Context {
 	return steps.With(a.ServerStream.Context(), a.trace)
 }
 
-// RecvMsg implements grpc.ServerStream.
+// RecvMsg implements grpc.ServerStream. See door.
 func (a *answers) RecvMsg(m any) error {
-	if err := a.ServerStream.RecvMsg(m); err != nil {
+	refusal, err := a.service.decode(a.ServerStream.RecvMsg, m, func(size requestSize) error {
+		if conn := connOf(a.Context()); conn != nil && conn.refused() != nil {
+			return conn.refused() // its certificate or token may have ended meanwhile
+		}
+		return a.call.weigh(a.method, size)
+	})
+	if err = cmp.Or(refusal, err); err != nil {
 		return err
 	}
 	a.request, a.before = m, a.service.witness(a.Context(), a.method, m)
 	a.call.identify(m)
-	if err := checkSize(m); err != nil {
-		return err
-	}
-	if err := a.service.checkKnown(a.Context()); err != nil {
-		return err // its certificate or token may have ended meanwhile
-	}
 	return a.service.checkOwner(a.Context(), m)
 }
 
@@ -232,20 +219,6 @@ func (a *answers) SendMsg(m any) error {
 	return a.ServerStream.SendMsg(m)
 }
 
-// exactCodec encodes long messages into as many bytes as they have: the pool that gRPC
-// takes buffers from has none between 32 KiB and 1 MiB.
-type exactCodec struct{ encoding.CodecV2 }
-
-// Marshal implements encoding.CodecV2.
-func (c exactCodec) Marshal(v any) (mem.BufferSlice, error) {
-	message, ok := v.(protobuf.Message)
-	if !ok || protobuf.Size(message) <= 32<<10 {
-		return c.CodecV2.Marshal(v)
-	}
-	data, err := protobuf.Marshal(message)
-	return mem.BufferSlice{mem.SliceBuffer(data)}, err
-}
-
 // checkConnection returns what a call is answered, before anything else is looked at, if its
 // connection is refused or its client is not known.
 func (s *service) checkConnection(ctx context.Context, method string) error {
@@ -256,7 +229,7 @@ func (s *service) checkConnection(ctx context.Context, method string) error {
 	if err := checkMetadata(ctx, conn); err != nil {
 		return status(s.fail("authenticate", err))
 	}
-	if method == pb.Cell_Authenticate_FullMethodName {
+	if method == pb.Cell_Authenticate_FullMethodName && conn.takesToken() {
 		return nil
 	}
 	return s.checkKnown(ctx)

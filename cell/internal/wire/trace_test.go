@@ -11,7 +11,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/internal/steps"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 )
@@ -58,7 +57,7 @@ func TestWhoIsBelievedToBeTraced(t *testing.T) {
 			ctx = metadata.NewIncomingContext(ctx, metadata.MD{"traceparent": test.says})
 			call := func(method string) bool {
 				has := false
-				_, _ = s.unary(ctx, &pb.LocateRequest{}, &grpc.UnaryServerInfo{FullMethod: method}, func(ctx context.Context, _ any) (any, error) {
+				_, _ = throughDoor(ctx, s, method, &pb.LocateRequest{}, func(ctx context.Context, _ any) (any, error) {
 					has = steps.Of(ctx) != nil
 					return nil, &api.Error{Code: api.NotFound}
 				})

@@ -1,0 +1,114 @@
+package wire
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
+)
+
+// decodes is what transports do with a request that has arrived.
+func decodes(m any, wire []byte) error {
+	return m.(interface{ Decode(message []byte) error }).Decode(wire)
+}
+
+// throughDoor makes a call whose request has arrived, and which next serves.
+func throughDoor(ctx context.Context, s *service, method string, request proto.Message, next grpc.UnaryHandler) (any, error) {
+	wire, err := proto.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	return throughDoorAs(ctx, s, method, request, next, func(m any) error { return decodes(m, wire) })
+}
+
+func throughDoorAs(ctx context.Context, s *service, method string, request proto.Message, next grpc.UnaryHandler, decode func(any) error) (any, error) {
+	generated := func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+		in := request.ProtoReflect().New().Interface()
+		if err := decode(in); err != nil {
+			return nil, err
+		}
+		return intercept(ctx, in, &grpc.UnaryServerInfo{FullMethod: method}, next)
+	}
+	return s.behindDoor(method, generated)(nil, ctx, decode, nil)
+}
+
+// A request is decoded for nobody who is refused, and one that is served has what was sent.
+func TestNothingIsDecodedForStrangers(t *testing.T) {
+	for name, c := range map[string]struct {
+		method string
+		why    error
+	}{
+		"a client":   {pb.Chubby_Txn_FullMethodName, nil},
+		"a stranger": {pb.Chubby_Txn_FullMethodName, errors.New("it was revoked")},
+		"a stranger who shows a token where none count": {pb.Cell_Authenticate_FullMethodName, errors.New("it was revoked")},
+	} {
+		_, conn, _ := connected(t, func() (string, func() bool, error) { return "alice", func() bool { return true }, c.why })
+		conn.identify(make([]*x509.Certificate, 1))
+		s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{asked: 1}}}
+		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()})
+		request := &pb.AuthenticateRequest{Token: "a token"}
+		wire, err := proto.Marshal(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, served := false, ""
+		_, err = throughDoorAs(ctx, s, c.method, request, func(_ context.Context, q any) (any, error) {
+			served = q.(*pb.AuthenticateRequest).GetToken()
+			return &pb.AuthenticateReply{}, nil
+		}, func(m any) error {
+			decoded = true
+			return decodes(m, wire)
+		})
+		if refused := c.why != nil; refused != errors.Is(pb.Error(err), api.Unauthenticated) || decoded == refused || (served == "a token") == refused {
+			t.Errorf("%s: %v; decoded: %v, and served: %q", name, err, decoded, served)
+		}
+	}
+}
+
+// A call that is refused because of its rate, or for want of room, is not decoded.
+func TestNothingIsDecodedForFloods(t *testing.T) {
+	c, _ := rated(Rates{Calls: 1})
+	conn := arriving(t, c, "10.0.0.1:1", "alice", 1)
+	conn.account.received(half(t, 1))
+	ctx := withCall(peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()}))
+	s := &service{cfg: Config{Logger: slog.New(slog.DiscardHandler), Replica: &turning{asked: 1}}}
+	for n := range 2 {
+		request := &pb.BackupRequest{Part: 7}
+		wire, err := proto.Marshal(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var decoded *pb.BackupRequest
+		_, err = throughDoorAs(ctx, s, pb.Chubby_Backup_FullMethodName, request, func(context.Context, any) (any, error) { return &pb.BackupReply{}, nil }, func(m any) error {
+			decoded = m.(*sealed).message.(*pb.BackupRequest)
+			return decodes(m, wire)
+		})
+		if late := n > 0; late != errors.Is(pb.Error(err), api.Unavailable) || (decoded.GetPart() == 7) == late {
+			t.Errorf("call %d: %v; decoded: %v", n+1, err, decoded)
+		}
+	}
+}
+
+// What a request takes beyond its bytes is counted until its call has ended.
+func TestPartsAreHeld(t *testing.T) {
+	c := newHeld(heldLimits{conn: 1 << 20, address: 1 << 30, all: 1 << 30})
+	conn, _ := hoarding(t, c, "10.0.0.1:1", 0)
+	before, one := c.Held(), conn.account.newest
+	if err := one.serve(pb.Chubby_Txn_FullMethodName, requestSize{bytes: 2 * someParts, parts: someParts}); err != nil || c.Held() != before {
+		t.Errorf("%d bytes more are held for some parts, %v", c.Held()-before, err)
+	}
+	if err := one.weigh(pb.Chubby_Txn_FullMethodName, requestSize{parts: someParts + 100}); err != nil || c.Held() != before+100*partWeight {
+		t.Errorf("%d bytes more are held for many, %v", c.Held()-before, err)
+	}
+	_ = conn.Close()
+	if one.served(); c.Held() != 0 {
+		t.Errorf("%d bytes are held in the end", c.Held())
+	}
+}

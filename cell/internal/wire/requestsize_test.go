@@ -1,0 +1,128 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+// requestMessages returns the types of all messages that requests have within them.
+func requestMessages(t *testing.T) map[protoreflect.FullName]protoreflect.MessageType {
+	all := map[protoreflect.FullName]protoreflect.MessageType{}
+	var add func(protoreflect.MessageDescriptor, []protoreflect.FullName)
+	add = func(d protoreflect.MessageDescriptor, within []protoreflect.FullName) {
+		for _, outer := range within {
+			if outer == d.FullName() {
+				t.Fatalf("%s is within itself: countParts has to bound how deep", d.FullName())
+			}
+		}
+		found, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(within) > 0 {
+			all[d.FullName()] = found
+		}
+		for i := range d.Fields().Len() {
+			if inner := d.Fields().Get(i).Message(); inner != nil {
+				add(inner, append(within, d.FullName()))
+			}
+		}
+	}
+	services := pb.File_chubby_proto.Services()
+	for i := range services.Len() {
+		for j := range services.Get(i).Methods().Len() {
+			add(services.Get(i).Methods().Get(j).Input(), nil)
+		}
+	}
+	return all
+}
+
+// A part of a request takes at most partWeight: a message that is in a list, and the place in the list, which may have been made longer.
+func TestPartsAreNotHeavier(t *testing.T) {
+	for name, message := range requestMessages(t) {
+		const place = 2 * 8
+		if size := reflect.TypeOf(message.Zero().Interface()).Elem().Size(); size+place > partWeight {
+			t.Errorf("%s takes %d bytes, and partWeight is %d", name, size+place, partWeight)
+		}
+	}
+}
+
+// What ours send is counted, and is far from the bound.
+func TestPartsAreCounted(t *testing.T) {
+	txn := &pb.TxnRequest{Caller: &pb.Caller{Session: make([]byte, 30), Epoch: 1}, Mutation: &pb.Mutation{Number: 1, HighestIssued: 300, Outstanding: make([]uint64, api.MaxOutstanding)}}
+	for i := range txn.GetMutation().GetOutstanding() {
+		txn.Mutation.Outstanding[i] = uint64(i + 40)
+	}
+	for range api.MaxTxnSteps {
+		txn.Conditions = append(txn.Conditions, &pb.TxnCondition{Path: "/ls/local/a", Holds: &pb.TxnCondition_Exists{Exists: true}})
+		txn.Operations = append(txn.Operations, &pb.TxnOperation{Action: pb.TxnAction_TXN_ACTION_PUT, Path: "/ls/local/a", Contents: []byte("a")})
+	}
+	number := func(n protowire.Number) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(nil, n, protowire.VarintType), 300)
+	}
+	text := func(n protowire.Number, value []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), value)
+	}
+	encoded := func(m proto.Message) []byte {
+		wire, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return wire
+	}
+	for name, c := range map[string]struct {
+		wire    []byte
+		message proto.Message
+		parts   int
+		want    error
+	}{
+		"nothing":                 {nil, txn, 0, nil},
+		"the longest of ours":     {encoded(txn), txn, 3 + (4 + api.MaxOutstanding) + api.MaxTxnSteps*(3+4), nil},
+		"fields nobody knows":     {append(number(99), text(98, []byte("x"))...), txn, 2, nil},
+		"texts in a list":         {bytes.Repeat(text(3, nil), 5), &pb.FinishUpgradeRequest{}, 5, nil},
+		"empty steps":             {bytes.Repeat(text(3, nil), maxParts), txn, maxParts, nil},
+		"one more":                {bytes.Repeat(text(3, nil), maxParts+1), txn, maxParts + 1, api.TooLarge},
+		"numbers in a list":       {text(2, text(3, make([]byte, 3000))), txn, 3002, api.TooLarge},
+		"within":                  {text(3, bytes.Repeat(number(2), 3000)), txn, 1026, api.TooLarge},
+		"a group":                 {protowire.AppendTag(nil, 3, protowire.StartGroupType), txn, 0, api.InvalidArgument},
+		"what is cut":             {text(3, []byte("x"))[:2], txn, 0, api.InvalidArgument},
+		"what is cut within":      {text(3, []byte{10}), txn, 1, api.InvalidArgument},
+		"a number without an end": {bytes.Repeat([]byte{0xff}, 20), txn, 0, api.InvalidArgument},
+	} {
+		size, err := sizeOf(c.wire, c.message.ProtoReflect().Descriptor())
+		if c.want == nil && err != nil || c.want != nil && !errors.Is(err, c.want) || size.bytes != len(c.wire) {
+			t.Errorf("%s: %v of %d bytes, %v", name, size, len(c.wire), err)
+		}
+		if err == nil && size.parts != c.parts || size.parts > 2*maxParts {
+			t.Errorf("%s: %d parts, want %d", name, size.parts, c.parts)
+		}
+	}
+}
+
+// What can be decoded is not said to be malformed, whatever it is, unless it has a group.
+func FuzzParts(f *testing.F) {
+	for _, m := range []proto.Message{&pb.TxnRequest{Conditions: []*pb.TxnCondition{{Path: "a"}}}, &pb.RestoreRequest{Begin: &pb.RestoreBegin{Cell: "a"}}} {
+		wire, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(wire)
+	}
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		for _, m := range []proto.Message{&pb.TxnRequest{}, &pb.RestoreRequest{}, &pb.OpenRequest{}} {
+			size, err := sizeOf(wire, m.ProtoReflect().Descriptor())
+			if decoded := proto.Unmarshal(wire, m); decoded == nil && err != nil && size.parts <= maxParts && !bytes.Contains([]byte(err.Error()), []byte("group")) {
+				t.Errorf("%x can be decoded: %v", wire, err)
+			}
+		}
+	})
+}

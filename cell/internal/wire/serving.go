@@ -1,0 +1,115 @@
+package wire
+
+import (
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// Bounds of requests that are served whatever is held.
+const (
+	// maxKeepAlive bounds a KeepAlive: a session has one at a time, which is never refused.
+	maxKeepAlive = 1 << 10
+	// maxVital is up to which size other calls are vital. The longest part of them is the
+	// list of the outstanding requests of a session.
+	maxVital = 4 << 10
+)
+
+// serve begins to serve a call whose request has arrived, or refuses it. served is to
+// be called when that has ended; if it was refused, that does nothing.
+func (c *call) serve(method string, size requestSize) error {
+	if err := checkSize(method, size); err != nil || c == nil {
+		return err
+	}
+	err := c.admitRequest(method, size)
+	if err == nil && size.weight() > 0 {
+		c.of.all.relieve(c.of, c.of.held())
+	}
+	return err
+}
+
+func (c *call) admitRequest(method string, size requestSize) error {
+	a, mayWait := c.of, !isVital(method, size)
+	late := a.pace(method, size)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c.begun = true
+	if late != nil {
+		return late
+	}
+	if !c.open {
+		return api.Errorf(api.Cancelled, "the call was given up before it was served")
+	}
+	c.request += size.weight()
+	a.add(size.weight())
+	if mayWait {
+		if err := a.full(c.request); err != nil {
+			return err
+		}
+	}
+	c.serving = true
+	return nil
+}
+
+// weigh counts what the request of a call takes that is served already, or refuses it.
+func (c *call) weigh(method string, size requestSize) error {
+	if err := checkSize(method, size); err != nil || c == nil || size.weight() == 0 {
+		return err
+	}
+	c.of.mu.Lock()
+	c.request += size.weight()
+	c.of.add(size.weight())
+	bytes := c.of.bytes
+	c.of.mu.Unlock()
+	c.of.all.relieve(c.of, bytes)
+	return nil
+}
+
+// checkSize refuses a KeepAlive that is longer than any: it is served whatever is held.
+func checkSize(method string, size requestSize) error {
+	if size.bytes > maxKeepAlive && (method == pb.Chubby_KeepAlive_FullMethodName || method == pb.Chubby_KeepAlives_FullMethodName) {
+		return api.Errorf(api.InvalidArgument, "a KeepAlive of %d bytes; it has at most %d", size.bytes, maxKeepAlive)
+	}
+	return nil
+}
+
+// isVital reports whether a call is served however much is held. If such calls were
+// refused, a client that fills a limit would end the sessions of others at its address:
+// they could not be kept alive, and would not find the master. What those others hold
+// could not be given back either. Vital requests are small, and counted.
+func isVital(method string, size requestSize) bool {
+	return size.bytes <= maxVital && (isEndless(method) || givesBack(method))
+}
+
+// isEndless reports whether a call is served at any rate: it does not reach the log.
+func isEndless(method string) bool {
+	switch method {
+	case pb.Chubby_KeepAlive_FullMethodName, pb.Chubby_KeepAlives_FullMethodName, pb.Cell_Locate_FullMethodName:
+		return true
+	}
+	return false
+}
+
+// givesBack reports whether a call gives something back. It has a rate of its own: a client gives back no more than it has got by
+// other calls, and each is a command of the log.
+func givesBack(method string) bool {
+	switch method {
+	case pb.Chubby_Release_FullMethodName, pb.Chubby_Cancel_FullMethodName, pb.Chubby_Close_FullMethodName, pb.Chubby_EndSession_FullMethodName:
+		return true
+	}
+	return false
+}
+
+// served ends what serve began.
+func (c *call) served() {
+	if c == nil {
+		return
+	}
+	c.of.mu.Lock()
+	c.serving = false
+	c.settle()
+	last := c.of.closed && c.of.bytes == 0
+	c.of.mu.Unlock()
+	if last {
+		c.of.all.forget(c.of.origin, c.of.conn.clock())
+	}
+}
