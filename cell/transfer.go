@@ -143,7 +143,7 @@ func (r *Replica) awaitCaughtUp(ctx context.Context, term uint64, replicas []raf
 	defer again.Stop()
 	late := time.NewTimer(limit)
 	defer late.Stop()
-	for {
+	ask := func() {
 		for _, s := range replicas {
 			r.prober.Ask(string(s.ID), string(s.Address), func(report peer.Report) {
 				if report.Term != term {
@@ -155,6 +155,9 @@ func (r *Replica) awaitCaughtUp(ctx context.Context, term uint64, replicas []raf
 				}
 			})
 		}
+	}
+	ask()
+	for {
 		select {
 		case a := <-answers:
 			if a.last >= want {
@@ -163,7 +166,8 @@ func (r *Replica) awaitCaughtUp(ctx context.Context, term uint64, replicas []raf
 			if a.last > best.last {
 				best = a
 			}
-		case <-again.C:
+		case <-again.C: // and not at each answer: one that lacks entries would be asked as fast as it answers
+			ask()
 		case <-ctx.Done():
 			return raft.Server{}, context.Cause(ctx)
 		case <-late.C:
