@@ -85,7 +85,7 @@ func rooms() []room {
 		{"session", []string{"api", "refusal", "internal/cowmap"}, nil, "pure: sessions and the arithmetic of leases, shared by master and client"},
 		{"raftfsm", []string{"api", "refusal", "namespace", "session", "internal/cowmap"}, nil, "what is replicated: no wire, no clock and no Raft, so every replica computes the same"},
 		{"internal/backupstore", []string{"internal/durable"}, []string{minio}, "where backups are kept: the only room that knows a bucket from a directory"},
-		{"internal/backup", []string{"api", "raftfsm"}, nil, "the format of backups: masters write it, and whoever has the file reads it"},
+		{"internal/backup", []string{"api", "namespace", "raftfsm"}, nil, "the format of backups: masters write it, and whoever has the file reads it"},
 		{
 			"cell/internal/identity", []string{"api"}, nil,
 			"what its data directory and the other replicas both say of a replica: values, for the two rooms that do not know each other",

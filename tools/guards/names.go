@@ -11,7 +11,7 @@ func namesSafeguards() []safeguard {
 		},
 		{
 			name: "the names of replicas that have left are taken away", file: room + "/dns.go",
-			old: "	for _, id := range p.Left {\n", new: "	for _, id := range p.Left[:0] {\n",
+			old: "d.hosts(p.Left, p.Cell)", new: "d.hosts(p.Left[:0], p.Cell)",
 			pkg: "./" + room, test: "TestDNS$",
 		},
 		{

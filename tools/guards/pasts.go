@@ -40,7 +40,7 @@ func pastSafeguards() []safeguard {
 		},
 		{
 			name: "a holding ends with the counter of the cell", file: "raftfsm/past.go",
-			old: "h.Until, h.End, h.ToUnix = api.Generation(s.Counter), end.why, end.wall", new: "h.Until, h.End, h.ToUnix = h.Generation, end.why, end.wall",
+			old: "h.Until, h.End, h.ToUnix = api.Generation(s.Counter), ", new: "h.Until, h.End, h.ToUnix = h.Generation, ",
 			pkg: "./raftfsm", test: "TestHoldingEndsWithTheCounter",
 		},
 		{

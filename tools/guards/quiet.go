@@ -46,7 +46,7 @@ func quietRequestSafeguards() []safeguard {
 		},
 		{
 			name: "the cell is told that a request is quiet", file: "client/acquire.go",
-			old: "DetectDeadlock: a.options.detect, Quiet: a.options.quiet,\n", new: "DetectDeadlock: a.options.detect, \n",
+			old: "Quiet: a.options.quiet, ", new: "",
 			pkg: "./client", test: "TestQuietRequestDuringFailOver",
 		},
 		{

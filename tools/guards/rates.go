@@ -11,7 +11,7 @@ func rateSafeguards() []safeguard {
 		},
 		{
 			name: "a principal makes so many calls a second", file: "cell/internal/wire/rates.go",
-			old: "case p != nil && !p.calls.take(now, c.bounds.Rates.Calls):", new: "case false:",
+			old: "case p != nil && !p.callsOf(back).take(now, c.bounds.Rates.Calls):", new: "case false:",
 			pkg: pkg, test: "TestRateOfAPrincipal",
 		},
 		{
@@ -21,7 +21,7 @@ func rateSafeguards() []safeguard {
 		},
 		{
 			name: "an address makes so many calls a second", file: "cell/internal/wire/rates.go",
-			old: "case !a.origin.calls.take(now, c.bounds.Rates.CallsPerAddress):", new: "case false:",
+			old: "case !a.origin.callsOf(back).take(now, c.bounds.Rates.CallsPerAddress):", new: "case false:",
 			pkg: pkg, test: "TestRateOfAnAddress",
 		},
 		{

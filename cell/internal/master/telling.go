@@ -5,24 +5,24 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// Withhold leaves of the descriptions of nodes what a session may be told, and reports whether it has left anything out. A session is told
+// Redact leaves of the descriptions of nodes what a session may be told, and reports whether it has left anything out. A session is told
 // everything of a node that its principal may read, or that its handle was opened to read, which keeps that right. Else it is told what each
 // reader of a directory is, the name and the kind; the access control lists, if its handle may change those; and, if it has just
 // written the contents, their generation, length, checksum and time. Operators are told no more. handle has the rights of a handle on the nodes.
-func (m *Master) Withhold(id api.SessionID, handle namespace.Rights, written bool, nodes []api.Stat) (withheld bool) {
+func (s *Sessions) Redact(id api.SessionID, handle namespace.Rights, written bool, nodes []api.Stat) (withheld bool) {
 	if handle&namespace.ToRead != 0 {
 		return false
 	}
-	tree, principal := m.epoch.state().Tree, m.epoch.principal(id)
+	tree, principal := s.epoch.state().Tree, s.epoch.principal(id)
 	admitted := map[string]bool{} // by lists: most nodes of a directory name the same
-	for i, s := range nodes {
-		may, asked := admitted[s.ACL.Read]
+	for i, n := range nodes {
+		may, asked := admitted[n.ACL.Read]
 		if !asked {
-			may = tree.Admits(s.ACL.Read, principal)
-			admitted[s.ACL.Read] = may
+			may = tree.Admits(n.ACL.Read, principal)
+			admitted[n.ACL.Read] = may
 		}
 		if !may {
-			nodes[i], withheld = outline(s, handle, written), true
+			nodes[i], withheld = outline(n, handle, written), true
 		}
 	}
 	return withheld

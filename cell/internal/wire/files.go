@@ -25,7 +25,7 @@ func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, e
 			return nil, err
 		}
 		told := []api.Stat{o.Stat}
-		withheld := m.Withhold(who.Session, r.Handle.Rights, o.Created, told)
+		withheld := m.Sessions.Redact(who.Session, r.Handle.Rights, o.Created, told)
 		return &pb.OpenReply{
 			Handle:    signerOf(m).handle(o.Handle),
 			HandleId:  uint64(o.Handle.Owner.Handle),
@@ -166,7 +166,7 @@ func changed(m *master.Master, h master.Handle, result raftfsm.Result, written b
 		return nil, err
 	}
 	told := []api.Stat{described}
-	m.Withhold(h.Owner.Session, h.Rights, written, told)
+	m.Sessions.Redact(h.Owner.Session, h.Rights, written, told)
 	return pb.NewStat(told[0]), nil
 }
 
@@ -195,7 +195,7 @@ func (s *service) GetStat(ctx context.Context, q *pb.GetStatRequest) (*pb.GetSta
 			return nil, err
 		}
 		told := []api.Stat{described}
-		withheld := m.Withhold(h.Owner.Session, h.Rights, false, told)
+		withheld := m.Sessions.Redact(h.Owner.Session, h.Rights, false, told)
 		return &pb.GetStatReply{Stat: pb.NewStat(told[0]), Cacheable: cacheable && !withheld}, nil
 	})
 }
@@ -212,7 +212,7 @@ func (s *service) ReadDir(ctx context.Context, q *pb.ReadDirRequest) (*pb.ReadDi
 				return nil, err
 			}
 		}
-		withheld := m.Withhold(h.Owner.Session, 0, false, told)
+		withheld := m.Sessions.Redact(h.Owner.Session, 0, false, told)
 		reply := &pb.ReadDirReply{More: p.More, Cacheable: p.Cacheable && !withheld}
 		for _, s := range told {
 			reply.Children = append(reply.Children, pb.NewStat(s))

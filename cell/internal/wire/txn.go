@@ -49,7 +49,7 @@ func (s *service) Txn(ctx context.Context, q *pb.TxnRequest) (*pb.TxnReply, erro
 				return nil, err
 			}
 			told := []api.Stat{described}
-			m.Withhold(who.Session, 0, true, told)
+			m.Sessions.Redact(who.Session, 0, true, told)
 			reply.Stats = append(reply.Stats, pb.NewStat(told[0]))
 		}
 		return reply, nil
