@@ -251,6 +251,7 @@ func TestRenewLogsWhoDoesNotReturn(t *testing.T) {
 			time.Sleep(time.Second)
 			cancel()
 			<-done
+			synctest.Wait() // what logs is a goroutine of its own
 			if is := strings.Contains(log.String(), "has not returned"); is != logged {
 				t.Errorf("a function that took %v longer: %q", took, log.String())
 			}

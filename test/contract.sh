@@ -225,7 +225,7 @@ ctl 0 config use-cell bar; out '^bar$'
 ctl 0 -v config current; out '^bar$'; err 'chosen by .*/chubbyctl.yaml'
 ctl 0 -o json config current; is .cell '"bar"'; fields out by
 ctl 69 cat told; err '/ls/bar'
-CHUBBY_CELL=local ctl 0 ls; ctl 0 --cell local ls; ctl 0 ls /ls/local; ctl 0 --servers 127.0.0.1:7421 ls
+CHUBBY_CELL=local ctl 0 ls; ctl 0 --cell local ls; ctl 69 ls /ls/local; err /ls/bar; ctl 0 --servers 127.0.0.1:7421 ls
 ctl 0 config cells; out '^bar +default +127.0.0.1:1'; out '^local '
 ctl 0 -o json config cells; fields out cell default servers; is .default true
 unset CHUBBY_CELLS

@@ -148,19 +148,12 @@ func (b *DoubleBarrier) enter(ctx context.Context, file *client.Handle) (*Pass, 
 // wait for ever for one who cannot.
 func (b *DoubleBarrier) room(p *Pass) error {
 	const rest = 32 // quotes, a comma, and the digits of a greater generation
-	most := b.n * (len(p.name) + len(p.mark()) + rest)
+	most := b.n * (len(p.name) + len(p.held.lock.Sequencer().String()) + rest)
 	if most <= api.MaxContents {
 		return nil
 	}
 	return &api.Error{Code: api.InvalidArgument, Op: "enter", Path: b.dir, Message: fmt.Sprintf(
 		"with so long a path the state of %d participants may have %d bytes, and a file holds at most %d; take a shorter path", b.n, most, api.MaxContents)}
-}
-
-// mark is what the state says of the member: its sequencer without the proof, which members of v0.1.0 cannot read.
-func (p *Pass) mark() string {
-	seq := p.held.lock.Sequencer()
-	seq.Proof = sequencer.Proof{}
-	return seq.String()
 }
 
 // join makes a member of the pass, and waits until its round is inside.
@@ -181,7 +174,7 @@ func (p *Pass) join(ctx context.Context, file *client.Handle) error {
 			case s.Inside:
 				return p.b.strike(ctx, dir, s, due) // whoever waits for the round to be over sees to it
 			}
-			s.Members[p.name] = p.mark()
+			s.Members[p.name] = p.held.lock.Sequencer().String()
 			if len(s.Members) < p.b.n {
 				return true, nil
 			}

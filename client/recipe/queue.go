@@ -186,7 +186,7 @@ func listQueue(ctx context.Context, dir *client.Handle) (list queueListing, err 
 		if one.Kind != api.File || !isItem(one) {
 			continue
 		}
-		if mark := markName(itemID(one), one.Content); marks[mark].Instance != 0 {
+		if mark, is := markOf(one, marks); is {
 			delete(marks, mark)
 			list.dead = append(list.dead, one)
 			continue
@@ -201,6 +201,22 @@ func listQueue(ctx context.Context, dir *client.Handle) (list queueListing, err 
 	})
 	slices.SortFunc(list.dead, func(a, b api.Stat) int { return cmp.Compare(a.Instance, b.Instance) })
 	return list, nil
+}
+
+// markOf returns the mark that says of an item that it is a dead letter. Of one that may not be read the generation of its contents is not told:
+// a mark of any counts.
+func markOf(item api.Stat, marks map[string]api.Stat) (name string, is bool) {
+	if item.Withheld {
+		for name := range marks {
+			if strings.HasSuffix(name, markName(itemID(item), 0)[1:]) {
+				return name, true
+			}
+		}
+		return "", false
+	}
+	name = markName(itemID(item), item.Content)
+	_, is = marks[name]
+	return name, is
 }
 
 // isItem reports whether a file is called as items are.

@@ -49,7 +49,8 @@ is restored from a backup.
 END says why a holding ended: it was released; it expired, because the client was not
 heard of for the length of its lease; fail-over, because the client did not return
 to a new master in that time; ended, because an operator ended the session; or broken
-(chubbyctl lock break), also if the holder then released the lock by itself; of these two it says by whom, and why. LOCK-DELAY is for how long nobody could have the lock then.
+(chubbyctl lock break), also if the holder then released the lock by itself; of these
+two it says by whom, and why. LOCK-DELAY is for how long nobody could have the lock then.
 
 The last line says whether two ever held the lock at once. Fencing tokens decide that,
 and no clock: FROM and TO are by the clocks of the masters of that time, and for people.
