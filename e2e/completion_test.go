@@ -184,12 +184,14 @@ func (s typist) completes(t *testing.T, path string, w *world) {
 	m.tab("chubbyctl expl")
 	m.shows("/ls/local/alpha-one\r", "the lock is free")
 
-	ran := filepath.Join(t.TempDir(), "ran") // what is typed is not run before Enter
-	m.tab("chubbyctl cat /ls/local/alp$(touch " + ran + ")")
-	m.write("\x15") // Ctrl-U takes the line back
-	m.settle()
-	if _, err := os.Stat(ran); err == nil {
-		t.Errorf("Tab ran a command substitution of the line")
+	if s.name != "zsh" { // which expands the line at Tab by itself, without a look at the script
+		ran := filepath.Join(t.TempDir(), "ran") // what is typed is not run before Enter
+		m.tab("chubbyctl cat /ls/local/alp$(touch " + ran + ")")
+		m.write("\x15") // Ctrl-U takes the line back
+		m.settle()
+		if _, err := os.Stat(ran); err == nil {
+			t.Errorf("Tab ran a command substitution of the line")
+		}
 	}
 
 	m.tab("chubbyctl cell status --out")

@@ -26,7 +26,7 @@ has to be installed, which most systems have):`,
 			`  source <(chubbyctl completion zsh)
   chubbyctl completion zsh >/usr/local/share/zsh/site-functions/_chubbyctl
   mkdir -p ~/.zfunc && chubbyctl completion zsh >~/.zfunc/_chubbyctl   # fpath+=~/.zfunc`,
-			generateZsh),
+			func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) }),
 		shellCommand("fish", `Load it into the running shell, or for every new one:`,
 			`  chubbyctl completion fish | source
   chubbyctl completion fish >~/.config/fish/completions/chubbyctl.fish`,
@@ -56,12 +56,11 @@ const (
 `
 )
 
-// cobra's scripts evaluate the words of the line, for the quotes and variables in them; and so they run what a half-typed
-// command would run. Of a line with such a command nothing is offered: ":4" says so, and that no files are.
+// cobra's script for bash evaluates the words of the line, for the quotes and variables in them; and so it runs what a half-typed
+// command would run. Of a line with such a command nothing is offered: ":4" says so, and that no files are. (zsh expands the line at Tab
+// by itself, before it asks any script.)
 const (
 	bashEvaluates = `    out=$(eval "${requestComp}" 2>/dev/null)
-`
-	zshEvaluates = `    out=$(eval ${requestComp} 2>/dev/null)
 `
 	runsCommand = `    if [[ "${requestComp}" == *'$('* || "${requestComp}" == *'` + "`" + `'* || "${requestComp}" == *'${ '* || "${requestComp}" == *[\<\>=]'('* ]]; then
         out=':4'
@@ -74,12 +73,6 @@ func generateBash(root *cobra.Command, w io.Writer) error {
 	var script bytes.Buffer
 	err := root.GenBashCompletionV2(&script, true)
 	return errors.Join(err, replaceInScript(w, script.String(), bashEscapesOne, bashEscapesAll, bashEvaluates, fmt.Sprintf(runsCommand, bashEvaluates)))
-}
-
-func generateZsh(root *cobra.Command, w io.Writer) error {
-	var script bytes.Buffer
-	err := root.GenZshCompletion(&script)
-	return errors.Join(err, replaceInScript(w, script.String(), zshEvaluates, fmt.Sprintf(runsCommand, zshEvaluates)))
 }
 
 // replaceInScript writes a script with parts of it replaced: each by what follows it.
