@@ -60,6 +60,7 @@ func (w *rights) namings(member string, handle []byte, sequencer, stale string) 
 		"remove":               replica,
 		"add":                  {there: member, absent: "r9", edit: func(m protoreflect.Message) { m.Clear(m.Descriptor().Fields().ByName("remove")) }},
 		"without":              replica,
+		"keep":                 replica,
 		"after":                {there: "closed", absent: "absent"},
 		"handle":               {there: handle, absent: forged},
 		"directory":            {there: handle, absent: forged},
@@ -94,7 +95,7 @@ func (w *rights) namings(member string, handle []byte, sequencer, stale string) 
 		"backup": "a random number of the caller", "part": noName, "seal": noName, "finish": noName, "token": "it says who the caller is", "as": "it says who the caller is",
 	}
 	for name := range strings.FieldsSeq(`nonce request lease_ns host pid may_cache cache_lease acknowledged grant received reason read write change_acl events lock_delay_ns create kind
-		ephemeral contents cache_lock no_cache if_generation mode generation now raft spare most kinds sequencer_unread for_ns`) {
+		ephemeral contents cache_lock no_cache if_generation mode generation now raft spare most kinds sequencer_unread for_ns waited_ns give_up`) {
 		nothing[protoreflect.Name(name)] = noName
 	}
 	return named, nothing
