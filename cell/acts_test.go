@@ -158,11 +158,11 @@ func TestOperatorGivesRestoreUp(t *testing.T) {
 		if err := client.GiveUpRestore(ctx, looker); err != nil {
 			t.Fatal(err)
 		}
-		isUsable(t, ctx, c, time.Second*20)
 		close(leave)
 		if err := <-ended; !errors.Is(err, api.InvalidArgument) || !strings.Contains(err.Error(), "given up") {
 			t.Error("its author hears:", err)
 		}
+		isUsable(t, ctx, c, time.Second*20) // which restores, and so ends every other session
 		if now, err = looker.Status(ctx); err != nil || len(now.Acts) != 0 {
 			t.Errorf("%+v, %v", now.Acts, err)
 		}
