@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"runtime"
 	"syscall"
 	"testing"
@@ -145,6 +144,6 @@ func TestRefusedCallsCostLittle(t *testing.T) {
 				}
 			}
 		}
-		t.Log(fmt.Sprintf("the dearest: %d KiB, %v", worst.memory>>10, worst.processor))
+		t.Logf("the dearest: %d KiB, %v", worst.memory>>10, worst.processor)
 	})
 }

@@ -157,14 +157,14 @@ func TestMakingOperatorsClosesTheLists(t *testing.T) {
 			}}}), api.OK)
 		},
 	}
-	for how, make := range ways {
+	for how, list := range ways {
 		for _, level := range []int{2, 3} {
 			c := newCell(t)
 			c.state.Level = level
 			alice := c.session("alice")
 			c.want(c.apply(raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(alice), Name: "/acl/ops", Create: api.MayCreate, Kind: api.File, Contents: []byte("alice\n")}}), api.OK)
 			c.want(c.apply(raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(alice), Name: "/acl/chosen", Create: api.MayCreate, Kind: api.File, ACL: api.ACL{Write: "ops"}}}), api.OK)
-			make(c, alice)
+			list(c, alice)
 			may := func(principal string, name api.Name, right namespace.Rights) bool {
 				n, there := c.state.Tree.Get(name)
 				return there && c.state.Tree.Permit(n, principal, right) == nil

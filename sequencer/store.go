@@ -111,8 +111,14 @@ func withoutLinks(name string) (string, error) {
 			return name, err
 		}
 		name = filepath.Join(dir, filepath.Base(name))
-		if info, err := os.Lstat(name); err != nil || info.Mode()&fs.ModeSymlink == 0 {
-			return name, nil // what else is wrong with it, opening it says
+		info, err := os.Lstat(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it is to be made
+			return name, nil
+		case err != nil:
+			return name, err
+		case info.Mode()&fs.ModeSymlink == 0:
+			return name, nil
 		}
 		to, err := os.Readlink(name)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// NoLockDelay, as the LockDelay of options, is none: others get what a holder that has failed had as soon as its lease is over.
+// NoLockDelay is no lock-delay, as the LockDelay of options: others get what a holder that has failed had as soon as its lease is over.
 // It is for work whose servers check sequencers.
 const NoLockDelay time.Duration = -1
 

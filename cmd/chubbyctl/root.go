@@ -139,9 +139,9 @@ func needsVerb(cmd *cobra.Command, args []string) error {
 		return usagef("%s needs one of the commands above", cmd.CommandPath())
 	}
 	advice := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
-	group, where, meant := "", "", meaningOf(args[0])
+	where, meant := "", meaningOf(args[0])
 	if cmd.HasParent() {
-		group = strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+		group := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 		where, meant = group+": ", meaningBelow(group, args[0], cmd.ArgsLenAtDash() >= 0)
 	}
 	if near := cmd.SuggestionsFor(args[0]); meant != "" {

@@ -24,7 +24,7 @@ const (
 	handleToken  byte = 2
 	ticketToken  byte = 3
 	pageMark     byte = 4 // of what marks are encrypted with; see marks
-	// 5 is that of the proofs of sequencers (package master)
+	// 5 is that of the proofs of sequencers (package master).
 )
 
 const macSize = 16 // bytes of HMAC-SHA-256
