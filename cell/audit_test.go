@@ -106,7 +106,7 @@ func TestAudit(t *testing.T) {
 			t.Error(err)
 		}
 		acquire(t, ctx, h)
-		// What would create a list that is there changes nothing, whoever does it.
+		// Opening a list that exists, with Create, changes nothing.
 		if _, err := eve.Open(ctx, "/ls/local/acl/everyone", client.OpenOptions{Read: true, Create: client.File}); err != nil {
 			t.Error(err)
 		}

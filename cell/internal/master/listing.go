@@ -51,7 +51,7 @@ func pageLength(most int) int {
 }
 
 // full reports whether the page ends before the next entry. It is asked only about entries that the viewer may see: that others
-// follow is not told of what he may not.
+// follow withholds what its caller may not read.
 func (p *Page[T]) full() bool {
 	return len(p.List) >= p.most || p.bytes >= api.MaxPageBytes
 }

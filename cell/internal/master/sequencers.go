@@ -62,7 +62,7 @@ func (l *Locks) Precondition(by api.SessionID, s sequencer.Sequencer) (raftfsm.P
 		"this cell does not know it for its own: it has no proof, or a wrong one, and tells nothing of the lock; send the text that came with the lock (chubby2:...), and upgrade the client if it has none")
 }
 
-// sequencerProof begins what proofs are made of. It is none of the kinds of tokens that package wire makes with the same secret.
+// sequencerProof begins what proofs are made of. Package wire makes its tokens with the same secret and other first bytes.
 const sequencerProof byte = 5
 
 // proofOf returns the proof of a sequencer of the cell, by which the cell alone knows that it has made it.

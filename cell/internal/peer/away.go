@@ -17,7 +17,7 @@ import (
 const (
 	awayLogEvery = time.Minute      // between two lines about peers that are away
 	awayLogGrace = 10 * time.Second // after the start, while the others may be starting, too
-	awayAfter    = 2 * time.Second  // for so long a peer has not answered that is away: a late answer is none
+	awayAfter    = 2 * time.Second  // a peer that has not answered for so long is away
 	maxAwayPeers = 64               // are remembered by name
 	minFruitless = 5                // elections without a result that are logged; a single one may be a split vote
 	maxCause     = 300              // bytes of why a peer is away

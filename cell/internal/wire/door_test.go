@@ -39,7 +39,7 @@ func throughDoorAs(ctx context.Context, s *service, method string, request proto
 	return s.behindDoor(method, generated)(nil, ctx, decode, nil)
 }
 
-// A request is decoded for nobody who is refused, and one that is served has what was sent.
+// The request of a refused caller is not decoded; a served one has what was sent.
 func TestNothingIsDecodedForStrangers(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string
