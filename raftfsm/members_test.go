@@ -99,9 +99,9 @@ func TestSpares(t *testing.T) {
 // That a replica leaves can be taken back until it has left. It goes on from where it is, and takes nobody's place any more.
 func TestRemovalIsTakenBack(t *testing.T) {
 	c := newChangingCell(t)
-	c.change(raftfsm.ChangeMembers{Keep: "r1"}, api.InvalidArgument)
+	c.change(raftfsm.ChangeMembers{Keep: "r1"}, api.NotFound)
 	c.change(raftfsm.ChangeMembers{Remove: "r1"}, api.OK)
-	c.change(raftfsm.ChangeMembers{Keep: "r2"}, api.InvalidArgument)
+	c.change(raftfsm.ChangeMembers{Keep: "r2"}, api.NotFound)
 	c.change(raftfsm.ChangeMembers{Keep: "r1", Remove: "r1"}, api.InvalidArgument)
 	c.change(raftfsm.ChangeMembers{Keep: "r1"}, api.OK)
 	c.settle("r1", raftfsm.Leaving) // it was too late
@@ -123,7 +123,7 @@ func TestRemovalIsTakenBack(t *testing.T) {
 	c.are("r1 member, r2 member, r3 member, r4 member")
 	c.change(raftfsm.ChangeMembers{Remove: "r4"}, api.OK)
 	c.settle("r4", raftfsm.Leaving)
-	c.change(raftfsm.ChangeMembers{Keep: "r4"}, api.InvalidArgument)
+	c.change(raftfsm.ChangeMembers{Keep: "r4"}, api.NotFound)
 	if r := c.state.Roster; r.Author != "a" {
 		t.Errorf("the last change is of %q", r.Author)
 	}

@@ -43,7 +43,7 @@ func (m *model) changeMembers(c *raftfsm.ChangeMembers) api.Code {
 	if c.Keep != "" {
 		at := slices.IndexFunc(list, func(r modelReplica) bool { return r.id == c.Keep && r.phase == "leaving" })
 		if at < 0 {
-			return api.InvalidArgument
+			return api.NotFound
 		}
 		list[at].phase = "joining"
 		m.replicas, m.changed = list, changed{m.principal(c.Mutation.Session), m.wall}

@@ -139,7 +139,7 @@ var rows = map[Cause]row{
 	MemberUnknown:   {api.NotFound, "the cell has no replica %s; see chubbyctl cell members", []fact{path}},
 	MemberAddress:   {api.Exists, "the raft address %s is that of another replica of the cell", []fact{path}},
 	MemberUnsettled: {api.Unavailable, "replica %s is still joining or leaving: chubbyctl cell members shows what it waits for; chubbyctl cell remove gives up one that is joining, and with --cancel takes back that one leaves", []fact{path}},
-	MemberStays:     {api.InvalidArgument, "replica %s is not leaving: there is nothing to take back; see chubbyctl cell members", []fact{path}},
+	MemberStays:     {api.NotFound, "replica %s is not leaving: there is nothing to take back; see chubbyctl cell members", []fact{path}},
 	MemberNeeded:    {api.InvalidArgument, "replica %s cannot leave now: of the replicas that would stay %d of %d answer, which is no majority; replace first those that do not (chubbyctl cell replace)", []fact{path, used, allowed}},
 	MemberLast:      {api.InvalidArgument, "replica %s is the only one of the cell: add another first", []fact{path}},
 	MembersTooMany:  {api.QuotaExceeded, "the cell has had %d replicas; it may have %d at a time, and 1000 in its life", []fact{used, allowed}},

@@ -761,7 +761,7 @@ ends "$sixth" 78 "a replica that was replaced ends"
 ctl 0 -o json cell remove r7 --no-wait
 ends "$seventh" 78 "a replica that was removed ends"
 ctl 1 cell remove r7; err 'has no replica r7'
-ctl 2 cell remove --cancel r1; err 'not leaving'
+ctl 1 cell remove --cancel r1; err 'not leaving'
 ctl 0 cell recover joined-r7; out 'r7 .*removed'; err 'r7 was removed from cell local'
 ctl 2 cell recover joined-r7 --to removed.backup; err 'no backup is made of joined-r7'; err 'from-removed'
 ctl 0 cell recover joined-r7 --to removed.backup --from-removed; out 'removed.backup: cell local'
