@@ -71,7 +71,7 @@ func keys() []key {
 		{"tls-crl", "revocation lists of these authorities", file(func(s *settings) *string { return &s.replica.ClientTLS.CRL })},
 		{"peer-tls-cert", "the certificate that the other replicas are shown; its URI is chubby://CELL/replica/ID", file(func(s *settings) *string { return &s.replica.PeerTLS.Cert })},
 		{"peer-tls-key", "its key", file(func(s *settings) *string { return &s.replica.PeerTLS.Key })},
-		{"peer-tls-ca", "the authorities of replicas' certificates; not those of clients", file(func(s *settings) *string { return &s.replica.PeerTLS.CA })},
+		{"peer-tls-ca", "the authorities of replicas' certificates; not those of clients, nor signed by them, nor their issuers", file(func(s *settings) *string { return &s.replica.PeerTLS.CA })},
 		{"peer-tls-crl", "revocation lists of these authorities", file(func(s *settings) *string { return &s.replica.PeerTLS.CRL })},
 		{"token-keys", "the keys of an issuer whose tokens name clients, a JSON Web Key Set", special("none, a file, or a URL of https", none, setTokenKeys, none)},
 		{"token-keys-ca", "the authorities of that URL's server; none: those of the system", file(func(s *settings) *string { return &s.replica.Tokens.KeysCA })},

@@ -111,11 +111,20 @@ func isSame(a, b os.FileInfo) bool {
 
 // Check returns why a chain of certificates counts for a use, or the error that says why it does not.
 func (s *Store) Check(chain []*x509.Certificate, use x509.ExtKeyUsage) (Proof, error) {
-	return s.held.Load().verify(chain, use, "", s.now())
+	return s.verify(chain, use, "")
+}
+
+// verify checks a chain for a use, and for a host if that is not empty.
+func (s *Store) verify(chain []*x509.Certificate, use x509.ExtKeyUsage, host string) (Proof, error) {
+	proof, err := s.held.Load().verify(chain, use, host, s.now())
+	if err == nil {
+		err = s.checkPath(proof)
+	}
+	return proof, err
 }
 
 // Counts reports whether a certificate that counted once does so still, but for its time, which may be over.
-func (s *Store) Counts(p Proof) bool { return s.held.Load().counts(p) }
+func (s *Store) Counts(p Proof) bool { return s.held.Load().counts(p) && s.checkPath(p) == nil }
 
 // Identify returns the principal that the certificate of a client names, and whether it counts still, when that is
 // asked; or why it does not count.
@@ -188,7 +197,7 @@ func (f Files) loadOwn(was *tls.Certificate) (*tls.Certificate, error) {
 
 // loadTrust reads the authorities, and what they have revoked; in an error, which names the file that is wrong, it returns what was there.
 func (f Files) loadTrust(was trust) (trust, error) {
-	t := trust{counting: map[string]struct{}{}, revoked: map[revocation]struct{}{}}
+	t := trust{keys: map[string]struct{}{}, revoked: map[revocation]struct{}{}}
 	var faults []error
 	if f.CA != "" {
 		faults = append(faults, eachBlock(f.CA, "CERTIFICATE", func(der []byte) error {
