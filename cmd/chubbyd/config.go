@@ -216,8 +216,9 @@ token-audience: chubby
 token-claim: none
 
 # The audit log: what operators do, who changes who may do what, and who is refused,
-# a JSON object a line. none, stdout, or a file; it is renamed at audit-file-mib MiB,
-# and audit-files renamed ones are kept (0: something else renames it, as logrotate).
+# a JSON object a line. none, stdout, or a file; refusals are beside it, here in
+# audit-refused.log. Each of the two is renamed at audit-file-mib MiB, and audit-files
+# renamed ones are kept (0: something else renames them, as logrotate).
 audit-file: /var/log/chubby/audit.log
 audit-file-mib: 100
 audit-files: 10
