@@ -27,8 +27,8 @@ func newConfigCommand() *cobra.Command {
 			Long: `check reads a configuration file as serve would, without the environment, and
 reports all that is wrong with it at once, each with its line and column, on standard
 error. It exits with 1 if anything is. What is allowed and seldom meant is told as
-a warning: an even number of members, and members whose names only their own
-machine can use.`,
+a warning: an even number of members, members whose names only their own
+machine can use, and a bucket for backups that is reached without encryption.`,
 			Args: arguments(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return checkConfig(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
