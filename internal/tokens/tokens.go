@@ -196,7 +196,7 @@ func (s *Store) Verify(ctx context.Context, raw string) (Token, error) {
 	return token, err
 }
 
-// isForeign reports whether a character has no place in a compact JWT (RFC 7515 §2).
+// isForeign reports whether a character has no place in a compact JWT (RFC 7515, section 2).
 func isForeign(r rune) bool {
 	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_' || r == '.')
 }
