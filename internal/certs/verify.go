@@ -216,6 +216,9 @@ func limitsOf(a *x509.Certificate) (limits string) {
 // authority of its name has signed: the key may be another since. When an authority is renewed, its name may be written in another way, too (as UTF-8, which was a PrintableString).
 func (t *trust) addList(der []byte) error {
 	list, err := x509.ParseRevocationList(der)
+	if err == nil {
+		err = checkWhole(list)
+	}
 	if err != nil {
 		return err
 	}
@@ -234,6 +237,25 @@ func (t *trust) addList(der []byte) error {
 		return nil
 	}
 	return fmt.Errorf("the list of %q is signed by none of the certificate authorities", list.Issuer)
+}
+
+// checkWhole refuses a revocation list that does not name all that its issuer has revoked, or names what others have: read as one that does, it would let in
+// who was revoked. Package x509 leaves extensions to its caller.
+func checkWhole(list *x509.RevocationList) error {
+	const deltaIndicator, certificateIssuer = "2.5.29.27", "2.5.29.29" // RFC 5280 §5.2.4 and §5.3.3
+	for _, e := range list.Extensions {
+		if e.Id.String() == deltaIndicator {
+			return fmt.Errorf("the list of %q has changes alone (a delta list): whole ones are wanted", list.Issuer)
+		}
+	}
+	for _, entry := range list.RevokedCertificateEntries {
+		for _, e := range entry.Extensions {
+			if e.Id.String() == certificateIssuer {
+				return fmt.Errorf("the list of %q is about certificates of others (an indirect list): lists of the authorities themselves are wanted", list.Issuer)
+			}
+		}
+	}
+	return nil
 }
 
 // namesOf returns the name of an authority in DER, in each way in which it is written by a certificate with its key.
