@@ -930,7 +930,8 @@ for key in tls-cert tls-key tls-ca peer-tls-cert peer-tls-key peer-tls-ca; do ou
 got=$?
 if [ $got = 78 ]; then ok "chubbyd serve needs certificates, or --insecure -> 78"; else bad "chubbyd serve needs certificates, or --insecure -> $got, want 78"; fi
 err 'tls-cert is missing'; err 'insecure: true'
-cp audit.log out; out '"event":"refusal"'; out '"code":"Unauthenticated"'; out '"event":"act","call":"Open","principal":"dev"'; out '"on":"/ls/safe/acl/oncall"'
+cp audit-refused.log out; out '"event":"refusal"'; out '"code":"Unauthenticated"'
+cp audit.log out; out '"event":"act","call":"Open","principal":"dev"'; out '"on":"/ls/safe/acl/oncall"'
 kill -TERM "$safe"; ends "$safe" 0 "SIGTERM ends dev --tls"
 cd ..
 

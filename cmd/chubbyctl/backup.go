@@ -68,7 +68,7 @@ func (g *globals) takeBackup(cmd *cobra.Command, name, cell string) error {
 		return err
 	}
 	var f backupFields
-	err := writeNewFile(cmd.Context(), name, func(w io.Writer) (err error) {
+	err := g.writeNewFile(cmd.Context(), name, func(w io.Writer) (err error) {
 		f, err = g.writeBackup(cmd.Context(), cell, w)
 		return err
 	})
@@ -95,18 +95,21 @@ func mustBeNew(name string) error {
 
 func taken(name string) error { return usagef("%s is there already: nothing is replaced", name) }
 
-// fileAt finds the place of a file that the command line names.
-func fileAt(name string) (backupstore.Place, string, error) {
+// fileAt finds the place of a file that the command line names, and warns of one on the way to which anybody may read or change it.
+func (g *globals) fileAt(name string) (backupstore.Place, string, error) {
 	place, base, err := backupstore.FileAt(name)
 	if err != nil {
 		return nil, "", usagef("%v", err)
+	}
+	if text := backupstore.Warning(place); text != "" {
+		term.Remark(g.stderr, "%s", text)
 	}
 	return place, base, nil
 }
 
 // writeNewFile makes a backup's file, which appears when it is whole.
-func writeNewFile(ctx context.Context, name string, write func(io.Writer) error) error {
-	place, base, err := fileAt(name)
+func (g *globals) writeNewFile(ctx context.Context, name string, write func(io.Writer) error) error {
+	place, base, err := g.fileAt(name)
 	if err != nil {
 		return err
 	}
@@ -170,8 +173,8 @@ func describeBackup(f backupFields) string {
 }
 
 // readBackup reads a backup, whole.
-func readBackup(ctx context.Context, name string) (*backup.Backup, error) {
-	place, base, err := fileAt(name)
+func (g *globals) readBackup(ctx context.Context, name string) (*backup.Backup, error) {
+	place, base, err := g.fileAt(name)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +199,7 @@ on from there. It exits with 1 if it is damaged.`,
 		Example: "  chubbyctl cell backup verify foo.backup",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := readBackup(cmd.Context(), args[0])
+			b, err := g.readBackup(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -224,7 +227,7 @@ that of a directory it lists what is below it.`,
 		Example: "  chubbyctl cell backup show foo.backup\n  chubbyctl cell backup show foo.backup /ls/foo/svc/config",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := readBackup(cmd.Context(), args[0])
+			b, err := g.readBackup(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -110,7 +110,7 @@ const oldLeases = api.MaxLease + api.MaxLockDelay
 
 // restore restores a backup, each step within --timeout.
 func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOptions) error {
-	b, err := readBackup(cmd.Context(), name)
+	b, err := g.readBackup(cmd.Context(), name)
 	if err != nil {
 		return err
 	}

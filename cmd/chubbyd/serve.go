@@ -14,6 +14,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/internal/backupstore"
 )
 
 type serveOptions struct {
@@ -148,6 +149,9 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 	defer runtime.KeepAlive(newBallast())
 	s.publishing.install(&s)
 	s.replica.Logger, s.replica.RestoreAccess = newLogger(out, s, level), o.restoreAccess
+	if text := backupstore.Warning(s.replica.Backups.Place); text != "" {
+		s.replica.Logger.Warn(text)
+	}
 	if !isTerminal(in) { // else SIGHUP says that it was closed
 		takeHangups(ctx, (&reloader{options: o, draft: d, level: level, log: s.replica.Logger}).reload)
 	}

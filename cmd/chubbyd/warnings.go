@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/internal/backupstore"
 )
 
 // resolver finds the addresses of a host; net.DefaultResolver is one.
@@ -27,6 +28,9 @@ func warnings(ctx context.Context, s settings, names resolver) []string {
 	var list []string
 	if n := len(s.replica.Members); n > 0 && !s.replica.Join && !s.replica.Spare && n%2 == 0 {
 		list = append(list, fmt.Sprintf("a cell of %d replicas survives the loss of %d, no more than one of %d does: use one, three or five", n, (n-1)/2, n-1))
+	}
+	if text := backupstore.Warning(s.replica.Backups.Place); text != "" {
+		list = append(list, "backup-to: "+text)
 	}
 	return append(list, loopbackWarnings(ctx, s, names)...)
 }

@@ -111,11 +111,20 @@ func isSame(a, b os.FileInfo) bool {
 
 // Check returns why a chain of certificates counts for a use, or the error that says why it does not.
 func (s *Store) Check(chain []*x509.Certificate, use x509.ExtKeyUsage) (Proof, error) {
-	return s.held.Load().verify(chain, use, "", s.now())
+	return s.verify(chain, use, "")
+}
+
+// verify checks a chain for a use, and for a host if that is not empty.
+func (s *Store) verify(chain []*x509.Certificate, use x509.ExtKeyUsage, host string) (Proof, error) {
+	proof, err := s.held.Load().verify(chain, use, host, s.now())
+	if err == nil {
+		err = s.checkPath(proof)
+	}
+	return proof, err
 }
 
 // Counts reports whether a certificate that counted once does so still, but for its time, which may be over.
-func (s *Store) Counts(p Proof) bool { return s.held.Load().counts(p) }
+func (s *Store) Counts(p Proof) bool { return s.held.Load().counts(p) && s.checkPath(p) == nil }
 
 // Identify returns the principal that the certificate of a client names, and whether it counts still, when that is
 // asked; or why it does not count.
@@ -178,6 +187,9 @@ func (f Files) loadOwn(was *tls.Certificate) (*tls.Certificate, error) {
 	}
 	own, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err == nil {
+		err = eachBlock(f.Cert, "CERTIFICATE", func([]byte) error { return nil }) // those between are whole, too
+	}
+	if err == nil {
 		err = checkEffort([]*x509.Certificate{own.Leaf}) // else the other end would break handshakes off, without a word
 	}
 	if err != nil {
@@ -188,7 +200,7 @@ func (f Files) loadOwn(was *tls.Certificate) (*tls.Certificate, error) {
 
 // loadTrust reads the authorities, and what they have revoked; in an error, which names the file that is wrong, it returns what was there.
 func (f Files) loadTrust(was trust) (trust, error) {
-	t := trust{counting: map[string]struct{}{}, revoked: map[revocation]struct{}{}}
+	t := trust{keys: map[string]struct{}{}, revoked: map[revocation]struct{}{}}
 	var faults []error
 	if f.CA != "" {
 		faults = append(faults, eachBlock(f.CA, "CERTIFICATE", func(der []byte) error {
@@ -215,7 +227,8 @@ func (f Files) loadTrust(was trust) (trust, error) {
 // maxFile bounds the files, in bytes: a revocation list of a large authority has some.
 const maxFile = 64 << 20
 
-// eachBlock calls add with the contents of each block of that type; there must be one.
+// eachBlock calls add with the contents of each block of that type; there must be one, and none that begins and is not whole. Package pem passes over what it cannot
+// read: of a file that is just being written, or is damaged, that would be an authority, or a list of what was revoked.
 func eachBlock(name, kind string, add func(der []byte) error) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -229,8 +242,9 @@ func eachBlock(name, kind string, add func(der []byte) error) error {
 	case len(text) > maxFile:
 		return fmt.Errorf("%s is longer than %d bytes", name, maxFile)
 	}
-	found := 0
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+	found, begin := 0, []byte("-----BEGIN "+kind+"-----")
+	block, rest := pem.Decode(text)
+	for ; block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != kind {
 			continue
 		}
@@ -239,7 +253,11 @@ func eachBlock(name, kind string, add func(der []byte) error) error {
 		}
 		found++
 	}
-	if found == 0 {
+	last := rest[bytes.LastIndexByte(rest, '\n')+1:]
+	switch begun := bytes.Count(text, begin); {
+	case begun > found || len(last) > 0 && bytes.HasPrefix(begin, last):
+		return fmt.Errorf("%s has a block %q of PEM that is not whole: it is damaged, or is being written", name, kind)
+	case found == 0:
 		return fmt.Errorf("%s has no block %q of PEM", name, kind)
 	}
 	return nil

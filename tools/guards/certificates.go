@@ -197,7 +197,7 @@ func certifiedSafeguards() []safeguard {
 		},
 		{
 			name: "and not when theirs expire", file: "internal/certs/files.go",
-			old: "return s.held.Load().counts(p) }", new: "return s.held.Load().counts(p) && s.now().Before(p.Ends()) }",
+			old: "return s.held.Load().counts(p) && ", new: "return s.held.Load().counts(p) && s.now().Before(p.Ends()) && ",
 			pkg: "./cell/internal/peer", test: "TestRecheckOfReplicas",
 		},
 		{

@@ -47,7 +47,7 @@ func (s *service) logRefusal(ctx context.Context, call *call, method string, req
 	attrs := append(s.describe(ctx, call, method, request, trace), slog.Int("count", n))
 	var e *api.Error
 	if errors.As(pb.Error(err), &e) {
-		attrs = append(attrs, slog.String("code", e.Code.String()), slog.String("error", e.Message))
+		attrs = append(attrs, slog.String("code", e.Code.String()), slog.String("error", e.Message[:min(len(e.Message), maxSubject)]))
 	}
 	s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a call was refused", append(attrs, slog.String("event", "call_refused"))...)
 }
