@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/internal/frames"
 	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
@@ -106,6 +108,7 @@ func (c *channel) become(state connectivity.State, l link, err error) {
 // Invoke implements grpc.ClientConnInterface. A call that was not sent because its link
 // ended goes to the next one.
 func (c *channel) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) error {
+	method = cmp.Or(chubbypb.FormerName(method), method)
 	for attempt := 1; ; attempt++ {
 		l, err := c.pick(ctx, options)
 		if err != nil {
