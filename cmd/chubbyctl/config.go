@@ -16,8 +16,8 @@ import (
 )
 
 func newConfigCommand(g *globals) *cobra.Command {
-	group := newGroup("config", "Choose the default cell, and show which cells are configured",
-		newUseCellCommand(g), newCurrentCellCommand(g), newCellsCommand(g))
+	group := newGroup("config", "Say where cells are, and choose the default cell",
+		newUseCellCommand(g), newCurrentCellCommand(g), newCellsCommand(g), newAddCellCommand(g), newRemoveCellCommand(g))
 	group.Long = `The default cell is that of paths which do not begin with /ls/CELL, of /ls/local/...,
 and of commands that are told no cell. It is the first of these:
   --cell       of the command
