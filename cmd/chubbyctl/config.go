@@ -124,8 +124,9 @@ type cellEntryFields struct {
 
 func newCellsCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
-		Use:   "cells",
-		Short: "List the cells that are configured",
+		Use:     "cells",
+		Aliases: []string{"ls", "list"},
+		Short:   "List the cells that are configured",
 		Long: `cells lists the cells that CHUBBY_CELLS and the file of cells name, and the default cell,
 with the servers of each, without asking any.`,
 		Example: "  chubbyctl config cells",

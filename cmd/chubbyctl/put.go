@@ -57,7 +57,7 @@ without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents
   chubbyctl put /ls/local/config - --if-absent <config.yaml
   chubbyctl put /ls/local/config - --if-generation 7 <config.yaml
   chubbyctl put /ls/local/state 'done' --if-sequencer "$CHUBBY_SEQUENCER"
-  chubbyctl put /ls/local/address web1:80 --ephemeral --if-sequencer "$CHUBBY_SEQUENCER"`,
+  chubbyctl put address web1:80 --ephemeral --if-sequencer "$CHUBBY_SEQUENCER"`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 || len(args) == 2 {
 				return nil
