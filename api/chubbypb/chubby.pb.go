@@ -6994,8 +6994,9 @@ type RestoreRequest struct {
 	Part          *RestorePart           `protobuf:"bytes,4,opt,name=part,proto3" json:"part,omitempty"`
 	Seal          *RestoreSeal           `protobuf:"bytes,5,opt,name=seal,proto3" json:"seal,omitempty"`
 	Finish        bool                   `protobuf:"varint,6,opt,name=finish,proto3" json:"finish,omitempty"`
-	GiveUp        bool                   `protobuf:"varint,7,opt,name=give_up,json=giveUp,proto3" json:"give_up,omitempty"` // nothing is restored. Without a caller, it is an operator who gives up the restore that is under way, whosever it is
+	GiveUp        bool                   `protobuf:"varint,7,opt,name=give_up,json=giveUp,proto3" json:"give_up,omitempty"` // nothing is restored. Without a caller, it is an operator who gives up the restore of session of
 	As            string                 `protobuf:"bytes,8,opt,name=as,proto3" json:"as,omitempty"`                        // as in CreateSessionRequest, without a caller
+	Of            uint64                 `protobuf:"varint,9,opt,name=of,proto3" json:"of,omitempty"`                       // the session that restores (Act.session), without a caller
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7084,6 +7085,13 @@ func (x *RestoreRequest) GetAs() string {
 		return x.As
 	}
 	return ""
+}
+
+func (x *RestoreRequest) GetOf() uint64 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
 }
 
 // RestoreBegin says what is restored.
@@ -8820,7 +8828,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04part\x18\x03 \x01(\x04R\x04part\"5\n" +
 	"\vBackupReply\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\bR\x04last\"\xb4\x02\n" +
+	"\x04last\x18\x02 \x01(\bR\x04last\"\xc4\x02\n" +
 	"\x0eRestoreRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12-\n" +
@@ -8829,7 +8837,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04seal\x18\x05 \x01(\v2\x16.chubby.v1.RestoreSealR\x04seal\x12\x16\n" +
 	"\x06finish\x18\x06 \x01(\bR\x06finish\x12\x17\n" +
 	"\agive_up\x18\a \x01(\bR\x06giveUp\x12\x0e\n" +
-	"\x02as\x18\b \x01(\tR\x02as\"\xec\x01\n" +
+	"\x02as\x18\b \x01(\tR\x02as\x12\x0e\n" +
+	"\x02of\x18\t \x01(\x04R\x02of\"\xec\x01\n" +
 	"\fRestoreBegin\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x17\n" +
 	"\acell_id\x18\x02 \x01(\tR\x06cellId\x12\x14\n" +
