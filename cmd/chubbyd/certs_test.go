@@ -262,3 +262,26 @@ func TestCertsRevokeKeepsOtherLists(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is revoked in a file of which a part cannot be read: what that has revoked would count again.
+func TestCertsRevokeRefusesTornLists(t *testing.T) {
+	dir, _ := certsIn(t)
+	list, cert := filepath.Join(dir, "ca.crl"), filepath.Join(dir, "client-billing.crt")
+	if _, _, err := output(t, "certs", "revoke", cert, "--dir", dir); err != nil {
+		t.Fatal(err)
+	}
+	one, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	torn := string(one) + string(one[:len(one)-30])
+	if err := os.WriteFile(list, []byte(torn), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := output(t, "certs", "revoke", cert, "--dir", dir); err == nil || !strings.Contains(err.Error(), "is not whole") {
+		t.Errorf("a torn file is extended: %v", err)
+	}
+	if left, err := os.ReadFile(list); err != nil || string(left) != torn {
+		t.Errorf("the file is another now (%v)", err)
+	}
+}
