@@ -68,7 +68,7 @@ func rpcRows() map[protoreflect.Name]rpcRow {
 			nobody: api.SessionExpired, stranger: api.PermissionDenied,
 		},
 
-		"Close":              {request: &pb.CloseRequest{}, nobody: api.SessionExpired},
+		"CloseHandle":        {request: &pb.CloseHandleRequest{}, nobody: api.SessionExpired},
 		"GetContentsAndStat": {request: &pb.GetContentsAndStatRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"GetStat":            {request: &pb.GetStatRequest{}, nobody: api.SessionExpired},
 		"ReadDir":            {request: &pb.ReadDirRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},

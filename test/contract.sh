@@ -229,6 +229,9 @@ CHUBBY_CELL=local ctl 0 ls; ctl 0 --cell local ls; ctl 69 ls /ls/local; err /ls/
 ctl 0 config cells; out '^bar +default +127.0.0.1:1'; out '^local '
 ctl 0 -o json config cells; fields out cell default servers; is .default true
 unset CHUBBY_CELLS
+ctl 0 config add-cell bar 127.0.0.1:1; out '^bar is in '; ctl 2 config add-cell bar 127.0.0.1:2; err 'remove-cell bar'; ctl 0 config ls; out '^bar .*127.0.0.1:1$'
+ctl 0 -o json config add-cell bar 127.0.0.1:1; fields out cell file
+ctl 0 config remove-cell bar; out 'no longer in'; ctl 2 config remove-cell bar; err 'bar is not in'
 echo 'cell: [' >.config/chubby/chubbyctl.yaml; ctl 2 ls; err 'malformed'
 ctl 0 config use-cell local; ctl 0 ls
 rm -r .config
@@ -236,6 +239,7 @@ ctl 1 --servers 127.0.0.1:7421 ls /ls/other; err 'local'
 ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code '"WrongCell"'; is .error.cell '"local"'
 
 echo "== verbs"
+ctl 0 --version; out '^chubbyctl '; ctl 0 help exit-codes; out '^  69 '; ctl 0 help environment; out '^  CHUBBY_CELLS '
 "$bin/chubbyctl" --help >out 2>&1
 for verb in acquire elect semaphore barrier queue members ls tree cat put txn mkdir rm stat touch cp export import watch top locks history explain lint lock sequencer session whoami acl cell bench config completion; do out "^  $verb "; done
 
@@ -633,7 +637,7 @@ ctl 2 barrier /ls/local/rollout --parties 4; err 'the directory says 3'; ctl 2 b
 ctl 1 barrier /ls/local/no/where --parties 1; err 'mkdir -p'
 
 echo "== work queues"
-ctl 0 queue list /ls/local/films; err 'has no items'; ctl 0 queue list /ls/local/films --dead; err 'has no dead letters'
+ctl 0 queue list /ls/local/films; err 'no such queue'; ctl 0 queue list /ls/local/films --dead; err 'has no dead letters'
 ctl 0 queue put /ls/local/films 'film 17'; out '^p0\.'; film17=$(cat out)
 ctl 0 -o json queue put /ls/local/films 'film 18' --priority 5; fields out path id delay_s; is .priority 5; film18=$(jq -r .id out)
 printf 'film 19' | chubbyctl queue put /ls/local/films - --priority -1 --delay 1s >out 2>err && ok "queue put reads standard input" || bad "queue put reads standard input"
@@ -649,7 +653,7 @@ ctl 7 queue take /ls/local/films --attempts 2 --wait 30s --retry-delay 1s -- sh 
 ctl 7 queue take /ls/local/films --attempts 2 --wait 30s -- sh -c 'echo "$(cat) $CHUBBY_ATTEMPT"; exit 7'; out '^film 1[89] [12]$'
 ctl 7 queue take /ls/local/films --attempts 2 --wait 30s -- sh -c 'echo "$(cat) $CHUBBY_ATTEMPT"; exit 7'; out '^film 1[89] 2$'; err 'is a dead letter'
 ctl 124 queue take /ls/local/films --attempts 2 --wait 0s -- true; err 'no item is free'
-ctl 0 queue list /ls/local/films --dead; out "^$film18 .* 2 .*dead"; ctl 0 -o json queue list /ls/local/films --dead; is .state '"dead"'; is .reason '"exit code 7"'; film19=$(jq -r .id out | tail -n 1)
+ctl 0 queue ls /ls/local/films; err 'no items, and . dead letter'; ctl 0 queue list /ls/local/films --dead; out "^$film18 .* 2 .*dead"; ctl 0 -o json queue list /ls/local/films --dead; is .state '"dead"'; is .reason '"exit code 7"'; film19=$(jq -r .id out | tail -n 1)
 ctl 0 -v queue retry /ls/local/films "$film18"; err 'is in the queue again'
 ctl 0 queue take /ls/local/films --attempts 2 --wait 30s -- sh -c 'test "$(cat) $CHUBBY_ATTEMPT" = "film 18 1"'
 ctl 0 -o json queue discard /ls/local/films "$film19"; fields out path; is .id "\"$film19\""; ctl 1 queue discard /ls/local/films "$film19"; err 'no dead letter'
@@ -834,16 +838,18 @@ ctl 0 -o json cell backup another.backup local; fields out cell cell_id index no
 "$bin/chubbyctl" cell backup - >piped.backup 2>err && cmp -s <(tail -c +1 piped.backup | head -c 16) <(printf 'chubby backup 1\n') && ok "cell backup -" || bad "cell backup -"
 err 'sha256'
 ctl 0 cell backup verify piped.backup
+ctl 0 cell backup verify - <piped.backup; out 'nodes'; ctl 0 cell backup show - /ls/local/saved <piped.backup; out 'what was'
+gzip <piped.backup >packed.backup.gz; ctl 1 cell backup verify - <packed.backup.gz; err 'compressed'
 head -c 300 whole.backup >part.backup; ctl 1 cell backup verify part.backup; err 'no whole backup'
 ctl 1 cell backup verify nosuch.backup; err 'no such file'
 ctl 2 cell restore whole.backup; err '--yes does it'
 ctl 2 cell restore; err 'give up'; ctl 1 cell restore --give-up; err 'no backup is being restored'
-ctl 1 cell restore part.backup --yes; err 'no whole backup'
+ctl 1 cell restore part.backup --yes; err 'no whole backup'; ctl 1 cell restore - --yes <part.backup; err 'no whole backup'
 ctl 0 cat /ls/local/saved; out 'what is'
 ctl 0 cell restore whole.backup --yes; out 'is restored from whole.backup'
 ctl 0 cell status; out 'Restored on .* from a backup of'
 ctl 0 cat /ls/local/saved; out 'what was'
-ctl 0 -o json cell restore piped.backup local --yes --above 9000000000000 --reason 'tried'; fields out cell cell_id counter index nodes bytes checksum sessions_ended
+ctl 0 -o json cell restore - local --yes --above 9000000000000 --reason 'tried' <piped.backup; fields out cell cell_id counter index nodes bytes checksum sessions_ended
 ctl 0 cat /ls/local/saved; out 'what is'
 ctl 69 --servers 127.0.0.1:1 cell backup none.backup; err 'refused'
 [ -e none.backup ] || ls .none.backup.* >/dev/null 2>&1 && bad "a backup that failed leaves nothing" || ok "a backup that failed leaves nothing"

@@ -172,13 +172,23 @@ func describeBackup(f backupFields) string {
 		f.Cell, f.CellID, of, f.Index, time.Unix(f.TakenUnix, 0).UTC().Format(time.DateTime), f.Nodes, term.RoughSize(f.Contents), f.Sessions, f.Locks, term.RoughSize(f.Bytes), f.Checksum)
 }
 
-// readBackup reads a backup, whole.
-func (g *globals) readBackup(ctx context.Context, name string) (*backup.Backup, error) {
+// readBackup reads a backup, whole; - is standard input, as backup writes it. Until that has ended one interrupt ends the process.
+func (g *globals) readBackup(cmd *cobra.Command, name string) (*backup.Backup, error) {
+	if in := cmd.InOrStdin(); name == "-" {
+		if term.IsTerminal(in) {
+			return nil, usagef("- is a backup from standard input, as in 'gunzip <FILE | %s -'", cmd.CommandPath())
+		}
+		b, err := withDefaultInterrupts(g, cmd, func() (*backup.Backup, error) { return backup.Read(in) })
+		if err != nil {
+			return nil, fmt.Errorf("standard input: %w", err)
+		}
+		return b, nil
+	}
 	place, base, err := g.fileAt(name)
 	if err != nil {
 		return nil, err
 	}
-	file, err := place.Open(ctx, base)
+	file, err := place.Open(cmd.Context(), base)
 	if err != nil {
 		return nil, err
 	}
@@ -194,12 +204,12 @@ func newBackupVerifyCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify FILE",
 		Short: "Check a backup, without a cell",
-		Long: `verify reads a backup and checks its sum and everything in it: that a cell could go
-on from there. It exits with 1 if it is damaged.`,
-		Example: "  chubbyctl cell backup verify foo.backup",
+		Long: `verify reads a backup, or standard input if FILE is -, and checks its sum and everything
+in it: that a cell could go on from there. It exits with 1 if it is damaged.`,
+		Example: "  chubbyctl cell backup verify foo.backup\n  gunzip <foo.backup.gz | chubbyctl cell backup verify -",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := g.readBackup(cmd.Context(), args[0])
+			b, err := g.readBackup(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -221,13 +231,13 @@ func newBackupShowCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show FILE [PATH]",
 		Short: "List what is in a backup, or print one of its files, without a cell",
-		Long: `show lists the nodes of a backup: their paths, the bytes of their contents, and who
-held their locks. With the path of a file it prints the contents of that, and with
-that of a directory it lists what is below it.`,
+		Long: `show lists the nodes of a backup, or of that from standard input if FILE is -: their
+paths, the bytes of their contents, and who held their locks. With the path of a file it
+prints the contents of that, and with that of a directory it lists what is below it.`,
 		Example: "  chubbyctl cell backup show foo.backup\n  chubbyctl cell backup show foo.backup /ls/foo/svc/config",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := g.readBackup(cmd.Context(), args[0])
+			b, err := g.readBackup(cmd, args[0])
 			if err != nil {
 				return err
 			}

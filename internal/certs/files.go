@@ -2,6 +2,7 @@ package certs
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -80,7 +81,10 @@ func (s *Store) Refresh() (changed bool, err error) {
 	if own || others {
 		s.held.Store(&next)
 	}
-	return own || others, errors.Join(ownErr, otherErr)
+	if ownErr != nil && otherErr != nil {
+		return own || others, fmt.Errorf("%w; %w", ownErr, otherErr)
+	}
+	return own || others, cmp.Or(ownErr, otherErr)
 }
 
 // again reads the files if one of them is another than it was, and reports whether it could.

@@ -39,7 +39,7 @@ func auditOf(method string) audited {
 		return othersOnly
 	case "Backup", "Restore":
 		return beginsOnly
-	case "CreateSession", "KeepAlive", "KeepAlives", "RenewCache", "Close", "GetContentsAndStat", "GetStat", "ReadDir",
+	case "CreateSession", "KeepAlive", "KeepAlives", "RenewCache", "CloseHandle", "GetContentsAndStat", "GetStat", "ReadDir",
 		"Acquire", "TryAcquire", "Release", "GetSequencer", "SetSequencer", "CheckSequencer", "Cancel",
 		"ListLocks", "ListSessions", "Overview", "Lint", "ListQuotas", "Explain", "History", "Locate", "Status", "Members", "Authenticate":
 		return onlyRefusals
