@@ -191,7 +191,7 @@ func (f Files) loadOwn(was *tls.Certificate) (*tls.Certificate, error) {
 	}
 	own, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err == nil {
-		err = eachBlock(f.Cert, "CERTIFICATE", func([]byte) error { return nil }) // those between are whole, too
+		err = EachBlock(f.Cert, "CERTIFICATE", func([]byte) error { return nil }) // those between are whole, too
 	}
 	if err == nil {
 		err = checkEffort([]*x509.Certificate{own.Leaf}) // else the other end would break handshakes off, without a word
@@ -207,7 +207,7 @@ func (f Files) loadTrust(was trust) (trust, error) {
 	t := trust{keys: map[string]struct{}{}, revoked: map[revocation]struct{}{}}
 	var faults []error
 	if f.CA != "" {
-		faults = append(faults, eachBlock(f.CA, "CERTIFICATE", func(der []byte) error {
+		faults = append(faults, EachBlock(f.CA, "CERTIFICATE", func(der []byte) error {
 			c, err := x509.ParseCertificate(der)
 			if err == nil && !c.IsCA {
 				err = fmt.Errorf("the certificate of %s is not that of an authority", subject(c))
@@ -219,7 +219,7 @@ func (f Files) loadTrust(was trust) (trust, error) {
 		}))
 	}
 	if f.CRL != "" {
-		faults = append(faults, eachBlock(f.CRL, "X509 CRL", t.addList))
+		faults = append(faults, EachBlock(f.CRL, "X509 CRL", t.addList))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return was, err
@@ -231,9 +231,9 @@ func (f Files) loadTrust(was trust) (trust, error) {
 // maxFile bounds the files, in bytes: a revocation list of a large authority has some.
 const maxFile = 64 << 20
 
-// eachBlock calls add with the contents of each block of that type; there must be one, and none that begins and is not whole. Package pem passes over what it cannot
+// EachBlock reads a file of PEM, and calls add with the contents of each block of that type; there must be one, and none that begins and is not whole. Package pem passes over what it cannot
 // read: of a file that is just being written, or is damaged, that would be an authority, or a list of what was revoked.
-func eachBlock(name, kind string, add func(der []byte) error) error {
+func EachBlock(name, kind string, add func(der []byte) error) error {
 	file, err := os.Open(name)
 	if err != nil {
 		return err

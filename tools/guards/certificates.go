@@ -278,7 +278,7 @@ func shownSafeguards() []safeguard {
 		},
 		{
 			name: "the ports have authorities of their own", file: "cell/certificates.go",
-			old: "	if err := certs.KeepApart(r.clientCerts, r.peerCerts); err != nil {\n", new: "	if err := error(nil); err != nil {\n",
+			old: "	if err := certs.KeepApart(clients, peers); err != nil {\n", new: "	if err := error(nil); err != nil {\n",
 			pkg: "./cell", test: "TestTLSConfigurations|TestTLSAuthoritiesStayApart",
 		},
 		{

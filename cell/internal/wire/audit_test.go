@@ -76,3 +76,14 @@ func TestSubjectsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// Whoever is refused does not decide how long the line is.
+func TestLinesOfRefusalsAreBounded(t *testing.T) {
+	var logged strings.Builder
+	s := &service{cfg: Config{Replica: noMaster{}, Logger: slog.New(slog.NewJSONHandler(&logged, nil))}}
+	long := strings.Repeat("é", api.MaxCommand/2)
+	s.logRefusal(t.Context(), nil, pb.Chubby_SetQuota_FullMethodName, &pb.SetQuotaRequest{Path: long}, nil, status(api.Errorf(api.PermissionDenied, "%s", long)))
+	if n := logged.Len(); n == 0 || n > 3*maxSaid || strings.Count(logged.String(), `é…"`) != 2 {
+		t.Errorf("a line of %d bytes: %.400s", n, logged.String())
+	}
+}
