@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -85,6 +86,25 @@ func TestSearchIsLogged(t *testing.T) {
 		}
 		if n := strings.Count(text.String(), "no master of the cell has been found yet"); n != 4 || !strings.Contains(text.String(), "a:1") {
 			t.Errorf("%d lines in 35 s:\n%s", n, text.String())
+		}
+	})
+}
+
+// Of a session that is in jeopardy, and of one that is safe again, there is a line of the log that has no error: there is none.
+func TestNoErrorIsLogged(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var text bytes.Buffer
+		cfg := f.config()
+		cfg.Logger = slog.New(slog.NewTextHandler(&text, nil))
+		c := f.client(cfg)
+		f.cut(addresses()...)
+		time.Sleep(20 * time.Second)
+		f.heal()
+		time.Sleep(20 * time.Second)
+		closeClient(t, c)
+		synctest.Wait() // what logs is a goroutine of its own
+		if log := text.String(); !strings.Contains(log, "the session is jeopardy") || strings.Contains(log, "error=<nil>") {
+			t.Error(log)
 		}
 	})
 }
