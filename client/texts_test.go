@@ -108,3 +108,13 @@ func TestNoErrorIsLogged(t *testing.T) {
 		}
 	})
 }
+
+// A file of a token that is not there is said, and not what would be missing beside the token.
+func TestTokenIsReadFirst(t *testing.T) {
+	t.Setenv("CHUBBY_CONFIG", "")
+	t.Setenv("HOME", t.TempDir())
+	_, err := Dial(t.Context(), Config{Cell: "foo", Servers: []string{"h:1"}, Credentials: TokenFile("/nofile")})
+	if !errors.Is(err, api.InvalidArgument) || strings.Count(err.Error(), "/nofile") != 1 || strings.Contains(err.Error(), "CA") {
+		t.Error(err)
+	}
+}

@@ -216,7 +216,7 @@ rm -r .config
 ctl 0 ls # by the default ports
 CHUBBY_CELLS='main=127.0.0.1:1' ctl 1 ls /ls/man; err 'man is not configured.* name main'
 ctl 0 put told 'relative'; ctl 0 cat /ls/local/told; out '^relative$'; ctl 0 rm /told
-ctl 2 cat ''; ctl 2 cat ls/local/told; ctl 2 cat /ls
+ctl 2 cat ''; ctl 2 cat ls/local/told; ctl 2 cat /ls; ctl 2 put $'cafe\u0301' x; err 'write it as "caf.u00e9"'
 ctl 0 config current; out '^local$'
 CHUBBY_CELLS='main=127.0.0.1:7421' ctl 0 -v config current; out '^main$'; err 'only one that is configured'
 export CHUBBY_CELLS='local=127.0.0.1:7421;bar=127.0.0.1:1'
