@@ -32,7 +32,8 @@ const OperatorsLevel = 3
 // DeadlockLevel is the level from which on a request for a lock may be refused because it waits for itself.
 const DeadlockLevel = 3
 
-// spellingLevel is the level from which on masters create no node whose name is not in Unicode's normal form C. State.Apply does.
+// spellingLevel is the level from which on masters create no node whose name is not in Unicode's normal form C. State.Apply
+// creates what it is asked to: replicas need not have the same tables of Unicode.
 const spellingLevel = 3
 
 // WantsNFC reports whether masters create no node whose name is not in Unicode's normal form C.

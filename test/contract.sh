@@ -193,7 +193,7 @@ for page in healthz readyz metrics; do
 done
 out '^chubby_'
 curl -fsSL "http://127.0.0.1:7441/" >out 2>err && ok "the console of chubbyd dev" || bad "the console of chubbyd dev"
-out 'Replicas well'
+out 'Healthy replicas'
 curl -sS -H 'Host: evil.example' -o out -w '%{http_code}\n' "http://127.0.0.1:7441/console/" >status 2>err
 if [ "$(cat status)" = 421 ]; then ok "the console is no other host's -> 421"; else bad "the console is no other host's -> $(cat status), want 421"; fi
 victim=$(jq '.replicas[1].pid' .chubby/local/dev.json)
@@ -216,7 +216,7 @@ rm -r .config
 ctl 0 ls # by the default ports
 CHUBBY_CELLS='main=127.0.0.1:1' ctl 1 ls /ls/man; err 'man is not configured.* name main'
 ctl 0 put told 'relative'; ctl 0 cat /ls/local/told; out '^relative$'; ctl 0 rm /told
-ctl 2 cat ''; ctl 2 cat ls/local/told; ctl 2 cat /ls
+ctl 2 cat ''; ctl 2 cat ls/local/told; ctl 2 cat /ls; ctl 2 put $'cafe\u0301' x; err 'write it as "caf.u00e9"'
 ctl 0 config current; out '^local$'
 CHUBBY_CELLS='main=127.0.0.1:7421' ctl 0 -v config current; out '^main$'; err 'only one that is configured'
 export CHUBBY_CELLS='local=127.0.0.1:7421;bar=127.0.0.1:1'
@@ -838,18 +838,18 @@ ctl 0 -o json cell backup another.backup local; fields out cell cell_id index no
 "$bin/chubbyctl" cell backup - >piped.backup 2>err && cmp -s <(tail -c +1 piped.backup | head -c 16) <(printf 'chubby backup 1\n') && ok "cell backup -" || bad "cell backup -"
 err 'sha256'
 ctl 0 cell backup verify piped.backup
-ctl 0 cell backup verify - <piped.backup; out 'nodes'; ctl 0 cell backup show - /ls/local/saved <piped.backup; out 'what was'
-gzip <piped.backup >packed.backup.gz; ctl 1 cell backup verify - <packed.backup.gz; err 'compressed'
+chubbyctl cell backup verify - <piped.backup >out 2>err && ok "cell backup verify -" || bad "cell backup verify -"; out 'nodes'
+gzip <piped.backup | chubbyctl cell backup show - >out 2>err && bad "cell backup show - refuses what is compressed" || ok "cell backup show - refuses what is compressed"; err 'compressed'
 head -c 300 whole.backup >part.backup; ctl 1 cell backup verify part.backup; err 'no whole backup'
 ctl 1 cell backup verify nosuch.backup; err 'no such file'
 ctl 2 cell restore whole.backup; err '--yes does it'
 ctl 2 cell restore; err 'give up'; ctl 1 cell restore --give-up; err 'no backup is being restored'
-ctl 1 cell restore part.backup --yes; err 'no whole backup'; ctl 1 cell restore - --yes <part.backup; err 'no whole backup'
+ctl 1 cell restore part.backup --yes; err 'no whole backup'; ctl 1 cell restore - --yes; err 'no whole backup'
 ctl 0 cat /ls/local/saved; out 'what is'
 ctl 0 cell restore whole.backup --yes; out 'is restored from whole.backup'
 ctl 0 cell status; out 'Restored on .* from a backup of'
 ctl 0 cat /ls/local/saved; out 'what was'
-ctl 0 -o json cell restore - local --yes --above 9000000000000 --reason 'tried' <piped.backup; fields out cell cell_id counter index nodes bytes checksum sessions_ended
+chubbyctl -o json cell restore - local --yes --above 9000000000000 --reason 'tried' <piped.backup >out 2>err && ok "cell restore -" || bad "cell restore -"; fields out cell cell_id counter index nodes bytes checksum sessions_ended
 ctl 0 cat /ls/local/saved; out 'what is'
 ctl 69 --servers 127.0.0.1:1 cell backup none.backup; err 'refused'
 [ -e none.backup ] || ls .none.backup.* >/dev/null 2>&1 && bad "a backup that failed leaves nothing" || ok "a backup that failed leaves nothing"
