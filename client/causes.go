@@ -21,6 +21,7 @@ const (
 	Poisoned     Cause = 7 // of an operation on a handle: Handle.Poison was called
 
 	NothingListens Cause = 8 // of a call: there is no server at any address of the cell (Config.RefusedFor)
+	OlderMaster    Cause = 9 // of a call: the master runs an earlier version of Chubby, which does not know it
 )
 
 // Error describes the cause in a few words.
@@ -42,6 +43,8 @@ func (c Cause) Error() string {
 		return "poisoned by its owner"
 	case NothingListens:
 		return "every server refuses the connection"
+	case OlderMaster:
+		return "the master runs an earlier version of Chubby"
 	}
 	return fmt.Sprintf("cause %d", uint8(c))
 }

@@ -147,7 +147,10 @@ func (c *Client) createSession(ctx context.Context) error {
 			if err == nil {
 				c.cache = newCache(cacheLimit(c.cfg), api.Epoch(reply.GetEpoch()))
 				c.cache.lease.required, c.cache.lease.renewer = reply.GetCacheLease(), newCacheRenewer(c)
-				c.session = newSessionState(tracesOf(c.cfg).untraced(ctx), c.cfg, sent, reply, c.notifier, func() { c.closeIdleHandles(c.cache.flush(0)) })
+				c.session = newSessionState(tracesOf(c.cfg).untraced(ctx), c.cfg, sent, reply, c.notifier, sessionCalls{
+					onExpired: func() { c.closeIdleHandles(c.cache.flush(0)) },
+					heard:     func() string { return heardBy(c.cell.locator) },
+				})
 			}
 			return err
 		}})

@@ -122,6 +122,7 @@ type StateChange struct {
 	Epoch api.Epoch     // of the newest grant
 	Left  time.Duration // until the local end of the lease; in jeopardy, until the end of the grace period
 	Err   error         // why the session is gone
+	Heard string        // in jeopardy, what the replicas that were asked for the master last said, for people; empty if that is not known
 }
 
 const (

@@ -3,8 +3,14 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"path"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
@@ -24,6 +30,9 @@ func (t *target) noteDial(err error) {
 // that cannot be connected to, in the system's words. gRPC wraps those in three
 // layers of its own, which for each of five servers is more than people read.
 func (t *target) explainError(err error) error {
+	if older := t.olderError(err); older != nil {
+		return older
+	}
 	err = chubbypb.Error(err)
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.Unavailable || e.Err == nil {
@@ -40,6 +49,41 @@ func (t *target) explainError(err error) error {
 	}
 	own := *e
 	own.Message, own.Err = systemText(refused), refused
+	return &own
+}
+
+// olderError returns the error of a call that a replica of an earlier version does not know, nil for any other. Its code ends the call: the
+// replica is not going to learn it while clients try again.
+func (t *target) olderError(err error) error {
+	s, is := status.FromError(err)
+	if !is || s.Code() != codes.Unimplemented {
+		return nil
+	}
+	call := s.Message() // "unknown method X for service Y"; over frames without the service
+	if _, rest, found := strings.Cut(call, "method "); found {
+		call, _, _ = strings.Cut(rest, " ")
+		call = path.Base(strings.Trim(call, `"`))
+	}
+	return &api.Error{Code: api.InvalidArgument, Err: OlderMaster, Message: fmt.Sprintf(
+		"%s does not know %s yet, and nothing was done: upgrade the replicas of the cell (chubbyctl cell upgrade status)", t.unnamed(), call)}
+}
+
+func (t *target) unnamed() string { return "the master at " + t.address }
+
+// withVersion returns an error of olderError that says which cell it is about, and the version of its master; any other as it is.
+func (t *target) withVersion(ctx context.Context, e *api.Error) *api.Error {
+	if !errors.Is(e, OlderMaster) {
+		return e
+	}
+	ctx, cancel := context.WithTimeout(ctx, lateAfter)
+	defer cancel()
+	reply, err := t.data.cell.Status(ctx, &chubbypb.StatusRequest{})
+	if err != nil {
+		return e
+	}
+	own, r := *e, reply.GetReplica()
+	own.Replica, own.Cell = r.GetId(), reply.GetCell()
+	own.Message = strings.Replace(e.Message, t.unnamed(), fmt.Sprintf("the master of cell %s, %s, version %s,", own.Cell, own.Replica, r.GetVersion()), 1)
 	return &own
 }
 

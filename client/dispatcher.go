@@ -277,7 +277,7 @@ func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller 
 	}
 	e = &api.Error{Code: api.Uncertain, Message: "an error of no known kind", Err: err}
 	errors.As(t.explainError(err), &e)
-	return e, ctx.Err() != nil
+	return t.withVersion(ctx, e), ctx.Err() != nil
 }
 
 // lateAfter is how long a call may be without an answer before the replicas are asked

@@ -28,7 +28,7 @@ func (f fakeCell) Status(context.Context, *chubbypb.StatusRequest) (*chubbypb.St
 		role, applied = "master", 100
 	}
 	return &chubbypb.StatusReply{Cell: "foo", CellId: testCellID, Master: f.master[:1], Epoch: f.epoch, Sessions: uint64(len(f.sessions)),
-		Replica: &chubbypb.ReplicaStatus{Id: f.address[:1], Role: role, Client: f.address, Applied: applied, Healthy: true}}, nil
+		Replica: &chubbypb.ReplicaStatus{Id: f.address[:1], Role: role, Client: f.address, Applied: applied, Healthy: true, Version: "0.1.0"}}, nil
 }
 
 func (f fakeCell) Members(context.Context, *chubbypb.MembersRequest) (*chubbypb.MembersReply, error) {

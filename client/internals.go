@@ -44,6 +44,7 @@ package client
 //	Handle.mu > janitor.mu
 //	sessionState.mu > cache.mu
 //	sessionState.mu > janitor.mu
+//	sessionState.mu > locator.mu
 //	sessionState.mu > notifier.mu
 //	CachingChecker.mu > notifier.mu
 //	requestNumbers.mu > queuePlaces.mu

@@ -28,21 +28,21 @@ const maxEpochWait = time.Second
 // depend on it. Every use of the session asks it first, and it reads the clock
 // before it answers: so no answer is too old because a timer or a goroutine was late.
 type sessionState struct {
-	token     []byte // identifies the session in requests
-	id        api.SessionID
-	clock     session.Clock
-	grace     time.Duration
-	logger    *slog.Logger
-	onExpired func()    // called with mu held when the lease has run out
-	notifier  *notifier // calls the logger and onState, without mu
-	onState   func(StateChange)
-	ended     context.Context //nolint:containedctx // of the session: ended, with the cause, when the session is gone
-	end       context.CancelCauseFunc
-	wake      chan struct{} // capacity 1: watchClock is to check the clock now
+	token    []byte // identifies the session in requests
+	id       api.SessionID
+	clock    session.Clock
+	grace    time.Duration
+	logger   *slog.Logger
+	calls    sessionCalls
+	notifier *notifier // calls the logger and onState, without mu
+	onState  func(StateChange)
+	ended    context.Context //nolint:containedctx // of the session: ended, with the cause, when the session is gone
+	end      context.CancelCauseFunc
+	wake     chan struct{} // capacity 1: watchClock is to check the clock now
 
 	counters counters
 
-	// mu guards what follows. cache.mu, janitor.mu and notifier.mu may be taken
+	// mu guards what follows. cache.mu, janitor.mu, notifier.mu and locator.mu may be taken
 	// while it is held (see "Mutexes" in internals.go).
 	mu       sync.Mutex
 	local    *session.Local
@@ -55,21 +55,27 @@ type sessionState struct {
 	unansweredAt chan struct{}
 }
 
-func newSessionState(ctx context.Context, cfg Config, sent session.Instant, reply *chubbypb.CreateSessionReply, n *notifier, onExpired func()) *sessionState {
+// sessionCalls are called with sessionState.mu held.
+type sessionCalls struct {
+	onExpired func()        // when the lease has run out
+	heard     func() string // says why no master answers
+}
+
+func newSessionState(ctx context.Context, cfg Config, sent session.Instant, reply *chubbypb.CreateSessionReply, n *notifier, calls sessionCalls) *sessionState {
 	s := &sessionState{
-		token:     reply.GetSession(),
-		id:        api.SessionID(reply.GetId()),
-		clock:     cfg.Clock,
-		grace:     cfg.Grace,
-		logger:    cfg.Logger,
-		onExpired: onExpired,
-		notifier:  n,
-		onState:   cfg.OnState,
-		wake:      make(chan struct{}, 1),
-		local:     session.NewLocal(sent, grantOf(reply.GetEpoch(), reply.GetGrant())),
-		epoch:     api.Epoch(reply.GetEpoch()),
-		state:     session.Safe,
-		changed:   make(chan struct{}),
+		token:    reply.GetSession(),
+		id:       api.SessionID(reply.GetId()),
+		clock:    cfg.Clock,
+		grace:    cfg.Grace,
+		logger:   cfg.Logger,
+		calls:    calls,
+		notifier: n,
+		onState:  cfg.OnState,
+		wake:     make(chan struct{}, 1),
+		local:    session.NewLocal(sent, grantOf(reply.GetEpoch(), reply.GetGrant())),
+		epoch:    api.Epoch(reply.GetEpoch()),
+		state:    session.Safe,
+		changed:  make(chan struct{}),
 	}
 	s.ended, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	return s
@@ -90,7 +96,11 @@ func (s *sessionState) refresh(now session.Instant) session.State {
 	}
 	switch state := s.local.State(now, s.grace); {
 	case state == session.Gone:
-		s.setGone(GraceOver, fmt.Sprintf("the lease ran out, and %v of grace after it", s.grace))
+		why := fmt.Sprintf("the lease ran out, and %v of grace after it", s.grace)
+		if heard := s.calls.heard(); heard != "" {
+			why += " (" + heard + ")"
+		}
+		s.setGone(GraceOver, why)
 		return s.state
 	case state != s.state:
 		s.setState(state, now)
@@ -103,17 +113,19 @@ func (s *sessionState) refresh(now session.Instant) session.State {
 func (s *sessionState) setState(to session.State, now session.Instant) {
 	was := s.state
 	s.state = to
+	heard := ""
 	left := s.local.End().Sub(now)
 	switch {
 	case to == session.Jeopardy:
 		left += s.grace
+		heard = s.calls.heard()
 		s.counters.jeopardies.Add(1)
-		s.onExpired()
+		s.calls.onExpired()
 	case was == session.Jeopardy:
 		s.counters.rescues.Add(1)
 	}
 	s.notifyChanged()
-	s.report(slog.LevelWarn, StateChange{State: to, Epoch: s.epoch, Left: left})
+	s.report(slog.LevelWarn, StateChange{State: to, Epoch: s.epoch, Left: left, Heard: heard})
 }
 
 // sessionUnknownText explains the end of a session that the master does not know any
@@ -126,7 +138,7 @@ func (s *sessionState) setGone(cause Cause, explanation string) {
 	s.endError = &api.Error{Code: api.SessionExpired, Err: cause,
 		Message: fmt.Sprintf("session %v is over: %s; its handles and locks are gone, open a new session", s.id, explanation)}
 	s.locks.Clear()
-	s.onExpired()
+	s.calls.onExpired()
 	s.end(s.endError) // and with it the contexts of the locks, which are its children
 	s.notifyChanged()
 	if cause != Closed {
@@ -140,6 +152,9 @@ func (s *sessionState) report(level slog.Level, change StateChange) {
 		about := []any{"session", s.id, "epoch", change.Epoch, "left", change.Left}
 		if change.Err != nil {
 			about = append(about, "error", change.Err)
+		}
+		if change.Heard != "" {
+			about = append(about, "said", change.Heard)
 		}
 		s.logger.Log(s.ended, level, "the session is "+change.State.String(), about...)
 		if s.onState != nil {

@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -304,5 +306,39 @@ func TestEventsAcrossEpochs(t *testing.T) {
 		}
 		f.mu.Unlock()
 		closeClient(t, c)
+	})
+}
+
+// Why the cell does not answer is said with the jeopardy and with the end, as the replicas say it, once for all that say the same.
+func TestSilenceHasItsReason(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var mu sync.Mutex
+		var heard string
+		cfg := f.config()
+		cfg.OnState = func(change StateChange) {
+			mu.Lock()
+			defer mu.Unlock()
+			if change.State == session.Jeopardy {
+				heard = change.Heard
+			}
+		}
+		c := f.client(cfg)
+		time.Sleep(time.Second)
+		f.script(func(s seen) verb {
+			if s.method == "KeepAlive" || s.method == "Locate" {
+				return fail(api.Errorf(api.Unauthenticated, "the certificate has expired"))
+			}
+			return nil
+		})
+		time.Sleep(2 * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		for what, text := range map[string]string{"jeopardy": heard, "the end": fmt.Sprint(c.Err())} {
+			if strings.Count(text, "the certificate has expired") != 1 || !strings.Contains(text, strings.Join(addresses(), ", ")+": ") {
+				t.Errorf("%s is told with %q", what, text)
+			}
+		}
+		f.script(nil)
+		_ = c.Close(t.Context())
 	})
 }

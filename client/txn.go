@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
@@ -102,7 +99,7 @@ func (t *Txn) Delete(path string, options ...WriteOption) *Txn {
 //   - PermissionDenied: of a condition, too, for want of the right to look at the file. Of a file
 //     that is there no more is told than of one that is absent.
 //   - TooLarge, InvalidArgument: of the transaction itself; and of a cell that cannot do transactions
-//     yet, because it runs an older version of Chubby or its upgrade is not finished.
+//     yet, because it runs an older version of Chubby (OlderMaster) or its upgrade is not finished.
 //
 // If ctx ends before an answer, the error is Uncertain: all of it may have been done, or may be done
 // yet, but will not be after any later change of this client. A Txn may be committed again, as a new
@@ -119,7 +116,7 @@ func (t *Txn) Commit(ctx context.Context) ([]api.Stat, error) {
 			if err == nil {
 				stats, err = statsOf(reply.GetStats())
 			}
-			return explainOlder(err)
+			return err
 		},
 	})
 	if err != nil {
@@ -225,14 +222,4 @@ func statsOf(list []*chubbypb.Stat) ([]api.Stat, error) {
 		}
 	}
 	return stats, nil
-}
-
-// explainOlder returns what a master of an older version says to a transaction in words that help. Its code ends the call:
-// the master is not going to learn what a transaction is while clients try again.
-func explainOlder(err error) error {
-	if status.Code(err) != codes.Unimplemented {
-		return err
-	}
-	return &api.Error{Code: api.InvalidArgument, Op: "commit",
-		Message: "the master of the cell is of an older version of Chubby, which has no transactions, and nothing was done: upgrade the replicas of the cell (chubbyctl cell upgrade status), or change one file at a time"}
 }

@@ -340,6 +340,14 @@ ends "$contents" 0 "watch --contents"
 cp contents.out out; is .contents '"told"'; fields out time content_generation contents_base64
 cp stdin.out out; is .contents '"told"'
 ctl 2 watch /ls/local/d --contents -o json --count 1; err 'directory'
+background several -o json watch /ls/local/d /ls/local/d/f --count 1; several=$pid
+holds 10 "watch of two paths begins" grep -q watching several.err
+ctl 0 put /ls/local/d/f four; ends "$several" 0 "watch of two paths"; cp several.out out; fields out path; out '"path":"/ls/local/d/f"'
+background treewatch watch /ls/local/d --tree --contents=base64 --settle 100ms --settle-at-most 1s --count 1 --exec 'cat >tree.stdin'; treewatch=$pid
+holds 10 "watch --tree begins" grep -q 'everything below' treewatch.err
+ctl 0 put /ls/local/d/f four; ctl 0 put /ls/local/d/f five
+ends "$treewatch" 0 "watch --tree --settle"; cp tree.stdin out; fields out path contents_base64 content_generation
+ctl 2 watch /ls/local/d --settle 1s; ctl 2 watch /ls/local/d --exec date --settle-at-most 1s
 background counted watch /ls/local/d --events child-added,child-removed --count 1 --initial --exec 'echo "$CHUBBY_EVENT" >>initial.out'; counted=$pid
 holds 10 "watch --initial runs CMD at once" grep -q initial initial.out
 ctl 0 touch /ls/local/d/newer

@@ -65,9 +65,10 @@ not wait for what is let go, asks nobody; nor does --give-way, which waits until
 CMD has ended. --ask asks with these, too, and --ask=false never; --try --ask is for a
 script that tries again.
 
-With --retry CMD is run again, under a new session, when the lock was lost: at first after
-about a second, then after pauses of up to 30 s, until CMD ends by itself, the lock is not
-had (--try, --wait), or a signal asks for the end.
+With --retry CMD is run again, under a new session, when the lock was lost, and the lock
+is waited for again when the session ended in the wait: at first after about a second,
+then after pauses of up to 30 s, until CMD ends by itself, the lock is not had (--try,
+--wait), or a signal asks for the end.
 
 Commands that take locks inside each other's can wait for each other without end. With
 --detect-deadlock all of one job name the same OWNER (of the same principal), and one that

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -37,15 +39,15 @@ func (o *workOptions) runWork(ctx context.Context, take campaign) error {
 	return o.withBusyCode(o.repeat(ctx, asked, func(ctx context.Context) error { return o.runOnce(ctx, asked, take) }))
 }
 
-// repeat runs once, and with --retry again when the lock was lost, until CMD ends by itself or a
-// signal asks for the end. Of that asked knows whenever it comes: ctx does not after SIGHUP, until
+// repeat runs once, and with --retry again when the lock was lost, or the session in which it was waited for, until CMD ends by
+// itself or a signal asks for the end. Of that asked knows whenever it comes: ctx does not after SIGHUP, until
 // interrupts are caught again.
 func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.Context) error) error {
 	pause := firstPause
 	for lost := false; ; {
 		ran := stopwatch()
 		err := once(ctx)
-		lost = lost || wasLost(err)
+		lost = lost || wasLost(err) || isLost(err)
 		if !o.retry || asked.Err() != nil || !lost || !isPassing(err) {
 			return err
 		}
@@ -54,7 +56,12 @@ func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.C
 			pause = firstPause
 		}
 		wait := pause/2 + rand.N(pause/2) // not all at once, when a cell has been away
-		o.warn(fmt.Sprintf("%v; CMD is run again under a new session in %s (--retry)", err, term.Roughly(wait)))
+		what := "it is waited for again"
+		if wasLost(err) {
+			what = "CMD is run again"
+			o.begun = nil // --wait is for each wait, however many sessions that takes
+		}
+		o.warn(fmt.Sprintf("%v; %s under a new session in %s (--retry)", err, what, term.Roughly(wait)))
 		if !sleep(ctx, wait) {
 			return interruptOr(ctx, context.Cause(ctx))
 		}
@@ -71,8 +78,8 @@ func wasLost(err error) bool {
 	return errors.As(err, &own) && own.code == exitLost && own.err != nil
 }
 
-// isPassing reports whether --retry goes on after an error: the lock was lost, also while others were
-// waited for, or the cell, which has answered before, does not now.
+// isPassing reports whether --retry goes on after an error: the lock was lost, or the session in which it was waited for, or the
+// cell, which has answered before, does not now.
 func isPassing(err error) bool {
 	var own *exitError
 	if wasLost(err) || errors.As(err, &own) {
@@ -90,6 +97,12 @@ func (o *workOptions) unlessReloaded(ctx context.Context) context.Context {
 		return o.rearm()
 	}
 	return ctx
+}
+
+// endingSignals are the interrupts that ask CMD to end. SIGHUP is none of them, because many
+// programs read their configuration again for it.
+func endingSignals() []os.Signal {
+	return slices.DeleteFunc(supervise.Interrupts(), func(s os.Signal) bool { return s == syscall.SIGHUP })
 }
 
 // sleep waits, and returns false if ctx ends before.

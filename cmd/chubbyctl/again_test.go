@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -77,13 +78,15 @@ func TestWhatIsNotRetried(t *testing.T) {
 		retry bool
 		ends  []error // in turn; the last one is to be returned
 	}{
-		"without --retry":       {false, []error{lostLock()}},
-		"never held":            {true, []error{unavailable}},
-		"refused":               {true, []error{&exitError{exitHeld, errors.New("held")}}},
-		"refused after a loss":  {true, []error{lostLock(), &exitError{exitWaited, errors.New("--wait ran out")}}},
-		"away after a loss":     {true, []error{lostLock(), unavailable, unavailable, exitWith(3)}},
-		"lost in the wait":      {true, []error{lostLock(), api.Errorf(api.SessionExpired, "away for long"), exitWith(3)}},
-		"not allowed after one": {true, []error{lostLock(), api.Errorf(api.PermissionDenied, "no")}},
+		"without --retry":        {false, []error{lostLock()}},
+		"never held":             {true, []error{unavailable}},
+		"lost in the first wait": {true, []error{api.Errorf(api.SessionExpired, "the cell has ended it"), unavailable, exitWith(3)}},
+		"without, in the wait":   {false, []error{api.Errorf(api.SessionExpired, "the cell has ended it")}},
+		"refused":                {true, []error{&exitError{exitHeld, errors.New("held")}}},
+		"refused after a loss":   {true, []error{lostLock(), &exitError{exitWaited, errors.New("--wait ran out")}}},
+		"away after a loss":      {true, []error{lostLock(), unavailable, unavailable, exitWith(3)}},
+		"lost in the wait":       {true, []error{lostLock(), api.Errorf(api.SessionExpired, "away for long"), exitWith(3)}},
+		"not allowed after one":  {true, []error{lostLock(), api.Errorf(api.PermissionDenied, "no")}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			o, _ := repeating()
@@ -95,6 +98,23 @@ func TestWhatIsNotRetried(t *testing.T) {
 			}
 		})
 	}
+}
+
+// --wait counts through all sessions of one wait, and anew after CMD has run.
+func TestWaitCountsThroughSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := repeating()
+		ends := []error{api.Errorf(api.SessionExpired, "in the wait"), lostLock(), exitWith(3)}
+		var began []bool
+		_ = o.repeat(t.Context(), t.Context(), func(context.Context) error {
+			began = append(began, o.begun == nil)
+			o.begun = stopwatch()
+			return ends[len(began)-1]
+		})
+		if !slices.Equal(began, []bool{true, false, true}) {
+			t.Errorf("waits began: %v", began)
+		}
+	})
 }
 
 // Who is asked to end while CMD runs is not told of another run, and has none; nor who is asked when interrupts are

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -86,6 +87,7 @@ type work struct {
 	env     []string
 	item    *recipe.Item    // whose data are CMD's standard input; nil: it has that of this process
 	changed <-chan struct{} // receives when the session goes into jeopardy, or out of it
+	heard   *lastHeard      // nil: nothing is known
 	request request         // that another should have the lock; CMD is asked to end if it is given up for that
 }
 
@@ -157,7 +159,7 @@ func (o *workOptions) supervise(w work) error {
 	case lock.Err() != nil:
 		return &exitError{exitLost, fmt.Errorf("%v was lost while CMD ran: %w; CMD ended with %d", w.name, lock.Err(), result.Code)}
 	case result.Cut:
-		return &exitError{exitLost, api.Errorf(api.LockLost, "%v could have been lost: the cell did not answer for as long as nobody else could have it; CMD was stopped, and ended with %d", w.name, result.Code)}
+		return &exitError{exitLost, api.Errorf(api.LockLost, "%v could have been lost: the cell did not answer for as long as nobody else could have it%s; CMD was stopped, and ended with %d", w.name, w.heard, result.Code)}
 	}
 	return exitWith(result.Code)
 }
@@ -204,7 +206,7 @@ func (o *workOptions) watchCommand(process *supervise.Process, w work) {
 			case jeopardy && !was && lost != nil:
 				left := w.lock.ExclusiveUntil() - o.killAfter - o.budget(w.session.Lease()).margin
 				sendSignal(process.Signal, o.jeopardy)
-				o.notice(fmt.Sprintf("jeopardy: the cell does not answer; CMD is stopped in %s unless it does", term.Roughly(left)))
+				o.notice(fmt.Sprintf("jeopardy: the cell does not answer%s; CMD is stopped in %s unless it does", w.heard, term.Roughly(left)))
 			case was && !jeopardy && lost != nil:
 				sendSignal(process.SignalUnstopped, o.safe) // if CMD is being stopped, it is too late
 				if !process.Stopping() {
@@ -213,6 +215,17 @@ func (o *workOptions) watchCommand(process *supervise.Process, w work) {
 			}
 		}
 	}
+}
+
+// lastHeard is what replicas said when the cell did not answer any more.
+type lastHeard struct{ text atomic.Pointer[string] }
+
+// String returns it behind a colon; "" if nothing was heard.
+func (h *lastHeard) String() string {
+	if h == nil || h.text.Load() == nil || *h.text.Load() == "" {
+		return ""
+	}
+	return ": " + *h.text.Load()
 }
 
 // sendSignal sends CMD a signal, unless it is nil.

@@ -206,9 +206,16 @@ func TestJeopardyAndSafeSignals(t *testing.T) {
 	firstLine(t, warned, becomes(time.Second)) // CMD has handled the first: a shell may run the traps of two signals in either order
 	o := supervising(t, "sh", "-c", `trap 'echo >"$1"' USR1; trap 'exit 21' USR2; echo >"$0"; while :; do sleep 0.01; done`, fifo, warned)
 	o.jeopardy, o.safe = syscall.SIGUSR1, syscall.SIGUSR2
-	err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: session, env: quickly(), changed: changed})
+	said, heard := "the certificate has expired", new(lastHeard)
+	heard.text.Store(&said)
+	var told bytes.Buffer
+	o.err = &told
+	err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: session, env: quickly(), changed: changed, heard: heard})
 	if exitCode(err) != 21 {
 		t.Errorf("exit code %d (%v), want 21: CMD's own", exitCode(err), err)
+	}
+	if !strings.Contains(told.String(), "does not answer: the certificate has expired; CMD is stopped in") {
+		t.Errorf("told %q", &told)
 	}
 }
 
@@ -226,14 +233,16 @@ func TestSafeTooLate(t *testing.T) {
 	o := supervising(t, "sh", "-c", `trap 'exit 21' USR2; trap 'echo >"$1"; stopped=1' TERM; echo >"$0"; while :; do sleep 0.01; done`, fifo, newFIFO(t))
 	o.killAfter = time.Second
 	o.safe = syscall.SIGUSR2
+	said, heard := "why", new(lastHeard)
+	heard.text.Store(&said)
 	firstLine(t, o.argv[4], func() { // CMD was asked to end
 		session.left.Store(int64(time.Second))
 		tell(t, changed)
 	})
 	err := o.supervise(work{
-		lock: fakeLock{t.Context(), ours.left}, session: session, env: quickly(), changed: changed,
+		lock: fakeLock{t.Context(), ours.left}, session: session, env: quickly(), changed: changed, heard: heard,
 	})
-	if exitCode(err) != exitLost || !strings.Contains(err.Error(), "ended with 137") {
+	if exitCode(err) != exitLost || !strings.Contains(err.Error(), "ended with 137") || !strings.Contains(err.Error(), "could have it: why; CMD") {
 		t.Errorf("exit code %d (%v), want %d: killed, and not told that it is safe", exitCode(err), err, exitLost)
 	}
 }

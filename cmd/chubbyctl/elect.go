@@ -46,7 +46,8 @@ has ended. --nominate chooses the next primary by name; 'elect PATH --candidates
 the names. A --name that another candidate has is refused at once (exit code %d); one
 that a process of this host had, which has ended, is waited for until its session has.
 
---observe prints every primary, and every vacancy, until Ctrl-C. --show prints once who is
+--observe prints every primary, and every vacancy, until Ctrl-C; it goes on in another
+session when its own ends, and says so. --show prints once who is
 the primary and what it says of itself, never the value of a primary before; if there is
 none, it ends with %d. What they print was true a moment ago: servers that must not obey
 two primaries check sequencers.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
@@ -21,7 +22,7 @@ const (
 	exitUsage       = 2   // the command line was not understood
 	exitMismatch    = 3   // sequencer check, --if-sequencer: not valid; --if-generation: another generation; txn: a condition does not hold; lint: something was found
 	exitOverLimit   = 4   // drill: longer than --limit
-	exitUnavailable = 69  // no master could be reached within --timeout
+	exitUnavailable = 69  // no master could be reached within --timeout, or it is of an older version, which does not know what was asked for
 	exitLost        = 74  // the lock was lost while the command ran
 	exitHeld        = 75  // --try: held by another, or delayed; --detect-deadlock: a deadlock
 	exitUncertain   = 76  // no answer came within --timeout: the change may or may not have been made
@@ -95,7 +96,7 @@ func exitCode(err error) int {
 		return exitBySignal + supervise.Number(signal.signal)
 	case mayBeDone(err):
 		return exitUncertain
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, client.OlderMaster):
 		return exitUnavailable
 	}
 	switch api.CodeOf(err) {

@@ -53,6 +53,7 @@ func TestExitCodeOfOtherEnds(t *testing.T) {
 		{errors.New("any other failure"), 1},
 		{usagef("what?"), 2},
 		{context.DeadlineExceeded, 69},
+		{&api.Error{Code: api.InvalidArgument, Err: client.OlderMaster}, 69},
 		{&exitError{code: 33}, 33},
 		{fmt.Errorf("x: %w", &exitError{exitLost, api.Errorf(api.LockLost, "x")}), 74},
 		{&supervise.NotRunError{Name: "x", Code: 127}, 127},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -34,22 +35,30 @@ func valueFields(value []byte) (text, exactly string) {
 
 // followElection prints every primary, and every vacancy, until an interrupt.
 func (o *electOptions) followElection(ctx context.Context) error {
-	return o.withLastingSession(ctx, o.path, nil, o.printReigns)
+	var last *recipe.Reign
+	return o.withFollowing(ctx, o.path, &follower{follow: func(ctx context.Context, c *client.Client, gap error) error {
+		if gap != nil {
+			o.notice(describeGap(gap))
+		}
+		for reign, err := range recipe.Observe(ctx, c, o.path.String()) {
+			if err != nil {
+				return err
+			}
+			if last != nil && isSameReign(*last, reign) { // as before the session
+				continue
+			}
+			if err := o.printPrimary(reign); err != nil {
+				return final{err}
+			}
+			last = &reign
+		}
+		return nil
+	}})
 }
 
-func (o *electOptions) printReigns(ctx context.Context, c *client.Client) error {
-	for reign, err := range recipe.Observe(ctx, c, o.path.String()) {
-		switch {
-		case isInterrupted(ctx):
-			return nil
-		case err != nil:
-			return err
-		}
-		if err := o.printPrimary(reign); err != nil {
-			return err
-		}
-	}
-	return nil
+// isSameReign reports whether two look the same to whoever reads what was printed.
+func isSameReign(a, b recipe.Reign) bool {
+	return a.Vacant == b.Vacant && a.Token == b.Token && bytes.Equal(a.Value, b.Value) && a.Holder.Session == b.Holder.Session
 }
 
 // showPrimary prints the primary of now, or that there is none, which is an error.

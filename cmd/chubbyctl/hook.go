@@ -10,20 +10,20 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // hookGrace is the time from SIGTERM to SIGKILL for the CMD of a watch.
 const hookGrace = 3 * time.Second
 
-// runHook runs CMD for an event and waits for it. If CMD fails, it notifies the user, and
-// returns no error: CMD may need the next event too. With --contents CMD gets the fields on its
+// runHook runs CMD for events, of which the last is in its environment, and waits for it. If CMD fails, it notifies the user, and
+// returns no error: CMD may need the next event too. With --contents CMD gets the fields of each on its
 // standard input, which it need not read.
-func (o *watchOptions) runHook(ctx context.Context, kind string, e api.Event, fields eventFields) error {
+func (o *watchOptions) runHook(ctx context.Context, due []toldEvent) error {
 	if isInterrupted(ctx) {
 		return nil
 	}
+	e, kind := due[len(due)-1].Event, due[len(due)-1].fields.Event
 	c := exec.CommandContext(ctx, "/bin/sh", "-c", o.exec)
 	c.Env = append(os.Environ(), // if a name is there twice, the later value counts
 		"CHUBBY_EVENT="+kind,
@@ -31,12 +31,14 @@ func (o *watchOptions) runHook(ctx context.Context, kind string, e api.Event, fi
 		"CHUBBY_CHILD="+e.Child,
 		"CHUBBY_GENERATION="+strconv.FormatUint(uint64(e.Generation), 10),
 	)
-	if o.contents {
-		var line bytes.Buffer
-		if err := term.JSON.Print(&line, fields); err != nil {
-			return err
+	if o.contents != "" {
+		var lines bytes.Buffer
+		for _, one := range due {
+			if err := term.JSON.Print(&lines, one.fields); err != nil {
+				return err
+			}
 		}
-		c.Stdin = &line
+		c.Stdin = &lines
 	}
 	c.Stdout, c.Stderr = term.Bare(o.out), term.Bare(o.err)
 	c.WaitDelay = hookGrace

@@ -22,7 +22,7 @@ func TestHookRunsOneAfterTheOther(t *testing.T) {
 	o := watching(&out)
 	o.err, o.output = &remarks, "json"
 	o.exec = `echo "begin $CHUBBY_EVENT $CHUBBY_PATH ${CHUBBY_CHILD-unset} $CHUBBY_GENERATION"; sleep 0.05; echo end; exit 9`
-	err := o.followEvents(t.Context(), telling(errNoMore, everyKind()...))
+	err := hear(t.Context(), o, changing(), errNoMore, everyKind()...)
 	if exitCode(err) != exitFailed || !strings.Contains(err.Error(), "nothing to watch") {
 		t.Errorf("the end: %v", err)
 	}
@@ -53,16 +53,18 @@ func TestHookRunsForChangesOnly(t *testing.T) {
 	var out bytes.Buffer
 	o := watching(&out)
 	o.output, o.exec = "json", `echo "ran $CHUBBY_EVENT $CHUBBY_GENERATION"`
-	o.kinds, o.seen = []api.EventKind{api.EventContentsModified}, 4
-	found := []api.Generation{5, 6, 6} // by readGeneration, one after the other
-	o.readGeneration = func(context.Context) (api.Generation, error) {
+	o.kinds = []api.EventKind{api.EventContentsModified}
+	w := changing()
+	w.handed = 4
+	found := []api.Generation{5, 6, 6} // by a look, one after the other
+	w.look = func(context.Context) (outlook, error) {
 		g := found[0]
 		found = found[1:]
-		return g, nil
+		return outlook{content: g}, nil
 	}
 	wrote := func(g api.Generation) api.Event { return api.Event{Kind: api.EventContentsModified, Generation: g} }
 	passedOn := api.Event{Kind: api.EventMasterFailedOver}
-	_ = o.followEvents(t.Context(), telling(errNoMore, wrote(4), wrote(5), passedOn, wrote(5), passedOn, wrote(6), passedOn, wrote(7)))
+	_ = hear(t.Context(), o, w, errNoMore, wrote(4), wrote(5), passedOn, wrote(5), passedOn, wrote(6), passedOn, wrote(7))
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		if strings.HasPrefix(line, "ran ") {
@@ -87,7 +89,7 @@ func TestInterruptEndsTheHook(t *testing.T) {
 	var out bytes.Buffer // CMD writes into a pipe, which closes when all of it is gone
 	o := watching(&out)
 	o.exec = `sleep 60 & echo >"$FIFO"; wait`
-	err := o.followEvents(ctx, telling(errNoMore, api.Event{Kind: api.EventContentsModified, Generation: 1}))
+	err := hear(ctx, o, changing(), errNoMore, api.Event{Kind: api.EventContentsModified, Generation: 1})
 	if err != nil || time.Since(began) >= hookGrace {
 		t.Errorf("an interrupt while CMD ran: %v after %v", err, time.Since(began))
 	}
@@ -102,7 +104,7 @@ func TestInterruptKillsTheHook(t *testing.T) {
 	o.exec = `exec 5>"$FIFO"; (trap "" TERM; echo >&5; sleep 60; sleep 60) & wait`
 	done := make(chan error, 1)
 	go func() {
-		done <- o.followEvents(ctx, telling(errNoMore, api.Event{Kind: api.EventContentsModified, Generation: 1}))
+		done <- hear(ctx, o, changing(), errNoMore, api.Event{Kind: api.EventContentsModified, Generation: 1})
 	}()
 	file, err := os.Open(fifo) // until CMD opens it
 	if err != nil {

@@ -46,7 +46,8 @@ join', of recipe.Announce, and every other ephemeral file (its contents are the 
 With --watch it prints a line for each member at first, and then for each that joins,
 changes its value or leaves, until Ctrl-C; a directory that does not exist has no members,
 and is waited for. Changes that come together may be one: it ends with the newest value of
-each, and does not show every value before.`,
+each, and does not show every value before. When its session ends, it goes on in another,
+and prints what has become of those that it had shown.`,
 		Example: `  chubbyctl members ls /ls/local/up
   chubbyctl -o json members ls /ls/local/up | jq -r .value
   chubbyctl members ls /ls/local/up --watch | while read -r line; do ./re; done`,
@@ -119,26 +120,24 @@ func (o *membersOptions) listMembers(ctx context.Context) error {
 
 // watchMembers prints the changes of the members until an interrupt.
 func (o *membersOptions) watchMembers(ctx context.Context) error {
-	return o.withLastingSession(ctx, o.path, nil, o.printMemberChanges)
-}
-
-func (o *membersOptions) printMemberChanges(ctx context.Context, c *client.Client) error {
 	var before []recipe.Member
-	for members, err := range recipe.WatchMembers(ctx, c, o.path.String()) {
-		switch {
-		case isInterrupted(ctx):
-			return nil
-		case err != nil:
-			return err
+	return o.withFollowing(ctx, o.path, &follower{follow: func(ctx context.Context, c *client.Client, gap error) error {
+		if gap != nil {
+			o.notice(o.stderr, describeGap(gap))
 		}
-		for _, one := range memberChanges(before, members) {
-			if err := o.printMemberChange(one); err != nil {
+		for members, err := range recipe.WatchMembers(ctx, c, o.path.String()) {
+			if err != nil {
 				return err
 			}
+			for _, one := range memberChanges(before, members) {
+				if err := o.printMemberChange(one); err != nil {
+					return final{err}
+				}
+			}
+			before = members
 		}
-		before = members
-	}
-	return nil
+		return nil
+	}})
 }
 
 // memberChange is what has become of one member.

@@ -41,7 +41,8 @@ It has in its environment
 The file is made again if somebody deletes it. If the cell cannot be reached any more, CMD
 rides it out for as long as the session can be saved. If the membership is lost, CMD gets
 SIGTERM, and SIGKILL %v later or as --kill-after says, and join ends with %d. With --retry
-it joins again, under a new session, and runs CMD again.
+it joins again, under a new session, and runs CMD again; also if the session ended while
+it waited.
 
 A --name that another member has is refused at once (exit code %d). One that a process of
 this host had, which has ended, is waited for until its session has ended. With

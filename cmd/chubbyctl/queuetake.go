@@ -47,7 +47,8 @@ an item that has been begun so often is a dead letter if it is not done then:
 queue should say the same number. A CMD that is interrupted has failed, too. When
 there are %d dead letters, take with --attempts takes nothing, and fails.
 
-With --retry another item is taken, under a new session, when one was lost.
+With --retry another item is taken, under a new session, when one was lost, or the session
+ended while none was free.
 
 Exit codes: CMD's own, and 128+n if signal n ended it; %d if the item was lost
 while CMD ran, or before the cell said that it is done; %d if --wait ran out; %d and

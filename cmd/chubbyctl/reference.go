@@ -20,7 +20,7 @@ func exitCodes() []entry {
 		code(exitUsage, "the command line was not understood, or --yes is missing"),
 		code(exitMismatch, "a sequencer is not valid (sequencer check, --if-sequencer), or something is at another generation, or there already (--if-generation, --if-absent, txn); or lint has found something"),
 		code(exitOverLimit, "drill: what it measured was longer than --limit"),
-		code(exitUnavailable, "no master of the cell was reached within --timeout, and nothing was changed"),
+		code(exitUnavailable, "no master of the cell was reached within --timeout, or it is of an older version, which does not know what was asked for; nothing was changed"),
 		code(exitLost, "the lock was lost while CMD ran, and CMD was stopped"),
 		code(exitHeld, "--try: the lock is held by another, or delayed; --detect-deadlock: a deadlock"),
 		code(exitUncertain, "no answer came within --timeout, and the change may or may not have been made; 69 says that it was not"),

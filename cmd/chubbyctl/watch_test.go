@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -17,16 +18,24 @@ import (
 
 func TestWatchFaults(t *testing.T) {
 	for args, text := range map[string]string{
-		"watch":                                  "an argument is missing",
-		"watch /ls/local/a b":                    "is not expected",
-		"watch ./motd":                           "relative",
-		"watch /ls/local/a --contents":           "-o json and for --exec",
-		"watch /ls/local/a --count 0":            "--count 0",
-		"watch /ls/local/a --count -1":           "--count -1",
-		"watch /ls/local/a --exec=":              "no command",
-		"watch /ls/local/a --events=":            "want one or more of contents-modified",
-		"watch /ls/local/a --events burned":      "want some of contents-modified, lock-acquired, lock-vacant, conflicting-lock-request, child-added",
-		"watch /ls/local/a --events events-lost": "told in any case",
+		"watch":                                                         "an argument is missing",
+		"watch /ls/local/a /ls/local/a":                                 "there twice",
+		"watch /ls/local/a /ls/foo/a":                                   "in different cells",
+		"watch ./motd":                                                  "relative",
+		"watch /ls/local/a --contents":                                  "-o json and for --exec",
+		"watch /ls/local/a --count 0":                                   "--count 0",
+		"watch /ls/local/a --count -1":                                  "--count -1",
+		"watch /ls/local/a --exec=":                                     "no command",
+		"watch /ls/local/a --contents=hex -o json":                      "base64",
+		"watch /ls/local/a --settle 1s":                                 "for --exec",
+		"watch /ls/local/a --exec date --settle -1s":                    "--settle -1s",
+		"watch /ls/local/a --exec date --settle-at-most 3s":             "for --settle",
+		"watch /ls/local/a --exec date --settle 3s --settle-at-most 2s": "or longer",
+		"watch /ls/local/a --tree --children":                           "do not go together",
+		"watch /ls/local/a --tree --events lock-acquired":               "want some of contents-modified, child-added, child-removed",
+		"watch /ls/local/a --events=":                                   "want one or more of contents-modified",
+		"watch /ls/local/a --events burned":                             "want some of contents-modified, lock-acquired, lock-vacant, conflicting-lock-request, child-added",
+		"watch /ls/local/a --events events-lost":                        "told in any case",
 	} {
 		_, err := execute(t, nil, strings.Fields(args)...)
 		if exitCode(err) != exitUsage || !strings.Contains(err.Error(), text) {
@@ -61,22 +70,39 @@ func TestWantedKinds(t *testing.T) {
 
 // watching is a watch on /ls/foo/dir whose clock stands still.
 func watching(out io.Writer) *watchOptions {
-	return &watchOptions{
-		globals: &globals{output: "text"}, path: api.MustParsePath("/ls/foo/dir"), out: out, err: io.Discard,
+	o := &watchOptions{
+		globals: &globals{output: "text"}, out: out, err: io.Discard, backlog: newBacklog(settling{}),
 		now: func() time.Time { return time.Date(2026, 3, 4, 5, 6, 7, 89e6, time.Local) },
+	}
+	o.run = o.runHook
+	return o
+}
+
+// changing is a node of which nothing was told, and that is found to be others each time.
+func changing() *watched {
+	found := api.Generation(0)
+	return &watched{
+		contents: func(context.Context) (*watchedContents, error) { return nil, api.Errorf(api.HandleClosed, "a test") },
+		look: func(context.Context) (outlook, error) {
+			found++
+			return outlook{content: found}, nil
+		},
 	}
 }
 
-// telling returns a Next that returns these events, and then fails with end.
-func telling(end error, events ...api.Event) func(context.Context) (api.Event, error) {
-	return func(context.Context) (api.Event, error) {
-		if len(events) == 0 {
-			return api.Event{}, end
+// hear tells o of events of a node, one after the other, and then ends with an error.
+func hear(ctx context.Context, o *watchOptions, w *watched, end error, events ...api.Event) error {
+	for _, e := range events {
+		e.Path = cmp.Or(e.Path, "/ls/foo/dir")
+		if err := o.handle(ctx, ctx, []happening{{Event: explained(e), of: w}}); err != nil {
+			var last final
+			if errors.As(err, &last) {
+				return last.error
+			}
+			return err
 		}
-		e := events[0]
-		events = events[1:]
-		return e, nil
 	}
+	return end
 }
 
 var errNoMore = errors.New("no more")
@@ -93,7 +119,7 @@ func everyKind() []api.Event {
 
 func TestWatchText(t *testing.T) {
 	var out bytes.Buffer
-	err := watching(&out).followEvents(t.Context(), telling(errNoMore, everyKind()...))
+	err := hear(t.Context(), watching(&out), changing(), errNoMore, everyKind()...)
 	want := strings.ReplaceAll(`@  contents-modified   /ls/foo/dir  7
 @  child-added         /ls/foo/dir/web  12
 @  master-failed-over  /ls/foo/dir  -  another master serves the cell, and events may have been lost: look again
@@ -112,7 +138,7 @@ func TestWatchJSON(t *testing.T) {
 	var out bytes.Buffer
 	o := watching(&out)
 	o.output = "json"
-	_ = o.followEvents(t.Context(), telling(errNoMore, everyKind()...))
+	_ = hear(t.Context(), o, changing(), errNoMore, everyKind()...)
 	lines := slices.Collect(strings.Lines(out.String()))
 	for i, want := range []string{
 		`{"time":"2026-03-04T05:06:07.089Z","event":"contents-modified","path":"/ls/foo/dir","child":"","generation":7,"reason":"","explanation":""}`,
@@ -128,19 +154,18 @@ func TestWatchJSON(t *testing.T) {
 }
 
 // With --contents programs get what the file has after an event, and CMD the same object on its
-// standard input; what leaves the contents as they are has none.
+// standard input.
 func TestWatchContents(t *testing.T) {
 	var out bytes.Buffer
 	got := filepath.Join(t.TempDir(), "got")
 	o := watching(&out)
-	o.output, o.contents, o.exec = "json", true, "cat >>'"+got+"'"
-	contents := []byte("line\n")
-	o.readContents = func(context.Context) (*watchedContents, error) {
-		return newWatchedContents(contents, api.Stat{Content: 9}), nil
+	o.output, o.contents, o.exec = "json", contentsText, "cat >>'"+got+"'"
+	w := changing()
+	w.contents = func(context.Context) (*watchedContents, error) {
+		return newWatchedContents([]byte("line\n"), api.Stat{Content: 9}), nil
 	}
-	_ = o.followEvents(t.Context(), telling(errNoMore, everyKind()[:2]...))
+	_ = hear(t.Context(), o, w, errNoMore, everyKind()[0])
 	want := `{"time":"2026-03-04T05:06:07.089Z","event":"contents-modified","path":"/ls/foo/dir","child":"","generation":7,"reason":"","explanation":"","content_generation":9,"contents":"line\n","contents_base64":"bGluZQo="}
-{"time":"2026-03-04T05:06:07.089Z","event":"child-added","path":"/ls/foo/dir","child":"web","generation":12,"reason":"","explanation":""}
 `
 	if out.String() != want {
 		t.Errorf("printed\n%swant\n%s", out.String(), want)
@@ -148,13 +173,41 @@ func TestWatchContents(t *testing.T) {
 	if text, err := os.ReadFile(got); err != nil || string(text) != want {
 		t.Errorf("CMD read %q, %v", text, err)
 	}
-	out.Reset()
-	contents = []byte{0xff}
-	o.exec = "exit 0" // it need not read
-	o.readGeneration = func(context.Context) (api.Generation, error) { return 9, nil }
-	_ = o.followEvents(t.Context(), telling(errNoMore, everyKind()[2]))
-	if !strings.Contains(out.String(), `"contents_base64":"/w=="`) || strings.Contains(out.String(), `"contents":`) {
-		t.Errorf("of contents that are no text it prints %s", out.String())
+}
+
+// CMD never runs without the contents that --contents promises: it is said why.
+func TestHookNeverLacksContents(t *testing.T) {
+	binary := newWatchedContents([]byte{0xff}, api.Stat{Content: 9})
+	modified, deleted := everyKind()[0], everyKind()[4]
+	for _, c := range []struct {
+		what      string
+		form      contentsForm
+		found     *watchedContents
+		err       error
+		event     api.Event
+		runs      bool
+		said      string
+		continues bool
+	}{
+		{"text", contentsText, newWatchedContents(nil, api.Stat{Content: 9}), nil, modified, true, "", true},
+		{"bytes for text", contentsText, binary, nil, modified, false, "generation 9 is not UTF-8", true},
+		{"bytes", contentsBase64, binary, nil, modified, true, "", true},
+		{"deleted since", contentsBase64, nil, api.Errorf(api.HandleClosed, "it is gone"), modified, false, "it is gone", true},
+		{"not allowed", contentsText, nil, api.Errorf(api.PermissionDenied, "not yours"), modified, false, "not yours", true},
+		{"no session", contentsText, nil, api.Errorf(api.SessionExpired, "away"), modified, false, "", false},
+		{"the end", contentsText, binary, nil, deleted, false, "no contents any more", false},
+	} {
+		var out, said bytes.Buffer
+		o, w := watching(&out), changing()
+		o.contents, o.exec, o.err = c.form, "echo ran; exit 0", &said // it need not read
+		w.contents = func(context.Context) (*watchedContents, error) { return c.found, c.err }
+		err := hear(t.Context(), o, w, errNoMore, c.event)
+		if strings.Contains(out.String(), "ran\n") != c.runs || !strings.Contains(said.String(), c.said) || (c.said == "") != (said.Len() == 0) || errors.Is(err, errNoMore) != c.continues {
+			t.Errorf("%s: %v; printed %q, said %q", c.what, err, out.String(), said.String())
+		}
+		if c.what == "no session" && (w.handed != 0 || !errors.Is(err, api.SessionExpired)) {
+			t.Errorf("%s: handed %d, %v", c.what, w.handed, err)
+		}
 	}
 }
 
@@ -162,19 +215,8 @@ func TestWatchEnds(t *testing.T) {
 	var out bytes.Buffer
 	o := watching(&out)
 	o.count = 2
-	if err := o.followEvents(t.Context(), telling(errNoMore, everyKind()...)); err != nil || strings.Count(out.String(), "\n") != 2 {
+	if err := hear(t.Context(), o, changing(), errNoMore, everyKind()...); err != nil || strings.Count(out.String(), "\n") != 2 {
 		t.Errorf("after two events: %v, printed\n%s", err, out.String())
-	}
-	if err := watching(&out).followEvents(t.Context(), telling(errNoMore)); !errors.Is(err, errNoMore) {
-		t.Errorf("an error of the cell became %v", err)
-	}
-	ctx, interrupt := context.WithCancelCause(t.Context())
-	err := watching(&out).followEvents(ctx, func(context.Context) (api.Event, error) {
-		interrupt(interrupted{})
-		return api.Event{}, api.Cancelled
-	})
-	if exitCode(interruptOr(ctx, err)) != 0 {
-		t.Errorf("an interrupt: %v", err)
 	}
 }
 
@@ -189,7 +231,7 @@ func TestWatchBegins(t *testing.T) {
 	} {
 		o := watching(io.Discard)
 		o.kinds, _ = wantedKinds(nil, c.children, false)
-		text := o.describeWatch(c.kind)
+		text := o.describeWatch([]*watchedNode{{path: api.MustParsePath("/ls/foo/dir"), stat: api.Stat{Kind: c.kind}}})
 		if advice := strings.TrimSpace(strings.SplitAfter(text, "Ctrl-C")[1]); !strings.Contains(advice, c.want) || (c.want == "") != (advice == "") {
 			t.Errorf("%v, children %t: %q", c.kind, c.children, text)
 		}

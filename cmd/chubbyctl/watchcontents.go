@@ -1,12 +1,32 @@
 package main
 
 import (
-	"context"
 	"encoding/base64"
 	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
 )
+
+// contentsForm is as what CMD needs the contents of a file. It is a flag.
+type contentsForm string
+
+const (
+	contentsText   contentsForm = "text"
+	contentsBase64 contentsForm = "base64"
+)
+
+func (f *contentsForm) String() string { return string(*f) }
+
+func (f *contentsForm) Type() string { return "form" }
+
+func (f *contentsForm) Set(text string) error {
+	switch form := contentsForm(text); form {
+	case contentsText, contentsBase64:
+		*f = form
+		return nil
+	}
+	return usagef("want text, for files that are UTF-8, or base64")
+}
 
 // watchedContents are the contents of a file after an event, for programs.
 type watchedContents struct {
@@ -22,22 +42,4 @@ func newWatchedContents(contents []byte, stat api.Stat) *watchedContents {
 		w.Contents = &text
 	}
 	return w
-}
-
-// contentsAfter reads the contents after an event of a kind; nil without --contents, if the event
-// leaves them as they were, and if the file is gone, which another event tells.
-func (o *watchOptions) contentsAfter(ctx context.Context, kind api.EventKind) *watchedContents {
-	switch kind {
-	case api.EventContentsModified, api.EventMasterFailedOver, api.EventLost:
-	default:
-		return nil
-	}
-	if o.readContents == nil {
-		return nil
-	}
-	contents, err := o.readContents(ctx)
-	if err != nil {
-		return nil
-	}
-	return contents
 }

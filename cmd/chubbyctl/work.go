@@ -50,7 +50,7 @@ type workOptions struct {
 	argv           []string             // the command; empty to hold the lock without one
 	program        string               // where the command was found
 	scan           time.Duration        // how long it takes to list this machine's processes
-	begun          func() time.Duration // how long ago the session was asked for
+	begun          func() time.Duration // how long ago the wait began, with the session that was asked for first; nil before that
 	jeopardy, safe os.Signal
 	signals        chan os.Signal // for the command
 	out, err       io.Writer
@@ -85,7 +85,7 @@ func (o *workOptions) addCommandFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.killAfter, "kill-after", defaultKillAfter, "from SIGTERM to SIGKILL, when CMD must end")
 	flags.StringVar(&o.jeopardySignal, "jeopardy-signal", "", "a signal for CMD when the cell does not answer in time, as in USR1")
 	flags.StringVar(&o.safeSignal, "safe-signal", "", "a signal for CMD when the cell answers again after that, as in USR2")
-	flags.BoolVar(&o.retry, "retry", false, "run CMD again, under a new session, whenever it was stopped because what it runs under was lost")
+	flags.BoolVar(&o.retry, "retry", false, "when the session ends, wait again under a new one, and run CMD again if it was stopped because what it runs under was lost")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "write nothing unless somebody has to act: not that the lock is waited for, or not had, or kept, nor what passes by itself")
 	keepApart(flags, "quiet", "the one says less, and the other more", "verbose")
 	needsCommand(flags, "jeopardy-signal", "safe-signal", "retry") // not kill-after: scripts give it with and without CMD
@@ -227,9 +227,11 @@ func (o *workOptions) parseSignals() error {
 // for the end.
 func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 	changed := make(chan struct{}, 1)
+	heard := new(lastHeard)
 	cfg := o.config(o.path.Cell())
 	cfg.Lease = o.lease
-	cfg.OnState = func(client.StateChange) {
+	cfg.OnState = func(change client.StateChange) {
+		heard.text.Store(&change.Heard)
 		select {
 		case changed <- struct{}{}:
 		default: // the receiver reads the state when it receives, so one is enough
@@ -239,7 +241,9 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 	defer cancel()
 	opening, cancel := o.withTimeToOpen(bound)
 	defer cancel()
-	o.begun = stopwatch()
+	if o.begun == nil {
+		o.begun = stopwatch()
+	}
 	report := o.reportWait(opening, o.path.Cell(), api.Path{})
 	defer report.stop()
 	c, err := client.New(opening, cfg)
@@ -289,6 +293,7 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 		env:     t.environment(c.Session()),
 		item:    t.item,
 		changed: changed,
+		heard:   heard,
 		request: t.request,
 	})
 	// CMD has ended, so signals are for chubbyctl again. One of them shortens the rest.
@@ -300,12 +305,6 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 		o.keepAtLeast(farewell, t.lock, o.atLeast-held())
 	}
 	return err
-}
-
-// endingSignals are the interrupts that ask CMD to end. SIGHUP is none of them, because many
-// programs read their configuration again for it.
-func endingSignals() []os.Signal {
-	return slices.DeleteFunc(supervise.Interrupts(), func(s os.Signal) bool { return s == syscall.SIGHUP })
 }
 
 // countsAtLeast reports whether --at-least counts after CMD has ended with an error: not if CMD

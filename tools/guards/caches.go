@@ -83,7 +83,7 @@ func cacheSafeguards() []safeguard {
 		},
 		{
 			name: "jeopardy empties the cache", file: "client/client.go",
-			old: "func() { c.closeIdleHandles(c.cache.flush(0)) })", new: "func() {})",
+			old: "func() { c.closeIdleHandles(c.cache.flush(0)) },\n", new: "func() {},\n",
 			pkg: "./client", test: "TestJeopardyEmptiesTheCache",
 		},
 	}

@@ -201,8 +201,8 @@ func sentTransactionSafeguards() []safeguard {
 			pkg: pkg, test: "TestTxnKeepsEveryCondition",
 		},
 		{
-			name: "an older master is asked for a transaction once", file: file,
-			old: "	if status.Code(err) != codes.Unimplemented {\n", new: "	if status.Code(err) != codes.OK {\n",
+			name: "an older master is asked for a transaction once", file: "client/dialerror.go",
+			old: "	if !is || s.Code() != codes.Unimplemented {\n", new: "	if !is || s.Code() != codes.OK {\n",
 			pkg: "./client", test: "TestTxnAtAnOlderMaster",
 		},
 		{

@@ -30,7 +30,7 @@ func typingSafeguards() []safeguard {
 			pkg: "./cmd/chubbyctl", test: "TestTranscripts",
 		},
 		{
-			name: "a reload does not end the time of --at-least", file: "cmd/chubbyctl/work.go",
+			name: "a reload does not end the time of --at-least", file: "cmd/chubbyctl/again.go",
 			old: "return s == syscall.SIGHUP })", new: "return s == syscall.SIGHUP && false })",
 			pkg: "./cmd/chubbyctl", test: "TestWhatEndsAtLeast",
 		},

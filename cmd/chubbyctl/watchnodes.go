@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// watchedNode is a node that is followed by a handle.
+type watchedNode struct {
+	watched
+	path   api.Path
+	stat   api.Stat // when it was opened first
+	handle *client.Handle
+	gone   string // why there is none in this session
+}
+
+// runWatch follows the events of the nodes. --timeout is for opening them.
+func (o *watchOptions) runWatch(ctx context.Context) error {
+	if o.tree {
+		return o.watchTrees(ctx)
+	}
+	var nodes []*watchedNode
+	for _, p := range o.paths {
+		nodes = append(nodes, &watchedNode{path: p})
+	}
+	return o.withFollowing(ctx, o.paths[0], &follower{
+		begin: func(ctx context.Context, c *client.Client) error {
+			for _, n := range nodes {
+				if err := n.open(ctx, c, o.kinds); err != nil {
+					return err
+				}
+				if o.contents != "" && n.stat.Kind == api.Directory {
+					return usagef("--contents: %v is a directory, and has none", n.path)
+				}
+			}
+			return nil
+		},
+		follow: func(within context.Context, _ *client.Client, gap error) error {
+			return o.followNodes(ctx, within, nodes, gap)
+		},
+	})
+}
+
+// open opens a node in a session. That it is gone is no error in a later session than the first: it is told as an event.
+func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.EventKind) error {
+	first := n.handle == nil
+	h, err := c.Open(ctx, n.path.String(), client.OpenOptions{Read: true, Events: kinds})
+	if errors.Is(err, api.NotFound) && !first {
+		n.gone = "it was deleted while there was no session"
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	stat, err := h.Stat(ctx)
+	switch {
+	case errors.Is(err, api.HandleClosed) && !first, err == nil && !first && stat.Instance != n.stat.Instance:
+		n.gone = "it was deleted, and perhaps made again, while there was no session"
+		return nil
+	case err != nil:
+		return err
+	}
+	n.handle = h
+	if !first {
+		return nil
+	}
+	n.stat, n.handed = stat, stat.Content
+	n.contents = func(ctx context.Context) (*watchedContents, error) {
+		contents, stat, err := n.handle.Contents(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return newWatchedContents(contents, stat), nil
+	}
+	listed := stat.Kind == api.Directory && slices.ContainsFunc(kinds, api.EventKind.OfChild)
+	n.look = func(ctx context.Context) (outlook, error) { return n.lookAgain(ctx, listed) }
+	now, err := n.look(ctx)
+	n.children = now.children
+	return err
+}
+
+// lookAgain finds out what there is.
+func (n *watchedNode) lookAgain(ctx context.Context, listed bool) (outlook, error) {
+	stat, err := n.handle.Stat(ctx)
+	now := outlook{content: stat.Content}
+	if err != nil || !listed {
+		return now, err
+	}
+	list, err := n.handle.ReadDir(ctx)
+	now.children = map[string]api.Generation{}
+	for _, one := range list {
+		now.children[one.Path.Base()] = max(one.Instance, one.Content, one.ACLs)
+	}
+	return now, err
+}
+
+// followNodes follows the events of the nodes in one session. ctx ends with that, cmd with an interrupt.
+func (o *watchOptions) followNodes(cmd, ctx context.Context, nodes []*watchedNode, gap error) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	var pumps sync.WaitGroup
+	defer pumps.Wait()
+	defer fail(nil)
+	if gap == nil {
+		if err := o.beginNodes(cmd, ctx, nodes); err != nil {
+			return err
+		}
+	}
+	for _, n := range nodes {
+		pumps.Go(func() {
+			if err := n.pump(ctx, o.backlog, gap); err != nil {
+				fail(err)
+			}
+		})
+	}
+	return o.consume(cmd, ctx)
+}
+
+// beginNodes says what is watched, and runs CMD for what there is.
+func (o *watchOptions) beginNodes(cmd, ctx context.Context, nodes []*watchedNode) error {
+	o.notice(o.err, o.describeWatch(nodes))
+	if !o.initial {
+		return nil
+	}
+	var all []happening
+	for _, n := range nodes {
+		all = append(all, initially(&n.watched, n.path, n.handed))
+	}
+	return o.handleInitial(cmd, ctx, all)
+}
+
+// initially is what CMD runs for at the beginning.
+func initially(w *watched, p api.Path, generation api.Generation) happening {
+	return happening{api.Event{Kind: api.EventContentsModified, Path: p.String(), Generation: generation}, w, true}
+}
+
+// handleInitial runs CMD for what there is: for each node, or, if things have to settle, once.
+func (o *watchOptions) handleInitial(cmd, ctx context.Context, all []happening) error {
+	n := 1
+	if o.settle.quiet > 0 {
+		n = max(1, len(all))
+	}
+	for batch := range slices.Chunk(all, n) {
+		if err := o.handle(cmd, ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pump puts the events of a node into the backlog, until the last. gap says why the session before has ended; nil in the first.
+func (n *watchedNode) pump(ctx context.Context, b *backlog, gap error) error {
+	e := api.Event{Kind: api.EventLost, Path: n.path.String()}
+	switch {
+	case n.gone != "":
+		e.Kind, e.Generation, e.Reason, e.Explanation = api.EventHandleInvalid, n.stat.Instance, api.ByDeletion, n.gone
+	case gap != nil:
+		e.Explanation = describeGap(gap)
+	default:
+		e.Kind = 0
+	}
+	for {
+		if e.Kind != 0 {
+			if err := b.put(ctx, happening{Event: explained(e), of: &n.watched}); err != nil {
+				return err
+			}
+		}
+		if e.Kind == api.EventHandleInvalid {
+			return nil
+		}
+		var err error
+		if e, err = n.handle.Next(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// describeWatch says what is watched, and which events cannot come.
+func (o *watchOptions) describeWatch(nodes []*watchedNode) string {
+	var paths, remarks []string
+	children := slices.ContainsFunc(o.kinds, api.EventKind.OfChild)
+	for _, n := range nodes {
+		paths = append(paths, n.path.String())
+		it := "It"
+		if len(nodes) > 1 {
+			it = n.path.String()
+		}
+		switch {
+		case n.stat.Kind == api.Directory && !children:
+			remarks = append(remarks, it+" is a directory; --children tells of what is in it")
+		case n.stat.Kind == api.File && children:
+			remarks = append(remarks, it+" is a file, and has no children")
+		}
+	}
+	text := fmt.Sprintf("watching %s for %s; end it with Ctrl-C", strings.Join(paths, ", "), strings.Join(kindNames(o.kinds), ", "))
+	return strings.Join(append([]string{text}, remarks...), ". ")
+}
+
+// isInterrupted reports whether an interrupt has ended a command that runs until then.
+func isInterrupted(ctx context.Context) bool { return ctx.Err() != nil }

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+type eventFields struct {
+	Time        string         `json:"time"` // when chubbyctl got it, by this machine's clock
+	Event       string         `json:"event"`
+	Path        string         `json:"path"`
+	Child       string         `json:"child"`
+	Generation  api.Generation `json:"generation"`
+	Reason      string         `json:"reason"`
+	Explanation string         `json:"explanation"`
+	*watchedContents
+}
+
+func newEventFields(e api.Event, at time.Time) eventFields {
+	f := eventFields{
+		Time:        at.Local().Format(time.RFC3339Nano),
+		Event:       e.Kind.String(),
+		Path:        e.Path,
+		Child:       e.Child,
+		Generation:  e.Generation,
+		Explanation: e.Explanation,
+	}
+	if e.Reason != 0 {
+		f.Reason = e.Reason.String()
+	}
+	return f
+}
+
+// printEvent writes an event as one line.
+func (o *watchOptions) printEvent(e api.Event, fields eventFields) error {
+	if o.json() {
+		return o.output.Print(o.out, fields)
+	}
+	where, generation := e.Path, "-"
+	if e.Child != "" {
+		where += "/" + e.Child
+	}
+	if e.Generation != 0 {
+		generation = fmt.Sprint(e.Generation)
+	}
+	line := fmt.Sprintf("%s  %-18v  %s  %s  %s", o.now().Local().Format("2006-01-02 15:04:05.000"), e.Kind, where, generation, because(e))
+	_, err := fmt.Fprintln(o.out, term.StyleOf(o.out).Paint(meaning(e.Kind), term.Printable(strings.TrimRight(line, " "))))
+	return err
+}
+
+// because joins the reason and the explanation of an event: "deleted: by ann".
+func because(e api.Event) string {
+	if e.Reason == 0 {
+		return e.Explanation
+	}
+	return strings.TrimSuffix(e.Reason.String()+": "+e.Explanation, ": ")
+}
+
+// meaning returns the meaning of an event, for its colour.
+func meaning(kind api.EventKind) term.Meaning {
+	switch kind {
+	case api.EventHandleInvalid, api.EventLockLost, api.EventSessionEnded:
+		return term.Trouble
+	case api.EventMasterFailedOver, api.EventLost, api.EventConflictingLock, api.EventLockVacant:
+		return term.Waiting
+	}
+	return term.Plain
+}
+
+// explained returns an event with the explanation of one about the whole session.
+func explained(e api.Event) api.Event {
+	switch {
+	case e.Explanation != "":
+	case e.Kind == api.EventMasterFailedOver:
+		e.Explanation = "another master serves the cell, and events may have been lost: look again"
+	case e.Kind == api.EventLost:
+		e.Explanation = "more happened than was kept for this watch: look again"
+	}
+	return e
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
+)
+
+// watchedTree is a directory with all that is below it. A recipe.Tree says what there is, through all sessions; what becomes of it is the
+// difference to what there was.
+type watchedTree struct {
+	path  api.Path
+	kinds []api.EventKind
+	tree  *recipe.Tree
+	known map[string]*leaf // by their names below it
+}
+
+// leaf is a node of a tree, as it was told.
+type leaf struct {
+	watched
+	stat   api.Stat
+	unread bool // it may not be read
+}
+
+// watchTrees follows directories with all that is below them.
+func (o *watchOptions) watchTrees(ctx context.Context) error {
+	var trees []*watchedTree
+	defer func() {
+		for _, t := range trees {
+			t.tree.Close()
+		}
+	}()
+	f := &follower{}
+	f.begin = func(ctx context.Context, _ *client.Client) error {
+		for _, p := range o.paths[len(trees):] { // they go on by themselves in the next session
+			tree, err := recipe.WatchTree(ctx, f.sessions, p.String(), recipe.TreeOptions{})
+			if err != nil {
+				return err
+			}
+			trees = append(trees, &watchedTree{path: p, kinds: o.kinds, tree: tree, known: map[string]*leaf{}})
+		}
+		return nil
+	}
+	f.follow = func(within context.Context, _ *client.Client, gap error) error {
+		return o.followTrees(ctx, within, trees, gap)
+	}
+	return o.withFollowing(ctx, o.paths[0], f)
+}
+
+// followTrees tells of changes as long as a session lasts.
+func (o *watchOptions) followTrees(cmd, ctx context.Context, trees []*watchedTree, gap error) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	var pumps sync.WaitGroup
+	defer pumps.Wait()
+	defer fail(nil)
+	if gap == nil {
+		var paths []string
+		var all []happening
+		for _, t := range trees {
+			t.changes() // what there is is where it begins
+			paths = append(paths, t.path.String())
+			all = append(all, t.files()...)
+		}
+		o.notice(o.err, fmt.Sprintf("watching everything below %s for %s; end it with Ctrl-C", strings.Join(paths, ", "), strings.Join(kindNames(o.kinds), ", ")))
+		if o.initial {
+			if err := o.handleInitial(cmd, ctx, all); err != nil {
+				return err
+			}
+		}
+	}
+	for _, t := range trees {
+		pumps.Go(func() { fail(t.pump(ctx, o.backlog)) })
+	}
+	return o.consume(cmd, ctx)
+}
+
+// pump puts what changes into the backlog.
+func (t *watchedTree) pump(ctx context.Context, b *backlog) error {
+	for {
+		changed := t.tree.Changed()
+		for _, h := range t.changes() {
+			if !slices.Contains(t.kinds, h.Kind) {
+				continue
+			}
+			if err := b.put(ctx, h); err != nil {
+				return err
+			}
+		}
+		if err := t.tree.Err(); err != nil {
+			return final{err}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// changes compares the tree with what is known, and makes it known.
+func (t *watchedTree) changes() (all []happening) {
+	there := map[string]bool{}
+	for name, node := range t.tree.All() {
+		there[name] = true
+		stat, was := node.Stat, t.known[name]
+		isNew := was == nil || was.stat.Instance != stat.Instance || was.stat.Kind != stat.Kind
+		if isNew {
+			was = t.newLeaf(name)
+			t.known[name] = was
+			all = append(all, t.childEvent(was, api.EventChildAdded, name, stat.Instance))
+		}
+		written := isNew || was.stat.Content != stat.Content || was.unread && node.Err == nil
+		if stat.Kind == api.File && written {
+			all = append(all, happening{Event: api.Event{Kind: api.EventContentsModified, Path: t.pathOf(name), Generation: stat.Content}, of: &was.watched})
+		}
+		was.stat, was.unread = stat, node.Err != nil
+	}
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(t.known))) { // what is in a directory before it
+		if was := t.known[name]; !there[name] {
+			delete(t.known, name)
+			all = append(all, t.childEvent(was, api.EventChildRemoved, name, was.stat.Instance))
+		}
+	}
+	return all
+}
+
+// files are what CMD runs for at the beginning.
+func (t *watchedTree) files() (all []happening) {
+	for _, name := range slices.Sorted(maps.Keys(t.known)) {
+		if l := t.known[name]; l.stat.Kind == api.File {
+			all = append(all, initially(&l.watched, l.stat.Path, l.stat.Content))
+		}
+	}
+	return all
+}
+
+func (t *watchedTree) pathOf(name string) string { return path.Join(t.path.String(), name) }
+
+func (t *watchedTree) childEvent(l *leaf, kind api.EventKind, name string, instance api.Generation) happening {
+	dir, child := path.Split(t.pathOf(name))
+	return happening{Event: api.Event{Kind: kind, Path: path.Clean(dir), Child: child, Generation: instance}, of: &l.watched}
+}
+
+// newLeaf returns a node of which nothing was told.
+func (t *watchedTree) newLeaf(name string) *leaf {
+	l := &leaf{}
+	l.contents = func(context.Context) (*watchedContents, error) {
+		node, there := t.tree.Get(name)
+		switch {
+		case !there:
+			return nil, api.Errorf(api.NotFound, "there are no contents any more")
+		case node.Err != nil:
+			return nil, node.Err
+		case node.Stat.Kind == api.Directory:
+			return nil, api.Errorf(api.IsDirectory, "a directory has no contents")
+		}
+		return newWatchedContents(node.Contents, node.Stat), nil
+	}
+	return l
+}
