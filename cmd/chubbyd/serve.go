@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,6 +147,7 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 		}()
 	}
 	defer runtime.KeepAlive(newBallast())
+	s.replica.MaxContentsMiB = cmp.Or(s.replica.MaxContentsMiB, contentsBound(memoryLimit()))
 	s.publishing.install(&s)
 	s.replica.Logger, s.replica.RestoreAccess = newLogger(out, s, level), o.restoreAccess
 	if !isTerminal(in) { // else SIGHUP says that it was closed

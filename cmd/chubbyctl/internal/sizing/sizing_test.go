@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -225,5 +227,37 @@ func TestLimitsAreThoseOfReplicas(t *testing.T) {
 				t.Errorf("%s has no line %q", file, line)
 			}
 		}
+	}
+}
+
+// The limit of memory in the Helm chart has room for a replica with as much of everything as the chart lets it have: what the cell may hold,
+// the calls of clients, and their connections and sessions. Memory is counted once, not with garbage beside it: close to GOMEMLIMIT Go collects
+// as often as it has to.
+func TestChartHasRoom(t *testing.T) {
+	text, err := os.ReadFile("../../../../deploy/helm/chubby/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(pattern string) float64 {
+		m := regexp.MustCompile(`(?m)^` + pattern + `$`).FindSubmatch(text)
+		if m == nil {
+			t.Fatalf("values.yaml has no %s", pattern)
+		}
+		n, err := strconv.ParseFloat(string(m[1]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	costs, err := Measured()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mib, alive = 1 << 20, 0.5
+	limit := value(`  limits:\n    memory: (\d+)Gi`) * 1024 * mib * 0.9
+	programs := value(`  max-connections: (\d+)`) / connectionsOfProgram
+	need := costs.Base.Memory + limit*2/5 + value(`  client-memory-mib: (\d+)`)*mib + programs*alive*(costs.Program.Memory+costs.Session.Memory)
+	if need > limit {
+		t.Errorf("a replica of the chart may need %.0f MiB, and GOMEMLIMIT is %.0f MiB", need/mib, limit/mib)
 	}
 }
