@@ -127,6 +127,7 @@ func (o *serveOptions) collect() (*draft, error) {
 }
 
 func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writer) error {
+	endsByPipe()
 	d, err := o.collect()
 	if err != nil {
 		return err
