@@ -736,6 +736,9 @@ ctl 2 sizing --bytes 1MiB; err 'files of'
 echo "== the cell"
 ctl 0 cell status; out 'master'
 ctl 0 cell status --check
+ctl 0 cell debug "$work/debug.tar.gz"; out 'parts of what its replicas know'; [ "$(tar -tzf "$work/debug.tar.gz" | grep -c '/goroutines.txt$')" -gt 0 ] && ok "  with goroutines" || bad "  with goroutines"
+ctl 1 cell debug "$work/debug.tar.gz"; err 'exists'; ctl 2 cell debug
+ctl 0 -o json cell debug "$work/debug.json.tar.gz"; fields out file parts missing
 ctl 0 -o json cell status
 fields out cell master epoch replicas.0.id replicas.0.role replicas.0.client replicas.0.term replicas.0.applied replicas.0.lag replicas.0.healthy replicas.0.version replicas.0.max_level sessions nodes locks level
 ctl 0 cell members; ctl 0 -o json cell members

@@ -150,7 +150,9 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 	defer runtime.KeepAlive(newBallast())
 	s.replica.MaxContentsMiB = cmp.Or(s.replica.MaxContentsMiB, contentsBound(memoryLimit()))
 	s.publishing.install(&s)
-	s.replica.Logger, s.replica.RestoreAccess = newLogger(out, s, level), o.restoreAccess
+	said := new(tail)
+	s.replica.Logger, s.replica.RestoreAccess = newLogger(io.MultiWriter(said, out), s, level), o.restoreAccess
+	s.replica.Debug = d.debug(said)
 	if !isTerminal(in) { // else SIGHUP says that it was closed
 		takeHangups(ctx, (&reloader{options: o, draft: d, level: level, log: s.replica.Logger}).reload)
 	}
