@@ -124,3 +124,34 @@ func imported(importPath string) bool {
 	return strings.HasPrefix(importPath, "github.com/chubbylock/chubby/") && !strings.Contains(importPath, "/internal/") ||
 		slices.Contains([]string{"context", "fmt", "log/slog", "net/http", "time", "google.golang.org/grpc", "google.golang.org/grpc/credentials/insecure"}, importPath)
 }
+
+// The file env of a replica may have the credentials of a bucket. What a page has people type must not put them on a command line, which every user of the machine sees.
+func TestNoPagePutsAFileOnACommandLine(t *testing.T) {
+	onTheLine := regexp.MustCompile("env [^\n|]*(\\$\\(|`)(cat|<)")
+	for _, page := range passages(t, nil) {
+		for _, line := range onTheLine.FindAllString(page.text, -1) {
+			t.Errorf("%s: %q: have the shell read the file: set -a; . ./env", page.at, line)
+		}
+	}
+}
+
+// A module that nobody maintains any more, and that is needed all the same, is named in SECURITY.md, and no longer than it is needed.
+func TestArchivedModulesAreNamed(t *testing.T) {
+	needed, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, module := range []string{
+		"github.com/boltdb/bolt", "github.com/coreos/etcd", "github.com/coreos/pkg", "github.com/golang/protobuf", "github.com/gogo/protobuf", "github.com/pkg/errors", "github.com/dgrijalva/jwt-go",
+		"github.com/form3tech-oss/jwt-go", "github.com/square/go-jose", "gopkg.in/square/go-jose.v2", "gopkg.in/yaml.v2", "gopkg.in/yaml.v3", "github.com/mitchellh/mapstructure", "github.com/opentracing/opentracing-go",
+	} {
+		isNeeded := strings.Contains(string(needed), "\t"+module+" v")
+		if isNamed := strings.Contains(string(page), "`"+module+"`"); isNeeded != isNamed {
+			t.Errorf("%s: go.mod needs it: %v; SECURITY.md names it: %v", module, isNeeded, isNamed)
+		}
+	}
+}

@@ -119,7 +119,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 // written as it is.
 func (e *Error) Error() string {
 	text := printable(e.text())
-	if e.Err != nil {
+	if e.Err != nil && (e.Message == "" || !strings.HasSuffix(e.Message, e.Err.Error())) { // a message may end with it
 		text += ": " + e.Err.Error()
 	}
 	return text

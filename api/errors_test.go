@@ -25,3 +25,18 @@ func TestContextCode(t *testing.T) {
 		}
 	}
 }
+
+// A cause that the message ends with is said once.
+func TestCauseIsSaidOnce(t *testing.T) {
+	cause := errors.New("stat /nofile: no such file or directory")
+	for message, want := range map[string]string{
+		"":                         "read: (InvalidArgument): stat /nofile: no such file or directory",
+		"the file":                 "read: the file (InvalidArgument): stat /nofile: no such file or directory",
+		cause.Error():              "read: stat /nofile: no such file or directory (InvalidArgument)",
+		"cacert: " + cause.Error(): "read: cacert: stat /nofile: no such file or directory (InvalidArgument)",
+	} {
+		if got := (&api.Error{Code: api.InvalidArgument, Op: "read", Message: message, Err: cause}).Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

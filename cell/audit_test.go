@@ -16,6 +16,7 @@ import (
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/cell/internal/audit"
 	"github.com/chubbylock/chubby/client"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -195,7 +196,7 @@ func TestAuditOfStrangers(t *testing.T) {
 		synctest.Wait()
 		strangers, foreign := 0, 0
 		for _, name := range []string{"r1", "r2", "r3"} {
-			data, err := os.ReadFile(filepath.Join(dir, name+".log"))
+			data, err := os.ReadFile(audit.RefusedFile(filepath.Join(dir, name+".log")))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -216,4 +217,37 @@ func TestAuditOfStrangers(t *testing.T) {
 			t.Errorf("%d lines of a stranger, %d of calls in another's session", strangers, foreign)
 		}
 	}, func(cfg *cell.Config) { cfg.Audit.File = filepath.Join(dir, cfg.ID+".log") })
+}
+
+// To end one's own sessions takes no right, and can be done without end: it is no act, whatever reason is given. That an operator does it to another is.
+func TestOwnSessionsAreNoActs(t *testing.T) {
+	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
+		one, root := callerAs(t, ctx, c, "eve"), callerAs(t, ctx, c, "root")
+		session := func(n byte) uint64 {
+			t.Helper()
+			made, err := one.CreateSession(ctx, &pb.CreateSessionRequest{Cell: "local", Nonce: append(make([]byte, 15), n), As: "eve"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return made.GetId()
+		}
+		for n := range byte(3) {
+			if _, err := one.EndSession(ctx, &pb.EndSessionRequest{Caller: one.who, Mutation: one.next(), Target: session(n + 1), Reason: strings.Repeat("\x01", 200)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		giveUp(ctx, func(ctx context.Context) error {
+			_, err := one.EndSession(ctx, &pb.EndSessionRequest{Caller: one.who, Mutation: one.next(), Target: session(9), Reason: "given up"})
+			return err
+		})
+		if all := records(); len(all) > 0 {
+			t.Errorf("recorded: %+v", all)
+		}
+		if _, err := root.EndSession(ctx, &pb.EndSessionRequest{Caller: root.who, Mutation: root.next(), Target: session(10), Reason: "because"}); err != nil {
+			t.Fatal(err)
+		}
+		if all := records(); len(all) != 1 || all[0].Event != "act" || all[0].Call != "EndSession" || all[0].Principal != "root" {
+			t.Errorf("an operator's act is recorded as %+v", all)
+		}
+	})
 }

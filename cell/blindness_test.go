@@ -132,7 +132,7 @@ func TestRefusalsTellNotWhatIsThere(t *testing.T) {
 		}
 		handle, sequencer := locked(closedFile)
 		closed, stale := locked("/ls/local/acl/stranger")
-		_, err := operator.chubby.Close(t.Context(), &pb.CloseRequest{Caller: theirs, Mutation: operator.mutation(), Handle: closed})
+		_, err := operator.chubby.CloseHandle(t.Context(), &pb.CloseHandleRequest{Caller: theirs, Mutation: operator.mutation(), Handle: closed})
 		c.clients.check(err)
 		bystander := connectRights(t, c, "bystander")
 		bystander.number = 2000 // of nonces, too

@@ -45,26 +45,39 @@ func (cfg Config) checkTLS(fault func(string, ...any)) {
 }
 
 // openCertificates reads the certificates of both ports, and checks that this replica could be called with them.
-func (r *Replica) openCertificates() error {
-	if r.cfg.ClientTLS == (TLSFiles{}) {
-		return nil
+func (r *Replica) openCertificates() (err error) {
+	r.clientCerts, r.peerCerts, err = r.cfg.readCertificates()
+	return err
+}
+
+// CheckCertificates returns what is wrong with the files of certificates, as Start does. Where there are none, nothing is. If a file is missing or
+// may not be read, errors.Is finds fs.ErrNotExist or fs.ErrPermission.
+func (cfg Config) CheckCertificates() error {
+	_, _, err := cfg.readCertificates()
+	return err
+}
+
+func (cfg Config) readCertificates() (clients, peers *certs.Store, err error) {
+	if cfg.ClientTLS == (TLSFiles{}) {
+		return nil, nil, nil
 	}
-	var err error
-	if r.clientCerts, err = certs.Open(r.cfg.ClientTLS); err == nil {
-		r.peerCerts, err = certs.Open(r.cfg.PeerTLS)
+	fault := func(err error, text string) (*certs.Store, *certs.Store, error) {
+		return nil, nil, &api.Error{Code: api.InvalidArgument, Op: "read the certificates", Message: text, Err: err}
+	}
+	if clients, err = certs.Open(cfg.ClientTLS); err == nil {
+		peers, err = certs.Open(cfg.PeerTLS)
 	}
 	if err != nil {
-		return &api.Error{Code: api.InvalidArgument, Op: "read the certificates", Message: err.Error(), Err: err}
+		return fault(err, err.Error())
 	}
-	if err := certs.KeepApart(r.clientCerts, r.peerCerts); err != nil {
-		return &api.Error{Code: api.InvalidArgument, Op: "read the certificates", Message: "tls-ca, peer-tls-ca: " + err.Error(), Err: err}
+	if err := certs.KeepApart(clients, peers); err != nil {
+		return fault(err, "tls-ca, peer-tls-ca: "+err.Error())
 	}
-	own, want := r.peerCerts.Own(), certs.Replica{Cell: r.cfg.Cell, ID: r.cfg.ID}
-	if is, err := certs.ReplicaOf(own); err != nil || is != want {
-		return &api.Error{Code: api.InvalidArgument, Op: "read the certificates", Err: err,
-			Message: "the certificate in " + r.cfg.PeerTLS.Cert + " does not name this replica: want the URI " + want.URI().String() + " in it"}
+	want := certs.Replica{Cell: cfg.Cell, ID: cfg.ID}
+	if is, err := certs.ReplicaOf(peers.Own()); err != nil || is != want {
+		return fault(err, "the certificate in "+cfg.PeerTLS.Cert+" does not name this replica: want the URI "+want.URI().String()+" in it")
 	}
-	return nil
+	return clients, peers, nil
 }
 
 // warning is what an operator should see to soon: of the disk, else of the certificates, else of the keys of tokens. It names

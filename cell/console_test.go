@@ -144,12 +144,14 @@ func TestConsoleWrongAddresses(t *testing.T) {
 			"/console/sessions/x":                               400,
 			"/console/sessions/s0":                              400,
 			"/console/tree?path=/ls/local/none":                 404,
-			"/console/tree?path=nonsense":                       400,
+			"/console/tree?path=none":                           404,
+			"/console/tree?path=ls/local":                       400,
 			"/console/tree?path=/ls/other/x":                    400,
 			"/console/tree?after=!":                             400,
 			"/console/locks?after=!":                            400,
-			"/console/locks?under=" + url.QueryEscape(hostile):  400,
-			"/console/explain?path=nonsense":                    400,
+			"/console/locks?under=" + url.QueryEscape(hostile):  200,
+			"/console/locks?under=//x":                          400,
+			"/console/explain?path=/ls/other/x":                 400,
 			"/console/none":                                     404,
 			"/console/static/none.js":                           404,
 			"/console/static/..%2fdoc.go":                       404,
@@ -173,6 +175,29 @@ func TestConsoleWrongAddresses(t *testing.T) {
 		}
 		if a := b.do("GET", "/console/", nil, func(q *http.Request) { q.Body, q.ContentLength = io.NopCloser(strings.NewReader("abc")), 3 }); a.code != 413 {
 			t.Errorf("a body: status %d", a.code)
+		}
+	})
+}
+
+// A path may be written as chubbyctl takes it, and of one that is not there that is said.
+func TestConsolePathsAsTyped(t *testing.T) {
+	inConsoleCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, cs *consoles) {
+		cl := dial(t, ctx, c, "a", client.Config{})
+		put(t, ctx, cl, "/ls/local/d", []byte("x"), api.ACL{})
+		b := cs.open(t, "r1", nil)
+		for path, want := range map[string]string{
+			"/console/tree?path=d":           "path=%2Fls%2Flocal%2Fd",
+			"/console/tree?path=%20/d/":      "path=%2Fls%2Flocal%2Fd",
+			"/console/tree?path=/ls/local/":  ">/ls/local</a>",
+			"/console/explain?path=/d":       `>/ls/local/d<`,
+			"/console/locks?under=d":         "No lock at or below /ls/local/d is held",
+			"/console/locks?under=none":      "There is no such path. No lock",
+			"/console/explain?path=none":     "There is no such node, so nobody holds its lock.",
+			"/console/events?path=/ls/local": "/ls/local",
+		} {
+			if a := b.get(path); a.code != 200 || !strings.Contains(a.body, want) {
+				t.Errorf("%s: status %d, without %q:\n%s", path, a.code, want, a.body)
+			}
 		}
 	})
 }

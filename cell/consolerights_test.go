@@ -15,6 +15,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/internal/audit"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/client"
 )
@@ -224,11 +225,13 @@ func TestConsoleActs(t *testing.T) {
 		}
 		var log []byte
 		for _, id := range []string{"r1", "r2", "r3"} {
-			text, err := os.ReadFile(filepath.Join(c.audits, id))
-			if err != nil {
-				t.Fatal(err)
+			for _, name := range []string{id, audit.RefusedFile(id)} {
+				text, err := os.ReadFile(filepath.Join(c.audits, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				log = append(log, text...)
 			}
-			log = append(log, text...)
 		}
 		for _, call := range []string{"BreakLock", "SetQuota", "EndSession", "Transfer"} {
 			for _, who := range []string{`"principal":"ops"`, `"principal":"bob"`} {
@@ -293,7 +296,7 @@ func TestConsoleLogin(t *testing.T) {
 		if a := b.get("/console/", func(q *http.Request) { q.AddCookie(stolen[0]) }); a.code != http.StatusSeeOther {
 			t.Errorf("after the logout: status %d", a.code)
 		}
-		text, err := os.ReadFile(filepath.Join(c.audits, "r1"))
+		text, err := os.ReadFile(filepath.Join(c.audits, audit.RefusedFile("r1")))
 		if err != nil || !strings.Contains(string(text), `"call":"Authenticate"`) || strings.Contains(string(text), good) {
 			t.Errorf("the audit log: %v\n%s", err, text)
 		}

@@ -272,7 +272,7 @@ func TestAnswersAreTheSameWhateverIsHidden(t *testing.T) {
 		first := w.ask(hidden.invented)
 		write := hidden.write
 		closeHeld := func() {
-			_, err := operator.chubby.Close(t.Context(), &pb.CloseRequest{Caller: theirs, Mutation: operator.mutation(), Handle: hidden.held})
+			_, err := operator.chubby.CloseHandle(t.Context(), &pb.CloseHandleRequest{Caller: theirs, Mutation: operator.mutation(), Handle: hidden.held})
 			c.clients.check(err)
 		}
 		for _, state := range []struct {

@@ -32,7 +32,8 @@ func TestTLSBindsNonces(t *testing.T) {
 	})
 }
 
-// What would make clients into replicas, or any server into this one, is a fault of the configuration.
+// What would make clients into replicas, or any server into this one, is a fault of the configuration, as is a replica that the cell's roster cannot
+// have: no replica could ever be added or removed.
 func TestTLSConfigurations(t *testing.T) {
 	one, other := newAuthority(t), newAuthority(t)
 	for name, c := range map[string]struct {
@@ -47,6 +48,8 @@ func TestTLSConfigurations(t *testing.T) {
 		}, "does not name this replica"},
 		"no host in what is advertised": {func(cfg *cell.Config) { cfg.Advertise = ":7421" }, "names no host"},
 		"no host in a member":           {func(cfg *cell.Config) { cfg.Members[0].Client = ":7421" }, "is not host:port"},
+		"an ID that no roster can have": {func(cfg *cell.Config) { cfg.ID, cfg.Members[0].ID = "n+1", "n+1" }, "is no replica's id"},
+		"an ID that is too long":        {func(cfg *cell.Config) { cfg.Members[0].ID = strings.Repeat("n", 65) }, "is no replica's id"},
 	} {
 		cfg := cell.Config{
 			Cell: "local", ID: "r1", Data: t.TempDir(), Bootstrap: true, Clock: celltest.Clock,

@@ -54,6 +54,7 @@ func (r *Replica) followRoster(ctx context.Context) {
 	tick := time.NewTicker(rosterEvery)
 	defer tick.Stop()
 	var told reminder
+	var stepped uint64 // the version of the roster at which this replica has changed Raft's configuration last
 	for {
 		select {
 		case <-ctx.Done():
@@ -80,7 +81,7 @@ func (r *Replica) followRoster(ctx context.Context) {
 			}
 			continue
 		}
-		err := r.takeStep(ctx, m, one)
+		err := r.takeStep(ctx, m, one, roster.Version == stepped, func() { stepped = roster.Version })
 		if err == nil {
 			r.stuck.Store(nil)
 			continue
@@ -93,7 +94,11 @@ func (r *Replica) followRoster(ctx context.Context) {
 }
 
 // takeStep takes the next step for a replica that joins or leaves, and logs it once it is taken. Its error is why it cannot be taken yet.
-func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Member) error {
+//
+// Each step names the configuration that it changes, which was read in the epoch of m, after the roster; Raft takes it for no other. A step of an earlier
+// decision may still be on its way: at a replica that was the master when that was made, and leads again since. So what was decided is noted as done
+// once Raft's configuration was changed for this decision, be it into the same (stepped): then every earlier step comes too late.
+func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Member, stepped bool, step func()) error {
 	future := r.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
 		return err
@@ -103,6 +108,9 @@ func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Me
 		if string(s.ID) == one.ID {
 			suffrage = s.Suffrage
 		}
+	}
+	if term := r.raft.CurrentTerm(); term != uint64(m.Epoch()) {
+		return api.Errorf(api.Unavailable, "another master has begun, in epoch %d", term)
 	}
 	id, address := raft.ServerID(one.ID), raft.ServerAddress(one.Raft)
 	switch {
@@ -119,17 +127,27 @@ func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Me
 		if err := r.raft.AddVoter(id, address, index, configureWait).Error(); err != nil {
 			return err
 		}
+		step()
 		r.log.Info("a replica has caught up, and has a vote", "event", "member_votes", "member", one.ID)
+		return nil
+	case one.Phase == raftfsm.Joining && !stepped:
+		if err := r.raft.AddVoter(id, address, index, configureWait).Error(); err != nil { // it has its vote, and keeps it
+			return err
+		}
+		step()
 		return nil
 	case one.Phase == raftfsm.Leaving && one.ID == r.cfg.ID:
 		return r.Transfer(ctx, "") // the next master goes on
-	case one.Phase == raftfsm.Leaving && suffrage != -1:
-		if err := r.canGo(ctx, one, future.Configuration().Servers); err != nil {
-			return err
+	case one.Phase == raftfsm.Leaving && (suffrage != -1 || !stepped):
+		if suffrage != -1 {
+			if err := r.canGo(ctx, one, future.Configuration().Servers); err != nil {
+				return err
+			}
 		}
 		if err := r.raft.RemoveServer(id, index, configureWait).Error(); err != nil {
 			return err
 		}
+		step()
 		r.log.Info("a replica leaves the cell", "event", "member_leaves", "member", one.ID)
 		return nil
 	}
@@ -225,7 +243,7 @@ func (r *Replica) answers(ctx context.Context, replicas []raft.Server) (reports 
 // Newcomer implements wire.Replica.
 func (s served) Newcomer(_ context.Context, id, address string) (raftfsm.Member, int, error) {
 	if s.r.isConfigured(id) {
-		return raftfsm.Member{}, 0, (&refusal.Refusal{Cause: refusal.MemberUsed, Path: id}).Err()
+		return raftfsm.Member{}, 0, &refusal.Refusal{Cause: refusal.MemberUsed, Path: id}
 	}
 	report, err := s.r.port.AskBootstrap(identity.Member{ID: id, Raft: address})
 	if err != nil {

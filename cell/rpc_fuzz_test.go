@@ -50,7 +50,7 @@ func FuzzRPC(f *testing.F) {
 		if err := proto.Unmarshal(body, request); err != nil {
 			return
 		}
-		if graft && method.Name() != "EndSession" && method.Name() != "Close" { // the next inputs need both
+		if graft && method.Name() != "EndSession" && method.Name() != "CloseHandle" { // the next inputs need both
 			set(request, "caller", caller)
 			set(request, "mutation", &pb.Mutation{Number: number, HighestIssued: number, Outstanding: []uint64{number}})
 			if field := method.Input().Fields().ByName("handle"); field != nil && field.Kind() == protoreflect.BytesKind {

@@ -69,7 +69,7 @@ func rpcRows() map[protoreflect.Name]rpcRow {
 			nobody: api.SessionExpired, stranger: api.PermissionDenied,
 		},
 
-		"Close":              {request: &pb.CloseRequest{}, nobody: api.SessionExpired},
+		"CloseHandle":        {request: &pb.CloseHandleRequest{}, nobody: api.SessionExpired},
 		"GetContentsAndStat": {request: &pb.GetContentsAndStatRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"GetStat":            {request: &pb.GetStatRequest{}, nobody: api.SessionExpired},
 		"ReadDir":            {request: &pb.ReadDirRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
@@ -122,7 +122,7 @@ func notAskedFor() map[protoreflect.Name]string {
 		"Open.lock_delay_ns":       "the log does not know it: it is a part of the handle",
 		"Open.cache_lock":          "the log does not know it, and masters of v0.1.0 neither: it is a part of the handle",
 		"Open.no_cache":            "the log does not know it, and masters of v0.1.0 neither: it is a part of the handle",
-		"Close.handle":             "a handle that holds nothing is closed without the log",
+		"CloseHandle.handle":       "a handle that holds nothing is closed without the log",
 		"SetContents.if_sequencer": checkedFirst,
 		"SetACL.if_sequencer":      checkedFirst,
 		"Delete.if_sequencer":      checkedFirst,

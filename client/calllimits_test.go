@@ -29,7 +29,7 @@ func work() map[string]func(context.Context, *Handle) error {
 	return map[string]func(context.Context, *Handle) error{
 		"GetStat":     func(ctx context.Context, h *Handle) error { _, err := h.Stat(ctx); return err },
 		"SetContents": func(ctx context.Context, h *Handle) error { _, err := h.SetContents(ctx, nil); return err },
-		"Close": func(ctx context.Context, h *Handle) error {
+		"CloseHandle": func(ctx context.Context, h *Handle) error {
 			one, err := h.client.Open(ctx, "/ls/foo/x", OpenOptions{Write: true, Create: File})
 			if err == nil {
 				err = one.Close(ctx)

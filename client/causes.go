@@ -20,7 +20,7 @@ const (
 	LockTaken    Cause = 6 // of a lock: the master said that it was not held any more
 	Poisoned     Cause = 7 // of an operation on a handle: Handle.Poison was called
 
-	NothingListens Cause = 8 // of a call: every server of the cell refuses the connection (Config.RefusedFor)
+	NothingListens Cause = 8 // of a call: there is no server at any address of the cell (Config.RefusedFor)
 )
 
 // Error describes the cause in a few words.

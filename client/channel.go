@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/internal/frames"
 	"github.com/chubbylock/chubby/session"
 	"google.golang.org/grpc"
@@ -106,6 +109,7 @@ func (c *channel) become(state connectivity.State, l link, err error) {
 // Invoke implements grpc.ClientConnInterface. A call that was not sent because its link
 // ended goes to the next one.
 func (c *channel) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) error {
+	method = cmp.Or(chubbypb.FormerName(method), method)
 	for attempt := 1; ; attempt++ {
 		l, err := c.pick(ctx, options)
 		if err != nil {
@@ -203,7 +207,7 @@ func (c *channel) connect() {
 			c.stay(l)
 			return
 		}
-		c.set(connectivity.TransientFailure, nil, status.Errorf(codes.Unavailable, "connect to %s: %v", c.how.address, err))
+		c.set(connectivity.TransientFailure, nil, connectError{status.Newf(codes.Unavailable, "connect to %s: %v", c.how.address, err), err})
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -216,6 +220,16 @@ func (c *channel) connect() {
 		}
 	}
 }
+
+// connectError says why there is no connection, as gRPC does, and keeps the cause.
+type connectError struct {
+	*status.Status
+	cause error
+}
+
+func (e connectError) Error() string              { return e.Err().Error() }
+func (e connectError) Unwrap() error              { return e.cause }
+func (e connectError) GRPCStatus() *status.Status { return e.Status }
 
 // stay returns when a link has ended. Close breaks it, also while the calls that it has left are
 // answered.
@@ -268,6 +282,9 @@ func (h linking) open(ctx context.Context) (link, error) {
 		return nil, err
 	}
 	l, err := frames.Open(ctx, conn, h.frames)
+	if errors.Is(err, frames.ErrHTTP) {
+		return nil, fmt.Errorf("%w; the port for clients is %d by default, and that of HTTP %d", frames.ErrHTTP, api.DefaultClientPort, api.DefaultHTTPPort)
+	}
 	if errors.Is(err, frames.ErrOtherProtocol) {
 		return h.connectGRPC(ctx)
 	}

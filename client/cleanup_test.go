@@ -117,7 +117,7 @@ func TestPartingAfterAShortDeadline(t *testing.T) {
 			c := f.client(f.config())
 			first, second := lockable(t, c, 0), lockable(t, c, 0)
 			f.script(func(s seen) verb {
-				if s.method == "Close" && s.nth == 1 {
+				if s.method == "CloseHandle" && s.nth == 1 {
 					return hang
 				}
 				return nil

@@ -60,7 +60,7 @@ type Config struct {
 	CallTimeout time.Duration
 
 	// RefusedFor is how long to look for the master while all servers refuse the
-	// connection and none was ever reached: nothing listens there, and waiting seldom
+	// connection, have names that no host has, or speak HTTP, and none was ever reached: waiting seldom
 	// helps. Then calls fail with Unavailable and the cause NothingListens. 0 is as long
 	// as the context of the call lasts.
 	RefusedFor time.Duration

@@ -131,7 +131,7 @@ func TestKeepAlivesWaitForNoSettling(t *testing.T) {
 		cell.dispatcher.limits = smallRooms(2)
 		cell.dispatcher.cfg.CallTimeout = time.Minute
 		f.script(func(s seen) verb {
-			if s.method == "Close" {
+			if s.method == "CloseHandle" {
 				return hang
 			}
 			return nil

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"path"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -180,11 +181,25 @@ func (f *fake) serve(address string, most int) {
 	}
 	s := grpc.NewServer(options...)
 	for _, r := range []grpc.ServiceRegistrar{s, framed} {
-		chubbypb.RegisterChubbyServer(r, f)
+		chubbypb.RegisterChubbyServer(ofRelease{r}, f)
 		chubbypb.RegisterCellServer(r, fakeCell{fake: f, address: address})
 	}
 	f.servers = append(f.servers, s, framed)
 	go func() { _ = s.Serve(pipe) }()
+}
+
+// ofRelease registers each method by the name that the last release has for it, as the library has to call it.
+type ofRelease struct{ grpc.ServiceRegistrar }
+
+func (r ofRelease) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	own := *desc
+	own.Methods = slices.Clone(desc.Methods)
+	for i, m := range own.Methods {
+		if former := chubbypb.FormerName("/" + desc.ServiceName + "/" + m.MethodName); former != "" {
+			own.Methods[i].MethodName = path.Base(former)
+		}
+	}
+	r.ServiceRegistrar.RegisterService(&own, impl)
 }
 
 func addresses() []string { return []string{"a:1", "b:1", "c:1"} }

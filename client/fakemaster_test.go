@@ -171,7 +171,7 @@ func (f *fake) stat() *chubbypb.Stat {
 	return &chubbypb.Stat{Path: "/ls/foo/x", Kind: chubbypb.Kind_KIND_FILE, ContentGeneration: f.gen, Size: uint32(len(f.contents))}
 }
 
-func (f *fake) Close(_ context.Context, r *chubbypb.CloseRequest) (*chubbypb.CloseReply, error) {
+func (f *fake) CloseHandle(_ context.Context, r *chubbypb.CloseHandleRequest) (*chubbypb.CloseHandleReply, error) {
 	_, err := f.once(r.GetCaller(), r.GetMutation(), func(s *fakeSession) (proto.Message, error) {
 		token := string(r.GetHandle())
 		if _, ok := s.handles[token]; !ok {
@@ -182,9 +182,9 @@ func (f *fake) Close(_ context.Context, r *chubbypb.CloseRequest) (*chubbypb.Clo
 		if f.holder != nil && f.holder.session == s && f.holder.handle == token {
 			f.holder = nil
 		}
-		return &chubbypb.CloseReply{}, nil
+		return &chubbypb.CloseHandleReply{}, nil
 	})
-	return &chubbypb.CloseReply{}, err
+	return &chubbypb.CloseHandleReply{}, err
 }
 
 func (f *fake) GetStat(context.Context, *chubbypb.GetStatRequest) (*chubbypb.GetStatReply, error) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/chubbylock/chubby/api"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 )
@@ -37,7 +38,8 @@ func (h linking) connectGRPC(ctx context.Context) (link, error) {
 		if state == connectivity.TransientFailure || !l.WaitForStateChange(ctx, state) {
 			l.Close()
 			l.Wait()
-			return nil, fmt.Errorf("the replica speaks neither in frames nor gRPC: %w", cmp.Or(context.Cause(ctx), errHungUp))
+			return nil, fmt.Errorf("what listens there speaks neither in frames nor gRPC; is it the port for clients (%d by default), or that of Raft (%d) or HTTP (%d)? %w",
+				api.DefaultClientPort, api.DefaultRaftPort, api.DefaultHTTPPort, cmp.Or(context.Cause(ctx), errHungUp))
 		}
 	}
 	return l, nil

@@ -31,7 +31,7 @@ func TestReplicaThatSpeaksNeither(t *testing.T) {
 		c := newChannel(t.Context(), how, func() {})
 		defer c.Close()
 		err := c.Invoke(t.Context(), "/x/y", nil, nil)
-		if status.Code(err) != codes.Unavailable || !strings.HasSuffix(err.Error(), "neither in frames nor gRPC: it closed the connection") {
+		if status.Code(err) != codes.Unavailable || !strings.HasSuffix(err.Error(), "or that of Raft (7431) or HTTP (7441)? it closed the connection") {
 			t.Error(err)
 		}
 	})

@@ -61,7 +61,7 @@ func reuse(t *testing.T, f *fake) *Client {
 			t.Fatal(err)
 		}
 	}
-	if opens, closes := len(f.heard("Open")), len(f.heard("Close")); opens != 1 || closes != 0 || c.cache.idleCount != 1 || f.state().handles != 1 {
+	if opens, closes := len(f.heard("Open")), len(f.heard("CloseHandle")); opens != 1 || closes != 0 || c.cache.idleCount != 1 || f.state().handles != 1 {
 		t.Fatalf("%d Opens and %d Closes, %d handles kept, %d open", opens, closes, c.cache.idleCount, f.state().handles)
 	}
 	return c
@@ -101,7 +101,7 @@ func TestSpareHandlesAreClosed(t *testing.T) {
 			test.happen(f)
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
-			if n := len(f.heard("Close")); n != test.closes || c.cache.idleCount != 0 {
+			if n := len(f.heard("CloseHandle")); n != test.closes || c.cache.idleCount != 0 {
 				t.Errorf("%s: %d Closes, want %d; %d handles kept", test.name, n, test.closes, c.cache.idleCount)
 			}
 			closeClient(t, c)

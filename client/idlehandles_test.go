@@ -50,7 +50,7 @@ func TestHandleInUseIsNotKept(t *testing.T) {
 				if err := h.Close(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if n := len(f.heard("Close")); n != test.closes {
+				if n := len(f.heard("CloseHandle")); n != test.closes {
 					t.Errorf("%d calls of Close, want %d", n, test.closes)
 				}
 				closeClient(t, c)
@@ -81,8 +81,8 @@ func TestNoCallAfterClose(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		if err := h.Close(t.Context()); err != nil || len(f.heard("Close")) != 1 {
-			t.Errorf("Close while Acquire waits: %v, %d calls", err, len(f.heard("Close")))
+		if err := h.Close(t.Context()); err != nil || len(f.heard("CloseHandle")) != 1 {
+			t.Errorf("Close while Acquire waits: %v, %d calls", err, len(f.heard("CloseHandle")))
 		}
 		giveUp()
 		<-done
@@ -105,8 +105,8 @@ func TestSparesMakeRoomInTheQuota(t *testing.T) {
 			return nil
 		})
 		h, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Write: true})
-		if err != nil || len(f.heard("Close")) != 1 {
-			t.Errorf("%v; %d handles were closed", err, len(f.heard("Close")))
+		if err != nil || len(f.heard("CloseHandle")) != 1 {
+			t.Errorf("%v; %d handles were closed", err, len(f.heard("CloseHandle")))
 		}
 		before := len(f.heard("Open"))
 		if _, err := c.Open(t.Context(), "/ls/foo/x", OpenOptions{Read: true}); !errors.Is(err, api.QuotaExceeded) || len(f.heard("Open")) != before+1 {

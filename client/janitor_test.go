@@ -106,7 +106,7 @@ func TestAbandonedOpen(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if s := f.state(); s.handles != 0 || len(f.heard("Close")) != 1 || len(c.handles.byID) != 0 {
+		if s := f.state(); s.handles != 0 || len(f.heard("CloseHandle")) != 1 || len(c.handles.byID) != 0 {
 			t.Errorf("handles at the cell %v, here %v", s.handles, c.handles.byID)
 		}
 		if open := c.numbers.wireMutation(0).GetOutstanding(); len(open) != 0 {
@@ -129,7 +129,7 @@ func TestAbandonedCloseAndRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.script(func(s seen) verb {
-			if (s.method == "Close" || s.method == "Release") && s.nth == 1 {
+			if (s.method == "CloseHandle" || s.method == "Release") && s.nth == 1 {
 				return hang
 			}
 			return nil
@@ -224,7 +224,7 @@ func TestRefusedCloseAndReleaseAreCarriedThrough(t *testing.T) {
 					t.Fatal(err)
 				}
 				refuse := func(s seen) verb {
-					if s.method == "Close" || s.method == "Release" {
+					if s.method == "CloseHandle" || s.method == "Release" {
 						return fail(refusal)
 					}
 					return nil

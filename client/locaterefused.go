@@ -2,24 +2,26 @@ package client
 
 import (
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/frames"
 	"github.com/chubbylock/chubby/session"
 )
 
-// refusedRounds measures, in one search, for how long all servers have refused the
-// connection.
+// refusedRounds measures, in one search, for how long there was no replica at any address: all servers have refused the
+// connection, or have no name or another protocol.
 type refusedRounds struct {
 	counting bool
 	since    session.Instant // when the first of these rounds in a row ended
 }
 
 // noteFailedRound is called after each round that has found no master. It returns an
-// error once all servers have refused for Config.RefusedFor. It does not count for a
+// error once that has gone on for Config.RefusedFor. It does not count for a
 // cell that has answered before: in a fail-over or a restart connections are refused
 // too, for a moment.
 func (r *refusedRounds) noteFailedRound(l *locator) error {
@@ -27,8 +29,8 @@ func (r *refusedRounds) noteFailedRound(l *locator) error {
 	l.mu.Lock()
 	answers, reached := l.lastAnswers, l.lastMaster != nil || l.cellName != ""
 	l.mu.Unlock()
-	notRefused := func(a locateAnswer) bool { return !errors.Is(a.err, syscall.ECONNREFUSED) }
-	if limit == 0 || reached || len(answers) == 0 || slices.ContainsFunc(answers, notRefused) {
+	mayAnswer := func(a locateAnswer) bool { return !isNoReplica(a.err) }
+	if limit == 0 || reached || len(answers) == 0 || slices.ContainsFunc(answers, mayAnswer) {
 		r.counting = false
 		return nil
 	}
@@ -39,11 +41,24 @@ func (r *refusedRounds) noteFailedRound(l *locator) error {
 	if now.Sub(r.since) < limit {
 		return nil
 	}
-	var addresses []string
+	var addresses, said []string
+	refused := true
 	for _, a := range answers {
-		addresses = append(addresses, a.address)
+		refused = refused && errors.Is(a.err, syscall.ECONNREFUSED)
+		addresses, said = append(addresses, a.address), append(said, a.String())
+	}
+	if !refused {
+		return &api.Error{Code: api.Unavailable, Err: NothingListens,
+			Message: "no server of cell " + l.cfg.Cell + " is where it is looked for: " + strings.Join(said, "; ")}
 	}
 	return refusedByAll(l.cfg.Cell, addresses, limit)
+}
+
+// isNoReplica reports whether an attempt to call a replica has shown that there is none, for now: nothing listens, the name
+// service knows no such host, or what listens speaks HTTP.
+func isNoReplica(err error) bool {
+	var dns *net.DNSError
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &dns) && dns.IsNotFound || errors.Is(err, frames.ErrHTTP)
 }
 
 func refusedByAll(cell string, addresses []string, limit time.Duration) *api.Error {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -36,6 +37,37 @@ func TestNothingListens(t *testing.T) {
 			}
 		})
 	})
+	for name, dial := range map[string]func(context.Context, string) (net.Conn, error){
+		"no such host: nobody": func(ctx context.Context, address string) (net.Conn, error) {
+			if address == "a:1" {
+				return refuse(ctx, address)
+			}
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "nobody", IsNotFound: true}}
+		},
+		"the port for clients is 7421 by default, and that of HTTP 7441": func(context.Context, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go func() {
+				_, _ = theirs.Read(make([]byte, 100))
+				_, _ = io.WriteString(theirs, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+				_ = theirs.Close()
+			}()
+			return ours, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *fake) {
+				cfg := f.config()
+				cfg.RefusedFor, cfg.Dialer = limit, dial
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := New(ctx, cfg)
+				why, _, _ := strings.Cut(name, ":")
+				if took := time.Since(f.began); !errors.Is(err, NothingListens) || !strings.Contains(err.Error(), why) || took > limit+5*time.Second {
+					t.Errorf("New: %v after %v", err, took)
+				}
+			})
+		})
+	}
 	t.Run("one is silent", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, f *fake) {
 			cfg := f.config()

@@ -118,8 +118,26 @@ func restoreSteps(ctx context.Context, c *Client, b RestoreBackup, progress func
 // GiveUpRestore gives up the restore that is under way, whosever it is, as an operator's act: the cell has what it had, except the sessions that were
 // ended. It needs no session, since none can begin while a restore ends all others. If none is under way, the error is NotFound.
 func GiveUpRestore(ctx context.Context, c *Cell) error {
+	var of, before uint64 // the session whose restore is given up, and the counter of the restore before
 	return c.ask(ctx, "give up a restore", rootPath(c.cfg), func(ctx context.Context, t *target) error {
-		_, err := t.data.chubby.Restore(ctx, &chubbypb.RestoreRequest{GiveUp: true, As: c.cfg.As})
+		status, err := t.data.cell.Status(ctx, &chubbypb.StatusRequest{})
+		switch {
+		case err != nil:
+			return err
+		case status.GetReplica().GetRole() != "master":
+			return &api.Error{Code: api.NotMaster, Message: "it is not the master any more"}
+		}
+		under := uint64(0)
+		for _, a := range status.GetActs() {
+			under = max(under, a.GetSession())
+		}
+		switch {
+		case of == 0:
+			of, before = under, status.GetRestored().GetCounter()
+		case under != of && before == status.GetRestored().GetCounter():
+			return nil // it was given up, and the answer to that is lost
+		}
+		_, err = t.data.chubby.Restore(ctx, &chubbypb.RestoreRequest{GiveUp: true, As: c.cfg.As, Of: of})
 		return err
 	})
 }

@@ -137,8 +137,11 @@ func (s *sessionState) setGone(cause Cause, explanation string) {
 // report has the notifier log a change of state, and call OnState with it.
 func (s *sessionState) report(level slog.Level, change StateChange) {
 	s.notifier.enqueueChange(func() {
-		s.logger.Log(s.ended, level, "the session is "+change.State.String(),
-			"session", s.id, "epoch", change.Epoch, "left", change.Left, "error", change.Err)
+		about := []any{"session", s.id, "epoch", change.Epoch, "left", change.Left}
+		if change.Err != nil {
+			about = append(about, "error", change.Err)
+		}
+		s.logger.Log(s.ended, level, "the session is "+change.State.String(), about...)
 		if s.onState != nil {
 			s.onState(change)
 		}

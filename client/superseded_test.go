@@ -101,7 +101,7 @@ func TestHandleClosedInANewEpochIsNotKept(t *testing.T) {
 		if err := h.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n := len(f.heard("Close")); n != 1 {
+		if n := len(f.heard("CloseHandle")); n != 1 {
 			t.Errorf("%d calls of Close, want 1", n)
 		}
 		closeClient(t, c)

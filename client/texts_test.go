@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -87,4 +88,33 @@ func TestSearchIsLogged(t *testing.T) {
 			t.Errorf("%d lines in 35 s:\n%s", n, text.String())
 		}
 	})
+}
+
+// Of a session that is in jeopardy, and of one that is safe again, there is a line of the log that has no error: there is none.
+func TestNoErrorIsLogged(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var text bytes.Buffer
+		cfg := f.config()
+		cfg.Logger = slog.New(slog.NewTextHandler(&text, nil))
+		c := f.client(cfg)
+		f.cut(addresses()...)
+		time.Sleep(20 * time.Second)
+		f.heal()
+		time.Sleep(20 * time.Second)
+		closeClient(t, c)
+		synctest.Wait() // what logs is a goroutine of its own
+		if log := text.String(); !strings.Contains(log, "the session is jeopardy") || strings.Contains(log, "error=<nil>") {
+			t.Error(log)
+		}
+	})
+}
+
+// A file of a token that is not there is said, and not what would be missing beside the token.
+func TestTokenIsReadFirst(t *testing.T) {
+	t.Setenv("CHUBBY_CONFIG", "")
+	t.Setenv("HOME", t.TempDir())
+	_, err := Dial(t.Context(), Config{Cell: "foo", Servers: []string{"h:1"}, Credentials: TokenFile("/nofile")})
+	if !errors.Is(err, api.InvalidArgument) || strings.Count(err.Error(), "/nofile") != 1 || strings.Contains(err.Error(), "CA") {
+		t.Error(err)
+	}
 }

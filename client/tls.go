@@ -45,17 +45,20 @@ func newEncryption(ctx context.Context, cfg Config) (*encryption, error) {
 	if own == (identity{}) {
 		return nil, nil //nolint:nilnil // there is no encryption, and that is no error
 	}
-	if err := own.check(); err != nil {
-		return nil, err
-	}
 	e := &encryption{credentials: cfg.Credentials, logger: cfg.Logger}
 	if e.credentials == nil && own.token != "" {
 		e.credentials = TokenFile(own.token)
 	}
+	if err := checkCredentials(ctx, e.credentials); err != nil { // before what is missing beside the token
+		return nil, err
+	}
+	if err := own.check(); err != nil {
+		return nil, err
+	}
 	if e.certificates, err = certs.Open(own.TLSFiles); err != nil {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "read certificates", Message: err.Error(), Err: err}
 	}
-	return e, checkCredentials(ctx, e.credentials)
+	return e, nil
 }
 
 // secure encrypts a connection to a replica, and closes it if the replica's certificate is not one for the host

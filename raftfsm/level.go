@@ -18,7 +18,8 @@ import (
 //	3  cells are restored from backups; the list operators says who is one;
 //	   the replicas of a cell change; it remembers who held a lock before;
 //	   requests for locks say for whom, and one of those that wait for each other is refused;
-//	   transactions change several files in one command; sequencers have a proof
+//	   transactions change several files in one command; sequencers have a proof;
+//	   the names of new nodes are in Unicode's normal form C
 const MaxLevel = 3
 
 // CacheLeaseLevel is the level from which on sessions are known as such that have cache
@@ -30,6 +31,13 @@ const OperatorsLevel = 3
 
 // DeadlockLevel is the level from which on a request for a lock may be refused because it waits for itself.
 const DeadlockLevel = 3
+
+// spellingLevel is the level from which on masters create no node whose name is not in Unicode's normal form C. State.Apply
+// creates what it is asked to: replicas need not have the same tables of Unicode.
+const spellingLevel = 3
+
+// WantsNFC reports whether masters create no node whose name is not in Unicode's normal form C.
+func (s *State) WantsNFC() bool { return s.Level >= spellingLevel }
 
 // proofLevel is the level from which on the cell gives sequencers a proof, and demands it of those of later grants.
 const proofLevel = 3

@@ -251,6 +251,9 @@ func (r Roster) keep(id string) (Roster, error) {
 	if !ok || m.Phase != Leaving {
 		return r, &refusal.Refusal{Cause: refusal.MemberStays, Path: id}
 	}
+	if n := r.in(Settled); n+r.in(Standby) >= MaxMembers { // another one has its place already
+		return r, &refusal.Refusal{Cause: refusal.MembersTooMany, Used: int64(len(r.Members)), Allowed: MaxMembers}
+	}
 	m.Phase = Joining
 	return r.with(m), nil
 }

@@ -221,3 +221,28 @@ func TestMembersAreWellFormed(t *testing.T) {
 		t.Error("it may be in a log of level 2")
 	}
 }
+
+// A replica that was to be replaced is kept beside the one that has its place. That makes no more members than a cell may have.
+func TestKeepingMakesNotTooManyMembers(t *testing.T) {
+	c := newChangingCell(t)
+	for i := range raftfsm.MaxMembers - 3 {
+		id := fmt.Sprint("n", i)
+		c.change(raftfsm.ChangeMembers{Add: newcomer(id)}, api.OK)
+		c.settle(id, raftfsm.Joining)
+	}
+	c.change(raftfsm.ChangeMembers{Add: newcomer("more")}, api.QuotaExceeded)
+	replace := newcomer("more")
+	replace.Replaces = "r1"
+	c.change(raftfsm.ChangeMembers{Add: replace}, api.OK)
+	c.settle("more", raftfsm.Joining)
+	c.change(raftfsm.ChangeMembers{Keep: "r1"}, api.QuotaExceeded)
+	members := 0
+	for _, m := range c.state.Roster.Members {
+		if m.Phase == raftfsm.Settled || m.Phase == raftfsm.Joining {
+			members++
+		}
+	}
+	if members > raftfsm.MaxMembers {
+		t.Errorf("%d members; at most %d", members, raftfsm.MaxMembers)
+	}
+}

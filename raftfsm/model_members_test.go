@@ -45,6 +45,9 @@ func (m *model) changeMembers(c *raftfsm.ChangeMembers) api.Code {
 		if at < 0 {
 			return api.NotFound
 		}
+		if beside := slices.DeleteFunc(append([]modelReplica(nil), list...), func(r modelReplica) bool { return r.phase != "member" && r.phase != "spare" }); len(beside) >= raftfsm.MaxMembers {
+			return api.QuotaExceeded
+		}
 		list[at].phase = "joining"
 		m.replicas, m.changed = list, changed{m.principal(c.Mutation.Session), m.wall}
 		return api.OK

@@ -193,7 +193,7 @@ for page in healthz readyz metrics; do
 done
 out '^chubby_'
 curl -fsSL "http://127.0.0.1:7441/" >out 2>err && ok "the console of chubbyd dev" || bad "the console of chubbyd dev"
-out 'Replicas well'
+out 'Healthy replicas'
 curl -sS -H 'Host: evil.example' -o out -w '%{http_code}\n' "http://127.0.0.1:7441/console/" >status 2>err
 if [ "$(cat status)" = 421 ]; then ok "the console is no other host's -> 421"; else bad "the console is no other host's -> $(cat status), want 421"; fi
 victim=$(jq '.replicas[1].pid' .chubby/local/dev.json)
@@ -216,7 +216,7 @@ rm -r .config
 ctl 0 ls # by the default ports
 CHUBBY_CELLS='main=127.0.0.1:1' ctl 1 ls /ls/man; err 'man is not configured.* name main'
 ctl 0 put told 'relative'; ctl 0 cat /ls/local/told; out '^relative$'; ctl 0 rm /told
-ctl 2 cat ''; ctl 2 cat ls/local/told; ctl 2 cat /ls
+ctl 2 cat ''; ctl 2 cat ls/local/told; ctl 2 cat /ls; ctl 2 put $'cafe\u0301' x; err 'write it as "caf.u00e9"'
 ctl 0 config current; out '^local$'
 CHUBBY_CELLS='main=127.0.0.1:7421' ctl 0 -v config current; out '^main$'; err 'only one that is configured'
 export CHUBBY_CELLS='local=127.0.0.1:7421;bar=127.0.0.1:1'
@@ -229,6 +229,9 @@ CHUBBY_CELL=local ctl 0 ls; ctl 0 --cell local ls; ctl 69 ls /ls/local; err /ls/
 ctl 0 config cells; out '^bar +default +127.0.0.1:1'; out '^local '
 ctl 0 -o json config cells; fields out cell default servers; is .default true
 unset CHUBBY_CELLS
+ctl 0 config add-cell bar 127.0.0.1:1; out '^bar is in '; ctl 2 config add-cell bar 127.0.0.1:2; err 'remove-cell bar'; ctl 0 config ls; out '^bar .*127.0.0.1:1$'
+ctl 0 -o json config add-cell bar 127.0.0.1:1; fields out cell file
+ctl 0 config remove-cell bar; out 'no longer in'; ctl 2 config remove-cell bar; err 'bar is not in'
 echo 'cell: [' >.config/chubby/chubbyctl.yaml; ctl 2 ls; err 'malformed'
 ctl 0 config use-cell local; ctl 0 ls
 rm -r .config
@@ -236,6 +239,7 @@ ctl 1 --servers 127.0.0.1:7421 ls /ls/other; err 'local'
 ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code '"WrongCell"'; is .error.cell '"local"'
 
 echo "== verbs"
+ctl 0 --version; out '^chubbyctl '; ctl 0 help exit-codes; out '^  69 '; ctl 0 help environment; out '^  CHUBBY_CELLS '
 "$bin/chubbyctl" --help >out 2>&1
 for verb in acquire elect semaphore barrier queue members ls tree cat put txn mkdir rm stat touch cp export import watch top locks history explain lint lock sequencer session whoami acl cell bench config completion; do out "^  $verb "; done
 
@@ -633,7 +637,7 @@ ctl 2 barrier /ls/local/rollout --parties 4; err 'the directory says 3'; ctl 2 b
 ctl 1 barrier /ls/local/no/where --parties 1; err 'mkdir -p'
 
 echo "== work queues"
-ctl 0 queue list /ls/local/films; err 'has no items'; ctl 0 queue list /ls/local/films --dead; err 'has no dead letters'
+ctl 0 queue list /ls/local/films; err 'no such queue'; ctl 0 queue list /ls/local/films --dead; err 'has no dead letters'
 ctl 0 queue put /ls/local/films 'film 17'; out '^p0\.'; film17=$(cat out)
 ctl 0 -o json queue put /ls/local/films 'film 18' --priority 5; fields out path id delay_s; is .priority 5; film18=$(jq -r .id out)
 printf 'film 19' | chubbyctl queue put /ls/local/films - --priority -1 --delay 1s >out 2>err && ok "queue put reads standard input" || bad "queue put reads standard input"
@@ -649,7 +653,7 @@ ctl 7 queue take /ls/local/films --attempts 2 --wait 30s --retry-delay 1s -- sh 
 ctl 7 queue take /ls/local/films --attempts 2 --wait 30s -- sh -c 'echo "$(cat) $CHUBBY_ATTEMPT"; exit 7'; out '^film 1[89] [12]$'
 ctl 7 queue take /ls/local/films --attempts 2 --wait 30s -- sh -c 'echo "$(cat) $CHUBBY_ATTEMPT"; exit 7'; out '^film 1[89] 2$'; err 'is a dead letter'
 ctl 124 queue take /ls/local/films --attempts 2 --wait 0s -- true; err 'no item is free'
-ctl 0 queue list /ls/local/films --dead; out "^$film18 .* 2 .*dead"; ctl 0 -o json queue list /ls/local/films --dead; is .state '"dead"'; is .reason '"exit code 7"'; film19=$(jq -r .id out | tail -n 1)
+ctl 0 queue ls /ls/local/films; err 'no items, and . dead letter'; ctl 0 queue list /ls/local/films --dead; out "^$film18 .* 2 .*dead"; ctl 0 -o json queue list /ls/local/films --dead; is .state '"dead"'; is .reason '"exit code 7"'; film19=$(jq -r .id out | tail -n 1)
 ctl 0 -v queue retry /ls/local/films "$film18"; err 'is in the queue again'
 ctl 0 queue take /ls/local/films --attempts 2 --wait 30s -- sh -c 'test "$(cat) $CHUBBY_ATTEMPT" = "film 18 1"'
 ctl 0 -o json queue discard /ls/local/films "$film19"; fields out path; is .id "\"$film19\""; ctl 1 queue discard /ls/local/films "$film19"; err 'no dead letter'
@@ -837,16 +841,18 @@ ctl 0 -o json cell backup another.backup local; fields out cell cell_id index no
 "$bin/chubbyctl" cell backup - >piped.backup 2>err && cmp -s <(tail -c +1 piped.backup | head -c 16) <(printf 'chubby backup 1\n') && ok "cell backup -" || bad "cell backup -"
 err 'sha256'
 ctl 0 cell backup verify piped.backup
+chubbyctl cell backup verify - <piped.backup >out 2>err && ok "cell backup verify -" || bad "cell backup verify -"; out 'nodes'
+gzip <piped.backup | chubbyctl cell backup show - >out 2>err && bad "cell backup show - refuses what is compressed" || ok "cell backup show - refuses what is compressed"; err 'compressed'
 head -c 300 whole.backup >part.backup; ctl 1 cell backup verify part.backup; err 'no whole backup'
 ctl 1 cell backup verify nosuch.backup; err 'no such file'
 ctl 2 cell restore whole.backup; err '--yes does it'
 ctl 2 cell restore; err 'give up'; ctl 1 cell restore --give-up; err 'no backup is being restored'
-ctl 1 cell restore part.backup --yes; err 'no whole backup'
+ctl 1 cell restore part.backup --yes; err 'no whole backup'; ctl 1 cell restore - --yes; err 'no whole backup'
 ctl 0 cat /ls/local/saved; out 'what is'
 ctl 0 cell restore whole.backup --yes; out 'is restored from whole.backup'
 ctl 0 cell status; out 'Restored on .* from a backup of'
 ctl 0 cat /ls/local/saved; out 'what was'
-ctl 0 -o json cell restore piped.backup local --yes --above 9000000000000 --reason 'tried'; fields out cell cell_id counter index nodes bytes checksum sessions_ended
+chubbyctl -o json cell restore - local --yes --above 9000000000000 --reason 'tried' <piped.backup >out 2>err && ok "cell restore -" || bad "cell restore -"; fields out cell cell_id counter index nodes bytes checksum sessions_ended
 ctl 0 cat /ls/local/saved; out 'what is'
 ctl 69 --servers 127.0.0.1:1 cell backup none.backup; err 'refused'
 [ -e none.backup ] || ls .none.backup.* >/dev/null 2>&1 && bad "a backup that failed leaves nothing" || ok "a backup that failed leaves nothing"
@@ -933,7 +939,8 @@ for key in tls-cert tls-key tls-ca peer-tls-cert peer-tls-key peer-tls-ca; do ou
 got=$?
 if [ $got = 78 ]; then ok "chubbyd serve needs certificates, or --insecure -> 78"; else bad "chubbyd serve needs certificates, or --insecure -> $got, want 78"; fi
 err 'tls-cert is missing'; err 'insecure: true'
-cp audit.log out; out '"event":"refusal"'; out '"code":"Unauthenticated"'; out '"event":"act","call":"Open","principal":"dev"'; out '"on":"/ls/safe/acl/oncall"'
+cp audit-refused.log out; out '"event":"refusal"'; out '"code":"Unauthenticated"'
+cp audit.log out; out '"event":"act","call":"Open","principal":"dev"'; out '"on":"/ls/safe/acl/oncall"'
 kill -TERM "$safe"; ends "$safe" 0 "SIGTERM ends dev --tls"
 cd ..
 

@@ -2076,7 +2076,7 @@ func (x *OpenReply) GetReusable() bool {
 	return false
 }
 
-type CloseRequest struct {
+type CloseHandleRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	Mutation      *Mutation              `protobuf:"bytes,2,opt,name=mutation,proto3" json:"mutation,omitempty"`
@@ -2085,20 +2085,20 @@ type CloseRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CloseRequest) Reset() {
-	*x = CloseRequest{}
+func (x *CloseHandleRequest) Reset() {
+	*x = CloseHandleRequest{}
 	mi := &file_chubby_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CloseRequest) String() string {
+func (x *CloseHandleRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CloseRequest) ProtoMessage() {}
+func (*CloseHandleRequest) ProtoMessage() {}
 
-func (x *CloseRequest) ProtoReflect() protoreflect.Message {
+func (x *CloseHandleRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_chubby_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2110,52 +2110,52 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
-func (*CloseRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use CloseHandleRequest.ProtoReflect.Descriptor instead.
+func (*CloseHandleRequest) Descriptor() ([]byte, []int) {
 	return file_chubby_proto_rawDescGZIP(), []int{19}
 }
 
-func (x *CloseRequest) GetCaller() *Caller {
+func (x *CloseHandleRequest) GetCaller() *Caller {
 	if x != nil {
 		return x.Caller
 	}
 	return nil
 }
 
-func (x *CloseRequest) GetMutation() *Mutation {
+func (x *CloseHandleRequest) GetMutation() *Mutation {
 	if x != nil {
 		return x.Mutation
 	}
 	return nil
 }
 
-func (x *CloseRequest) GetHandle() []byte {
+func (x *CloseHandleRequest) GetHandle() []byte {
 	if x != nil {
 		return x.Handle
 	}
 	return nil
 }
 
-type CloseReply struct {
+type CloseHandleReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CloseReply) Reset() {
-	*x = CloseReply{}
+func (x *CloseHandleReply) Reset() {
+	*x = CloseHandleReply{}
 	mi := &file_chubby_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CloseReply) String() string {
+func (x *CloseHandleReply) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CloseReply) ProtoMessage() {}
+func (*CloseHandleReply) ProtoMessage() {}
 
-func (x *CloseReply) ProtoReflect() protoreflect.Message {
+func (x *CloseHandleReply) ProtoReflect() protoreflect.Message {
 	mi := &file_chubby_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2167,8 +2167,8 @@ func (x *CloseReply) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CloseReply.ProtoReflect.Descriptor instead.
-func (*CloseReply) Descriptor() ([]byte, []int) {
+// Deprecated: Use CloseHandleReply.ProtoReflect.Descriptor instead.
+func (*CloseHandleReply) Descriptor() ([]byte, []int) {
 	return file_chubby_proto_rawDescGZIP(), []int{20}
 }
 
@@ -6994,8 +6994,9 @@ type RestoreRequest struct {
 	Part          *RestorePart           `protobuf:"bytes,4,opt,name=part,proto3" json:"part,omitempty"`
 	Seal          *RestoreSeal           `protobuf:"bytes,5,opt,name=seal,proto3" json:"seal,omitempty"`
 	Finish        bool                   `protobuf:"varint,6,opt,name=finish,proto3" json:"finish,omitempty"`
-	GiveUp        bool                   `protobuf:"varint,7,opt,name=give_up,json=giveUp,proto3" json:"give_up,omitempty"` // nothing is restored. Without a caller, it is an operator who gives up the restore that is under way, whosever it is
+	GiveUp        bool                   `protobuf:"varint,7,opt,name=give_up,json=giveUp,proto3" json:"give_up,omitempty"` // nothing is restored. Without a caller, it is an operator who gives up the restore of session of
 	As            string                 `protobuf:"bytes,8,opt,name=as,proto3" json:"as,omitempty"`                        // as in CreateSessionRequest, without a caller
+	Of            uint64                 `protobuf:"varint,9,opt,name=of,proto3" json:"of,omitempty"`                       // the session that restores (Act.session), without a caller
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7084,6 +7085,13 @@ func (x *RestoreRequest) GetAs() string {
 		return x.As
 	}
 	return ""
+}
+
+func (x *RestoreRequest) GetOf() uint64 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
 }
 
 // RestoreBegin says what is restored.
@@ -8547,13 +8555,12 @@ const file_chubby_proto_rawDesc = "" +
 	"\acreated\x18\x03 \x01(\bR\acreated\x12#\n" +
 	"\x04stat\x18\x04 \x01(\v2\x0f.chubby.v1.StatR\x04stat\x12\x1c\n" +
 	"\tcacheable\x18\x05 \x01(\bR\tcacheable\x12\x1a\n" +
-	"\breusable\x18\x06 \x01(\bR\breusable\"\x82\x01\n" +
-	"\fCloseRequest\x12)\n" +
+	"\breusable\x18\x06 \x01(\bR\breusable\"\x88\x01\n" +
+	"\x12CloseHandleRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x16\n" +
-	"\x06handle\x18\x03 \x01(\fR\x06handle\"\f\n" +
-	"\n" +
-	"CloseReply\"^\n" +
+	"\x06handle\x18\x03 \x01(\fR\x06handle\"\x12\n" +
+	"\x10CloseHandleReply\"^\n" +
 	"\x19GetContentsAndStatRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x16\n" +
 	"\x06handle\x18\x02 \x01(\fR\x06handle\"x\n" +
@@ -8925,7 +8932,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04part\x18\x03 \x01(\x04R\x04part\"5\n" +
 	"\vBackupReply\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\bR\x04last\"\xb4\x02\n" +
+	"\x04last\x18\x02 \x01(\bR\x04last\"\xc4\x02\n" +
 	"\x0eRestoreRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12-\n" +
@@ -8934,7 +8941,8 @@ const file_chubby_proto_rawDesc = "" +
 	"\x04seal\x18\x05 \x01(\v2\x16.chubby.v1.RestoreSealR\x04seal\x12\x16\n" +
 	"\x06finish\x18\x06 \x01(\bR\x06finish\x12\x17\n" +
 	"\agive_up\x18\a \x01(\bR\x06giveUp\x12\x0e\n" +
-	"\x02as\x18\b \x01(\tR\x02as\"\xec\x01\n" +
+	"\x02as\x18\b \x01(\tR\x02as\x12\x0e\n" +
+	"\x02of\x18\t \x01(\x04R\x02of\"\xec\x01\n" +
 	"\fRestoreBegin\x12\x12\n" +
 	"\x04cell\x18\x01 \x01(\tR\x04cell\x12\x17\n" +
 	"\acell_id\x18\x02 \x01(\tR\x06cellId\x12\x14\n" +
@@ -9088,7 +9096,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x18DRILL_KIND_HARD_FAILOVER\x10\x02\x12\x15\n" +
 	"\x11DRILL_KIND_OUTAGE\x10\x03\x12\x1b\n" +
 	"\x17DRILL_KIND_SESSION_LOSS\x10\x04\x12\x1a\n" +
-	"\x16DRILL_KIND_SLOW_CLIENT\x10\x052\x9f\x13\n" +
+	"\x16DRILL_KIND_SLOW_CLIENT\x10\x052\xb1\x13\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
@@ -9098,8 +9106,8 @@ const file_chubby_proto_rawDesc = "" +
 	"RenewCache\x12\x1c.chubby.v1.RenewCacheRequest\x1a\x1a.chubby.v1.RenewCacheReply\x12F\n" +
 	"\n" +
 	"EndSession\x12\x1c.chubby.v1.EndSessionRequest\x1a\x1a.chubby.v1.EndSessionReply\x124\n" +
-	"\x04Open\x12\x16.chubby.v1.OpenRequest\x1a\x14.chubby.v1.OpenReply\x127\n" +
-	"\x05Close\x12\x17.chubby.v1.CloseRequest\x1a\x15.chubby.v1.CloseReply\x12^\n" +
+	"\x04Open\x12\x16.chubby.v1.OpenRequest\x1a\x14.chubby.v1.OpenReply\x12I\n" +
+	"\vCloseHandle\x12\x1d.chubby.v1.CloseHandleRequest\x1a\x1b.chubby.v1.CloseHandleReply\x12^\n" +
 	"\x12GetContentsAndStat\x12$.chubby.v1.GetContentsAndStatRequest\x1a\".chubby.v1.GetContentsAndStatReply\x12=\n" +
 	"\aGetStat\x12\x19.chubby.v1.GetStatRequest\x1a\x17.chubby.v1.GetStatReply\x12=\n" +
 	"\aReadDir\x12\x19.chubby.v1.ReadDirRequest\x1a\x17.chubby.v1.ReadDirReply\x12I\n" +
@@ -9179,8 +9187,8 @@ var file_chubby_proto_goTypes = []any{
 	(*EndSessionReply)(nil),           // 23: chubby.v1.EndSessionReply
 	(*OpenRequest)(nil),               // 24: chubby.v1.OpenRequest
 	(*OpenReply)(nil),                 // 25: chubby.v1.OpenReply
-	(*CloseRequest)(nil),              // 26: chubby.v1.CloseRequest
-	(*CloseReply)(nil),                // 27: chubby.v1.CloseReply
+	(*CloseHandleRequest)(nil),        // 26: chubby.v1.CloseHandleRequest
+	(*CloseHandleReply)(nil),          // 27: chubby.v1.CloseHandleReply
 	(*GetContentsAndStatRequest)(nil), // 28: chubby.v1.GetContentsAndStatRequest
 	(*GetContentsAndStatReply)(nil),   // 29: chubby.v1.GetContentsAndStatReply
 	(*GetStatRequest)(nil),            // 30: chubby.v1.GetStatRequest
@@ -9297,8 +9305,8 @@ var file_chubby_proto_depIdxs = []int32{
 	1,   // 17: chubby.v1.OpenRequest.kind:type_name -> chubby.v1.Kind
 	9,   // 18: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
 	10,  // 19: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
-	7,   // 20: chubby.v1.CloseRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 21: chubby.v1.CloseRequest.mutation:type_name -> chubby.v1.Mutation
+	7,   // 20: chubby.v1.CloseHandleRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 21: chubby.v1.CloseHandleRequest.mutation:type_name -> chubby.v1.Mutation
 	7,   // 22: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
 	10,  // 23: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
 	7,   // 24: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
@@ -9394,7 +9402,7 @@ var file_chubby_proto_depIdxs = []int32{
 	19,  // 114: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
 	22,  // 115: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
 	24,  // 116: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	26,  // 117: chubby.v1.Chubby.Close:input_type -> chubby.v1.CloseRequest
+	26,  // 117: chubby.v1.Chubby.CloseHandle:input_type -> chubby.v1.CloseHandleRequest
 	28,  // 118: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
 	30,  // 119: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
 	32,  // 120: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
@@ -9435,7 +9443,7 @@ var file_chubby_proto_depIdxs = []int32{
 	20,  // 155: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
 	23,  // 156: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
 	25,  // 157: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	27,  // 158: chubby.v1.Chubby.Close:output_type -> chubby.v1.CloseReply
+	27,  // 158: chubby.v1.Chubby.CloseHandle:output_type -> chubby.v1.CloseHandleReply
 	29,  // 159: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
 	31,  // 160: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
 	33,  // 161: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply

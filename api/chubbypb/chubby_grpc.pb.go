@@ -32,7 +32,7 @@ const (
 	Chubby_RenewCache_FullMethodName         = "/chubby.v1.Chubby/RenewCache"
 	Chubby_EndSession_FullMethodName         = "/chubby.v1.Chubby/EndSession"
 	Chubby_Open_FullMethodName               = "/chubby.v1.Chubby/Open"
-	Chubby_Close_FullMethodName              = "/chubby.v1.Chubby/Close"
+	Chubby_CloseHandle_FullMethodName        = "/chubby.v1.Chubby/CloseHandle"
 	Chubby_GetContentsAndStat_FullMethodName = "/chubby.v1.Chubby/GetContentsAndStat"
 	Chubby_GetStat_FullMethodName            = "/chubby.v1.Chubby/GetStat"
 	Chubby_ReadDir_FullMethodName            = "/chubby.v1.Chubby/ReadDir"
@@ -88,8 +88,9 @@ type ChubbyClient interface {
 	EndSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*EndSessionReply, error)
 	// Open is the only call that takes a name (Chubby §2.6).
 	Open(ctx context.Context, in *OpenRequest, opts ...grpc.CallOption) (*OpenReply, error)
-	// Close closes a handle and releases the lock it holds.
-	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseReply, error)
+	// CloseHandle closes a handle and releases the lock it holds. Its name was Close in v0.1.0: a cell serves it
+	// by both, and only an upgraded cell by this one. Close is deprecated; grpc-js could not close a client that had it.
+	CloseHandle(ctx context.Context, in *CloseHandleRequest, opts ...grpc.CallOption) (*CloseHandleReply, error)
 	GetContentsAndStat(ctx context.Context, in *GetContentsAndStatRequest, opts ...grpc.CallOption) (*GetContentsAndStatReply, error)
 	GetStat(ctx context.Context, in *GetStatRequest, opts ...grpc.CallOption) (*GetStatReply, error)
 	ReadDir(ctx context.Context, in *ReadDirRequest, opts ...grpc.CallOption) (*ReadDirReply, error)
@@ -233,10 +234,10 @@ func (c *chubbyClient) Open(ctx context.Context, in *OpenRequest, opts ...grpc.C
 	return out, nil
 }
 
-func (c *chubbyClient) Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseReply, error) {
+func (c *chubbyClient) CloseHandle(ctx context.Context, in *CloseHandleRequest, opts ...grpc.CallOption) (*CloseHandleReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CloseReply)
-	err := c.cc.Invoke(ctx, Chubby_Close_FullMethodName, in, out, cOpts...)
+	out := new(CloseHandleReply)
+	err := c.cc.Invoke(ctx, Chubby_CloseHandle_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -575,8 +576,9 @@ type ChubbyServer interface {
 	EndSession(context.Context, *EndSessionRequest) (*EndSessionReply, error)
 	// Open is the only call that takes a name (Chubby §2.6).
 	Open(context.Context, *OpenRequest) (*OpenReply, error)
-	// Close closes a handle and releases the lock it holds.
-	Close(context.Context, *CloseRequest) (*CloseReply, error)
+	// CloseHandle closes a handle and releases the lock it holds. Its name was Close in v0.1.0: a cell serves it
+	// by both, and only an upgraded cell by this one. Close is deprecated; grpc-js could not close a client that had it.
+	CloseHandle(context.Context, *CloseHandleRequest) (*CloseHandleReply, error)
 	GetContentsAndStat(context.Context, *GetContentsAndStatRequest) (*GetContentsAndStatReply, error)
 	GetStat(context.Context, *GetStatRequest) (*GetStatReply, error)
 	ReadDir(context.Context, *ReadDirRequest) (*ReadDirReply, error)
@@ -669,8 +671,8 @@ func (UnimplementedChubbyServer) EndSession(context.Context, *EndSessionRequest)
 func (UnimplementedChubbyServer) Open(context.Context, *OpenRequest) (*OpenReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Open not implemented")
 }
-func (UnimplementedChubbyServer) Close(context.Context, *CloseRequest) (*CloseReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
+func (UnimplementedChubbyServer) CloseHandle(context.Context, *CloseHandleRequest) (*CloseHandleReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method CloseHandle not implemented")
 }
 func (UnimplementedChubbyServer) GetContentsAndStat(context.Context, *GetContentsAndStatRequest) (*GetContentsAndStatReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetContentsAndStat not implemented")
@@ -881,20 +883,20 @@ func _Chubby_Open_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Chubby_Close_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CloseRequest)
+func _Chubby_CloseHandle_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CloseHandleRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(ChubbyServer).Close(ctx, in)
+		return srv.(ChubbyServer).CloseHandle(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Chubby_Close_FullMethodName,
+		FullMethod: Chubby_CloseHandle_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ChubbyServer).Close(ctx, req.(*CloseRequest))
+		return srv.(ChubbyServer).CloseHandle(ctx, req.(*CloseHandleRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1435,8 +1437,8 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Chubby_Open_Handler,
 		},
 		{
-			MethodName: "Close",
-			Handler:    _Chubby_Close_Handler,
+			MethodName: "CloseHandle",
+			Handler:    _Chubby_CloseHandle_Handler,
 		},
 		{
 			MethodName: "GetContentsAndStat",

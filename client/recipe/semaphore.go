@@ -149,7 +149,7 @@ func (s *Semaphore) agree(ctx context.Context, h *client.Handle) error {
 	n, _, err := readSize(ctx, h)
 	if err == nil && n != s.n {
 		err = &api.Error{Code: api.InvalidArgument, Op: "acquire", Path: s.dir,
-			Message: fmt.Sprintf("this semaphore was made for %d, and the directory says %d; make all of one size, or change the directory's with ResizeSemaphore", s.n, n)}
+			Message: fmt.Sprintf("this semaphore was made for %d, and the directory says %d; make all of one size, or resize the semaphore", s.n, n)}
 	}
 	return err
 }

@@ -30,7 +30,7 @@ func (q *Queue) Take(ctx context.Context) (*Item, error) {
 		return nil, ended(ctx, err, "take an item", q.dir)
 	}
 	defer q.door.leave(ctx, door)
-	t := &taking{q: q, door: door, busy: map[api.Generation]*busyItem{}, news: make(chan struct{}, 1)}
+	t := &taking{q: q, door: door, busy: map[whichItem]*busyItem{}, news: make(chan struct{}, 1)}
 	item, err := t.run(ctx)
 	return item, ended(ctx, err, "take an item", q.dir)
 }
@@ -38,11 +38,11 @@ func (q *Queue) Take(ctx context.Context) (*Item, error) {
 // taking is one call of Take, while it is its turn. What it belongs to ends with run.
 type taking struct {
 	q        *Queue
-	door     *client.Handle               // of the turnstile
-	time     int64                        // of the master, in this look; 0 before it was asked for
-	dead     int                          // how many dead letters there are
-	busy     map[api.Generation]*busyItem // the items of others, by their instances
-	news     chan struct{}                // capacity 1: there is reason to look again
+	door     *client.Handle          // of the turnstile
+	time     int64                   // of the master, in this look; 0 before it was asked for
+	dead     int                     // how many dead letters there are
+	busy     map[whichItem]*busyItem // the items of others
+	news     chan struct{}           // capacity 1: there is reason to look again
 	watching sync.WaitGroup
 }
 
@@ -137,13 +137,21 @@ func (t *taking) sweep(ctx context.Context, stale []api.Stat) {
 	}
 }
 
+// whichItem tells items apart. The instance is 0 of those that this client may not read: their names alone are known.
+type whichItem struct {
+	path     api.Path
+	instance api.Generation
+}
+
+func whichOf(s api.Stat) whichItem { return whichItem{s.Path, s.Instance} }
+
 // forget closes what belongs to items that are done.
 func (t *taking) forget(ctx context.Context, list []api.Stat) {
 	var handles []*client.Handle
-	for instance, one := range t.busy {
-		if !slices.ContainsFunc(list, func(s api.Stat) bool { return s.Instance == instance }) {
+	for which, one := range t.busy {
+		if !slices.ContainsFunc(list, func(s api.Stat) bool { return whichOf(s) == which }) {
 			handles = append(handles, one.end()...)
-			delete(t.busy, instance)
+			delete(t.busy, which)
 		}
 	}
 	leave(ctx, handles...)
@@ -151,13 +159,13 @@ func (t *taking) forget(ctx context.Context, list []api.Stat) {
 
 // try tries one item, unless it is known that it cannot be had.
 func (t *taking) try(ctx, watched context.Context, s api.Stat) (*Item, error) {
-	one, known := t.busy[s.Instance]
+	one, known := t.busy[whichOf(s)]
 	if known && !one.settle(s.Content) {
 		return nil, nil
 	}
 	if !known {
 		one = &busyItem{stop: func() {}, content: s.Content}
-		t.busy[s.Instance] = one
+		t.busy[whichOf(s)] = one
 	}
 	if one.handle == nil {
 		// It is watched before it is tried, so that nothing is missed between the two.
@@ -203,7 +211,7 @@ func (t *taking) try(ctx, watched context.Context, s api.Stat) (*Item, error) {
 		return nil, t.pass(one, s, err)
 	}
 	one.end()
-	delete(t.busy, s.Instance)
+	delete(t.busy, whichOf(s))
 	return item, nil
 }
 

@@ -116,3 +116,23 @@ func TestSemaphorePassesOverSpoiltSlots(t *testing.T) {
 		}
 	})
 }
+
+// Each item that cannot be used is told of, although all that is known of them is their names.
+func TestQueueTellsOfEachItemThatItCannotUse(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		var told []string
+		q := NewQueue(w.dial("h1"), "/ls/local/q", QueueOptions{OnUnusable: func(id string, _ error) { told = append(told, id) }})
+		w.mkdir(w.dial("h2"), "/ls/local/q")
+		w.spoil("/ls/local/q/item-directory", "/ls/local/q/item-secret")
+		w.spoil("/ls/local/q/item-directory", "/ls/local/q/item-veiled")
+		ctx, cancel := w.brief(2 * verify)
+		defer cancel()
+		if _, err := q.Take(ctx); !errors.Is(err, api.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if slices.Sort(told); !slices.Equal(told, []string{"secret", "veiled"}) {
+			t.Errorf("told of %v", told)
+		}
+	})
+}

@@ -54,6 +54,7 @@ func listsOf(cell string) api.Path {
 func newACLFileLsCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:     "ls [CELL]",
+		Aliases: []string{"list"},
 		Short:   "List the access control lists of a cell",
 		Example: "  chubbyctl acl file ls",
 		Args:    arguments(cobra.MaximumNArgs(1)),

@@ -79,10 +79,10 @@ CMD ran; %d if --try finds the lock held or delayed, or --detect-deadlock a dead
 be run or found (it is looked up before the lock is taken); %d if no master was found
 within --timeout; %d if permission was denied.`, describeStart(), describeSignals(), defaultKillAfter,
 			exitLost, exitHeld, exitWaited, supervise.ExitNotRunnable, supervise.ExitNotFound, exitUnavailable, exitDenied),
-		Example: `  chubbyctl acquire /ls/local/nightly --reason 'nightly backup' -- ./backup.sh --full
-  chubbyctl acquire /ls/local/deploy --try -- ./deploy || echo "busy or failed: $?"
+		Example: `  chubbyctl acquire /ls/local/nightly --reason 'by cron' -- ./backup.sh --full
+  chubbyctl acquire /ls/local/deploy --try -- ./deploy || echo "not done: $?"
   chubbyctl acquire /ls/local/report --shared --wait 30s -- make report
-  chubbyctl acquire /ls/local/hourly --try --at-least 1m -q -- ./hourly.sh  # for crontabs
+  chubbyctl acquire /ls/local/hourly --try --at-least 1m -q -- ./run  # cron
   chubbyctl acquire /ls/local/accounts/ann /ls/local/accounts/zoe -- ./move.sh
   chubbyctl acquire /ls/local/importer --retry -- ./importer
   chubbyctl acquire /ls/local/disk --give-way --reason backfill -- ./backfill

@@ -68,7 +68,7 @@ func (g *globals) takeBackup(cmd *cobra.Command, name, cell string) error {
 		return err
 	}
 	var f backupFields
-	err := writeNewFile(cmd.Context(), name, func(w io.Writer) (err error) {
+	err := g.writeNewFile(cmd.Context(), name, func(w io.Writer) (err error) {
 		f, err = g.writeBackup(cmd.Context(), cell, w)
 		return err
 	})
@@ -95,18 +95,21 @@ func mustBeNew(name string) error {
 
 func taken(name string) error { return usagef("%s is there already: nothing is replaced", name) }
 
-// fileAt finds the place of a file that the command line names.
-func fileAt(name string) (backupstore.Place, string, error) {
+// fileAt finds the place of a file that the command line names, and warns of one on the way to which anybody may read or change it.
+func (g *globals) fileAt(name string) (backupstore.Place, string, error) {
 	place, base, err := backupstore.FileAt(name)
 	if err != nil {
 		return nil, "", usagef("%v", err)
+	}
+	if text := backupstore.Warning(place); text != "" {
+		term.Remark(g.stderr, "%s", text)
 	}
 	return place, base, nil
 }
 
 // writeNewFile makes a backup's file, which appears when it is whole.
-func writeNewFile(ctx context.Context, name string, write func(io.Writer) error) error {
-	place, base, err := fileAt(name)
+func (g *globals) writeNewFile(ctx context.Context, name string, write func(io.Writer) error) error {
+	place, base, err := g.fileAt(name)
 	if err != nil {
 		return err
 	}
@@ -169,13 +172,23 @@ func describeBackup(f backupFields) string {
 		f.Cell, f.CellID, of, f.Index, time.Unix(f.TakenUnix, 0).UTC().Format(time.DateTime), f.Nodes, term.RoughSize(f.Contents), f.Sessions, f.Locks, term.RoughSize(f.Bytes), f.Checksum)
 }
 
-// readBackup reads a backup, whole.
-func readBackup(ctx context.Context, name string) (*backup.Backup, error) {
-	place, base, err := fileAt(name)
+// readBackup reads a backup, whole; - is standard input, as backup writes it. Until that has ended one interrupt ends the process.
+func (g *globals) readBackup(cmd *cobra.Command, name string) (*backup.Backup, error) {
+	if in := cmd.InOrStdin(); name == "-" {
+		if term.IsTerminal(in) {
+			return nil, usagef("- is a backup from standard input, as in 'gunzip <FILE | %s -'", cmd.CommandPath())
+		}
+		b, err := withDefaultInterrupts(g, cmd, func() (*backup.Backup, error) { return backup.Read(in) })
+		if err != nil {
+			return nil, fmt.Errorf("standard input: %w", err)
+		}
+		return b, nil
+	}
+	place, base, err := g.fileAt(name)
 	if err != nil {
 		return nil, err
 	}
-	file, err := place.Open(ctx, base)
+	file, err := place.Open(cmd.Context(), base)
 	if err != nil {
 		return nil, err
 	}
@@ -191,12 +204,12 @@ func newBackupVerifyCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify FILE",
 		Short: "Check a backup, without a cell",
-		Long: `verify reads a backup and checks its sum and everything in it: that a cell could go
-on from there. It exits with 1 if it is damaged.`,
-		Example: "  chubbyctl cell backup verify foo.backup",
+		Long: `verify reads a backup, or standard input if FILE is -, and checks its sum and everything
+in it: that a cell could go on from there. It exits with 1 if it is damaged.`,
+		Example: "  chubbyctl cell backup verify foo.backup\n  gunzip <foo.backup.gz | chubbyctl cell backup verify -",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := readBackup(cmd.Context(), args[0])
+			b, err := g.readBackup(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -218,13 +231,13 @@ func newBackupShowCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show FILE [PATH]",
 		Short: "List what is in a backup, or print one of its files, without a cell",
-		Long: `show lists the nodes of a backup: their paths, the bytes of their contents, and who
-held their locks. With the path of a file it prints the contents of that, and with
-that of a directory it lists what is below it.`,
+		Long: `show lists the nodes of a backup, or of that from standard input if FILE is -: their
+paths, the bytes of their contents, and who held their locks. With the path of a file it
+prints the contents of that, and with that of a directory it lists what is below it.`,
 		Example: "  chubbyctl cell backup show foo.backup\n  chubbyctl cell backup show foo.backup /ls/foo/svc/config",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := readBackup(cmd.Context(), args[0])
+			b, err := g.readBackup(cmd, args[0])
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -149,7 +150,7 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 			if err != nil {
 				return err
 			}
-			return g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
+			err = g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
 				master, err := c.Transfer(ctx, to)
 				if err != nil {
 					return err
@@ -160,6 +161,10 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is the master\n", master)
 				return err
 			})
+			if len(args) > 0 && to == "" && errors.Is(err, client.NothingListens) {
+				return fmt.Errorf("%w; if %s is a replica: 'chubbyctl cell transfer --to %s'", err, cell, cell)
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the id of the replica that is to be the master")

@@ -16,8 +16,8 @@ import (
 )
 
 func newConfigCommand(g *globals) *cobra.Command {
-	group := newGroup("config", "Choose the default cell, and show which cells are configured",
-		newUseCellCommand(g), newCurrentCellCommand(g), newCellsCommand(g))
+	group := newGroup("config", "Say where cells are, and choose the default cell",
+		newUseCellCommand(g), newCurrentCellCommand(g), newCellsCommand(g), newAddCellCommand(g), newRemoveCellCommand(g))
 	group.Long = `The default cell is that of paths which do not begin with /ls/CELL, of /ls/local/...,
 and of commands that are told no cell. It is the first of these:
   --cell       of the command
@@ -124,8 +124,9 @@ type cellEntryFields struct {
 
 func newCellsCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
-		Use:   "cells",
-		Short: "List the cells that are configured",
+		Use:     "cells",
+		Aliases: []string{"ls", "list"},
+		Short:   "List the cells that are configured",
 		Long: `cells lists the cells that CHUBBY_CELLS and the file of cells name, and the default cell,
 with the servers of each, without asking any.`,
 		Example: "  chubbyctl config cells",

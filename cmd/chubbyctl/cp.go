@@ -41,7 +41,7 @@ each node then.`, exitMismatch, exitFailed),
 		Example: `  chubbyctl cp /ls/local/config /ls/local/config.bak
   chubbyctl cp /ls/local/config /ls/backup/svc/ --if-absent
   chubbyctl cp -r /ls/local/svc /ls/backup/svc
-  chubbyctl cat /ls/local/config >config && chubbyctl put /ls/local/config - <config`,
+  chubbyctl cat /ls/local/conf >conf && chubbyctl put /ls/local/conf - <conf`,
 		Args:              arguments(cobra.ExactArgs(2)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/internal/durable"
 )
 
 // maxPreferences bounds the file of preferences, in bytes.
@@ -81,24 +80,7 @@ func writePreferences(p preferences) (path string, err error) {
 	if err != nil {
 		return path, err
 	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return path, err
-	}
-	// Two that write at once do not write the same file.
-	f, err := os.CreateTemp(dir, filepath.Base(path)+".*")
-	if err != nil {
-		return path, err
-	}
-	_, err = f.WriteString("# Written by 'chubbyctl config use-cell'.\n" + string(text))
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return path, errors.Join(err, os.Remove(f.Name()))
-	}
-	return path, durable.SyncDir(dir)
+	return path, replaceSettings(path, []byte("# Written by 'chubbyctl config use-cell'.\n"+string(text)), 0o644)
 }
 
 // chooseCell returns the cell of paths that name none, from the first of these: --cell;

@@ -53,7 +53,7 @@ two primaries check sequencers.
 
 Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitFailed, exitHeld),
 		Example: `  chubbyctl elect /ls/local/svc/primary --value $(hostname):8080 -- ./serve
-  chubbyctl elect /ls/local/svc/primary --value db1 --priority 10 --yield -- ./serve
+  chubbyctl elect svc/primary --value db1 --priority 10 --yield -- ./serve
   chubbyctl elect --observe /ls/local/svc/primary
   chubbyctl -o json elect --show /ls/local/svc/primary | jq -r .value
   chubbyctl elect --candidates /ls/local/svc/primary

@@ -64,7 +64,13 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 		if !takes {
 			return usagef("%s: it takes no arguments; %q is not expected; see '%s --help'", name, args[0], cmd.CommandPath())
 		}
-		return usagef("%s: %v; want '%s %s'; see '%s --help'", name, err, cmd.CommandPath(), wanted, cmd.CommandPath())
+		said := "an argument is missing"
+		for n := range args {
+			if check(cmd, args[:n]) == nil {
+				said = fmt.Sprintf("%q is not expected", args[n])
+			}
+		}
+		return usagef("%s: %s; want '%s %s'; see '%s --help'", name, said, cmd.CommandPath(), wanted, cmd.CommandPath())
 	}
 }
 

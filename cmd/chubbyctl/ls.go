@@ -17,8 +17,9 @@ import (
 func newLsCommand(g *globals) *cobra.Command {
 	var long, tree bool
 	cmd := &cobra.Command{
-		Use:   "ls [PATH]",
-		Short: "List a directory",
+		Use:     "ls [PATH]",
+		Aliases: []string{"list"},
+		Short:   "List a directory",
 		Long: `ls lists the names in a directory, directories with a slash behind. With -o json it
 prints the fields of stat for each. Of a node that you may not read only the name and
 the kind are told: -l shows "-" for the rest, and JSON has "withheld": true in place of

@@ -37,8 +37,9 @@ type membersOptions struct {
 func newMembersLsCommand(g *globals) *cobra.Command {
 	o := &membersOptions{globals: g}
 	cmd := &cobra.Command{
-		Use:   "ls PATH",
-		Short: "List who is up",
+		Use:     "ls PATH",
+		Aliases: []string{"list"},
+		Short:   "List who is up",
 		Long: `ls lists the members of PATH, a directory, with their values: those of 'chubbyctl members
 join', of recipe.Announce, and every other ephemeral file (its contents are the value).
 
@@ -48,7 +49,7 @@ and is waited for. Changes that come together may be one: it ends with the newes
 each, and does not show every value before.`,
 		Example: `  chubbyctl members ls /ls/local/up
   chubbyctl -o json members ls /ls/local/up | jq -r .value
-  chubbyctl members ls /ls/local/up --watch | while read -r line; do ./reload; done`,
+  chubbyctl members ls /ls/local/up --watch | while read -r line; do ./re; done`,
 		Args:              arguments(cobra.ExactArgs(1)),
 		ValidArgsFunction: onlyFirst(g.completePath),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

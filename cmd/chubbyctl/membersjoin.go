@@ -49,9 +49,9 @@ this host had, which has ended, is waited for until its session has ended. With
 belong to one program, whichever host it runs on.
 
 Exit codes: as acquire.`, defaultKillAfter, exitLost, exitFailed),
-		Example: `  chubbyctl members join /ls/local/up --name web1 --value 10.0.0.1:8080 -- ./serve
-  chubbyctl members join /ls/local/up --value "$(hostname):8080" --retry -- ./serve
-  chubbyctl members join /ls/local/up --name $POD_NAME --wait-for-name -- ./worker`,
+		Example: `  chubbyctl members join /ls/local/up --name web1 --value 10.0.0.1:80 -- ./serve
+  chubbyctl members join /ls/local/up --value "$HOSTNAME:80" --retry -- ./serve
+  chubbyctl members join /ls/local/up --name $POD --wait-for-name -- ./worker`,
 		Args:              o.takeArguments,
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -57,7 +57,7 @@ without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents
   chubbyctl put /ls/local/config - --if-absent <config.yaml
   chubbyctl put /ls/local/config - --if-generation 7 <config.yaml
   chubbyctl put /ls/local/state 'done' --if-sequencer "$CHUBBY_SEQUENCER"
-  chubbyctl put /ls/local/address web1:80 --ephemeral --if-sequencer "$CHUBBY_SEQUENCER"`,
+  chubbyctl put address web1:80 --ephemeral --if-sequencer "$CHUBBY_SEQUENCER"`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 || len(args) == 2 {
 				return nil
@@ -130,7 +130,7 @@ func (g *globals) readInput(cmd *cobra.Command, argument string, p api.Path, wha
 	if _, waits := in.(*os.File); !waits || argument != "-" {
 		return readValue(argument, in, p)
 	}
-	return g.withDefaultInterrupts(cmd, func() ([]byte, error) {
+	return withDefaultInterrupts(g, cmd, func() ([]byte, error) {
 		if g.stop != nil && term.IsTerminal(in) {
 			g.notice(cmd.ErrOrStderr(), "type the "+what+", and then Ctrl-D on a line of its own; Ctrl-C gives up")
 		}
@@ -140,14 +140,14 @@ func (g *globals) readInput(cmd *cobra.Command, argument string, p api.Path, wha
 
 // withDefaultInterrupts runs what reads from this machine before anything is sent; meanwhile one
 // interrupt ends the process.
-func (g *globals) withDefaultInterrupts(cmd *cobra.Command, read func() ([]byte, error)) ([]byte, error) {
+func withDefaultInterrupts[T any](g *globals, cmd *cobra.Command, read func() (T, error)) (value T, err error) {
 	if g.stop == nil {
 		return read()
 	}
 	signal.Reset(supervise.Interrupts()...)
 	defer g.catchInterrupts(cmd)
 	if err := context.Cause(cmd.Context()); err != nil {
-		return nil, err // an interrupt came before
+		return value, err // an interrupt came before
 	}
 	return read()
 }

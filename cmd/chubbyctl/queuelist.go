@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -17,8 +18,9 @@ import (
 func newQueueListCommand(g *globals) *cobra.Command {
 	dead := false
 	cmd := &cobra.Command{
-		Use:   "list PATH",
-		Short: "List the items of a work queue, or its dead letters",
+		Use:     "list PATH",
+		Aliases: []string{"ls"},
+		Short:   "List the items of a work queue, or its dead letters",
 		Long: `list shows the items of the queue PATH, in the order in which they are taken: how
 often each was begun, and who works on it, for how long it is delayed, or why it
 failed last. 'chubbyctl cat' shows the file of an item (-o json has its path): a
@@ -38,7 +40,7 @@ them.`,
 				return err
 			}
 			return g.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
-				return g.listQueue(ctx, cmd, recipe.NewQueue(c, p.String(), recipe.QueueOptions{}), p, dead)
+				return g.listQueue(ctx, cmd, c, p, dead)
 			})
 		},
 	}
@@ -100,10 +102,11 @@ func (f itemFields) note(one recipe.QueuedItem) string {
 }
 
 // listQueue prints the items, or the dead letters.
-func (g *globals) listQueue(ctx context.Context, cmd *cobra.Command, q *recipe.Queue, p api.Path, dead bool) error {
-	list, what := q.List, "items"
+func (g *globals) listQueue(ctx context.Context, cmd *cobra.Command, c *client.Client, p api.Path, dead bool) error {
+	q := recipe.NewQueue(c, p.String(), recipe.QueueOptions{})
+	list := q.List
 	if dead {
-		list, what = q.DeadLetters, "dead letters"
+		list = q.DeadLetters
 	}
 	items, err := list(ctx)
 	if err != nil {
@@ -125,8 +128,29 @@ func (g *globals) listQueue(ctx context.Context, cmd *cobra.Command, q *recipe.Q
 	case g.json():
 		return nil
 	case len(items) == 0:
-		term.Remark(g.stderr, "%v has no %s", p, what)
-		return nil
+		return g.remarkEmptyQueue(ctx, c, q, p, dead)
 	}
 	return t.Flush()
+}
+
+// remarkEmptyQueue says why nothing is listed: what was asked for may be elsewhere.
+func (g *globals) remarkEmptyQueue(ctx context.Context, c *client.Client, q *recipe.Queue, p api.Path, dead bool) error {
+	if dead {
+		term.Remark(g.stderr, "%v has no dead letters", p)
+		return nil
+	}
+	if _, err := c.Stat(ctx, p.String()); errors.Is(err, api.NotFound) {
+		term.Remark(g.stderr, "%v has no items: there is no such queue; 'chubbyctl queue put' makes it", p)
+		return nil
+	}
+	letters, err := q.DeadLetters(ctx)
+	switch {
+	case err != nil:
+		return err
+	case len(letters) > 0:
+		term.Remark(g.stderr, "%v has no items, and %s; --dead lists them", p, term.Counted(len(letters), "dead letter"))
+	default:
+		term.Remark(g.stderr, "%v has no items", p)
+	}
+	return nil
 }

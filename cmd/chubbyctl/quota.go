@@ -35,8 +35,9 @@ type quotaFields struct {
 
 func newQuotaLsCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
-		Use:   "ls [CELL]",
-		Short: "List what principals and directories use, and may use",
+		Use:     "ls [CELL]",
+		Aliases: []string{"list"},
+		Short:   "List what principals and directories use, and may use",
 		Long: `ls lists the principals of a cell and the directories that have a quota, each with
 what is used and what is allowed: nodes and the bytes of their contents (of a
 principal: those it created; of a directory: those below it), and of a principal

@@ -116,7 +116,7 @@ func (g *globals) writeRecovered(ctx context.Context, d recovery.Directory, to s
 		return f, err
 	}
 	follower := backup.NewFollower()
-	if err := writeNewFile(ctx, to, func(w io.Writer) error {
+	if err := g.writeNewFile(ctx, to, func(w io.Writer) error {
 		return backup.Write(io.MultiWriter(w, follower), state, now().Unix(), d.Replica)
 	}); err != nil {
 		return f, err

@@ -43,7 +43,7 @@ func environment() []entry {
 		{"CHUBBY_DOMAIN", "the domain in whose DNS cells are looked up, as _chubby._tcp.<cell>.<domain>"},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "as --trace-endpoint, if it is for gRPC; OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_CERTIFICATE and their like say the rest"},
 		{"NO_COLOR", "no colours if it is not empty; there are none in a pipe, nor with TERM=dumb"},
-		{"CHUBBY_LOCK, CHUBBY_SEQUENCER, CHUBBY_TOKEN, CHUBBY_SESSION", "what a command that runs under a lock is told of it; see acquire"},
+		{"CHUBBY_LOCK, CHUBBY_SEQUENCER, CHUBBY_TOKEN, CHUBBY_SESSION", "what a command that runs under a lock is told of it; see acquire. CHUBBY_TOKEN is its fencing token, and no secret: chubbyctl does not read it; the token that says who you are is in CHUBBY_TOKEN_FILE"},
 		{"CHUBBY_SLOT, CHUBBY_MEMBER", "what a command is told of its slot (semaphore), and of its membership (members join)"},
 		{"CHUBBY_ITEM, CHUBBY_ATTEMPT", "what a command is told of its item (queue take)"},
 		{"CHUBBY_EVENT, CHUBBY_PATH, CHUBBY_CHILD, CHUBBY_GENERATION", "what watch --exec tells its command"},

@@ -39,9 +39,10 @@ func newRestoreCommand(g *globals) *cobra.Command {
 		Use:   "restore FILE [CELL]",
 		Short: "Replace everything in a cell by a backup",
 		Long: `restore replaces everything in a cell by a backup: in a cell that was just
-bootstrapped, because its predecessor is lost, or in one that goes on. It checks the
-backup first, sends it to the cell, ends all other sessions, and waits until their
-clients have let go of what they hold or their leases are over, a minute at the longest.
+bootstrapped, because its predecessor is lost, or in one that goes on. If FILE is -, it
+reads standard input. It reads and checks the whole backup first, into memory; then it
+sends it to the cell, ends all other sessions, and waits until their clients have let go
+of what they hold or their leases are over, a minute at the longest.
 Then the backup takes the place of what the cell has, in one step. If restore is
 interrupted before that, it gives up: the cell has what it had, except the sessions that
 were ended.
@@ -65,7 +66,7 @@ If the cell in the backup was lost, wait until two minutes after the end of its 
 replica: until then its clients may still rely on a lease and a lock-delay.
 
 It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds each step.`,
-		Example: "  chubbyctl cell restore /var/backups/chubby-2027-01-31 --yes\n  chubbyctl cell restore foo.backup foo --above 123456 --yes\n  chubbyctl cell restore --give-up",
+		Example: "  chubbyctl cell restore /var/backups/chubby-2027-01-31 --yes\n  chubbyctl cell restore foo.backup foo --above 123456 --yes\n  gunzip <foo.backup.gz | chubbyctl cell restore - --yes\n  chubbyctl cell restore --give-up",
 		Args:    arguments(cobra.MaximumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -110,7 +111,7 @@ const oldLeases = api.MaxLease + api.MaxLockDelay
 
 // restore restores a backup, each step within --timeout.
 func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOptions) error {
-	b, err := readBackup(cmd.Context(), name)
+	b, err := g.readBackup(cmd, name)
 	if err != nil {
 		return err
 	}

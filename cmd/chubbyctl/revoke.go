@@ -54,7 +54,7 @@ takes the right to change the ACL of the node.
 believe that it still has it, until its lease is over, and two may act at once, unless
 the servers that the lock protects check sequencers. Use it when the holder is known
 to be dead.`,
-		Example: `  chubbyctl lock break /ls/local/deploy --reason 'web3 hangs'     # who would lose it?
+		Example: `  chubbyctl lock break /ls/local/deploy --reason 'web3 hangs'  # who loses it?
   chubbyctl lock break /ls/local/deploy --reason 'web3 hangs' --yes
   chubbyctl lock break /ls/local/deploy --reason 'web3 is unplugged' --yes --now`,
 		Args:              arguments(cobra.ExactArgs(1)),
@@ -165,7 +165,7 @@ its lease (and the lock-delays) are over. end does not wait for that: 'chubbyctl
 session show ID' shows it. Without --yes it says whose session it is, changes
 nothing, and exits with 2. It is for operators of the cell (/ls/CELL/acl/operators),
 except for sessions of one's own principal.`,
-		Example: `  chubbyctl session end s42 --reason 'left over from the test'        # whose is it?
+		Example: `  chubbyctl session end s42 --reason 'left over from a test'  # whose is it?
   chubbyctl session end s42 --reason 'left over from the test' --yes`,
 		Args: arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -38,7 +38,7 @@ func newRootCommand() (*cobra.Command, *globals) {
 	root := &cobra.Command{
 		Use:   "chubbyctl",
 		Short: "Take locks, and read and write the small files of a Chubby cell",
-		Long: fmt.Sprintf(`chubbyctl takes locks, runs commands under them, and reads and writes the small
+		Long: `chubbyctl takes locks, runs commands under them, and reads and writes the small
 files of a Chubby cell.
 
 A path is /ls/CELL/NAME/...; /ls/local/..., and what does not begin so, is in the default
@@ -48,10 +48,8 @@ CHUBBY_CELLS ("foo=h1:7421,h2:7421"); else from $CHUBBY_CONFIG or
 ~/.config/chubby/cells.yaml; else from DNS; else, for a cell named nowhere, on this
 machine, where 'chubbyd dev' starts one.
 
-Exit codes:
-%s
-Environment:
-%s`, glossary(exitCodes()), strings.TrimRight(glossary(environment()), "\n")),
+Exit codes are in 'chubbyctl help exit-codes', variables of the environment in 'chubbyctl
+help environment'.`,
 		Example: `  chubbyctl acquire /ls/local/nightly -- ./backup.sh
   chubbyctl locks
   chubbyctl put /ls/local/motd 'hello' && chubbyctl cat /ls/local/motd`,
@@ -89,18 +87,32 @@ Environment:
 	flags.StringVar(&g.tokenFile, "token-file", "", "a file with the token that says who you are, instead of --cert")
 	flags.StringVar(&g.trace.endpoint, "trace-endpoint", "", "where a trace of the command is sent, by OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT with TLS")
 	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say more, on standard error")
-	root.AddCommand(
-		newAcquireCommand(g), newElectCommand(g), newSemaphoreCommand(g), newBarrierCommand(g), newQueueCommand(g), newMembersCommand(g), newGuardianCommand(),
-		newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newTxnCommand(g), newMkdirCommand(g),
-		newRmCommand(g), newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newExportCommand(g), newImportCommand(g), newWatchCommand(g),
-		newTopCommand(g), newLocksCommand(g), newHistoryCommand(g), newExplainCommand(g), newLintCommand(g), newLockCommand(g), newSequencerCommand(g), newSessionCommand(g),
-		newWhoamiCommand(g), newACLCommand(g), newQuotaCommand(g), newCellCommand(g), newDrillCommand(g), newBenchCommand(g), newSizingCommand(g), newConfigCommand(g), newCompletionCommand(), newVersionCommand(g),
-	)
+	addGrouped(root, "Locks", newAcquireCommand(g), newElectCommand(g), newSemaphoreCommand(g), newBarrierCommand(g),
+		newLocksCommand(g), newLockCommand(g), newHistoryCommand(g), newExplainCommand(g), newSequencerCommand(g))
+	addGrouped(root, "Files", newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newTxnCommand(g), newMkdirCommand(g), newRmCommand(g),
+		newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newExportCommand(g), newImportCommand(g), newWatchCommand(g))
+	addGrouped(root, "Recipes", newQueueCommand(g), newMembersCommand(g))
+	addGrouped(root, "Operate", newCellCommand(g), newSessionCommand(g), newACLCommand(g), newQuotaCommand(g), newTopCommand(g), newLintCommand(g),
+		newDrillCommand(g), newBenchCommand(g), newSizingCommand(g))
+	addGrouped(root, "Set up", newConfigCommand(g), newCompletionCommand(), newVersionCommand(g), newWhoamiCommand(g))
+	root.AddCommand(newGuardianCommand())
+	root.Version = builtFrom().Version // for --version, which prints what version does
+	root.SetVersionTemplate(builtFrom().String())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelpCommand(root))
+	root.SetHelpCommandGroupID("Set up")
 	helptext.Install(root, func(w io.Writer) int { return term.StyleOf(w).Width })
 	g.completeBelow(root)
 	return root, g
+}
+
+// addGrouped adds commands that the help of root lists under a title.
+func addGrouped(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+	}
+	root.AddCommand(commands...)
 }
 
 func (g *globals) validate() error {
@@ -152,6 +164,7 @@ func needsVerb(cmd *cobra.Command, args []string) error {
 	return usagef("%sthere is no command %q; %s", where, args[0], advice)
 }
 
+// newGroup returns a command that groups others. Its examples are the first ones of theirs.
 func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 	group := &cobra.Command{
 		Use:                        use,
@@ -161,6 +174,13 @@ func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 		SuggestionsMinimumDistance: 2,
 	}
 	group.AddCommand(commands...)
+	var examples []string
+	for _, cmd := range commands[:min(len(commands), 5)] {
+		if first, _, _ := strings.Cut(cmd.Example, "\n"); first != "" && !strings.HasSuffix(first, `\`) {
+			examples = append(examples, first)
+		}
+	}
+	group.Example = strings.Join(examples, "\n")
 	return group
 }
 

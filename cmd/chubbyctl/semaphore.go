@@ -45,7 +45,7 @@ that it removes are free.
 Exit codes: as acquire; %d is for --try if all slots are taken or delayed.`, exitUsage, exitHeld),
 		Example: `  chubbyctl semaphore /ls/local/converters --slots 3 -- ./convert film17
   chubbyctl semaphore /ls/local/licences --slots 5 --wait 10m -- ./simulate
-  chubbyctl semaphore /ls/local/gpus --slots 4 -- sh -c './train --gpu $CHUBBY_SLOT'
+  chubbyctl semaphore gpus --slots 4 -- sh -c './train --gpu $CHUBBY_SLOT'
   chubbyctl semaphore /ls/local/converters --slots 5 --resize`,
 		Args:              o.takeArguments,
 		ValidArgsFunction: g.completePath,

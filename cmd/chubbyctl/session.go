@@ -68,8 +68,9 @@ func newSessionCommand(g *globals) *cobra.Command {
 
 func newSessionLsCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
-		Use:   "ls [CELL]",
-		Short: "List the sessions of a cell",
+		Use:     "ls [CELL]",
+		Aliases: []string{"list"},
+		Short:   "List the sessions of a cell",
 		Long: `ls lists the sessions of a cell: whose they are, the length of their lease, and
 how much of it is left. A session that is not extended lives at least as long as the
 first figure says. It normally ends before the second; a fail-over, or a master that

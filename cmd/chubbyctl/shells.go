@@ -17,15 +17,16 @@ func newCompletionCommand() *cobra.Command {
 		shellCommand("bash", `Load it into the running shell, or for every new one (the package bash-completion
 has to be installed, which most systems have):`,
 			`  source <(chubbyctl completion bash)
-  chubbyctl completion bash >/etc/bash_completion.d/chubbyctl      # for everybody
-  mkdir -p ~/.local/share/bash-completion/completions && \
-    chubbyctl completion bash >~/.local/share/bash-completion/completions/chubbyctl`,
+  chubbyctl completion bash >/etc/bash_completion.d/chubbyctl    # for everybody
+  d=~/.local/share/bash-completion/completions
+  mkdir -p $d && chubbyctl completion bash >$d/chubbyctl`,
 			generateBash),
 		shellCommand("zsh", `Load it into the running shell, or for every new one; ~/.zshrc has to have
 'autoload -U compinit; compinit', behind the line that sets fpath:`,
 			`  source <(chubbyctl completion zsh)
   chubbyctl completion zsh >/usr/local/share/zsh/site-functions/_chubbyctl
-  mkdir -p ~/.zfunc && chubbyctl completion zsh >~/.zfunc/_chubbyctl   # fpath+=~/.zfunc`,
+  mkdir -p ~/.zfunc && chubbyctl completion zsh >~/.zfunc/_chubbyctl
+  echo 'fpath+=~/.zfunc' >>~/.zshrc    # before compinit`,
 			func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) }),
 		shellCommand("fish", `Load it into the running shell, or for every new one:`,
 			`  chubbyctl completion fish | source

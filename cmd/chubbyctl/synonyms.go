@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -85,14 +86,25 @@ func meaningBelow(group, word string, runs bool) string {
 	return ""
 }
 
+// The topics of help that are no commands.
+const (
+	topicExitCodes   = "exit-codes"
+	topicEnvironment = "environment"
+)
+
+func helpTopics() []string { return []string{topicExitCodes, topicEnvironment} }
+
 // newHelpCommand is cobra's help command, except that it fails for a command that does not
 // exist.
 func newHelpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
-		Short: "Help about a command",
+		Short: "Help about a command, about exit-codes, or about the environment",
 		ValidArgsFunction: func(_ *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
-			var names []string
+			names := slices.Clone(helpTopics())
+			if len(args) > 0 {
+				names = nil
+			}
 			if cmd, rest, err := root.Find(args); err == nil && len(rest) == 0 {
 				for _, one := range cmd.Commands() {
 					if one.IsAvailableCommand() {
@@ -102,7 +114,15 @@ func newHelpCommand(root *cobra.Command) *cobra.Command {
 			}
 			return withPrefix(half, names), cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(help *cobra.Command, args []string) error {
+			if len(args) == 1 && slices.Contains(helpTopics(), args[0]) {
+				about := exitCodes()
+				if args[0] == topicEnvironment {
+					about = environment()
+				}
+				_, err := fmt.Fprint(help.OutOrStdout(), glossary(about))
+				return err
+			}
 			cmd, rest, err := root.Find(args)
 			if err != nil {
 				return usagef("%v", err)

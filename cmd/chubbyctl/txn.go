@@ -51,15 +51,15 @@ rm. An error has in .error.path which condition, or which change, it is about.
 Exit codes: %d if a condition does not hold, or SEQ is not valid; the others are
 those of put and rm.`, exitMismatch, api.MaxTxnSteps, api.MaxTxnSteps, api.MaxContents, exitMismatch),
 		Example: `  # an item from one file to another, if nobody was faster
-  chubbyctl txn --if-generation waiting=17 --rm waiting --create 'running=item 4'
+  chubbyctl txn --if-generation next=17 --rm next --create 'running=item 4'
   # two files of which nobody sees one without the other
   chubbyctl txn --put-file svc/tls.crt=new.crt --put-file svc/tls.key=new.key
   # only as the holder of a lock
-  chubbyctl txn --if-sequencer "$CHUBBY_SEQUENCER" --put "svc/state=$state" --rm svc/old
+  chubbyctl txn --if-sequencer "$CHUBBY_SEQUENCER" --put svc/state=up --rm old
   # in place of what was read, unless that was changed, or svc/frozen is there
   g=$(chubbyctl -o json stat svc/limits | jq .content_generation)
-  ./raise >new && chubbyctl txn --if-generation "svc/limits=$g" --if-absent svc/frozen \
-    --put-file svc/limits=new`,
+  ./raise >new && chubbyctl txn --if-generation "svc/limits=$g" \
+    --if-absent svc/frozen --put-file svc/limits=new`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := o.build(cmd)

@@ -350,7 +350,7 @@ func (o *txnOptions) readValues(cmd *cobra.Command, t *transaction) error {
 
 // readFile reads a value from a file of this machine, which may be a pipe whose writer never ends.
 func (o *txnOptions) readFile(cmd *cobra.Command, s *txnStep) ([]byte, error) {
-	return o.withDefaultInterrupts(cmd, func() ([]byte, error) {
+	return withDefaultInterrupts(o.globals, cmd, func() ([]byte, error) {
 		f, err := os.Open(s.source)
 		if err != nil {
 			return nil, fmt.Errorf("--%s: %w", s.flag, err)

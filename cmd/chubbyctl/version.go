@@ -25,11 +25,14 @@ func newVersionCommand(g *globals) *cobra.Command {
 			if g.json() {
 				return g.output.Print(cmd.OutOrStdout(), v)
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "chubbyctl %s\ncommit    %s\ngo        %s %s/%s\n",
-				v.Version, v.Commit, v.Go, runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprint(cmd.OutOrStdout(), v)
 			return err
 		},
 	}
+}
+
+func (v versionFields) String() string {
+	return fmt.Sprintf("chubbyctl %s\ncommit    %s\ngo        %s %s/%s\n", v.Version, v.Commit, v.Go, runtime.GOOS, runtime.GOARCH)
 }
 
 // builtFrom returns what the Go tool recorded when it built the binary.

@@ -17,8 +17,8 @@ import (
 
 func TestWatchFaults(t *testing.T) {
 	for args, text := range map[string]string{
-		"watch":                                  "accepts 1 arg",
-		"watch /ls/local/a b":                    "accepts 1 arg",
+		"watch":                                  "an argument is missing",
+		"watch /ls/local/a b":                    "is not expected",
 		"watch ./motd":                           "relative",
 		"watch /ls/local/a --contents":           "-o json and for --exec",
 		"watch /ls/local/a --count 0":            "--count 0",

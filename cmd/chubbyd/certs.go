@@ -300,27 +300,25 @@ func (o *certsOptions) revoke(out io.Writer, name string) error {
 // extendList adds a certificate to the lists in a file, which may be missing. Those of this authority become one;
 // those of others stay as they are.
 func extendList(a certs.Pair, file string, cert *x509.Certificate) error {
-	text, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	var before []x509.RevocationListEntry
 	var others []byte
-	found := len(text) == 0
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		list, err := x509.ParseRevocationList(block.Bytes)
-		found = true
-		switch {
-		case err != nil:
-			return fmt.Errorf("%s: %w", file, err)
-		case list.CheckSignatureFrom(a.Cert) == nil:
-			before = append(before, list.RevokedCertificateEntries...)
-		default:
-			others = append(others, pem.EncodeToMemory(block)...)
-		}
+	about, err := os.Stat(file)
+	if err == nil && about.Size() > 0 {
+		err = certs.EachBlock(file, "X509 CRL", func(der []byte) error {
+			list, err := x509.ParseRevocationList(der)
+			switch {
+			case err != nil:
+				return err
+			case list.CheckSignatureFrom(a.Cert) == nil:
+				before = append(before, list.RevokedCertificateEntries...)
+			default:
+				others = append(others, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})...)
+			}
+			return nil
+		})
 	}
-	if !found {
-		return fmt.Errorf("%s has no revocation list in PEM", file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	der, err := a.Revoke(before, cert)
 	if err != nil {

@@ -262,3 +262,54 @@ func TestCertsRevokeKeepsOtherLists(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is revoked in a file of which a part cannot be read: what that has revoked would count again.
+func TestCertsRevokeRefusesTornLists(t *testing.T) {
+	dir, _ := certsIn(t)
+	list, cert := filepath.Join(dir, "ca.crl"), filepath.Join(dir, "client-billing.crt")
+	if _, _, err := output(t, "certs", "revoke", cert, "--dir", dir); err != nil {
+		t.Fatal(err)
+	}
+	one, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	torn := string(one) + string(one[:len(one)-30])
+	if err := os.WriteFile(list, []byte(torn), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := output(t, "certs", "revoke", cert, "--dir", dir); err == nil || !strings.Contains(err.Error(), "is not whole") {
+		t.Errorf("a torn file is extended: %v", err)
+	}
+	if left, err := os.ReadFile(list); err != nil || string(left) != torn {
+		t.Errorf("the file is another now (%v)", err)
+	}
+}
+
+// What is wrong with the files of certificates is told before a replica is started with them, where they are.
+func TestConfigShowReadsTheCertificates(t *testing.T) {
+	dir, configuration := certsIn(t)
+	lines := "cell: main\nid: r1\ndata: d\nmembers: r1=h1:7421,h1:7431\noperators: ops\n" + strings.ReplaceAll(configuration, "  ", "")
+	for what, c := range map[string]struct{ replace, by, want string }{
+		"all is well":              {},
+		"an authority of both":     {"peer-tls-ca: " + dir + "/replica-ca.crt", "peer-tls-ca: " + dir + "/ca.crt", "in common"},
+		"of another replica":       {"id: r1\ndata: d\nmembers: r1", "id: r2\ndata: d\nmembers: r2", "does not name this replica"},
+		"a key of another":         {"tls-key: " + dir + "/server-r1.key", "tls-key: " + dir + "/replica-r1.key", "server-r1.crt with key"},
+		"files of another machine": {dir, "/nowhere", ""},
+	} {
+		text := lines
+		if c.replace != "" {
+			if text = strings.ReplaceAll(lines, c.replace, c.by); text == lines {
+				t.Fatalf("%s: %q is not in\n%s", what, c.replace, lines)
+			}
+		}
+		file := filepath.Join(t.TempDir(), "chubbyd.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, _, err := output(t, "config", "show", "--config", file)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || !strings.Contains(out, "tls-ca: ") {
+			t.Errorf("%s: %v, want %q\n%s", what, err, c.want, out)
+		}
+	}
+}

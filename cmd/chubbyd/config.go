@@ -27,8 +27,8 @@ func newConfigCommand() *cobra.Command {
 			Long: `check reads a configuration file as serve would, without the environment, and
 reports all that is wrong with it at once, each with its line and column, on standard
 error. It exits with 1 if anything is. What is allowed and seldom meant is told as
-a warning: an even number of members, and members whose names only their own
-machine can use.`,
+a warning: an even number of members, members whose names only their own
+machine can use, and a bucket for backups that is reached without encryption.`,
 			Args: arguments(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return checkConfig(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -222,8 +222,9 @@ token-audience: chubby
 token-claim: none
 
 # The audit log: what operators do, who changes who may do what, and who is refused,
-# a JSON object a line. none, stdout, or a file; it is renamed at audit-file-mib MiB,
-# and audit-files renamed ones are kept (0: something else renames it, as logrotate).
+# a JSON object a line. none, stdout, or a file; refusals are beside it, here in
+# audit-refused.log. Each of the two is renamed at audit-file-mib MiB, and audit-files
+# renamed ones are kept (0: something else renames them, as logrotate).
 audit-file: /var/log/chubby/audit.log
 audit-file-mib: 100
 audit-files: 10

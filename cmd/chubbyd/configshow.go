@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +19,9 @@ func newConfigShowCommand() *cobra.Command {
 		Long: `show prints every key with the value that serve would use with the same flags in
 this environment, and where that comes from: a line and column of the file, a
 variable, a flag, or the default. What it prints is a configuration file itself.
-It exits with 1, and says all that is wrong, if serve would not start with it.`,
+It exits with 1, and says all that is wrong, if serve would not start with it. The
+files of certificates are looked at, too, unless they are not there or may not be
+read, as on another machine.`,
 		Example: "  chubbyd config show --config /etc/chubby/chubbyd.yaml",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -28,7 +32,14 @@ It exits with 1, and says all that is wrong, if serve would not start with it.`,
 			if err := d.show(cmd.OutOrStdout()); err != nil {
 				return err
 			}
-			return errorOf(d.validate())
+			if err := errorOf(d.validate()); err != nil {
+				return err
+			}
+			err = d.replica.CheckCertificates()
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+				return nil
+			}
+			return err
 		},
 	}
 	o.addFlags(cmd.Flags())

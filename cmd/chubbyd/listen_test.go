@@ -135,3 +135,14 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 }
+
+// Whole backups go over the network in the clear if a bucket is named so: check warns of it, and so does the log of a replica.
+func TestWarningOfBackupsInTheClear(t *testing.T) {
+	var s settings
+	if err := setBackupTo(&s, "s3://b?endpoint=http://minio:9000"); err != nil {
+		t.Fatal(err)
+	}
+	if got := warnings(t.Context(), s, hostsFile{}); len(got) != 1 || !strings.HasPrefix(got[0], "backup-to: backups go to minio:9000") {
+		t.Errorf("%q", got)
+	}
+}

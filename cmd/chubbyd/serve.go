@@ -15,6 +15,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/internal/backupstore"
 )
 
 type serveOptions struct {
@@ -153,6 +154,9 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 	said := new(tail)
 	s.replica.Logger, s.replica.RestoreAccess = newLogger(io.MultiWriter(said, out), s, level), o.restoreAccess
 	s.replica.Debug = d.debug(said)
+	if text := backupstore.Warning(s.replica.Backups.Place); text != "" {
+		s.replica.Logger.Warn(text)
+	}
 	if !isTerminal(in) { // else SIGHUP says that it was closed
 		takeHangups(ctx, (&reloader{options: o, draft: d, level: level, log: s.replica.Logger}).reload)
 	}

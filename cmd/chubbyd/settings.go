@@ -65,7 +65,7 @@ func keys() []key {
 		{"tls-crl", "revocation lists of these authorities", file(func(s *settings) *string { return &s.replica.ClientTLS.CRL })},
 		{"peer-tls-cert", "the certificate that the other replicas are shown; its URI is chubby://CELL/replica/ID", file(func(s *settings) *string { return &s.replica.PeerTLS.Cert })},
 		{"peer-tls-key", "its key", file(func(s *settings) *string { return &s.replica.PeerTLS.Key })},
-		{"peer-tls-ca", "the authorities of replicas' certificates; not those of clients", file(func(s *settings) *string { return &s.replica.PeerTLS.CA })},
+		{"peer-tls-ca", "the authorities of replicas' certificates; not those of clients, nor signed by them, nor their issuers", file(func(s *settings) *string { return &s.replica.PeerTLS.CA })},
 		{"peer-tls-crl", "revocation lists of these authorities", file(func(s *settings) *string { return &s.replica.PeerTLS.CRL })},
 		{"token-keys", "the keys of an issuer whose tokens name clients, a JSON Web Key Set", special("none, a file, or a URL of https", none, setTokenKeys, none)},
 		{"token-keys-ca", "the authorities of that URL's server; none: those of the system", file(func(s *settings) *string { return &s.replica.Tokens.KeysCA })},
@@ -73,9 +73,9 @@ func keys() []key {
 		{"token-issuer", "the issuer, as tokens name it (iss)", text(func(s *settings) *string { return &s.replica.Tokens.Issuer })},
 		{"token-audience", "the audience that tokens must be for (aud)", text(func(s *settings) *string { return &s.replica.Tokens.Audience })},
 		{"token-claim", "the claim of a token that names its principal; none: sub", text(func(s *settings) *string { return &s.replica.Tokens.Claim })},
-		{"audit-file", "where it is recorded what operators do, who changes rights, and who is refused", special("none, stdout, or a file", none, setAuditFile, none, cell.AuditStdout)},
-		{"audit-file-mib", "the size, in MiB, at which that file is renamed and begun anew", count(1, cell.MaxAuditMiB, func(s *settings) *int { return &s.replica.Audit.MiB })},
-		{"audit-files", "how many renamed ones are kept; 0 leaves renaming to others", count(0, cell.MaxAuditFiles, func(s *settings) *int { return &s.replica.Audit.Files })},
+		{"audit-file", "where it is recorded what operators do and who changes rights; who is refused is recorded beside it, in NAME-refused.log for NAME.log", special("none, stdout, or a file", none, setAuditFile, none, cell.AuditStdout)},
+		{"audit-file-mib", "the size, in MiB, at which each of these files is renamed and begun anew", count(1, cell.MaxAuditMiB, func(s *settings) *int { return &s.replica.Audit.MiB })},
+		{"audit-files", "how many renamed ones of each are kept; 0 leaves renaming to others", count(0, cell.MaxAuditFiles, func(s *settings) *int { return &s.replica.Audit.Files })},
 	}, publishKeys(), backupKeys(), []key{
 		{"metric-prefixes", "paths of this cell; how long locks below each are waited for and held is counted apart (/metrics)", special("none, or paths, separated by commas", none, setMetricPrefixes, none)},
 	}, traceKeys(), []key{

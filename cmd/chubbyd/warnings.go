@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/internal/backupstore"
 )
 
 // resolver finds the addresses of a host; net.DefaultResolver is one.
@@ -29,6 +30,9 @@ func warnings(ctx context.Context, s settings, names resolver) []string {
 		list = append(list, fmt.Sprintf("a cell of %d replicas survives the loss of %d, no more than one of %d does: use one, three or five", n, (n-1)/2, n-1))
 	}
 	list = append(list, contentsWarning(s, memoryLimit())...)
+	if text := backupstore.Warning(s.replica.Backups.Place); text != "" {
+		list = append(list, "backup-to: "+text)
+	}
 	return append(list, loopbackWarnings(ctx, s, names)...)
 }
 

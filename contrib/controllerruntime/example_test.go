@@ -19,7 +19,7 @@ import (
 
 // manage runs a manager until ctx ends, or its leadership is lost.
 func manage(ctx context.Context, cell client.Config, cluster *rest.Config, o ctrl.Options, me string, work manager.RunnableFunc) error {
-	lock, err := chubbylock.New(chubbylock.Config{Client: cell, Path: "/ls/local/leader", Identity: me, LockDelay: api.DefaultLockDelay})
+	lock, err := chubbylock.New(chubbylock.Config{Client: cell, Path: "/ls/local/leader", Identity: me})
 	if err != nil {
 		return err
 	}

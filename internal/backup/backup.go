@@ -123,6 +123,9 @@ func read(in *reader) (*Backup, error) {
 		if strings.HasPrefix(text, magicText) {
 			return nil, fmt.Errorf("its format is %q, and this version knows %q: use a newer one", text, magic)
 		}
+		if strings.HasPrefix(text, "\x1f\x8b") {
+			return nil, errors.New("it is compressed; give what gunzip makes of it")
+		}
 		return nil, fmt.Errorf("it begins with %q, and not with %q", begin, magic)
 	}
 	about, err := in.record()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -33,6 +34,7 @@ type Bucket struct {
 	prefix string // "", or with a slash at its end
 	text   string // as it was named
 	client *minio.Client
+	clear  string // the server, if what is sent to it can be read on the way; "" if it is encrypted, or does not leave the machine
 }
 
 // bucketAt reads s3://BUCKET[/PREFIX][?endpoint=URL&region=NAME].
@@ -70,10 +72,26 @@ func bucketAt(text string) (*Bucket, error) {
 		return nil, fmt.Errorf("%q: %w", redacted(text), err)
 	}
 	b := &Bucket{name: u.Host, text: text, client: client}
+	if !secure && !isLoopback(client.EndpointURL().Hostname()) {
+		b.clear = endpoint
+	}
 	if prefix := strings.Trim(u.Path, "/"); prefix != "" {
 		b.prefix = prefix + "/"
 	}
 	return b, nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Warning is a sentence about a place, as At and FileAt return it, that somebody should see to; "" if there is nothing, or no place.
+func Warning(place any) string {
+	if b, ok := place.(*Bucket); ok && b.clear != "" {
+		return fmt.Sprintf("backups go to %s and come from there without encryption (http://): who is on the way reads all that is in the cell, and can change what is restored; use https://", b.clear)
+	}
+	return ""
 }
 
 // redacted is a name as it may be shown: without what is before an @, which may be a secret.

@@ -2,6 +2,7 @@ package certs
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -80,7 +81,10 @@ func (s *Store) Refresh() (changed bool, err error) {
 	if own || others {
 		s.held.Store(&next)
 	}
-	return own || others, errors.Join(ownErr, otherErr)
+	if ownErr != nil && otherErr != nil {
+		return own || others, fmt.Errorf("%w; %w", ownErr, otherErr)
+	}
+	return own || others, cmp.Or(ownErr, otherErr)
 }
 
 // again reads the files if one of them is another than it was, and reports whether it could.
@@ -111,11 +115,20 @@ func isSame(a, b os.FileInfo) bool {
 
 // Check returns why a chain of certificates counts for a use, or the error that says why it does not.
 func (s *Store) Check(chain []*x509.Certificate, use x509.ExtKeyUsage) (Proof, error) {
-	return s.held.Load().verify(chain, use, "", s.now())
+	return s.verify(chain, use, "")
+}
+
+// verify checks a chain for a use, and for a host if that is not empty.
+func (s *Store) verify(chain []*x509.Certificate, use x509.ExtKeyUsage, host string) (Proof, error) {
+	proof, err := s.held.Load().verify(chain, use, host, s.now())
+	if err == nil {
+		err = s.checkPath(proof)
+	}
+	return proof, err
 }
 
 // Counts reports whether a certificate that counted once does so still, but for its time, which may be over.
-func (s *Store) Counts(p Proof) bool { return s.held.Load().counts(p) }
+func (s *Store) Counts(p Proof) bool { return s.held.Load().counts(p) && s.checkPath(p) == nil }
 
 // Identify returns the principal that the certificate of a client names, and whether it counts still, when that is
 // asked; or why it does not count.
@@ -178,6 +191,9 @@ func (f Files) loadOwn(was *tls.Certificate) (*tls.Certificate, error) {
 	}
 	own, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err == nil {
+		err = EachBlock(f.Cert, "CERTIFICATE", func([]byte) error { return nil }) // those between are whole, too
+	}
+	if err == nil {
 		err = checkEffort([]*x509.Certificate{own.Leaf}) // else the other end would break handshakes off, without a word
 	}
 	if err != nil {
@@ -188,10 +204,10 @@ func (f Files) loadOwn(was *tls.Certificate) (*tls.Certificate, error) {
 
 // loadTrust reads the authorities, and what they have revoked; in an error, which names the file that is wrong, it returns what was there.
 func (f Files) loadTrust(was trust) (trust, error) {
-	t := trust{counting: map[string]struct{}{}, revoked: map[revocation]struct{}{}}
+	t := trust{keys: map[string]struct{}{}, revoked: map[revocation]struct{}{}}
 	var faults []error
 	if f.CA != "" {
-		faults = append(faults, eachBlock(f.CA, "CERTIFICATE", func(der []byte) error {
+		faults = append(faults, EachBlock(f.CA, "CERTIFICATE", func(der []byte) error {
 			c, err := x509.ParseCertificate(der)
 			if err == nil && !c.IsCA {
 				err = fmt.Errorf("the certificate of %s is not that of an authority", subject(c))
@@ -203,7 +219,7 @@ func (f Files) loadTrust(was trust) (trust, error) {
 		}))
 	}
 	if f.CRL != "" {
-		faults = append(faults, eachBlock(f.CRL, "X509 CRL", t.addList))
+		faults = append(faults, EachBlock(f.CRL, "X509 CRL", t.addList))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return was, err
@@ -215,8 +231,9 @@ func (f Files) loadTrust(was trust) (trust, error) {
 // maxFile bounds the files, in bytes: a revocation list of a large authority has some.
 const maxFile = 64 << 20
 
-// eachBlock calls add with the contents of each block of that type; there must be one.
-func eachBlock(name, kind string, add func(der []byte) error) error {
+// EachBlock reads a file of PEM, and calls add with the contents of each block of that type; there must be one, and none that begins and is not whole. Package pem passes over what it cannot
+// read: of a file that is just being written, or is damaged, that would be an authority, or a list of what was revoked.
+func EachBlock(name, kind string, add func(der []byte) error) error {
 	file, err := os.Open(name)
 	if err != nil {
 		return err
@@ -229,8 +246,9 @@ func eachBlock(name, kind string, add func(der []byte) error) error {
 	case len(text) > maxFile:
 		return fmt.Errorf("%s is longer than %d bytes", name, maxFile)
 	}
-	found := 0
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+	found, begin := 0, []byte("-----BEGIN "+kind+"-----")
+	block, rest := pem.Decode(text)
+	for ; block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != kind {
 			continue
 		}
@@ -239,7 +257,11 @@ func eachBlock(name, kind string, add func(der []byte) error) error {
 		}
 		found++
 	}
-	if found == 0 {
+	last := rest[bytes.LastIndexByte(rest, '\n')+1:]
+	switch begun := bytes.Count(text, begin); {
+	case begun > found || len(last) > 0 && bytes.HasPrefix(begin, last):
+		return fmt.Errorf("%s has a block %q of PEM that is not whole: it is damaged, or is being written", name, kind)
+	case found == 0:
 		return fmt.Errorf("%s has no block %q of PEM", name, kind)
 	}
 	return nil

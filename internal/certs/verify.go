@@ -26,7 +26,7 @@ const (
 type trust struct {
 	authorities []*x509.Certificate // those of the file
 	roots       []*x509.Certificate // those of them that nobody has revoked
-	counting    map[string]struct{} // the same; by their DER
+	keys        map[string]struct{} // the same; by their keys
 	revoked     map[revocation]struct{}
 	overdue     *x509.RevocationList // the list that is to be replaced first; nil without lists
 }
@@ -192,13 +192,33 @@ func (t trust) isRevoked(c *x509.Certificate) bool {
 // counts reports whether a path leads to an authority still, and nobody on it was revoked. It checks no
 // signature again, as these do not change.
 func (t trust) counts(p Proof) bool {
-	_, counting := t.counting[string(p.path[len(p.path)-1].Raw)]
-	return counting && t.checkRevoked(p.path) == nil
+	last := p.path[len(p.path)-1]
+	return slices.ContainsFunc(t.roots, func(a *x509.Certificate) bool { return replaces(a, last) }) && t.checkRevoked(p.path) == nil
 }
 
-// addList adds the certificates of a revocation list, which one of the authorities must have signed.
+// replaces reports whether the certificate of an authority signs what another one does: it is the same, or was renewed with the same name, key and limits.
+func replaces(a, b *x509.Certificate) bool {
+	return bytes.Equal(a.Raw, b.Raw) || bytes.Equal(a.RawSubject, b.RawSubject) && keyOf(a) == keyOf(b) && limitsOf(a) == limitsOf(b)
+}
+
+// limitsOf returns the extensions that say what the certificates of an authority are for, in their order: its basic constraints, key usage, name constraints and extended key
+// usage (RFC 5280 §4.2.1).
+func limitsOf(a *x509.Certificate) (limits string) {
+	for _, e := range a.Extensions {
+		if id := e.Id.String(); slices.Contains([]string{"2.5.29.15", "2.5.29.19", "2.5.29.30", "2.5.29.37"}, id) {
+			limits += fmt.Sprintf("%s %t %x\n", id, e.Critical, e.Value)
+		}
+	}
+	return limits
+}
+
+// addList adds the certificates of a revocation list, which one of the authorities must have signed. The list is about what any
+// authority of its name has signed: the key may be another since. When an authority is renewed, its name may be written in another way, too (as UTF-8, which was a PrintableString).
 func (t *trust) addList(der []byte) error {
 	list, err := x509.ParseRevocationList(der)
+	if err == nil {
+		err = checkWhole(list)
+	}
 	if err != nil {
 		return err
 	}
@@ -206,9 +226,10 @@ func (t *trust) addList(der []byte) error {
 		if !bytes.Equal(a.RawSubject, list.RawIssuer) || list.CheckSignatureFrom(a) != nil {
 			continue
 		}
-		issuer := string(list.RawIssuer)
-		for _, e := range list.RevokedCertificateEntries {
-			t.revoked[revocation{issuer, e.SerialNumber.String()}] = struct{}{}
+		for _, issuer := range t.namesOf(a) {
+			for _, e := range list.RevokedCertificateEntries {
+				t.revoked[revocation{issuer, e.SerialNumber.String()}] = struct{}{}
+			}
 		}
 		if !list.NextUpdate.IsZero() && (t.overdue == nil || list.NextUpdate.Before(t.overdue.NextUpdate)) {
 			t.overdue = list
@@ -218,13 +239,42 @@ func (t *trust) addList(der []byte) error {
 	return fmt.Errorf("the list of %q is signed by none of the certificate authorities", list.Issuer)
 }
 
+// checkWhole refuses a revocation list that does not name all that its issuer has revoked, or names what others have: read as one that does, it would let in
+// who was revoked. Package x509 leaves extensions to its caller.
+func checkWhole(list *x509.RevocationList) error {
+	const deltaIndicator, certificateIssuer = "2.5.29.27", "2.5.29.29" // RFC 5280 §5.2.4 and §5.3.3
+	for _, e := range list.Extensions {
+		if e.Id.String() == deltaIndicator {
+			return fmt.Errorf("the list of %q has changes alone (a delta list): whole ones are wanted", list.Issuer)
+		}
+	}
+	for _, entry := range list.RevokedCertificateEntries {
+		for _, e := range entry.Extensions {
+			if e.Id.String() == certificateIssuer {
+				return fmt.Errorf("the list of %q is about certificates of others (an indirect list): lists of the authorities themselves are wanted", list.Issuer)
+			}
+		}
+	}
+	return nil
+}
+
+// namesOf returns the name of an authority in DER, in each way in which it is written by a certificate with its key.
+func (t *trust) namesOf(one *x509.Certificate) (names []string) {
+	for _, a := range t.authorities {
+		if name := string(a.RawSubject); keyOf(a) == keyOf(one) && a.Subject.String() == one.Subject.String() && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // settle leaves those authorities in place that nobody has revoked, when all lists have been read. One that has signed itself
 // is taken back by taking it out of its file.
 func (t *trust) settle() {
 	for _, a := range t.authorities {
 		if bytes.Equal(a.RawSubject, a.RawIssuer) || !t.isRevoked(a) {
 			t.roots = append(t.roots, a)
-			t.counting[string(a.Raw)] = struct{}{}
+			t.keys[keyOf(a)] = struct{}{}
 		}
 	}
 }

@@ -274,21 +274,27 @@ func TestOtherProtocols(t *testing.T) {
 		for name, test := range map[string]struct {
 			serve func(net.Conn)
 			other bool
+			http  bool
 		}{
-			"it closes the connection": {func(c net.Conn) { _, _ = io.ReadFull(c, make([]byte, HelloSize)); _ = c.Close() }, true},
+			"it closes the connection": {func(c net.Conn) { _, _ = io.ReadFull(c, make([]byte, HelloSize)); _ = c.Close() }, true, false},
+			"it speaks HTTP/1": {func(c net.Conn) {
+				_, _ = io.ReadFull(c, make([]byte, HelloSize))
+				_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request")
+				_ = c.Close()
+			}, true, true},
 			"it speaks HTTP/2": {func(c net.Conn) {
 				_, _ = io.ReadFull(c, make([]byte, HelloSize))
 				_, _ = c.Write([]byte{0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 5, 0, 0, 64, 0})
 				_ = c.Close()
-			}, true},
-			"it says nothing": {func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, false},
+			}, true, false},
+			"it says nothing": {func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, false, false},
 		} {
 			ours, theirs := net.Pipe()
 			go test.serve(theirs)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			_, err := Open(ctx, ours, LinkConfig{Times: hostTimes(), MaxReply: hostRequest})
 			cancel()
-			if err == nil || errors.Is(err, ErrOtherProtocol) != test.other {
+			if err == nil || errors.Is(err, ErrOtherProtocol) != test.other || errors.Is(err, ErrHTTP) != test.http {
 				t.Errorf("%s: %v", name, err)
 			}
 			_ = theirs.Close()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 )
 
 // magic is what either side of a connection says first. Its first bytes differ from those
@@ -34,10 +35,16 @@ func (h hello) append(b []byte) []byte {
 // before it said anything. No call was sent.
 var ErrOtherProtocol = errors.New("the other end does not speak the protocol of frames")
 
+// ErrHTTP says besides that the other end speaks HTTP/1, as a server of web pages does.
+var ErrHTTP = errors.New("the other end speaks HTTP/1")
+
 // readHello reads the hello of the other end.
 func readHello(r io.Reader) (hello, error) {
 	var b [HelloSize]byte
 	n, err := io.ReadFull(r, b[:])
+	if strings.HasPrefix(string(b[:n]), "HTTP/1") {
+		return hello{}, fmt.Errorf("%w: %w", ErrOtherProtocol, ErrHTTP)
+	}
 	if n = min(n, len(magic)); string(b[:n]) != magic[:n] {
 		return hello{}, ErrOtherProtocol
 	}

@@ -74,19 +74,31 @@ func usage(cmd *cobra.Command, width int) string {
 		}
 	}
 	section("Examples", cmd.Example) // as they are: they are to be pasted
-	var commands []row
-	for _, child := range cmd.Commands() {
-		if child.IsAvailableCommand() || child.Name() == "help" {
-			commands = append(commands, row{"  " + child.Name(), child.Short})
-		}
-	}
-	section("Available Commands", table(commands, width))
+	section("Available Commands", table(commands(cmd), width))
 	section("Flags", table(flags(cmd.LocalFlags().FlagUsages()), width))
 	section("Global Flags", table(flags(cmd.InheritedFlags().FlagUsages()), width))
 	if cmd.HasAvailableSubCommands() {
 		b.WriteString("\n" + wrap("", `Use "`+cmd.CommandPath()+` [command] --help" for more information about a command.`, 0, width))
 	}
 	return b.String()
+}
+
+// commands lists what is below a command: what is in no group first, and then each group under its title.
+func commands(cmd *cobra.Command) []row {
+	var rows []row
+	for _, group := range append([]*cobra.Group{{}}, cmd.Groups()...) {
+		var in []row
+		for _, child := range cmd.Commands() {
+			if child.GroupID == group.ID && (child.IsAvailableCommand() || child.Name() == "help") {
+				in = append(in, row{"  " + child.Name(), child.Short})
+			}
+		}
+		if len(in) > 0 && group.Title != "" {
+			rows = append(rows, row{" " + group.Title + ":", ""})
+		}
+		rows = append(rows, in...)
+	}
+	return rows
 }
 
 // flags takes apart what pflag says of flags, one in a line: the words that are typed, and behind at least two spaces what they do.

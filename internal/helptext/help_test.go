@@ -137,3 +137,16 @@ func TestWidthOfTheTerminal(t *testing.T) {
 		t.Errorf("%v; usage is\n%s", err, out.String())
 	}
 }
+
+// Commands are listed under the titles of their groups, those of none first, in one table.
+func TestHelpInGroups(t *testing.T) {
+	root := &cobra.Command{Use: "tool", Short: "Do things"}
+	root.AddGroup(&cobra.Group{ID: "b", Title: "Back"}, &cobra.Group{ID: "a", Title: "And forth"}, &cobra.Group{ID: "empty", Title: "Empty"})
+	for name, group := range map[string]string{"alpha": "a", "beta": "b", "a-long-one": "b", "free": ""} {
+		root.AddCommand(&cobra.Command{Use: name, Short: "Do " + name, GroupID: group, RunE: func(*cobra.Command, []string) error { return nil }})
+	}
+	const want = "\nAvailable Commands:\n  free        Do free\n Back:\n  a-long-one  Do a-long-one\n  beta        Do beta\n And forth:\n  alpha       Do alpha\n\n"
+	if got := Of(root, 80); !strings.Contains(got, want) {
+		t.Errorf("it is\n%s\nwant in it\n%s", got, want)
+	}
+}

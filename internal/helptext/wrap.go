@@ -27,6 +27,10 @@ func table(rows []row, width int) string {
 	var b strings.Builder
 	for _, r := range rows {
 		first := r.word
+		if r.text == "" { // a title
+			b.WriteString(first + "\n")
+			continue
+		}
 		if n := utf8.RuneCountInString(first) + gap; n <= column {
 			first += strings.Repeat(" ", column-n+gap)
 		} else {

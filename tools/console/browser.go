@@ -185,6 +185,12 @@ func (b *browser) checkPage(address string, l look) {
 	if err != nil || wide.Page > wide.Window {
 		b.fault("%s, %s: the page is %v wide, and the window %v (%v)", address, l.name, wide.Page, wide.Window, err)
 	}
+	var cut []string // cells of cards that are cut off, or whose label lies over the next one
+	err = b.run(chromedp.Evaluate(`[...document.querySelectorAll("table:not(.timeline) tbody tr > *")].filter(e => getComputedStyle(e).display != "table-cell" &&
+		(e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 1)).map(e => e.dataset.label + ": " + e.textContent.trim())`, &cut))
+	if err != nil || len(cut) > 0 {
+		b.fault("%s, %s: these do not fit: %q (%v)", address, l.name, cut, err)
+	}
 }
 
 // firstPaint returns how long after its beginning the page that is open had painted something, in milliseconds.

@@ -197,7 +197,7 @@ func certifiedSafeguards() []safeguard {
 		},
 		{
 			name: "and not when theirs expire", file: "internal/certs/files.go",
-			old: "return s.held.Load().counts(p) }", new: "return s.held.Load().counts(p) && s.now().Before(p.Ends()) }",
+			old: "return s.held.Load().counts(p) && ", new: "return s.held.Load().counts(p) && s.now().Before(p.Ends()) && ",
 			pkg: "./cell/internal/peer", test: "TestRecheckOfReplicas",
 		},
 		{
@@ -278,7 +278,7 @@ func shownSafeguards() []safeguard {
 		},
 		{
 			name: "the ports have authorities of their own", file: "cell/certificates.go",
-			old: "	if err := certs.KeepApart(r.clientCerts, r.peerCerts); err != nil {\n", new: "	if err := error(nil); err != nil {\n",
+			old: "	if err := certs.KeepApart(clients, peers); err != nil {\n", new: "	if err := error(nil); err != nil {\n",
 			pkg: "./cell", test: "TestTLSConfigurations|TestTLSAuthoritiesStayApart",
 		},
 		{

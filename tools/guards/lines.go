@@ -40,7 +40,7 @@ func lineSafeguards() []safeguard {
 		},
 		{
 			name: "a handle is closed over the connection of the sessions", file: "client/handle.go",
-			old: "t.control().chubby.Close(", new: "t.data.chubby.Close(",
+			old: "t.control().chubby.CloseHandle(", new: "t.data.chubby.CloseHandle(",
 			pkg: "./client", test: "TestGivingBackNeedsNoConnection",
 		},
 		{

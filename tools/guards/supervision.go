@@ -47,7 +47,7 @@ func supervisionSafeguards() []safeguard {
 		},
 		{
 			name: "a silent server is not one that refuses", file: "client/locaterefused.go",
-			old: "slices.ContainsFunc(answers, notRefused)", new: "slices.ContainsFunc(answers, notRefused) && false",
+			old: "slices.ContainsFunc(answers, mayAnswer)", new: "slices.ContainsFunc(answers, mayAnswer) && false",
 			pkg: "./client", test: "TestNothingListens",
 		},
 		{

@@ -307,7 +307,7 @@ func (w *world) checks(ctx context.Context, b block, name string) error {
 	if err := os.WriteFile(filepath.Join(w.dir, name, trial), []byte(merge(string(old), b.text)), 0o644); err != nil { //nolint:gosec // it has no secret
 		return err
 	}
-	out, err := w.typed(ctx, name, "cd /etc/chubby && env $(cat env) chubbyd config show --config "+trial, false, nil)
+	out, err := w.typed(ctx, name, "cd /etc/chubby && set -a && . ./env && chubbyd config show --config "+trial, false, nil)
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}

@@ -117,7 +117,7 @@ func (a *file) begin() {
 	if a.stuck = err != nil; a.stuck {
 		a.again = now.Add(renameAgain)
 		a.cfg.Failed()
-		a.cfg.Logger.Error("the audit log is full, and cannot be renamed: refusals are counted alone, and acts are written until it has twice its size", "event", "audit_fails", "file", a.cfg.File, "error", err)
+		a.cfg.Logger.Error("a file of the audit log is full, and cannot be renamed: acts are written until it has twice its size, and refusals are counted alone", "event", "audit_fails", "file", a.cfg.File, "error", err)
 	}
 }
 

@@ -3,6 +3,8 @@ package audit
 import (
 	"fmt"
 	"log/slog"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,14 +27,22 @@ type Config struct {
 // Stdout is the name of the process's standard output, for journals.
 const Stdout = "stdout"
 
-// Bounds of what waits for the disk and of refusals.
+// Bounds of what waits for the disk, and of what anybody can have recorded. A refusal has some 300 bytes.
 const (
-	maxQueue          = 1024 // records
-	actWait           = time.Second
-	refusalsPerSecond = 10
-	refusalsAtOnce    = 1000
-	omittedEvery      = 10 * time.Second
+	maxQueue         = 1024         // records
+	maxBounded       = maxQueue / 2 // of them, if more of these are not taken
+	actWait          = time.Second
+	boundedPerSecond = 4 << 10 // bytes
+	boundedAtOnce    = 256 << 10
+	omittedEvery     = 10 * time.Second
 )
+
+// entry is a record that waits for the disk.
+type entry struct {
+	Record
+	line    []byte
+	bounded bool // anybody can have as many of these as he likes: it goes into the file of refusals
+}
 
 // omission is how many records have no line.
 type omission struct {
@@ -43,7 +53,8 @@ type omission struct {
 // Log is an audit log. A nil Log takes records, and keeps none.
 type Log struct {
 	cfg     Config
-	records chan Record
+	refused string // the name of the file of bounded records
+	entries chan entry
 	closing chan struct{} // closed when no more can come
 	ended   chan struct{}
 	failed  loglimit.Refusals
@@ -51,24 +62,40 @@ type Log struct {
 
 	mu      sync.Mutex      // guards what follows
 	closed  bool            // nobody may begin to put a record into the queue
-	allowed float64         // refusals that may go in now
+	allowed float64         // bytes of bounded records that may go in now; negative after a record that had more
 	earned  session.Instant // when that was last added to
 	omitted omission        // what did not, and no line counts yet
 }
 
-// Open opens the file, which is created if it is absent, and starts to write to it.
+// RefusedFile returns the name of the file of refusals beside an audit log: audit-refused.log beside audit.log.
+func RefusedFile(name string) string {
+	kind := filepath.Ext(name)
+	return strings.TrimSuffix(name, kind) + "-refused" + kind
+}
+
+// Open opens the files, which are created if they are absent, and starts to write to them. What is no regular file has refusals in it, too.
 func Open(cfg Config) (*Log, error) {
-	f := newFile(cfg)
-	if err := f.open(); err != nil {
+	acts := newFile(cfg)
+	if err := acts.open(); err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
+	refused := acts
+	if acts.info != nil && acts.info.Mode().IsRegular() {
+		beside := cfg
+		beside.File = RefusedFile(cfg.File)
+		refused = newFile(beside)
+		if err := refused.open(); err != nil {
+			acts.close()
+			return nil, fmt.Errorf("open the audit log's file of refusals: %w", err)
+		}
+	}
 	l := &Log{
-		cfg: cfg, records: make(chan Record, maxQueue), closing: make(chan struct{}), ended: make(chan struct{}),
-		allowed: refusalsAtOnce, earned: cfg.Clock(),
+		cfg: cfg, refused: refused.cfg.File, entries: make(chan entry, maxQueue), closing: make(chan struct{}), ended: make(chan struct{}),
+		allowed: boundedAtOnce, earned: cfg.Clock(),
 	}
 	go func() {
 		defer close(l.ended)
-		l.write(f)
+		l.write(acts, refused)
 	}()
 	return l, nil
 }
@@ -87,11 +114,12 @@ func (l *Log) Act(records ...Record) {
 	isLate := false
 	for _, r := range records {
 		r = l.complete(r, Act)
+		e := entry{Record: r, line: r.line(maxField)}
 		switch {
 		case !entered:
-			l.lost(r, errClosed)
+			l.lost(e, errClosed)
 			continue
-		case l.offer(r):
+		case l.offer(e):
 			continue
 		case late == nil:
 			late = time.NewTimer(actWait)
@@ -99,13 +127,13 @@ func (l *Log) Act(records ...Record) {
 		}
 		if !isLate {
 			select {
-			case l.records <- r:
+			case l.entries <- e:
 				continue
 			case <-late.C:
 				isLate = true
 			}
 		}
-		l.lost(r, fmt.Errorf("%d records wait for the disk", maxQueue))
+		l.lost(e, fmt.Errorf("%d records wait for the disk", maxQueue))
 	}
 }
 
@@ -121,12 +149,25 @@ func (l *Log) bounded(r Record, kind Event) {
 		return
 	}
 	defer l.coming.Done()
-	if !l.allow() || !l.offer(l.complete(r, kind)) {
-		missing := omission{all: 1}
-		if kind == Act {
-			missing.unknown = 1
+	if r = l.complete(r, kind); len(l.entries) < maxBounded && l.allow(0) {
+		e := entry{Record: r, line: r.line(maxBoundedField), bounded: true}
+		if l.offer(e) {
+			l.allow(len(e.line))
+			return
 		}
-		l.omit(missing)
+	}
+	l.omit(omissionOf(r))
+}
+
+// omissionOf counts a bounded record that has no line.
+func omissionOf(r Record) omission {
+	switch r.Event {
+	case Omitted:
+		return omission{all: r.Count, unknown: r.Unknown}
+	case Act:
+		return omission{all: 1, unknown: 1}
+	default:
+		return omission{all: 1}
 	}
 }
 
@@ -149,32 +190,31 @@ func (l *Log) enter() bool {
 }
 
 // offer puts a record into the queue if there is room.
-func (l *Log) offer(r Record) bool {
+func (l *Log) offer(e entry) bool {
 	select {
-	case l.records <- r:
+	case l.entries <- e:
 		return true
 	default:
 		return false
 	}
 }
 
-// allow reports whether a refusal may go in.
-func (l *Log) allow() bool {
+// allow reports whether a bounded record may go in, and counts so many bytes of it. How many it has is known after it was let in, since to encode a record costs
+// more than to count it: what it has more than is allowed is owed.
+func (l *Log) allow(bytes int) bool {
 	now := l.cfg.Clock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if since := now.Sub(l.earned); since > 0 { // another caller may have read the clock later, and come first
-		l.allowed, l.earned = min(l.allowed+refusalsPerSecond*since.Seconds(), refusalsAtOnce), now
+		l.allowed, l.earned = min(l.allowed+boundedPerSecond*since.Seconds(), boundedAtOnce), now
 	}
-	if l.allowed < 1 {
-		return false
-	}
-	l.allowed--
-	return true
+	was := l.allowed
+	l.allowed -= float64(bytes)
+	return was > 0
 }
 
 // takeOmitted returns a record of those that no line counts, if there are any.
-func (l *Log) takeOmitted() []Record {
+func (l *Log) takeOmitted() []entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.omitted.all == 0 {
@@ -182,7 +222,7 @@ func (l *Log) takeOmitted() []Record {
 	}
 	r := l.complete(Record{Count: l.omitted.all, Unknown: l.omitted.unknown}, Omitted)
 	l.omitted = omission{}
-	return []Record{r}
+	return []entry{{Record: r, line: r.line(maxBoundedField), bounded: true}}
 }
 
 // complete says when, where and what kind of record it is.
@@ -192,21 +232,16 @@ func (l *Log) complete(r Record, kind Event) Record {
 	return r
 }
 
-// lost says in the replica's log what could not be written, and why. Refusals are said once a second, and counted in the next line that is written.
-func (l *Log) lost(r Record, why error) {
-	line := string(r.line())
-	switch r.Event {
-	case Act:
+// lost says in the replica's log what could not be written, and why. Bounded records are said once a second, and counted in the next line that is written.
+func (l *Log) lost(e entry, why error) {
+	if !e.bounded {
 		l.cfg.Failed()
-		l.cfg.Logger.Error("an act could not be written to the audit log", "event", "audit_fails", "file", l.cfg.File, "error", why, "record", line)
+		l.cfg.Logger.Error("an act could not be written to the audit log", "event", "audit_fails", "file", l.cfg.File, "error", why, "record", string(e.line))
 		return
-	case Omitted:
-		l.omit(omission{all: r.Count, unknown: r.Unknown})
-	default:
-		l.omit(omission{all: 1})
 	}
+	l.omit(omissionOf(e.Record))
 	if n, ok := l.failed.Next(); ok {
-		l.cfg.Logger.Error("refusals could not be written to the audit log", "event", "audit_fails", "file", l.cfg.File, "error", why, "count", n, "record", line)
+		l.cfg.Logger.Error("refusals could not be written to the audit log", "event", "audit_fails", "file", l.refused, "error", why, "count", n, "record", string(e.line))
 	}
 }
 
@@ -224,26 +259,27 @@ func (l *Log) Close() {
 }
 
 // write writes records until the log is closed.
-func (l *Log) write(f *file) {
-	defer f.close()
+func (l *Log) write(acts, refused *file) {
+	defer acts.close()
+	defer refused.close()
 	flush := time.NewTicker(omittedEvery)
 	defer flush.Stop()
 	all := true // of the last batch was written
 	for {
 		select {
-		case r := <-l.records:
-			var first []Record
+		case e := <-l.entries:
+			var first []entry
 			if !all {
 				first = l.takeOmitted()
 			}
-			all = l.batch(f, append(append(first, r), l.waiting()...))
+			all = l.batch(acts, refused, append(append(first, e), l.waiting()...))
 		case <-flush.C:
-			l.batch(f, l.takeOmitted())
+			l.batch(acts, refused, l.takeOmitted())
 		case <-l.closing:
-			l.batch(f, l.waiting())
-			l.batch(f, l.takeOmitted()) // of this batch, too
-			for _, r := range l.takeOmitted() {
-				l.cfg.Logger.Error("refusals have no line in the audit log", "event", "audit_fails", "file", l.cfg.File, "count", r.Count, "unknown", r.Unknown)
+			l.batch(acts, refused, l.waiting())
+			l.batch(acts, refused, l.takeOmitted()) // of this batch, too
+			for _, e := range l.takeOmitted() {
+				l.cfg.Logger.Error("refusals have no line in the audit log", "event", "audit_fails", "file", l.refused, "count", e.Count, "unknown", e.Unknown)
 			}
 			return
 		}
@@ -251,36 +287,39 @@ func (l *Log) write(f *file) {
 }
 
 // waiting takes what is in the queue.
-func (l *Log) waiting() (records []Record) {
-	for len(records) < maxQueue {
+func (l *Log) waiting() (entries []entry) {
+	for len(entries) < maxQueue {
 		select {
-		case r := <-l.records:
-			records = append(records, r)
+		case e := <-l.entries:
+			entries = append(entries, e)
 		default:
-			return records
+			return entries
 		}
 	}
-	return records
+	return entries
 }
 
-// batch writes records, and syncs the file if there is an act among them. It reports whether all are written.
-func (l *Log) batch(f *file, records []Record) (all bool) {
-	var acts []Record
+// batch writes records, each into its file, and syncs a file if there is an act among them. It reports whether all are written.
+func (l *Log) batch(acts, refused *file, entries []entry) (all bool) {
 	all = true
-	for _, r := range records {
-		if err := f.write(r.line(), r.Event == Act); err != nil {
-			l.lost(r, err)
+	done := map[*file][]entry{} // acts
+	for _, e := range entries {
+		into := acts
+		if e.bounded {
+			into = refused
+		}
+		if err := into.write(e.line, !e.bounded); err != nil {
+			l.lost(e, err)
 			all = false
-		} else if r.Event == Act {
-			acts = append(acts, r)
+		} else if e.Event == Act {
+			done[into] = append(done[into], e)
 		}
 	}
-	if len(acts) == 0 {
-		return all
-	}
-	if err := f.sync(); err != nil {
-		for _, r := range acts {
-			l.lost(r, err)
+	for into, synced := range done {
+		if err := into.sync(); err != nil {
+			for _, e := range synced {
+				l.lost(e, err)
+			}
 		}
 	}
 	return all

@@ -39,13 +39,16 @@ const (
 // NotKnown begins the message of an act of which that is so.
 const NotKnown = "it is not known whether this was done: "
 
-// maxField bounds what a caller can put into one field, in bytes.
-const maxField = 1 << 10
+// What a caller can put into one field, in bytes; escaped, they are up to six times as many.
+const (
+	maxField        = 1 << 10
+	maxBoundedField = 256 // of what anybody can have recorded; a principal has no more
+)
 
-// line encodes a record: one line of characters that can be seen. Of each field its caller decides.
-func (r Record) line() []byte {
+// line encodes a record: one line of characters that can be seen. Of each field its caller decides, up to most bytes.
+func (r Record) line(most int) []byte {
 	for _, field := range []*string{&r.Call, &r.Principal, &r.From, &r.On, &r.Reason, &r.Code, &r.Message} {
-		*field = cut(*field)
+		*field = cut(*field, most)
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -73,12 +76,12 @@ func escape(line []byte) []byte {
 }
 
 // cut shortens a text that is too long, between two runes.
-func cut(text string) string {
-	if len(text) <= maxField {
+func cut(text string, most int) string {
+	if len(text) <= most {
 		return text
 	}
-	n := maxField
-	for n > maxField-utf8.UTFMax && !utf8.RuneStart(text[n]) {
+	n := most
+	for n > most-utf8.UTFMax && !utf8.RuneStart(text[n]) {
 		n--
 	}
 	return text[:n] + "…"

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -69,6 +70,8 @@ type lockPage struct {
 	Under string
 	Locks []lockRow
 	Pager pager
+
+	Missing bool // there is no such node
 }
 
 // lockRow is a lock in a list.
@@ -113,6 +116,14 @@ func (c *Console) locks(ctx context.Context, v *visitor, q *http.Request) (strin
 	under := strings.TrimSpace(q.URL.Query().Get("under"))
 	content := lockPage{Now: c.cfg.Wall(), Under: under}
 	p := page{Title: "Locks", Nav: "locks", Every: 3, Content: &content}
+	if under != "" {
+		path, err := c.parsePath(under)
+		if err != nil {
+			return "locks", p, err
+		}
+		under = path.String()
+		content.Under = under
+	}
 	var err error
 	if content.Pager, err = pagerOf(q); err != nil {
 		return "locks", p, err
@@ -121,5 +132,9 @@ func (c *Console) locks(ctx context.Context, v *visitor, q *http.Request) (strin
 		return v.cell.LocksPage(ctx, under, 0, after, maxRows)
 	})
 	content.Locks = rowsOf(part)
+	if err == nil && under != "" && len(part) == 0 {
+		_, missing := v.cell.History(ctx, under)
+		content.Missing = errors.Is(missing, api.NotFound)
+	}
 	return "locks", p, err
 }

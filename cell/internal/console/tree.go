@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -77,11 +78,20 @@ func (t *treePage) read(ctx context.Context, s *client.Client, path api.Path, q 
 
 // pathOf reads the path that a page is about; without one it is the root of the cell.
 func (c *Console) pathOf(q *http.Request) (api.Path, error) {
-	text := strings.TrimSpace(q.URL.Query().Get("path"))
-	if text == "" {
+	return c.parsePath(q.URL.Query().Get("path"))
+}
+
+// parsePath reads a path as somebody has typed it: what does not begin with /ls/CELL is in this cell, as chubbyctl takes it.
+func (c *Console) parsePath(text string) (api.Path, error) {
+	text = strings.TrimSpace(text)
+	below := strings.TrimSuffix(strings.TrimPrefix(text, "/"), "/")
+	switch first, _, _ := strings.Cut(below, "/"); {
+	case below == "":
 		text = "/" + api.Root + "/" + c.cfg.Cell
+	case first != api.Root:
+		text = "/" + api.Root + "/" + c.cfg.Cell + "/" + below
 	}
-	return api.ParsePath(text)
+	return api.ParsePath(strings.TrimSuffix(text, "/"))
 }
 
 // explainPage says what an operation on a node would wait for.
@@ -111,7 +121,11 @@ func (c *Console) explain(ctx context.Context, v *visitor, q *http.Request) (str
 		return "explain", p, err
 	}
 	content.Lock = rowOf(content.Explanation.Lock)
-	if content.History, err = v.cell.History(ctx, path.String()); err != nil {
+	content.History, err = v.cell.History(ctx, path.String())
+	switch {
+	case errors.Is(err, api.NotFound):
+		content.NoHistory = "There is no such node, so nobody holds its lock. The history of a node that was deleted went with it."
+	case err != nil:
 		content.NoHistory = err.Error()
 	}
 	content.Operator = c.isOperator(ctx, v)

@@ -120,3 +120,36 @@ func TestDataDirRefusesLoss(t *testing.T) {
 		}
 	})
 }
+
+// A snapshot has the secret of the cell in it. The directories of a replica are for its user alone, whatever they were before and whatever its umask is.
+func TestDirectoriesAreForTheirUser(t *testing.T) {
+	for _, store := range LogStores() {
+		dir := filepath.Join(t.TempDir(), "data")
+		filled(t, dir, store, 3, 0)
+		s := mustOpen(t, dir, store)
+		takeSnapshot(t, s, 2)
+		mustClose(t, s)
+		if err := os.Chmod(filepath.Join(dir, snapshotsName), 0o755); err != nil { // as versions before made it
+			t.Fatal(err)
+		}
+		mustClose(t, mustOpen(t, dir, store))
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, e := range entries {
+			about, err := e.Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = found || e.Name() == snapshotsName
+			if about.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s: %s has mode %v", store, e.Name(), about.Mode())
+			}
+		}
+		if about, err := os.Stat(dir); err != nil || about.Mode().Perm() != 0o700 || !found {
+			t.Errorf("%s: the directory has mode %v (%v), snapshots in it: %v", store, about.Mode(), err, found)
+		}
+	}
+}

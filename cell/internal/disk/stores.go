@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -173,6 +174,10 @@ func (s *Stores) openFiles(store logStore, opts Options) error {
 	files, err := raft.NewFileSnapshotStoreWithLogger(s.dir, math.MaxInt, opts.RaftLog) // see removeOld
 	if err != nil {
 		return dataError(path, err, "the snapshots cannot be opened")
+	}
+	// Package raft makes it for everybody, and its files by the umask. A snapshot has the secret of the cell.
+	if err := os.Chmod(path, 0o700); err != nil {
+		return dataError(path, err, "the snapshots cannot be kept from other users")
 	}
 	s.rawSnaps = checkedSnapshots{SnapshotStore: files, path: path, roster: s.roster}
 	return s.openLog(store, logOptions{logger: opts.RaftLog, segmentSize: opts.segmentSize})

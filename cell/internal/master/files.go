@@ -163,6 +163,10 @@ func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Open
 		told := *f.handles.refuse(r.Mutation, absent)
 		told.Cacheable = cacheable // as far as this copy has registered its reader
 		return o, true, &told
+	default:
+		if fault := checkSpelling(state, r.Path.Name(), r.Create.Create); fault != nil {
+			return o, true, f.handles.refuse(r.Mutation, fault)
+		}
 	}
 	one.logged = true
 	return o, false, nil

@@ -36,9 +36,9 @@ func (m *Master) Restore(ctx context.Context, c raftfsm.Restore) (RestoreProgres
 	return RestoreProgress{Restored: err == nil && c.Finish}, err
 }
 
-// GiveUpRestore gives up the restore that is under way, for an operator who is known by the connection: there may be no session but that of
-// the restore.
-func (m *Master) GiveUpRestore(ctx context.Context, principal string) error {
+// GiveUpRestore gives up the restore of a session, for an operator who is known by the connection: there may be no session but that. It names the
+// session, so that who asks twice, because an answer was lost, gives up no other restore.
+func (m *Master) GiveUpRestore(ctx context.Context, principal string, of api.SessionID) error {
 	if _, err := m.epoch.fence.Prove(ctx); err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (m *Master) GiveUpRestore(ctx context.Context, principal string) error {
 		return err
 	}
 	by, _ := state.Restoring()
-	if by == 0 {
+	if by == 0 || by != of {
 		return api.Errorf(api.NotFound, "no backup is being restored; see chubbyctl cell status")
 	}
 	_, err := m.epoch.propose(ctx, raftfsm.Command{Restore: &raftfsm.Restore{GiveUp: true, Of: by, Operator: principal}})

@@ -9,6 +9,7 @@ import (
 	"github.com/chubbylock/chubby/misuse"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/refusal"
 )
 
 // txns does transactions.
@@ -27,6 +28,9 @@ func (t *txns) Commit(ctx context.Context, c *raftfsm.Txn) (raftfsm.Result, erro
 			"transactions need feature level %d, and the cell is at level %d: nothing was done; finish the upgrade of the cell (chubbyctl cell upgrade finish), or change one file at a time", raftfsm.TxnLevel, level)
 	}
 	command := raftfsm.Command{Txn: c}
+	if step, fault := t.checkSpellings(c); fault != nil {
+		return raftfsm.Result{Answer: raftfsm.Answer{Refusal: &refusal.Refusal{Step: step}}}, fault
+	}
 	if len(c.Operations) == 0 { // it changes nothing that anybody has in a cache
 		result, err := t.epoch.commit(ctx, command, func() {})
 		return result, cmp.Or(err, result.Answer.Err())
@@ -42,6 +46,19 @@ func (t *txns) Commit(ctx context.Context, c *raftfsm.Txn) (raftfsm.Result, erro
 		t.countWriting(c, writing)
 	}
 	return result, err
+}
+
+// checkSpellings is checkSpelling of what a transaction may create, unless it has been done. It returns which step is refused.
+func (t *txns) checkSpellings(c *raftfsm.Txn) (step int, fault error) {
+	for i, o := range c.Operations {
+		if o.Delete {
+			continue
+		}
+		if fault := checkSpelling(t.epoch.state(), o.Name, o.Create); fault != nil && !t.epoch.isAnswered(c.Mutation) {
+			return len(c.Conditions) + i + 1, fault
+		}
+	}
+	return 0, nil
 }
 
 // askBack has locks given back that are kept and not used (decision 22), of nodes that a transaction is

@@ -24,7 +24,7 @@ const (
 	onlyRefusals
 	everyCall  // is for operators, or changes who may do what
 	listsAlone // if it is about an access control list
-	othersOnly // if it is about another's session
+	othersOnly // if it is about a session of another principal, or an operator's
 	beginsOnly // the first of many calls that belong together
 )
 
@@ -39,7 +39,7 @@ func auditOf(method string) audited {
 		return othersOnly
 	case "Backup", "Restore":
 		return beginsOnly
-	case "CreateSession", "KeepAlive", "KeepAlives", "RenewCache", "Close", "GetContentsAndStat", "GetStat", "ReadDir",
+	case "CreateSession", "KeepAlive", "KeepAlives", "RenewCache", "CloseHandle", "GetContentsAndStat", "GetStat", "ReadDir",
 		"Acquire", "TryAcquire", "Release", "GetSequencer", "SetSequencer", "CheckSequencer", "Cancel",
 		"ListLocks", "ListSessions", "Overview", "Lint", "ListQuotas", "Explain", "History", "Locate", "Status", "Members", "Authenticate":
 		return onlyRefusals
@@ -51,6 +51,7 @@ func auditOf(method string) audited {
 type witness struct {
 	master    *master.Master // nil if there was none
 	principal string
+	own       bool // it is about a session of the caller's own, for which nobody needs a right
 }
 
 // witness looks at a call that may be an act.
@@ -58,6 +59,10 @@ func (s *service) witness(ctx context.Context, method string, request any) (w wi
 	if s.cfg.Audit != nil && auditOf(method) != onlyRefusals {
 		w.master, _ = s.cfg.Replica.Master()
 		w.principal = s.whoCalls(ctx, w.master, request)
+	}
+	if q, ok := request.(*pb.EndSessionRequest); ok && w.master != nil && !w.master.IsOperator(w.principal) {
+		owner, err := w.master.Sessions.Principal(api.SessionID(q.GetTarget()))
+		w.own = err == nil && owner == w.principal
 	}
 	return w
 }
@@ -83,7 +88,7 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 		m, _ = s.cfg.Replica.Master()
 	}
 	node, known := nodeOf(m, request)
-	if !refused && (!mayBeDone(e.Code) || !isAct(scope, node, request)) {
+	if !refused && (!mayBeDone(e.Code) || before.own || !isAct(scope, node, request)) {
 		return
 	}
 	record := audit.Record{Call: path.Base(method), Principal: cmp.Or(before.principal, s.whoCalls(ctx, m, request)), Code: e.Code.String(), Message: e.Message}
@@ -182,9 +187,6 @@ func (s *service) mayDo(m *master.Master, principal string, node api.Name, reque
 	case *pb.BreakLockRequest:
 		p, err := api.ParsePath(q.GetPath())
 		return err == nil && m.HasRight(principal, p.Name(), namespace.ToChange)
-	case *pb.EndSessionRequest:
-		owner, err := m.Sessions.Principal(api.SessionID(q.GetTarget()))
-		return err == nil && owner == principal
 	case *pb.SetACLRequest:
 		return s.isFor(m, q, namespace.ToChange)
 	case *pb.SetContentsRequest:
@@ -253,8 +255,16 @@ func nodeOf(m *master.Master, request any) (name api.Name, known bool) {
 	return "", false
 }
 
+// maxSubject bounds what is said of a request, in bytes: a caller may write a path, or the name of a replica, as long as a request may be.
+const maxSubject = api.MaxPath
+
 // subjectOf returns what a request is about that is about no node by a handle.
 func subjectOf(request any) string {
+	text := namedIn(request)
+	return strings.ToValidUTF8(text[:min(len(text), maxSubject)], "")
+}
+
+func namedIn(request any) string {
 	switch q := request.(type) {
 	case *pb.EndSessionRequest:
 		if q.GetTarget() != 0 {

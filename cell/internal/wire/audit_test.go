@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
@@ -60,5 +61,29 @@ func TestRestoreThatWaitsIsNoAct(t *testing.T) {
 	data, err := os.ReadFile(name)
 	if told := strings.Count(string(data), `"event":"act","call":"Restore","principal":"root","code":"OK"`); told != 2 || err != nil {
 		t.Errorf("%d steps of two are told: %s (%v)", told, data, err)
+	}
+}
+
+// A path or a name may be as long as a request may be. What is said of it in logs and traces is not.
+func TestSubjectsAreBounded(t *testing.T) {
+	long := strings.Repeat("\x01é", api.MaxCommand/4)
+	for _, q := range []any{
+		&pb.SetQuotaRequest{Path: long}, &pb.SetQuotaRequest{Principal: long}, &pb.TransferRequest{To: long}, &pb.BreakLockRequest{Path: long},
+		&pb.ChangeMembersRequest{Add: long, Raft: long, Remove: long}, &pb.OpenRequest{Path: long}, &pb.ExplainRequest{Path: long},
+	} {
+		if text := subjectOf(q); len(text) > api.MaxPath || len(text) < api.MaxPath-4 || !utf8.ValidString(text) {
+			t.Errorf("%T: %d bytes are said", q, len(text))
+		}
+	}
+}
+
+// Whoever is refused does not decide how long the line is.
+func TestLinesOfRefusalsAreBounded(t *testing.T) {
+	var logged strings.Builder
+	s := &service{cfg: Config{Replica: noMaster{}, Logger: slog.New(slog.NewJSONHandler(&logged, nil))}}
+	long := strings.Repeat("é", api.MaxCommand/2)
+	s.logRefusal(t.Context(), nil, pb.Chubby_SetQuota_FullMethodName, &pb.SetQuotaRequest{Path: long}, nil, status(api.Errorf(api.PermissionDenied, "%s", long)))
+	if n := logged.Len(); n == 0 || n > 3*maxSaid || strings.Count(logged.String(), `é…"`) != 2 {
+		t.Errorf("a line of %d bytes: %.400s", n, logged.String())
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -37,6 +38,9 @@ func (c *call) RequestID() steps.RequestID {
 	return c.named
 }
 
+// maxSaid bounds each text in the line of a refusal, in bytes: a line a second is much in a day if whoever is refused decides how long it is.
+const maxSaid = 512
+
 // logRefusal logs that a call was refused because of who its caller is: one line a second at most, for anybody can have as
 // many refused as they like. What an audit log has of them is apart.
 func (s *service) logRefusal(ctx context.Context, call *call, method string, request any, trace Trace, err error) {
@@ -48,6 +52,11 @@ func (s *service) logRefusal(ctx context.Context, call *call, method string, req
 	var e *api.Error
 	if errors.As(pb.Error(err), &e) {
 		attrs = append(attrs, slog.String("code", e.Code.String()), slog.String("error", e.Message))
+	}
+	for i, a := range attrs {
+		if text := a.Value.String(); a.Value.Kind() == slog.KindString && len(text) > maxSaid {
+			attrs[i].Value = slog.StringValue(strings.ToValidUTF8(text[:maxSaid], "") + "…")
+		}
 	}
 	s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a call was refused", append(attrs, slog.String("event", "call_refused"))...)
 }

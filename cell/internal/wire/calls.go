@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc64"
 	"unicode/utf8"
 
@@ -91,13 +92,16 @@ func (s *service) complete(m *master.Master, op string, about *subject, err erro
 	if about.named != nil {
 		err = m.Inspector.Withhold(*about.named, err)
 	}
-	var e *api.Error
-	if !errors.As(err, &e) {
-		return &api.Error{Code: api.CodeOf(err), Op: op, Path: about.path, Replica: s.cfg.ID, Message: err.Error(), Err: err}
+	told := &api.Error{Code: api.CodeOf(err), Message: err.Error(), Err: err}
+	if e := (*api.Error)(nil); errors.As(err, &e) {
+		whole := *e
+		told = &whole
 	}
-	told := *e
 	told.Op, told.Replica, told.Path = op, s.cfg.ID, cmp.Or(told.Path, about.path)
-	return &told
+	if len(told.Path) > api.MaxPath { // it may not have been read yet: a refusal is no echo
+		told.Path = fmt.Sprintf("%.80s…", told.Path)
+	}
+	return told
 }
 
 // fail is complete for a call that was refused before any master was asked.
@@ -193,7 +197,7 @@ func (s *service) checkCell(name string) error {
 	}
 	return &api.Error{
 		Code: api.WrongCell, Cell: s.cfg.Cell,
-		Message: "this replica belongs to cell " + s.cfg.Cell + ", not to " + name + "; check --servers, CHUBBY_CELLS or the cells file",
+		Message: fmt.Sprintf("this replica belongs to cell %s, not to %.80s; check --servers, CHUBBY_CELLS or the cells file", s.cfg.Cell, name),
 	}
 }
 

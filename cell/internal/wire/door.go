@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
+	"path"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
@@ -21,12 +21,18 @@ type door struct {
 	service *service
 }
 
-// RegisterService implements grpc.ServiceRegistrar.
+// RegisterService implements grpc.ServiceRegistrar. A call by a former name of its method is counted, limited and logged as one by the
+// name of today.
 func (d door) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	own := *desc
-	own.Methods = slices.Clone(desc.Methods)
-	for i, m := range own.Methods {
-		own.Methods[i].Handler = d.service.behindDoor("/"+desc.ServiceName+"/"+m.MethodName, m.Handler)
+	own.Methods = nil
+	for _, m := range desc.Methods {
+		name := "/" + desc.ServiceName + "/" + m.MethodName
+		m.Handler = d.service.behindDoor(name, m.Handler)
+		own.Methods = append(own.Methods, m)
+		if former := pb.FormerName(name); former != "" {
+			own.Methods = append(own.Methods, grpc.MethodDesc{MethodName: path.Base(former), Handler: m.Handler})
+		}
 	}
 	d.ServiceRegistrar.RegisterService(&own, impl)
 }

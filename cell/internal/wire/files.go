@@ -137,14 +137,14 @@ func checkContents(contents []byte) error {
 	return nil
 }
 
-func (s *service) Close(ctx context.Context, q *pb.CloseRequest) (*pb.CloseReply, error) {
+func (s *service) CloseHandle(ctx context.Context, q *pb.CloseHandleRequest) (*pb.CloseHandleReply, error) {
 	const op = "close"
-	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.CloseReply, error) {
+	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.CloseHandleReply, error) {
 		mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), []byte(op), q.GetHandle())
 		if err != nil {
 			return nil, err
 		}
-		return &pb.CloseReply{}, m.Files.Close(ctx, mutation, h)
+		return &pb.CloseHandleReply{}, m.Files.Close(ctx, mutation, h)
 	})
 }
 

@@ -21,25 +21,23 @@ func (s *service) ChangeMembers(ctx context.Context, q *pb.ChangeMembersRequest)
 		if err != nil {
 			return nil, err
 		}
+		refuse := func(err error) (*pb.ChangeMembersReply, error) { // or it had been done: its effects are no reason to refuse it
+			_, err = m.Files.Refuse(ctx, mutation, err)
+			return &pb.ChangeMembersReply{}, err
+		}
 		if err := m.Inspector.CheckOperator(ctx, who); err != nil { // before it can have this replica connect to somewhere
-			if _, err := m.Files.Refuse(ctx, mutation, err); err != nil {
-				return nil, err
-			} // else it had been done
-			return &pb.ChangeMembersReply{}, nil
+			return refuse(err)
 		}
 		c := raftfsm.ChangeMembers{Mutation: mutation, Founders: s.cfg.Replica.Founders(), Remove: q.GetRemove(), Keep: q.GetKeep()}
 		if q.GetRemove() != "" { // once that is decided, it waits for a majority of those that stay
 			if err := s.cfg.Replica.MayLeave(ctx, q.GetRemove(), q.GetAdd() != ""); err != nil {
-				if _, err := m.Files.Refuse(ctx, mutation, err); err != nil {
-					return nil, err
-				} // else it had been done
-				return &pb.ChangeMembersReply{}, nil
+				return refuse(err)
 			}
 		}
 		if q.GetAdd() != "" {
 			one, knows, err := s.cfg.Replica.Newcomer(ctx, q.GetAdd(), q.GetRaft())
 			if err != nil {
-				return nil, err
+				return refuse(err)
 			}
 			if knows < m.Level() {
 				return nil, api.Errorf(api.InvalidArgument, "replica %s knows feature levels up to %d, and the cell is at level %d: start it with the version of the others", one.ID, knows, m.Level())

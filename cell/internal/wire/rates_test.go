@@ -202,7 +202,7 @@ func TestRateOfAnAddress(t *testing.T) {
 			}
 		}
 	}
-	back := []string{pb.Chubby_Release_FullMethodName, pb.Chubby_Cancel_FullMethodName, pb.Chubby_Close_FullMethodName, pb.Chubby_EndSession_FullMethodName}
+	back := []string{pb.Chubby_Release_FullMethodName, pb.Chubby_Cancel_FullMethodName, pb.Chubby_CloseHandle_FullMethodName, pb.Chubby_EndSession_FullMethodName}
 	for n, method := range back { // at a rate of their own
 		want := codes.Unimplemented
 		if n == 3 {

@@ -166,7 +166,7 @@ func TestKeepAlivesAreServed(t *testing.T) {
 		{greedy, pb.Chubby_Release_FullMethodName, 10 * api.MaxOutstanding, api.OK},
 		{greedy, pb.Chubby_Release_FullMethodName, 5 << 10, api.Unavailable},
 		{greedy, pb.Chubby_Cancel_FullMethodName, 0, api.OK},
-		{greedy, pb.Chubby_Close_FullMethodName, 0, api.OK},
+		{greedy, pb.Chubby_CloseHandle_FullMethodName, 0, api.OK},
 		{greedy, pb.Chubby_EndSession_FullMethodName, 0, api.OK},
 	} {
 		if err := test.conn.account.newest.serve(test.method, requestSize{bytes: test.bytes}); api.CodeOf(err) != test.code {

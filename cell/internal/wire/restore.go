@@ -16,7 +16,7 @@ func (s *service) Restore(ctx context.Context, q *pb.RestoreRequest) (*pb.Restor
 		return onMaster(s, op, "", func(m *master.Master) (*pb.RestoreReply, error) {
 			operator, err := s.principalAs(ctx, q.GetAs())
 			if err == nil {
-				err = m.GiveUpRestore(ctx, operator)
+				err = m.GiveUpRestore(ctx, operator, api.SessionID(q.GetOf()))
 			}
 			return &pb.RestoreReply{}, err
 		})

@@ -93,7 +93,7 @@ func isEndless(method string) bool {
 // other calls, and each is a command of the log.
 func givesBack(method string) bool {
 	switch method {
-	case pb.Chubby_Release_FullMethodName, pb.Chubby_Cancel_FullMethodName, pb.Chubby_Close_FullMethodName, pb.Chubby_EndSession_FullMethodName:
+	case pb.Chubby_Release_FullMethodName, pb.Chubby_Cancel_FullMethodName, pb.Chubby_CloseHandle_FullMethodName, pb.Chubby_EndSession_FullMethodName:
 		return true
 	}
 	return false

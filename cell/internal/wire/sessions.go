@@ -92,21 +92,31 @@ func (s *service) principalAs(ctx context.Context, as string) (string, error) {
 }
 
 // CheckPrincipal checks that a principal can stand in a line of an access
-// control list, and be told from what else may stand there.
+// control list, and be told from what else may stand there: by people, too, so it has
+// no character that they do not see.
 func CheckPrincipal(name string) error {
 	problem := ""
 	switch {
 	case name == "" || len(name) > api.MaxPrincipal || !utf8.ValidString(name):
 		problem = fmt.Sprintf("want UTF-8 of 1 to %d bytes", api.MaxPrincipal)
-	case strings.ContainsFunc(name, unicode.IsControl), strings.TrimSpace(name) != name:
-		problem = "it has a control character, or a space at its end"
+	case strings.ContainsFunc(name, isHidden), strings.TrimSpace(name) != name:
+		problem = "it has a character that cannot be seen, or a space at its end"
 	case name == "*" || name[0] == '@' || name[0] == '#':
 		problem = "'*', '@' and '#' mean something else in an access control list"
 	}
-	if problem != "" {
-		return api.Errorf(api.InvalidArgument, "%.40q cannot be a principal: %s", name, problem)
+	if problem == "" {
+		return nil
 	}
-	return nil
+	format := "%.40q cannot be a principal: %s"
+	if strings.ContainsFunc(name, isHidden) {
+		format = "%+.40q cannot be a principal: %s"
+	}
+	return api.Errorf(api.InvalidArgument, format, name, problem)
+}
+
+// isHidden reports whether people do not see a character, or take it for a space: controls, what has no width, what turns the direction of text, letters that are blank.
+func isHidden(r rune) bool {
+	return !unicode.IsPrint(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || unicode.Is(unicode.Variation_Selector, r) || r == '\u2800'
 }
 
 // anonymous is the principal of a client that has no identity.

@@ -2,7 +2,7 @@
 // k8s.io/client-go/tools/leaderelection use a Chubby cell: Lock is a
 // resourcelock.Interface that replaces a LeaseLock.
 //
-//	lock, err := chubbylock.New(chubbylock.Config{Path: "/ls/local/leader", Identity: hostname, LockDelay: 10 * time.Second})
+//	lock, err := chubbylock.New(chubbylock.Config{Path: "/ls/local/leader", Identity: hostname})
 //	defer lock.Close(ctx)
 //	err = chubbylock.Run(ctx, leaderelection.LeaderElectionConfig{
 //		Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,

@@ -17,7 +17,7 @@ import (
 
 // elect is a candidate until ctx ends, also after the leadership was lost.
 func elect(ctx context.Context, cfg client.Config, me string, work func(ctx context.Context)) error {
-	lock, err := chubbylock.New(chubbylock.Config{Client: cfg, Path: "/ls/local/leader", Identity: me, LockDelay: api.DefaultLockDelay})
+	lock, err := chubbylock.New(chubbylock.Config{Client: cfg, Path: "/ls/local/leader", Identity: me})
 	if err != nil {
 		return err
 	}

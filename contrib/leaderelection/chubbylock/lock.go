@@ -1,6 +1,7 @@
 package chubbylock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +27,8 @@ type Config struct {
 	// Identity is the candidate's name in the record; no two candidates may have the same.
 	Identity string
 	// LockDelay is how long there is no leader after a leader's session has failed, so that its
-	// last requests have arrived (Chubby §2.4): 0 to api.MaxLockDelay. Zero means zero;
-	// api.DefaultLockDelay is a good choice if the servers that the leader uses do not check
-	// sequencers.
+	// last requests have arrived (Chubby §2.4), at most api.MaxLockDelay. 0 is api.DefaultLockDelay,
+	// which is 10 s; a negative one is none, for leaders whose servers check sequencers.
 	LockDelay time.Duration
 }
 
@@ -63,9 +63,10 @@ func New(cfg Config) (*Lock, error) {
 	if cfg.Identity == "" {
 		faults = append(faults, api.Errorf(api.InvalidArgument, "Identity is empty; it names the candidate, say by host and process"))
 	}
-	if cfg.LockDelay < 0 || cfg.LockDelay > api.MaxLockDelay {
-		faults = append(faults, api.Errorf(api.InvalidArgument, "LockDelay is %v; want 0 to %v", cfg.LockDelay, api.MaxLockDelay))
+	if cfg.LockDelay > api.MaxLockDelay {
+		faults = append(faults, api.Errorf(api.InvalidArgument, "LockDelay is %v; at most %v are allowed", cfg.LockDelay, api.MaxLockDelay))
 	}
+	cfg.LockDelay = max(cmp.Or(cfg.LockDelay, api.DefaultLockDelay), 0)
 	cfg.Client.NoCache = true
 	keeper, err := client.Keep(context.Background(), cfg.Client)
 	if err := errors.Join(append(faults, err)...); err != nil {

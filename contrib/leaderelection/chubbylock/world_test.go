@@ -37,9 +37,17 @@ func inWorld(t *testing.T, test func(w *world)) {
 	})
 }
 
+// lock returns a Lock with a lock-delay, or with none if that is 0.
 func (w *world) lock(name string, delay time.Duration) *chubbylock.Lock {
 	w.Helper()
-	l, err := chubbylock.New(chubbylock.Config{Client: w.cell.ConfigOf(name), Path: path, Identity: name, LockDelay: delay})
+	cfg := chubbylock.Config{Client: w.cell.ConfigOf(name), Path: path, Identity: name, LockDelay: delay}
+	switch delay {
+	case 0:
+		cfg.LockDelay = -1
+	case api.DefaultLockDelay:
+		cfg.LockDelay = 0
+	}
+	l, err := chubbylock.New(cfg)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/chubbylock/chubby/internal/durable"
+)
+
+// configuredCell is an entry of the file of cells, as clients read it.
+type configuredCell struct {
+	Servers []string `yaml:"servers,flow"`
+	CA      string   `yaml:"cacert,omitempty"`
+	Cert    string   `yaml:"cert,omitempty"`
+	Key     string   `yaml:"key,omitempty"`
+	Token   string   `yaml:"token-file,omitempty"`
+}
+
+// cellsFile is the file of cells, which keeps its comments when it is changed.
+type cellsFile struct {
+	path string
+	mode fs.FileMode
+	text yaml.Node // the document
+}
+
+// readCellsFile reads the file that CHUBBY_CONFIG names, else ~/.config/chubby/cells.yaml; one that does not exist is empty.
+func readCellsFile() (*cellsFile, error) {
+	path := os.Getenv("CHUBBY_CONFIG")
+	if path == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return nil, fmt.Errorf("there is nowhere to keep cells: %w; name a file by CHUBBY_CONFIG", err)
+		}
+		path = filepath.Join(home, ".config", "chubby", "cells.yaml")
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real // a link stays one
+	}
+	f := &cellsFile{path: path, mode: 0o644}
+	text, err := os.ReadFile(path)
+	if err == nil {
+		var about fs.FileInfo
+		if about, err = os.Stat(path); err == nil {
+			f.mode = about.Mode().Perm()
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, usagef("the file of cells cannot be read: %v", err)
+	}
+	if err := yaml.Unmarshal(text, &f.text); err != nil || f.text.Kind != 0 && f.cells().Kind != yaml.MappingNode {
+		return nil, usagef(`the file of cells %s is malformed; want "foo: {servers: [h1:7421, h2:7421]}". Nothing was changed`, path)
+	}
+	if f.text.Kind == 0 { // it is empty, or has nothing but comments, which come first from now on
+		f.text = yaml.Node{Kind: yaml.DocumentNode, HeadComment: string(bytes.TrimSpace(text)), Content: []*yaml.Node{{Kind: yaml.MappingNode}}}
+	}
+	return f, nil
+}
+
+// cells returns the mapping of names to entries.
+func (f *cellsFile) cells() *yaml.Node { return f.text.Content[0] }
+
+// find returns where the name of a cell is in the mapping; its entry is behind it. -1 if there is no such cell.
+func (f *cellsFile) find(name string) int {
+	for i := 0; i+1 < len(f.cells().Content); i += 2 {
+		if f.cells().Content[i].Value == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// get returns the entry of a cell, and whether there is one.
+func (f *cellsFile) get(name string) (cell configuredCell, found bool, err error) {
+	i := f.find(name)
+	if i < 0 {
+		return cell, false, nil
+	}
+	if err := f.cells().Content[i+1].Decode(&cell); err != nil {
+		return cell, true, usagef("the entry of %s in %s is malformed: %v. Nothing was changed", name, f.path, err)
+	}
+	return cell, true, nil
+}
+
+// add adds a cell that the file does not have.
+func (f *cellsFile) add(name string, cell configuredCell) error {
+	entry := &yaml.Node{}
+	if err := entry.Encode(cell); err != nil {
+		return err
+	}
+	entry.Style = yaml.FlowStyle
+	f.cells().Style = 0 // {} is not what people go on writing
+	f.cells().Content = append(f.cells().Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name, Tag: "!!str"}, entry)
+	return f.write()
+}
+
+// remove removes the cell that find has found there.
+func (f *cellsFile) remove(at int) error {
+	f.cells().Content = append(f.cells().Content[:at], f.cells().Content[at+2:]...)
+	return f.write()
+}
+
+func (f *cellsFile) write() error {
+	var text bytes.Buffer
+	encoder := yaml.NewEncoder(&text)
+	encoder.SetIndent(2)
+	if err := errors.Join(encoder.Encode(&f.text), encoder.Close()); err != nil {
+		return err
+	}
+	return replaceSettings(f.path, text.Bytes(), f.mode)
+}
+
+// replaceSettings replaces a file, or creates it with its directory: after a crash it is the old one or the new one.
+func replaceSettings(path string, text []byte, mode fs.FileMode) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	// Two that write at once do not write the same file.
+	f, err := os.CreateTemp(dir, filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return durable.SyncDir(dir)
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chubbylock/chubby/client"
+)
+
+// What config add-cell and remove-cell write is what clients read; other entries and comments stay, and a link stays one.
+func TestCellsAreAdded(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("CHUBBY_CELLS", "")
+	t.Setenv("CHUBBY_CONFIG", "")
+	link, file := filepath.Join(home, ".config", "chubby", "cells.yaml"), filepath.Join(home, "dotfiles.yaml")
+	runs := func(want string, args ...string) {
+		t.Helper()
+		var out bytes.Buffer
+		root, _ := newRootCommand()
+		root.SetArgs(append([]string{"config"}, args...))
+		root.SetOut(&out)
+		root.SetErr(io.Discard)
+		err := root.ExecuteContext(t.Context())
+		if said := out.String(); err != nil {
+			said = err.Error()
+			if exitCode(err) != exitUsage || !strings.Contains(said, want) {
+				t.Errorf("%q: %v, want %q", args, err, want)
+			}
+		} else if !strings.Contains(said, want) {
+			t.Errorf("%q: %q, want %q", args, said, want)
+		}
+	}
+	runs("main is in "+link, "add-cell", "main", "h1,h2", "h3:7000")
+	if servers, err := client.Servers(t.Context(), "main"); err != nil || strings.Join(servers, " ") != "h1:7421 h2:7421 h3:7000" {
+		t.Errorf("clients find %q, %v", servers, err)
+	}
+	const before = "# mine\nmain:\n  servers: [a] # two\n  cacert: x\n  cert: y\n  key: z\n# the other\nother: {servers: [b]}\n"
+	if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	is := func(want string) {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		about, _ := os.Lstat(link)
+		if mode, _ := os.Stat(file); err != nil || string(text) != want || about.Mode()&os.ModeSymlink == 0 || mode.Mode().Perm() != 0o600 {
+			t.Errorf("the file is\n%s\n%v, %v; want\n%s", text, err, about.Mode(), want)
+		}
+	}
+	runs("other is in "+file, "add-cell", "other", "b") // as it is there already
+	runs("remove-cell other' removes it", "add-cell", "other", "h9")
+	runs("not a cell's name", "add-cell", "a b", "h9")
+	runs("not the address of a server", "add-cell", "new", "h9:port")
+	runs("needed together", "add-cell", "new", "h9", "--cacert", file)
+	runs("no such file", "add-cell", "new", "h9", "--cacert", file, "--token-file", "/nofile")
+	runs("--servers", "add-cell", "new", "h9", "--servers", "h9")
+	runs("new is not in "+file, "remove-cell", "new")
+	is(before)
+	runs("new is in "+file, "add-cell", "new", "h9")
+	is(before + "new: {servers: [h9]}\n")
+	runs("main is no longer in "+file, "remove-cell", "main")
+	is("# the other\nother: {servers: [b]}\nnew: {servers: [h9]}\n")
+	if err := os.WriteFile(file, []byte("# of all\n- x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runs("malformed", "add-cell", "new", "h9")
+	runs("malformed", "remove-cell", "new")
+	is("# of all\n- x")
+	if left, err := filepath.Glob(file + ".*"); err != nil || len(left) > 0 {
+		t.Errorf("left are %q, %v", left, err)
+	}
+}
