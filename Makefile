@@ -246,7 +246,7 @@ bench-growth: ## measure the cell as its nodes, sessions, replicas and contender
 	go -C bench run . -systems chubby -growth -measure 15s -docs ../docs/growth.md $(BENCHFLAGS)
 
 .PHONY: sizing
-sizing: ## measure what one session, one node, one write costs, ten minutes (writes docs/sizing.md and what chubbyctl sizing reckons with)
+sizing: ## measure what one session, one program, one node, one write costs, fifteen minutes (writes docs/sizing.md and what chubbyctl sizing reckons with)
 	go -C bench run . -systems chubby -sizing -docs ../docs/sizing.md $(BENCHFLAGS)
 
 .PHONY: steady

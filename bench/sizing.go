@@ -19,7 +19,7 @@ import (
 )
 
 // sizingLimit bounds all of -sizing.
-const sizingLimit = 10 * time.Minute
+const sizingLimit = 15 * time.Minute
 
 // What -sizing measures with: enough of each thing that the noise of a collected heap is small beside it.
 const (
@@ -28,6 +28,7 @@ const (
 	sizingNodes    = 100_000
 	sizingOpeners  = 20 // sessions that open handles, take locks and fill caches
 	sizingHandles  = 2_000
+	sizingPrograms = 1_000 // each with two connections, of the 4,000 that an address may have
 	sizingBytes    = 4_096 // of contents
 	sizingWatchers = 500   // handles that are told of each change
 	sizingChanges  = 20    // a second
@@ -58,7 +59,8 @@ func runSizing(ctx context.Context, o options, dir string, results *record, out 
 func measureSizing(ctx context.Context, o options, dir string, results *record, scale sizingScale) (*costs, error) {
 	c := &costs{Date: results.Date, Machine: results.Machine.String(), Quiet: isQuiet(results.Machine.LoadAvg), WriteBytes: contents, Clients: sizingClients}
 	var clients [3]act // what acts cost in a cell of one replica: there is no network but that to clients
-	err := onCell(ctx, o, dir, 1, scale, func(m *sizer) (err error) {
+	plain := func(replicas int) *chubby { return &chubby{repo: o.repo, logStore: o.logStore, members: replicas} }
+	err := onCell(ctx, plain(1), dir, scale, func(m *sizer) (err error) {
 		c.Version = m.cell.Version()
 		_, clients, err = m.acts(ctx)
 		return err
@@ -66,8 +68,15 @@ func measureSizing(ctx context.Context, o options, dir string, results *record, 
 	if err != nil {
 		return nil, fmt.Errorf("a cell of one replica: %w", err)
 	}
-	err = onCell(ctx, o, dir, members, scale, func(m *sizer) error { return m.measureAll(ctx, c, clients) })
-	return c, err
+	if err = onCell(ctx, plain(members), dir, scale, func(m *sizer) error { return m.measureAll(ctx, c, clients) }); err != nil {
+		return nil, err
+	}
+	secure := plain(1)
+	secure.tls = true
+	if err = onCell(ctx, secure, dir, scale, func(m *sizer) error { return m.programs(ctx, c) }); err != nil {
+		return nil, fmt.Errorf("programs: %w", err)
+	}
+	return c, nil
 }
 
 // isQuiet reports whether the load of the last minute was below a tenth of a processor.
@@ -89,14 +98,13 @@ type sizer struct {
 	readers []worker // of serveReads
 }
 
-// onCell measures a cell of so many replicas.
-func onCell(ctx context.Context, o options, parent string, replicas int, scale sizingScale, measure func(*sizer) error) (err error) {
+// onCell starts a cell, and measures it.
+func onCell(ctx context.Context, c *chubby, parent string, scale sizingScale, measure func(*sizer) error) (err error) {
 	dir, err := os.MkdirTemp(parent, "cell-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	c := &chubby{repo: o.repo, logStore: o.logStore, members: replicas}
 	if err := c.Start(ctx, dir); err != nil {
 		return err
 	}
@@ -228,9 +236,9 @@ func (m *sizer) share(all, alone act) act {
 	return all
 }
 
-// memory returns what the master needs for what it has: twice what is alive in its heap, because Go's collector runs when there is as
-// much garbage. Resident memory would hide what fits into memory that earlier work has left. So it has the master serve reads until its
-// collector has run, and takes the least that was in the heap meanwhile.
+// memory returns what the master needs for what it has: twice what is alive in its heap and on its stacks, because Go's collector runs
+// when there is as much garbage. Resident memory would hide what fits into memory that earlier work has left. So it has the master serve
+// reads until its collector has run, and takes the least that was in use meanwhile.
 func (m *sizer) memory(ctx context.Context) (float64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	served := make(chan error, 1)
@@ -243,7 +251,7 @@ func (m *sizer) memory(ctx context.Context) (float64, error) {
 			break
 		}
 		runs = min(runs, page["go_gc_duration_seconds_count"]+collections)
-		least = min(least, page["go_memstats_heap_alloc_bytes"])
+		least = min(least, page["go_memstats_heap_alloc_bytes"]+page["go_memstats_stack_inuse_bytes"])
 		if page["go_gc_duration_seconds_count"] >= runs {
 			break
 		}

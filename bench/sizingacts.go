@@ -219,6 +219,30 @@ func (m *sizer) sessions(ctx context.Context, c *costs) (err error) {
 	return nil
 }
 
+// programs measures what the connections of programs take, each of which has one session, and connections for itself alone. The cell is
+// of one replica and with certificates: what other replicas do is not measured, and buffers of TLS are most of a connection.
+func (m *sizer) programs(ctx context.Context, c *costs) (err error) {
+	if m.readers, err = connect(ctx, m.cell, sizingClients); err != nil {
+		return errors.Join(err, disconnect(ctx, m.readers))
+	}
+	defer func() { err = errors.Join(err, disconnect(ctx, m.readers)) }()
+	number := sizingPrograms / m.scale.things
+	closeAll := closer(func(context.Context) error { return nil })
+	defer func() { err = errors.Join(err, closeAll(context.WithoutCancel(ctx))) }()
+	both, err := m.thing(ctx, number, func() (err error) {
+		closeAll, err = openMany(ctx, number, func(ctx context.Context) (closer, error) {
+			cl, err := client.New(ctx, m.cell.config())
+			if err != nil {
+				return nil, err
+			}
+			return cl.Close, nil
+		})
+		return err
+	})
+	c.Program = thing{Memory: max(0, both.Memory-c.Session.Memory)}
+	return err
+}
+
 // opener is a session that opens many of the nodes.
 type opener struct {
 	client  *client.Client

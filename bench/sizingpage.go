@@ -43,6 +43,7 @@ type costs struct {
 
 	Base    baseCost `json:"base"`
 	Session thing    `json:"session"`
+	Program thing    `json:"program"`
 	Handle  thing    `json:"handle"`
 	Node    thing    `json:"node"`
 	Byte    thing    `json:"byte"`
@@ -85,7 +86,7 @@ func (c *costs) writePage(file string) error {
 	var written strings.Builder
 	if err := page.Execute(&written, map[string]any{
 		"Costs": c, "Results": filepath.Base(results), "Table": c.table().markdown(),
-		"Sessions": sizingSessions, "Nodes": sizingNodes, "Handles": sizingOpeners * sizingHandles, "Bytes": sizingBytes, "Watchers": sizingWatchers,
+		"Sessions": sizingSessions, "Programs": sizingPrograms, "Nodes": sizingNodes, "Handles": sizingOpeners * sizingHandles, "Bytes": sizingBytes, "Watchers": sizingWatchers,
 		"Memory": fmt.Sprintf("%.0f MiB", c.Base.Memory/(1<<20)), "Disk": fmt.Sprintf("%.1f MiB", c.Base.Disk/(1<<20)),
 		"Cores":  fmt.Sprintf("%.3f processors as the master, and %.3f otherwise", c.Base.Master, c.Base.Follower),
 		"Writes": fmt.Sprintf("%.0f", c.MostWrites), "Entries": fmt.Sprintf("%.0f", c.MostEntries), "Interval": fmt.Sprintf("%.1f s", c.Interval),
@@ -102,7 +103,7 @@ func (c *costs) table() table {
 	for _, row := range []struct {
 		name string
 		of   thing
-	}{{"session", c.Session}, {"handle", c.Handle}, {"node, an empty file", c.Node}, {"lock that is held", c.Lock}, {"name in a client's cache", c.Copy}} {
+	}{{"session", c.Session}, {"program: its two connections, with TLS", c.Program}, {"handle", c.Handle}, {"node, an empty file", c.Node}, {"lock that is held", c.Lock}, {"name in a client's cache", c.Copy}} {
 		t.rows = append(t.rows, []string{row.name, bytes(row.of.Memory), bytes(row.of.Snapshot), "", "", "", "", ""})
 	}
 	t.rows = append(t.rows, []string{"byte of contents", fmt.Sprintf("%.2f B", c.Byte.Memory), fmt.Sprintf("%.2f B", c.Byte.Snapshot), "", "", "", "", ""})

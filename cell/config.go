@@ -103,6 +103,11 @@ type Config struct {
 	// quarter of it, of one connection a sixteenth. Default DefaultClientMemoryMiB.
 	ClientMemoryMiB int
 
+	// MaxContentsMiB is how much this replica, as the master, lets the cell hold, in MiB: bytes of contents, and 1 KiB for each node
+	// (namespace.Counts.Weight). What makes that more is refused with QuotaExceeded; operators may have a sixteenth more. 0, the
+	// default, sets no such bound; chubbyd derives one from the memory of the process.
+	MaxContentsMiB int
+
 	// ClientTLS and PeerTLS name the certificates of the client port and of the Raft port. Of each, Cert, Key
 	// and CA are needed, and those of the two ports are to be signed by different authorities. The certificate of
 	// the Raft port is that of this replica: its URI is chubby://CELL/replica/ID. If both are zero, nothing
@@ -120,6 +125,9 @@ type Config struct {
 	// the master, when they change, and every five minutes. It is not called twice at the same time, and its context ends
 	// after 30 seconds. If it fails, it is called again, after 5 seconds at first.
 	Publish func(context.Context, Publication) error
+
+	// Debug has further parts of what operators are told for a report of a fault, by name: log, its last lines, and config, without secrets.
+	Debug map[string]func() []byte
 
 	Backups BackupSchedule // which the master takes by itself
 
@@ -206,29 +214,6 @@ const (
 // DefaultKeepAlives is that of 14,000 sessions with leases of 12 s, which cost a
 // master a fifth of a core (docs/performance.md).
 const DefaultKeepAlives = 2000
-
-// Defaults of Config.MaxConnections and Config.MaxConnectionsPerAddress. A connection
-// takes some 50 KB of memory, and a file descriptor. A process needs one for all of its
-// sessions, and one for its calls.
-const (
-	DefaultMaxConnections           = 40_000
-	DefaultMaxConnectionsPerAddress = 4_000
-)
-
-// What chubbyd sets the rates of Config to. Calls: more than a machine of two cores serves, so that only larger ones are divided. Sessions
-// and handshakes: a tenth of what such a machine does, and enough for a fleet that starts at once.
-const (
-	DefaultMaxCallsPerPrincipal       = 50_000
-	DefaultMaxNewSessionsPerPrincipal = 1_000
-	DefaultMaxCallsPerAddress         = 100_000
-	DefaultMaxHandshakesPerAddress    = 500
-)
-
-// DefaultClientMemoryMiB is 130,000 calls that are parked, or 4,000 whole files on their way.
-const DefaultClientMemoryMiB = 1 << 10
-
-// MinClientMemoryMiB leaves a connection room for a few whole files.
-const MinClientMemoryMiB = 64
 
 // Bounds of Config.ReplaceAfter. A machine that is started again, or serviced, is back before the default is over (Chubby §2.2: "a few
 // hours"); the lower bound is that of a reboot.
@@ -338,20 +323,6 @@ func (cfg Config) complete() (Config, error) {
 		return cfg, api.Errorf(api.InvalidArgument, "the replica's configuration has %d faults:\n  %s", len(faults), strings.Join(faults, "\n  "))
 	}
 	return cfg, nil
-}
-
-// checkBounds checks what bounds clients.
-func (cfg Config) checkBounds(fault func(string, ...any)) {
-	if cfg.MaxConnections < 0 || cfg.MaxConnectionsPerAddress < 0 {
-		fault("max-connections, max-connections-per-address: %d and %d; want positive numbers", cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
-	}
-	if min(cfg.MaxCallsPerPrincipal, cfg.MaxNewSessionsPerPrincipal, cfg.MaxCallsPerAddress, cfg.MaxHandshakesPerAddress) < 0 {
-		fault("max-calls-per-principal, max-new-sessions-per-principal, max-calls-per-address, max-handshakes-per-address: %d, %d, %d and %d; want positive numbers, or 0 for no bound",
-			cfg.MaxCallsPerPrincipal, cfg.MaxNewSessionsPerPrincipal, cfg.MaxCallsPerAddress, cfg.MaxHandshakesPerAddress)
-	}
-	if cfg.ClientMemoryMiB < MinClientMemoryMiB {
-		fault("client-memory-mib: %d; want %d or more", cfg.ClientMemoryMiB, MinClientMemoryMiB)
-	}
 }
 
 // Check reports every fault of the configuration at once, as InvalidArgument.

@@ -268,6 +268,7 @@ func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch) *master.Master
 		Metrics:    r.metrics.master,
 		SlowClient: r.cfg.SlowClient,
 		KeepAlives: r.cfg.KeepAlives,
+		MaxWeight:  int64(r.cfg.MaxContentsMiB) << 20,
 		Stopwatch:  stopwatch(),
 		Phases:     r.times.phases,
 	})

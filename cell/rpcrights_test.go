@@ -31,6 +31,7 @@ func rpcRows() map[protoreflect.Name]rpcRow {
 	return map[protoreflect.Name]rpcRow{
 		"Locate":        {request: &pb.LocateRequest{}},
 		"Status":        {request: &pb.StatusRequest{}},
+		"Debug":         {request: &pb.DebugRequest{Part: "config"}, nobody: api.PermissionDenied, stranger: api.PermissionDenied},
 		"Backup":        {request: &pb.BackupRequest{Part: 1}},
 		"Authenticate":  {request: &pb.AuthenticateRequest{}},
 		"Members":       {request: &pb.MembersRequest{}},

@@ -30,6 +30,12 @@ type Counts struct {
 	Limited int   // directories that have a quota
 }
 
+// NodeWeight is what a node counts for in Counts.Weight beside its contents: the memory that it takes, with a name of some hundred bytes.
+const NodeWeight = 1 << 10
+
+// Weight is about how much memory the tree takes, in bytes: its contents, and NodeWeight for each node.
+func (c Counts) Weight() int64 { return c.Bytes + int64(c.Nodes)*NodeWeight }
+
 // New returns a tree that holds only the root directory, as instance 1, with
 // these ACL names.
 func New(acl api.ACL) Tree {

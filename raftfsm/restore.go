@@ -150,6 +150,14 @@ const RestoreGap = 1 << 40
 // maxRestored is the highest counter above which the gap can be left: then there is room for as many numbers again.
 const maxRestored = api.MaxGeneration - 2*RestoreGap
 
+// RestoreWeight returns what the nodes weigh of the backup that is being restored, as far as they have arrived; 0 if none is.
+func (s *State) RestoreWeight() int64 {
+	if s.staged == nil {
+		return 0
+	}
+	return s.staged.tree.Counts().Weight()
+}
+
 // RestoringSince returns when the restore was begun that goes on, by the clock of the master then; for display.
 func (s *State) RestoringSince() (unix int64) {
 	if s.staged == nil {

@@ -149,6 +149,17 @@ func (s *State) Try(c Command) Answer {
 	return tried.apply(c, 0).Answer
 }
 
+// Growth returns by how much a command would make the tree weigh more, as things are: nothing if it would be refused, and less than nothing
+// if it makes room.
+func (s *State) Growth(c Command) int64 {
+	tried := s.Snapshot()
+	tried.Edit()
+	if tried.apply(c, 0).Answer.Refusal != nil {
+		return 0
+	}
+	return tried.Tree.Counts().Weight() - s.Tree.Counts().Weight()
+}
+
 // newEpoch begins an epoch. Each epoch begins only once, because its master
 // numbers grants, events and tickets from 1.
 func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch, wall int64) Result {

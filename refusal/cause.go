@@ -193,6 +193,9 @@ const (
 	MemberNeeded Cause = 124 // Path: the replica's id; Used of the Allowed replicas that would stay answer
 )
 
+// CellFull refuses what would make a cell hold more than its replicas have memory for.
+const CellFull Cause = 125 // Used bytes, Allowed, More
+
 // Code returns the code of a cause, api.Uncertain for one that this version does not know.
 func (c Cause) Code() api.Code {
 	if row, ok := rows[c]; ok {

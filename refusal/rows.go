@@ -141,9 +141,14 @@ var rows = map[Cause]row{
 	MemberUnsettled: {api.Unavailable, "replica %s is still joining or leaving: chubbyctl cell members shows what it waits for; chubbyctl cell remove gives up one that is joining, and with --cancel takes back that one leaves", []fact{path}},
 	MemberStays:     {api.NotFound, "replica %s is not leaving: there is nothing to take back; see chubbyctl cell members", []fact{path}},
 	MemberNeeded:    {api.InvalidArgument, "replica %s cannot leave now: of the replicas that would stay %d of %d answer, which is no majority; replace first those that do not (chubbyctl cell replace)", []fact{path, used, allowed}},
-	MemberLast:      {api.InvalidArgument, "replica %s is the only one of the cell: add another first", []fact{path}},
-	MembersTooMany:  {api.QuotaExceeded, "the cell has had %d replicas; it may have %d at a time, and 1000 in its life", []fact{used, allowed}},
-	WaitsForItself:  {api.Deadlock, "waiting would never end, because %s: let go of what you hold, and try again", []fact{cycle}},
+
+	CellFull: {
+		api.QuotaExceeded, "the cell holds %d bytes, counting 1024 for each node, of %d that the master has memory for (max-contents-mib), and %d more are asked for: delete something, or have an operator find who holds the most (chubbyctl quota ls), and give the replicas more memory",
+		[]fact{used, allowed, more},
+	},
+	MemberLast:     {api.InvalidArgument, "replica %s is the only one of the cell: add another first", []fact{path}},
+	MembersTooMany: {api.QuotaExceeded, "the cell has had %d replicas; it may have %d at a time, and 1000 in its life", []fact{used, allowed}},
+	WaitsForItself: {api.Deadlock, "waiting would never end, because %s: let go of what you hold, and try again", []fact{cycle}},
 
 	ConditionPresent:   {api.GenerationMismatch, "there is such a node, with contents at generation %d; read it again", []fact{current}},
 	ConditionAbsent:    {api.GenerationMismatch, "there is no such node, or none any more; read it again", nil},

@@ -740,14 +740,17 @@ ctl 0 quota ls; out 'ann'; ctl 0 -o json quota ls
 
 echo "== sizing, without a cell"
 ctl 0 sizing; out 'EACH REPLICA NEEDS'; out 'docs/sizing.md'
-ctl 0 --servers 127.0.0.1:1 -o json sizing --replicas 3 --sessions 20000 --handles 2 --cached 10 --nodes 1000 --bytes 1KiB --locks 5 --writes 1 --reads 2 --turns 3 --watchers 4
-fields out memory_bytes disk_bytes master_cores follower_cores master_network_bytes follower_network_bytes keepalives lease_s parts.0.what parts.0.memory_bytes parts.0.disk_bytes parts.0.master_cores notes measured machine version quiet
+ctl 0 --servers 127.0.0.1:1 -o json sizing --replicas 3 --sessions 20000 --programs 20000 --handles 2 --cached 10 --nodes 1000 --bytes 1KiB --locks 5 --writes 1 --reads 2 --turns 3 --watchers 4
+fields out memory_bytes disk_bytes master_cores follower_cores master_network_bytes follower_network_bytes connections keepalives lease_s parts.0.what parts.0.memory_bytes parts.0.disk_bytes parts.0.master_cores notes measured machine version quiet
 ctl 2 sizing --replicas 0; err 'replicas'
 ctl 2 sizing --bytes 1MiB; err 'files of'
 
 echo "== the cell"
 ctl 0 cell status; out 'master'
 ctl 0 cell status --check
+ctl 0 cell debug "$work/debug.tar.gz"; out 'parts of what its replicas know'; [ "$(tar -tzf "$work/debug.tar.gz" | grep -c '/goroutines.txt$')" -gt 0 ] && ok "  with goroutines" || bad "  with goroutines"
+ctl 1 cell debug "$work/debug.tar.gz"; err 'exists'; ctl 2 cell debug
+ctl 0 -o json cell debug "$work/debug.json.tar.gz"; fields out file parts missing
 ctl 0 -o json cell status
 fields out cell master epoch replicas.0.id replicas.0.role replicas.0.client replicas.0.term replicas.0.applied replicas.0.lag replicas.0.healthy replicas.0.version replicas.0.max_level sessions nodes locks level
 ctl 0 cell members; ctl 0 -o json cell members

@@ -8038,6 +8038,110 @@ func (*MembersRequest) Descriptor() ([]byte, []int) {
 	return file_chubby_proto_rawDescGZIP(), []int{107}
 }
 
+type DebugRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Part          string                 `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"` // metrics, goroutines, log or config
+	As            string                 `protobuf:"bytes,2,opt,name=as,proto3" json:"as,omitempty"`     // who asks, where clients are believed (CreateSessionRequest.as)
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DebugRequest) Reset() {
+	*x = DebugRequest{}
+	mi := &file_chubby_proto_msgTypes[108]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DebugRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DebugRequest) ProtoMessage() {}
+
+func (x *DebugRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[108]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DebugRequest.ProtoReflect.Descriptor instead.
+func (*DebugRequest) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{108}
+}
+
+func (x *DebugRequest) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *DebugRequest) GetAs() string {
+	if x != nil {
+		return x.As
+	}
+	return ""
+}
+
+type DebugReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          []byte                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"` // the last of it, if it is longer than fits
+	Cut           bool                   `protobuf:"varint,2,opt,name=cut,proto3" json:"cut,omitempty"`  // there was more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DebugReply) Reset() {
+	*x = DebugReply{}
+	mi := &file_chubby_proto_msgTypes[109]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DebugReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DebugReply) ProtoMessage() {}
+
+func (x *DebugReply) ProtoReflect() protoreflect.Message {
+	mi := &file_chubby_proto_msgTypes[109]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DebugReply.ProtoReflect.Descriptor instead.
+func (*DebugReply) Descriptor() ([]byte, []int) {
+	return file_chubby_proto_rawDescGZIP(), []int{109}
+}
+
+func (x *DebugReply) GetText() []byte {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
+func (x *DebugReply) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
+}
+
 // ChangeMembersRequest adds a replica, which waits to be let in; or removes one; or, with
 // both, has the second leave when the first has joined.
 type ChangeMembersRequest struct {
@@ -8055,7 +8159,7 @@ type ChangeMembersRequest struct {
 
 func (x *ChangeMembersRequest) Reset() {
 	*x = ChangeMembersRequest{}
-	mi := &file_chubby_proto_msgTypes[108]
+	mi := &file_chubby_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8067,7 +8171,7 @@ func (x *ChangeMembersRequest) String() string {
 func (*ChangeMembersRequest) ProtoMessage() {}
 
 func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[108]
+	mi := &file_chubby_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8080,7 +8184,7 @@ func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeMembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{108}
+	return file_chubby_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ChangeMembersRequest) GetCaller() *Caller {
@@ -8140,7 +8244,7 @@ type ChangeMembersReply struct {
 
 func (x *ChangeMembersReply) Reset() {
 	*x = ChangeMembersReply{}
-	mi := &file_chubby_proto_msgTypes[109]
+	mi := &file_chubby_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8152,7 +8256,7 @@ func (x *ChangeMembersReply) String() string {
 func (*ChangeMembersReply) ProtoMessage() {}
 
 func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[109]
+	mi := &file_chubby_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8165,7 +8269,7 @@ func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersReply.ProtoReflect.Descriptor instead.
 func (*ChangeMembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{109}
+	return file_chubby_proto_rawDescGZIP(), []int{111}
 }
 
 type MembersReply struct {
@@ -8177,7 +8281,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[110]
+	mi := &file_chubby_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8189,7 +8293,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[110]
+	mi := &file_chubby_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8202,7 +8306,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{110}
+	return file_chubby_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -8227,7 +8331,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[111]
+	mi := &file_chubby_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8239,7 +8343,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[111]
+	mi := &file_chubby_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8252,7 +8356,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{111}
+	return file_chubby_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Member) GetId() string {
@@ -8916,7 +9020,14 @@ const file_chubby_proto_rawDesc = "" +
 	"\arunning\x18\x03 \x01(\bR\arunning\x12\x17\n" +
 	"\aleft_ns\x18\x04 \x01(\x03R\x06leftNs\x12\x17\n" +
 	"\atook_ns\x18\x05 \x01(\x03R\x06tookNs\"\x10\n" +
-	"\x0eMembersRequest\"\xda\x01\n" +
+	"\x0eMembersRequest\"2\n" +
+	"\fDebugRequest\x12\x12\n" +
+	"\x04part\x18\x01 \x01(\tR\x04part\x12\x0e\n" +
+	"\x02as\x18\x02 \x01(\tR\x02as\"2\n" +
+	"\n" +
+	"DebugReply\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\fR\x04text\x12\x10\n" +
+	"\x03cut\x18\x02 \x01(\bR\x03cut\"\xda\x01\n" +
 	"\x14ChangeMembersRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x10\n" +
@@ -9027,11 +9138,12 @@ const file_chubby_proto_rawDesc = "" +
 	"\rFinishUpgrade\x12\x1f.chubby.v1.FinishUpgradeRequest\x1a\x1d.chubby.v1.FinishUpgradeReply\x12:\n" +
 	"\x06Backup\x12\x18.chubby.v1.BackupRequest\x1a\x16.chubby.v1.BackupReply\x12=\n" +
 	"\aRestore\x12\x19.chubby.v1.RestoreRequest\x1a\x17.chubby.v1.RestoreReply\x12O\n" +
-	"\rChangeMembers\x12\x1f.chubby.v1.ChangeMembersRequest\x1a\x1d.chubby.v1.ChangeMembersReply2\x8b\x02\n" +
+	"\rChangeMembers\x12\x1f.chubby.v1.ChangeMembersRequest\x1a\x1d.chubby.v1.ChangeMembersReply2\xc4\x02\n" +
 	"\x04Cell\x12:\n" +
 	"\x06Locate\x12\x18.chubby.v1.LocateRequest\x1a\x16.chubby.v1.LocateReply\x12:\n" +
 	"\x06Status\x12\x18.chubby.v1.StatusRequest\x1a\x16.chubby.v1.StatusReply\x12=\n" +
-	"\aMembers\x12\x19.chubby.v1.MembersRequest\x1a\x17.chubby.v1.MembersReply\x12L\n" +
+	"\aMembers\x12\x19.chubby.v1.MembersRequest\x1a\x17.chubby.v1.MembersReply\x127\n" +
+	"\x05Debug\x12\x17.chubby.v1.DebugRequest\x1a\x15.chubby.v1.DebugReply\x12L\n" +
 	"\fAuthenticate\x12\x1e.chubby.v1.AuthenticateRequest\x1a\x1c.chubby.v1.AuthenticateReplyB+Z)github.com/chubbylock/chubby/api/chubbypbb\x06proto3"
 
 var (
@@ -9047,7 +9159,7 @@ func file_chubby_proto_rawDescGZIP() []byte {
 }
 
 var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 113)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 115)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -9164,11 +9276,13 @@ var file_chubby_proto_goTypes = []any{
 	(*ReplicaStatus)(nil),             // 112: chubby.v1.ReplicaStatus
 	(*DrillStatus)(nil),               // 113: chubby.v1.DrillStatus
 	(*MembersRequest)(nil),            // 114: chubby.v1.MembersRequest
-	(*ChangeMembersRequest)(nil),      // 115: chubby.v1.ChangeMembersRequest
-	(*ChangeMembersReply)(nil),        // 116: chubby.v1.ChangeMembersReply
-	(*MembersReply)(nil),              // 117: chubby.v1.MembersReply
-	(*Member)(nil),                    // 118: chubby.v1.Member
-	nil,                               // 119: chubby.v1.OverviewReply.CountsEntry
+	(*DebugRequest)(nil),              // 115: chubby.v1.DebugRequest
+	(*DebugReply)(nil),                // 116: chubby.v1.DebugReply
+	(*ChangeMembersRequest)(nil),      // 117: chubby.v1.ChangeMembersRequest
+	(*ChangeMembersReply)(nil),        // 118: chubby.v1.ChangeMembersReply
+	(*MembersReply)(nil),              // 119: chubby.v1.MembersReply
+	(*Member)(nil),                    // 120: chubby.v1.Member
+	nil,                               // 121: chubby.v1.OverviewReply.CountsEntry
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
@@ -9242,7 +9356,7 @@ var file_chubby_proto_depIdxs = []int32{
 	68,  // 68: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
 	11,  // 69: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
 	73,  // 70: chubby.v1.OverviewReply.backlog:type_name -> chubby.v1.Backlog
-	119, // 71: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
+	121, // 71: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
 	64,  // 72: chubby.v1.OverviewReply.waits:type_name -> chubby.v1.LockInfo
 	74,  // 73: chubby.v1.OverviewReply.holdups:type_name -> chubby.v1.Holdup
 	71,  // 74: chubby.v1.OverviewReply.takeovers:type_name -> chubby.v1.Takeover
@@ -9281,7 +9395,7 @@ var file_chubby_proto_depIdxs = []int32{
 	6,   // 107: chubby.v1.DrillStatus.kind:type_name -> chubby.v1.DrillKind
 	7,   // 108: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
 	8,   // 109: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
-	118, // 110: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	120, // 110: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
 	14,  // 111: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
 	17,  // 112: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
 	17,  // 113: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
@@ -9317,53 +9431,55 @@ var file_chubby_proto_depIdxs = []int32{
 	94,  // 143: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
 	99,  // 144: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
 	101, // 145: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
-	115, // 146: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
+	117, // 146: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
 	97,  // 147: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
 	108, // 148: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
 	114, // 149: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	106, // 150: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
-	15,  // 151: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	18,  // 152: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	18,  // 153: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	20,  // 154: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	23,  // 155: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	25,  // 156: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	27,  // 157: chubby.v1.Chubby.CloseHandle:output_type -> chubby.v1.CloseHandleReply
-	29,  // 158: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	31,  // 159: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	33,  // 160: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	35,  // 161: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	37,  // 162: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	39,  // 163: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	43,  // 164: chubby.v1.Chubby.Txn:output_type -> chubby.v1.TxnReply
-	45,  // 165: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	49,  // 166: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	51,  // 167: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	53,  // 168: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	55,  // 169: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	57,  // 170: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	59,  // 171: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	61,  // 172: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	63,  // 173: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	67,  // 174: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	70,  // 175: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
-	76,  // 176: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
-	79,  // 177: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	83,  // 178: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	85,  // 179: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	88,  // 180: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
-	91,  // 181: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	93,  // 182: chubby.v1.Chubby.Drill:output_type -> chubby.v1.DrillReply
-	95,  // 183: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	100, // 184: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
-	105, // 185: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
-	116, // 186: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
-	98,  // 187: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	109, // 188: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	117, // 189: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	107, // 190: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
-	151, // [151:191] is the sub-list for method output_type
-	111, // [111:151] is the sub-list for method input_type
+	115, // 150: chubby.v1.Cell.Debug:input_type -> chubby.v1.DebugRequest
+	106, // 151: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	15,  // 152: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	18,  // 153: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	18,  // 154: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	20,  // 155: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	23,  // 156: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	25,  // 157: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	27,  // 158: chubby.v1.Chubby.CloseHandle:output_type -> chubby.v1.CloseHandleReply
+	29,  // 159: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	31,  // 160: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	33,  // 161: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	35,  // 162: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	37,  // 163: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	39,  // 164: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	43,  // 165: chubby.v1.Chubby.Txn:output_type -> chubby.v1.TxnReply
+	45,  // 166: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	49,  // 167: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	51,  // 168: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	53,  // 169: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	55,  // 170: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	57,  // 171: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	59,  // 172: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	61,  // 173: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	63,  // 174: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	67,  // 175: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	70,  // 176: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
+	76,  // 177: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
+	79,  // 178: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	83,  // 179: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	85,  // 180: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	88,  // 181: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
+	91,  // 182: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	93,  // 183: chubby.v1.Chubby.Drill:output_type -> chubby.v1.DrillReply
+	95,  // 184: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	100, // 185: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
+	105, // 186: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
+	118, // 187: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
+	98,  // 188: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	109, // 189: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	119, // 190: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	116, // 191: chubby.v1.Cell.Debug:output_type -> chubby.v1.DebugReply
+	107, // 192: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	152, // [152:193] is the sub-list for method output_type
+	111, // [111:152] is the sub-list for method input_type
 	111, // [111:111] is the sub-list for extension type_name
 	111, // [111:111] is the sub-list for extension extendee
 	0,   // [0:111] is the sub-list for field type_name
@@ -9392,7 +9508,7 @@ func file_chubby_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   113,
+			NumMessages:   115,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

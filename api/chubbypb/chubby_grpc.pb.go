@@ -1573,6 +1573,7 @@ const (
 	Cell_Locate_FullMethodName       = "/chubby.v1.Cell/Locate"
 	Cell_Status_FullMethodName       = "/chubby.v1.Cell/Status"
 	Cell_Members_FullMethodName      = "/chubby.v1.Cell/Members"
+	Cell_Debug_FullMethodName        = "/chubby.v1.Cell/Debug"
 	Cell_Authenticate_FullMethodName = "/chubby.v1.Cell/Authenticate"
 )
 
@@ -1589,6 +1590,9 @@ type CellClient interface {
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error)
 	// Members lists the replicas of the cell.
 	Members(ctx context.Context, in *MembersRequest, opts ...grpc.CallOption) (*MembersReply, error)
+	// Debug returns a part of what this replica knows of itself, for a report of a fault. It has no contents of
+	// files and no secrets. It is for operators, as far as this replica knows who they are.
+	Debug(ctx context.Context, in *DebugRequest, opts ...grpc.CallOption) (*DebugReply, error)
 	// Authenticate says who the client of this connection is, by a bearer token, before any other
 	// call. A connection whose client has shown a certificate has a name already, and
 	// takes no token. Calls of gRPC may carry the token instead, in their metadata
@@ -1634,6 +1638,16 @@ func (c *cellClient) Members(ctx context.Context, in *MembersRequest, opts ...gr
 	return out, nil
 }
 
+func (c *cellClient) Debug(ctx context.Context, in *DebugRequest, opts ...grpc.CallOption) (*DebugReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DebugReply)
+	err := c.cc.Invoke(ctx, Cell_Debug_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *cellClient) Authenticate(ctx context.Context, in *AuthenticateRequest, opts ...grpc.CallOption) (*AuthenticateReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AuthenticateReply)
@@ -1657,6 +1671,9 @@ type CellServer interface {
 	Status(context.Context, *StatusRequest) (*StatusReply, error)
 	// Members lists the replicas of the cell.
 	Members(context.Context, *MembersRequest) (*MembersReply, error)
+	// Debug returns a part of what this replica knows of itself, for a report of a fault. It has no contents of
+	// files and no secrets. It is for operators, as far as this replica knows who they are.
+	Debug(context.Context, *DebugRequest) (*DebugReply, error)
 	// Authenticate says who the client of this connection is, by a bearer token, before any other
 	// call. A connection whose client has shown a certificate has a name already, and
 	// takes no token. Calls of gRPC may carry the token instead, in their metadata
@@ -1680,6 +1697,9 @@ func (UnimplementedCellServer) Status(context.Context, *StatusRequest) (*StatusR
 }
 func (UnimplementedCellServer) Members(context.Context, *MembersRequest) (*MembersReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Members not implemented")
+}
+func (UnimplementedCellServer) Debug(context.Context, *DebugRequest) (*DebugReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Debug not implemented")
 }
 func (UnimplementedCellServer) Authenticate(context.Context, *AuthenticateRequest) (*AuthenticateReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Authenticate not implemented")
@@ -1759,6 +1779,24 @@ func _Cell_Members_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cell_Debug_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DebugRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellServer).Debug(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cell_Debug_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellServer).Debug(ctx, req.(*DebugRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cell_Authenticate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AuthenticateRequest)
 	if err := dec(in); err != nil {
@@ -1795,6 +1833,10 @@ var Cell_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Members",
 			Handler:    _Cell_Members_Handler,
+		},
+		{
+			MethodName: "Debug",
+			Handler:    _Cell_Debug_Handler,
 		},
 		{
 			MethodName: "Authenticate",

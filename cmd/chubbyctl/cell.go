@@ -127,7 +127,7 @@ func newCellCommand(g *globals) *cobra.Command {
 		newTransferCommand(g),
 		newUpgradeCommand(g),
 		newBackupCommand(g),
-		newRestoreCommand(g), newRecoverCommand(g),
+		newRestoreCommand(g), newRecoverCommand(g), newDebugCommand(g),
 	)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -18,7 +19,8 @@ const changeText = `
 It waits until the change is complete, and says how far it is, and what it waits for.
 Interrupting it does not stop the change: 'chubbyctl cell members' shows a replica as
 joining or leaving until it is. One change is under way at a time. With --no-wait it
-returns when the change has been decided.
+returns when the change has been decided. --timeout bounds that decision, and how long the
+cell may not answer afterwards, but not the change.
 
 It is for operators of the cell (/ls/CELL/acl/operators).`
 
@@ -93,24 +95,50 @@ func (g *globals) newMemberCommand(cmd *cobra.Command, read func(args []string) 
 		if err != nil {
 			return err
 		}
-		return g.withSession(cmd.Context(), cell, func(ctx context.Context, c *client.Client) error {
-			var now []client.Member
-			progress := memberProgress(cmd.ErrOrStderr(), &now, stopwatch())
-			if noWait {
-				progress = nil
-			}
-			if err := client.ChangeMembers(ctx, c, change, progress); err != nil {
-				return err
-			}
-			if noWait {
-				if now, err = c.Cell().Members(ctx); err != nil {
-					return err
-				}
-			}
-			return g.printMembers(cmd.OutOrStdout(), now)
-		})
+		return g.changeMembers(cmd, cell, change, noWait)
 	}
 	return cmd
+}
+
+// changeMembers changes the replicas of a cell, and follows the change. --timeout bounds the decision, and then how long the cell may not
+// answer: the change itself takes as long as the new replica has to catch up.
+func (g *globals) changeMembers(cmd *cobra.Command, cell string, change client.MemberChange, noWait bool) error {
+	ctx, stop := context.WithCancelCause(cmd.Context())
+	defer stop(nil)
+	late := time.AfterFunc(g.timeout, func() { stop(outOfTime{g.timeout}) })
+	defer late.Stop()
+	report, decided := g.reportWait(ctx, cell, api.Path{}), false
+	var now []client.Member
+	tell := memberProgress(cmd.ErrOrStderr(), &now, stopwatch())
+	err := func() error {
+		c, err := client.New(ctx, g.config(cell))
+		if err != nil {
+			return err
+		}
+		defer g.closeSession(ctx, c)
+		if noWait {
+			if err := client.ChangeMembers(ctx, c, change, nil); err != nil {
+				return err
+			}
+			now, err = c.Cell().Members(ctx)
+			return err
+		}
+		return client.ChangeMembers(ctx, c, change, func(list []client.Member) {
+			if !decided {
+				decided = true
+				report.stop() // from now on the steps of the change are told
+			}
+			late.Reset(g.timeout)
+			tell(list)
+		})
+	}()
+	if err = report.explain(err); err != nil && decided {
+		return fmt.Errorf("%w; the change was decided, and goes on: 'chubbyctl cell members' says how far it is", err)
+	}
+	if err != nil {
+		return err
+	}
+	return g.printMembers(cmd.OutOrStdout(), now)
 }
 
 // tellWait is how long a step of a change takes before it is said what it waits for, and then between two such lines.

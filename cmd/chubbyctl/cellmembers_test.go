@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -42,4 +46,51 @@ func TestPrintMembers(t *testing.T) {
 	if err := g.printMembers(&out, list); err != nil || !strings.HasSuffix(out.String(), "\nr6 is joining, and waits: it does not answer\n") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
+}
+
+// A change that is decided is followed for as long as it takes, whatever --timeout is; nothing says that it is given up. Once the cell does
+// not answer for --timeout, the command ends, and says that the change goes on.
+func TestMemberChangeOutlastsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := celltest.Start(t, 3)
+		s := &stage{t: t, cell: c, ctx: t.Context()}
+		joining, give := context.WithCancel(t.Context())
+		s.beside.Go(func() { _ = c.Join(joining, "r4") }) // which it does not, as it is cut off first
+		time.Sleep(time.Second)
+		watcher := c.Client("watcher")
+		var text string
+		ended := make(chan struct{})
+		s.beside.Go(func() {
+			defer close(ended)
+			text = s.run("cell add r4 r4:7431 --timeout 3s")
+		})
+		for joins := false; !joins; time.Sleep(time.Millisecond) {
+			list, err := watcher.Cell().Members(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			joins = slices.ContainsFunc(list, func(m client.Member) bool { return m.ID == "r4" })
+		}
+		c.Cut("r4")
+		time.Sleep(time.Minute)
+		select {
+		case <-ended:
+			t.Fatalf("it ended while r4 joins:\n%s", text)
+		default:
+		}
+		for _, id := range []string{"r1", "r2", "r3"} {
+			c.Kill(id)
+		}
+		<-ended
+		give()
+		s.beside.Wait()
+		for _, want := range []string{"r4 catches up", "the cell did not answer within 3s", "the change was decided, and goes on", "[exit 69]"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q in\n%s", want, text)
+			}
+		}
+		if strings.Contains(text, "gives up in") {
+			t.Errorf("it says that it gives up:\n%s", text)
+		}
+	})
 }

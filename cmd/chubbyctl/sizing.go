@@ -18,6 +18,7 @@ type sizingFields struct {
 	FollowerCores   float64      `json:"follower_cores"`
 	MasterNetwork   int64        `json:"master_network_bytes"`
 	FollowerNetwork int64        `json:"follower_network_bytes"`
+	Connections     int          `json:"connections"`
 	KeepAlives      float64      `json:"keepalives"`
 	Lease           float64      `json:"lease_s"`
 	Parts           []partFields `json:"parts"`
@@ -43,9 +44,14 @@ func newSizingCommand(g *globals) *cobra.Command {
 		Short: "Reckon what machines a cell needs, without a cell",
 		Long: `sizing reckons what each replica of a cell needs of memory, disk, network and
 processors, from what is to be in the cell and what is to be done with it. It asks
-no cell: the costs of one session, one node, one write were measured (docs/sizing.md
-says on which machine), and it adds them up. Rates are of a second, and of all
-clients together.
+no cell: the costs of one session, one program, one node, one write were measured
+(docs/sizing.md says on which machine), and it adds them up. Rates are of a second,
+and of all clients together.
+
+A program has two connections to the master, with buffers for TLS, which take far
+more memory than its session. As many programs as sessions are reckoned with; if one
+program has several sessions, as a server that opens one for each of its users has,
+say how many programs there are (--programs).
 
 Every replica may become the master, so give all of them what the master needs; and
 twice the disk, because a snapshot is written beside those that are kept, and half
@@ -55,6 +61,9 @@ the memory again for what comes unexpectedly.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.Bytes = int64(bytes)
+			if !cmd.Flags().Changed("programs") {
+				c.Programs = c.Sessions
+			}
 			if fault := c.Validate(); fault != "" {
 				return usagef("%s", fault)
 			}
@@ -68,6 +77,7 @@ the memory again for what comes unexpectedly.`,
 	flags := cmd.Flags()
 	flags.IntVar(&c.Replicas, "replicas", c.Replicas, "replicas of the cell")
 	flags.IntVar(&c.Sessions, "sessions", c.Sessions, "sessions that are open")
+	flags.IntVar(&c.Programs, "programs", 0, "programs that have these sessions, each with two connections of its own (default: one program for each session)")
 	flags.IntVar(&c.Handles, "handles", c.Handles, "handles that each session has open")
 	flags.IntVar(&c.Cached, "cached", c.Cached, "nodes of which each session has something in its cache")
 	flags.IntVar(&c.Nodes, "nodes", c.Nodes, "files and directories")
@@ -84,7 +94,7 @@ func (g *globals) printSizing(out io.Writer, n sizing.Need, costs sizing.Costs) 
 	if g.json() {
 		fields := sizingFields{
 			Memory: int64(n.Memory), Disk: int64(n.Disk), MasterCores: n.MasterCores, FollowerCores: n.FollowerCores,
-			MasterNetwork: int64(n.MasterNetwork), FollowerNetwork: int64(n.FollowerNetwork), KeepAlives: n.KeepAlives, Lease: n.Lease,
+			MasterNetwork: int64(n.MasterNetwork), FollowerNetwork: int64(n.FollowerNetwork), Connections: n.Connections, KeepAlives: n.KeepAlives, Lease: n.Lease,
 			Parts: []partFields{}, Notes: append([]string{}, n.Notes...),
 			Measured: costs.Date, Machine: costs.Machine, Version: costs.Version, Quiet: costs.Quiet,
 		}

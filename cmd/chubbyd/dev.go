@@ -89,6 +89,7 @@ func (o *devOptions) validate() error {
 }
 
 func (o *devOptions) runDev(ctx context.Context, out io.Writer) error {
+	endsByPipe()
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program, to start it once per replica: %w", err)

@@ -35,13 +35,18 @@ func runCommandLine() int {
 	// The first signal asks for an orderly end. After it signals have their default action
 	// again, so the second one ends the process.
 	context.AfterFunc(ctx, stop)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a write to a pipe that nobody reads is an error, see exitUnread
 	ctx, hangups := withHangups(ctx)
 	defer hangups.stop()
 	root := newRootCommand()
 	out := helptext.NewOutput(os.Stdout)
 	root.SetOut(out)
 	err := root.ExecuteContext(ctx)
-	if failed := out.Failure(); err == nil && failed != nil {
+	failed := out.Failure()
+	if errors.Is(failed, syscall.EPIPE) && (err == nil || errors.Is(err, failed)) {
+		return exitUnread
+	}
+	if err == nil && failed != nil {
 		err = fmt.Errorf("standard output could not be written: %w", failed)
 	}
 	if err != nil {
@@ -82,7 +87,14 @@ const (
 	exitFailed  = 1
 	exitUsage   = 2
 	exitRefused = 78
+
+	// exitUnread is that of an end by SIGPIPE: the reader of what is printed has gone (chubbyd config show | head). It is no such end, of
+	// which runuser and sudo tell on the terminal.
+	exitUnread = 128 + int(syscall.SIGPIPE)
 )
+
+// endsByPipe has a command that runs on end by SIGPIPE, as other programs do, when its log has no reader any more.
+func endsByPipe() { signal.Reset(syscall.SIGPIPE) }
 
 // exitCodes says what each exit code means.
 func exitCodes() map[int]string {
@@ -91,6 +103,7 @@ func exitCodes() map[int]string {
 		exitFailed:  "any other failure, such as a disk that failed: starting it again may help",
 		exitUsage:   "the command line was not understood",
 		exitRefused: "the replica must not run with the configuration, on the data or with the members that it has: starting it again does not help",
+		exitUnread:  "nobody reads what is printed any more (chubbyd config show | head)",
 	}
 }
 

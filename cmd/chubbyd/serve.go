@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,6 +128,7 @@ func (o *serveOptions) collect() (*draft, error) {
 }
 
 func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writer) error {
+	endsByPipe()
 	d, err := o.collect()
 	if err != nil {
 		return err
@@ -147,8 +149,11 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 		}()
 	}
 	defer runtime.KeepAlive(newBallast())
+	s.replica.MaxContentsMiB = cmp.Or(s.replica.MaxContentsMiB, contentsBound(memoryLimit()))
 	s.publishing.install(&s)
-	s.replica.Logger, s.replica.RestoreAccess = newLogger(out, s, level), o.restoreAccess
+	said := new(tail)
+	s.replica.Logger, s.replica.RestoreAccess = newLogger(io.MultiWriter(said, out), s, level), o.restoreAccess
+	s.replica.Debug = d.debug(said)
 	if text := backupstore.Warning(s.replica.Backups.Place); text != "" {
 		s.replica.Logger.Warn(text)
 	}

@@ -29,6 +29,7 @@ func warnings(ctx context.Context, s settings, names resolver) []string {
 	if n := len(s.replica.Members); n > 0 && !s.replica.Join && !s.replica.Spare && n%2 == 0 {
 		list = append(list, fmt.Sprintf("a cell of %d replicas survives the loss of %d, no more than one of %d does: use one, three or five", n, (n-1)/2, n-1))
 	}
+	list = append(list, contentsWarning(s, memoryLimit())...)
 	if text := backupstore.Warning(s.replica.Backups.Place); text != "" {
 		list = append(list, "backup-to: "+text)
 	}

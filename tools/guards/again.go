@@ -26,8 +26,8 @@ func againSafeguards() []safeguard {
 		},
 		{
 			name: "a refusal is on its way though its call has ended", file: "cell/internal/master/coherence.go",
-			old: "	result, err = co.epoch.refuseAs(ctx, by, answer.Refusal, after)\n",
-			new: "	result, err = co.epoch.refuseAs(ctx, by, answer.Refusal, func() {})\n	after()\n",
+			old: "	result, err = co.epoch.refuseAs(ctx, by, because, after)\n",
+			new: "	result, err = co.epoch.refuseAs(ctx, by, because, func() {})\n	after()\n",
 			pkg: "./cell/internal/master", test: "TestCopyOfRefusedOpen",
 		},
 		{

@@ -42,8 +42,8 @@ func cacheSafeguards() []safeguard {
 		},
 		{
 			name: "what was refused stays refused", file: "cell/internal/master/coherence.go",
-			old: "	result, err = co.epoch.refuseAs(ctx, by, answer.Refusal, after)\n	return result, true, err\n",
-			new: "	_, err = co.epoch.fence.Prove(ctx)\n	after()\n	if err != nil {\n		return result, false, err\n	}\n	return result, true, answer.Err()\n",
+			old: "	result, err = co.epoch.refuseAs(ctx, by, because, after)\n	return result, true, err\n",
+			new: "	_, err = co.epoch.fence.Prove(ctx)\n	after()\n	if err != nil {\n		return result, false, err\n	}\n	return result, true, because\n",
 			pkg: "./cell/internal/master", test: "TestRefusalIsForGood",
 		},
 		{

@@ -24,6 +24,7 @@ type coherence struct {
 	leases      *session.Leases
 	revocations *revocations
 
+	room       room
 	slowClient time.Duration // see Config.SlowClient
 }
 
@@ -67,6 +68,9 @@ func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c
 			return raftfsm.Result{}, err
 		}
 	}
+	if full := co.room.check(by.Session, c); full != nil {
+		return co.epoch.refuseAs(ctx, by, full, done)
+	}
 	result, err := co.epoch.commit(ctx, c, done)
 	return result, cmp.Or(err, result.Answer.Err())
 }
@@ -84,11 +88,14 @@ func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c r
 	if !waits || by.Session == 0 {
 		return result, false, nil
 	}
-	answer := co.epoch.state().Try(c)
-	if answer.Refusal == nil {
+	because := co.epoch.state().Try(c).Refusal
+	if because == nil {
+		because = co.room.check(by.Session, c)
+	}
+	if because == nil {
 		return result, false, nil
 	}
-	result, err = co.epoch.refuseAs(ctx, by, answer.Refusal, after)
+	result, err = co.epoch.refuseAs(ctx, by, because, after)
 	return result, true, err
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Config is what a master is told. All fields but the last four are needed.
+// Config is what a master is told. All fields but the last five are needed.
 type Config struct {
 	Epoch   api.Epoch
 	Cell    string
@@ -27,6 +27,7 @@ type Config struct {
 
 	SlowClient time.Duration        // cuts off clients that hold up a change for longer; 0: none
 	KeepAlives float64              // a second that are wanted at most
+	MaxWeight  int64                // of the tree, see room; 0: none
 	Stopwatch  func() time.Duration // measures how long the mutex is held; may be nil
 	Phases     func() steps.Phases  // says when the entry was written and applied for which Log.Append has just returned; nil if no call is traced
 }
@@ -78,7 +79,7 @@ func New(ctx context.Context, cfg Config) *Master {
 	events := &publisher{epoch: e, boxes: t.boxes, handles: t.handles, queues: t.queues, recalls: t.recalls, holdTimes: t.holdTimes, copyset: t.copyset}
 	out := &offers{epoch: e, queues: t.queues, delays: t.delays, outbox: t.outbox, events: events}
 	lost := newRevocations(e, t, events, out)
-	coherent := &coherence{epoch: e, copyset: t.copyset, boxes: t.boxes, leases: t.leases, revocations: lost, slowClient: cfg.SlowClient}
+	coherent := &coherence{epoch: e, copyset: t.copyset, boxes: t.boxes, leases: t.leases, revocations: lost, slowClient: cfg.SlowClient, room: room{e, cfg.MaxWeight}}
 	graph := &waitGraph{epoch: e, queues: t.queues, offers: out, known: t.handles.find}
 	gone := newRemover(e, t.queues, coherent)
 	t.copyset.cleared = gone.cleared

@@ -25,6 +25,10 @@ func (m *Master) Restore(ctx context.Context, c raftfsm.Restore) (RestoreProgres
 		m.timekeeper.restoreStepped()
 		return RestoreProgress{Sessions: state.Sessions.Len() - 1}, nil
 	}
+	if full := m.coherence.room.checkRestore(c); full != nil && !m.epoch.isAnswered(c.Mutation) {
+		_, err := m.epoch.refuseAs(ctx, c.Mutation, full, func() {})
+		return RestoreProgress{}, err
+	}
 	_, err := m.epoch.propose(ctx, raftfsm.Command{Restore: &c})
 	if err == nil {
 		m.timekeeper.restoreStepped()

@@ -35,6 +35,9 @@ type Replica interface {
 	// MayLeave returns an error if a replica could not leave now, because too few of those that would stay answer. joined says that
 	// another one will have joined before.
 	MayLeave(ctx context.Context, id string, joined bool) error
+	// Debug returns a part of what the replica knows of itself, for a principal who is an operator as far as it knows. The text
+	// may be of any length.
+	Debug(principal, part string) ([]byte, error)
 	// Founders are the replicas in Raft's configuration.
 	Founders() []raftfsm.Member
 }

@@ -10,6 +10,7 @@ import (
 type Cell struct {
 	Replicas int // at least 1
 	Sessions int
+	Programs int   // with connections of their own, two each
 	Handles  int   // open, of each session
 	Cached   int   // names in the cache of each session
 	Nodes    int   // files and directories
@@ -40,7 +41,7 @@ func (c Cell) Validate() string {
 	if c.Bytes < 0 || c.Bytes > api.MaxContents {
 		return fmt.Sprintf("files of %d bytes: want 0 to %d", c.Bytes, api.MaxContents)
 	}
-	for _, n := range []int{c.Sessions, c.Handles, c.Cached, c.Nodes, c.Locks, c.Watchers} {
+	for _, n := range []int{c.Sessions, c.Programs, c.Handles, c.Cached, c.Nodes, c.Locks, c.Watchers} {
 		if n < 0 || n > maxThings {
 			return fmt.Sprintf("%d of something: want 0 to a million millions", n)
 		}
@@ -71,6 +72,7 @@ type Need struct {
 	FollowerCores   float64
 	MasterNetwork   float64 // bytes a second, sent and received
 	FollowerNetwork float64 // bytes a second
+	Connections     int     // of clients
 	KeepAlives      float64 // a second
 	Lease           float64 // seconds: the longest that sessions are given, so that there are no more KeepAlives
 	Parts           []Part  // the same, part by part
@@ -79,7 +81,7 @@ type Need struct {
 
 // Need computes it.
 func (c Cell) Need(costs Costs) Need {
-	n := Need{Lease: usualLease}
+	n := Need{Lease: usualLease, Connections: c.Programs * connectionsOfProgram}
 	followers := float64(c.Replicas - 1)
 	n.KeepAlives = float64(c.Sessions) / costs.Interval
 	n.Lease = min(usualLease*max(1, n.KeepAlives/keepAlives), api.MaxLease.Seconds())
@@ -87,6 +89,7 @@ func (c Cell) Need(costs Costs) Need {
 
 	n.hold("an empty replica", 1, Thing{Memory: costs.Base.Memory})
 	n.hold("sessions", float64(c.Sessions), costs.Session)
+	n.hold("programs", float64(c.Programs), costs.Program)
 	n.hold("handles", float64(c.Sessions)*float64(c.Handles), costs.Handle)
 	n.hold("nodes", float64(c.Nodes), costs.Node)
 	n.hold("contents", float64(c.Nodes)*float64(c.Bytes), costs.Byte)
@@ -157,6 +160,7 @@ func (c Cell) notes(costs Costs, n Need) (notes []string) {
 	if c.Sessions > quota.Sessions {
 		note("a principal may have %d sessions: raise its quota, or have several (chubbyctl quota set)", quota.Sessions)
 	}
+	c.noteConnections(note)
 	if c.Nodes > quota.Nodes || float64(c.Nodes)*float64(c.Bytes) > float64(quota.Bytes) {
 		note("a principal may have %d nodes, and %d MiB of contents: raise its quota, or have several (chubbyctl quota set)", quota.Nodes, quota.Bytes>>20)
 	}
@@ -176,4 +180,18 @@ func (c Cell) notes(costs Costs, n Need) (notes []string) {
 		note("%d replicas survive the loss of no more than %d do", c.Replicas, c.Replicas-1)
 	}
 	return notes
+}
+
+// noteConnections says which limits of a replica's connections have to be raised for so many programs.
+func (c Cell) noteConnections(note func(format string, args ...any)) {
+	connections := c.Programs * connectionsOfProgram
+	if c.Programs > maxConnectionsPerAddress/connectionsOfProgram {
+		note("a replica takes %d connections from one address, those of %d programs: if more are behind one NAT, proxy or node, raise max-connections-per-address", maxConnectionsPerAddress, maxConnectionsPerAddress/connectionsOfProgram)
+	}
+	if connections > maxConnections {
+		note("%d programs have %d connections, and a replica takes %d: raise max-connections", c.Programs, connections, maxConnections)
+	}
+	if files := connections + ownFiles; files > limitNOFILE {
+		note("with %d connections a replica has up to %d files open, and its unit allows %d: raise LimitNOFILE", connections, files, limitNOFILE)
+	}
 }

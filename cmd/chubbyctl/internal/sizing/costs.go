@@ -40,6 +40,7 @@ type Costs struct {
 
 	Base    Base  `json:"base"`
 	Session Thing `json:"session"`
+	Program Thing `json:"program"` // the two connections of a program that shares them with no other, with TLS; beside its session
 	Handle  Thing `json:"handle"`
 	Node    Thing `json:"node"` // an empty file
 	Byte    Thing `json:"byte"` // of contents
@@ -66,7 +67,15 @@ const (
 	snapshots      = 3.0      // that are kept
 	logEntries     = 3 * 4096 // that are kept in the log, of a cell that is seldom written to
 	snapshotPeriod = 60.0     // seconds from one snapshot to the next, at the latest, of one that is often written to; the log has two of them
+
+	maxConnections           = 40_000 // of clients (max-connections)
+	maxConnectionsPerAddress = 4_000
+	limitNOFILE              = 65_536 // of the packaged unit
+	ownFiles                 = 768    // that a replica keeps of those for itself
 )
+
+// connectionsOfProgram is how many connections the library has to the master: one for the session's KeepAlives, one for all other calls.
+const connectionsOfProgram = 2
 
 //go:embed costs.json
 var measured []byte

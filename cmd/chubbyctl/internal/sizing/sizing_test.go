@@ -2,8 +2,11 @@ package sizing
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,7 +23,7 @@ func round() Costs {
 	read.Replica, read.Log = 0, 0
 	return Costs{
 		Base:    Base{Memory: 50e6, Disk: 1e6, Master: 0.01, Follower: 0.005, Replica: 10},
-		Session: Thing{Memory: 3000, Snapshot: 200}, Handle: Thing{Memory: 500}, Node: Thing{Memory: 400, Snapshot: 100},
+		Session: Thing{Memory: 3000, Snapshot: 200}, Program: Thing{Memory: 90_000}, Handle: Thing{Memory: 500}, Node: Thing{Memory: 400, Snapshot: 100},
 		Byte: Thing{Memory: 1.5, Snapshot: 1}, Lock: Thing{Memory: 300, Snapshot: 60}, Copy: Thing{Memory: 250},
 		Write: act(1), Read: read, Turn: act(2), KeepAlive: Act{Master: 5e4, Clients: 150}, Event: Act{Master: 1e4, Clients: 80},
 		WriteBytes: 256, Clients: 8, MostWrites: 5000, MostEntries: 500, Interval: 6.5,
@@ -31,13 +34,14 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), 
 
 // What a small cell needs, added up by hand.
 func TestNeed(t *testing.T) {
-	c := Cell{Replicas: 3, Sessions: 650, Handles: 2, Cached: 4, Nodes: 1000, Bytes: 256, Locks: 100, Writes: 20, Reads: 100, Turns: 10, Watchers: 5}
+	c := Cell{Replicas: 3, Sessions: 650, Programs: 600, Handles: 2, Cached: 4, Nodes: 1000, Bytes: 256, Locks: 100, Writes: 20, Reads: 100, Turns: 10, Watchers: 5}
 	n := c.Need(round())
 	for _, one := range []struct {
 		name      string
 		got, want float64
 	}{
-		{"memory", n.Memory, 50e6 + 650*3000 + 1300*500 + 2600*250 + 1000*400 + 256000*1.5 + 100*300},
+		{"memory", n.Memory, 50e6 + 650*3000 + 600*90_000 + 1300*500 + 2600*250 + 1000*400 + 256000*1.5 + 100*300},
+		{"connections", float64(n.Connections), 1200},
 		{"KeepAlives", n.KeepAlives, 100},
 		{"lease", n.Lease, 12},
 		{"cores of the master", n.MasterCores, 0.01 + 20*0.001 + 100*0.001 + 10*0.002 + 100*5e-5 + 100*1e-5},
@@ -93,15 +97,15 @@ func TestMoreNeedsMore(t *testing.T) {
 	number := rapid.IntRange(0, 1_000_000)
 	rapid.Check(t, func(t *rapid.T) {
 		c := Cell{
-			Replicas: rapid.IntRange(1, 9).Draw(t, "replicas"), Sessions: number.Draw(t, "sessions"), Handles: rapid.IntRange(0, 100).Draw(t, "handles"),
+			Replicas: rapid.IntRange(1, 9).Draw(t, "replicas"), Sessions: number.Draw(t, "sessions"), Programs: number.Draw(t, "programs"), Handles: rapid.IntRange(0, 100).Draw(t, "handles"),
 			Cached: rapid.IntRange(0, 100).Draw(t, "cached"), Nodes: number.Draw(t, "nodes"), Bytes: rapid.Int64Range(0, api.MaxContents-1).Draw(t, "bytes"), Locks: number.Draw(t, "locks"),
 			Writes: float64(rapid.IntRange(0, 10_000).Draw(t, "writes")), Reads: float64(number.Draw(t, "reads")), Turns: float64(rapid.IntRange(0, 10_000).Draw(t, "turns")), Watchers: rapid.IntRange(0, 100).Draw(t, "watchers"),
 		}
 		more := c
-		for _, grow := range rapid.SliceOfN(rapid.IntRange(0, 9), 1, 5).Draw(t, "grow") {
+		for _, grow := range rapid.SliceOfN(rapid.IntRange(0, 10), 1, 5).Draw(t, "grow") {
 			[]func(){
 				func() { more.Sessions++ }, func() { more.Handles++ }, func() { more.Cached++ }, func() { more.Nodes++ }, func() { more.Bytes = min(more.Bytes+1, api.MaxContents) },
-				func() { more.Locks++ }, func() { more.Writes++ }, func() { more.Reads++ }, func() { more.Turns++ }, func() { more.Watchers++ },
+				func() { more.Locks++ }, func() { more.Writes++ }, func() { more.Reads++ }, func() { more.Turns++ }, func() { more.Watchers++ }, func() { more.Programs++ },
 			}[grow]()
 		}
 		if fault := more.Validate(); fault != "" {
@@ -150,7 +154,7 @@ func TestCostsAreThoseOfThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, n := range map[string]float64{
-		"memory of a replica": c.Base.Memory, "disk of a replica": c.Base.Disk, "memory of a session": c.Session.Memory, "snapshot of a session": c.Session.Snapshot, "memory of a handle": c.Handle.Memory,
+		"memory of a replica": c.Base.Memory, "disk of a replica": c.Base.Disk, "memory of a session": c.Session.Memory, "snapshot of a session": c.Session.Snapshot, "memory of a handle": c.Handle.Memory, "memory of a program": c.Program.Memory,
 		"memory of a node": c.Node.Memory, "snapshot of a node": c.Node.Snapshot, "memory of a byte": c.Byte.Memory, "snapshot of a byte": c.Byte.Snapshot, "snapshot of a lock": c.Lock.Snapshot, "memory of a copy": c.Copy.Memory,
 		"processor of a write": c.Write.Master, "of another": c.Write.Follower, "network of a write": c.Write.Clients, "to another": c.Write.Replica, "log of a write": c.Write.Log,
 		"processor of a read": c.Read.Master, "of a turn": c.Turn.Master, "of a KeepAlive": c.KeepAlive.Master, "of an event": c.Event.Master,
@@ -174,7 +178,7 @@ func TestWhatIsNeededCanBeCounted(t *testing.T) {
 	const n = 1_000_000_000_000
 	for _, c := range []Cell{
 		{Replicas: 99, Writes: 1e300}, {Replicas: 99, Reads: 1e308}, {Replicas: 99, Turns: 1e200}, {Replicas: 99, Writes: 1e200, Watchers: n},
-		{Replicas: 1, Sessions: n, Handles: n}, {Replicas: 1, Sessions: n, Cached: n}, {Replicas: 1, Nodes: n, Bytes: 256 << 10},
+		{Replicas: 1, Sessions: n, Handles: n}, {Replicas: 1, Sessions: n, Cached: n}, {Replicas: 1, Programs: n}, {Replicas: 1, Nodes: n, Bytes: 256 << 10},
 	} {
 		if c.Validate() != "" {
 			continue
@@ -185,5 +189,75 @@ func TestWhatIsNeededCanBeCounted(t *testing.T) {
 				t.Errorf("%+v: %s is %v, which is printed as %d", c, what, v, int64(v))
 			}
 		}
+	}
+}
+
+// Programs beyond what a replica's connections are bounded to are not reckoned with without a word, each limit for itself.
+func TestProgramsMeetLimits(t *testing.T) {
+	for programs, want := range map[int][]string{
+		0: nil, 2_000: nil, 2_001: {"max-connections-per-address"}, 20_000: {"max-connections-per-address"}, 20_001: {"max-connections-per-address", "max-connections"},
+		(limitNOFILE - ownFiles) / 2: {"max-connections-per-address", "max-connections"}, limitNOFILE / 2: {"max-connections-per-address", "max-connections", "LimitNOFILE"},
+	} {
+		notes := Cell{Replicas: 5, Programs: programs}.Need(round()).Notes
+		if len(notes) != len(want) {
+			t.Errorf("%d programs: %q, want notes of %q", programs, notes, want)
+			continue
+		}
+		for i, note := range notes {
+			if !strings.HasSuffix(note, "raise "+want[i]) {
+				t.Errorf("%d programs: %q, want it to end with what to raise, %s", programs, note, want[i])
+			}
+		}
+	}
+}
+
+// The limits that notes name are those that a replica and its unit have.
+func TestLimitsAreThoseOfReplicas(t *testing.T) {
+	for file, lines := range map[string][]string{
+		"docs/chubbyd.md":                {fmt.Sprintf("\nmax-connections: %d\n", maxConnections), fmt.Sprintf("\nmax-connections-per-address: %d\n", maxConnectionsPerAddress)},
+		"deploy/systemd/chubbyd.service": {fmt.Sprintf("\nLimitNOFILE=%d\n", limitNOFILE)},
+		"cell/descriptors.go":            {fmt.Sprintf("\nconst ownDescriptors = %d\n", ownFiles)},
+	} {
+		text, err := os.ReadFile("../../../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range lines {
+			if !bytes.Contains(text, []byte(line)) {
+				t.Errorf("%s has no line %q", file, line)
+			}
+		}
+	}
+}
+
+// The limit of memory in the Helm chart has room for a replica with as much of everything as the chart lets it have: what the cell may hold,
+// the calls of clients, and their connections and sessions. Memory is counted once, not with garbage beside it: close to GOMEMLIMIT Go collects
+// as often as it has to.
+func TestChartHasRoom(t *testing.T) {
+	text, err := os.ReadFile("../../../../deploy/helm/chubby/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(pattern string) float64 {
+		m := regexp.MustCompile(`(?m)^` + pattern + `$`).FindSubmatch(text)
+		if m == nil {
+			t.Fatalf("values.yaml has no %s", pattern)
+		}
+		n, err := strconv.ParseFloat(string(m[1]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	costs, err := Measured()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mib, alive = 1 << 20, 0.5
+	limit := value(`  limits:\n    memory: (\d+)Gi`) * 1024 * mib * 0.9
+	programs := value(`  max-connections: (\d+)`) / connectionsOfProgram
+	need := costs.Base.Memory + limit*2/5 + value(`  client-memory-mib: (\d+)`)*mib + programs*alive*(costs.Program.Memory+costs.Session.Memory)
+	if need > limit {
+		t.Errorf("a replica of the chart may need %.0f MiB, and GOMEMLIMIT is %.0f MiB", need/mib, limit/mib)
 	}
 }

@@ -1,0 +1,217 @@
+package master
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/chubbylock/chubby/session"
+)
+
+// withOperators makes a list of operators in which only the principal ops is.
+func withOperators(t *testing.T) func(s *raftfsm.State) {
+	return func(s *raftfsm.State) {
+		first := cachingSession(97)
+		first.CreateSession.MayCache = false
+		c := &soloClient{who: Caller{Session: with(t, s, first)[0].Session}}
+		with(t, s, raftfsm.Command{Open: &raftfsm.Open{Mutation: c.mutation(), Name: namespace.ACLFile("operators"), Kind: api.File, Create: api.MustCreate, Contents: []byte("ops\n")}})
+	}
+}
+
+// put writes contents by a transaction, which creates the file if it is not there.
+func (c *soloClient) put(t *testing.T, by session.Mutation, operations ...raftfsm.Operation) error {
+	t.Helper()
+	_, err := c.m.Files.Txns.Commit(t.Context(), &raftfsm.Txn{Mutation: by, Operations: operations})
+	return err
+}
+
+// A master whose memory has room for no more refuses what would make the tree larger: a new node, longer contents, a transaction that
+// does either. What makes it smaller, or leaves it as large, is done.
+func TestFullCellRefusesGrowth(t *testing.T) {
+	inSolo(t, withOperators(t), func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		weight := func() int64 { return m.epoch.state().Tree.Counts().Weight() }
+		file := c.opens(t, "/ls/local/f", raftfsm.Open{Create: api.MustCreate, Kind: api.File, Contents: make([]byte, 5000)}).Handle
+		m.coherence.room.max = weight() + 100
+		set := func(length int) error {
+			by := c.mutation()
+			_, err := m.Files.Change(t.Context(), file, namespace.ToWrite, by, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: file.Node, Contents: make([]byte, length)}})
+			return err
+		}
+		create := func() error {
+			_, err := m.Files.Open(t.Context(), c.asked("/ls/local/new", raftfsm.Open{Create: api.MayCreate}))
+			return err
+		}
+		step := func(name api.Name, length int) raftfsm.Operation {
+			return raftfsm.Operation{Name: name, Create: api.MayCreate, Contents: make([]byte, length)}
+		}
+		for _, one := range []struct {
+			name string
+			do   func() error
+			full bool
+		}{
+			{"longer contents that fit", func() error { return set(5100) }, false},
+			{"longer contents", func() error { return set(5101) }, true},
+			{"the same contents", func() error { return set(5100) }, false},
+			{"a new file", create, true},
+			{"a transaction that writes more", func() error { return c.put(t, c.mutation(), step("/f", 5101)) }, true},
+			{"a transaction that makes room for what it makes", func() error { return c.put(t, c.mutation(), step("/f", 10), step("/g", 50)) }, false},
+			{"a deletion", func() error { return c.put(t, c.mutation(), raftfsm.Operation{Name: "/g", Delete: true}) }, false},
+			{"a new file, when there is room", create, false},
+		} {
+			was := weight()
+			switch err := one.do(); {
+			case one.full && (!errors.Is(err, api.QuotaExceeded) || !strings.Contains(err.Error(), "max-contents-mib") || weight() != was):
+				t.Errorf("%s: %v, and the tree weighs %d bytes after %d; want it refused because the cell is full", one.name, err, weight(), was)
+			case !one.full && err != nil:
+				t.Errorf("%s: %v", one.name, err)
+			}
+		}
+		m.coherence.room.max = 1 // the memory has become less
+		for _, err := range []error{set(5), set(5), set(4), c.put(t, c.mutation(), raftfsm.Operation{Name: "/f", Delete: true})} {
+			if err != nil {
+				t.Errorf("what makes a tree no larger that is too large: %v", err)
+			}
+		}
+	})
+}
+
+// A request that was done before the cell was full is answered as it was, and one that was refused stays so when there is room again:
+// what a master refuses is the answer of the log.
+func TestFullCellAnswersCopies(t *testing.T) {
+	inSolo(t, withOperators(t), func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		large := raftfsm.Operation{Name: "/f", Create: api.MayCreate, Contents: bytes.Repeat([]byte{'x'}, 1000)}
+		done := c.mutation()
+		if err := c.put(t, done, large); err != nil {
+			t.Fatal(err)
+		}
+		m.coherence.room.max = 1
+		if err := c.put(t, done, large); err != nil {
+			t.Errorf("a copy of what was done: %v", err)
+		}
+		other := large
+		other.Name = "/g"
+		refused := c.mutation()
+		for _, most := range []int64{1, 1 << 20} {
+			m.coherence.room.max = most
+			var e *api.Error
+			if err := c.put(t, refused, other); !errors.As(err, &e) || e.Code != api.QuotaExceeded || !e.Final {
+				t.Errorf("with room for %d bytes: %v, want it refused for good", most, err)
+			}
+		}
+	})
+}
+
+// Operators may have a part more than others, so that they can mend a full cell; and no more.
+func TestOperatorsMendFullCell(t *testing.T) {
+	inSolo(t, withOperators(t), func(t *testing.T, m *soloMaster) {
+		create := *cachingSession(1).CreateSession
+		create.Principal = "ops"
+		id, grant, err := m.Sessions.Create(t.Context(), create)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops, c := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}, m.client(t, 2)
+		m.coherence.room.max = 1 << 20
+		fill := m.coherence.room.max - m.epoch.state().Tree.Counts().Weight()
+		for i := range 4 {
+			if err := c.put(t, c.mutation(), raftfsm.Operation{Name: api.Name("/f" + string(rune('0'+i))), Create: api.MustCreate, Contents: make([]byte, fill/4-namespace.NodeWeight)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list := raftfsm.Operation{Name: namespace.ACLFile("more"), Create: api.MayCreate, Contents: []byte("alice\n")}
+		if err := c.put(t, c.mutation(), raftfsm.Operation{Name: "/g", Create: api.MayCreate}); !errors.Is(err, api.QuotaExceeded) {
+			t.Errorf("a file of another's: %v", err)
+		}
+		if err := ops.put(t, ops.mutation(), list); err != nil {
+			t.Errorf("a list of an operator's: %v", err)
+		}
+		list.Contents = bytes.Repeat([]byte("#"), 1<<20/operatorsShare)
+		if err := ops.put(t, ops.mutation(), list); !errors.Is(err, api.QuotaExceeded) {
+			t.Errorf("an operator who takes more than there is: %v", err)
+		}
+	})
+}
+
+// A cell of a level at which other versions may be replicas refuses growth with a cause that all of them know.
+func TestFullCellOfLowerLevel(t *testing.T) {
+	inSolo(t, func(s *raftfsm.State) { s.Level = 2 }, func(t *testing.T, m *soloMaster) {
+		c := m.client(t, 1)
+		m.coherence.room.max = 1
+		if _, err := m.Files.Open(t.Context(), c.asked("/ls/local/new", raftfsm.Open{Create: api.MayCreate})); !errors.Is(err, api.QuotaExceeded) || !strings.Contains(err.Error(), "below directory /") {
+			t.Error(err)
+		}
+	})
+}
+
+// A change for which there is no room is refused before anybody is told to drop what it has cached.
+func TestFullCellDisturbsNobody(t *testing.T) {
+	inSolo(t, withOperators(t), func(t *testing.T, m *soloMaster) {
+		c, caching := m.client(t, 1), m.client(t, 2)
+		file := c.open(t, "/ls/local/f", api.MayCreate).Handle
+		caching.open(t, "/ls/local/f", api.MustExist)
+		m.coherence.room.max = 1
+		by := c.mutation()
+		done := make(chan error, 1)
+		go func() {
+			_, err := m.Files.Change(t.Context(), file, namespace.ToWrite, by, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: file.Node, Contents: []byte("x")}})
+			done <- err
+		}()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			if !errors.Is(err, api.QuotaExceeded) {
+				t.Error(err)
+			}
+		default:
+			t.Error("the refusal waits for a client's cache")
+		}
+	})
+}
+
+// A backup for which there is no room beside what the cell holds is refused before all of it is there.
+func TestFullCellTakesNoLargerBackup(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		create := *cachingSession(1).CreateSession
+		create.MayCache = false
+		id, grant, err := m.Sessions.Create(t.Context(), create)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}
+		m.coherence.room.max = 64 << 10
+		restore := func(r raftfsm.Restore) error {
+			r.Mutation = c.mutation()
+			_, err := m.Restore(t.Context(), r)
+			return err
+		}
+		if err := restore(raftfsm.Restore{Begin: &raftfsm.RestoreBegin{Cell: "local", CellID: "c", Level: raftfsm.MaxLevel, Counter: 10, Nodes: 999}}); err != nil {
+			t.Fatal(err)
+		}
+		part := func(n int) error {
+			nodes := []*namespace.Node{{Kind: api.Directory, Instance: 1, Content: 1, ACLs: 1}}
+			if n > 0 {
+				nodes = nil
+				for i := range 40 {
+					nodes = append(nodes, &namespace.Node{Name: api.Name(fmt.Sprintf("/f%d-%d", n, i)), Kind: api.File, Instance: 2, Content: 3, ACLs: 4})
+				}
+			}
+			return restore(raftfsm.Restore{Add: &raftfsm.RestoreAdd{Part: uint64(n + 1), Nodes: nodes}})
+		}
+		for n := range 3 {
+			if err := part(n); err != nil {
+				t.Fatalf("part %d: %v", n, err)
+			}
+		}
+		if err := part(3); !errors.Is(err, api.QuotaExceeded) {
+			t.Errorf("one part too many: %v", err)
+		}
+	})
+}

@@ -1,0 +1,33 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// Debug is served by every replica, so that a cell without a master can be asked. Who is an operator each says by what it has applied of
+// the log: one that is cut off may not have heard that somebody is none any more.
+func (s *service) Debug(ctx context.Context, q *pb.DebugRequest) (*pb.DebugReply, error) {
+	operator, err := s.principalAs(ctx, q.GetAs())
+	var text []byte
+	if err == nil {
+		text, err = s.cfg.Replica.Debug(operator, q.GetPart())
+	}
+	if err != nil {
+		return nil, s.fail("debug", err)
+	}
+	last := lastLines(text, api.MaxPageBytes)
+	return &pb.DebugReply{Text: last, Cut: len(last) < len(text)}, nil
+}
+
+// lastLines returns the last lines of a text, of at most most bytes.
+func lastLines(text []byte, most int) []byte {
+	if len(text) <= most {
+		return text
+	}
+	text = text[len(text)-most:]
+	return text[bytes.IndexByte(text, '\n')+1:]
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+)
+
+func newDebugCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "debug FILE [CELL]",
+		Short: "Collect what the replicas know of themselves, for a report of a fault",
+		Long: `debug asks every replica for its metrics, the stacks of its goroutines, the last lines
+of its log, and its configuration, and writes them and the cell's status into FILE, a
+tar.gz. It needs no master. FILE must not exist; only its owner may read it.
+
+There are no contents of files in it, no keys, tokens or passwords, but paths, the names
+of principals, hosts and addresses: read it before you send it to others.
+
+What a replica did not answer is said in FILE and here, and debug exits with 69; FILE has
+the rest. It is for operators of the cell (/ls/CELL/acl/operators), as far as each replica
+knows them.`,
+		Example: "  chubbyctl cell debug chubby-debug.tar.gz\n  chubbyctl cell debug /tmp/main.tar.gz main",
+		Args:    arguments(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.withCellOf(cmd, args[1:], func(ctx context.Context, c *client.Cell) error {
+				status, err := c.Status(ctx)
+				if err != nil {
+					return err
+				}
+				parts, err := client.Debug(ctx, c)
+				if err != nil {
+					return err
+				}
+				if err := writeDebug(args[0], newStatusFields(status, divergence(status.Replicas)), parts); err != nil {
+					return fmt.Errorf("write %s: %w", args[0], err)
+				}
+				return g.tellDebug(cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], parts)
+			})
+		},
+	}
+}
+
+// debugFields is a bundle that was written.
+type debugFields struct {
+	File    string   `json:"file"`
+	Parts   int      `json:"parts"`
+	Missing []string `json:"missing"`
+}
+
+// tellDebug says what is in the bundle, and what is not.
+func (g *globals) tellDebug(out, complaints io.Writer, file string, parts []client.DebugPart) error {
+	f := debugFields{File: file, Missing: []string{}}
+	denied := 0
+	for _, p := range parts {
+		if p.Err == nil {
+			f.Parts++
+			continue
+		}
+		f.Missing = append(f.Missing, p.Replica+"/"+p.Name)
+		if api.CodeOf(p.Err) == api.PermissionDenied {
+			denied++
+		}
+		if _, err := fmt.Fprintf(complaints, "chubbyctl: %s of %s is missing: %s\n", p.Name, p.Replica, term.Printable(p.Err.Error())); err != nil {
+			return err
+		}
+	}
+	var err error
+	if g.json() {
+		err = g.output.Print(out, f)
+	} else {
+		_, err = fmt.Fprintf(out, "%s: the cell's status, and %d of %d parts of what its replicas know\n", file, f.Parts, len(parts))
+	}
+	switch {
+	case err != nil || len(f.Missing) == 0:
+		return err
+	case denied > 0:
+		return api.Errorf(api.PermissionDenied, "%d of %d parts are missing in %s: this is for operators of the cell", len(f.Missing), len(parts), file)
+	}
+	return api.Errorf(api.Unavailable, "%d of %d parts are missing in %s", len(f.Missing), len(parts), file)
+}
+
+// writeDebug writes the bundle.
+func writeDebug(name string, status any, parts []client.DebugPart) (err error) {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	packed := gzip.NewWriter(file)
+	archive, at := tar.NewWriter(packed), now()
+	add := func(name string, text []byte) {
+		err = errors.Join(err, archive.WriteHeader(&tar.Header{Name: "chubby-debug/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: at}))
+		_, failed := archive.Write(text)
+		err = errors.Join(err, failed)
+	}
+	text, err := json.MarshalIndent(status, "", "  ")
+	add("status.json", text)
+	var missing strings.Builder
+	for _, p := range parts {
+		switch of := strings.NewReplacer("/", "_", ":", "_").Replace(p.Replica); {
+		case p.Err != nil:
+			fmt.Fprintf(&missing, "%s of %s: %v\n", p.Name, p.Replica, p.Err)
+		case p.Cut:
+			fmt.Fprintf(&missing, "%s of %s: the beginning, which did not fit\n", p.Name, p.Replica)
+			fallthrough
+		default:
+			add(of+"/"+p.Name+".txt", p.Text)
+		}
+	}
+	add("missing.txt", []byte(missing.String()))
+	return errors.Join(err, archive.Close(), packed.Close())
+}
