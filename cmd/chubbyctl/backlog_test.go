@@ -114,7 +114,9 @@ func (w *twin) ran(due []toldEvent) {
 	defer w.mu.Unlock()
 	if s := w.o.settle; s.quiet > 0 {
 		now := time.Now()
-		quiet := !slices.ContainsFunc(w.puts, func(at time.Time) bool { return now.Sub(at) < s.quiet })
+		quiet := !slices.ContainsFunc(w.puts, func(at time.Time) bool { // not what came at this very instant, after the events were taken
+			return now.After(at) && now.Sub(at) < s.quiet
+		})
 		if !quiet && s.atMost == 0 {
 			w.Errorf("CMD ran although something had just happened")
 		}
