@@ -102,8 +102,9 @@ func (w *world) returnsWithin(ctx context.Context, t *testing.T, limit int64) {
 		if err := syscall.Kill(was.PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		for now := was; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-			if now = w.replicas()[id]; now.PID == was.PID {
+		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+			now := w.replicas()[id]
+			if now.PID == was.PID {
 				continue
 			}
 			if n := anonymous(now.PID); n > limit {

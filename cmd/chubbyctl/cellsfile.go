@@ -39,8 +39,8 @@ func readCellsFile() (*cellsFile, error) {
 		}
 		path = filepath.Join(home, ".config", "chubby", "cells.yaml")
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // a link stays one
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // a link stays one
 	}
 	f := &cellsFile{path: path, mode: 0o644}
 	text, err := os.ReadFile(path)
