@@ -99,11 +99,15 @@ func (r *Replica) followRoster(ctx context.Context) {
 // decision may still be on its way: at a replica that was the master when that was made, and leads again since. So what was decided is noted as done
 // once Raft's configuration was changed for this decision, be it into the same (stepped): then every earlier step comes too late.
 func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Member, stepped bool, step func()) error {
-	future := r.raft.GetConfiguration()
+	index, err := r.configuredAt()
+	if err != nil {
+		return err
+	}
+	future := r.raft.GetConfiguration() // without its index: hashicorp/raft v1.7.3 leaves that 0, by which a step is for any configuration
 	if err := future.Error(); err != nil {
 		return err
 	}
-	index, suffrage := future.Index(), raft.ServerSuffrage(-1)
+	suffrage := raft.ServerSuffrage(-1)
 	for _, s := range future.Configuration().Servers {
 		if string(s.ID) == one.ID {
 			suffrage = s.Suffrage
@@ -151,8 +155,25 @@ func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Me
 		r.log.Info("a replica leaves the cell", "event", "member_leaves", "member", one.ID)
 		return nil
 	}
-	_, err := m.SettleMember(ctx, raftfsm.SettleMember{ID: one.ID, Phase: one.Phase})
+	_, err = m.SettleMember(ctx, raftfsm.SettleMember{ID: one.ID, Phase: one.Phase})
 	return err
+}
+
+// configuredAt returns the index of the entry that has made Raft's configuration, as far as it is applied here. While there is a newer one, Raft refuses
+// a step that names this one.
+func (r *Replica) configuredAt() (uint64, error) {
+	index := r.fsm.Configured()
+	snapshots, err := r.stores.Snapshots().List()
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range snapshots {
+		index = max(index, s.ConfigurationIndex)
+	}
+	if index == 0 {
+		return 0, api.Errorf(api.Unavailable, "this replica has not applied yet what makes the configuration of Raft")
+	}
+	return index, nil
 }
 
 // hasCaughtUp returns nil if a replica that joins holds nearly all of the log, and has noted that it holds something: from its first

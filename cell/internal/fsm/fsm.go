@@ -26,6 +26,8 @@ type FSM struct {
 
 	wanted atomic.Bool // somebody has read the state since the last batch
 
+	configured atomic.Uint64 // the index of the last entry that has changed Raft's configuration
+
 	mu        sync.Mutex                    // guards the fields below
 	now       raftfsm.State                 // changed in place, so that only what is read is copied
 	published atomic.Pointer[raftfsm.State] // now, as of the last batch; nil if nobody has read it since. mu guards stores alone
@@ -60,6 +62,10 @@ func (f *FSM) State() *raftfsm.State {
 	defer f.mu.Unlock()
 	return f.publish()
 }
+
+// Configured returns the index of the last entry that was applied here and has changed Raft's configuration; 0 if there was none. Entries that
+// came with a snapshot do not count.
+func (f *FSM) Configured() uint64 { return f.configured.Load() }
 
 // publish returns the state that is published, and publishes it if none is. f.mu is held.
 func (f *FSM) publish() *raftfsm.State {
@@ -113,8 +119,11 @@ func (f *FSM) applyAll(logs []*raft.Log) (results []any, broke error) {
 	defer f.mu.Unlock()
 	results, was := make([]any, len(logs)), f.broken
 	for i, log := range logs {
-		if log.Type == raft.LogCommand {
+		switch log.Type {
+		case raft.LogCommand:
 			results[i] = f.apply(log)
+		case raft.LogConfiguration:
+			f.configured.Store(log.Index)
 		}
 	}
 	f.published.Store(nil) // those who read until now had the state before
