@@ -24,6 +24,7 @@ func (t Tree) Check() error {
 		}
 		counts.Nodes++
 		counts.Bytes += int64(len(n.Contents))
+		counts.Names += int64(len(n.Name))
 		if n.held() {
 			counts.Locks++
 		}

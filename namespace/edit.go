@@ -87,6 +87,7 @@ func (t *Tree) takeOut(n *Node) {
 func (t *Tree) count(n *Node, sign int) {
 	t.counts.Nodes += sign
 	t.counts.Bytes += int64(sign * len(n.Contents))
+	t.counts.Names += int64(sign * len(n.Name))
 	if n.held() {
 		t.counts.Locks += sign
 	}

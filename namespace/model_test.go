@@ -80,9 +80,10 @@ func (m *naive) ownedBy(session api.SessionID) []namespace.Node {
 }
 
 func (m *naive) counts() (c namespace.Counts) {
-	for _, n := range m.nodes {
+	for name, n := range m.nodes {
 		c.Nodes++
 		c.Bytes += int64(len(n.Contents))
+		c.Names += int64(len(name))
 		if len(n.Holders) > 0 {
 			c.Locks++
 		}

@@ -26,15 +26,16 @@ type Tree struct {
 type Counts struct {
 	Nodes   int   // the root included
 	Bytes   int64 // of contents
+	Names   int64 // bytes of names
 	Locks   int   // held ones
 	Limited int   // directories that have a quota
 }
 
-// NodeWeight is what a node counts for in Counts.Weight beside its contents: the memory that it takes, with a name of some hundred bytes.
+// NodeWeight is what a node counts for in Counts.Weight beside its contents and its name: the memory that it takes, with names of others in it.
 const NodeWeight = 1 << 10
 
-// Weight is about how much memory the tree takes, in bytes: its contents, and NodeWeight for each node.
-func (c Counts) Weight() int64 { return c.Bytes + int64(c.Nodes)*NodeWeight }
+// Weight is about how much memory the tree takes, in bytes: contents, names, and NodeWeight for each node.
+func (c Counts) Weight() int64 { return c.Bytes + c.Names + int64(c.Nodes)*NodeWeight }
 
 // New returns a tree that holds only the root directory, as instance 1, with
 // these ACL names.

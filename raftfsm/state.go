@@ -149,15 +149,12 @@ func (s *State) Try(c Command) Answer {
 	return tried.apply(c, 0).Answer
 }
 
-// Growth returns by how much a command would make the tree weigh more, as things are: nothing if it would be refused, and less than nothing
-// if it makes room.
-func (s *State) Growth(c Command) int64 {
+// Growth returns by how much a command would make the tree weigh more, as things are, less than nothing if it makes room; or why it would be refused.
+func (s *State) Growth(c Command) (int64, *refusal.Refusal) {
 	tried := s.Snapshot()
 	tried.Edit()
-	if tried.apply(c, 0).Answer.Refusal != nil {
-		return 0
-	}
-	return tried.Tree.Counts().Weight() - s.Tree.Counts().Weight()
+	refused := tried.apply(c, 0).Answer.Refusal
+	return tried.Tree.Counts().Weight() - s.Tree.Counts().Weight(), refused
 }
 
 // newEpoch begins an epoch. Each epoch begins only once, because its master

@@ -34,8 +34,11 @@ func (r room) check(by api.SessionID, c raftfsm.Command) *refusal.Refusal {
 	if state.PermitOperator(r.epoch.principal(by)) == nil {
 		allowed += r.max / operatorsShare
 	}
-	growth := state.Growth(c)
-	if growth <= 0 || weight+growth <= allowed {
+	growth, refused := state.Growth(c)
+	switch {
+	case refused != nil: // what is on its way to the log might have it done, and nobody would have weighed it
+		return refused
+	case growth <= 0 || weight+growth <= allowed:
 		return nil
 	}
 	return r.full(weight, allowed, growth)
@@ -64,14 +67,14 @@ func (r room) full(used, allowed, more int64) *refusal.Refusal {
 func mostGrowth(c raftfsm.Command) (most int64) {
 	switch {
 	case c.Open != nil && c.Open.Create != api.MustExist:
-		return namespace.NodeWeight + int64(len(c.Open.Contents))
+		return namespace.NodeWeight + api.MaxPath + int64(len(c.Open.Contents))
 	case c.SetContents != nil:
 		return int64(len(c.SetContents.Contents))
 	case c.Txn != nil:
 		for _, o := range c.Txn.Operations {
 			most += int64(len(o.Contents))
 			if !o.Delete {
-				most += namespace.NodeWeight
+				most += namespace.NodeWeight + api.MaxPath
 			}
 		}
 	}

@@ -109,6 +109,48 @@ func TestFullCellAnswersCopies(t *testing.T) {
 	})
 }
 
+// A change that is refused as things are, and would be done after what is on its way to the log, is refused in a full cell: nobody
+// has weighed what it would be.
+func TestFullCellRefusesWhatComesBehindRoom(t *testing.T) {
+	inSolo(t, withOperators(t), func(t *testing.T, m *soloMaster) {
+		c, other := m.client(t, 1), m.client(t, 2)
+		if err := c.put(t, c.mutation(), raftfsm.Operation{Name: "/a", Create: api.MustCreate}); err != nil {
+			t.Fatal(err)
+		}
+		weight := func() int64 { return m.epoch.state().Tree.Counts().Weight() }
+		m.coherence.room.max = weight()
+		entered, leave := make(chan struct{}), make(chan struct{})
+		m.applying = func() {
+			m.applying = nil
+			close(entered)
+			<-leave
+		}
+		done, large := make(chan error, 2), make(chan error, 1)
+		go func() { done <- c.put(t, c.mutation(), raftfsm.Operation{Name: "/a", Create: api.MayCreate}) }()
+		<-entered
+		go func() {
+			done <- c.put(t, c.mutation(), raftfsm.Operation{Name: "/a", Delete: true}, raftfsm.Operation{Name: "/b", Create: api.MustCreate})
+		}()
+		synctest.Wait()
+		go func() {
+			large <- other.put(t, other.mutation(), raftfsm.Operation{Name: "/a", Create: api.MustCreate, Contents: make([]byte, 100<<10)})
+		}()
+		synctest.Wait()
+		close(leave)
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := <-large; !errors.Is(err, api.Exists) {
+			t.Errorf("of what is there: %v", err)
+		}
+		if weight() > m.coherence.room.max {
+			t.Errorf("the tree weighs %d bytes, and may weigh %d", weight(), m.coherence.room.max)
+		}
+	})
+}
+
 // Operators may have a part more than others, so that they can mend a full cell; and no more.
 func TestOperatorsMendFullCell(t *testing.T) {
 	inSolo(t, withOperators(t), func(t *testing.T, m *soloMaster) {
@@ -122,7 +164,7 @@ func TestOperatorsMendFullCell(t *testing.T) {
 		m.coherence.room.max = 1 << 20
 		fill := m.coherence.room.max - m.epoch.state().Tree.Counts().Weight()
 		for i := range 4 {
-			if err := c.put(t, c.mutation(), raftfsm.Operation{Name: api.Name("/f" + string(rune('0'+i))), Create: api.MustCreate, Contents: make([]byte, fill/4-namespace.NodeWeight)}); err != nil {
+			if err := c.put(t, c.mutation(), raftfsm.Operation{Name: api.Name("/f" + string(rune('0'+i))), Create: api.MustCreate, Contents: make([]byte, fill/4-namespace.NodeWeight-int64(len("/f0")))}); err != nil {
 				t.Fatal(err)
 			}
 		}
