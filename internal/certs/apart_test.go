@@ -243,3 +243,16 @@ func TestRevokedUnderAnotherSpelling(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An authority may have been renewed more often than signatures are checked for a chain: what it has signed counts all the same.
+func TestAuthorityThatWasRenewedOften(t *testing.T) {
+	a := below(t, Pair{}, "a")
+	list := []*x509.Certificate{a.Cert}
+	for range maxChain + 1 {
+		list = append(list, certified(t, a, Pair{}, nil).Cert)
+	}
+	s := must(Open(Files{CA: authorityFile(t, list...)}))(t)
+	if _, err := s.Check([]*x509.Certificate{must(a.IssueClient("c", time.Hour))(t).Cert}, x509.ExtKeyUsageClientAuth); err != nil {
+		t.Error(err)
+	}
+}

@@ -109,8 +109,8 @@ func (t trust) lead(chain []*x509.Certificate) (between, roots []*x509.Certifica
 			break
 		}
 		for _, a := range t.issuersOf(c) {
-			if checks++; checks > maxChain {
-				return nil, nil
+			if checks++; checks > maxChain { // those that were found count: an authority may have been renewed very often
+				break
 			}
 			if c.CheckSignatureFrom(a) == nil {
 				roots = append(roots, a)
@@ -118,6 +118,9 @@ func (t trust) lead(chain []*x509.Certificate) (between, roots []*x509.Certifica
 		}
 		if len(roots) > 0 {
 			return chain[1 : i+1], roots
+		}
+		if checks > maxChain {
+			break
 		}
 	}
 	return nil, nil
