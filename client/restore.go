@@ -120,26 +120,38 @@ func restoreSteps(ctx context.Context, c *Client, b RestoreBackup, progress func
 func GiveUpRestore(ctx context.Context, c *Cell) error {
 	var of, before uint64 // the session whose restore is given up, and the counter of the restore before
 	return c.ask(ctx, "give up a restore", rootPath(c.cfg), func(ctx context.Context, t *target) error {
-		status, err := t.data.cell.Status(ctx, &chubbypb.StatusRequest{})
-		switch {
-		case err != nil:
-			return err
-		case status.GetReplica().GetRole() != "master":
-			return &api.Error{Code: api.NotMaster, Message: "it is not the master any more"}
+		sent := of != 0
+		if !sent {
+			status, err := masterStatus(ctx, t)
+			if err != nil {
+				return err
+			}
+			for _, a := range status.GetActs() {
+				of = max(of, a.GetSession())
+			}
+			before = status.GetRestored().GetCounter()
 		}
-		under := uint64(0)
-		for _, a := range status.GetActs() {
-			under = max(under, a.GetSession())
+		_, err := t.data.chubby.Restore(ctx, &chubbypb.RestoreRequest{GiveUp: true, As: c.cfg.As, Of: of})
+		if sent && api.CodeOf(chubbypb.Error(err)) == api.NotFound {
+			status, failed := masterStatus(ctx, t)
+			if failed != nil {
+				return failed
+			}
+			if before == status.GetRestored().GetCounter() {
+				return nil // it was given up, and the answer to that is lost
+			}
 		}
-		switch {
-		case of == 0:
-			of, before = under, status.GetRestored().GetCounter()
-		case under != of && before == status.GetRestored().GetCounter():
-			return nil // it was given up, and the answer to that is lost
-		}
-		_, err = t.data.chubby.Restore(ctx, &chubbypb.RestoreRequest{GiveUp: true, As: c.cfg.As, Of: of})
 		return err
 	})
+}
+
+// masterStatus asks a replica for its status, if it is the master.
+func masterStatus(ctx context.Context, t *target) (*chubbypb.StatusReply, error) {
+	status, err := t.data.cell.Status(ctx, &chubbypb.StatusRequest{})
+	if err == nil && status.GetReplica().GetRole() != "master" {
+		err = &api.Error{Code: api.NotMaster, Message: "it is not the master any more"}
+	}
+	return status, err
 }
 
 // restoreStep does one step of a restore.
