@@ -21,6 +21,8 @@ type watchedTree struct {
 	kinds []api.EventKind
 	tree  *recipe.Tree
 	known map[string]*leaf // by their names below it
+
+	pending []happening // known, and not in the backlog yet: what is left of a session that has ended comes first in the next
 }
 
 // leaf is a node of a tree, as it was told.
@@ -85,14 +87,15 @@ func (o *watchOptions) followTrees(cmd, ctx context.Context, trees []*watchedTre
 // pump puts what changes into the backlog.
 func (t *watchedTree) pump(ctx context.Context, b *backlog) error {
 	for {
-		changed := t.tree.Changed()
-		for _, h := range t.changes() {
-			if !slices.Contains(t.kinds, h.Kind) {
-				continue
-			}
-			if err := b.put(ctx, h); err != nil {
+		for ; len(t.pending) > 0; t.pending = t.pending[1:] {
+			if err := b.put(ctx, t.pending[0]); err != nil {
 				return err
 			}
+		}
+		changed := t.tree.Changed()
+		t.pending = slices.DeleteFunc(t.changes(), func(h happening) bool { return !slices.Contains(t.kinds, h.Kind) })
+		if len(t.pending) > 0 {
+			continue
 		}
 		if err := t.tree.Err(); err != nil {
 			return final{err}
