@@ -133,7 +133,7 @@ func (t *watchedTree) changes() (all []happening) {
 		}
 		was.stat, was.unread, was.hidden = stat, shut, false
 	}
-	whole := t.tree.Fresh() && !isClosed(changed) // then so it was above
+	whole := t.tree.Fresh() && !isClosed(changed)                             // then so it was above
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(t.known))) { // what is in a directory before it
 		was := t.known[name]
 		if there[name] {
@@ -186,10 +186,10 @@ func (t *watchedTree) newLeaf(name string) *leaf {
 		switch {
 		case !there:
 			return nil, api.Errorf(api.NotFound, "there are no contents any more")
+		case node.Stat.Kind == api.Directory: // also an ephemeral one, which has an Err
+			return nil, api.Errorf(api.IsDirectory, "a directory has no contents")
 		case node.Err != nil:
 			return nil, node.Err
-		case node.Stat.Kind == api.Directory:
-			return nil, api.Errorf(api.IsDirectory, "a directory has no contents")
 		}
 		return newWatchedContents(node.Contents, node.Stat), nil
 	}

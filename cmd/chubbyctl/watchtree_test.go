@@ -121,3 +121,44 @@ func TestTreeThatMayNotBeReadForAWhile(t *testing.T) {
 		}
 	})
 }
+
+// A tree with contents goes on beside an ephemeral directory, and CMD has a file that could not be read at first as soon as it can be.
+func TestTreeHasWhatCannotBeFollowed(t *testing.T) {
+	withFollowed(t, func(s *followed) {
+		s.put("/ls/local/acl/readers", "author\n")
+		s.ok(s.author.MkdirAll(s.Context(), "/ls/local/t"))
+		var out bytes.Buffer
+		o := watching(&out)
+		adapt := s.g.adapt
+		s.g.adapt = func(cfg *client.Config) { adapt(cfg); cfg.As = "reader" }
+		o.globals, o.exec, o.tree, o.contents, o.err = s.g, "a test", true, contentsText, io.Discard
+		o.kinds = []api.EventKind{api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved}
+		o.paths = []api.Path{api.MustParsePath("/ls/local/t")}
+		var runs []string
+		o.run = func(_ context.Context, due []toldEvent) error {
+			for _, one := range due {
+				runs = append(runs, one.fields.Event+" "+one.Path+"="+*one.fields.Contents)
+			}
+			return nil
+		}
+		end := s.begin(o.runWatch)
+		dir, err := s.author.Open(s.Context(), "/ls/local/t/up", client.OpenOptions{Write: true, Create: client.NewDirectory, Ephemeral: true})
+		s.ok(err)
+		s.pass(time.Minute)
+		s.ok(dir.Close(s.Context()))
+		acl := api.ACL{Read: "readers", Write: "readers", Change: "readers"}
+		file, err := s.author.Open(s.Context(), "/ls/local/t/f", client.OpenOptions{Write: true, Create: client.NewFile, ACL: acl, Contents: []byte("1")})
+		s.ok(err)
+		s.ok(file.Close(s.Context()))
+		s.pass(time.Minute)
+		if len(runs) > 0 {
+			t.Errorf("without contents CMD runs for %q", runs)
+		}
+		s.put("/ls/local/acl/readers", "author\nreader\n")
+		s.pass(5 * time.Minute)
+		if got := strings.Join(runs, " "); got != "contents-modified /ls/local/t/f=1" {
+			t.Errorf("CMD runs for %q; printed\n%s", got, &out)
+		}
+		s.ok(end())
+	})
+}
