@@ -2,8 +2,11 @@ package client
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
@@ -23,6 +26,8 @@ const SpareMember = "spare"
 // membersPoll is the time between two questions how far a change has come.
 const membersPoll = 250 * time.Millisecond
 
+const changeMembers = "change the members"
+
 // ChangeMembers changes the replicas of the cell, as an operator's act. One change is under way at a time. The master takes its
 // steps: a replica is added without a vote, is given a vote when it holds the log, and only then the one that it replaces leaves; another
 // master goes on where one has stopped. A replica that is still joining may be removed, which ends the change, and one that is still leaving may be kept.
@@ -30,19 +35,19 @@ const membersPoll = 250 * time.Millisecond
 // A replica is not removed, nor replaced, if too few of those that would stay answer: then InvalidArgument is the error.
 //
 // With progress it returns when the change is complete, and calls progress with the cell's replicas until then, the last time with how they are
-// afterwards. Without, or when ctx ends, the change goes on: Cell.Members says how far it has come.
+// afterwards. If another operator takes the change back meanwhile, so that the replicas are not as was asked for, the error is
+// Cancelled. Without progress, or when ctx ends, the change goes on: Cell.Members says how far it has come.
 //
-// The errors are PermissionDenied; Unavailable if the replica does not wait to be added at its address, or another change is under way; Exists for an
+// The other errors are PermissionDenied; Unavailable if the replica does not wait to be added at its address, or another change is under way; Exists for an
 // id or an address that is used; NotFound for one that is no replica; InvalidArgument; and those of every change.
 func ChangeMembers(ctx context.Context, c *Client, change MemberChange, progress func([]Member)) error {
-	const op = "change the members"
-	err := c.mutate(ctx, mutation{op: op, path: rootPath(c.cell.cfg), send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+	err := c.mutate(ctx, mutation{op: changeMembers, path: rootPath(c.cell.cfg), send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 		_, err := t.data.chubby.ChangeMembers(ctx, &chubbypb.ChangeMembersRequest{Caller: caller, Mutation: m, Add: change.Add, Raft: change.Raft, Remove: change.Remove, Spare: change.Spare, Keep: change.Keep})
 		return err
 	}})
 	for err == nil && progress != nil {
 		var now []Member
-		_, err = c.cell.dispatcher.dispatch(ctx, call{op: op, path: rootPath(c.cell.cfg), session: c.session, class: classUnlimited, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
+		_, err = c.cell.dispatcher.dispatch(ctx, call{op: changeMembers, path: rootPath(c.cell.cfg), session: c.session, class: classUnlimited, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			reply, err := t.data.cell.Members(ctx, &chubbypb.MembersRequest{})
 			now = membersOf(reply)
 			return err
@@ -51,12 +56,8 @@ func ChangeMembers(ctx context.Context, c *Client, change MemberChange, progress
 			return err
 		}
 		progress(now)
-		changing := false
-		for _, m := range now {
-			changing = changing || m.Phase != "" && m.Phase != SpareMember
-		}
-		if !changing {
-			return nil
+		if done, err := change.settled(now); done || err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -65,6 +66,32 @@ func ChangeMembers(ctx context.Context, c *Client, change MemberChange, progress
 		}
 	}
 	return err
+}
+
+// settled reports whether a change is complete, of which the replicas of the cell are told. What becomes of others is no matter: the next change
+// may have begun. The error says that it was taken back.
+func (change MemberChange) settled(now []Member) (bool, error) {
+	there := map[string]bool{}
+	for _, m := range now {
+		there[m.ID] = true
+		if slices.Contains([]string{change.Add, change.Remove, change.Keep}, m.ID) && m.Phase != "" && m.Phase != SpareMember {
+			return false, nil
+		}
+	}
+	switch {
+	case change.Remove != "" && there[change.Remove]:
+		return false, takenBack(change.Remove, "stays")
+	case change.Add != "" && !there[change.Add]:
+		return false, takenBack(change.Add, "has left")
+	case change.Keep != "" && !there[change.Keep]:
+		return false, takenBack(change.Keep, "has left")
+	}
+	return true, nil
+}
+
+// takenBack is the error of a change that another operator has taken back.
+func takenBack(id, what string) error {
+	return &api.Error{Code: api.Cancelled, Op: changeMembers, Message: fmt.Sprintf("another operator took the change back: replica %s %s", id, what)}
 }
 
 // membersOf decodes a list of members.

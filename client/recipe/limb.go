@@ -142,9 +142,9 @@ func (l *limb) refused(ctx context.Context, err error) {
 		names = append(names, name)
 	}
 	l.t.mu.Unlock()
-	l.t.clear(l.at, names...)
 	node.Err = err
-	l.note(node)
+	l.note(node) // before it goes, so that nobody takes it for deleted
+	l.t.clear(l.at, names...)
 	l.seen()
 	timer := time.NewTimer(verify)
 	defer timer.Stop()

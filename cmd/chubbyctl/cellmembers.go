@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -132,7 +133,8 @@ func (g *globals) changeMembers(cmd *cobra.Command, cell string, change client.M
 			tell(list)
 		})
 	}()
-	if err = report.explain(err); err != nil && decided {
+	takenBack := errors.Is(err, api.Cancelled) && ctx.Err() == nil
+	if err = report.explain(err); err != nil && decided && !takenBack {
 		return fmt.Errorf("%w; the change was decided, and goes on: 'chubbyctl cell members' says how far it is", err)
 	}
 	if err != nil {

@@ -137,7 +137,9 @@ func (o *watchOptions) isDue(ctx context.Context, one toldEvent) (bool, error) {
 	w, read := one.of, one.fields.watchedContents
 	switch one.Kind {
 	case api.EventContentsModified: // alone: a CMD may not look at the contents that come with an event of the lock
-		w.handed = max(w.handed, one.Generation)
+		if o.contents == "" || read != nil { // else CMD is still to have them
+			w.handed = max(w.handed, one.Generation)
+		}
 		if read != nil {
 			w.handed = max(w.handed, read.ContentGeneration)
 		}

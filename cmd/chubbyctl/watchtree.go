@@ -21,13 +21,16 @@ type watchedTree struct {
 	kinds []api.EventKind
 	tree  *recipe.Tree
 	known map[string]*leaf // by their names below it
+
+	pending []happening // known, and not in the backlog yet: what is left of a session that has ended comes first in the next
 }
 
 // leaf is a node of a tree, as it was told.
 type leaf struct {
 	watched
 	stat   api.Stat
-	unread bool // it may not be read
+	unread bool // it could not be read yet
+	hidden bool // nor may a directory above it, or it has not been looked at since: that it is not there does not say that it was removed
 }
 
 // watchTrees follows directories with all that is below them.
@@ -85,14 +88,15 @@ func (o *watchOptions) followTrees(cmd, ctx context.Context, trees []*watchedTre
 // pump puts what changes into the backlog.
 func (t *watchedTree) pump(ctx context.Context, b *backlog) error {
 	for {
-		changed := t.tree.Changed()
-		for _, h := range t.changes() {
-			if !slices.Contains(t.kinds, h.Kind) {
-				continue
-			}
-			if err := b.put(ctx, h); err != nil {
+		for ; len(t.pending) > 0; t.pending = t.pending[1:] {
+			if err := b.put(ctx, t.pending[0]); err != nil {
 				return err
 			}
+		}
+		changed := t.tree.Changed()
+		t.pending = slices.DeleteFunc(t.changes(), func(h happening) bool { return !slices.Contains(t.kinds, h.Kind) })
+		if len(t.pending) > 0 {
+			continue
 		}
 		if err := t.tree.Err(); err != nil {
 			return final{err}
@@ -105,31 +109,56 @@ func (t *watchedTree) pump(ctx context.Context, b *backlog) error {
 	}
 }
 
-// changes compares the tree with what is known, and makes it known.
+// changes compares the tree with what is known, and makes it known. What is below a directory that may not be read stays known.
 func (t *watchedTree) changes() (all []happening) {
 	there := map[string]bool{}
+	changed := t.tree.Changed()
+	var closed []string // directories that may not be read
 	for name, node := range t.tree.All() {
 		there[name] = true
 		stat, was := node.Stat, t.known[name]
-		isNew := was == nil || was.stat.Instance != stat.Instance || was.stat.Kind != stat.Kind
+		shut := node.Err != nil || stat.Instance == 0 // a list has no generations of what may not be read
+		if was != nil && was.stat.Kind == stat.Kind && shut {
+			closed = append(closed, name+"/")
+			continue
+		}
+		isNew := was == nil || was.stat.Instance != stat.Instance && was.stat.Instance != 0 || was.stat.Kind != stat.Kind
 		if isNew {
 			was = t.newLeaf(name)
 			t.known[name] = was
 			all = append(all, t.childEvent(was, api.EventChildAdded, name, stat.Instance))
 		}
-		written := isNew || was.stat.Content != stat.Content || was.unread && node.Err == nil
-		if stat.Kind == api.File && written {
+		if stat.Kind == api.File && (isNew || was.stat.Content != stat.Content || was.unread) {
 			all = append(all, happening{Event: api.Event{Kind: api.EventContentsModified, Path: t.pathOf(name), Generation: stat.Content}, of: &was.watched})
 		}
-		was.stat, was.unread = stat, node.Err != nil
+		was.stat, was.unread, was.hidden = stat, shut, false
 	}
+	whole := t.tree.Fresh() && !isClosed(changed)                             // then so it was above
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(t.known))) { // what is in a directory before it
-		if was := t.known[name]; !there[name] {
-			delete(t.known, name)
-			all = append(all, t.childEvent(was, api.EventChildRemoved, name, was.stat.Instance))
+		was := t.known[name]
+		if there[name] {
+			continue
 		}
+		if slices.ContainsFunc(closed, func(dir string) bool { return strings.HasPrefix(name, dir) }) {
+			was.hidden = true
+			continue
+		}
+		if was.hidden && !whole {
+			continue
+		}
+		delete(t.known, name)
+		all = append(all, t.childEvent(was, api.EventChildRemoved, name, was.stat.Instance))
 	}
 	return all
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // files are what CMD runs for at the beginning.
@@ -157,10 +186,10 @@ func (t *watchedTree) newLeaf(name string) *leaf {
 		switch {
 		case !there:
 			return nil, api.Errorf(api.NotFound, "there are no contents any more")
+		case node.Stat.Kind == api.Directory: // also an ephemeral one, which has an Err
+			return nil, api.Errorf(api.IsDirectory, "a directory has no contents")
 		case node.Err != nil:
 			return nil, node.Err
-		case node.Stat.Kind == api.Directory:
-			return nil, api.Errorf(api.IsDirectory, "a directory has no contents")
 		}
 		return newWatchedContents(node.Contents, node.Stat), nil
 	}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
+)
+
+// A session ends while the backlog is full, as CMD runs for long: what did not fit is told in the next, too.
+func TestTreeKeepsWhatDidNotFit(t *testing.T) {
+	withFollowed(t, func(s *followed) {
+		s.ok(s.author.MkdirAll(s.Context(), "/ls/local/t"))
+		o := watching(io.Discard)
+		o.globals, o.exec, o.tree, o.kinds = s.g, "a test", true, []api.EventKind{api.EventContentsModified}
+		o.paths = []api.Path{api.MustParsePath("/ls/local/t")}
+		had := map[string]bool{}
+		o.run = func(_ context.Context, due []toldEvent) error {
+			if len(had) == 0 {
+				time.Sleep(2 * outage)
+			}
+			for _, one := range due {
+				had[one.Path] = true
+			}
+			return nil
+		}
+		end := s.begin(o.runWatch)
+		want := map[string]bool{}
+		write := func(i int) {
+			path := fmt.Sprintf("/ls/local/t/%d", i)
+			want[path] = true
+			s.put(path, "1")
+		}
+		write(0)
+		s.pass(time.Second)
+		for i := range api.MaxEventQueue + 20 {
+			write(1 + i)
+		}
+		s.pass(time.Second)
+		s.away(func() {})
+		s.pass(2 * outage)
+		s.ok(end())
+		if !maps.Equal(had, want) {
+			t.Errorf("CMD ran for %d files of %d", len(had), len(want))
+		}
+	})
+}
+
+// What may not be read for a while is not removed, and what is the same afterwards is not told again: neither of a directory, nor of one
+// below it, nor of a file.
+func TestTreeThatMayNotBeReadForAWhile(t *testing.T) {
+	withFollowed(t, func(s *followed) {
+		acl := func(path string, names string) {
+			s.Helper()
+			h, err := s.author.Open(s.Context(), path, client.OpenOptions{ChangeACL: true})
+			s.ok(err)
+			_, err = h.SetACL(s.Context(), api.ACL{Read: names, Write: names, Change: names})
+			s.ok(err)
+			s.ok(h.Close(s.Context()))
+		}
+		s.put("/ls/local/acl/authors", "author\n")
+		s.put("/ls/local/acl/all", "author\nreader\n")
+		s.ok(s.author.MkdirAll(s.Context(), "/ls/local/t/d/deep"))
+		for _, name := range []string{"t/d/a", "t/d/gone", "t/d/deep/b", "t/d/deep/written", "t/d/deep/gone", "t/f"} {
+			s.put("/ls/local/"+name, "1")
+		}
+		var out bytes.Buffer
+		o := watching(&out)
+		adapt := s.g.adapt
+		s.g.adapt = func(cfg *client.Config) { adapt(cfg); cfg.As = "reader" }
+		o.globals, o.exec, o.tree, o.contents, o.err = s.g, "a test", true, contentsText, io.Discard
+		o.kinds = []api.EventKind{api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved}
+		o.paths = []api.Path{api.MustParsePath("/ls/local/t")}
+		var runs []string
+		o.run = func(_ context.Context, due []toldEvent) error {
+			for _, one := range due {
+				runs = append(runs, one.Path+"="+*one.fields.Contents)
+			}
+			return nil
+		}
+		for _, initial := range []bool{true, false} {
+			runs, o.initial, o.backlog = nil, initial, newBacklog(settling{})
+			for _, path := range []string{"/ls/local/t/d", "/ls/local/t/f"} {
+				acl(path, "all")
+			}
+			s.put("/ls/local/t/d/gone", "1")
+			s.put("/ls/local/t/d/deep/gone", "1")
+			s.put("/ls/local/t/d/deep/written", "1")
+			end := s.begin(o.runWatch)
+			runs = nil
+			out.Reset()
+			for _, path := range []string{"/ls/local/t/d", "/ls/local/t/f"} {
+				acl(path, "authors")
+			}
+			s.pass(time.Minute)
+			if out.Len() > 0 || len(runs) > 0 {
+				t.Errorf("when it may not be read, CMD runs for %q; printed\n%s", runs, &out)
+			}
+			s.put("/ls/local/t/d/deep/written", "2")
+			s.ok(s.author.Delete(s.Context(), "/ls/local/t/d/gone"))
+			s.ok(s.author.Delete(s.Context(), "/ls/local/t/d/deep/gone"))
+			s.pass(time.Minute)
+			for _, path := range []string{"/ls/local/t/d", "/ls/local/t/f"} {
+				acl(path, "all")
+			}
+			s.pass(time.Minute)
+			if got := strings.Join(runs, " "); got != "/ls/local/t/d/deep/written=2" {
+				t.Errorf("when it may be read again, CMD runs for %q", got)
+			}
+			if n, removed := strings.Count(out.String(), "\n"), strings.Count(out.String(), `child-removed`); n != 3 || removed != 2 {
+				t.Errorf("when it may be read again, it prints\n%s", &out)
+			}
+			s.ok(end())
+		}
+	})
+}
+
+// A tree with contents goes on beside an ephemeral directory, and CMD has a file that could not be read at first as soon as it can be.
+func TestTreeHasWhatCannotBeFollowed(t *testing.T) {
+	withFollowed(t, func(s *followed) {
+		s.put("/ls/local/acl/readers", "author\n")
+		s.ok(s.author.MkdirAll(s.Context(), "/ls/local/t"))
+		var out bytes.Buffer
+		o := watching(&out)
+		adapt := s.g.adapt
+		s.g.adapt = func(cfg *client.Config) { adapt(cfg); cfg.As = "reader" }
+		o.globals, o.exec, o.tree, o.contents, o.err = s.g, "a test", true, contentsText, io.Discard
+		o.kinds = []api.EventKind{api.EventContentsModified, api.EventChildAdded, api.EventChildRemoved}
+		o.paths = []api.Path{api.MustParsePath("/ls/local/t")}
+		var runs []string
+		o.run = func(_ context.Context, due []toldEvent) error {
+			for _, one := range due {
+				runs = append(runs, one.fields.Event+" "+one.Path+"="+*one.fields.Contents)
+			}
+			return nil
+		}
+		end := s.begin(o.runWatch)
+		dir, err := s.author.Open(s.Context(), "/ls/local/t/up", client.OpenOptions{Write: true, Create: client.NewDirectory, Ephemeral: true})
+		s.ok(err)
+		s.pass(time.Minute)
+		s.ok(dir.Close(s.Context()))
+		acl := api.ACL{Read: "readers", Write: "readers", Change: "readers"}
+		file, err := s.author.Open(s.Context(), "/ls/local/t/f", client.OpenOptions{Write: true, Create: client.NewFile, ACL: acl, Contents: []byte("1")})
+		s.ok(err)
+		s.ok(file.Close(s.Context()))
+		s.pass(time.Minute)
+		if len(runs) > 0 {
+			t.Errorf("without contents CMD runs for %q", runs)
+		}
+		s.put("/ls/local/acl/readers", "author\nreader\n")
+		s.pass(5 * time.Minute)
+		if got := strings.Join(runs, " "); got != "contents-modified /ls/local/t/f=1" {
+			t.Errorf("CMD runs for %q; printed\n%s", got, &out)
+		}
+		s.ok(end())
+	})
+}
