@@ -73,6 +73,9 @@ func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.Ev
 	}
 	n.stat, n.handed = stat, stat.Content
 	n.contents = func(ctx context.Context) (*watchedContents, error) {
+		if n.gone != "" {
+			return nil, n.goneError()
+		}
 		contents, stat, err := n.handle.Contents(ctx)
 		if err != nil {
 			return nil, err
@@ -86,8 +89,14 @@ func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.Ev
 	return err
 }
 
+// goneError is the answer for a node that is not there in this session.
+func (n *watchedNode) goneError() error { return api.Errorf(api.HandleClosed, "%s", n.gone) }
+
 // lookAgain finds out what there is.
 func (n *watchedNode) lookAgain(ctx context.Context, listed bool) (outlook, error) {
+	if n.gone != "" {
+		return outlook{}, n.goneError()
+	}
 	stat, err := n.handle.Stat(ctx)
 	now := outlook{content: stat.Content}
 	if err != nil || !listed {
