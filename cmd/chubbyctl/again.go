@@ -61,6 +61,13 @@ func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.C
 			what = "CMD is run again"
 			o.begun = nil // --wait is for each wait, however many sessions that takes
 		}
+		if o.waits && o.begun != nil {
+			left := o.timeToOpen()
+			if left <= 0 {
+				return o.unansweredWait()
+			}
+			wait = min(wait, max(left-minTimeToOpen, firstPause/4)) // so that the cell is asked once more in time
+		}
 		o.warn(fmt.Sprintf("%v; %s under a new session in %s (--retry)", err, what, term.Roughly(wait)))
 		if !sleep(ctx, wait) {
 			return interruptOr(ctx, context.Cause(ctx))
