@@ -79,6 +79,14 @@ func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.C
 	}
 }
 
+// timeToOpen is what is left of --wait for opening a session.
+func (o *workOptions) timeToOpen() time.Duration { return max(o.wait, minTimeToOpen) - o.begun() }
+
+// unansweredWait is the error of a wait that ran out while the cell was away.
+func (o *workOptions) unansweredWait() error {
+	return &exitError{exitWaited, unanswered{o.waitRanOut(o.path, "the cell has not answered")}}
+}
+
 // wasLost reports whether the lock was lost, and not CMD ended with the exit code of that.
 func wasLost(err error) bool {
 	var own *exitError

@@ -183,7 +183,7 @@ func TestWatchOwesWhatTheSessionDidNotTell(t *testing.T) {
 						runs = append(runs, one.fields.Event+" "+strings.TrimPrefix(one.Path, "/ls/local/")+"="+*one.fields.Contents)
 					}
 					if first {
-						time.Sleep(2 * outage)
+						<-time.After(2 * outage)
 					}
 					return nil
 				}

@@ -24,7 +24,7 @@ func TestTreeKeepsWhatDidNotFit(t *testing.T) {
 		had := map[string]bool{}
 		o.run = func(_ context.Context, due []toldEvent) error {
 			if len(had) == 0 {
-				time.Sleep(2 * outage)
+				<-time.After(2 * outage)
 			}
 			for _, one := range due {
 				had[one.Path] = true

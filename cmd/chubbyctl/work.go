@@ -347,14 +347,6 @@ func (o *workOptions) withTimeToOpen(bound context.Context) (context.Context, co
 	return context.WithTimeoutCause(bound, limit, o.unansweredWait())
 }
 
-// timeToOpen is what is left of --wait for opening a session.
-func (o *workOptions) timeToOpen() time.Duration { return max(o.wait, minTimeToOpen) - o.begun() }
-
-// unansweredWait is the error of a wait that ran out while the cell was away.
-func (o *workOptions) unansweredWait() error {
-	return &exitError{exitWaited, unanswered{o.waitRanOut(o.path, "the cell has not answered")}}
-}
-
 func (o *workOptions) waitRanOut(path api.Path, last string) error {
 	return &api.Error{
 		Code: api.DeadlineExceeded, Op: o.verb, Path: path.String(), Message: fmt.Sprintf("--wait %v ran out; %s", o.wait, last),
