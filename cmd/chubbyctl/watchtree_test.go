@@ -94,6 +94,7 @@ func TestTreeThatMayNotBeReadForAWhile(t *testing.T) {
 			s.put("/ls/local/t/d/deep/gone", "1")
 			s.put("/ls/local/t/d/deep/written", "1")
 			end := s.begin(o.runWatch)
+			s.pass(time.Second)
 			runs = nil
 			out.Reset()
 			for _, path := range []string{"/ls/local/t/d", "/ls/local/t/f"} {
