@@ -61,6 +61,13 @@ func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.C
 			what = "CMD is run again"
 			o.begun = nil // --wait is for each wait, however many sessions that takes
 		}
+		if o.waits && o.begun != nil {
+			left := o.timeToOpen()
+			if left <= 0 {
+				return o.unansweredWait()
+			}
+			wait = min(wait, max(left-minTimeToOpen, firstPause/4)) // so that the cell is asked once more in time
+		}
 		o.warn(fmt.Sprintf("%v; %s under a new session in %s (--retry)", err, what, term.Roughly(wait)))
 		if !sleep(ctx, wait) {
 			return interruptOr(ctx, context.Cause(ctx))
@@ -70,6 +77,14 @@ func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.C
 		}
 		pause = min(2*pause, longestPause)
 	}
+}
+
+// timeToOpen is what is left of --wait for opening a session.
+func (o *workOptions) timeToOpen() time.Duration { return max(o.wait, minTimeToOpen) - o.begun() }
+
+// unansweredWait is the error of a wait that ran out while the cell was away.
+func (o *workOptions) unansweredWait() error {
+	return &exitError{exitWaited, unanswered{o.waitRanOut(o.path, "the cell has not answered")}}
 }
 
 // wasLost reports whether the lock was lost, and not CMD ended with the exit code of that.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"syscall"
@@ -212,4 +213,33 @@ func TestTogether(t *testing.T) {
 		}
 		_ = h.giveUp(t.Context()) // one was lost
 	})
+}
+
+// --wait ends a wait with --retry in a cell that is away for longer than any session survives, whatever --timeout is.
+func TestWaitEndsWhileTheCellIsAway(t *testing.T) {
+	for _, wait := range []time.Duration{3 * time.Minute, 10 * time.Minute} {
+		withFollowed(t, func(s *followed) {
+			s.put("/ls/local/a", "")
+			h, err := s.author.Open(s.Context(), "/ls/local/a", client.OpenOptions{Write: true})
+			s.ok(err)
+			lock, err := h.Acquire(s.Context(), api.Exclusive)
+			s.ok(err)
+			o := &acquireOptions{workOptions: workOptions{
+				globals: s.g, err: io.Discard, verb: "acquire", retry: true, waits: true, wait: wait, lease: api.DefaultLease,
+				paths: []api.Path{api.MustParsePath("/ls/local/a")}, path: api.MustParsePath("/ls/local/a"),
+			}}
+			began := time.Now()
+			ended := make(chan error, 1)
+			ctx, interrupt := context.WithCancel(s.Context())
+			go func() { ended <- o.runWork(ctx, o.acquire) }()
+			s.pass(time.Second)
+			s.cell.Cut("reader")
+			time.AfterFunc(time.Hour, interrupt)
+			err = <-ended
+			if took := time.Since(began); exitCode(err) != exitWaited || took != wait {
+				t.Errorf("--wait %v ended after %v with %v (exit code %d)", wait, took, err, exitCode(err))
+			}
+			s.ok(lock.Release(s.Context()))
+		})
+	}
 }

@@ -44,7 +44,8 @@ func (o *electOptions) followElection(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if last != nil && isSameReign(*last, reign) { // as before the session
+			surer := o.json() && last != nil && reign.Sure && !last.Sure // a line of text does not say it
+			if last != nil && isSameReign(*last, reign) && !surer {      // as before the session
 				continue
 			}
 			if err := o.printPrimary(reign); err != nil {
@@ -56,7 +57,7 @@ func (o *electOptions) followElection(ctx context.Context) error {
 	}})
 }
 
-// isSameReign reports whether two look the same to whoever reads what was printed.
+// isSameReign reports whether two look the same to whoever reads what was printed, but for what is sure.
 func isSameReign(a, b recipe.Reign) bool {
 	return a.Vacant == b.Vacant && a.Token == b.Token && bytes.Equal(a.Value, b.Value) && a.Holder.Session == b.Holder.Session
 }

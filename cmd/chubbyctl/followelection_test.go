@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
@@ -33,5 +37,38 @@ func TestValueThatIsNoText(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), `"value":"","value_base64":"/2E="`); n != 2 {
 		t.Errorf("%d of 2 show it:\n%s", n, out.String())
+	}
+}
+
+// That a primary has written its value is told by -o json, once, though it is the value that was there: a program knows then that it is
+// not of the primary before.
+func TestObserveTellsWhatIsSure(t *testing.T) {
+	for form, want := range map[term.Format][]bool{term.JSON: {false, true}, "text": {false}} {
+		withFollowed(t, func(s *followed) {
+			s.put("/ls/local/p", "one")
+			h, err := s.author.Open(s.Context(), "/ls/local/p", client.OpenOptions{Write: true})
+			s.ok(err)
+			lock, err := h.Acquire(s.Context(), api.Exclusive)
+			s.ok(err)
+			var out bytes.Buffer
+			s.g.output = form
+			o := &electOptions{workOptions: workOptions{globals: s.g, path: api.MustParsePath("/ls/local/p"), out: &out, err: s.g.stderr}}
+			end := s.begin(o.followElection)
+			for range 2 {
+				_, err = h.SetContents(s.Context(), []byte("one"))
+				s.ok(err)
+				s.pass(time.Second)
+			}
+			s.away(func() {})
+			s.ok(end())
+			var sure []bool
+			for line := range strings.Lines(out.String()) {
+				sure = append(sure, strings.Contains(line, `"sure":true`))
+			}
+			if !slices.Equal(sure, want) {
+				t.Errorf("%v: sure %v, want %v:\n%s", form, sure, want, &out)
+			}
+			s.ok(lock.Release(s.Context()))
+		})
 	}
 }

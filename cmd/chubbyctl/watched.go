@@ -14,6 +14,7 @@ import (
 // watched is what is known of a node that is watched.
 type watched struct {
 	handed   api.Generation            // of the contents that were told, or for which CMD has run, last
+	owed     bool                      // CMD is to have what there was at the beginning, and had it not
 	children map[string]api.Generation // the newest of each child when CMD ran last; nil if nobody asked for them
 
 	contents func(context.Context) (*watchedContents, error) // now; HandleClosed if there are none, or no more
@@ -90,7 +91,7 @@ func (o *watchOptions) tell(ctx context.Context, h happening) (one toldEvent, du
 		return one, false, err
 	}
 	if h.initial {
-		one.fields.Event = initialEvent
+		one.fields.Event, h.of.owed = initialEvent, false
 	} else if err := o.printEvent(h.Event, one.fields); err != nil {
 		return one, false, final{err}
 	} else {

@@ -152,3 +152,65 @@ func (s *followed) sessions() (all []client.SessionInfo) {
 	}
 	return all
 }
+
+// A session ends before CMD had what there was at the beginning of the second file, or while an event of it waits: CMD has it in the
+// next session, once, and if the file is gone by then, that is told.
+func TestWatchOwesWhatTheSessionDidNotTell(t *testing.T) {
+	for what, c := range map[string]struct {
+		initial, deleted bool
+		settle           time.Duration
+		runs             string
+	}{
+		"at the beginning":                   {true, false, 0, "initial one=1, initial two=1"},
+		"at the beginning, and gone":         {true, true, 0, "initial one=1"},
+		"an event waits":                     {false, false, 0, "contents-modified one=2, contents-modified two=2"},
+		"an event waits, and the file goes":  {false, true, 0, "contents-modified one=2"},
+		"at the beginning, things to settle": {true, false, time.Second, "initial one=1, initial two=1, events-lost one=2"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			withFollowed(t, func(s *followed) {
+				s.put("/ls/local/one", "1")
+				s.put("/ls/local/two", "1")
+				var out bytes.Buffer
+				o := watching(&out)
+				o.globals, o.exec, o.contents, o.initial, o.settle = s.g, "a test", contentsText, c.initial, settling{quiet: c.settle}
+				o.backlog = newBacklog(o.settle)
+				o.kinds, o.paths = []api.EventKind{api.EventContentsModified}, []api.Path{api.MustParsePath("/ls/local/one"), api.MustParsePath("/ls/local/two")}
+				var runs []string
+				o.run = func(_ context.Context, due []toldEvent) error {
+					first := len(runs) == 0
+					for _, one := range due {
+						runs = append(runs, one.fields.Event+" "+strings.TrimPrefix(one.Path, "/ls/local/")+"="+*one.fields.Contents)
+					}
+					if first {
+						<-time.After(2 * outage)
+					}
+					return nil
+				}
+				end := s.begin(o.runWatch)
+				if !c.initial {
+					s.put("/ls/local/one", "2")
+					s.pass(time.Second)
+					s.put("/ls/local/two", "2")
+					s.pass(time.Second)
+				}
+				s.away(func() {
+					if c.deleted {
+						s.ok(s.author.Delete(s.Context(), "/ls/local/two"))
+					}
+					if c.settle > 0 {
+						s.put("/ls/local/one", "2")
+					}
+				})
+				s.pass(2 * outage)
+				err := end()
+				if c.deleted != (exitCode(err) == exitFailed && strings.Contains(err.Error(), "nothing to watch any more")) || !c.deleted && err != nil {
+					t.Errorf("it ended with %v", err)
+				}
+				if got := strings.Join(runs, ", "); got != c.runs {
+					t.Errorf("CMD ran for %s; want %s; printed\n%s", got, c.runs, &out)
+				}
+			})
+		})
+	}
+}

@@ -33,7 +33,7 @@ func (o *watchOptions) runWatch(ctx context.Context) error {
 	return o.withFollowing(ctx, o.paths[0], &follower{
 		begin: func(ctx context.Context, c *client.Client) error {
 			for _, n := range nodes {
-				if err := n.open(ctx, c, o.kinds); err != nil {
+				if err := n.open(ctx, c, o.kinds, o.initial); err != nil {
 					return err
 				}
 				if o.contents != "" && n.stat.Kind == api.Directory {
@@ -48,8 +48,9 @@ func (o *watchOptions) runWatch(ctx context.Context) error {
 	})
 }
 
-// open opens a node in a session. That it is gone is no error in a later session than the first: it is told as an event.
-func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.EventKind) error {
+// open opens a node in a session. That it is gone is no error in a later session than the first: it is told as an event. With initial CMD
+// is to have what there is at first.
+func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.EventKind, initial bool) error {
 	first := n.handle == nil
 	h, err := c.Open(ctx, n.path.String(), client.OpenOptions{Read: true, Events: kinds})
 	if errors.Is(err, api.NotFound) && !first {
@@ -71,8 +72,14 @@ func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.Ev
 	if !first {
 		return nil
 	}
-	n.stat, n.handed = stat, stat.Content
+	n.stat, n.owed = stat, initial
+	if !initial {
+		n.handed = stat.Content
+	}
 	n.contents = func(ctx context.Context) (*watchedContents, error) {
+		if n.gone != "" {
+			return nil, n.goneError()
+		}
 		contents, stat, err := n.handle.Contents(ctx)
 		if err != nil {
 			return nil, err
@@ -86,8 +93,14 @@ func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.Ev
 	return err
 }
 
+// goneError is the answer for a node that is not there in this session.
+func (n *watchedNode) goneError() error { return api.Errorf(api.HandleClosed, "%s", n.gone) }
+
 // lookAgain finds out what there is.
 func (n *watchedNode) lookAgain(ctx context.Context, listed bool) (outlook, error) {
+	if n.gone != "" {
+		return outlook{}, n.goneError()
+	}
 	stat, err := n.handle.Stat(ctx)
 	now := outlook{content: stat.Content}
 	if err != nil || !listed {
@@ -108,9 +121,10 @@ func (o *watchOptions) followNodes(cmd, ctx context.Context, nodes []*watchedNod
 	defer pumps.Wait()
 	defer fail(nil)
 	if gap == nil {
-		if err := o.beginNodes(cmd, ctx, nodes); err != nil {
-			return err
-		}
+		o.notice(o.err, o.describeWatch(nodes))
+	}
+	if err := o.beginNodes(cmd, ctx, nodes); err != nil {
+		return err
 	}
 	for _, n := range nodes {
 		pumps.Go(func() {
@@ -122,15 +136,13 @@ func (o *watchOptions) followNodes(cmd, ctx context.Context, nodes []*watchedNod
 	return o.consume(cmd, ctx)
 }
 
-// beginNodes says what is watched, and runs CMD for what there is.
+// beginNodes runs CMD for what there is, for each node for which it is to and has not in a session before.
 func (o *watchOptions) beginNodes(cmd, ctx context.Context, nodes []*watchedNode) error {
-	o.notice(o.err, o.describeWatch(nodes))
-	if !o.initial {
-		return nil
-	}
 	var all []happening
 	for _, n := range nodes {
-		all = append(all, initially(&n.watched, n.path, n.handed))
+		if n.owed && n.gone == "" {
+			all = append(all, initially(&n.watched, n.path, n.stat.Content))
+		}
 	}
 	return o.handleInitial(cmd, ctx, all)
 }

@@ -24,7 +24,7 @@ func TestTreeKeepsWhatDidNotFit(t *testing.T) {
 		had := map[string]bool{}
 		o.run = func(_ context.Context, due []toldEvent) error {
 			if len(had) == 0 {
-				time.Sleep(2 * outage)
+				<-time.After(2 * outage)
 			}
 			for _, one := range due {
 				had[one.Path] = true
@@ -94,6 +94,7 @@ func TestTreeThatMayNotBeReadForAWhile(t *testing.T) {
 			s.put("/ls/local/t/d/deep/gone", "1")
 			s.put("/ls/local/t/d/deep/written", "1")
 			end := s.begin(o.runWatch)
+			s.pass(time.Second)
 			runs = nil
 			out.Reset()
 			for _, path := range []string{"/ls/local/t/d", "/ls/local/t/f"} {

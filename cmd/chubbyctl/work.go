@@ -239,11 +239,11 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 	}
 	bound, cancel := o.withTimeout(ctx)
 	defer cancel()
-	opening, cancel := o.withTimeToOpen(bound)
-	defer cancel()
 	if o.begun == nil {
 		o.begun = stopwatch()
 	}
+	opening, cancel := o.withTimeToOpen(bound)
+	defer cancel()
 	report := o.reportWait(opening, o.path.Cell(), api.Path{})
 	defer report.stop()
 	c, err := client.New(opening, cfg)
@@ -337,14 +337,14 @@ func (o *workOptions) keepAtLeast(ctx context.Context, lock lockState, left time
 // the lock.
 const minTimeToOpen = 2 * time.Second
 
-// withTimeToOpen bounds the opening of the session. --wait counts from the beginning, but leaves
+// withTimeToOpen bounds the opening of the session. --wait counts from the beginning, through all sessions of one wait, but leaves
 // enough time to ask a cell that answers.
 func (o *workOptions) withTimeToOpen(bound context.Context) (context.Context, context.CancelFunc) {
-	limit := max(o.wait, minTimeToOpen)
+	limit := o.timeToOpen()
 	if !o.waits || limit >= o.timeout {
 		return context.WithCancel(bound)
 	}
-	return context.WithTimeoutCause(bound, limit, &exitError{exitWaited, unanswered{o.waitRanOut(o.path, "the cell has not answered")}})
+	return context.WithTimeoutCause(bound, limit, o.unansweredWait())
 }
 
 func (o *workOptions) waitRanOut(path api.Path, last string) error {
