@@ -55,6 +55,7 @@ func (w *rights) namings(member string, handle []byte, sequencer, stale string) 
 		"target":               told(session, sessions),
 		"ListSessions.session": told(session, sessions),
 		"session":              session,
+		"of":                   session,
 		"principal":            {there: "bystander", absent: "nobody"},
 		"to":                   replica,
 		"remove":               replica,

@@ -22,10 +22,18 @@ func TestRestoreIsGivenUpByOperatorsAlone(t *testing.T) {
 		if _, err := w.chubby.Restore(t.Context(), begun); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "stranger"}); api.CodeOf(pb.Error(err)) != api.PermissionDenied {
+		status, err := pb.NewCellClient(w.conn).Status(t.Context(), &pb.StatusRequest{})
+		if err != nil || len(status.GetActs()) != 1 {
+			t.Fatalf("%v; under way are %v", err, status.GetActs())
+		}
+		of := status.GetActs()[0].GetSession()
+		if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "stranger", Of: of}); api.CodeOf(pb.Error(err)) != api.PermissionDenied {
 			t.Errorf("a stranger: %v", err)
 		}
-		if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "operator"}); err != nil {
+		if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "operator", Of: of + 1}); api.CodeOf(pb.Error(err)) != api.NotFound {
+			t.Errorf("an operator, the restore of another session: %v", err)
+		}
+		if _, err := w.chubby.Restore(t.Context(), &pb.RestoreRequest{GiveUp: true, As: "operator", Of: of}); err != nil {
 			t.Error("an operator:", err)
 		}
 	})

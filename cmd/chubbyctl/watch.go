@@ -98,7 +98,8 @@ It exits with 0 after Ctrl-C, and after --count events.`,
 			strings.ReplaceAll(strings.Join(kindNames(subscribable()), ", "), "conflicting", "\n  conflicting"), exitFailed,
 			recipe.DefaultTreeNodes, recipe.DefaultTreeBytes>>20, api.MaxEventQueue, hookGrace),
 		Example: `  chubbyctl watch /ls/local/config --exec './reload.sh'
-  chubbyctl watch /ls/local/config --contents --initial --exec 'jq -j .contents >config'
+  chubbyctl watch /ls/local/config --contents --initial \
+    --exec 'jq -j .contents >config'
   chubbyctl watch --tree /ls/local/svc --settle 2s --exec './reload.sh'
   chubbyctl watch /ls/local/config /ls/local/limits --exec 'echo "$CHUBBY_PATH"'
   chubbyctl watch /ls/local/svc --children -o json
