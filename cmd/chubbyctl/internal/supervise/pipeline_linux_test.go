@@ -60,7 +60,7 @@ func TestPipelineAsks(t *testing.T) {
 func TestTerminalGoesToWhoAsks(t *testing.T) {
 	f := newFIFO(t)
 	cmd, person := startPipeline(t, `"$0" supervisor "$1" "$2" "$3" | {
-			exec 5>"$4"; read turn; read line </dev/tty; echo "the next read $line" >&5; : >"$4.turn"; read turn; read line </dev/tty; echo "the next read $line" >&5; }; exit $?`,
+			exec 5>"$4"; read turn; read line </dev/tty; echo "the next read $line" >&5; : >"$4.turn"; read turn; read line </dev/tty; trap "" INT; echo "the next read $line" >&5; }; exit $?`, // it may not have ended yet at the interrupt
 		`exec 5>"$1"; read line </dev/tty; echo "the command read $line" >&5; echo turn
 		while ! [ -e "$1.turn" ]; do sleep 0.01; done; read line </dev/tty; echo "the command read $line" >&5; echo turn; sleep 1000`, f)
 	for _, want := range []string{"the command read 1", "the next read 2", "the command read 3", "the next read 4"} {
