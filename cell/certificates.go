@@ -50,7 +50,7 @@ func (r *Replica) openCertificates() (err error) {
 	return err
 }
 
-// CheckCertificates returns what is wrong with the files of certificates, as Start does. Where there are none, nothing is. If a file is missing or
+// CheckCertificates returns what is wrong with the files of certificates, as Start does; nil if none is configured. If a file is missing or
 // may not be read, errors.Is finds fs.ErrNotExist or fs.ErrPermission.
 func (cfg Config) CheckCertificates() error {
 	_, _, err := cfg.readCertificates()

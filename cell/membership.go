@@ -152,7 +152,9 @@ func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Me
 			return err
 		}
 		step()
-		r.log.Info("a replica leaves the cell", "event", "member_leaves", "member", one.ID)
+		if suffrage != -1 {
+			r.log.Info("a replica leaves the cell", "event", "member_leaves", "member", one.ID)
+		}
 		return nil
 	}
 	_, err = m.SettleMember(ctx, raftfsm.SettleMember{ID: one.ID, Phase: one.Phase})

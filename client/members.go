@@ -68,8 +68,8 @@ func ChangeMembers(ctx context.Context, c *Client, change MemberChange, progress
 	return err
 }
 
-// settled reports whether a change is complete, of which the replicas of the cell are told. What becomes of others is no matter: the next change
-// may have begun. The error says that it was taken back.
+// settled reports whether a change is complete, by the replicas that the cell has now. It looks at those that the change names alone, since the
+// next change may have begun. It returns an error if the change was taken back.
 func (change MemberChange) settled(now []Member) (bool, error) {
 	there := map[string]bool{}
 	for _, m := range now {

@@ -77,7 +77,7 @@ func TestSubjectsAreBounded(t *testing.T) {
 	}
 }
 
-// Whoever is refused does not decide how long the line is.
+// A caller that is refused does not decide how long the line about it is.
 func TestLinesOfRefusalsAreBounded(t *testing.T) {
 	var logged strings.Builder
 	s := &service{cfg: Config{Replica: noMaster{}, Logger: slog.New(slog.NewJSONHandler(&logged, nil))}}
