@@ -68,8 +68,9 @@ func (h *history) back(id string) {
 func (h *history) start(id string) {
 	ctx, stop := context.WithCancel(h.t.Context())
 	h.waiting[id] = stop
+	host := h.hosts[id] // the history goes on, and adds to the map
 	go func() {
-		if err := h.c.JoinAt(ctx, id, h.hosts[id]); err != nil {
+		if err := h.c.JoinAt(ctx, id, host); err != nil {
 			h.t.Log(err)
 		}
 	}()

@@ -9,7 +9,8 @@ import (
 )
 
 // startPipeline runs a pipeline in the foreground of a terminal, as an interactive shell does. In the line, "$0" supervisor "$1"
-// "$2" "$3" runs the script under a supervisor, and "$4" is the name of the fifo.
+// "$2" "$3" runs the script under a supervisor, and "$4" is the name of the fifo. A script that is to be ended by Ctrl-C execs
+// its last command: a child of the shell that has not called exec yet would lose the signal.
 func startPipeline(t *testing.T, line, script string, f *fifo) (cmd *exec.Cmd, person *os.File) {
 	t.Helper()
 	person, program := terminalPair(t)
@@ -62,7 +63,7 @@ func TestTerminalGoesToWhoAsks(t *testing.T) {
 	cmd, person := startPipeline(t, `"$0" supervisor "$1" "$2" "$3" | {
 			exec 5>"$4"; read turn; read line </dev/tty; echo "the next read $line" >&5; : >"$4.turn"; read turn; read line </dev/tty; trap "" INT; echo "the next read $line" >&5; }; exit $?`, // it may not have ended yet at the interrupt
 		`exec 5>"$1"; read line </dev/tty; echo "the command read $line" >&5; echo turn
-		while ! [ -e "$1.turn" ]; do sleep 0.01; done; read line </dev/tty; echo "the command read $line" >&5; echo turn; sleep 1000`, f)
+		while ! [ -e "$1.turn" ]; do sleep 0.01; done; read line </dev/tty; echo "the command read $line" >&5; echo turn; exec sleep 1000`, f)
 	for _, want := range []string{"the command read 1", "the next read 2", "the command read 3", "the next read 4"} {
 		typed(t, person, want[len(want)-1:]+"\n")
 		if got := f.line(t); got != want {
@@ -81,7 +82,7 @@ func TestPipelineIsSuspended(t *testing.T) {
 	cmd, person := startPipeline(t, `"$0" supervisor "$1" "$2" "$3" | {
 			exec 5>"$4"; echo up >&5; read line </dev/tty; echo "read $line" >&5; }
 		fg >&2; exit $?`,
-		`exec 6>"$1"; echo up >&6; sleep 1000`, f)
+		`exec 6>"$1"; echo up >&6; exec sleep 1000`, f)
 	f.line(t)
 	f.line(t)
 	typed(t, person, "\x1a")
