@@ -21,7 +21,6 @@ func (r *Replica) probeOthers(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		r.port.Expel() // whose hello was read while they left
 		var others []string
 		for _, s := range r.servers() {
 			if string(s.ID) != r.cfg.ID {

@@ -18,9 +18,6 @@ func (p *Port) exchangeHellos(c *portConn) {
 		p.refuseConnection(c, err)
 		return
 	}
-	p.mu.Lock()
-	c.from = h.from
-	p.mu.Unlock()
 	streamKinds()[h.kind].serve(p, c)
 }
 
@@ -45,6 +42,9 @@ func (p *Port) answerHello(c *portConn) (hello, error) {
 	if err != nil {
 		return hello{}, err // and no answer: it would tell a stranger of this replica
 	}
+	p.mu.Lock()
+	c.from = h.from // before it is asked whether that one has left: Expel finds the connection from now on
+	p.mu.Unlock()
 	verdict, err := p.checkCaller(h)
 	p.noteCaller(h, verdict)
 	answer := hello{kind: h.kind, verdict: verdict, cell: p.Cell, from: p.ID, to: h.from}

@@ -3,6 +3,7 @@ package peer
 import (
 	"errors"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -224,4 +225,35 @@ func TestPassportKnowsNewcomers(t *testing.T) {
 	if err := p.checkAnswer(hello{}, hello{from: "r3", cellID: "cell", incarnation: "r3-first", verdict: helloLeft}); !errors.Is(err, identity.ErrRefused) || lost == nil {
 		t.Error("this one has left:", err, lost)
 	}
+}
+
+// Who leaves the cell while it is decided whether it may connect is cut off.
+func TestWhoLeavesMeanwhileIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := testbed.NewNetwork()
+		us, r2 := newTraveller(t, wire, memberOf("c1", "r1", "r1-first")), newTraveller(t, wire, memberOf("c1", "r2", "r2-first"))
+		asked := false
+		us.Passport.me = func() identity.Replica {
+			was := us.me
+			if !asked {
+				asked = true
+				us.me = memberOf("c1", "r1", "r1-first")
+				us.me.Roster.Members[1].Left = true
+				us.Expel()
+			}
+			return was
+		}
+		conn, err := r2.dial(raftStream, "r1", "r1", time.Second)
+		if err == nil {
+			defer conn.Close()
+			_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+			_, err = conn.Read(make([]byte, 1))
+		}
+		if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("it stays connected: %v", err)
+		}
+		if !asked {
+			t.Error("nobody has asked who it is")
+		}
+	})
 }

@@ -92,7 +92,7 @@ type Port struct {
 type portConn struct {
 	net.Conn
 	port   *Port
-	from   string                      // the replica that has dialled, once its hello was accepted; "" if it was this one
+	from   string                      // the replica that has dialled, once its hello was read; "" if it was this one
 	origin string                      // the host that has dialled; "" if it was this one
 	guest  bool                        // it is one of Port.guests; the port's mu guards it
 	proof  atomic.Pointer[certs.Proof] // why the other end's certificate counts; nil before that is known
