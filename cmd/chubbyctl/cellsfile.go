@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/chubbylock/chubby/internal/durable"
+	"github.com/chubbylock/chubby/internal/flock"
 )
 
 // configuredCell is an entry of the file of cells, as clients read it.
@@ -26,6 +27,7 @@ type configuredCell struct {
 type cellsFile struct {
 	path string
 	mode fs.FileMode
+	read []byte    // what was read
 	text yaml.Node // the document
 }
 
@@ -44,6 +46,7 @@ func readCellsFile() (*cellsFile, error) {
 	}
 	f := &cellsFile{path: path, mode: 0o644}
 	text, err := os.ReadFile(path)
+	f.read = text
 	if err == nil {
 		var about fs.FileInfo
 		if about, err = os.Stat(path); err == nil {
@@ -112,7 +115,36 @@ func (f *cellsFile) write() error {
 	if err := errors.Join(encoder.Encode(&f.text), encoder.Close()); err != nil {
 		return err
 	}
-	return replaceSettings(f.path, text.Bytes(), f.mode)
+	if err := yaml.Unmarshal(text.Bytes(), &yaml.Node{}); err != nil {
+		return usagef("another entry refers to this one: %v. Nothing was changed", err)
+	}
+	free, err := f.lock()
+	if err != nil {
+		return err
+	}
+	return errors.Join(replaceSettings(f.path, text.Bytes(), f.mode), free())
+}
+
+// lock keeps others from replacing the file, and fails if it is not as it was read any more.
+func (f *cellsFile) lock() (free func() error, err error) {
+	dir := filepath.Dir(f.path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	d, err := os.Open(dir) // and not the file, which is replaced
+	if err != nil {
+		return nil, err
+	}
+	locked := flock.Lock(d)
+	now, err := os.ReadFile(f.path)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	case locked != nil && !errors.Is(locked, errors.ErrUnsupported), !bytes.Equal(now, f.read):
+		err = errors.New("another program is changing the file. Nothing was changed; run this again")
+	default:
+		return d.Close, nil
+	}
+	return nil, errors.Join(err, d.Close())
 }
 
 // replaceSettings replaces a file, or creates it with its directory: after a crash it is the old one or the new one.

@@ -80,3 +80,51 @@ func TestCellsAreAdded(t *testing.T) {
 		t.Errorf("left are %q, %v", left, err)
 	}
 }
+
+// A file that another changes meanwhile keeps what the other has written, and none is written that could not be read.
+func TestCellsFileIsKept(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "cells.yaml")
+	t.Setenv("CHUBBY_CONFIG", name)
+	const text = "a: &same {servers: [h1]}\nb: *same\n"
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read := func() *cellsFile {
+		t.Helper()
+		f, err := readCellsFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	one, other := read(), read()
+	if err := one.remove(one.find("a")); exitCode(err) != exitUsage || !strings.Contains(err.Error(), "another entry refers to this one") {
+		t.Errorf("the entry that another is the same as: %v", err)
+	}
+	if err := other.add("c", configuredCell{Servers: []string{"h2"}}); err != nil {
+		t.Fatal(err)
+	}
+	late := func(err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "another program is changing the file") {
+			t.Errorf("one that comes late: %v", err)
+		}
+	}
+	one = read()
+	free, err := one.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	late(read().remove(2)) // b
+	if err := free(); err != nil {
+		t.Fatal(err)
+	}
+	if err := read().add("d", configuredCell{Servers: []string{"h3"}}); err != nil {
+		t.Fatal(err)
+	}
+	late(one.add("e", configuredCell{Servers: []string{"h4"}}))
+	if got, err := os.ReadFile(name); err != nil || string(got) != text+"c: {servers: [h2]}\nd: {servers: [h3]}\n" {
+		t.Errorf("%s, %v", got, err)
+	}
+}
