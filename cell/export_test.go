@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -158,6 +159,24 @@ func Measured(r *Replica) (counts map[string]uint64, sums map[string]float64) {
 func Voters(r *Replica) (ids []string, settled bool) {
 	_, busy := r.fsm.State().Roster.Unsettled()
 	return r.voters(), !busy
+}
+
+// Strays returns the replicas that have a vote and are no members, or are members and have none, while no change of the replicas is under way.
+func Strays(r *Replica) (ids []string) {
+	roster := r.fsm.State().Roster
+	if _, busy := roster.Unsettled(); busy {
+		return nil
+	}
+	voters := r.voters()
+	for _, m := range roster.Members {
+		if slices.Contains(voters, m.ID) != (m.Phase == raftfsm.Settled) {
+			ids = append(ids, m.ID)
+		}
+	}
+	if r.fsm.State().Roster.Version != roster.Version {
+		return nil // a change has begun
+	}
+	return ids
 }
 
 // Servers returns Raft's newest configuration, as a replica has it: "Voter" or "Nonvoter" by ID.

@@ -132,7 +132,7 @@ func (h *history) newcomer() string {
 // change asks for a change, and waits for it, for a while and not always.
 func (h *history) change(what string, change client.MemberChange) error {
 	err := h.within(40*time.Second, func(ctx context.Context, cl *client.Client) error { return client.ChangeMembers(ctx, cl, change, nil) })
-	h.note("%s %s %s %v", what, change.Add, change.Remove, api.CodeOf(err))
+	h.note("%s %s %s%s %v", what, change.Add, change.Remove, change.Keep, api.CodeOf(err))
 	if err == nil && h.rng.IntN(5) > 0 {
 		h.awaitSettled(time.Duration(h.rng.IntN(60)) * time.Second)
 	}
@@ -168,6 +168,26 @@ func (h *history) remove() {
 		old, _ := h.pick(slices.Clone(h.present))
 		_ = h.change("remove", client.MemberChange{Remove: old}) // it may be refused
 	}
+}
+
+// takeBack has a replica leave, which is soon taken back, maybe at another master.
+func (h *history) takeBack() {
+	if h.look(); len(h.present) <= 3 {
+		return
+	}
+	old, _ := h.pick(slices.Clone(h.present))
+	err := h.within(40*time.Second, func(ctx context.Context, cl *client.Client) error {
+		return client.ChangeMembers(ctx, cl, client.MemberChange{Remove: old}, nil)
+	})
+	h.note("remove %s %v", old, api.CodeOf(err))
+	time.Sleep(time.Duration(h.rng.IntN(1500)) * time.Millisecond)
+	switch h.rng.IntN(3) {
+	case 0:
+		h.transfer()
+	case 1:
+		h.failOver()
+	}
+	_ = h.change("keep", client.MemberChange{Keep: old}) // it may have left
 }
 
 func (h *history) transfer() {

@@ -118,7 +118,7 @@ func (h *history) run() {
 		}
 	}()
 	steps := []func(){
-		h.write, h.write, h.goAway, h.goAway, h.goAway, h.comeBack, h.comeBack, h.replace, h.replace, h.replace, h.add, h.remove,
+		h.write, h.write, h.goAway, h.goAway, h.goAway, h.comeBack, h.comeBack, h.replace, h.replace, h.replace, h.add, h.remove, h.takeBack, h.takeBack,
 		h.standBy, h.transfer, h.failOver, h.demand, h.demand, h.haunt, h.useAgain,
 	}
 	for range 14 {
@@ -216,6 +216,13 @@ func (h *history) demand() {
 		if !h.awaitSettled(2 * time.Minute) {
 			h.note("a change does not go on")
 			return
+		}
+	}
+	for id := range h.hosts {
+		if r := h.c.Replica(id); r != nil && h.away[id] == "" && r.Health().Role == "master" {
+			if strays := cell.Strays(r); len(strays) > 0 {
+				h.fail("%v vote, and of %v the roster says something else", h.present, strays)
+			}
 		}
 	}
 	some := slices.Clone(h.present)
