@@ -132,7 +132,7 @@ func (h *history) newcomer() string {
 // change asks for a change, and waits for it, for a while and not always.
 func (h *history) change(what string, change client.MemberChange) error {
 	err := h.within(40*time.Second, func(ctx context.Context, cl *client.Client) error { return client.ChangeMembers(ctx, cl, change, nil) })
-	h.note("%s %s %s%s %v", what, change.Add, change.Remove, change.Keep, api.CodeOf(err))
+	h.note("%s %s %s %v", what, change.Add, change.Remove, api.CodeOf(err))
 	if err == nil && h.rng.IntN(5) > 0 {
 		h.awaitSettled(time.Duration(h.rng.IntN(60)) * time.Second)
 	}
@@ -170,24 +170,39 @@ func (h *history) remove() {
 	}
 }
 
-// takeBack has a replica leave, which is soon taken back, maybe at another master.
+// takeBack has a replica leave, which is soon taken back, maybe at another master while the first one still asks who may go; and the first one leads again.
 func (h *history) takeBack() {
 	if h.look(); len(h.present) <= 3 {
 		return
 	}
 	old, _ := h.pick(slices.Clone(h.present))
-	err := h.within(40*time.Second, func(ctx context.Context, cl *client.Client) error {
-		return client.ChangeMembers(ctx, cl, client.MemberChange{Remove: old}, nil)
-	})
-	h.note("remove %s %v", old, api.CodeOf(err))
-	time.Sleep(time.Duration(h.rng.IntN(1500)) * time.Millisecond)
-	switch h.rng.IntN(3) {
-	case 0:
-		h.transfer()
-	case 1:
-		h.failOver()
+	soon := func() { time.Sleep(time.Duration(h.rng.IntN(400)) * time.Millisecond) }
+	ask := func(change client.MemberChange) error {
+		return h.within(40*time.Second, func(ctx context.Context, cl *client.Client) error { return client.ChangeMembers(ctx, cl, change, nil) })
 	}
-	_ = h.change("keep", client.MemberChange{Keep: old}) // it may have left
+	h.note("remove %s %v", old, api.CodeOf(ask(client.MemberChange{Remove: old})))
+	soon()
+	first := h.master()
+	other, _ := h.pick(slices.DeleteFunc(slices.Clone(h.present), func(id string) bool { return h.away[id] != "" || id == first || id == old }))
+	moves := first != "" && other != "" && h.rng.IntN(4) > 0
+	if moves {
+		h.note("%s gives way to %s %v", first, other, h.c.Replica(first).Transfer(h.t.Context(), other))
+	}
+	h.note("keep %s %v", old, api.CodeOf(ask(client.MemberChange{Keep: old}))) // it may have left
+	soon()
+	if r := h.c.Replica(h.master()); moves && r != nil {
+		h.note("and back: %v", r.Transfer(h.t.Context(), first))
+	}
+}
+
+// master returns which replica says that it is the master, and can be reached.
+func (h *history) master() string {
+	for _, id := range slices.Sorted(maps.Keys(h.hosts)) {
+		if r := h.c.Replica(id); r != nil && h.away[id] == "" && r.Health().Role == "master" {
+			return id
+		}
+	}
+	return ""
 }
 
 func (h *history) transfer() {
@@ -198,14 +213,11 @@ func (h *history) transfer() {
 }
 
 func (h *history) failOver() {
-	for _, id := range h.present {
-		if r := h.c.Replica(id); r != nil && h.away[id] == "" && r.Health().Role == "master" {
-			h.note("the master %s dies, and comes back", id)
-			h.kill(id)
-			time.Sleep(time.Duration(h.rng.IntN(10_000)) * time.Millisecond)
-			h.start(id)
-			return
-		}
+	if id := h.master(); id != "" {
+		h.note("the master %s dies, and comes back", id)
+		h.kill(id)
+		time.Sleep(time.Duration(h.rng.IntN(10_000)) * time.Millisecond)
+		h.start(id)
 	}
 }
 

@@ -218,11 +218,9 @@ func (h *history) demand() {
 			return
 		}
 	}
-	for id := range h.hosts {
-		if r := h.c.Replica(id); r != nil && h.away[id] == "" && r.Health().Role == "master" {
-			if strays := cell.Strays(r); len(strays) > 0 {
-				h.fail("%v vote, and of %v the roster says something else", h.present, strays)
-			}
+	if r := h.c.Replica(h.master()); r != nil {
+		if strays := cell.Strays(r); len(strays) > 0 {
+			h.fail("%v vote, and of %v the roster says something else", h.present, strays)
 		}
 	}
 	some := slices.Clone(h.present)
