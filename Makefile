@@ -190,11 +190,17 @@ verify-kube: ## check the Helm chart and the manifests made of it, and run a ren
 	./test/kubecell.sh
 
 .PHONY: verify-console
-verify-console: build ## visit the console of a real cell with Chromium, and do every act (needs chromium and npm; PICTURES=docs/console writes pictures; LARGE=10000 measures in a cell with so many sessions and locks instead)
+verify-console: build ## visit the console of a real cell with Chromium, and do every act (needs chromium and npm; PICTURES=bin/console writes pictures; LARGE=10000 measures in a cell with so many sessions and locks instead)
 	go -C tools/console mod tidy -diff
 	go -C tools/console vet .
 	npm --prefix tools/console ci --ignore-scripts --no-audit --no-fund --silent
+	$(if $(PICTURES),mkdir -p $(PICTURES))
 	go -C tools/console run . $(if $(PICTURES),-pictures $(abspath $(PICTURES))) $(if $(LARGE),-large $(LARGE))
+
+.PHONY: console-pictures
+console-pictures: ## draw the pictures in docs/console again, which are those that pages show (needs what verify-console needs)
+	$(MAKE) verify-console PICTURES=bin/console
+	for picture in docs/console/*.png; do cp bin/console/$$(basename $$picture) $$picture || exit 1; done
 
 .PHONY: dashboard-picture
 dashboard-picture: build ## draw the dashboard of a real cell with a fail-over, under a real Prometheus, six minutes (needs chromium and npm; writes docs/monitoring)
