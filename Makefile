@@ -112,7 +112,7 @@ lint: ## run golangci-lint (built on first use, about two minutes)
 	$(LINT) run ./...
 
 .PHONY: generate
-generate: ## generate Go code from chubby.proto, and the reference pages (docs/cli.md, man, chubbyd.md, metrics.md, client-metrics.md) and the packaged configuration
+generate: ## generate Go code from chubby.proto, and the reference pages (docs/cli.md, chubbyd.md, metrics.md, client-metrics.md) and the packaged configuration
 	go -C tools run ./protogen ../api/chubbypb/chubby.proto
 	go test ./cmd/chubbyctl -count 1 -run '^TestReference$$' -update
 	go test ./cmd/chubbyd -count 1 -run '^TestReference$$' -update
@@ -129,13 +129,14 @@ release-snapshot: ## build the archives, packages, SBOMs and checksums of a rele
 .PHONY: release-files
 release-files: # what .goreleaser.yaml packs beside the programs and is not in the repository
 	rm -rf bin/release
-	mkdir -p bin/release/completions bin/release/man
+	mkdir -p bin/release/completions bin/release/man bin/release/manual
 	CGO_ENABLED=0 go build -trimpath -o bin/release/ ./cmd/chubbyd ./cmd/chubbyctl # compiled as those of the release are, once for both
 	for program in chubbyctl chubbyd; do \
 	  for shell in bash fish zsh; do ./bin/release/$$program completion $$shell >bin/release/completions/$$program.$$shell || exit 1; done; \
 	done
 	./bin/release/chubbyctl completion powershell >bin/release/completions/chubbyctl.ps1
-	for page in docs/man/*; do gzip -9 -n <$$page >bin/release/man/$$(basename $$page).gz || exit 1; done
+	go test -count 1 -run TestManualPages ./cmd/chubbyctl ./cmd/chubbyd -args -man "$(CURDIR)/bin/release/manual"
+	for page in bin/release/manual/*; do gzip -9 -n <$$page >bin/release/man/$$(basename $$page).gz || exit 1; done
 	gzip -9 -n <CHANGELOG.md >bin/release/CHANGELOG.md.gz
 
 .PHONY: image
@@ -189,11 +190,17 @@ verify-kube: ## check the Helm chart and the manifests made of it, and run a ren
 	./test/kubecell.sh
 
 .PHONY: verify-console
-verify-console: build ## visit the console of a real cell with Chromium, and do every act (needs chromium and npm; PICTURES=docs/console writes pictures; LARGE=10000 measures in a cell with so many sessions and locks instead)
+verify-console: build ## visit the console of a real cell with Chromium, and do every act (needs chromium and npm; PICTURES=bin/console writes pictures; LARGE=10000 measures in a cell with so many sessions and locks instead)
 	go -C tools/console mod tidy -diff
 	go -C tools/console vet .
 	npm --prefix tools/console ci --ignore-scripts --no-audit --no-fund --silent
+	$(if $(PICTURES),mkdir -p $(PICTURES))
 	go -C tools/console run . $(if $(PICTURES),-pictures $(abspath $(PICTURES))) $(if $(LARGE),-large $(LARGE))
+
+.PHONY: console-pictures
+console-pictures: ## draw the pictures in docs/console again, which are those that pages show (needs what verify-console needs)
+	$(MAKE) verify-console PICTURES=bin/console
+	for picture in docs/console/*.png; do cp bin/console/$$(basename $$picture) $$picture || exit 1; done
 
 .PHONY: dashboard-picture
 dashboard-picture: build ## draw the dashboard of a real cell with a fail-over, under a real Prometheus, six minutes (needs chromium and npm; writes docs/monitoring)

@@ -56,7 +56,8 @@ for file in usr/bin/chubbyd usr/bin/chubbyctl etc/chubby/chubbyd.yaml usr/lib/sy
 	usr/share/doc/chubby/copyright usr/share/doc/chubby/CHANGELOG.md.gz; do
 	[ -s "$root/$file" ] || bad "the deb has no $file"
 done
-for page in docs/man/*; do
+pages=$(tar -tzf "$dist"/chubby_*_linux_"$processor".tar.gz | grep -E '/man/.')
+for page in $pages; do
 	[ -s "$root/usr/share/man/man${page##*.}/$(basename "$page").gz" ] || bad "the deb has no manual page $page"
 done
 try "the deb's configuration is a conffile" grep -x /etc/chubby/chubbyd.yaml <(dpkg-deb --info "$deb" conffiles)

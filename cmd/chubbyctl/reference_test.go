@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,41 +14,37 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var update = flag.Bool("update", false, "write docs/cli.md and docs/man as the commands have them now")
+var (
+	update = flag.Bool("update", false, "write docs/cli.md as the commands have it now")
+	manual = flag.String("man", "", "write the manual pages into this directory")
+)
 
 // The reference is in the repository, so that it can be read without building anything, and generated from the commands' own
 // help, so that it is true. A test generates it, so that the program need not be linked with the generator.
 func TestReference(t *testing.T) {
-	const docs = "../../docs"
-	pages := reference()
-	stale, err := filepath.Glob(filepath.Join(docs, "man", "*.1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range stale {
-		if name := "man/" + filepath.Base(file); pages[name] == nil {
-			if !*update {
-				t.Errorf("docs/%s is of a command that does not exist; run make generate", name)
-			} else if err := os.Remove(file); err != nil {
-				t.Error(err)
-			}
-		}
-	}
+	const file = "../../docs/cli.md"
+	page := onePage(commands())
 	if *update {
-		if err := os.MkdirAll(filepath.Join(docs, "man"), 0o755); err != nil {
-			t.Fatal(err)
+		if err := os.WriteFile(file, page, 0o644); err != nil {
+			t.Error(err)
 		}
+	} else if text, err := os.ReadFile(file); err != nil || !bytes.Equal(text, page) {
+		t.Errorf("docs/cli.md is not what the commands say (%v); run make generate", err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(pages)) {
-		file := filepath.Join(docs, filepath.FromSlash(name))
-		if *update {
-			if err := os.WriteFile(file, pages[name], 0o644); err != nil {
-				t.Error(err)
-			}
+}
+
+// A release has a manual page of each command. They are made with it (make release-files).
+func TestManualPages(t *testing.T) {
+	for _, cmd := range commands() {
+		name, page := strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1", md2man.Render(manPage(cmd))
+		if !bytes.HasPrefix(page, []byte(".nh\n.TH ")) {
+			t.Errorf("%s begins with %.20q", name, page)
+		}
+		if *manual == "" {
 			continue
 		}
-		if text, err := os.ReadFile(file); err != nil || !bytes.Equal(text, pages[name]) {
-			t.Errorf("docs/%s is not what the commands say (%v); run make generate", name, err)
+		if err := os.WriteFile(filepath.Join(*manual, name), page, 0o644); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -118,17 +112,6 @@ func commands() []*cobra.Command {
 	}
 	walk(root)
 	return list
-}
-
-// reference returns the pages by their names below docs.
-func reference() map[string][]byte {
-	all := commands()
-	pages := map[string][]byte{"cli.md": onePage(all)}
-	for _, cmd := range all {
-		name := "man/" + strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1"
-		pages[name] = md2man.Render(manPage(cmd))
-	}
-	return pages
 }
 
 // onePage is docs/cli.md.

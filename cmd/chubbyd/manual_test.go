@@ -16,28 +16,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var update = flag.Bool("update", false, "write docs/chubbyd.md, docs/man and deploy/packages/chubbyd.yaml as commands and keys have it now")
+var (
+	update = flag.Bool("update", false, "write docs/chubbyd.md and deploy/packages/chubbyd.yaml as commands and keys have it now")
+	manual = flag.String("man", "", "write the manual pages into this directory")
+)
 
 // What is written about chubbyd is generated from the commands' own help and from the keys that the program reads, so that it
-// is true: the page, the manual pages, and the configuration that packages install.
+// is true: the page, and the configuration that packages install.
 func TestReference(t *testing.T) {
 	const root = "../.."
-	files := manual()
-	files["docs/chubbyd.md"] = reference()
-	files["deploy/packages/chubbyd.yaml"] = packagedConfig()
-	stale, err := filepath.Glob(filepath.Join(root, "docs", "man", "chubbyd*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range stale {
-		if name := "docs/man/" + filepath.Base(file); files[name] == nil {
-			if !*update {
-				t.Errorf("%s is of a command that does not exist; run make generate", name)
-			} else if err := os.Remove(file); err != nil {
-				t.Error(err)
-			}
-		}
-	}
+	files := map[string][]byte{"docs/chubbyd.md": reference(), "deploy/packages/chubbyd.yaml": packagedConfig()}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		file := filepath.Join(root, filepath.FromSlash(name))
 		if *update {
@@ -48,6 +36,24 @@ func TestReference(t *testing.T) {
 		}
 		if text, err := os.ReadFile(file); err != nil || !bytes.Equal(text, files[name]) {
 			t.Errorf("%s is not what the commands and keys say (%v); run make generate", name, err)
+		}
+	}
+}
+
+// A release has a manual page of each command and of the configuration. They are made with it (make release-files).
+func TestManualPages(t *testing.T) {
+	pages := manPages()
+	for _, want := range []string{"chubbyd.8", "chubbyd-serve.8", "chubbyd.yaml.5"} {
+		if !bytes.HasPrefix(pages[want], []byte(".nh\n.TH ")) {
+			t.Errorf("%s begins with %.20q", want, pages[want])
+		}
+	}
+	if *manual == "" {
+		return
+	}
+	for name, page := range pages {
+		if err := os.WriteFile(filepath.Join(*manual, name), page, 0o644); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -115,9 +121,9 @@ func packagedConfig() []byte {
 	return b.Bytes()
 }
 
-// manual returns the manual pages by their names in the repository: one of each command, in the section of daemons, and one of the configuration.
-func manual() map[string][]byte {
-	pages := map[string][]byte{"docs/man/chubbyd.yaml.5": md2man.Render(manPageOfConfig())}
+// manPages returns the manual pages by their names: one of each command, in the section of daemons, and one of the configuration.
+func manPages() map[string][]byte {
+	pages := map[string][]byte{"chubbyd.yaml.5": md2man.Render(manPageOfConfig())}
 	root := newRootCommand()
 	root.InitDefaultHelpFlag()
 	root.InitDefaultCompletionCmd("serve") // cobra adds it by itself when a command is executed
@@ -126,7 +132,7 @@ func manual() map[string][]byte {
 		if cmd.Hidden {
 			return
 		}
-		pages["docs/man/"+dashed(cmd)+".8"] = md2man.Render(manPage(cmd))
+		pages[dashed(cmd)+".8"] = md2man.Render(manPage(cmd))
 		for _, child := range cmd.Commands() {
 			walk(child)
 		}
