@@ -233,7 +233,7 @@ func (k *serverCall) SendMsg(reply any) error {
 		c.out.write()
 	}
 	if !open {
-		return status.Error(codes.Canceled, context.Cause(k.ctx).Error())
+		return status.Error(codes.Canceled, "the call has ended") // its context ends a moment later
 	}
 	return nil
 }

@@ -199,16 +199,12 @@ func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) 
 	if err != nil {
 		return Opened{}, err
 	}
-	f.epoch.mu.Lock()
-	defer f.epoch.mu.Unlock()
-	if f.boxes.byID[r.Mutation.Session] == nil {
-		return Opened{}, f.epoch.sessionEnded(r.Mutation.Session)
-	}
 	return openedBy(one.Handle, r.Path.Cell(), result.Answer)
 }
 
 // openedBy is the answer to an Open that the log has done. It is made from the answer of the log alone: by now others may have
-// written to the node, and its creator would take what they wrote for its own.
+// written to the node, and its creator would take what they wrote for its own. Also to a session that has ended since: its next
+// call says so, and what was created is counted as done.
 func openedBy(h Handle, cell string, a raftfsm.Answer) (Opened, error) {
 	described, err := a.Stat.In(cell)
 	return Opened{Handle: h, Created: a.Created, Stat: described}, err

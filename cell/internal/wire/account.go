@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -290,6 +291,9 @@ func (a *account) full(n int64) error {
 // answer counts a reply, or refuses to send it: a long one, while the client does not
 // read others. Of replies to one call that are not read yet, only few are kept. The
 // reply to a KeepAlive extends a lease, and is not refused however much it tells.
+//
+// The error is Uncertain: what the call asks for may have been done, and only a retry finds out. Unavailable would say that it
+// was not.
 func (c *call) answer(reply any) error {
 	message, ok := reply.(proto.Message)
 	if c == nil || !ok {
@@ -297,9 +301,11 @@ func (c *call) answer(reply any) error {
 	}
 	_, alive := reply.(*pb.KeepAliveReply)
 	bytes, err := c.admit(int64(proto.Size(message)), alive)
-	if err == nil {
-		c.of.all.relieve(c.of, bytes)
+	var e *api.Error
+	if errors.As(err, &e) {
+		return &api.Error{Code: api.Uncertain, Message: e.Message}
 	}
+	c.of.all.relieve(c.of, bytes)
 	return err
 }
 

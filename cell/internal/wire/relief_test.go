@@ -190,7 +190,7 @@ func TestLongRepliesToKeepAlivesAreSent(t *testing.T) {
 		c := newHeld(limits)
 		conn, _ := hoarding(t, c, "10.0.0.1:1", 5)
 		one := conn.account.newest
-		if err := one.answer(&pb.GetContentsAndStatReply{Contents: make([]byte, 20<<10)}); !errors.Is(err, api.Unavailable) {
+		if err := one.answer(&pb.GetContentsAndStatReply{Contents: make([]byte, 20<<10)}); !errors.Is(err, api.Uncertain) {
 			t.Errorf("the limit %s: a long reply: %v", name, err)
 		}
 		if err := one.answer(&pb.KeepAliveReply{Events: told}); err != nil {

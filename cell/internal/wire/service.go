@@ -209,12 +209,10 @@ func (a *answers) RecvMsg(m any) error {
 	return a.service.checkOwner(a.Context(), m)
 }
 
-// SendMsg implements grpc.ServerStream. What the call asks for may have been done when
-// there is no room to say so, as the lock may have been granted: only a retry finds out.
+// SendMsg implements grpc.ServerStream.
 func (a *answers) SendMsg(m any) error {
-	var e *api.Error
-	if err := a.call.answer(m); errors.As(err, &e) {
-		return &api.Error{Code: api.Uncertain, Message: e.Message}
+	if err := a.call.answer(m); err != nil {
+		return err
 	}
 	return a.ServerStream.SendMsg(m)
 }
