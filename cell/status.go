@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"github.com/chubbylock/chubby/cell/internal/disk"
 	"github.com/chubbylock/chubby/cell/internal/master"
@@ -113,12 +114,12 @@ func (r *Replica) actsUnderWay(state *raftfsm.State) (acts []wire.Act) {
 
 // Members implements wire.Replica.
 func (s served) Members() ([]wire.Member, error) {
+	roster := s.r.fsm.State().Roster // before the configuration: who is new in neither would be nowhere
 	future := s.r.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
 		return nil, err
 	}
 	var list []wire.Member
-	roster := s.r.fsm.State().Roster
 	for _, server := range future.Configuration().Servers {
 		one := wire.Member{
 			ID:     string(server.ID),
@@ -140,7 +141,7 @@ func (s served) Members() ([]wire.Member, error) {
 		list = append(list, one)
 	}
 	waiting := roster.Spares()
-	if m, busy := roster.Unsettled(); busy && !s.r.isConfigured(m.ID) {
+	if m, busy := roster.Unsettled(); busy && !slices.ContainsFunc(list, func(one wire.Member) bool { return one.ID == m.ID }) {
 		waiting = append(waiting, m)
 	}
 	for _, m := range waiting {
