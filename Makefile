@@ -218,7 +218,7 @@ fuzz: ## run every fuzz target for FUZZTIME each (30s)
 	    go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$(dirname $$file) || failed="$$failed $$target"; \
 	  done; \
 	done; \
-	if [ -n "$$failed" ]; then echo "failed:$$failed; the inputs are in testdata/fuzz beside each test"; exit 1; fi
+	if [ -n "$$failed" ]; then echo "failed:$$failed; the inputs are in testdata/fuzz beside each test (to keep one, see internal/seeds)"; exit 1; fi
 
 .PHONY: bench
 bench: ## measure a cell of five processes on this machine (BENCHFLAGS=-h lists the flags)

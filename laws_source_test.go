@@ -51,6 +51,10 @@ func TestSourceLaws(t *testing.T) {
 		{"every call has a class", lawCallClass},
 		{"every event is posted", lawEvents},
 		{"what is logged is explained", lawLogs},
+		{"references run down", lawUpward},
+		{"large types say why", lawLarge},
+		{"lines fit", lawWide},
+		{"names in comments exist", lawNamed},
 	} {
 		t.Run(law.name, func(t *testing.T) { law.holds(t, files) })
 	}

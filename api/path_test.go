@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/seeds"
 )
 
 func TestPathGrammar(t *testing.T) {
@@ -50,6 +51,7 @@ func TestPathParts(t *testing.T) {
 // A path that is accepted is canonical: its parts make it again, and it contains
 // nothing that the grammar forbids.
 func FuzzParsePath(f *testing.F) {
+	seeds.Add(f)
 	for _, seed := range []string{"/ls/local", "/ls/foo/a/b", "/ls/foo//", "/ls/foo/..", "/ls/\u200b/x", "\xff"} {
 		f.Add(seed)
 	}

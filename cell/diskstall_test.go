@@ -1,8 +1,10 @@
 package cell
 
 import (
+	"context"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -33,4 +35,18 @@ func TestDiskStallReachesTheStores(t *testing.T) {
 	if got := r.storeOptions().Stall; got != cfg.DiskStall {
 		t.Errorf("the stores are opened with %v, want %v", got, cfg.DiskStall)
 	}
+}
+
+// A replica that hangs in its disk is given up only after the watch over the disk has said why.
+func TestStopOutlastsADiskThatStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Replica{cfg: Config{ID: "r1", Data: "x", DiskStall: MaxDiskStall}, done: make(chan struct{})}
+		r.once.Do(func() {}) // what Stop does hangs
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		if err, took := r.Stop(ctx), time.Since(began); err == nil || took <= MaxDiskStall {
+			t.Errorf("after %v: %v; the disk may stall for %v", took, err, MaxDiskStall)
+		}
+	})
 }

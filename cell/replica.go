@@ -270,7 +270,7 @@ func (r *Replica) raftConfig(elections chan<- bool) *raft.Config {
 	conf.MaxAppendEntries = maxAppend
 	conf.SnapshotThreshold = 4096
 	conf.SnapshotInterval = 30 * time.Second
-	conf.TrailingLogs = 2 * conf.SnapshotThreshold // for replicas that are not far behind; see guardedLogs.DeleteRange
+	conf.TrailingLogs = 2 * conf.SnapshotThreshold // for replicas that are not far behind; see failStopLogs.DeleteRange
 	conf.NotifyCh = elections
 	conf.NoLegacyTelemetry = true
 	return conf

@@ -9,6 +9,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/internal/seeds"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
@@ -20,6 +21,7 @@ import (
 // replica, with a valid or invalid session and handle. The replica must answer
 // each call, without an internal error and without a crash.
 func FuzzRPC(f *testing.F) {
+	seeds.Add(f)
 	c := celltest.Start(f, 1)
 	conn, err := grpc.NewClient("passthrough:///"+c.Servers()[0], grpc.WithContextDialer(c.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -28,15 +28,15 @@ func (r *Replica) Stop(ctx context.Context) error {
 	select {
 	case <-r.done:
 		return nil
-	case <-time.After(stopLimit):
+	case <-time.After(r.cfg.DiskStall + stopMargin):
 	}
 	return fmt.Errorf("stop replica %s: something of it does not end, most likely in the disk of %s; its process has to: %w",
 		r.cfg.ID, r.cfg.Data, cmp.Or(r.Err(), context.Cause(ctx)))
 }
 
-// stopLimit is how long what does not drain may take to stop, after the end of
-// Stop's context. It is longer than storeStall, so that the watchdog says why.
-const stopLimit = 5 * time.Second
+// stopMargin is how much longer than a disk may stall what does not drain may take to stop, after the end of Stop's context: then the watchdog
+// has said why.
+const stopMargin = 3 * time.Second
 
 // shutdown stops everything, from the clients down to the disk. The replica leaves Raft
 // before it waits for its clients: its epoch has ended, and no other replica would be

@@ -88,7 +88,7 @@ type CachingChecker struct {
 
 	running sync.WaitGroup // its goroutines; Add only under mu, and not after closed
 
-	// mu guards what follows, the checks and the checkedLocks. notifier.mu may be taken
+	// mu guards what follows, the checks and the locks. notifier.mu may be taken
 	// while it is held.
 	mu       sync.Mutex
 	closed   bool

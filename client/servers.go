@@ -59,7 +59,7 @@ func ConfiguredCells() []string {
 // configuration.
 const devReplicas = 5
 
-// maxConfig bounds the file of cells, in bytes: thousands of cells.
+// maxCellsFile bounds the file of cells, in bytes: thousands of cells.
 const maxCellsFile = 1 << 20
 
 // userConfigDir is ~/.config on every system, so that the same instructions hold for

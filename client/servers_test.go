@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/seeds"
 )
 
 // from makes sources of an environment, files and DNS records.
@@ -83,6 +84,7 @@ func TestServers(t *testing.T) {
 
 // Whatever the sources say, the answer is addresses or an error.
 func FuzzServers(f *testing.F) {
+	seeds.Add(f)
 	f.Add("foo=h1:7421,h2:7421;bar=h3:7421", "foo: {servers: [h1, '[::1]:5']}")
 	f.Add("foo=", "foo: &a {servers: *a}")
 	f.Add("", "? {a: b}\n: [c]")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/seeds"
 	"github.com/chubbylock/chubby/namespace"
 )
 
@@ -245,6 +246,7 @@ func twinAdmits(files map[string]string, acl, principal string) bool {
 
 // FuzzAdmits compares Admits with the twin for arbitrary lists and principals.
 func FuzzAdmits(f *testing.F) {
+	seeds.Add(f)
 	f.Add("alice\n@b\n", "@c\r\n@a", "*", "zoe")
 	f.Add("#alice\n\n", "@b", "@a\n@b\n@c\n@d\n@", "#alice")
 	f.Add("@b", "@c", "bob", "bob")

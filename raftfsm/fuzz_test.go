@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/seeds"
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
@@ -26,6 +27,7 @@ func populated(tb testing.TB, seed uint64, commands int) *pair {
 // Every entry that can be decoded is applied without a panic, leaves a sound
 // state, the same on every replica, and is encoded as it was decoded.
 func FuzzApply(f *testing.F) {
+	seeds.Add(f)
 	p := populated(f, 1, 1500)
 	for _, data := range p.log[len(p.log)-200:] {
 		f.Add(data)
@@ -76,6 +78,7 @@ func FuzzApply(f *testing.F) {
 // FuzzModel looks for commands whose results differ from the model's. An input
 // is a choice of commands, as in TestMillion.
 func FuzzModel(f *testing.F) {
+	seeds.Add(f)
 	for seed := range uint64(4) {
 		var data []byte
 		for _, s := range randomSteps(seed, 1, 12) {
@@ -99,6 +102,7 @@ func FuzzModel(f *testing.F) {
 // Every snapshot with a correct sum that can be read is sound: it is written as
 // it was read, and entries can be applied to it.
 func FuzzRestore(f *testing.F) {
+	seeds.Add(f)
 	for seed := range uint64(3) {
 		p := populated(f, seed, 30+200*int(seed))
 		var b bytes.Buffer
@@ -141,6 +145,7 @@ func FuzzRestore(f *testing.F) {
 
 // Every snapshot that can be read is whole, and is written as it was read.
 func FuzzReadState(f *testing.F) {
+	seeds.Add(f)
 	for seed := range uint64(4) {
 		var b bytes.Buffer
 		if _, err := populated(f, seed, 50*int(seed)).state.WriteTo(&b); err != nil {

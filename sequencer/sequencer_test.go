@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/seeds"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -187,6 +188,7 @@ func TestInvalidValueHasNoText(t *testing.T) {
 
 // Parse accepts a text only if it is the text of the result.
 func FuzzParse(f *testing.F) {
+	seeds.Add(f)
 	f.Add("")
 	f.Add("chubby1:")
 	f.Add("chubby1:x:1:::")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/seeds"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -44,6 +45,7 @@ func mutations(data []byte) []session.Mutation {
 // FuzzBegin: no sequence of mutations makes Begin panic, breaks an invariant,
 // or changes anything when it is refused.
 func FuzzBegin(f *testing.F) {
+	seeds.Add(f)
 	f.Add([]byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})                   // a retry
 	f.Add([]byte{1, 8, 8, 1, 2, 7, 8, 1, 7, 7, 1, 1, 7, 2, 3, 3, 1, 0}) // overtaken
 	f.Add([]byte{1, 0, 0, 0, 0, 1, 9, 3, 1, 2, 4, 3})                   // out of limits

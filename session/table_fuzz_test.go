@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/internal/seeds"
 	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
@@ -25,6 +26,7 @@ type twinSession struct {
 // their numbers by principal that plain maps have; a copy does not change; and
 // no request of a terminating session is done (decision 10).
 func FuzzTable(f *testing.F) {
+	seeds.Add(f)
 	f.Add([]byte{0, 1, 0, 0, 2, 5, 0, 3, 9, 1, 1, 0, 2, 2, 1, 4, 2, 7, 4, 1, 3})
 	f.Add([]byte{0, 1, 7, 0, 1, 3, 3, 1, 1, 4, 1, 1, 2, 1, 8, 1, 1, 0, 0, 1, 2})
 	f.Add([]byte{3, 9, 0, 0, 3, 0, 3, 3, 0, 3, 3, 1, 1, 3, 0, 1, 3, 0})

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/internal/seeds"
 )
 
 // output runs the command with arguments and returns what it wrote.
@@ -204,6 +205,7 @@ func TestSecondDocument(t *testing.T) {
 
 // FuzzReadYAML checks that a replica can be started with every configuration that passes.
 func FuzzReadYAML(f *testing.F) {
+	seeds.Add(f)
 	f.Add([]byte(exampleConfig))
 	f.Add([]byte("members: [{id: r1}, 3, [x]]\nid: {a: b}\n"))
 	f.Add([]byte("cell: &a x\nid: *a\n? [complex]\n: key\n"))

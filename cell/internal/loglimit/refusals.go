@@ -13,7 +13,7 @@ const Every = time.Second
 type Refusals struct {
 	mu    sync.Mutex // guards what follows
 	count int        // refusals since the last line
-	quiet bool       // the last line was logged less than refusalEvery ago
+	quiet bool       // the last line was logged less than Every ago
 }
 
 // Next counts a refusal, and reports whether to log it, and how many there were.

@@ -61,7 +61,7 @@ func newCopyset() *copyset {
 // What the master remembers of copies is bounded: copyBytes and the name for each.
 // A session that reaches maxSessionCopies (some 15,000 names) is told to drop
 // those that it asked for least recently, a part of them at a time, and goes on
-// caching; until it has dropped them it may reach mostSessionCopies. A principal's
+// caching; until it has dropped them it may reach maxSessionCopiesUntold. A principal's
 // sessions together have maxPrincipalCopies; past that, each makes room by its own
 // copies, and one that has none caches nothing.
 const (

@@ -22,7 +22,7 @@ func newMail(dropped func()) *mail {
 //
 // What the master waits for is counted and always accepted: it is bounded elsewhere.
 // Invalidations are bounded by the copies that they invalidate, and losses of locks
-// end a session that does not listen (mostMail).
+// end a session that does not listen (maxMailFactor).
 const (
 	maxPrincipalMail = 256 << 20
 	eventBytes       = 192 // of an event without its strings, and its place in a mailbox
@@ -49,7 +49,7 @@ func (l *mail) isCrowded(principal string) bool { return l.used.of[principal] > 
 // is not extended any more: with each loss it would take more.
 func (l *mail) isOver(principal string) bool { return l.used.of[principal] > l.limit*maxMailFactor }
 
-// mostMail is that bound as a multiple of the other: invalidations of
+// maxMailFactor is that bound as a multiple of the other: invalidations of
 // maxPrincipalCopies take as many bytes again at most.
 const maxMailFactor = 1 + maxPrincipalCopies/maxPrincipalMail
 

@@ -16,11 +16,13 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/cell/internal/loglimit"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/internal/seeds"
 )
 
 // FuzzDecodeHello: a hello is never misread, and no input makes a replica
 // panic.
 func FuzzDecodeHello(f *testing.F) {
+	seeds.Add(f)
 	for _, h := range []hello{{}, {kind: raftStream, cell: "foo", from: "r1", to: "r2", client: "h:7421", raft: "h:7431"}, {kind: 9, verdict: 9, cell: strings.Repeat("x", MaxText)}} {
 		buf, err := h.encode()
 		if err != nil {

@@ -247,7 +247,7 @@ func connectionOf(ctx context.Context) master.Connection {
 	return nil
 }
 
-// eventOf encodes an event; its length is bounded by Event.wireSize.
+// eventOf encodes an event; Event.WireSize bounds its length.
 func eventOf(e *master.Event) *pb.Event {
 	return &pb.Event{
 		Sequence:    e.Sequence,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/master"
+	"github.com/chubbylock/chubby/internal/seeds"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 )
@@ -53,6 +54,7 @@ func TestHandleTokenCannotBeForged(t *testing.T) {
 // FuzzTokens: whatever a client sends, reading it does not panic. A token that
 // was not sealed is refused, and a sealed one with odd fields does no harm.
 func FuzzTokens(f *testing.F) {
+	seeds.Add(f)
 	s := signer{secret: []byte("secret")}
 	f.Add(s.handle(someHandle()))
 	f.Add(s.session(7))
