@@ -135,7 +135,10 @@ func interruptOr(ctx context.Context, err error) error {
 // signal: no other word of it comes.
 func lastError(ctx context.Context, err error) error {
 	last := interruptOr(ctx, err)
-	if !errors.Is(last, err) && (mayBeDone(err) || errors.As(err, new(partlyDone))) {
+	switch {
+	case errors.As(err, new(partlyDone)) && errors.Is(err, last):
+		return err // it says both
+	case mayBeDone(err) && !errors.Is(last, api.Uncertain):
 		return fmt.Errorf("%w; %w", last, err)
 	}
 	return last

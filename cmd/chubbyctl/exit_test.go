@@ -193,3 +193,13 @@ func TestInterruptWithoutAnAnswer(t *testing.T) {
 		}
 	})
 }
+
+// What a command of several steps has done is said along with the signal that ended it.
+func TestSignalBetweenSteps(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(interrupted{os.Interrupt})
+	err := fmt.Errorf("%w; the change goes on", afterSteps(true, context.Cause(ctx)))
+	if last := lastError(ctx, err); last.Error() != err.Error() || exitCode(last) != 130 {
+		t.Errorf("%v (exit code %d)", last, exitCode(last))
+	}
+}
