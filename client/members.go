@@ -45,9 +45,17 @@ func ChangeMembers(ctx context.Context, c *Client, change MemberChange, progress
 		_, err := t.data.chubby.ChangeMembers(ctx, &chubbypb.ChangeMembersRequest{Caller: caller, Mutation: m, Add: change.Add, Raft: change.Raft, Remove: change.Remove, Spare: change.Spare, Keep: change.Keep})
 		return err
 	}})
-	for err == nil && progress != nil {
+	if err != nil || progress == nil {
+		return err
+	}
+	return AwaitMembers(ctx, c, change, progress)
+}
+
+// AwaitMembers waits for the end of a change that ChangeMembers has begun without progress, as ChangeMembers does with progress.
+func AwaitMembers(ctx context.Context, c *Client, change MemberChange, progress func([]Member)) error {
+	for {
 		var now []Member
-		_, err = c.cell.dispatcher.dispatch(ctx, call{op: changeMembers, path: rootPath(c.cell.cfg), session: c.session, class: classUnlimited, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
+		_, err := c.cell.dispatcher.dispatch(ctx, call{op: changeMembers, path: rootPath(c.cell.cfg), session: c.session, class: classUnlimited, attempt: func(ctx context.Context, t *target, _ *chubbypb.Caller) error {
 			reply, err := t.data.cell.Members(ctx, &chubbypb.MembersRequest{})
 			now = membersOf(reply)
 			return err
@@ -65,7 +73,6 @@ func ChangeMembers(ctx context.Context, c *Client, change MemberChange, progress
 		case <-time.After(membersPoll):
 		}
 	}
-	return err
 }
 
 // settled reports whether a change is complete, by the replicas that the cell has now. It looks at those that the change names alone, since the

@@ -394,7 +394,7 @@ holds 10 "  and told why, after two seconds" grep -Eq 'waiting for /ls/local/hel
 ctl 0 locks; out '/ls/local/held'; out 'nightly backup'
 ctl 0 -o json locks /ls/local/held
 fields out path mode token holders.0.session holders.0.principal holders.0.host holders.0.pid holders.0.since_s holders.0.reason \
-	waiters.0.session waiters.0.principal waiters.0.host waiters.0.pid waiters.0.waiting_s waiters.0.estimate_s waiters.0.place waiters.0.mode delayed_s revoked
+	waiters.0.session waiters.0.principal waiters.0.host waiters.0.pid waiters.0.waiting_s waiters.0.estimate_s waiters.0.place waiters.0.mode waiters.0.reason delayed_s revoked
 ctl 0 locks --watch --times 2 --every 300ms; out '^PATH'
 ctl 0 -o json locks --watch --times 2 --every 300ms /ls/local/held; fields out path mode holders.0.session; [ "$(wc -l <out)" = 1 ] && ok "  once" || bad "  once"
 ctl 2 locks --every 1s; ctl 2 locks --watch --every 1ms

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
@@ -114,4 +115,24 @@ func TestPrintACL(t *testing.T) {
 			t.Errorf("%s: %v\n%s", output, err, b.String())
 		}
 	}
+}
+
+// acl can says why also to a client that may write, or create, and not read.
+func TestCanOfWhatMayNotBeRead(t *testing.T) {
+	withFollowed(t, func(s *followed) {
+		s.put("/ls/local/acl/readers", "author\n")
+		s.put("/ls/local/acl/writers", "author\nreader\n")
+		acl := api.ACL{Read: "readers", Write: "writers", Change: "readers"}
+		h, err := s.author.Open(s.Context(), "/ls/local/f", client.OpenOptions{Write: true, Create: client.NewFile, ACL: acl})
+		s.ok(err)
+		s.ok(h.Close(s.Context()))
+		adapt := s.g.adapt
+		s.g.adapt = func(cfg *client.Config) { adapt(cfg); cfg.As = "reader" }
+		for _, a := range acts() {
+			answer, err := s.g.askPermission(s.Context(), a, api.MustParsePath("/ls/local/f"))
+			if answer.allowed && strings.Contains(answer.reason, "the list ,") || err != nil {
+				t.Errorf("%s: %t, %q, %v", a.word, answer.allowed, answer.reason, err)
+			}
+		}
+	})
 }

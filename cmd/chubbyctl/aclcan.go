@@ -123,6 +123,9 @@ func (g *globals) askPermission(ctx context.Context, a act, p api.Path) (permiss
 		answer.allowed = true
 		stat, err := h.Stat(ctx)
 		answer.reason = fmt.Sprintf("the list %s, which %v names, admits %s", a.list(stat.ACL), at, answer.principal)
+		if stat.Withheld { // from a client that may not read it
+			answer.reason = fmt.Sprintf("a list that %v names admits %s", at, answer.principal)
+		}
 		return err
 	})
 	return answer, err

@@ -134,7 +134,7 @@ func (b *bench) runBench(ctx context.Context) error {
 
 // measure prepares the work, and returns the figures, nil if nothing was measured. When it
 // returns it has removed everything that it had created, or has told the user what is left.
-func (b *bench) measure(ctx context.Context) (*figures, error) {
+func (b *bench) measure(ctx context.Context) (_ *figures, err error) {
 	preparing, cancel := b.withTimeout(ctx)
 	defer cancel()
 	cell, err := client.Dial(preparing, b.config(b.base.Cell()))
@@ -156,7 +156,7 @@ func (b *bench) measure(ctx context.Context) (*figures, error) {
 	}
 	defer func() {
 		b.closeSessions(ctx, clients) // a change waits for clients that cache the node
-		b.removeScratch(ctx)
+		err = afterSteps(!b.removeScratch(ctx), err)
 	}()
 	steps := make([]step, len(clients))
 	for i, c := range clients {
@@ -208,8 +208,8 @@ func (b *bench) announcement() string {
 		term.Counted(b.clients, "client"), b.workload.does(b), b.scratch, pace, b.duration)
 }
 
-// removeScratch removes the scratch directory, also after an interrupt.
-func (b *bench) removeScratch(ctx context.Context) {
+// removeScratch removes the scratch directory, also after an interrupt, and reports whether it is gone.
+func (b *bench) removeScratch(ctx context.Context) bool {
 	err := b.withSession(context.WithoutCancel(ctx), b.base.Cell(), func(ctx context.Context, c *client.Client) error {
 		h, err := c.Open(ctx, b.scratch.String(), client.OpenOptions{Read: true, Write: true, Kind: api.Directory})
 		if err != nil {
@@ -226,9 +226,11 @@ func (b *bench) removeScratch(ctx context.Context) {
 		}
 		return h.Delete(ctx)
 	})
-	if err != nil && api.CodeOf(err) != api.NotFound {
-		b.notice(b.err, fmt.Sprintf("%v could not be removed, and remains: %v", b.scratch, err))
+	if err == nil || api.CodeOf(err) == api.NotFound {
+		return true
 	}
+	b.notice(b.err, fmt.Sprintf("%v could not be removed, and remains: %v", b.scratch, err))
+	return false
 }
 
 func deleteNode(ctx context.Context, c *client.Client, p api.Path) error {

@@ -93,7 +93,7 @@ func TestBenchWithoutCell(t *testing.T) {
 		says        string
 	}{
 		"Ctrl-C":         {true, 2 * closeBound, "[exit 130]"},
-		"the time is up": {false, timeout + closeBound, "[exit 69]"},
+		"the time is up": {false, timeout + closeBound, "[exit 76]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

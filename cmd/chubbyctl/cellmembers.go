@@ -118,25 +118,23 @@ func (g *globals) changeMembers(cmd *cobra.Command, cell string, change client.M
 			return err
 		}
 		defer g.closeSession(ctx, c)
+		if err := client.ChangeMembers(ctx, c, change, nil); err != nil {
+			return err
+		}
+		decided = true
 		if noWait {
-			if err := client.ChangeMembers(ctx, c, change, nil); err != nil {
-				return err
-			}
 			now, err = c.Cell().Members(ctx)
 			return err
 		}
-		return client.ChangeMembers(ctx, c, change, func(list []client.Member) {
-			if !decided {
-				decided = true
-				report.stop() // from now on the steps of the change are told
-			}
+		return client.AwaitMembers(ctx, c, change, func(list []client.Member) {
+			report.stop() // from now on the steps of the change are told
 			late.Reset(g.timeout)
 			tell(list)
 		})
 	}()
 	takenBack := errors.Is(err, api.Cancelled) && ctx.Err() == nil
 	if err = report.explain(err); err != nil && decided && !takenBack {
-		return fmt.Errorf("%w; the change was decided, and goes on: 'chubbyctl cell members' says how far it is", err)
+		return fmt.Errorf("%w; the change was decided, and goes on: 'chubbyctl cell members' says how far it is", afterSteps(true, err))
 	}
 	if err != nil {
 		return err

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,7 +86,7 @@ func TestMemberChangeOutlastsTimeout(t *testing.T) {
 		<-ended
 		give()
 		s.beside.Wait()
-		for _, want := range []string{"r4 catches up", "the cell did not answer within 3s", "the change was decided, and goes on", "[exit 69]"} {
+		for _, want := range []string{"r4 catches up", "the cell did not answer within 3s", "the change was decided, and goes on", "[exit 76]"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %q in\n%s", want, text)
 			}
@@ -93,4 +95,43 @@ func TestMemberChangeOutlastsTimeout(t *testing.T) {
 			t.Errorf("it says that it gives up:\n%s", text)
 		}
 	})
+}
+
+// If the cell is away after a change was decided, the command says that the change goes on, and not that nothing was changed.
+func TestMemberChangeIsDecidedOnce(t *testing.T) {
+	for _, one := range []struct {
+		line    string
+		answers int64 // to the question how far the change is, before the cell is away
+	}{
+		{"cell remove %", 0},
+		{"cell remove %", 1},
+		{"cell remove % --no-wait", 0},
+	} {
+		t.Run(fmt.Sprintf("%s, %d answers", one.line, one.answers), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := celltest.Start(t, 3)
+				time.Sleep(5 * time.Second)
+				id := "r1"
+				if c.Master() == id {
+					id = "r2"
+				}
+				var decided atomic.Bool
+				var answers atomic.Int64
+				printed, code := runOver(t, c, c.Lossy("client", func(method string) bool {
+					if strings.HasSuffix(method, "/ChangeMembers") {
+						decided.Store(true)
+					}
+					return decided.Load() && strings.HasSuffix(method, "/Members") && answers.Add(1) > one.answers
+				}), strings.Replace(one.line, "%", id, 1), "")
+				time.Sleep(time.Minute)
+				list, err := c.Client("author").Cell().Members(t.Context())
+				if err != nil || len(list) != 2 {
+					t.Fatalf("%+v, %v", list, err)
+				}
+				if code != exitUncertain || !strings.Contains(printed, "the change was decided, and goes on") {
+					t.Errorf("exit code %d: %s", code, printed)
+				}
+			})
+		})
+	}
 }

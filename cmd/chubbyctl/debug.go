@@ -29,9 +29,9 @@ tar.gz. It needs no master. FILE must not exist; only its owner may read it.
 There are no contents of files in it, no keys, tokens or passwords, but paths, the names
 of principals, hosts and addresses: read it before you send it to others.
 
-What a replica did not answer is said in FILE and here, and debug exits with 69; FILE has
-the rest. It is for operators of the cell (/ls/CELL/acl/operators), as far as each replica
-knows them.`,
+What a replica did not answer, or what did not fit, is said in FILE and here, and debug
+exits with 69; FILE has the rest. It is for operators of the cell
+(/ls/CELL/acl/operators), as far as each replica knows them.`,
 		Example: "  chubbyctl cell debug chubby-debug.tar.gz\n  chubbyctl cell debug /tmp/main.tar.gz main",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,24 +56,32 @@ knows them.`,
 // debugFields is a bundle that was written.
 type debugFields struct {
 	File    string   `json:"file"`
-	Parts   int      `json:"parts"`
-	Missing []string `json:"missing"`
+	Parts   int      `json:"parts"`   // that are whole
+	Missing []string `json:"missing"` // the others
+}
+
+// missingOf says what a bundle lacks of a part; "" if the part is whole.
+func missingOf(p client.DebugPart) string {
+	switch {
+	case p.Err != nil:
+		return p.Err.Error()
+	case p.Cut:
+		return "the beginning, which did not fit"
+	}
+	return ""
 }
 
 // tellDebug says what is in the bundle, and what is not.
 func (g *globals) tellDebug(out, complaints io.Writer, file string, parts []client.DebugPart) error {
 	f := debugFields{File: file, Missing: []string{}}
-	denied := 0
 	for _, p := range parts {
-		if p.Err == nil {
+		why := missingOf(p)
+		if why == "" {
 			f.Parts++
 			continue
 		}
 		f.Missing = append(f.Missing, p.Replica+"/"+p.Name)
-		if api.CodeOf(p.Err) == api.PermissionDenied {
-			denied++
-		}
-		if _, err := fmt.Fprintf(complaints, "chubbyctl: %s of %s is missing: %s\n", p.Name, p.Replica, term.Printable(p.Err.Error())); err != nil {
+		if _, err := fmt.Fprintf(complaints, "chubbyctl: %s of %s is missing: %s\n", p.Name, p.Replica, term.Printable(why)); err != nil {
 			return err
 		}
 	}
@@ -83,11 +91,8 @@ func (g *globals) tellDebug(out, complaints io.Writer, file string, parts []clie
 	} else {
 		_, err = fmt.Fprintf(out, "%s: the cell's status, and %d of %d parts of what its replicas know\n", file, f.Parts, len(parts))
 	}
-	switch {
-	case err != nil || len(f.Missing) == 0:
+	if err != nil || len(f.Missing) == 0 {
 		return err
-	case denied > 0:
-		return api.Errorf(api.PermissionDenied, "%d of %d parts are missing in %s: this is for operators of the cell", len(f.Missing), len(parts), file)
 	}
 	return api.Errorf(api.Unavailable, "%d of %d parts are missing in %s", len(f.Missing), len(parts), file)
 }
@@ -98,7 +103,11 @@ func writeDebug(name string, status any, parts []client.DebugPart) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
+	defer func() {
+		if err = errors.Join(err, file.Close()); err != nil {
+			err = errors.Join(err, os.Remove(name))
+		}
+	}()
 	packed := gzip.NewWriter(file)
 	archive, at := tar.NewWriter(packed), now()
 	add := func(name string, text []byte) {
@@ -110,14 +119,11 @@ func writeDebug(name string, status any, parts []client.DebugPart) (err error) {
 	add("status.json", text)
 	var missing strings.Builder
 	for _, p := range parts {
-		switch of := strings.NewReplacer("/", "_", ":", "_").Replace(p.Replica); {
-		case p.Err != nil:
-			fmt.Fprintf(&missing, "%s of %s: %v\n", p.Name, p.Replica, p.Err)
-		case p.Cut:
-			fmt.Fprintf(&missing, "%s of %s: the beginning, which did not fit\n", p.Name, p.Replica)
-			fallthrough
-		default:
-			add(of+"/"+p.Name+".txt", p.Text)
+		if why := missingOf(p); why != "" {
+			fmt.Fprintf(&missing, "%s of %s: %s\n", p.Name, p.Replica, why)
+		}
+		if p.Err == nil {
+			add(strings.NewReplacer("/", "_", ":", "_").Replace(p.Replica)+"/"+p.Name+".txt", p.Text)
 		}
 	}
 	add("missing.txt", []byte(missing.String()))

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/celltest"
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // unpacked reads a bundle: the text of each file, by its name.
@@ -85,4 +89,34 @@ func TestDebugBundle(t *testing.T) {
 			t.Errorf("of one replica: %.100q, missing %q", files["r3/metrics.txt"], files["missing.txt"])
 		}
 	})
+}
+
+// Whatever the bundle lacks of a part is listed, and the exit code says that something is missing.
+func TestDebugSaysWhatIsMissing(t *testing.T) {
+	whole := client.DebugPart{Replica: "r3", Name: "log", Text: []byte("x")}
+	for what, parts := range map[string][]client.DebugPart{
+		"r1/log,r2/log": {
+			{Replica: "r1", Name: "log", Err: api.Errorf(api.Unavailable, "down")}, {Replica: "r2", Name: "log", Err: api.Errorf(api.PermissionDenied, "no operator")}, whole,
+		},
+		"r1/log": {{Replica: "r1", Name: "log", Text: []byte("x"), Cut: true}, whole},
+	} {
+		var out, said buffer
+		g := &globals{output: term.JSON}
+		err := g.tellDebug(&out, &said, "f", parts)
+		missing := `"parts":1,"missing":["` + strings.ReplaceAll(what, ",", `","`) + `"]`
+		if exitCode(err) != exitUnavailable || !strings.Contains(out.String(), missing) || strings.Count(said.String(), "\n") != len(parts)-1 {
+			t.Errorf("exit code %d (%v), want %d; printed %s, said %s", exitCode(err), err, exitUnavailable, out.String(), said.String())
+		}
+	}
+}
+
+// A bundle that cannot be written leaves no file, so that the next try can have its name.
+func TestDebugLeavesNoPart(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "bundle")
+	if err := writeDebug(name, func() {}, nil); err == nil {
+		t.Error("a function was written as JSON")
+	}
+	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file: %v", err)
+	}
 }

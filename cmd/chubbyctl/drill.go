@@ -247,6 +247,7 @@ func (o *drillOptions) perform(ctx context.Context) error {
 	if !r.begun {
 		return interruptOr(ctx, err)
 	}
+	err = afterSteps(true, err)
 	r.Interrupted = ctx.Err() != nil
 	if printErr := o.printReport(r); printErr != nil {
 		return errors.Join(err, printErr)

@@ -25,7 +25,7 @@ const (
 	exitUnavailable = 69  // no master could be reached within --timeout, or it is of an older version, which does not know what was asked for
 	exitLost        = 74  // the lock was lost while the command ran
 	exitHeld        = 75  // --try: held by another, or delayed; --detect-deadlock: a deadlock
-	exitUncertain   = 76  // no answer came within --timeout: the change may or may not have been made
+	exitUncertain   = 76  // no answer came within --timeout: the change may have been made, or a part of it
 	exitDenied      = 77  // permission denied
 	exitWaited      = 124 // --wait ran out
 	exitBySignal    = 128 // plus the number of the signal
@@ -83,6 +83,10 @@ func exitCode(err error) int {
 		notRun *supervise.NotRunError
 		signal interrupted
 	)
+	unavailable := exitUnavailable
+	if errors.As(err, new(partlyDone)) {
+		unavailable = exitUncertain
+	}
 	switch {
 	case err == nil:
 		return 0
@@ -97,7 +101,7 @@ func exitCode(err error) int {
 	case mayBeDone(err):
 		return exitUncertain
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, client.OlderMaster):
-		return exitUnavailable
+		return unavailable
 	}
 	switch api.CodeOf(err) {
 	case api.InvalidPath, api.InvalidArgument:
@@ -107,7 +111,7 @@ func exitCode(err error) int {
 	case api.Deadlock:
 		return exitHeld
 	case api.Unavailable, api.NotMaster, api.StaleEpoch, api.DeadlineExceeded:
-		return exitUnavailable
+		return unavailable
 	case api.PermissionDenied, api.Unauthenticated:
 		return exitDenied
 	}
@@ -127,11 +131,14 @@ func interruptOr(ctx context.Context, err error) error {
 	return err
 }
 
-// lastError is interruptOr for what a command ends with. That a change may have been made is said along with the signal: no
-// other word of it comes.
+// lastError is interruptOr for what a command ends with. That a change may have been made, or a part of it, is said along with the
+// signal: no other word of it comes.
 func lastError(ctx context.Context, err error) error {
 	last := interruptOr(ctx, err)
-	if mayBeDone(err) && !errors.Is(last, api.Uncertain) {
+	switch {
+	case errors.As(err, new(partlyDone)) && errors.Is(err, last):
+		return err // it says both
+	case mayBeDone(err) && !errors.Is(last, api.Uncertain):
 		return fmt.Errorf("%w; %w", last, err)
 	}
 	return last

@@ -53,6 +53,12 @@ func TestExitCodeOfOtherEnds(t *testing.T) {
 		{errors.New("any other failure"), 1},
 		{usagef("what?"), 2},
 		{context.DeadlineExceeded, 69},
+		{afterSteps(false, context.DeadlineExceeded), 69},
+		{fmt.Errorf("x: %w", afterSteps(true, context.DeadlineExceeded)), 76},
+		{afterSteps(true, &api.Error{Code: api.InvalidArgument, Err: client.OlderMaster}), 76},
+		{errors.Join(afterSteps(true, api.Unavailable), afterSteps(true, api.Unavailable)), 76},
+		{afterSteps(true, api.PermissionDenied), 77},
+		{afterSteps(true, interrupted{syscall.SIGINT}), 130},
 		{&api.Error{Code: api.InvalidArgument, Err: client.OlderMaster}, 69},
 		{&exitError{code: 33}, 33},
 		{fmt.Errorf("x: %w", &exitError{exitLost, api.Errorf(api.LockLost, "x")}), 74},
@@ -186,4 +192,14 @@ func TestInterruptWithoutAnAnswer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a command of several steps has done is said along with the signal that ended it.
+func TestSignalBetweenSteps(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(interrupted{os.Interrupt})
+	err := fmt.Errorf("%w; the change goes on", afterSteps(true, context.Cause(ctx)))
+	if last := lastError(ctx, err); last.Error() != err.Error() || exitCode(last) != 130 {
+		t.Errorf("%v (exit code %d)", last, exitCode(last))
+	}
 }

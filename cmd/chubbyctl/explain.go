@@ -16,6 +16,7 @@ type explainFields struct {
 	lockFields
 	Explanation []string       `json:"explanation"`
 	Cachers     []cacherFields `json:"cachers"`
+	MoreCachers int            `json:"more_cachers,omitempty"`
 }
 
 type cacherFields struct {
@@ -70,7 +71,7 @@ and how long it can go on; chubbyctl session end takes its session away sooner.`
 
 func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
 	if g.json() {
-		f := explainFields{lockFields: newLockFields(e.Lock), Explanation: e.Sentences, Cachers: []cacherFields{}}
+		f := explainFields{lockFields: newLockFields(e.Lock), Explanation: e.Sentences, Cachers: []cacherFields{}, MoreCachers: e.MoreCachers}
 		for _, c := range e.Cachers {
 			f.Cachers = append(f.Cachers, cacherFields{
 				Session:   c.Session.String(),

@@ -27,6 +27,8 @@ type holdingFields struct {
 	EndedBy    string        `json:"ended_by,omitempty"`  // who broke the lock, or ended the session
 	EndedWhy   string        `json:"ended_why,omitempty"` // and why
 	LockDelayS float64       `json:"lock_delay_s"`
+
+	MoreHolders int `json:"more_holders,omitempty"` // who hold the lock now, and are not listed
 }
 
 type holdingHolder struct {
@@ -103,6 +105,8 @@ func (g *globals) printHoldingLines(out io.Writer, h client.History) error {
 			EndedBy:    one.EndedBy,
 			EndedWhy:   one.EndedWhy,
 			LockDelayS: term.Seconds(one.Delay),
+
+			MoreHolders: h.MoreHolders,
 		}
 		if until := uint64(one.Until); until != 0 {
 			f.UntilToken = &until

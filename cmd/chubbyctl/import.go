@@ -159,7 +159,7 @@ func (i *importing) importNode(ctx context.Context, p api.Path, line exportLine)
 		if kind == api.Directory {
 			i.open = append(i.open, namedDirectory{p, names})
 		} else {
-			err = i.setNames(ctx, p, names)
+			err = afterSteps(true, i.setNames(ctx, p, names)) // the file is there
 		}
 	}
 	switch code := api.CodeOf(err); {

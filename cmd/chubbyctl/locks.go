@@ -34,6 +34,7 @@ type waiterFields struct {
 	EstimateS *float64 `json:"estimate_s"`
 	Place     int      `json:"place"`
 	Mode      string   `json:"mode"`
+	Reason    string   `json:"reason"`
 	Absent    bool     `json:"absent"`
 	Owner     string   `json:"owner,omitempty"`
 }
@@ -66,6 +67,7 @@ func newLockFields(l client.LockInfo) lockFields {
 			EstimateS: term.SecondsOrNull(w.Estimate),
 			Place:     w.Place,
 			Mode:      w.Mode.String(),
+			Reason:    w.Reason,
 			Absent:    w.Absent,
 			Owner:     w.Owner,
 		})

@@ -58,6 +58,8 @@ type waitFields struct {
 	Holders   []holderFields `json:"holders"`
 	DelayedS  float64        `json:"delayed_s"`
 	EstimateS *float64       `json:"estimate_s"`
+
+	MoreHolders int `json:"more_holders,omitempty"`
 }
 
 // show writes one line about the wait.
@@ -76,6 +78,8 @@ func (w *lockWait) show(s waitState) {
 		Holders:   []holderFields{},
 		DelayedS:  term.Seconds(s.Delayed),
 		EstimateS: term.SecondsOrNull(s.Estimate),
+
+		MoreHolders: s.MoreHolders,
 	}
 	for _, h := range s.Holders {
 		f.Holders = append(f.Holders, newHolderFields(h))

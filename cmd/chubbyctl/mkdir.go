@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +19,7 @@ func newMkdirCommand(g *globals) *cobra.Command {
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.eachPath(args, func(p api.Path) error {
+			return g.changeEach(args, func(p api.Path) error {
 				return g.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
 					h, err := makeDirectory(ctx, c, p, parents)
 					if err != nil {
@@ -33,21 +34,26 @@ func newMkdirCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-func makeDirectory(ctx context.Context, c *client.Client, p api.Path, parents bool) (*client.Handle, error) {
-	create := client.NewDirectory
-	if parents {
-		create = client.Directory
-		if !p.IsRoot() {
-			if _, err := makeDirectory(ctx, c, p.Parent(), true); err != nil {
-				return nil, err
-			}
-		} else {
-			create = client.Existing
-		}
+// makeDirectory creates a directory, with parents those above it too if they are absent.
+func makeDirectory(ctx context.Context, c *client.Client, p api.Path, parents bool) (h *client.Handle, err error) {
+	dirs := []api.Path{p}
+	for parents && !dirs[0].IsRoot() {
+		dirs = slices.Insert(dirs, 0, dirs[0].Parent())
 	}
-	h, err := c.Open(ctx, p.String(), client.OpenOptions{Read: true, Create: create, Kind: api.Directory})
-	if err != nil {
-		return nil, withAdvice(err, p, create)
+	made := false
+	for _, dir := range dirs {
+		create := client.NewDirectory
+		switch {
+		case parents && dir.IsRoot():
+			create = client.Existing
+		case parents:
+			create = client.Directory
+		}
+		h, err = c.Open(ctx, dir.String(), client.OpenOptions{Read: true, Create: create, Kind: api.Directory})
+		if err != nil {
+			return nil, afterSteps(made, withAdvice(err, dir, create))
+		}
+		made = made || h.Created()
 	}
 	return h, nil
 }

@@ -26,6 +26,16 @@ func (g *globals) eachPath(texts []string, f func(api.Path) error) error {
 	return nil
 }
 
+// changeEach is eachPath with an f that changes something.
+func (g *globals) changeEach(texts []string, f func(api.Path) error) error {
+	done := false
+	return g.eachPath(texts, func(p api.Path) error {
+		err := afterSteps(done, f(p))
+		done = true
+		return err
+	})
+}
+
 // withRest adds to an error the paths that are left because of it.
 func withRest(err error, rest []api.Path) error {
 	switch len(rest) {

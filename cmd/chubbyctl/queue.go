@@ -193,8 +193,10 @@ code %d if one of them is no dead letter.`, exitFailed),
 			return g.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
 				q := recipe.NewQueue(c, p.String(), recipe.QueueOptions{})
 				var all []error
+				done := false
 				for _, id := range args[1:] {
 					err := v.act(q, ctx, id)
+					done = done || err == nil || mayBeDone(err)
 					switch {
 					case err != nil:
 					case g.json():
@@ -203,6 +205,9 @@ code %d if one of them is no dead letter.`, exitFailed),
 						g.notice(g.stderr, fmt.Sprintf("item %s %s", id, v.done))
 					}
 					all = append(all, err)
+				}
+				for i, err := range all { // also those before the first that was done
+					all[i] = afterSteps(done, err)
 				}
 				return errors.Join(all...)
 			})

@@ -53,8 +53,8 @@ ended while none was free.
 Exit codes: CMD's own, and 128+n if signal n ended it; %d if the item was lost
 while CMD ran, or before the cell said that it is done; %d if --wait ran out; %d and
 %d if CMD could not be run or found (it is looked up before an item is taken); %d if
-no master was found, or the cell did not say that the item is done, within
---timeout; %d if permission was denied.`, recipe.MaxDeadLetters, exitLost, exitWaited, supervise.ExitNotRunnable, supervise.ExitNotFound, exitUnavailable, exitDenied),
+no master was found within --timeout, and %d if the cell did not say within it that the
+item is done; %d if permission was denied.`, recipe.MaxDeadLetters, exitLost, exitWaited, supervise.ExitNotRunnable, supervise.ExitNotFound, exitUnavailable, exitUncertain, exitDenied),
 		Example: `  chubbyctl queue take /ls/local/films --attempts 3 -- ./convert
   chubbyctl queue take /ls/local/mails --retry-delay 1m -- sendmail -t
   while chubbyctl queue take /ls/local/films --wait 10s -- ./convert; do :; done`,
@@ -131,7 +131,7 @@ func (o *queueTakeOptions) finishItem(ctx context.Context, item *recipe.Item, ra
 		case isLost(err):
 			return &exitError{exitLost, fmt.Errorf("CMD ended with 0, and item %s was lost before the cell said that it is done: %w", item.ID(), err)}
 		}
-		return fmt.Errorf("CMD ended with 0, and item %s may not be done: %w", item.ID(), err)
+		return fmt.Errorf("CMD ended with 0, and item %s may not be done: %w", item.ID(), afterSteps(true, err))
 	}
 	if err := item.Fail(ctx, failureReason(ran), o.retryDelay); err != nil {
 		o.notice(fmt.Sprintf("CMD has failed, and item %s may not be given back yet (%v); it is free when lease and lock-delay have ended, at the latest", item.ID(), err))

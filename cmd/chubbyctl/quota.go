@@ -116,9 +116,10 @@ func newQuotaSetCommand(g *globals) *cobra.Command {
 		Short: "Set what a principal may use, or a directory may hold",
 		Long: `set replaces the whole quota of a principal or of a directory: an omitted or zero
 amount means the default for principals and unlimited for directories. What is used
-already stays, also if it is more. It takes the right to change the ACL of the
-root directory. So few sessions for yourself that you could open none to undo it are
-not set without --yes.
+already stays, also if it is more. So few sessions for yourself that you could open
+none to undo it are not set without --yes.
+
+It is for operators of the cell (/ls/CELL/acl/operators).
 
 SIZE is a number of bytes, or as in 512KiB, 10MiB, 1GiB.`,
 		Example: `  chubbyctl quota set --principal ci --nodes 10000 --bytes 64MiB

@@ -86,3 +86,27 @@ func TestPrintWhatWasSet(t *testing.T) {
 		mustHave(t, b.Bytes(), "principal path quota quota.nodes quota.bytes quota.sessions quota.handles quota.waiters")
 	}
 }
+
+// Quotas are for operators, as the help says: the right to change the ACL of the root is another.
+func TestOperatorsSetQuotas(t *testing.T) {
+	withFollowed(t, func(s *followed) {
+		as := func(name string) *client.Client {
+			return s.cell.Client(name, func(cfg *client.Config) { cfg.NoCache, cfg.As = true, name })
+		}
+		s.put("/ls/local/acl/rooters", "rooter\nauthor\n")
+		root, err := s.author.Open(s.Context(), "/ls/local", client.OpenOptions{ChangeACL: true})
+		s.ok(err)
+		_, err = root.SetACL(s.Context(), api.ACL{Change: "rooters"})
+		s.ok(err)
+		s.ok(root.Close(s.Context()))
+		s.put("/ls/local/acl/operators", "ops\n")
+		if err := as("rooter").SetPrincipalQuota(s.Context(), "ci", api.Quota{Nodes: 10}); api.CodeOf(err) != api.PermissionDenied {
+			t.Errorf("a principal that may change the ACL of the root: %v", err)
+		}
+		s.ok(as("ops").SetPrincipalQuota(s.Context(), "ci", api.Quota{Nodes: 10}))
+	})
+	help, err := execute(t, nil, "quota", "set", "--help")
+	if err != nil || !strings.Contains(help, "It is for operators of the cell") {
+		t.Errorf("%v: %s", err, help)
+	}
+}

@@ -161,10 +161,6 @@ func (g *globals) adviseRecovery(list []recovery.Directory) {
 		term.Remark(g.stderr, "use this to look at it only, and make no cell of it while others are left: %s", why)
 		return
 	}
-	if list[0].Removed {
-		term.Remark(g.stderr, "replica %s was removed from cell %s: what it has ends there; look for the directories of %s", list[0].Replica, list[0].Cell, strings.Join(list[0].Replicas, ", "))
-		return
-	}
 	all := list[0].Replicas
 	var missing []string
 	for _, id := range all {
@@ -174,6 +170,12 @@ func (g *globals) adviseRecovery(list []recovery.Directory) {
 	}
 	here := len(all) - len(missing)
 	switch {
+	case list[0].Removed:
+		next := "leave it out"
+		if len(missing) > 0 {
+			next = "look for the directories of " + strings.Join(missing, ", ")
+		}
+		term.Remark(g.stderr, "replica %s was removed from cell %s: what it has ends there; %s", list[0].Replica, list[0].Cell, next)
 	case here > len(all)/2:
 		term.Remark(g.stderr, "%d of the %s of cell %s are here, a majority: start them, and nothing is lost", here, term.Counted(len(all), "replica"), list[0].Cell)
 	case len(missing) > 0:

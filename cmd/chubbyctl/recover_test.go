@@ -29,9 +29,22 @@ func TestRecoverFromARemovedReplica(t *testing.T) {
 	if err := g.printSurvivors(&out, []recovery.Directory{gone, member}); err != nil || !strings.Contains(out.String(), "freshest, removed") {
 		t.Errorf("%v: %s", err, &out)
 	}
-	g.adviseRecovery([]recovery.Directory{gone})
-	g.stderr.Finish(false)
-	if !strings.Contains(remarks.String(), "r3 was removed from cell foo") {
-		t.Error(remarks.String())
+	other := member
+	other.Replica = "r2"
+	for _, c := range []struct {
+		list []recovery.Directory
+		want string
+	}{
+		{[]recovery.Directory{gone}, "what it has ends there; look for the directories of r1, r2\n"},
+		{[]recovery.Directory{gone, member}, "what it has ends there; look for the directories of r2\n"},
+		{[]recovery.Directory{gone, member, other}, "what it has ends there; leave it out\n"},
+	} {
+		remarks.Reset()
+		g.stderr = term.NewSpeaker(&remarks)
+		g.adviseRecovery(c.list)
+		g.stderr.Finish(false)
+		if !strings.Contains(remarks.String(), "r3 was removed from cell foo: "+c.want) {
+			t.Errorf("%+v: %s", c.list, &remarks)
+		}
 	}
 }

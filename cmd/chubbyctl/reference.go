@@ -23,7 +23,7 @@ func exitCodes() []entry {
 		code(exitUnavailable, "no master of the cell was reached within --timeout, or it is of an older version, which does not know what was asked for; nothing was changed"),
 		code(exitLost, "the lock was lost while CMD ran, and CMD was stopped"),
 		code(exitHeld, "--try: the lock is held by another, or delayed; --detect-deadlock: a deadlock"),
-		code(exitUncertain, "no answer came within --timeout, and the change may or may not have been made; 69 says that it was not"),
+		code(exitUncertain, "no answer came within --timeout, and the change may or may not have been made, or a part of it was; 69 says that nothing was changed"),
 		code(exitDenied, "permission denied"),
 		code(exitWaited, "--wait ran out"),
 		{fmt.Sprintf("%d, %d", supervise.ExitNotRunnable, supervise.ExitNotFound), "CMD could not be run, or was not found"},

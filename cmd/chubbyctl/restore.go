@@ -141,9 +141,10 @@ func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOption
 		Index: b.Index, TakenUnix: b.TakenUnix, Recovered: b.Recovered,
 	}
 	source.Parts, source.Quotas = backup.Parts(b.State)
-	is, err := g.followRestore(ctx, c, source, func() { late.Reset(g.timeout) })
+	begun := false
+	is, err := g.followRestore(ctx, c, source, func() { begun = true; late.Reset(g.timeout) })
 	if err != nil {
-		return err
+		return afterSteps(begun, err) // sessions may have been ended
 	}
 	f := restoredFields{
 		Cell: before.Cell, CellID: is.CellID, Counter: is.Counter, Index: b.Index, Nodes: b.Nodes, Bytes: b.Bytes, Checksum: b.Checksum,

@@ -41,7 +41,7 @@ again. --timeout is for each node then.`, exitMismatch, exitUsage, exitFailed),
 			if err != nil {
 				return err
 			}
-			return condition.exitCodeOf(g.eachPath(args, func(p api.Path) error {
+			return condition.exitCodeOf(g.changeEach(args, func(p api.Path) error {
 				if tree {
 					return g.removeTree(cmd, p, agreed.yes, conditions)
 				}

@@ -17,7 +17,7 @@ func newTouchCommand(g *globals) *cobra.Command {
 		Args:              arguments(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.eachPath(args, func(p api.Path) error {
+			return g.changeEach(args, func(p api.Path) error {
 				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true, Create: client.File, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
 					return g.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
 				})

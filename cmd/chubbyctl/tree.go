@@ -68,7 +68,8 @@ func (w *treeWalk) with(ctx context.Context, p api.Path, opts client.OpenOptions
 		if err != nil {
 			return err
 		}
-		return errors.Join(f(ctx, h), h.Close(ctx))
+		defer func() { _ = h.Close(ctx) }() // if that fails, the end of the session closes it
+		return f(ctx, h)
 	})
 }
 
@@ -179,7 +180,7 @@ func (t *treeTally) finish(err error) error {
 	switch {
 	case err != nil && t.done > 0:
 		t.g.notice(t.err, fmt.Sprintf("%s %s before that", t.did, what))
-		return err
+		return afterSteps(true, err)
 	case err != nil:
 		return err
 	case t.left > 0:
