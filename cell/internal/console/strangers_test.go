@@ -44,6 +44,12 @@ func TestStrangersTakeNoPlaces(t *testing.T) {
 		synctest.Wait()
 	})
 	var s strangers
+	for n := range 2 * maxFromOne { // of one network, as a machine has one to itself
+		if _, ok := s.enter(fmt.Sprintf("[2001:db8::%x]:1", n)); ok != (n < maxFromOne) {
+			t.Errorf("request %d of a stranger with many addresses: %v", n, ok)
+		}
+	}
+	s = strangers{}
 	var leave []func()
 	for n := range 2 * maxStrangers {
 		left, ok := s.enter(fmt.Sprintf("10.0.0.1:%d", n))
