@@ -95,7 +95,7 @@ func rooms() []room {
 			"what a replica keeps: the only room that knows a store, so that a log store is replaced here alone",
 		},
 		{
-			"cell/internal/peer", []string{"api", "session", "cell/internal/identity", "cell/internal/loglimit", "internal/certs"}, []string{raft, hclog},
+			"cell/internal/peer", []string{"api", "session", "cell/internal/identity", "cell/internal/loglimit", "cell/internal/origin", "internal/certs"}, []string{raft, hclog},
 			"what replicas say to each other: no store and no master, so that a proof of leadership rests on answers alone",
 		},
 		{
@@ -109,6 +109,7 @@ func rooms() []room {
 		{"internal/otlp", nil, []string{otel, otelSDK, otelOut}, "spans go to a collector in one way; what makes them knows the interface alone, as the library of clients does"},
 		{"internal/frames", nil, []string{grpc, proto}, "calls over one connection without HTTP/2: one format for the Go client and the port for clients"},
 		{"cell/internal/audit", []string{"session", "cell/internal/loglimit", "internal/durable"}, nil, "a file of lines: it knows neither calls nor rights"},
+		{"cell/internal/origin", nil, nil, "the port of clients, that of replicas and the console tell machines apart in the same way"},
 		{"cell/internal/loglimit", nil, nil, "the port of clients and that of replicas bound what they log of strangers in the same way"},
 		{
 			"cell/internal/testbed", []string{"session"}, []string{raft},
@@ -120,10 +121,10 @@ func rooms() []room {
 			"one epoch of a master: neither the wire nor Raft; of its tests only one has a log store, to see that large entries fit",
 		},
 		{
-			"cell/internal/wire", []string{"api", "api/chubbypb", "misuse", "sequencer", "namespace", "session", "raftfsm", "cell/internal/audit", "cell/internal/loglimit", "cell/internal/master", "cell/internal/steps", "internal/frames"}, []string{grpc, proto},
+			"cell/internal/wire", []string{"api", "api/chubbypb", "misuse", "sequencer", "namespace", "session", "raftfsm", "cell/internal/audit", "cell/internal/loglimit", "cell/internal/master", "cell/internal/origin", "cell/internal/steps", "internal/frames"}, []string{grpc, proto},
 			"the services for clients, and what bounds them: every call is one of the master's",
 		},
-		{"cell/internal/console", []string{"api", "client", "misuse", "session"}, nil, "pages for browsers: a client in a replica, which knows of the cell what the exported client tells"},
+		{"cell/internal/console", []string{"api", "cell/internal/origin", "client", "misuse", "session"}, nil, "pages for browsers: a client in a replica, which knows of the cell what the exported client tells"},
 		{
 			"cell", []string{"api", "session", "raftfsm", "refusal", "cell/internal/audit", "cell/internal/console", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/loglimit", "cell/internal/master", "cell/internal/peer", "cell/internal/steps", "cell/internal/wire", "internal/bootclock", "internal/certs", "internal/tokens"},
 			[]string{raft, grpc, prom, otel}, "one replica: the only room where state, time, disk and network meet",

@@ -103,8 +103,8 @@ type Config struct {
 	// quarter of it, of one connection a sixteenth. Default DefaultClientMemoryMiB.
 	ClientMemoryMiB int
 
-	// MaxContentsMiB is how much this replica, as the master, lets the cell hold, in MiB: bytes of contents, and 1 KiB for each node
-	// (namespace.Counts.Weight). What makes that more is refused with QuotaExceeded; operators may have a sixteenth more. 0, the
+	// MaxContentsMiB is how much this replica, as the master, lets the cell hold, in MiB, by namespace.Counts.Weight: contents, names,
+	// and 1 KiB for each node. What makes that more is refused with QuotaExceeded; operators may have a sixteenth more. 0, the
 	// default, sets no such bound; chubbyd derives one from the memory of the process.
 	MaxContentsMiB int
 

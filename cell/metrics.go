@@ -94,7 +94,7 @@ func newMetrics(r *Replica) *metrics {
 		gauge("sessions", "Sessions of the cell.", func() float64 { return float64(r.fsm.State().Sessions.Len()) }),
 		gauge("nodes", "Nodes of the cell.", func() float64 { return float64(r.fsm.State().Tree.Counts().Nodes) }),
 		gauge("locks_held", "Locks that are held.", func() float64 { return float64(r.fsm.State().Tree.Counts().Locks) }),
-		gauge("contents_used_ratio", "Which part of max-contents-mib of this replica the cell holds: contents, and 1 KiB for each node. 1 is all; then the master refuses what makes it more. 0 if there is no such bound.", r.contentsUsed),
+		gauge("contents_used_ratio", "Which part of max-contents-mib of this replica the cell holds: contents (those of access control lists three times), names, and 1 KiB for each node. 1 is all; then the master refuses what makes it more. 0 if there is no such bound.", r.contentsUsed),
 		gauge("contents_bytes", "Bytes of contents.", func() float64 { return float64(r.fsm.State().Tree.Counts().Bytes) }),
 	)
 	for _, c := range m.master.collectors() {

@@ -24,7 +24,10 @@ func (t Tree) Check() error {
 		}
 		counts.Nodes++
 		counts.Bytes += int64(len(n.Contents))
-		counts.Names += int64(len(n.Name))
+		counts.Names += int64(n.nameBytes())
+		if n.isACLFile() {
+			counts.Lists += int64(len(n.Contents))
+		}
 		if n.held() {
 			counts.Locks++
 		}

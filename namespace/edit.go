@@ -87,7 +87,10 @@ func (t *Tree) takeOut(n *Node) {
 func (t *Tree) count(n *Node, sign int) {
 	t.counts.Nodes += sign
 	t.counts.Bytes += int64(sign * len(n.Contents))
-	t.counts.Names += int64(sign * len(n.Name))
+	t.counts.Names += int64(sign * n.nameBytes())
+	if n.isACLFile() {
+		t.counts.Lists += int64(sign * len(n.Contents))
+	}
 	if n.held() {
 		t.counts.Locks += sign
 	}

@@ -38,6 +38,7 @@ func parseList(contents []byte) *list {
 	slices.Sort(members)
 	members = slices.Compact(members)
 	l.members = strings.Clone(strings.Join(members, "")) // Join returns a single member as it is, a part of all the contents
+	l.ends = make([]uint32, 0, len(members))
 	end := 0
 	for _, member := range members {
 		end += len(member)

@@ -83,7 +83,10 @@ func (m *naive) counts() (c namespace.Counts) {
 	for name, n := range m.nodes {
 		c.Nodes++
 		c.Bytes += int64(len(n.Contents))
-		c.Names += int64(len(name))
+		c.Names += int64(len(name) + len(n.ACL.Read) + len(n.ACL.Write) + len(n.ACL.Change) + len(n.Creator))
+		if n.Kind == api.File && strings.HasPrefix(string(name), "/acl/") {
+			c.Lists += int64(len(n.Contents))
+		}
 		if len(n.Holders) > 0 {
 			c.Locks++
 		}

@@ -117,6 +117,11 @@ func (n *Node) Stat() api.Stat {
 	}
 }
 
+// nameBytes returns how many bytes the names in n have. Those that it has inherited count too: a snapshot has them for each node.
+func (n *Node) nameBytes() int {
+	return len(n.Name) + len(n.ACL.Read) + len(n.ACL.Write) + len(n.ACL.Change) + len(n.Creator)
+}
+
 // held reports whether anybody holds n's lock.
 func (n *Node) held() bool { return len(n.Holders) > 0 }
 

@@ -26,16 +26,22 @@ type Tree struct {
 type Counts struct {
 	Nodes   int   // the root included
 	Bytes   int64 // of contents
-	Names   int64 // bytes of names
+	Lists   int64 // those of them that are access control lists
+	Names   int64 // bytes of the names in nodes: their own, those of their lists and of their creators
 	Locks   int   // held ones
 	Limited int   // directories that have a quota
 }
 
-// NodeWeight is what a node counts for in Counts.Weight beside its contents and its name: the memory that it takes, with names of others in it.
-const NodeWeight = 1 << 10
+// What counts for Counts.Weight.
+const (
+	NodeWeight = 1 << 10 // of a node, beside its contents and names: the memory that it takes, in the indexes too
+	ListWeight = 3       // of each byte of an access control list, which is kept parsed, too: a name in it of two bytes takes six more
+)
 
-// Weight is about how much memory the tree takes, in bytes: contents, names, and NodeWeight for each node.
-func (c Counts) Weight() int64 { return c.Bytes + c.Names + int64(c.Nodes)*NodeWeight }
+// Weight is about how much memory the tree takes, in bytes: contents, of lists ListWeight times, names, and NodeWeight for each node.
+func (c Counts) Weight() int64 {
+	return c.Bytes + c.Lists*(ListWeight-1) + c.Names + int64(c.Nodes)*NodeWeight
+}
 
 // New returns a tree that holds only the root directory, as instance 1, with
 // these ACL names.

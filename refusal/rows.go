@@ -143,7 +143,7 @@ var rows = map[Cause]row{
 	MemberNeeded:    {api.InvalidArgument, "replica %s cannot leave now: of the replicas that would stay %d of %d answer, which is no majority; replace first those that do not (chubbyctl cell replace)", []fact{path, used, allowed}},
 
 	CellFull: {
-		api.QuotaExceeded, "the cell holds %d bytes, counting 1024 for each node, of %d that the master has memory for (max-contents-mib), and %d more are asked for: delete something, or have an operator find who holds the most (chubbyctl quota ls), and give the replicas more memory",
+		api.QuotaExceeded, "the cell holds %d bytes, as max-contents-mib counts them, of %d that the master has memory for, and %d more are asked for: delete something, or have an operator find who holds the most (chubbyctl quota ls), and give the replicas more memory",
 		[]fact{used, allowed, more},
 	},
 	MemberLast:     {api.InvalidArgument, "replica %s is the only one of the cell: add another first", []fact{path}},

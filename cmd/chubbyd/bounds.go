@@ -17,7 +17,7 @@ func boundKeys() []key {
 		{"max-calls-per-address", "how many calls a second may come from one IP address; 0: no bound", count(0, 100_000_000, func(s *settings) *int { return &s.replica.MaxCallsPerAddress })},
 		{"max-handshakes-per-address", "how many connections a second may be opened from one IP address; 0: no bound", count(0, 1_000_000, func(s *settings) *int { return &s.replica.MaxHandshakesPerAddress })},
 		{"client-memory-mib", "how much memory the calls of clients may hold, in MiB; those of an address a quarter of it", count(cell.MinClientMemoryMiB, 1<<20, func(s *settings) *int { return &s.replica.ClientMemoryMiB })},
-		{"max-contents-mib", "how much the cell may hold, in MiB: contents, and 1 KiB for each node; what makes it more is refused; 0: two fifths of the memory that this process may use", count(0, 1<<20, func(s *settings) *int { return &s.replica.MaxContentsMiB })},
+		{"max-contents-mib", "how much the cell may hold, in MiB: contents (those of access control lists three times), names, and 1 KiB for each node; what makes it more is refused; 0: two fifths of the memory that this process may use", count(0, 1<<20, func(s *settings) *int { return &s.replica.MaxContentsMiB })},
 	}
 }
 

@@ -187,10 +187,11 @@ max-handshakes-per-address: 500
 # only in part, takes up to twice as much before connections are closed.
 client-memory-mib: 1024
 
-# How much the cell may hold, in MiB: contents, and 1 KiB for each file and directory. What
-# makes it more is refused (QuotaExceeded) by this replica when it is the master; what makes it
-# less never is, and operators may have a sixteenth more. 0: two fifths of the memory that this
-# process may use (GOMEMLIMIT, its control group, the machine). Give all replicas as much memory.
+# How much the cell may hold, in MiB: contents (those of access control lists three times), names,
+# and 1 KiB for each file and directory. What makes it more is refused (QuotaExceeded) by this
+# replica when it is the master; what makes it less never is, and operators may have a sixteenth
+# more. 0: two fifths of the memory that this process may use (GOMEMLIMIT, its control group, the
+# machine). Give all replicas as much memory.
 max-contents-mib: 0
 
 # Certificates of the client port: what clients are shown, its key, and who signs

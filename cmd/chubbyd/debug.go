@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 )
@@ -39,9 +39,9 @@ func (k *tail) text() []byte {
 
 // debug returns what chubbyd adds to what a replica says of itself.
 func (d *draft) debug(said *tail) map[string]func() []byte {
-	shown, hider := d.shown(), d.hider()
+	shown := d.shown()
 	return map[string]func() []byte{
-		"log":    func() []byte { return []byte(hider.Replace(string(said.text()))) },
+		"log":    func() []byte { return []byte(withoutSecrets(string(said.text()))) },
 		"config": func() []byte { return shown },
 	}
 }
@@ -61,37 +61,24 @@ func (d *draft) shown() []byte {
 	return out.Bytes()
 }
 
-// hider returns what takes out of a log what shown leaves out: errors name the URL that they are about, in JSON too.
-func (d *draft) hider() *strings.Replacer {
-	var pairs []string
-	for _, text := range d.texts {
-		u, err := url.Parse(text)
-		if err != nil || !strings.Contains(text, "://") {
-			continue
-		}
-		for _, secret := range []string{u.User.String(), u.RawQuery} {
-			if secret != "" {
-				pairs = append(pairs, secret, "left-out", strings.ReplaceAll(secret, "&", `\u0026`), "left-out")
+// afterScheme is what a URL has after its scheme, as text, quoted or in JSON: that ends with a space or a quote.
+var afterScheme = regexp.MustCompile(`://[^\s"]*`)
+
+// withoutSecrets leaves out what may be one in the URLs of a text, whichever these are: a log has those of configurations that were refused,
+// too, and package net/http writes one with *** in place of the password.
+func withoutSecrets(text string) string {
+	return afterScheme.ReplaceAllStringFunc(text, func(found string) string {
+		whole := strings.TrimRight(found, `\`) // that of a quote
+		shown, quote := strings.TrimPrefix(whole, "://"), found[len(whole):]
+		if at := strings.IndexAny(shown, "?#"); at >= 0 {
+			hidden := shown[at:]
+			if shown = shown[:at] + "?left-out"; strings.Contains(hidden, "@") { // a password may be what is before
+				shown = "left-out"
 			}
 		}
-	}
-	return strings.NewReplacer(pairs...)
-}
-
-// withoutSecrets leaves out what of a URL may be one.
-func withoutSecrets(text string) string {
-	if !strings.Contains(text, "://") {
-		return text
-	}
-	u, err := url.Parse(text)
-	if err != nil {
-		return "left out"
-	}
-	if u.User != nil {
-		u.User = url.User("left-out")
-	}
-	if u.RawQuery != "" {
-		u.RawQuery = "left-out"
-	}
-	return u.String()
+		if at := strings.LastIndex(shown, "@"); at >= 0 {
+			shown = "left-out" + shown[at:]
+		}
+		return "://" + shown + quote
+	})
 }

@@ -2,8 +2,14 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chubbylock/chubby/internal/tokens"
+	"github.com/spf13/pflag"
 )
 
 // The last lines are kept, whole, and no more than their bound, however many there were.
@@ -48,5 +54,77 @@ func TestShownHasNoSecrets(t *testing.T) {
 	}
 	if d.texts["token-keys"] != "https://user:hunter2@keys.example/jwks?tenant=hunter3" {
 		t.Error("the configuration itself has changed")
+	}
+}
+
+// Of every URL in a text the user and the query are left out, in whatever way it is written.
+func TestWithoutSecrets(t *testing.T) {
+	for text, want := range map[string]string{
+		"no URL: a@b?c":             "no URL: a@b?c",
+		"https://host:1/path: no":   "https://host:1/path: no",
+		"https://TOKEN:***@host/a":  "https://left-out@host/a",
+		"https://user:p/w@host/a":   "https://left-out@host/a",
+		"https://user:p?w@host/a":   "https://left-out",
+		"https://host?a=b@c:":       "https://left-out",
+		"https://host#token":        "https://host?left-out",
+		`"a \"https://u@h?q\": no"`: `"a \"https://left-out@h?left-out\": no"`,
+		`{"a":"s3://b?endpoint=https://h\u0026k=v","b":"http://u@h"}`: `{"a":"s3://b?left-out","b":"http://left-out@h"}`,
+	} {
+		if got := withoutSecrets(text); got != want {
+			t.Errorf("%s is shown as %s; want %s", text, got, want)
+		}
+	}
+}
+
+// What a replica really logs of keys that it cannot read has the URL as package net/http writes it: with *** in place of the password. What is
+// before that may be the secret, as where a token is the user.
+func TestDebugHidesUsersOfURLs(t *testing.T) {
+	const jwks = "https://hunter2:x-oauth-basic@127.0.0.1:1/jwks"
+	d := newDraft("flags and environment")
+	for _, k := range keys() {
+		if k.name == "token-keys" {
+			d.set(k, jwks, place{source: "flags and environment"})
+		}
+	}
+	store, err := tokens.Open(t.Context(), tokens.Config{Keys: jwks, Issuer: "i", Audience: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = store.Refresh(t.Context())
+	var said tail
+	newLogger(&said, d.settings, slog.LevelInfo).Error("the keys of tokens cannot be read", "error", err)
+	if text := string(d.debug(&said)["log"]()); strings.Contains(text, "hunter2") {
+		t.Errorf("the bundle has the user of the URL: %s", text)
+	}
+}
+
+// A configuration that is read again, and is refused, is named in the log with its URL. The bundle has that log.
+func TestDebugHidesWhatWasReadAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "chubbyd.yaml")
+	write := func(keys string) {
+		t.Helper()
+		text := "cell: main\nid: r1\ndata: /tmp/r1\nmembers:\n  - {id: r1, client: 'h1:7421', raft: 'h1:7431'}\ninsecure: true\ntoken-keys: " + keys + "\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("https://user:old@keys.example/jwks")
+	o := new(serveOptions)
+	o.addFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	o.config = file
+	d, err := o.collect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said tail
+	debug := d.debug(&said)
+	write("http://user:hunter2@keys.example/jwks?tenant=hunter3") // without the s
+	(&reloader{options: o, draft: d, level: new(slog.LevelVar), log: newLogger(&said, d.settings, slog.LevelInfo)}).reload()
+	text := string(debug["log"]())
+	if !strings.Contains(text, "nothing has changed") {
+		t.Fatalf("it was taken over: %s", text)
+	}
+	if strings.Contains(text, "hunter") {
+		t.Errorf("the bundle has a secret: %s", text)
 	}
 }

@@ -256,3 +256,20 @@ func TestAuthorityThatWasRenewedOften(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An authority was renewed often, and those of its certificates that have ended are before the newest in the file: what it has signed counts.
+func TestEndedCertificatesOfAnAuthorityHideNone(t *testing.T) {
+	a := below(t, Pair{}, "a")
+	var list []*x509.Certificate
+	for n := range maxChain {
+		list = append(list, certified(t, a, Pair{}, func(c *x509.Certificate) {
+			c.NotBefore = wallNow().Add(-time.Duration(maxChain-n+2) * time.Hour)
+			c.NotAfter = c.NotBefore.Add(90 * time.Minute)
+		}).Cert)
+	}
+	list = append(list, a.Cert)
+	s := must(Open(Files{CA: authorityFile(t, list...)}))(t)
+	if _, err := s.Check([]*x509.Certificate{must(a.IssueClient("c", time.Hour))(t).Cert}, x509.ExtKeyUsageClientAuth); err != nil {
+		t.Error(err)
+	}
+}

@@ -272,7 +272,8 @@ func (t *trust) namesOf(one *x509.Certificate) (names []string) {
 }
 
 // settle leaves those authorities in place that nobody has revoked, when all lists have been read. One that has signed itself
-// is taken back by taking it out of its file.
+// is taken back by taking it out of its file. The one that ends last comes first: lead does not get to all certificates of an
+// authority that was renewed often, and those that have ended are of no use.
 func (t *trust) settle() {
 	for _, a := range t.authorities {
 		if bytes.Equal(a.RawSubject, a.RawIssuer) || !t.isRevoked(a) {
@@ -280,6 +281,7 @@ func (t *trust) settle() {
 			t.keys[keyOf(a)] = struct{}{}
 		}
 	}
+	slices.SortStableFunc(t.roots, func(a, b *x509.Certificate) int { return b.NotAfter.Compare(a.NotAfter) })
 }
 
 // warning is what somebody should see to soon; "" if there is nothing.

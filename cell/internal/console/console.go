@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/origin"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -199,30 +200,27 @@ func (c *Console) enter(q *http.Request) (leave func(), ok bool) {
 type strangers struct {
 	mu   sync.Mutex // guards what follows
 	all  int
-	from map[string]int // by address
+	from map[string]int // by origin
 }
 
 func (s *strangers) enter(address string) (leave func(), ok bool) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = address
-	}
+	place := origin.Of(address)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= maxStrangers || s.from[host] >= maxFromOne {
+	if s.all >= maxStrangers || s.from[place] >= maxFromOne {
 		return nil, false
 	}
 	if s.from == nil {
 		s.from = map[string]int{}
 	}
 	s.all++
-	s.from[host]++
+	s.from[place]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.all--
-		if s.from[host]--; s.from[host] == 0 {
-			delete(s.from, host)
+		if s.from[place]--; s.from[place] == 0 {
+			delete(s.from, place)
 		}
 	}, true
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -141,22 +142,32 @@ func (c *Console) login(w http.ResponseWriter, q *http.Request) {
 		c.refuse(w, http.StatusForbidden, "the form is not, or not any more, one of the console's: go back and load the page again")
 		return
 	}
-	select {
-	case c.logins.verifying <- struct{}{}:
-		defer func() { <-c.logins.verifying }()
-	default:
-		c.showLogin(w, q, http.StatusServiceUnavailable, "others are logging in; try again", q.PostForm.Get("to"))
-		return
-	}
-	ctx, cancel := context.WithTimeout(q.Context(), verifyTime)
-	defer cancel()
-	principal, counts, err := c.cfg.Door.Verify(ctx, strings.TrimSpace(q.PostForm.Get("token")), q.RemoteAddr)
+	principal, counts, err := c.verify(q)
 	if err != nil {
-		c.showLogin(w, q, http.StatusUnauthorized, err.Error(), q.PostForm.Get("to"))
+		code := http.StatusUnauthorized
+		if errors.Is(err, errManyLogins) {
+			code = http.StatusServiceUnavailable
+		}
+		c.showLogin(w, q, code, err.Error(), q.PostForm.Get("to"))
 		return
 	}
 	c.setCookie(w, c.logins.add(principal, counts), int(loginTime/time.Second))
 	http.Redirect(w, q, ownPath(q.PostForm.Get("to")), http.StatusSeeOther)
+}
+
+var errManyLogins = errors.New("others are logging in; try again")
+
+// verify returns whom the token of a form names. It has a place for no longer than that takes: strangers read answers as slowly as they like.
+func (c *Console) verify(q *http.Request) (principal string, counts func() bool, err error) {
+	select {
+	case c.logins.verifying <- struct{}{}:
+		defer func() { <-c.logins.verifying }()
+	default:
+		return "", nil, errManyLogins
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), verifyTime)
+	defer cancel()
+	return c.cfg.Door.Verify(ctx, strings.TrimSpace(q.PostForm.Get("token")), q.RemoteAddr)
 }
 
 // logout ends the login of a browser.

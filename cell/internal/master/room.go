@@ -67,16 +67,27 @@ func (r room) full(used, allowed, more int64) *refusal.Refusal {
 func mostGrowth(c raftfsm.Command) (most int64) {
 	switch {
 	case c.Open != nil && c.Open.Create != api.MustExist:
-		return namespace.NodeWeight + api.MaxPath + int64(len(c.Open.Contents))
+		return mostOfNode + mostOfContents(c.Open.Contents)
 	case c.SetContents != nil:
-		return int64(len(c.SetContents.Contents))
+		return mostOfContents(c.SetContents.Contents)
+	case c.SetACL != nil:
+		return mostOfNames
 	case c.Txn != nil:
 		for _, o := range c.Txn.Operations {
-			most += int64(len(o.Contents))
+			most += mostOfContents(o.Contents)
 			if !o.Delete {
-				most += namespace.NodeWeight + api.MaxPath
+				most += mostOfNode
 			}
 		}
 	}
 	return most
 }
+
+// What a node may weigh at most beside its contents, and the names in it that may be changed.
+const (
+	mostOfNames = 3 * api.MaxACLName
+	mostOfNode  = namespace.NodeWeight + api.MaxPath + mostOfNames + api.MaxPrincipal
+)
+
+// mostOfContents is what contents weigh if they are an access control list.
+func mostOfContents(contents []byte) int64 { return namespace.ListWeight * int64(len(contents)) }

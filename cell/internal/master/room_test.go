@@ -38,10 +38,16 @@ func TestFullCellRefusesGrowth(t *testing.T) {
 		c := m.client(t, 1)
 		weight := func() int64 { return m.epoch.state().Tree.Counts().Weight() }
 		file := c.opens(t, "/ls/local/f", raftfsm.Open{Create: api.MustCreate, Kind: api.File, Contents: make([]byte, 5000)}).Handle
+		file.Rights |= namespace.ToChange
 		m.coherence.room.max = weight() + 100
 		set := func(length int) error {
 			by := c.mutation()
 			_, err := m.Files.Change(t.Context(), file, namespace.ToWrite, by, raftfsm.Command{SetContents: &raftfsm.SetContents{Mutation: by, Node: file.Node, Contents: make([]byte, length)}})
+			return err
+		}
+		name := func(list string) error {
+			by := c.mutation()
+			_, err := m.Files.Change(t.Context(), file, namespace.ToChange, by, raftfsm.Command{SetACL: &raftfsm.SetACL{Mutation: by, Node: file.Node, ACL: api.ACL{Read: list}}})
 			return err
 		}
 		create := func() error {
@@ -59,6 +65,8 @@ func TestFullCellRefusesGrowth(t *testing.T) {
 			{"longer contents that fit", func() error { return set(5100) }, false},
 			{"longer contents", func() error { return set(5101) }, true},
 			{"the same contents", func() error { return set(5100) }, false},
+			{"a longer name of a list", func() error { return name("operators") }, true},
+			{"a name of a list that is as long", func() error { return name("everyone") }, false},
 			{"a new file", create, true},
 			{"a transaction that writes more", func() error { return c.put(t, c.mutation(), step("/f", 5101)) }, true},
 			{"a transaction that makes room for what it makes", func() error { return c.put(t, c.mutation(), step("/f", 10), step("/g", 50)) }, false},
@@ -162,12 +170,19 @@ func TestOperatorsMendFullCell(t *testing.T) {
 		}
 		ops, c := &soloClient{m: m, who: Caller{Session: id, Epoch: 1}, grant: grant.Number}, m.client(t, 2)
 		m.coherence.room.max = 1 << 20
-		fill := m.coherence.room.max - m.epoch.state().Tree.Counts().Weight()
-		for i := range 4 {
-			if err := c.put(t, c.mutation(), raftfsm.Operation{Name: api.Name("/f" + string(rune('0'+i))), Create: api.MustCreate, Contents: make([]byte, fill/4-namespace.NodeWeight-int64(len("/f0")))}); err != nil {
+		put := func(name api.Name, length int64) {
+			if err := c.put(t, c.mutation(), raftfsm.Operation{Name: name, Create: api.MayCreate, Contents: make([]byte, length)}); err != nil {
 				t.Fatal(err)
 			}
 		}
+		room := func() int64 { return m.coherence.room.max - m.epoch.state().Tree.Counts().Weight() }
+		for _, name := range []api.Name{"/f0", "/f1", "/f2", "/f3"} {
+			put(name, 0)
+		}
+		put("/f0", room()/4)
+		put("/f1", room()/3)
+		put("/f2", room()/2)
+		put("/f3", room())
 		list := raftfsm.Operation{Name: namespace.ACLFile("more"), Create: api.MayCreate, Contents: []byte("alice\n")}
 		if err := c.put(t, c.mutation(), raftfsm.Operation{Name: "/g", Create: api.MayCreate}); !errors.Is(err, api.QuotaExceeded) {
 			t.Errorf("a file of another's: %v", err)
@@ -175,7 +190,7 @@ func TestOperatorsMendFullCell(t *testing.T) {
 		if err := ops.put(t, ops.mutation(), list); err != nil {
 			t.Errorf("a list of an operator's: %v", err)
 		}
-		list.Contents = bytes.Repeat([]byte("#"), 1<<20/operatorsShare)
+		list.Contents = bytes.Repeat([]byte("#"), 1<<20/operatorsShare/namespace.ListWeight)
 		if err := ops.put(t, ops.mutation(), list); !errors.Is(err, api.QuotaExceeded) {
 			t.Errorf("an operator who takes more than there is: %v", err)
 		}

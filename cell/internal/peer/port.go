@@ -15,6 +15,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/loglimit"
+	"github.com/chubbylock/chubby/cell/internal/origin"
 	"github.com/chubbylock/chubby/internal/certs"
 )
 
@@ -93,7 +94,7 @@ type portConn struct {
 	net.Conn
 	port   *Port
 	from   string                      // the replica that has dialled, once its hello was read; "" if it was this one
-	origin string                      // the host that has dialled; "" if it was this one
+	origin string                      // of who has dialled; "" if it was this one
 	guest  bool                        // it is one of Port.guests; the port's mu guards it
 	proof  atomic.Pointer[certs.Proof] // why the other end's certificate counts; nil before that is known
 }
@@ -196,7 +197,7 @@ func (p *Port) accept() {
 				return
 			}
 		}
-		c := &portConn{Conn: conn, port: p, origin: hostOf(conn)}
+		c := &portConn{Conn: conn, port: p, origin: origin.Of(conn.RemoteAddr().String())}
 		p.encryptInbound(c)
 		if err := p.register(c); err != nil {
 			p.refuseConnection(conn, err)
@@ -326,15 +327,6 @@ func (c *portConn) abort() {
 		_ = tcp.SetLinger(0) // fails only on a closed socket
 	}
 	_ = conn.Close() // the connection is not used any more
-}
-
-// hostOf returns the host at the other end of a connection.
-func hostOf(conn net.Conn) string {
-	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
-	if err != nil {
-		return conn.RemoteAddr().String()
-	}
-	return host
 }
 
 func (p *Port) unregister(c *portConn) {

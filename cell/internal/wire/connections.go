@@ -4,13 +4,13 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/loglimit"
+	"github.com/chubbylock/chubby/cell/internal/origin"
 	"github.com/chubbylock/chubby/session"
 )
 
@@ -83,7 +83,7 @@ func newSource(name string) *source { return &source{name: name, accounts: map[*
 
 // enter counts a connection from somewhere, or returns why it is refused.
 func (c *Connections) enter(conn *heardConn) *api.Error {
-	from, now := originOf(conn.Conn.RemoteAddr()), conn.clock()
+	from, now := origin.Of(conn.Conn.RemoteAddr().String()), conn.clock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.from[from]
@@ -157,7 +157,7 @@ func (c *Connections) admit(conn *heardConn) bool {
 	}
 	c.told.Refused()
 	if n, ok := c.said.Next(); ok {
-		c.log.Warn("refused a client's connection", "event", "connection_refused", "from", originOf(conn.Conn.RemoteAddr()), "error", refusal, "count", n)
+		c.log.Warn("refused a client's connection", "event", "connection_refused", "from", origin.Of(conn.Conn.RemoteAddr().String()), "error", refusal, "count", n)
 	}
 	if !c.keepRefused(conn) {
 		_ = conn.Conn.Close() // nobody else has it
@@ -217,26 +217,3 @@ func (c *Connections) Refused() int {
 
 // Held returns how many bytes are held for calls.
 func (c *Connections) Held() int64 { return c.bytes.Load() }
-
-// originOf returns what connections from one place have in common: the IP address, of
-// IPv6 the network of 64 bits, which one machine may have to itself.
-func originOf(address net.Addr) string {
-	text := address.String()
-	at, err := netip.ParseAddrPort(text)
-	if err != nil {
-		host, _, err := net.SplitHostPort(text)
-		if err != nil {
-			return text
-		}
-		return host
-	}
-	ip := at.Addr().Unmap()
-	if ip.Is4() || ip.IsLoopback() {
-		return ip.String()
-	}
-	network, err := ip.Prefix(64)
-	if err != nil {
-		return ip.String()
-	}
-	return network.String()
-}

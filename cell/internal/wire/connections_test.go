@@ -8,20 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/origin"
 	"github.com/chubbylock/chubby/session"
 	"pgregory.net/rapid"
 )
-
-func TestOrigin(t *testing.T) {
-	for address, want := range map[string]string{
-		"10.0.0.5:7421": "10.0.0.5", "[::ffff:10.0.0.5]:1": "10.0.0.5", "127.0.0.1:5": "127.0.0.1", "[::1]:5": "::1",
-		"[2001:db8::5]:7": "2001:db8::/64", "[2001:db8::6:0:0:1]:7": "2001:db8::/64", "[fe80::1%eth0]:7": "fe80::/64", "host:5": "host", "bufconn": "bufconn",
-	} {
-		if got := originOf(namedAddr(address)); got != want {
-			t.Errorf("a connection from %s counts as one from %s, want %s", address, got, want)
-		}
-	}
-}
 
 // untold is for those who need not be told.
 func untold() Told { return Told{Refused: func() {}, Shed: func() {}, Late: func() {}} }
@@ -62,20 +52,20 @@ func TestConnectionsAreCounted(t *testing.T) {
 					refused--
 				} else {
 					admitted--
-					from[originOf(one.Conn.RemoteAddr())]--
+					from[origin.Of(one.Conn.RemoteAddr().String())]--
 				}
 				continue
 			}
 			wire := &fromConn{from: fmt.Sprintf("10.0.0.%d:1", random.IntN(4))}
 			one := hear(wire, Listener{Clock: func() session.Instant { return session.Instant(round) * session.Instant(time.Second) }})
-			room := admitted < c.bounds.Connections && from[originOf(wire.RemoteAddr())] < c.bounds.PerAddress
+			room := admitted < c.bounds.Connections && from[origin.Of(wire.RemoteAddr().String())] < c.bounds.PerAddress
 			served := c.admit(one)
 			switch {
 			case served != (room || refused < MaxRefused) || room != (served && one.refusal == nil) || served == (wire.closed > 0):
 				t.Fatalf("with %d connections, %v, and %d refused: room %v, served %v, %v", admitted, from, refused, room, served, one.refusal)
 			case room:
 				admitted++
-				from[originOf(wire.RemoteAddr())]++
+				from[origin.Of(wire.RemoteAddr().String())]++
 			case served:
 				refused++
 			}

@@ -4,12 +4,19 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"io"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
+	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 )
@@ -110,5 +117,57 @@ func TestPartsAreHeld(t *testing.T) {
 	_ = conn.Close()
 	if one.served(); c.Held() != 0 {
 		t.Errorf("%d bytes are held in the end", c.Held())
+	}
+}
+
+// passingCompressor compresses nothing, and counts what it is given to decompress.
+type passingCompressor struct{ decompressed *atomic.Int64 }
+
+func (passingCompressor) Name() string { return "passing" }
+
+func (passingCompressor) Compress(w io.Writer) (io.WriteCloser, error) {
+	return struct {
+		io.Writer
+		io.Closer
+	}{w, io.NopCloser(nil)}, nil
+}
+
+func (p passingCompressor) Decompress(r io.Reader) (io.Reader, error) {
+	p.decompressed.Add(1)
+	return r, nil
+}
+
+var passed atomic.Int64
+
+func init() { encoding.RegisterCompressor(passingCompressor{&passed}) }
+
+// A compressed request is refused before it is decompressed, whatever can be: it would take more than is counted of it.
+func TestNothingIsDecompressed(t *testing.T) {
+	l := testbed.Loopback(t)
+	(&host{told: make(chan error, 1)}).serve(t, l, heldLimits{conn: 1 << 30, address: 1 << 30, all: 1 << 30})
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client := pb.NewChubbyClient(conn)
+	for _, name := range []string{"passing", gzip.Name} {
+		_, err := client.GetContentsAndStat(t.Context(), &pb.GetContentsAndStatRequest{Handle: []byte("handle")}, grpc.UseCompressor(name))
+		if !errors.Is(pb.Error(err), api.InvalidArgument) || !strings.Contains(err.Error(), name) {
+			t.Errorf("a call with %s: %v", name, err)
+		}
+		stream, err := client.Acquire(t.Context(), &pb.AcquireRequest{Handle: []byte("handle")}, grpc.UseCompressor(name))
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if !errors.Is(pb.Error(err), api.InvalidArgument) || !strings.Contains(err.Error(), name) {
+			t.Errorf("a stream with %s: %v", name, err)
+		}
+	}
+	if n := passed.Load(); n != 0 {
+		t.Errorf("%d requests were decompressed", n)
+	}
+	if _, err := client.GetContentsAndStat(t.Context(), &pb.GetContentsAndStatRequest{}, grpc.UseCompressor(encoding.Identity)); err != nil {
+		t.Errorf("a call that says that it is not compressed: %v", err)
 	}
 }

@@ -23,7 +23,7 @@ type heldLimits struct{ conn, address, all int64 }
 // that.
 func limitsOf(all int64) heldLimits { return heldLimits{conn: all / 16, address: all / 4, all: all} }
 
-// source is where connections come from; see originOf.
+// source is where connections come from; see origin.Of.
 type source struct {
 	name     string
 	bytes    atomic.Int64

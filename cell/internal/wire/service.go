@@ -218,8 +218,11 @@ func (a *answers) SendMsg(m any) error {
 }
 
 // checkConnection returns what a call is answered, before anything else is looked at, if its
-// connection is refused or its client is not known.
+// request is compressed, its connection is refused, or its client is not known.
 func (s *service) checkConnection(ctx context.Context, method string) error {
+	if err := checkPlain(ctx); err != nil {
+		return status(s.fail("call", err))
+	}
 	conn := connOf(ctx)
 	if conn == nil {
 		return nil
@@ -231,6 +234,16 @@ func (s *service) checkConnection(ctx context.Context, method string) error {
 		return nil
 	}
 	return s.checkKnown(ctx)
+}
+
+// checkPlain refuses a request that is compressed: an account counts what is on the wire, and gRPC decompresses whatever a package
+// that is linked has registered a compressor for.
+func checkPlain(ctx context.Context) error {
+	call, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
+	if !ok || call.RecvCompress() == "" || call.RecvCompress() == encoding.Identity { // nothing is compressed in frames
+		return nil
+	}
+	return api.Errorf(api.InvalidArgument, "the request is compressed (grpc-encoding: %.20q), which no replica takes: send it uncompressed", call.RecvCompress())
 }
 
 // checkKnown returns what a call over a connection that is refused is answered.
