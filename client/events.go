@@ -12,7 +12,9 @@ import (
 // kinds of events (Chubby §2.5). Besides those kinds it returns, each in its place,
 // EventHandleInvalid, EventLockLost, EventMasterFailedOver and EventLost. After the
 // last two events may have been missed; a program that looks at the node again then
-// misses nothing. Each event is returned to one caller.
+// misses nothing, but for what is done to contents and children while its principal has
+// not the right to read: of that no event tells, nor is there one when it has the right
+// again. Each event is returned to one caller.
 //
 // At most api.MaxEventQueue events wait for a caller that is slow; of further ones,
 // one EventLost remains. When the handle is closed, poisoned or invalid, or the
