@@ -116,6 +116,9 @@ func (o *watchOptions) handle(cmd, ctx context.Context, batch []happening) error
 
 // tell prints an event, and reports whether CMD is to run for it.
 func (o *watchOptions) tell(ctx context.Context, h happening) (one toldEvent, due bool, err error) {
+	if h.end != nil {
+		return one, false, final{h.end}
+	}
 	if h.Kind == api.EventContentsModified && h.Generation <= h.of.handed && !h.initial {
 		return one, false, nil // it was told by what was read after an earlier event, or after the loss of some
 	}

@@ -214,3 +214,34 @@ func TestWatchOwesWhatTheSessionDidNotTell(t *testing.T) {
 		})
 	}
 }
+
+// A node goes while more waits than is kept: CMD, which takes long, has what waits, and then the end.
+func TestWatchEndsAfterWhatWaits(t *testing.T) {
+	withFollowed(t, func(s *followed) {
+		const dir = "/ls/local/dir"
+		s.ok(s.author.MkdirAll(s.Context(), dir))
+		o := watching(io.Discard)
+		o.globals, o.exec, o.kinds, o.paths = s.g, "a test", ofChildren(), []api.Path{api.MustParsePath(dir)}
+		var runs []string
+		o.run = func(_ context.Context, due []toldEvent) error {
+			if len(runs) == 0 {
+				<-time.After(10 * time.Minute)
+			}
+			for _, one := range due {
+				runs = append(runs, one.fields.Event)
+			}
+			return nil
+		}
+		end := s.begin(o.runWatch)
+		for range api.MaxEventQueue + 100 {
+			s.put(dir+"/x", "1")
+			s.ok(s.author.Delete(s.Context(), dir+"/x"))
+		}
+		s.ok(s.author.Delete(s.Context(), dir))
+		s.pass(20 * time.Minute)
+		err := end()
+		if n := len(runs); n < 2*api.MaxEventQueue || runs[n-1] != "handle-invalid" || exitCode(err) != exitFailed {
+			t.Errorf("CMD ran %d times, at last for %s; it ended with %v", n, runs[n-1], err)
+		}
+	})
+}

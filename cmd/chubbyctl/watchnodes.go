@@ -156,7 +156,7 @@ func (o *watchOptions) beginNodes(cmd, ctx context.Context, nodes []*watchedNode
 
 // initially is what CMD runs for at the beginning.
 func initially(w *watched, p api.Path, generation api.Generation) happening {
-	return happening{api.Event{Kind: api.EventContentsModified, Path: p.String(), Generation: generation}, w, true}
+	return happening{Event: api.Event{Kind: api.EventContentsModified, Path: p.String(), Generation: generation}, of: w, initial: true}
 }
 
 // handleInitial runs CMD for what there is: for each node, or, if things have to settle, once.

@@ -80,12 +80,16 @@ func (o *watchOptions) followTrees(cmd, ctx context.Context, trees []*watchedTre
 		}
 	}
 	for _, t := range trees {
-		pumps.Go(func() { fail(t.pump(ctx, o.backlog)) })
+		pumps.Go(func() {
+			if err := t.pump(ctx, o.backlog); err != nil {
+				fail(err)
+			}
+		})
 	}
 	return o.consume(cmd, ctx)
 }
 
-// pump puts what changes into the backlog.
+// pump puts what changes into the backlog, and the end of it.
 func (t *watchedTree) pump(ctx context.Context, b *backlog) error {
 	for {
 		for ; len(t.pending) > 0; t.pending = t.pending[1:] {
@@ -99,7 +103,7 @@ func (t *watchedTree) pump(ctx context.Context, b *backlog) error {
 			continue
 		}
 		if err := t.tree.Err(); err != nil {
-			return final{err}
+			return b.put(ctx, happening{end: err})
 		}
 		select {
 		case <-changed:

@@ -163,3 +163,32 @@ func TestTreeHasWhatCannotBeFollowed(t *testing.T) {
 		s.ok(end())
 	})
 }
+
+// watchTree begins a watch of /ls/local/t, and returns what it prints.
+func (s *followed) watchTree(settle time.Duration, kinds ...api.EventKind) (out *bytes.Buffer, end func() error) {
+	out = &bytes.Buffer{}
+	o := watching(out)
+	o.globals, o.exec, o.tree, o.kinds = s.g, "a test", true, kinds
+	o.backlog = newBacklog(settling{quiet: settle})
+	o.paths = []api.Path{api.MustParsePath("/ls/local/t")}
+	o.run = func(context.Context, []toldEvent) error { return nil }
+	return out, s.begin(o.runWatch)
+}
+
+// What waits when there is no tree any more is told before the end.
+func TestTreeEndsAfterWhatWaits(t *testing.T) {
+	withFollowed(t, func(s *followed) {
+		s.ok(s.author.MkdirAll(s.Context(), "/ls/local/t"))
+		s.put("/ls/local/t/a", "1")
+		out, end := s.watchTree(time.Minute, api.EventChildRemoved)
+		s.ok(s.author.Delete(s.Context(), "/ls/local/t/a"))
+		s.pass(time.Second)
+		s.ok(s.author.Delete(s.Context(), "/ls/local/t"))
+		s.put("/ls/local/t", "a file")
+		s.pass(time.Hour)
+		err := end()
+		if !strings.Contains(out.String(), `"child":"a"`) || exitCode(err) != exitFailed {
+			t.Errorf("it ended with %v; printed %q", err, out)
+		}
+	})
+}
