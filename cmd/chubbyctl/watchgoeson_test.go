@@ -166,6 +166,7 @@ func TestWatchOwesWhatTheSessionDidNotTell(t *testing.T) {
 		"an event waits":                     {false, false, 0, "contents-modified one=2, contents-modified two=2"},
 		"an event waits, and the file goes":  {false, true, 0, "contents-modified one=2"},
 		"at the beginning, things to settle": {true, false, time.Second, "initial one=1, initial two=1, events-lost one=2"},
+		"at the beginning, and written":      {true, false, 0, "initial one=1, initial two=2"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			withFollowed(t, func(s *followed) {
@@ -181,6 +182,9 @@ func TestWatchOwesWhatTheSessionDidNotTell(t *testing.T) {
 					first := len(runs) == 0
 					for _, one := range due {
 						runs = append(runs, one.fields.Event+" "+strings.TrimPrefix(one.Path, "/ls/local/")+"="+*one.fields.Contents)
+						if g := one.fields.ContentGeneration; one.fields.Event == initialEvent && one.Generation != g {
+							t.Errorf("%s: the generation is %d, and that of the contents %d", runs[len(runs)-1], one.Generation, g)
+						}
 					}
 					if first {
 						<-time.After(2 * outage)
@@ -200,6 +204,9 @@ func TestWatchOwesWhatTheSessionDidNotTell(t *testing.T) {
 					}
 					if c.settle > 0 {
 						s.put("/ls/local/one", "2")
+					}
+					if strings.HasSuffix(c.runs, "initial two=2") {
+						s.put("/ls/local/two", "2")
 					}
 				})
 				s.pass(2 * outage)

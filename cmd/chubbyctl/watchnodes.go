@@ -148,7 +148,7 @@ func (o *watchOptions) beginNodes(cmd, ctx context.Context, nodes []*watchedNode
 	var all []happening
 	for _, n := range nodes {
 		if n.owed && n.gone == "" {
-			all = append(all, initially(&n.watched, n.path, n.stat.Content))
+			all = append(all, initially(&n.watched, n.path, n.known.content))
 		}
 	}
 	return o.handleInitial(cmd, ctx, all)
