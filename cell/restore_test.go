@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -357,4 +359,37 @@ func TestRestoreIsInterrupted(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The cell has done the last step of a restore, and the answers to it are lost until the time is over: the error is Uncertain, and the status
+// says that it was restored.
+func TestRestoreWhoseLastAnswerIsLost(t *testing.T) {
+	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		var answers, last atomic.Int64
+		last.Store(math.MaxInt64)
+		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true, Dialer: c.Lossy("operator", func(method string) bool {
+			return method == "/chubby.v1.Chubby/Restore" && answers.Add(1) > last.Load()
+		})})
+		source := sourceOf(takeBackup(t, ctx, operator))
+		if _, err := operator.Put(ctx, "/ls/local/later", nil); err != nil {
+			t.Fatal(err)
+		}
+		parts := source.Parts
+		source.Parts = func(yield func([]byte, error) bool) {
+			n := int64(0)
+			parts(func(part []byte, err error) bool { n++; return yield(part, err) })
+			last.Store(1 + n + 1) // the beginning, the parts, the seal
+		}
+		some, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if _, err := client.Restore(some, operator, source, nil); !errors.Is(err, api.Uncertain) {
+			t.Error("it is restored, and the answer is lost:", err)
+		}
+		last.Store(math.MaxInt64)
+		other := dial(t, ctx, c, "other", client.Config{NoCache: true})
+		status, err := other.Cell().Status(ctx)
+		if _, _, missing := other.Get(ctx, "/ls/local/later"); err != nil || status.Restored == nil || !errors.Is(missing, api.NotFound) {
+			t.Errorf("status %+v, %v; what was written after the backup: %v", status.Restored, err, missing)
+		}
+	})
 }

@@ -12,10 +12,12 @@ import (
 // kinds of events (Chubby §2.5). Besides those kinds it returns, each in its place,
 // EventHandleInvalid, EventLockLost, EventMasterFailedOver and EventLost. After the
 // last two events may have been missed; a program that looks at the node again then
-// misses nothing. Each event is returned to one caller.
+// misses nothing, but for what is done to contents and children while its principal has
+// not the right to read: of that no event tells, nor is there one when it has the right
+// again. Each event is returned to one caller.
 //
 // At most api.MaxEventQueue events wait for a caller that is slow; of further ones,
-// one EventLost remains. When the handle is closed, poisoned or invalid, or the
+// one EventLost remains, and EventHandleInvalid. When the handle is closed, poisoned or invalid, or the
 // session is gone, Next first returns the events that wait, and then the error:
 // HandleClosed or SessionExpired. If ctx ends, the error is Cancelled or
 // DeadlineExceeded, and no event is taken. For a handle that was opened without
@@ -130,13 +132,14 @@ func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event, recall bool) (return
 
 // enqueueEvent queues an event, if the handle was opened for events; mu is held. It
 // never waits for the application: when the queue is full, one EventLost takes the
-// place of all further events until there is room again.
+// place of all further events until there is room again, except the end of the handle,
+// which is the last.
 func (h *Handle) enqueueEvent(e api.Event) {
 	if !h.watches {
 		return
 	}
 	e.Path = h.path
-	if n := len(h.events); n >= api.MaxEventQueue {
+	if n := len(h.events); n >= api.MaxEventQueue && e.Kind != api.EventHandleInvalid {
 		h.client.session.counters.eventsDropped.Add(1)
 		if h.events[n-1].Kind == api.EventLost {
 			return

@@ -117,7 +117,7 @@ func TestEventsAskedFor(t *testing.T) {
 }
 
 // An application that does not read its events holds up nobody, and costs a
-// bounded queue; what did not fit is one marker, in its place.
+// bounded queue; what did not fit is one marker, in its place. The end of the node always fits.
 func TestEventsSlowApplication(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		c := f.client(f.config())
@@ -153,6 +153,11 @@ func TestEventsSlowApplication(t *testing.T) {
 		kinds := h.waiting()
 		if len(kinds) != api.MaxEventQueue+1 || !slices.Equal(kinds[len(kinds)-3:], []api.EventKind{api.EventLost, api.EventContentsModified, api.EventLost}) {
 			t.Errorf("%d wait, at last %v", len(kinds), kinds[len(kinds)-3:])
+		}
+		f.tell(s, uint64(h.id), &chubbypb.Event{Kind: chubbypb.EventKind_EVENT_KIND_HANDLE_INVALID, Reason: chubbypb.EndReason_END_REASON_DELETION})
+		time.Sleep(time.Second)
+		if kinds := h.waiting(); kinds[len(kinds)-1] != api.EventHandleInvalid {
+			t.Errorf("the node is gone, and at last waits %v", kinds[len(kinds)-1])
 		}
 		closeClient(t, c)
 	})

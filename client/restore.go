@@ -54,10 +54,11 @@ const restorePoll = 250 * time.Millisecond
 // this cell or the one in the backup has ever issued; and the tokens are of the cell in the backup, if that has the same name, so that guards
 // downstream accept them.
 //
-// If Restore returns an error, it has given the restore up: the cell has what it had, except the sessions that were ended, and sessions can begin. If it cannot
-// say so to the cell, the cell gives the restore up when the session ends, or a minute after the last step. An operator can do it before
-// (GiveUpRestore). Several may not restore at a time: the second gets
-// Exists. The other errors are PermissionDenied, InvalidArgument for a backup that cannot be, and those of every change.
+// If Restore returns an error other than Uncertain and SessionExpired, it has given the restore up: the cell has what it had, except the sessions that
+// were ended, and sessions can begin. If it cannot say so to the cell, the cell gives the restore up when the session ends, or a minute after the last
+// step. An operator can do it before (GiveUpRestore). After Uncertain and SessionExpired the cell may also have been restored, and the answer was lost:
+// Status.Restored says so. Several may not restore at a time: the second gets Exists. The other errors are PermissionDenied, InvalidArgument for a
+// backup that cannot be, and those of every change.
 func Restore(ctx context.Context, c *Client, b RestoreBackup, progress func(RestoreProgress)) (restored Restored, err error) {
 	begun := false
 	defer func() {

@@ -58,12 +58,14 @@ type Change struct {
 //
 // Not every version is told: of several that come while the loop runs, the newest is. Each
 // is read after the event that tells of it, so that the last one told is what there is, unless
-// an event is on its way; and a file is told once for each generation of its contents
+// an event is on its way, or it came while this program might not read the node, of which no event
+// tells: that is seen at most a lease later; and a file is told once for each generation of its contents
 // (Restarted excepted).
 //
 // An ephemeral file is InvalidArgument: Watch has the node open, and would keep the file
 // from going; watch its directory, or use WatchMembers. Each version costs one call, and
-// what the cache of the session holds costs none. While there is no such node, each child
+// what the cache of the session holds costs none; in a session without a cache
+// one look in a lease costs two besides. While there is no such node, each child
 // that is added to its directory costs one more.
 func Watch(ctx context.Context, c *client.Client, path string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {

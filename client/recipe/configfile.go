@@ -19,6 +19,8 @@ type ConfigFile[T any] struct {
 	decode func(contents []byte) (T, error)
 	o      ConfigFileOptions[T]
 
+	refused api.Generation // of the contents that could not be decoded last; follow's own
+
 	upkeep // its mutex guards what follows
 	value  T
 	stat   api.Stat // of the file that the value was decoded from; zero of the default
@@ -68,7 +70,9 @@ func (f *ConfigFile[T]) follow(ctx context.Context, c *client.Client) error {
 		if err != nil {
 			return err
 		}
-		f.heard()
+		if !s.due { // else nothing was heard
+			f.heard()
+		}
 		if err := f.load(ctx, s); err != nil && !gone(err) {
 			return err
 		}
@@ -103,11 +107,12 @@ func (f *ConfigFile[T]) load(ctx context.Context, s sight) error {
 	if stat.Ephemeral {
 		return keepsAlive("watch", f.path)
 	}
-	if f.has(stat) {
+	if f.has(stat) || s.due && stat.Content == f.refused {
 		return nil
 	}
 	value, err := f.decode(text)
 	if err != nil {
+		f.refused = stat.Content
 		f.fail(&api.Error{Code: api.InvalidArgument, Op: "decode", Path: f.path, Err: err,
 			Message: fmt.Sprintf("generation %d of the file is not used, and the value before it stays", stat.Content)})
 		return nil //nolint:nilerr // it was reported, and the watch goes on
@@ -175,8 +180,9 @@ func (f *ConfigFile[T]) Value() T {
 
 // Fresh reports whether Value is what the file holds, as far as can be known here: the session's lease
 // runs, and nothing was heard that has not been loaded. Then a change that is not seen yet was made a
-// moment ago; at worst, if this process has just been cut off, a lease ago, and in a session that
-// caches (which is the rule) the writer has not been told yet that it was made. Not fresh is a value
+// moment ago; at worst a lease ago, if this process has just been cut off, and then in a session that
+// caches (which is the rule) the writer has not been told yet that it was made; or if it was made while
+// this program might not read the file. Not fresh is a value
 // while the cell is away, after contents that could not be decoded, and after the file was deleted.
 func (f *ConfigFile[T]) Fresh() bool {
 	f.mu.Lock()

@@ -55,6 +55,10 @@ func TestWatchConfig(t *testing.T) {
 		if err := <-faults; !errors.Is(err, api.InvalidArgument) || !errors.Is(err, strconv.ErrSyntax) {
 			t.Errorf("contents that cannot be decoded: %v", err)
 		}
+		pass(2 * verify)
+		if len(faults) > 0 {
+			t.Errorf("contents that cannot be decoded are told again: %v", <-faults)
+		}
 		w.put(c, configPath, "2")
 		w.is(f, 2, true)
 		w.failOver()

@@ -282,7 +282,7 @@ func (p *Pass) leave(ctx context.Context) error {
 // until it is done.
 func (b *DoubleBarrier) watch(ctx context.Context, op string, look func(s sight) (done bool, err error)) error {
 	watching := client.OpenOptions{Read: true, Kind: api.Directory, Events: []api.EventKind{api.EventChildModified, api.EventChildRemoved}}
-	for s, err := range followEvery(ctx, b.c, b.dir, watching, verify) {
+	for s, err := range follow(ctx, b.c, b.dir, watching) {
 		if err != nil {
 			return ended(ctx, err, op, b.dir)
 		}

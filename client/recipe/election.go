@@ -169,7 +169,7 @@ func (k *campaign) run(ctx context.Context) (*Primary, error) {
 // watch looks at the candidates whenever they have changed, and whether those before this one live.
 func (k *campaign) watch(ctx context.Context) {
 	o := client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}
-	for s, err := range followEvery(ctx, k.c, k.roster.dir, o, verify) {
+	for s, err := range follow(ctx, k.c, k.roster.dir, o) {
 		look := k.standing.begin() // now, and not when the wait for this sight began
 		var list []*entry
 		if err == nil && s.Handle != nil {

@@ -57,7 +57,7 @@ func (t *Tree) follow(ctx context.Context, c *client.Client) error {
 	g := &growth{t: t, c: c, fail: fail, reads: make(chan struct{}, mostReads)}
 	l := g.newLimb(t.path, nil)
 	defer l.prune()
-	for s, err := range followEvery(within, c, t.path, treeEvents(), verify) {
+	for s, err := range follow(within, c, t.path, treeEvents()) {
 		switch {
 		case err != nil:
 		case s.Handle == nil:
@@ -120,7 +120,7 @@ func (l *limb) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	followOne(ctx, h, verify, func(s sight, failed error) bool {
+	followOne(ctx, h, func(s sight, failed error) bool {
 		if err = failed; err == nil {
 			err = l.look(ctx, s)
 		}

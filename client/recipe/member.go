@@ -241,7 +241,8 @@ func Members(ctx context.Context, c *client.Client, dir string) ([]Member, error
 // members, and is waited for. What comes last is the error that ended it: of ctx, of the session, or an
 // answer such as PermissionDenied.
 //
-// A member whose value changes, or who is new, costs three calls; the others none.
+// A member whose value changes, or who is new, costs three calls; the others none. In a session without a
+// cache the directory costs one once in a lease, and so does, everywhere, each file that may not be read.
 func WatchMembers(ctx context.Context, c *client.Client, dir string) iter.Seq2[[]Member, error] {
 	return func(yield func([]Member, error) bool) {
 		var before []Member

@@ -30,7 +30,7 @@ type Reign struct {
 // more than a moment, as two, the first without a Value; one that never writes stays without. A file
 // that is not there is vacant, and is waited for.
 //
-// After a fail-over, and whenever events may have been lost, it looks again, and tells what has changed;
+// After a fail-over, whenever events may have been lost, and once in a lease, it looks again, and tells what has changed;
 // reigns that were over by then are left out, and of a short one the value may be. Tokens never fall,
 // and no Value is told under the token of another reign, but for those that are not Sure.
 //

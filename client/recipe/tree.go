@@ -203,8 +203,9 @@ func (t *Tree) Changed() <-chan struct{} {
 
 // Fresh reports whether the Tree is what there is below the directory, as far as can be known here: the session's
 // lease runs, and nothing was heard that has not been looked at. Then a change that is not seen yet was made a
-// moment ago; at worst, if this process has just been cut off, a lease ago, and in a session that caches (which is
-// the rule) the writer has not been told yet that it was made. Not fresh is a Tree while the cell is away, after a
+// moment ago; at worst a lease ago, if this process has just been cut off, and then in a session that caches (which is
+// the rule) the writer has not been told yet that it was made; or if it was made while this program might not read
+// the node. Not fresh is a Tree while the cell is away, after a
 // change that could not be read yet, and while Err is not nil. What a node with an Err holds it does not know.
 func (t *Tree) Fresh() bool {
 	t.mu.Lock()

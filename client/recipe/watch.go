@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// verify is how often those who wait for another ask whether it lives, as no event tells while its file
-	// is there: a lease, since it may have been dead for so long already.
+	// verify is how often what is followed is looked at although no event tells of it: a lease, since a
+	// session that is waited for may have been dead for so long already.
 	verify = api.DefaultLease
 	// together is how long after an event more are waited for: what happens at once is looked at once,
 	// and a directory that is busy is not listed for each child.
@@ -30,7 +30,7 @@ type sight struct {
 	// events are what has happened since the sight before: whoever looks now sees all of it. None means
 	// that the node has just been opened, and anything may have happened; or that the sight is due.
 	events []api.Event
-	due    bool // a period is over (followEvery), whatever has happened
+	due    bool // a period of verify is over, whatever has happened
 }
 
 // tells reports whether the sight may be about a child of that name.
@@ -46,27 +46,22 @@ func (s sight) restarted() bool {
 }
 
 // follow ranges over the moments at which a node is to be looked at: at once, whenever events have come
-// of those it is opened for, and when some may have been lost (a fail-over, a queue that was full). The
-// handle is open for events before the look, so that nothing is missed between the two. When there is
-// no such node, or no more, that is one sight with a nil Handle, and then it is waited for, by way of
-// the directory it will be in; unless the options create it.
+// of those it is opened for, when some may have been lost (a fail-over, a queue that was full), and, while
+// there is the node, once in each period of verify, for what no event tells: that a session has ended, and
+// what was done while this program might not read the node. The handle is open for events before the look,
+// so that nothing is missed between the two. When there is no such node, or no more, that is one sight with
+// a nil Handle, and then it is waited for, by way of the directory it will be in; unless the options create it.
 //
 // A look that fails with HandleClosed or NotFound (see gone) has met the end of the node: the loop goes
 // on to the next sight, which knows. What comes last is an error: of ctx, of the session, or an answer
 // such as PermissionDenied. Handles are closed when the loop ends, or goes on to another.
 func follow(ctx context.Context, c *client.Client, path string, o client.OpenOptions) iter.Seq2[sight, error] {
-	return followEvery(ctx, c, path, o, 0)
-}
-
-// followEvery is follow with a look besides, that is due, once in each period, while there is the node:
-// for what is to be seen of which no event tells. A period of 0 has none.
-func followEvery(ctx context.Context, c *client.Client, path string, o client.OpenOptions, period time.Duration) iter.Seq2[sight, error] {
 	return func(yield func(sight, error) bool) {
 		for more := true; more; {
 			h, err := c.Open(ctx, path, o)
 			switch {
 			case err == nil:
-				more = followOne(ctx, h, period, yield)
+				more = followOne(ctx, h, yield)
 				leave(ctx, h)
 				continue
 			case errors.Is(err, api.NotFound), o.Create == client.Existing && errors.Is(err, api.Exists): // or it is being removed
@@ -84,8 +79,8 @@ func followEvery(ctx context.Context, c *client.Client, path string, o client.Op
 }
 
 // followOne follows one instance of a node. It reports whether to go on with the next.
-func followOne(ctx context.Context, h *client.Handle, period time.Duration, yield func(sight, error) bool) bool {
-	within, stop := lasting(ctx, period)
+func followOne(ctx context.Context, h *client.Handle, yield func(sight, error) bool) bool {
+	within, stop := context.WithTimeout(ctx, verify)
 	defer func() { stop() }()
 	for s := (sight{Handle: h}); yield(s, nil); {
 		events, err := gather(within, h)
@@ -95,7 +90,7 @@ func followOne(ctx context.Context, h *client.Handle, period time.Duration, yiel
 			return true
 		case errors.Is(err, api.DeadlineExceeded) && ctx.Err() == nil:
 			stop()
-			within, stop = lasting(ctx, period)
+			within, stop = context.WithTimeout(ctx, verify)
 			s.due = true
 		case err != nil:
 			yield(sight{}, err)
@@ -105,14 +100,6 @@ func followOne(ctx context.Context, h *client.Handle, period time.Duration, yiel
 		}
 	}
 	return false
-}
-
-// lasting returns a context that ends when the period is over, or not, if it is 0.
-func lasting(ctx context.Context, period time.Duration) (context.Context, context.CancelFunc) {
-	if period == 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, period)
 }
 
 // gather waits for an event, and takes those that come with it.

@@ -79,6 +79,28 @@ func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.C
 	}
 }
 
+// minTimeToOpen is how long opening a session may take, however short --wait is: --wait is for
+// the lock.
+const minTimeToOpen = 2 * time.Second
+
+// withTimeToOpen bounds the opening of the session. --wait counts from the beginning, through all sessions of one wait, but leaves
+// enough time to ask a cell that answers.
+func (o *workOptions) withTimeToOpen(bound context.Context) (context.Context, context.CancelFunc) {
+	flag, limit := o.endOfOpening()
+	if flag != "--wait" {
+		return context.WithCancel(bound)
+	}
+	return context.WithTimeoutCause(bound, limit, o.unansweredWait())
+}
+
+// endOfOpening returns the flag that ends the opening of the session, and after how long.
+func (o *workOptions) endOfOpening() (flag string, limit time.Duration) {
+	if limit = o.timeToOpen(); o.waits && limit < o.timeout {
+		return "--wait", limit
+	}
+	return "--timeout", o.timeout
+}
+
 // timeToOpen is what is left of --wait for opening a session.
 func (o *workOptions) timeToOpen() time.Duration { return max(o.wait, minTimeToOpen) - o.begun() }
 

@@ -13,7 +13,8 @@ import (
 type happening struct {
 	api.Event
 	of      *watched
-	initial bool // it is no event, but what there is at the beginning
+	initial bool  // it is no event, but what there is at the beginning
+	end     error // it is no event, but why none comes after it
 }
 
 // backlog keeps the events that wait because CMD runs for others, or because things have to settle first. Of those of one kind that
@@ -132,4 +133,4 @@ func (b *backlog) tryTake() (taken []happening, wait time.Duration, changed <-ch
 }
 
 // ends reports whether nothing comes after an event.
-func (h happening) ends() bool { return h.Kind == api.EventHandleInvalid }
+func (h happening) ends() bool { return h.Kind == api.EventHandleInvalid || h.end != nil }

@@ -38,14 +38,15 @@ func newRestoreCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE [CELL]",
 		Short: "Replace everything in a cell by a backup",
-		Long: `restore replaces everything in a cell by a backup: in a cell that was just
+		Long: fmt.Sprintf(`restore replaces everything in a cell by a backup: in a cell that was just
 bootstrapped, because its predecessor is lost, or in one that goes on. If FILE is -, it
 reads standard input. It reads and checks the whole backup first, into memory; then it
 sends it to the cell, ends all other sessions, and waits until their clients have let go
 of what they hold or their leases are over, a minute at the longest.
 Then the backup takes the place of what the cell has, in one step. If restore is
 interrupted before that, it gives up: the cell has what it had, except the sessions that
-were ended.
+were ended. If it exits with %d, the cell may have been restored as well, and the answer
+was lost: 'chubbyctl cell status' says so.
 
 While it waits for sessions to end, no other can begin. 'chubbyctl cell status' says so,
 and whose restore it is. It ends by itself a minute after its last step; with --give-up,
@@ -65,7 +66,7 @@ token, or the counter that its restore printed and 2^40, with --above.
 If the cell in the backup was lost, wait until two minutes after the end of its last
 replica: until then its clients may still rely on a lease and a lock-delay.
 
-It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds each step.`,
+It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds each step.`, exitUncertain),
 		Example: "  chubbyctl cell restore /var/backups/chubby-2027-01-31 --yes\n  chubbyctl cell restore foo.backup foo --above 123456 --yes\n  gunzip <foo.backup.gz | chubbyctl cell restore - --yes\n  chubbyctl cell restore --give-up",
 		Args:    arguments(cobra.MaximumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -143,6 +144,9 @@ func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOption
 	source.Parts, source.Quotas = backup.Parts(b.State)
 	begun := false
 	is, err := g.followRestore(ctx, c, source, func() { begun = true; late.Reset(g.timeout) })
+	if mayBeDone(err) {
+		g.notice(g.stderr, "the cell has what it had, or it was restored: 'chubbyctl cell status' says so")
+	}
 	if err != nil {
 		return afterSteps(begun, err) // sessions may have been ended
 	}

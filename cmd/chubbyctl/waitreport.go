@@ -26,7 +26,9 @@ type waitReport struct {
 	g      *globals
 	cell   string
 	path   api.Path             // of the operation; zero if it is on the whole cell
-	watch  func() time.Duration // since the operation began
+	flag   string               // what gives up
+	limit  time.Duration        // and when, since the operation began
+	watch  func() time.Duration // since then
 	cancel context.CancelFunc
 	done   chan struct{}
 
@@ -34,12 +36,19 @@ type waitReport struct {
 	last string     // the latest cause, without times
 }
 
-// reportWait begins a report, which ends with ctx or by stop.
+// reportWait begins a report on an operation that --timeout ends. The report ends with ctx or by stop.
 func (g *globals) reportWait(ctx context.Context, cell string, path api.Path) *waitReport {
+	return g.reportWaitUntil(ctx, cell, path, "--timeout", g.timeout)
+}
+
+// reportWaitUntil is reportWait for an operation that the flag ends.
+func (g *globals) reportWaitUntil(ctx context.Context, cell string, path api.Path, flag string, limit time.Duration) *waitReport {
 	r := &waitReport{
 		g:     g,
 		cell:  cell,
 		path:  path,
+		flag:  flag,
+		limit: limit,
 		watch: stopwatch(),
 		done:  make(chan struct{}),
 	}
@@ -80,7 +89,7 @@ func (r *waitReport) runReport(ctx context.Context) {
 		r.last = found
 		r.mu.Unlock()
 		if changed {
-			r.g.notice(r.g.stderr, fmt.Sprintf("waiting for %s%s; --timeout gives up in %s", found, until, term.Roughly(r.g.timeout-r.watch())))
+			r.g.notice(r.g.stderr, fmt.Sprintf("waiting for %s%s; %s gives up in %s", found, until, r.flag, term.Roughly(r.limit-r.watch())))
 		}
 		timer.Reset(reportEvery)
 	}

@@ -88,6 +88,24 @@ func TestWaitingForAMaster(t *testing.T) {
 	})
 }
 
+// The report says what gives up first.
+func TestReportSaysWhatGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := celltest.Start(t, 1)
+		s := &stage{t: t, cell: c, ctx: t.Context()}
+		c.Cut("client")
+		for line, want := range map[string]string{
+			"acquire /ls/local/a --wait 8s":              "; --wait gives up in ",
+			"acquire /ls/local/a --wait 8s --timeout 4s": "; --timeout gives up in ",
+			"acquire /ls/local/a":                        "; --timeout gives up in ",
+		} {
+			if told := s.run(line); strings.Count(told, want) != 1 || strings.Count(told, "gives up in") != 1 {
+				t.Errorf("%s: no %q in\n%s", line, want, told)
+			}
+		}
+	})
+}
+
 // A short wait is not reported.
 func TestNoVigilForWhatIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

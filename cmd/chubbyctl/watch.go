@@ -69,8 +69,8 @@ written or created, and child-removed; --events child-added, too. Of what change
 it tells the newest. %d nodes and %d MiB are the most for each PATH.
 
 When the session ends, since this machine was suspended, say, or the cell was away for
-long, watch goes on in another, and prints events-lost. With --tree it then tells what
-has become of what was there before.
+long, watch goes on in another, and prints events-lost; with --tree it tells instead
+what has become of what was there before.
 
 --exec runs CMD with /bin/sh -c for each line that is printed, but for contents once
 for each generation; for master-failed-over and events-lost only if the contents, or the

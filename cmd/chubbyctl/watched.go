@@ -27,6 +27,49 @@ type outlook struct {
 	children map[string]api.Generation
 }
 
+// hear takes note of what an event tells.
+func (o *outlook) hear(e api.Event) {
+	switch e.Kind {
+	case api.EventContentsModified:
+		o.content = max(o.content, e.Generation)
+	case api.EventChildAdded, api.EventChildModified:
+		if o.children != nil {
+			o.children[e.Child] = max(o.children[e.Child], e.Generation)
+		}
+	case api.EventChildRemoved:
+		delete(o.children, e.Child)
+	}
+}
+
+// shows reports whether there is anything of which an event of the kind should have told, after what is known.
+func (o *outlook) shows(kind api.EventKind, known *outlook) bool {
+	switch kind {
+	case api.EventContentsModified:
+		return o.content > known.content
+	case api.EventChildAdded:
+		return !hasAll(known.children, o.children)
+	case api.EventChildRemoved:
+		return !hasAll(o.children, known.children)
+	case api.EventChildModified:
+		for name, was := range known.children {
+			if o.children[name] > was {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hasAll reports whether the children of one list are on another.
+func hasAll(list, children map[string]api.Generation) bool {
+	for name := range children {
+		if _, is := list[name]; !is {
+			return false
+		}
+	}
+	return true
+}
+
 // toldEvent is an event with what is told of it.
 type toldEvent struct {
 	happening
@@ -73,6 +116,9 @@ func (o *watchOptions) handle(cmd, ctx context.Context, batch []happening) error
 
 // tell prints an event, and reports whether CMD is to run for it.
 func (o *watchOptions) tell(ctx context.Context, h happening) (one toldEvent, due bool, err error) {
+	if h.end != nil {
+		return one, false, final{h.end}
+	}
 	if h.Kind == api.EventContentsModified && h.Generation <= h.of.handed && !h.initial {
 		return one, false, nil // it was told by what was read after an earlier event, or after the loss of some
 	}
@@ -144,12 +190,8 @@ func (o *watchOptions) isDue(ctx context.Context, one toldEvent) (bool, error) {
 		if read != nil {
 			w.handed = max(w.handed, read.ContentGeneration)
 		}
-	case api.EventChildAdded, api.EventChildModified:
-		if w.children != nil {
-			w.children[one.Child] = max(w.children[one.Child], one.Generation)
-		}
-	case api.EventChildRemoved:
-		delete(w.children, one.Child)
+	case api.EventChildAdded, api.EventChildModified, api.EventChildRemoved:
+		(&outlook{children: w.children}).hear(one.Event)
 	case api.EventMasterFailedOver, api.EventLost:
 		if o.exec == "" {
 			return false, nil

@@ -166,6 +166,7 @@ func TestWatchOwesWhatTheSessionDidNotTell(t *testing.T) {
 		"an event waits":                     {false, false, 0, "contents-modified one=2, contents-modified two=2"},
 		"an event waits, and the file goes":  {false, true, 0, "contents-modified one=2"},
 		"at the beginning, things to settle": {true, false, time.Second, "initial one=1, initial two=1, events-lost one=2"},
+		"at the beginning, and written":      {true, false, 0, "initial one=1, initial two=2"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			withFollowed(t, func(s *followed) {
@@ -181,6 +182,9 @@ func TestWatchOwesWhatTheSessionDidNotTell(t *testing.T) {
 					first := len(runs) == 0
 					for _, one := range due {
 						runs = append(runs, one.fields.Event+" "+strings.TrimPrefix(one.Path, "/ls/local/")+"="+*one.fields.Contents)
+						if g := one.fields.ContentGeneration; one.fields.Event == initialEvent && one.Generation != g {
+							t.Errorf("%s: the generation is %d, and that of the contents %d", runs[len(runs)-1], one.Generation, g)
+						}
 					}
 					if first {
 						<-time.After(2 * outage)
@@ -201,6 +205,9 @@ func TestWatchOwesWhatTheSessionDidNotTell(t *testing.T) {
 					if c.settle > 0 {
 						s.put("/ls/local/one", "2")
 					}
+					if strings.HasSuffix(c.runs, "initial two=2") {
+						s.put("/ls/local/two", "2")
+					}
 				})
 				s.pass(2 * outage)
 				err := end()
@@ -213,4 +220,35 @@ func TestWatchOwesWhatTheSessionDidNotTell(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A node goes while more waits than is kept: CMD, which takes long, has what waits, and then the end.
+func TestWatchEndsAfterWhatWaits(t *testing.T) {
+	withFollowed(t, func(s *followed) {
+		const dir = "/ls/local/dir"
+		s.ok(s.author.MkdirAll(s.Context(), dir))
+		o := watching(io.Discard)
+		o.globals, o.exec, o.kinds, o.paths = s.g, "a test", ofChildren(), []api.Path{api.MustParsePath(dir)}
+		var runs []string
+		o.run = func(_ context.Context, due []toldEvent) error {
+			if len(runs) == 0 {
+				<-time.After(10 * time.Minute)
+			}
+			for _, one := range due {
+				runs = append(runs, one.fields.Event)
+			}
+			return nil
+		}
+		end := s.begin(o.runWatch)
+		for range api.MaxEventQueue + 100 {
+			s.put(dir+"/x", "1")
+			s.ok(s.author.Delete(s.Context(), dir+"/x"))
+		}
+		s.ok(s.author.Delete(s.Context(), dir))
+		s.pass(20 * time.Minute)
+		err := end()
+		if n := len(runs); n < 2*api.MaxEventQueue || runs[n-1] != "handle-invalid" || exitCode(err) != exitFailed {
+			t.Errorf("CMD ran %d times, at last for %s; it ended with %v", n, runs[n-1], err)
+		}
+	})
 }

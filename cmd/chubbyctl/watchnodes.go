@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -18,7 +20,8 @@ type watchedNode struct {
 	path   api.Path
 	stat   api.Stat // when it was opened first
 	handle *client.Handle
-	gone   string // why there is none in this session
+	gone   string  // why there is none in this session
+	known  outlook // what there was at the beginning of the session, and what was told since
 }
 
 // runWatch follows the events of the nodes. --timeout is for opening them.
@@ -61,6 +64,11 @@ func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.Ev
 		return err
 	}
 	stat, err := h.Stat(ctx)
+	listed := stat.Kind == api.Directory && slices.ContainsFunc(kinds, api.EventKind.OfChild)
+	var now outlook
+	if err == nil {
+		now, err = lookAt(ctx, h, listed)
+	}
 	switch {
 	case errors.Is(err, api.HandleClosed) && !first, err == nil && !first && stat.Instance != n.stat.Instance:
 		n.gone = "it was deleted, and perhaps made again, while there was no session"
@@ -68,11 +76,11 @@ func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.Ev
 	case err != nil:
 		return err
 	}
-	n.handle = h
+	n.handle, n.known = h, now
 	if !first {
 		return nil
 	}
-	n.stat, n.owed = stat, initial
+	n.stat, n.owed, n.children = stat, initial, maps.Clone(now.children)
 	if !initial {
 		n.handed = stat.Content
 	}
@@ -86,27 +94,26 @@ func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.Ev
 		}
 		return newWatchedContents(contents, stat), nil
 	}
-	listed := stat.Kind == api.Directory && slices.ContainsFunc(kinds, api.EventKind.OfChild)
-	n.look = func(ctx context.Context) (outlook, error) { return n.lookAgain(ctx, listed) }
-	now, err := n.look(ctx)
-	n.children = now.children
-	return err
+	n.look = func(ctx context.Context) (outlook, error) {
+		if n.gone != "" {
+			return outlook{}, n.goneError()
+		}
+		return lookAt(ctx, n.handle, listed)
+	}
+	return nil
 }
 
 // goneError is the answer for a node that is not there in this session.
 func (n *watchedNode) goneError() error { return api.Errorf(api.HandleClosed, "%s", n.gone) }
 
-// lookAgain finds out what there is.
-func (n *watchedNode) lookAgain(ctx context.Context, listed bool) (outlook, error) {
-	if n.gone != "" {
-		return outlook{}, n.goneError()
-	}
-	stat, err := n.handle.Stat(ctx)
+// lookAt finds out what there is; of a directory with its children, if they are to be listed.
+func lookAt(ctx context.Context, h *client.Handle, listed bool) (outlook, error) {
+	stat, err := h.Stat(ctx)
 	now := outlook{content: stat.Content}
 	if err != nil || !listed {
 		return now, err
 	}
-	list, err := n.handle.ReadDir(ctx)
+	list, err := h.ReadDir(ctx)
 	now.children = map[string]api.Generation{}
 	for _, one := range list {
 		now.children[one.Path.Base()] = max(one.Instance, one.Content, one.ACLs)
@@ -128,7 +135,7 @@ func (o *watchOptions) followNodes(cmd, ctx context.Context, nodes []*watchedNod
 	}
 	for _, n := range nodes {
 		pumps.Go(func() {
-			if err := n.pump(ctx, o.backlog, gap); err != nil {
+			if err := n.pump(ctx, o.backlog, o.kinds, gap); err != nil {
 				fail(err)
 			}
 		})
@@ -141,7 +148,7 @@ func (o *watchOptions) beginNodes(cmd, ctx context.Context, nodes []*watchedNode
 	var all []happening
 	for _, n := range nodes {
 		if n.owed && n.gone == "" {
-			all = append(all, initially(&n.watched, n.path, n.stat.Content))
+			all = append(all, initially(&n.watched, n.path, n.known.content))
 		}
 	}
 	return o.handleInitial(cmd, ctx, all)
@@ -149,7 +156,7 @@ func (o *watchOptions) beginNodes(cmd, ctx context.Context, nodes []*watchedNode
 
 // initially is what CMD runs for at the beginning.
 func initially(w *watched, p api.Path, generation api.Generation) happening {
-	return happening{api.Event{Kind: api.EventContentsModified, Path: p.String(), Generation: generation}, w, true}
+	return happening{Event: api.Event{Kind: api.EventContentsModified, Path: p.String(), Generation: generation}, of: w, initial: true}
 }
 
 // handleInitial runs CMD for what there is: for each node, or, if things have to settle, once.
@@ -167,7 +174,7 @@ func (o *watchOptions) handleInitial(cmd, ctx context.Context, all []happening) 
 }
 
 // pump puts the events of a node into the backlog, until the last. gap says why the session before has ended; nil in the first.
-func (n *watchedNode) pump(ctx context.Context, b *backlog, gap error) error {
+func (n *watchedNode) pump(ctx context.Context, b *backlog, kinds []api.EventKind, gap error) error {
 	e := api.Event{Kind: api.EventLost, Path: n.path.String()}
 	switch {
 	case n.gone != "":
@@ -187,10 +194,42 @@ func (n *watchedNode) pump(ctx context.Context, b *backlog, gap error) error {
 			return nil
 		}
 		var err error
-		if e, err = n.handle.Next(ctx); err != nil {
+		if e, err = n.next(ctx, kinds); err != nil {
 			return err
 		}
 	}
+}
+
+// next waits for an event. While none comes, it looks once in a lease: of what is done while the node may not be read, no event tells.
+func (n *watchedNode) next(ctx context.Context, kinds []api.EventKind) (api.Event, error) {
+	for {
+		e, quiet, err := n.within(ctx, api.DefaultLease)
+		if quiet {
+			now, failed := lookAt(ctx, n.handle, n.known.children != nil)
+			if failed != nil {
+				continue // Next knows why
+			}
+			before := n.known
+			if !slices.ContainsFunc(kinds, func(kind api.EventKind) bool { return now.shows(kind, &before) }) {
+				n.known = now
+				continue
+			}
+			if e, quiet, err = n.within(ctx, time.Second); quiet { // else it was on its way
+				n.known = now
+				return api.Event{Kind: api.EventLost, Path: n.path.String(), Explanation: "something was done while it might not be read: look again"}, nil
+			}
+		}
+		n.known.hear(e)
+		return e, err
+	}
+}
+
+// within waits for an event for a time, and reports whether there was none.
+func (n *watchedNode) within(ctx context.Context, d time.Duration) (e api.Event, quiet bool, err error) {
+	some, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	e, err = n.handle.Next(some)
+	return e, errors.Is(err, api.DeadlineExceeded) && ctx.Err() == nil, err
 }
 
 // describeWatch says what is watched, and which events cannot come.

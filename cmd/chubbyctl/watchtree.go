@@ -80,12 +80,16 @@ func (o *watchOptions) followTrees(cmd, ctx context.Context, trees []*watchedTre
 		}
 	}
 	for _, t := range trees {
-		pumps.Go(func() { fail(t.pump(ctx, o.backlog)) })
+		pumps.Go(func() {
+			if err := t.pump(ctx, o.backlog); err != nil {
+				fail(err)
+			}
+		})
 	}
 	return o.consume(cmd, ctx)
 }
 
-// pump puts what changes into the backlog.
+// pump puts what changes into the backlog, and the end of it.
 func (t *watchedTree) pump(ctx context.Context, b *backlog) error {
 	for {
 		for ; len(t.pending) > 0; t.pending = t.pending[1:] {
@@ -99,7 +103,7 @@ func (t *watchedTree) pump(ctx context.Context, b *backlog) error {
 			continue
 		}
 		if err := t.tree.Err(); err != nil {
-			return final{err}
+			return b.put(ctx, happening{end: err})
 		}
 		select {
 		case <-changed:
@@ -118,13 +122,17 @@ func (t *watchedTree) changes() (all []happening) {
 		there[name] = true
 		stat, was := node.Stat, t.known[name]
 		shut := node.Err != nil || stat.Instance == 0 // a list has no generations of what may not be read
-		if was != nil && was.stat.Kind == stat.Kind && shut {
+		other := was != nil && was.stat.Kind != stat.Kind
+		isNew := was == nil || other || was.stat.Instance != stat.Instance && was.stat.Instance != 0 && stat.Instance != 0
+		if !isNew && shut {
 			closed = append(closed, name+"/")
 			continue
 		}
-		isNew := was == nil || was.stat.Instance != stat.Instance && was.stat.Instance != 0 || was.stat.Kind != stat.Kind
+		if other {
+			all = append(all, t.childEvent(was, api.EventChildRemoved, name, was.stat.Instance))
+		}
 		if isNew {
-			was = t.newLeaf(name)
+			was = t.newLeaf(name, stat.Instance)
 			t.known[name] = was
 			all = append(all, t.childEvent(was, api.EventChildAdded, name, stat.Instance))
 		}
@@ -178,13 +186,14 @@ func (t *watchedTree) childEvent(l *leaf, kind api.EventKind, name string, insta
 	return happening{Event: api.Event{Kind: kind, Path: path.Clean(dir), Child: child, Generation: instance}, of: &l.watched}
 }
 
-// newLeaf returns a node of which nothing was told.
-func (t *watchedTree) newLeaf(name string) *leaf {
+// newLeaf returns a node of which nothing was told. It has the contents of that instance only, if it is known: those of the next are told
+// by the next leaf.
+func (t *watchedTree) newLeaf(name string, instance api.Generation) *leaf {
 	l := &leaf{}
 	l.contents = func(context.Context) (*watchedContents, error) {
 		node, there := t.tree.Get(name)
 		switch {
-		case !there:
+		case !there, instance != 0 && node.Stat.Instance != 0 && node.Stat.Instance != instance:
 			return nil, api.Errorf(api.NotFound, "there are no contents any more")
 		case node.Stat.Kind == api.Directory: // also an ephemeral one, which has an Err
 			return nil, api.Errorf(api.IsDirectory, "a directory has no contents")

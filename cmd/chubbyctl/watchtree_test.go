@@ -163,3 +163,113 @@ func TestTreeHasWhatCannotBeFollowed(t *testing.T) {
 		s.ok(end())
 	})
 }
+
+// watchTree begins a watch of /ls/local/t, and returns what it prints.
+func (s *followed) watchTree(settle time.Duration, kinds ...api.EventKind) (out *bytes.Buffer, end func() error) {
+	out = &bytes.Buffer{}
+	o := watching(out)
+	o.globals, o.exec, o.tree, o.kinds = s.g, "a test", true, kinds
+	o.backlog = newBacklog(settling{quiet: settle})
+	o.paths = []api.Path{api.MustParsePath("/ls/local/t")}
+	o.run = func(context.Context, []toldEvent) error { return nil }
+	return out, s.begin(o.runWatch)
+}
+
+// What waits when there is no tree any more is told before the end.
+func TestTreeEndsAfterWhatWaits(t *testing.T) {
+	withFollowed(t, func(s *followed) {
+		s.ok(s.author.MkdirAll(s.Context(), "/ls/local/t"))
+		s.put("/ls/local/t/a", "1")
+		out, end := s.watchTree(time.Minute, api.EventChildRemoved)
+		s.ok(s.author.Delete(s.Context(), "/ls/local/t/a"))
+		s.pass(time.Second)
+		s.ok(s.author.Delete(s.Context(), "/ls/local/t"))
+		s.put("/ls/local/t", "a file")
+		s.pass(time.Hour)
+		err := end()
+		if !strings.Contains(out.String(), `"child":"a"`) || exitCode(err) != exitFailed {
+			t.Errorf("it ended with %v; printed %q", err, out)
+		}
+	})
+}
+
+// What is removed is told, whatever has taken its place: a directory that of a file, or a directory that cannot be followed that of one
+// with files in it.
+func TestTreeTellsWhatWasReplaced(t *testing.T) {
+	for what, c := range map[string]struct {
+		replace func(s *followed)
+		want    string // the children that are removed
+	}{
+		"a file by a directory": {func(s *followed) {
+			s.ok(s.author.Delete(s.Context(), "/ls/local/t/a"))
+			s.ok(s.author.MkdirAll(s.Context(), "/ls/local/t/a"))
+		}, `"child":"a"`},
+		"a directory by a file": {func(s *followed) {
+			s.ok(s.author.Delete(s.Context(), "/ls/local/t/d/b"))
+			s.ok(s.author.Delete(s.Context(), "/ls/local/t/d"))
+			s.put("/ls/local/t/d", "1")
+		}, `"child":"b" "child":"d"`},
+		"a directory by an ephemeral one": {func(s *followed) {
+			s.ok(s.author.Delete(s.Context(), "/ls/local/t/d/b"))
+			s.ok(s.author.Delete(s.Context(), "/ls/local/t/d"))
+			_, err := s.author.Open(s.Context(), "/ls/local/t/d", client.OpenOptions{Write: true, Create: client.NewDirectory, Ephemeral: true})
+			s.ok(err)
+		}, `"child":"b"`},
+	} {
+		for _, away := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, away %v", what, away), func(t *testing.T) {
+				withFollowed(t, func(s *followed) {
+					s.ok(s.author.MkdirAll(s.Context(), "/ls/local/t/d"))
+					s.put("/ls/local/t/a", "1")
+					s.put("/ls/local/t/d/b", "1")
+					out, end := s.watchTree(0, api.EventChildRemoved)
+					if away {
+						s.away(func() { c.replace(s) })
+					} else {
+						c.replace(s)
+					}
+					s.pass(time.Minute)
+					s.ok(end())
+					for want := range strings.SplitSeq(c.want, " ") {
+						if strings.Count(out.String(), want) != 1 {
+							t.Errorf("%s is to be told once; printed\n%s", want, out)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// CMD runs once for each version of a file, also if the file is made again while an event of it waits.
+func TestTreeTellsEachGenerationOnce(t *testing.T) {
+	withFollowed(t, func(s *followed) {
+		s.ok(s.author.MkdirAll(s.Context(), "/ls/local/t"))
+		s.put("/ls/local/t/a", "1")
+		o := watching(io.Discard)
+		o.globals, o.exec, o.tree, o.contents = s.g, "a test", true, contentsText
+		o.kinds, o.paths = []api.EventKind{api.EventContentsModified}, []api.Path{api.MustParsePath("/ls/local/t")}
+		var runs []string
+		o.run = func(_ context.Context, due []toldEvent) error {
+			if len(runs) == 0 {
+				<-time.After(time.Minute)
+			}
+			for _, one := range due {
+				runs = append(runs, one.Path+"="+*one.fields.Contents)
+			}
+			return nil
+		}
+		end := s.begin(o.runWatch)
+		s.put("/ls/local/t/b", "1")
+		s.pass(time.Second)
+		s.put("/ls/local/t/a", "2")
+		s.pass(time.Second)
+		s.ok(s.author.Delete(s.Context(), "/ls/local/t/a"))
+		s.put("/ls/local/t/a", "3")
+		s.pass(2 * time.Minute)
+		s.ok(end())
+		if got := strings.Join(runs, " "); got != "/ls/local/t/b=1 /ls/local/t/a=3" {
+			t.Errorf("CMD ran for %q", got)
+		}
+	})
+}

@@ -242,9 +242,10 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 	if o.begun == nil {
 		o.begun = stopwatch()
 	}
+	flag, limit := o.endOfOpening()
 	opening, cancel := o.withTimeToOpen(bound)
 	defer cancel()
-	report := o.reportWait(opening, o.path.Cell(), api.Path{})
+	report := o.reportWaitUntil(opening, o.path.Cell(), api.Path{}, flag, limit)
 	defer report.stop()
 	c, err := client.New(opening, cfg)
 	if err != nil {
@@ -331,20 +332,6 @@ func (o *workOptions) keepAtLeast(ctx context.Context, lock lockState, left time
 	case <-lock.Context().Done():
 		o.warn(fmt.Sprintf("the lock was lost while it was kept for --at-least: %v", lock.Err()))
 	}
-}
-
-// minTimeToOpen is how long opening a session may take, however short --wait is: --wait is for
-// the lock.
-const minTimeToOpen = 2 * time.Second
-
-// withTimeToOpen bounds the opening of the session. --wait counts from the beginning, through all sessions of one wait, but leaves
-// enough time to ask a cell that answers.
-func (o *workOptions) withTimeToOpen(bound context.Context) (context.Context, context.CancelFunc) {
-	limit := o.timeToOpen()
-	if !o.waits || limit >= o.timeout {
-		return context.WithCancel(bound)
-	}
-	return context.WithTimeoutCause(bound, limit, o.unansweredWait())
 }
 
 func (o *workOptions) waitRanOut(path api.Path, last string) error {
