@@ -80,26 +80,36 @@ func follow(ctx context.Context, c *client.Client, path string, o client.OpenOpt
 
 // followOne follows one instance of a node. It reports whether to go on with the next.
 func followOne(ctx context.Context, h *client.Handle, yield func(sight, error) bool) bool {
+	s := sight{Handle: h}
+	for {
+		due, next := followFor(ctx, h, s, yield)
+		if !due {
+			return next
+		}
+		s = sight{Handle: h, due: true}
+	}
+}
+
+// followFor is followOne, from one sight on, until the next look is due.
+func followFor(ctx context.Context, h *client.Handle, s sight, yield func(sight, error) bool) (due, next bool) {
 	within, stop := context.WithTimeout(ctx, verify)
-	defer func() { stop() }()
-	for s := (sight{Handle: h}); yield(s, nil); {
+	defer stop()
+	for yield(s, nil) {
 		events, err := gather(within, h)
 		s = sight{Handle: h, events: events}
 		switch {
 		case errors.Is(err, api.HandleClosed):
-			return true
+			return false, true
 		case errors.Is(err, api.DeadlineExceeded) && ctx.Err() == nil:
-			stop()
-			within, stop = context.WithTimeout(ctx, verify)
-			s.due = true
+			return true, false
 		case err != nil:
 			yield(sight{}, err)
-			return false
+			return false, false
 		case slices.ContainsFunc(events, func(e api.Event) bool { return e.Kind == api.EventHandleInvalid }):
-			return true
+			return false, true
 		}
 	}
-	return false
+	return false, false
 }
 
 // gather waits for an event, and takes those that come with it.
