@@ -81,7 +81,7 @@ func (in *Inspector) Withhold(n Named, err error) error {
 		return err
 	}
 	state, principal := in.epoch.state(), in.epoch.principal(n.By)
-	if state.PermitOperator(principal) == nil || (sight{tree: state.Tree, principal: principal}).knows(n.Path.Name()) {
+	if mayKnow(state, principal, n.Path.Name()) {
 		return err
 	}
 	final := false
@@ -104,6 +104,11 @@ func saysWhatIsAt(name api.Name, err error) bool {
 	default:
 		return refusal.IsFinal(code)
 	}
+}
+
+// mayKnow is knows, of operators, too.
+func mayKnow(state *raftfsm.State, principal string, name api.Name) bool {
+	return state.PermitOperator(principal) == nil || (sight{tree: state.Tree, principal: principal}).knows(name)
 }
 
 // knows reports whether a principal may know whether there is a node of a name: it has some right to the
