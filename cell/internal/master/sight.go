@@ -135,14 +135,5 @@ func (s sight) hasSome(node *namespace.Node) bool {
 	return false
 }
 
-// IsOperator reports whether a principal is an operator, as far as this replica knows: without a proof that it is the master.
-func (m *Master) IsOperator(principal string) bool {
-	return m.epoch.state().PermitOperator(principal) == nil
-}
-
-// HasRight reports whether a principal has a right to what is at a name, as far as this replica knows.
-func (m *Master) HasRight(principal string, name api.Name, right namespace.Rights) bool {
-	state := m.epoch.state()
-	node, there := state.Tree.Get(name)
-	return there && state.Tree.Permit(node, principal, right) == nil
-}
+// State returns what is replicated, as far as this replica knows: without a proof that it is the master.
+func (m *Master) State() *raftfsm.State { return m.epoch.state() }
