@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	pb "github.com/chubbylock/chubby/api/chubbypb"
 	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
@@ -101,6 +102,50 @@ func TestRefusedChangeWaitsForNobody(t *testing.T) {
 		}
 		c.Heal("reader")
 	})
+}
+
+// A transaction that is refused disturbs nobody: neither who has a node beside the list of operators in a cache, nor its own author, who waits
+// for nobody.
+func TestRefusedListOfOperatorsWaitsForNobody(t *testing.T) {
+	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
+		root, mallory, reader := as(t, ctx, c, "root"), as(t, ctx, c, "mallory"), callerAs(t, ctx, c, "nobody")
+		s, err := reader.CreateSession(ctx, &pb.CreateSessionRequest{Nonce: []byte("0123456789abcdef"), LeaseNs: int64(30 * time.Second), As: "reader", MayCache: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		who := &pb.Caller{Session: s.GetSession(), Epoch: s.GetEpoch()}
+		if _, err := reader.Open(ctx, &pb.OpenRequest{Caller: who, Mutation: reader.next(), Path: "/ls/local", Read: true}); err != nil {
+			t.Fatal(err)
+		}
+		written := make(chan struct{})
+		go func() { // a list: all drop their directory, which each has since it opened something
+			defer close(written)
+			open(t, ctx, root, "/ls/local/acl/other", 0)
+		}()
+		told, err := reader.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: who, Grant: s.GetGrant().GetNumber()})
+		if err != nil || len(told.GetEvents()) != 1 {
+			t.Fatal(told, err)
+		}
+		last := told.GetEvents()[0].GetSequence()
+		next := make(chan *pb.KeepAliveReply, 1)
+		go func() {
+			reply, _ := reader.KeepAlive(ctx, &pb.KeepAliveRequest{Caller: who, Grant: told.GetGrant().GetNumber(), Acknowledged: last, Received: last})
+			next <- reply
+		}()
+		<-written
+		began := time.Now()
+		_, err = mallory.Txn().Put("/ls/local/acl/operators", []byte("mallory\n")).Commit(ctx)
+		if took := time.Since(began); !errors.Is(err, api.PermissionDenied) || took > time.Second {
+			t.Errorf("after %v: %v; want it refused at once", took, err)
+		}
+		select {
+		case reply := <-next:
+			for _, e := range reply.GetEvents() {
+				t.Errorf("because of a transaction that was refused, the reader has to drop %s", e.GetPath())
+			}
+		default:
+		}
+	}, func(cfg *cell.Config) { cfg.Operators = []string{"root"} })
 }
 
 // Decision 10: the master does not extend the session of a client that delays a

@@ -14,12 +14,6 @@ func cacheSafeguards() []safeguard {
 			pkg: "./cell/internal/master", test: "TestChangeWaitsForFlush",
 		},
 		{
-			name: "a reader is known before it looks", file: "cell/internal/master/read.go",
-			old: "	cacheable = !h.NoCache && f.coherence.registerReader(h.Owner.Session, h.Node.Name)\n	node, err = f.read(ctx, h, right, to)\n",
-			new: "	node, err = f.read(ctx, h, right, to)\n	cacheable = !h.NoCache && f.coherence.registerReader(h.Owner.Session, h.Node.Name)\n",
-			pkg: "./cell/internal/master", test: "TestReaderIsKnownBeforeItLooks",
-		},
-		{
 			name: "a node is uncacheable while it is changed", file: "cell/internal/master/copyset.go",
 			old: "	if c.isChanging(name) {\n", new: "	if false {\n",
 			pkg: "./cell", test: "TestCachesAreConsistent",
@@ -112,16 +106,6 @@ func leaseSafeguards() []safeguard {
 			old: "			resume, err := p.pause(ctx)\n			if err != nil {\n				return\n			}\n			batch := p.takeBatch() // only in a turn: what is taken is committed, and so answered\n",
 			new: "			batch := p.takeBatch()\n			resume, err := p.pause(ctx)\n			if err != nil {\n				return\n			}\n",
 			pkg: "./cell/internal/master", test: "TestProposalsAreAnsweredAtTheEnd",
-		},
-		{
-			name: "nobody waits for a reader whose handle caches nothing", file: "cell/internal/master/read.go",
-			old: "cacheable = !h.NoCache && ", new: "cacheable = ",
-			pkg: "./client", test: "TestNobodyWaitsForAHandleThatCachesNothing",
-		},
-		{
-			name: "nobody waits for whoever has opened a handle that caches nothing", file: "cell/internal/master/files.go",
-			old: "cacheable := !r.Handle.NoCache && ", new: "cacheable := ",
-			pkg: "./client", test: "TestNobodyWaitsForAHandleThatCachesNothing",
 		},
 		{
 			name: "a handle that caches nothing is not answered by the cache", file: "client/handlecache.go",

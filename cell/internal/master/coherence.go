@@ -83,7 +83,7 @@ func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c
 // log has answered, or never will: not when ctx ends, for the refusal goes its way.
 func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names []api.Name) (result raftfsm.Result, refused bool, err error) {
 	co.epoch.mu.Lock()
-	waits := co.mustWait(by.Session, names)
+	waits := co.mustWait(by.Session, names) || co.mustWait(0, co.epoch.state().TouchedBeside(c))
 	co.epoch.mu.Unlock()
 	if !waits || by.Session == 0 {
 		return result, false, nil

@@ -18,24 +18,43 @@ func TestReaderIsKnownBeforeItLooks(t *testing.T) {
 	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
 		author, reader := m.client(t, 1), m.client(t, 2)
 		author.open(t, "/ls/local/f", api.MayCreate)
-		known := func() bool {
-			m.epoch.mu.Lock()
-			defer m.epoch.mu.Unlock()
-			return m.tables.copyset.names[reader.who.Session]["/f"] != nil
-		}
-		m.proving = func() {
-			if !known() {
-				t.Error("a reader looked before it was in the copyset")
-			}
-		}
-		o := reader.open(t, "/ls/local/f", api.MustExist)
+		o := reader.open(t, "/ls/local/f", api.MustExist) // which holds the mutex for both
 		m.epoch.mu.Lock()
 		m.tables.copyset.drop(reader.who.Session, maxCopies)
 		m.epoch.mu.Unlock()
-		if _, cacheable, err := m.Files.ReadToCache(t.Context(), o.Handle, namespace.ToRead); err != nil || !cacheable {
-			t.Error(cacheable, err)
+		known := false // when it looked last
+		m.looking = func() {
+			if m.epoch.mu.mu.TryLock() { // else it looks to see whether it may read
+				known = m.tables.copyset.names[reader.who.Session]["/f"] != nil
+				m.epoch.mu.mu.Unlock()
+			}
 		}
-		m.proving = nil
+		_, cacheable, err := m.Files.ReadToCache(t.Context(), o.Handle, namespace.ToRead)
+		m.looking = nil
+		if err != nil || !cacheable || !known {
+			t.Errorf("a reader that may keep what it is told (%v) looked before it was in the copyset: %v", cacheable, err)
+		}
+	})
+}
+
+// A read that is refused enters nobody: what no reader is told, none has in a cache.
+func TestRefusedReaderIsNotEntered(t *testing.T) {
+	inSolo(t, nil, func(t *testing.T, m *soloMaster) {
+		author, reader := m.client(t, 1), m.client(t, 2)
+		author.open(t, "/ls/local/f", api.MayCreate)
+		h := reader.open(t, "/ls/local/f", api.MustExist).Handle
+		m.epoch.mu.Lock()
+		m.tables.copyset.drop(reader.who.Session, maxCopies)
+		m.epoch.mu.Unlock()
+		h.Rights = namespace.ToWrite
+		if _, _, err := m.Files.ReadToCache(t.Context(), h, namespace.ToRead); !errors.Is(err, api.PermissionDenied) {
+			t.Errorf("a handle that was not opened to read reads: %v", err)
+		}
+		m.epoch.mu.Lock()
+		defer m.epoch.mu.Unlock()
+		if known := m.tables.copyset.names[reader.who.Session]; len(known) > 0 {
+			t.Errorf("it may have in its cache: %v", known)
+		}
 	})
 }
 
@@ -203,7 +222,6 @@ func TestEphemeralDeathWaitsForCaches(t *testing.T) {
 		if err := m.Files.Close(t.Context(), owner.mutation(), o.Handle); err != nil {
 			t.Fatal(err)
 		}
-		owner.acknowledge(t, owner.hear(t))
 		events := reader.hear(t)
 		synctest.Wait()
 		if _, there := m.epoch.state().Tree.Get("/e"); !there || len(events) != 2 {

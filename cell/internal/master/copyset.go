@@ -222,13 +222,18 @@ func (co *coherence) invalidate(box *mailbox, one *cachedCopy, now session.Insta
 // registerReader enters a session as one that is about to read something of a name, if
 // it caches at all.
 func (co *coherence) registerReader(id api.SessionID, names ...api.Name) bool {
-	s, ok := co.epoch.state().Sessions.Get(id)
-	if !ok || !s.MayCache {
+	if s, ok := co.epoch.state().Sessions.Get(id); !ok || !s.MayCache {
 		return false
 	}
 	co.epoch.mu.Lock()
 	defer co.epoch.mu.Unlock()
-	if !co.leases.Alive(id) {
+	return co.enterReader(id, names...)
+}
+
+// enterReader is registerReader, with epoch.mu held.
+func (co *coherence) enterReader(id api.SessionID, names ...api.Name) bool {
+	s, ok := co.epoch.state().Sessions.Get(id)
+	if !ok || !s.MayCache || !co.leases.Alive(id) {
 		return false
 	}
 	all, now := true, co.epoch.clock()

@@ -60,16 +60,13 @@ func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 		}
 		return f.Open(ctx, r) // it had been done: what is answered already is not refused
 	}
-	cacheable := !r.Handle.NoCache && f.coherence.registerReader(r.Mutation.Session, r.Path.Name())
-	reusable := cacheable && f.coherence.registerReader(r.Mutation.Session, api.ACLDir) // the right to open it may change there
 	if _, err := f.epoch.fence.Prove(ctx); err != nil {
 		f.endReservation(one)
 		return Opened{}, err
 	}
-	o, here, err := f.openHere(r, one, cacheable)
+	o, here, err := f.openHere(r, one)
 	if here {
 		f.endReservation(one)
-		o.Cacheable, o.Reusable = cacheable, reusable
 		return o, err
 	}
 	return f.openLogged(ctx, r, one)
@@ -125,8 +122,9 @@ func (f *Files) endReservation(one *openHandle) {
 // copy (handles.refusing): that refusal would be its answer for good, and the handle
 // that was opened here nobody's. The handle is entered at the moment of the look, under the mutex
 // under which changes are observed: what was observed before is in the answer, and
-// what is observed from then on is an event.
-func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Opened, here bool, err error) {
+// what is observed from then on is an event. Only who may know what is in the answer is entered among those who may have it in a cache: changes
+// wait for them, and tell them.
+func (f *Files) openHere(r OpenRequest, one *openHandle) (o Opened, here bool, err error) {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
 	state, id := f.epoch.state(), r.Mutation.Session
@@ -146,7 +144,7 @@ func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Open
 		if node, err = state.Tree.Resolve(one.Node); err != nil {
 			return o, true, err
 		}
-		return Opened{Handle: one.Handle, Stat: stat(node, r.Path)}, true, nil
+		return f.openedHere(r, one, node), true, nil
 	case there && !node.Ephemeral && r.Create.Create != api.MustCreate:
 		if err := mayOpen(state, id, node, &r.Create); err != nil {
 			if r.Create.Create != api.MustExist {
@@ -157,11 +155,11 @@ func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Open
 		one.Directory = node.Kind == api.Directory
 		f.handles.bind(one, node.Ref())
 		one.usage.opened(node)
-		return Opened{Handle: one.Handle, Stat: stat(node, r.Path)}, true, nil
+		return f.openedHere(r, one, node), true, nil
 	case !there && r.Create.Create == api.MustExist:
 		absent := api.Errorf(api.NotFound, "there is no such node; create it, or check the spelling with chubbyctl ls %s", r.Path.Parent())
 		told := *f.handles.refuse(r.Mutation, absent)
-		told.Cacheable = cacheable // as far as this copy has registered its reader
+		told.Cacheable = !r.Handle.NoCache && mayKnow(state, f.epoch.principal(id), r.Path.Name()) && f.coherence.enterReader(id, r.Path.Name())
 		return o, true, &told
 	default:
 		if fault := checkSpelling(state, r.Path.Name(), r.Create.Create); fault != nil {
@@ -170,6 +168,14 @@ func (f *Files) openHere(r OpenRequest, one *openHandle, cacheable bool) (o Open
 	}
 	one.logged = true
 	return o, false, nil
+}
+
+// openedHere is the answer to an Open of a node that was opened without the log. epoch.mu is held.
+func (f *Files) openedHere(r OpenRequest, one *openHandle, node *namespace.Node) Opened {
+	o := Opened{Handle: one.Handle, Stat: stat(node, r.Path)}
+	o.Cacheable = f.epoch.mayKeep(r.Handle, node.Name) && f.coherence.enterReader(r.Mutation.Session, node.Name)
+	o.Reusable = o.Cacheable && f.coherence.enterReader(r.Mutation.Session, api.ACLDir) // the right to open it may change there
+	return o
 }
 
 // mayOpen says why a node that is there cannot be opened as asked; nil if it can.
@@ -276,6 +282,7 @@ type purpose struct {
 	locking bool // a lock is asked for
 	trying  bool // without waiting
 	looking bool // at the node
+	caching bool // what is seen there
 }
 
 // use is Use, and counts.

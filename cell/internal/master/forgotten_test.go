@@ -102,7 +102,9 @@ func TestChangesOfANameWaitTogether(t *testing.T) {
 		const path, others = "/ls/local/f", 100
 		one, other, reader := m.client(t, 1), m.client(t, 2), m.client(t, 3)
 		mine, its := one.open(t, path, api.MayCreate).Handle, other.open(t, path, api.MustExist).Handle
-		reader.open(t, path, api.MustExist)
+		for _, c := range []*soloClient{one, reader} {
+			c.open(t, path, api.MustExist)
+		}
 		for i := range others {
 			if !m.coherence.registerReader(m.client(t, byte(10+i)).who.Session, "/f") {
 				t.Fatal("it may not cache")
@@ -167,7 +169,6 @@ func TestRemovalWaitsForEveryName(t *testing.T) {
 			if err := m.Files.Close(t.Context(), owner.mutation(), e); err != nil {
 				t.Fatal(err)
 			}
-			owner.acknowledge(t, owner.hear(t))
 			for n, i := range []int{first, 1 - first} {
 				synctest.Wait()
 				if _, there := m.epoch.state().Tree.Get("/e"); !there {

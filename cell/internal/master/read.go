@@ -11,17 +11,13 @@ import (
 // began: the proof of leadership comes first, the look second. So is a refusal
 // proved.
 func (f *Files) Read(ctx context.Context, h Handle, right namespace.Rights) (*namespace.Node, error) {
-	return f.read(ctx, h, right, purpose{})
+	node, _, err := f.read(ctx, h, right, purpose{})
+	return node, err
 }
 
-func (f *Files) read(ctx context.Context, h Handle, right namespace.Rights, to purpose) (*namespace.Node, error) {
-	if _, err := f.epoch.fence.Prove(ctx); err != nil {
-		return nil, err
-	}
-	if err := f.use(h, right, to); err != nil {
-		return nil, err
-	}
-	state := f.epoch.state()
+// look returns the node of a handle as it is now.
+func (e *epoch) look(h Handle) (*namespace.Node, error) {
+	state := e.state()
 	if _, ok := state.Sessions.Get(h.Owner.Session); !ok {
 		return nil, sessionExpired(h.Owner.Session)
 	}
@@ -33,16 +29,22 @@ func (f *Files) read(ctx context.Context, h Handle, right namespace.Rights, to p
 	return state.Tree.Resolve(h.Node)
 }
 
-// ReadToCache returns the node of a handle as read does, and whether the client
+// ReadToCache returns the node of a handle as Read does, and whether the client
 // may keep what it is told: whoever reads is entered among those who may have the
-// node in a cache before the look.
+// node in a cache before the look, and after it is known that it may read so.
 func (f *Files) ReadToCache(ctx context.Context, h Handle, right namespace.Rights) (node *namespace.Node, cacheable bool, err error) {
-	return f.readToCache(ctx, h, right, purpose{looking: true})
+	return f.read(ctx, h, right, purpose{looking: true, caching: true})
 }
 
-func (f *Files) readToCache(ctx context.Context, h Handle, right namespace.Rights, to purpose) (node *namespace.Node, cacheable bool, err error) {
-	cacheable = !h.NoCache && f.coherence.registerReader(h.Owner.Session, h.Node.Name)
-	node, err = f.read(ctx, h, right, to)
+func (f *Files) read(ctx context.Context, h Handle, right namespace.Rights, to purpose) (node *namespace.Node, cacheable bool, err error) {
+	if _, err := f.epoch.fence.Prove(ctx); err != nil {
+		return nil, false, err
+	}
+	if err := f.use(h, right, to); err != nil {
+		return nil, false, err
+	}
+	cacheable = to.caching && f.epoch.mayKeep(h, h.Node.Name) && f.coherence.registerReader(h.Owner.Session, h.Node.Name)
+	node, err = f.epoch.look(h)
 	return node, cacheable, err
 }
 
@@ -55,7 +57,7 @@ type DirectoryPage struct {
 
 // ReadDir returns a page of a directory, of at most as many children as most, as in newPage.
 func (f *Files) ReadDir(ctx context.Context, h Handle, after string, most int) (DirectoryPage, error) {
-	node, cacheable, err := f.readToCache(ctx, h, namespace.ToRead, purpose{looking: after == ""})
+	node, cacheable, err := f.read(ctx, h, namespace.ToRead, purpose{looking: after == "", caching: true})
 	if err != nil {
 		return DirectoryPage{}, err
 	}

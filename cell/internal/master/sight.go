@@ -81,7 +81,7 @@ func (in *Inspector) Withhold(n Named, err error) error {
 		return err
 	}
 	state, principal := in.epoch.state(), in.epoch.principal(n.By)
-	if state.PermitOperator(principal) == nil || (sight{tree: state.Tree, principal: principal}).knows(n.Path.Name()) {
+	if mayKnow(state, principal, n.Path.Name()) {
 		return err
 	}
 	final := false
@@ -104,6 +104,11 @@ func saysWhatIsAt(name api.Name, err error) bool {
 	default:
 		return refusal.IsFinal(code)
 	}
+}
+
+// mayKnow is knows, of operators, too.
+func mayKnow(state *raftfsm.State, principal string, name api.Name) bool {
+	return state.PermitOperator(principal) == nil || (sight{tree: state.Tree, principal: principal}).knows(name)
 }
 
 // knows reports whether a principal may know whether there is a node of a name: it has some right to the
@@ -130,14 +135,5 @@ func (s sight) hasSome(node *namespace.Node) bool {
 	return false
 }
 
-// IsOperator reports whether a principal is an operator, as far as this replica knows: without a proof that it is the master.
-func (m *Master) IsOperator(principal string) bool {
-	return m.epoch.state().PermitOperator(principal) == nil
-}
-
-// HasRight reports whether a principal has a right to what is at a name, as far as this replica knows.
-func (m *Master) HasRight(principal string, name api.Name, right namespace.Rights) bool {
-	state := m.epoch.state()
-	node, there := state.Tree.Get(name)
-	return there && state.Tree.Permit(node, principal, right) == nil
-}
+// State returns what is replicated, as far as this replica knows: without a proof that it is the master.
+func (m *Master) State() *raftfsm.State { return m.epoch.state() }

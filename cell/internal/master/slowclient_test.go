@@ -66,7 +66,6 @@ func TestLateForARemovalAreCutOffTogether(t *testing.T) {
 		if err := m.Files.Close(t.Context(), owner.mutation(), e); err != nil {
 			t.Fatal(err)
 		}
-		owner.acknowledge(t, owner.hear(t))
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
 		m.epoch.mu.Lock()

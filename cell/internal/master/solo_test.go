@@ -25,6 +25,7 @@ type soloMaster struct {
 	lost     atomic.Int64            // nanoseconds by which its clock is ahead of the bubble's
 	losing   atomic.Bool             // entries are written, and their results are lost with the leadership
 	proving  func()                  // while leadership is proved
+	looking  func()                  // before the state is looked at
 	applying func()                  // before an entry is applied
 	wrote    atomic.Pointer[func(entry []byte)]
 }
@@ -53,6 +54,13 @@ func (s *soloMaster) Append(data []byte) ([]raftfsm.Result, error) {
 }
 
 func (s *soloMaster) Close(error) {}
+
+func (s *soloMaster) look() *raftfsm.State {
+	if s.looking != nil {
+		s.looking()
+	}
+	return s.fsm.Load()
+}
 
 func (s *soloMaster) Prove(context.Context) (session.Instant, error) {
 	t0 := s.epoch.clock()
@@ -97,7 +105,7 @@ func inSoloOf(t *testing.T, log *slog.Logger, prepare func(s *raftfsm.State), te
 func (s *soloMaster) begin(ctx context.Context, number api.Epoch, log *slog.Logger) {
 	ctx, s.end = context.WithCancelCause(ctx)
 	s.Master = New(ctx, Config{
-		Epoch: number, Cell: "local", State: s.fsm.Load, Log: s, Fence: s, Wall: func() int64 { return 0 },
+		Epoch: number, Cell: "local", State: s.look, Log: s, Fence: s, Wall: func() int64 { return 0 },
 		Clock:  func() session.Instant { return session.Instant(time.Now().UnixNano() + s.lost.Load()) },
 		Logger: log,
 	})

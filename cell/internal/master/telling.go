@@ -28,6 +28,16 @@ func (s *Sessions) Redact(id api.SessionID, handle namespace.Rights, written boo
 	return withheld
 }
 
+// mayKeep reports whether a session is told all of a node through a handle that caches: of a part it keeps nothing.
+func (e *epoch) mayKeep(h Handle, name api.Name) bool {
+	if h.NoCache || h.Rights&namespace.ToRead != 0 {
+		return !h.NoCache
+	}
+	tree := e.state().Tree
+	node, there := tree.Get(name)
+	return there && tree.Permit(node, e.principal(h.Owner.Session), namespace.ToRead) == nil
+}
+
 // outline is what is told of a node to a session that may not read it.
 func outline(s api.Stat, handle namespace.Rights, written bool) api.Stat {
 	told := api.Stat{Path: s.Path, Kind: s.Kind, Ephemeral: s.Ephemeral, Withheld: true}

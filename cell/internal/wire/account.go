@@ -69,6 +69,13 @@ type call struct {
 	named   steps.RequestID // as its client calls it, once its request has arrived; for those who serve it
 }
 
+// isForeign notes that the call is in a session of another principal.
+func (c *call) isForeign() {
+	if c != nil {
+		c.foreign = true
+	}
+}
+
 func newAccount(all *Connections, origin *source, conn *heardConn) *account {
 	return &account{all: all, origin: origin, conn: conn, in: passing{skip: prefaceLen}, calls: map[uint64]*call{}}
 }

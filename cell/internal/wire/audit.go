@@ -14,6 +14,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/internal/frames"
 	"github.com/chubbylock/chubby/namespace"
+	"github.com/chubbylock/chubby/raftfsm"
 )
 
 // audited says what of a call is recorded as an act, besides the refusal that every call may end with.
@@ -50,6 +51,7 @@ func auditOf(method string) audited {
 // witness is what is known of a call before it is served, and may not be when it has ended: a master that hands over is none any more, and sessions end.
 type witness struct {
 	master    *master.Master // nil if there was none
+	rights    rights         // what anybody might do then
 	principal string
 	own       bool // it is about a session of the caller's own, for which nobody needs a right
 }
@@ -60,7 +62,10 @@ func (s *service) witness(ctx context.Context, method string, request any) (w wi
 		w.master, _ = s.cfg.Replica.Master()
 		w.principal = s.whoCalls(ctx, w.master, request)
 	}
-	if q, ok := request.(*pb.EndSessionRequest); ok && w.master != nil && !w.master.IsOperator(w.principal) {
+	if w.master != nil {
+		w.rights = rights{w.master.State()}
+	}
+	if q, ok := request.(*pb.EndSessionRequest); ok && w.master != nil && !w.rights.isOperator(w.principal) {
 		owner, err := w.master.Sessions.Principal(api.SessionID(q.GetTarget()))
 		w.own = err == nil && owner == w.principal
 	}
@@ -119,33 +124,52 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 	if err != nil {
 		record.Code, record.Message = api.Uncertain.String(), audit.NotKnown+record.Message
 	}
-	if q, ok := request.(*pb.TxnRequest); ok {
-		s.auditTxn(m, q, record, err == nil)
-		return
+	may := before.rights
+	if m != nil {
+		may = append(may, m.State())
 	}
-	if err != nil && !s.mayDo(m, record.Principal, node, request) {
-		s.cfg.Audit.Unknown(record)
-		return
+	var acts []audit.Record
+	for _, one := range s.mayBeActs(m, record, node, request) {
+		switch {
+		case s.mayDo(m, may, record.Principal, one.node, request), err == nil && !isNumbered(request):
+			acts = append(acts, one.Record)
+			continue
+		case err == nil:
+			one.Code, one.Message = api.Uncertain.String(), audit.NotKnown+"its caller has no right to it, and was answered as if it had been done before"
+		}
+		s.cfg.Audit.Unknown(one.Record)
 	}
-	s.cfg.Audit.Act(record)
+	s.cfg.Audit.Act(acts...)
 }
 
-// auditTxn records a transaction: one line for each access control list that it is about, so that none is left out of a line that
-// would be too long. There are at most api.MaxTxnSteps.
-func (s *service) auditTxn(m *master.Master, q *pb.TxnRequest, record audit.Record, done bool) {
-	var acts []audit.Record
+// mayBeAct is a record of what may be an act, and the node that it is about, if it is about one.
+type mayBeAct struct {
+	audit.Record
+	node api.Name
+}
+
+// mayBeActs returns the records of a call. A transaction has one for each access control list that it is about, so that none is left out
+// of a line that would be too long. There are at most api.MaxTxnSteps.
+func (s *service) mayBeActs(m *master.Master, record audit.Record, node api.Name, request any) (acts []mayBeAct) {
+	q, several := request.(*pb.TxnRequest)
+	if !several {
+		return []mayBeAct{{record, node}}
+	}
 	for _, list := range listsOf(q) {
 		record.On = list.String()
 		if m != nil {
 			record.On = m.Path(list.Name())
 		}
-		if done || s.mayDo(m, record.Principal, list.Name(), q) {
-			acts = append(acts, record)
-		} else {
-			s.cfg.Audit.Unknown(record)
-		}
+		acts = append(acts, mayBeAct{record, list.Name()})
 	}
-	s.cfg.Audit.Act(acts...)
+	return acts
+}
+
+// isNumbered reports whether a request is one of a session's numbered ones. Who has had another done under its number, which has the same hash, is
+// answered as if it was done, without any right to it.
+func isNumbered(request any) bool {
+	q, ok := request.(interface{ GetMutation() *pb.Mutation })
+	return ok && q.GetMutation() != nil
 }
 
 // listsOf returns the access control lists that a transaction changes.
@@ -170,23 +194,23 @@ func isVain(reply any) bool {
 	return false
 }
 
-// mayDo reports whether a principal had the right to do what it has asked for, as far as this replica knows. If so, what may have been done is
+// mayDo reports whether a principal has the right to do what it has asked for, in some state. If so, what may have been done is
 // recorded as surely as what was: else who may do it could hide it behind a flood.
-func (s *service) mayDo(m *master.Master, principal string, node api.Name, request any) bool {
+func (s *service) mayDo(m *master.Master, may rights, principal string, node api.Name, request any) bool {
 	if m == nil || principal == "" {
 		return false
 	}
-	if m.IsOperator(principal) {
+	if may.isOperator(principal) {
 		return true
 	}
 	switch q := request.(type) {
 	case *pb.OpenRequest:
-		return m.HasRight(principal, node.Parent(), namespace.ToWrite)
+		return may.hasRight(principal, node.Parent(), namespace.ToWrite)
 	case *pb.TxnRequest:
-		return m.HasRight(principal, node, namespace.ToWrite) || m.HasRight(principal, node.Parent(), namespace.ToWrite)
+		return may.hasRight(principal, node, namespace.ToWrite) || may.hasRight(principal, node.Parent(), namespace.ToWrite)
 	case *pb.BreakLockRequest:
 		p, err := api.ParsePath(q.GetPath())
-		return err == nil && m.HasRight(principal, p.Name(), namespace.ToChange)
+		return err == nil && may.hasRight(principal, p.Name(), namespace.ToChange)
 	case *pb.SetACLRequest:
 		return s.isFor(m, q, namespace.ToChange)
 	case *pb.SetContentsRequest:
@@ -195,6 +219,21 @@ func (s *service) mayDo(m *master.Master, principal string, node api.Name, reque
 		return s.isFor(m, q, namespace.ToWrite)
 	}
 	return false
+}
+
+// rights are what anybody may do, in any of some states.
+type rights []*raftfsm.State
+
+func (r rights) isOperator(principal string) bool {
+	return slices.ContainsFunc(r, func(s *raftfsm.State) bool { return s.PermitOperator(principal) == nil })
+}
+
+// hasRight reports whether a principal has a right to what is at a name.
+func (r rights) hasRight(principal string, name api.Name, right namespace.Rights) bool {
+	return slices.ContainsFunc(r, func(s *raftfsm.State) bool {
+		node, there := s.Tree.Get(name)
+		return there && s.Tree.Permit(node, principal, right) == nil
+	})
 }
 
 // isFor reports whether a request's handle is the caller's, and has a right.

@@ -135,10 +135,10 @@ func TestUnservedCallsAreReadSlowly(t *testing.T) {
 	l := testbed.Loopback(t)
 	c := (&host{}).serve(t, l, wide())
 	r := newRude(t, dialled(t, l))
-	begin := func(method string, n int) {
+	begin := func(method string, request []byte, n int) {
 		for range n {
 			stream := r.begin(method)
-			if err := r.send(stream, announced(1<<30), false); err != nil {
+			if err := r.send(stream, request, len(request) > len(announced(0))); err != nil {
 				t.Fatal(err)
 			}
 			if code := r.status(stream); code == "0" {
@@ -153,9 +153,14 @@ func TestUnservedCallsAreReadSlowly(t *testing.T) {
 		o = one
 	}
 	c.mu.Unlock()
-	for _, method := range []string{pb.Chubby_SetContents_FullMethodName, "/nobody/knows"} {
+	long := announced(maxKeepAlive + 1)
+	long = append(long, make([]byte, maxKeepAlive+1)...)
+	for method, request := range map[string][]byte{
+		pb.Chubby_SetContents_FullMethodName: announced(1 << 30), "/nobody/knows": announced(1 << 30),
+		pb.Chubby_KeepAlive_FullMethodName: long, pb.Chubby_KeepAlives_FullMethodName: long,
+	} {
 		before := o.waste.full.Load()
-		begin(method, 20+1) // a call is counted once its end is written, so the last may not be yet
+		begin(method, request, 20+1) // a call is counted once its end is written, so the last may not be yet
 		if more := time.Duration(o.waste.full.Load() - before); more < 20*time.Second/maxWaste {
 			t.Errorf("20 calls of %s cost %v", method, more)
 		}

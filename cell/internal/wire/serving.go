@@ -50,9 +50,14 @@ func (c *call) admitRequest(method string, size requestSize) error {
 	return nil
 }
 
-// weigh counts what the request of a call takes that is served already, or refuses it.
+// weigh counts what the request of a call takes that is served already, or refuses it. One that is refused was for nothing, as one that is refused
+// before it is served.
 func (c *call) weigh(method string, size requestSize) error {
-	if err := checkSize(method, size); err != nil || c == nil || size.weight() == 0 {
+	err := checkSize(method, size)
+	if err != nil && c != nil {
+		c.of.wasted(c.of.conn.LastArrival())
+	}
+	if err != nil || c == nil || size.weight() == 0 {
 		return err
 	}
 	c.of.mu.Lock()

@@ -26,9 +26,8 @@ func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest)
 			return nil, err
 		}
 		if err := m.Inspector.CheckOperator(ctx, who); err != nil {
-			if _, err := m.Files.Refuse(ctx, mutation, err); err != nil {
-				return nil, err
-			} // else it had been done
+			_, err = m.Files.Refuse(ctx, mutation, err) // or it had been done, and is not done again
+			return &pb.FinishUpgradeReply{Level: uint32(m.Level()), Newest: uint32(m.Level())}, err
 		}
 		members, err := s.cfg.Replica.Levels(ctx)
 		if err != nil {
