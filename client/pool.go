@@ -167,6 +167,7 @@ func (p *pool) close() {
 func (p *pool) closeTarget(t *target) {
 	t.supersede()
 	p.running.Go(t.data.close)
+	//mutant: t.control().close()
 	p.running.Go(t.control().close)
 }
 
@@ -191,6 +192,7 @@ func (t *target) noteClaim(reply *chubbypb.LocateReply) {
 func (t *target) matches(a locateAnswer) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	//mutant: return t.address == a.address || false && t.replica != "" && t.replica == a.reply.GetReplica() && t.epoch == a.reply.GetEpoch()
 	return t.address == a.address || t.replica != "" && t.replica == a.reply.GetReplica() && t.epoch == a.reply.GetEpoch()
 }
 

@@ -47,6 +47,7 @@ func (l aclLook) admits(acl string) bool {
 	if !ok || file.list == nil {
 		return false
 	}
+	//mutant: return parseList(file.Contents).names(l.principal) || slices.ContainsFunc(file.list.includes, l.admits)
 	return file.list.names(l.principal) || slices.ContainsFunc(file.list.includes, l.admits)
 }
 

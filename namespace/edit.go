@@ -21,6 +21,7 @@ func (t *Tree) Settle() {
 
 // Snapshot returns the tree as it is now.
 func (t *Tree) Snapshot() Tree {
+	//mutant: return Tree{nodes: t.nodes.Snapshot(), owned: t.owned.Snapshot(), delays: t.delays.Snapshot(), usage: t.usage, counts: t.counts} //by TestStateAgainstModel of ./raftfsm
 	return Tree{nodes: t.nodes.Snapshot(), owned: t.owned.Snapshot(), delays: t.delays.Snapshot(), usage: t.usage.Snapshot(), counts: t.counts}
 }
 

@@ -37,6 +37,7 @@ func parseList(contents []byte) *list {
 	}
 	slices.Sort(members)
 	members = slices.Compact(members)
+	//mutant: l.members = strings.Join(members, "")
 	l.members = strings.Clone(strings.Join(members, "")) // Join returns a single member as it is, a part of all the contents
 	end := 0
 	for _, member := range members {

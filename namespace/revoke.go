@@ -47,6 +47,7 @@ func (t *Tree) Evict(ref Ref, generation api.Generation, holders []Owner) Droppe
 	if err != nil || n.Revoked == nil || n.Lock != generation {
 		return d
 	}
+	//mutant: next, left := n, []Holder(nil); for _, by := range holders { rest, gone := next.withoutHolders(func(o Owner) bool { return o == by }); next, left = rest, append(left, gone...) }
 	next, left := n.withoutHolders(among(holders))
 	if len(left) == 0 {
 		return d

@@ -143,6 +143,7 @@ func (d *decoder) text() string {
 		return ""
 	}
 	text := d.take(n)
+	//mutant: _ = utf8.Valid
 	d.bad = d.bad || !utf8.Valid(text)
 	return string(text)
 }
@@ -296,6 +297,7 @@ func (d *decoder) setContents() *SetContents {
 		case 2:
 			c.Node = d.ref()
 		case 3:
+			//mutant: c.Contents = d.take(d.head(cborBytes))
 			c.Contents = append([]byte(nil), d.take(d.head(cborBytes))...)
 		case 4:
 			generation := api.Generation(d.uint())

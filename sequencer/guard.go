@@ -235,6 +235,7 @@ func (g *Guard) admit(ctx context.Context, text string) (*admission, error) {
 	}
 	// Ask again, because the store may have been slow. A Checker that caches
 	// mostly knows the answer.
+	//mutant: return a, nil
 	return a, g.confirm(ctx, a)
 }
 
@@ -243,6 +244,7 @@ func (g *Guard) admit(ctx context.Context, text string) (*admission, error) {
 // to let a request in.
 func (g *Guard) confirm(ctx context.Context, a *admission) error {
 	err := g.ask(ctx, a.seq)
+	//mutant: if err != nil { return err }; if newest := a.lock.newest.Load(); newest > a.seq.Token() {
 	if newest := a.lock.newest.Load(); newest > a.seq.Token() {
 		return &staleError{seq: a.seq, newest: newest}
 	}

@@ -220,6 +220,7 @@ func (t *Table[R]) change(s *record[R]) *record[R] {
 		return s
 	}
 	next := *s
+	//mutant: next.Open, next.editor = slices.Clip(s.Open), t.editor
 	next.Open, next.editor = slices.Clone(s.Open), t.editor
 	t.sessions.Set(s.ID, &next)
 	return &next

@@ -96,6 +96,7 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 	case known:
 		record.On = m.Path(node)
 	case several: // the step that was refused; the first one, if none was looked at
+		//mutant: record.On = e.Path //by TestAuditOfStrangers of ./cell
 		record.On = cmp.Or(e.Path, subjectOf(request))
 		if p, err := api.ParsePath(record.On); err == nil && m != nil {
 			record.On = m.Path(p.Name())
@@ -134,6 +135,7 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 // would be too long. There are at most api.MaxTxnSteps.
 func (s *service) auditTxn(m *master.Master, q *pb.TxnRequest, record audit.Record, done bool) {
 	var acts []audit.Record
+	//mutant: for _, list := range listsOf(q)[:1] { //by TestTxnIsAudited of ./cell
 	for _, list := range listsOf(q) {
 		record.On = list.String()
 		if m != nil {
@@ -176,6 +178,7 @@ func (s *service) mayDo(m *master.Master, principal string, node api.Name, reque
 	if m == nil || principal == "" {
 		return false
 	}
+	//mutant: if m.IsOperator("") { //by TestAuditOfWhatMayHaveBeenDone of ./cell
 	if m.IsOperator(principal) {
 		return true
 	}
@@ -204,6 +207,7 @@ func (s *service) isFor(m *master.Master, q handleRequest, right namespace.Right
 		return false
 	}
 	h, err := s.handleOf(m, who, q.GetHandle())
+	//mutant: return err != nil && h.Rights&right != 0 //by TestAuditOfWhatMayHaveBeenDone of ./cell
 	return err == nil && h.Rights&right != 0
 }
 
