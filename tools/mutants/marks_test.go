@@ -21,8 +21,15 @@ func TestMarksOfTheProject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	replacements := 0
 	for _, path := range markedPackages(t, root) {
+		if !regexp.MustCompile(` ` + regexp.QuoteMeta(path) + `\s`).Match(makefile) {
+			t.Errorf("make mutants does not run the marks of %s: name it in the Makefile", path)
+		}
 		p, err := loadPackage(t.Context(), root, path)
 		if err == nil {
 			err = p.mutate(func(m *mutant) bool { return m.mark != nil })

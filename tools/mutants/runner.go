@@ -53,6 +53,7 @@ func (r *runner) runAll(ctx context.Context, mutants []*mutant) (err error) {
 	for _, m := range mutants {
 		m.result = notRun
 	}
+	defer r.findLeftovers(listFiles(r.pkg.dir))
 	if r.overlay, err = r.pkg.writeOverlay(r.dir); err != nil {
 		return err
 	}
@@ -231,4 +232,26 @@ func (r *runner) run(ctx context.Context, b *binary, tests []*test, limit time.D
 	cmd.Stdout, cmd.Stderr = &printed, &printed
 	err := cmd.Run()
 	return printed.String(), err
+}
+
+// findLeftovers names the files that tests of mutants have left in the directory of the package: a
+// mutant may take the working directory for a temporary one.
+func (r *runner) findLeftovers(before map[string]bool) {
+	for name := range listFiles(r.pkg.dir) {
+		if !before[name] {
+			fmt.Printf("%s/%s: a mutant may have left this file: remove it\n", r.pkg.path, name)
+		}
+	}
+}
+
+func listFiles(dir string) map[string]bool {
+	names := map[string]bool{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		fmt.Printf("what mutants leave in %s is not found: %v\n", dir, err)
+	}
+	for _, e := range entries {
+		names[e.Name()] = true
+	}
+	return names
 }
