@@ -297,7 +297,6 @@ func (d *decoder) setContents() *SetContents {
 		case 2:
 			c.Node = d.ref()
 		case 3:
-			//mutant: c.Contents = d.take(d.head(cborBytes))
 			c.Contents = append([]byte(nil), d.take(d.head(cborBytes))...)
 		case 4:
 			generation := api.Generation(d.uint())

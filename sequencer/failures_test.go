@@ -79,6 +79,42 @@ func TestCheckerThatDoesNotKnowLetsNothingIn(t *testing.T) {
 	}
 }
 
+// A request that waits while another saves a newer token is refused, and does not take the newer one's place in the store.
+func TestOvertakenWhileSaving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		saving, saved := make(chan struct{}), []uint64{}
+		store := &memory{before: func(_ context.Context, s sequencer.Sequencer) error {
+			<-saving
+			saved = append(saved, s.Token())
+			return nil
+		}}
+		guard := newGuard(t, sequencer.GuardConfig{Store: store})
+		newer := begin(t.Context(), guard, 57)
+		newer.waits(t)
+		older := begin(t.Context(), guard, 41)
+		older.waits(t)
+		close(saving)
+		older.isRefused(t, api.BadSequencer)
+		newer.isInside(t)
+		close(newer.end)
+		if err := <-newer.result; err != nil || len(saved) != 1 || saved[0] != 57 {
+			t.Errorf("%v; tokens %v were saved, want 57 alone", err, saved)
+		}
+	})
+}
+
+// A guard whose cell is pinned goes by what it has saved of that cell, also if its store does not compare.
+func TestPinnedGuardRemembers(t *testing.T) {
+	other := of(primary, 99)
+	other.Cell = cellB
+	guard := newGuard(t, sequencer.GuardConfig{Cell: cellA, Store: &lender{lent: []sequencer.Sequencer{other, of(primary, 41), of(primary, 40)}}})
+	refuse(t, guard, of(primary, 40), api.BadSequencer, "41 was seen")
+	accept(t, guard, of(primary, 41))
+	if _, err := guard.Check(t.Context(), "41"); !errors.Is(err, api.BadSequencer) || !strings.Contains(err.Error(), "not a sequencer") {
+		t.Errorf("a text that is no sequencer: %v", err)
+	}
+}
+
 // Code that still watches the context of a request that has ended notices before a newer token enters.
 func TestContextEndsWithItsSection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
