@@ -149,7 +149,9 @@ func TestGuardKeepsItsOwnList(t *testing.T) {
 
 // A store that several servers share may know a newer token without saying which.
 func TestStoreKnowsANewerToken(t *testing.T) {
-	store := &memory{before: func(context.Context, sequencer.Sequencer) error { return api.Errorf(api.BadSequencer, "another server saw a newer one") }}
+	store := &memory{before: func(context.Context, sequencer.Sequencer) error {
+		return api.Errorf(api.BadSequencer, "another server saw a newer one")
+	}}
 	guard := newGuard(t, sequencer.GuardConfig{Store: store})
 	_, err := guard.Check(t.Context(), of(primary, 41).String())
 	var told *sequencer.Refusal
