@@ -95,7 +95,7 @@ func runPackages(ctx context.Context, o options, patterns []string) error {
 	o.root = root
 	paths, err := listPackages(ctx, root, patterns)
 	if err != nil {
-		return err
+		return unlessOver(ctx, err)
 	}
 	var failed []error
 	for _, path := range paths {

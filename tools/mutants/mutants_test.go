@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"go/token"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 var update = flag.Bool("update", false, "write testdata/rules.txt and testdata/marks.txt")
@@ -174,6 +176,20 @@ func TestPartsAreTheWhole(t *testing.T) {
 	}
 	if sample, err := (options{sample: 2}).choosePart(all); err != nil || len(sample) != 2 || sample[0] != all[0] || sample[1] != all[2] {
 		t.Errorf("a sample of 2: %v, %v", sample, err)
+	}
+}
+
+// TestBudget: a run whose budget is used up has judged nothing, and does not fail.
+func TestBudget(t *testing.T) {
+	for _, budget := range []time.Duration{time.Nanosecond, time.Second} {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), budget, errBudget)
+		defer cancel()
+		if err := runPackages(ctx, options{root: "..", only: regexp.MustCompile("")}, []string{"./mutants/testdata/rules"}); err != nil {
+			t.Errorf("a budget of %v: %v", budget, err)
+		}
+	}
+	if err := runPackages(t.Context(), options{root: "..", only: regexp.MustCompile("")}, []string{"./nowhere"}); err == nil {
+		t.Error("there is no such package, and no error")
 	}
 }
 
