@@ -151,6 +151,20 @@ func TestChangedLines(t *testing.T) {
 	}
 }
 
+// TestMirror: tests find the files of their package and those around it, and leave nothing there.
+func TestMirror(t *testing.T) {
+	dir, err := mirror("..", "./mutants/testdata/rules", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, link := range map[string]bool{"rules.go": true, "../marks": true, "../../main.go": true, "../../../go.mod": true, "..": false, ".": false} {
+		info, err := os.Lstat(filepath.Join(dir, name))
+		if err != nil || (info.Mode()&os.ModeSymlink != 0) != link {
+			t.Errorf("%s: %v, %v; want a link: %v", name, info, err, link)
+		}
+	}
+}
+
 // TestPartsAreTheWhole: each mutant is in one part.
 func TestPartsAreTheWhole(t *testing.T) {
 	all := []*mutant{{id: 1}, {id: 2}, {id: 3}, {id: 4}, {id: 5}}

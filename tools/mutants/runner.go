@@ -53,12 +53,14 @@ func (r *runner) runAll(ctx context.Context, mutants []*mutant) (err error) {
 	for _, m := range mutants {
 		m.result = notRun
 	}
-	defer r.findLeftovers(listFiles(r.pkg.dir))
 	if r.overlay, err = r.pkg.writeOverlay(r.dir); err != nil {
 		return err
 	}
 	b, err := r.build(ctx, r.pkg.path)
 	if err != nil {
+		return err
+	}
+	if b.dir, err = mirror(r.pkg.root, r.pkg.path, filepath.Join(r.dir, "tree")); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(mutants, func(m *mutant) bool { return m.mark == nil || m.mark.test == "" }) {
@@ -234,24 +236,27 @@ func (r *runner) run(ctx context.Context, b *binary, tests []*test, limit time.D
 	return printed.String(), err
 }
 
-// findLeftovers names the files that tests of mutants have left in the directory of the package: a
-// mutant may take the working directory for a temporary one.
-func (r *runner) findLeftovers(before map[string]bool) {
-	for name := range listFiles(r.pkg.dir) {
-		if !before[name] {
-			fmt.Printf("%s/%s: a mutant may have left this file: remove it\n", r.pkg.path, name)
+// mirror makes a directory that has links to the files of a package, in a tree like that around it. Tests of
+// mutants run there: a mutant may take the working directory for a temporary one.
+func mirror(root, path, in string) (dir string, err error) {
+	dir = in
+	for _, below := range append(strings.Split(strings.TrimPrefix(path, "./"), "/"), "") {
+		entries, err := os.ReadDir(root)
+		if err != nil {
+			return "", err
 		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", err
+		}
+		for _, e := range entries {
+			if e.Name() == below {
+				continue
+			}
+			if err := os.Symlink(filepath.Join(root, e.Name()), filepath.Join(dir, e.Name())); err != nil {
+				return "", err
+			}
+		}
+		root, dir = filepath.Join(root, below), filepath.Join(dir, below)
 	}
-}
-
-func listFiles(dir string) map[string]bool {
-	names := map[string]bool{}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		fmt.Printf("what mutants leave in %s is not found: %v\n", dir, err)
-	}
-	for _, e := range entries {
-		names[e.Name()] = true
-	}
-	return names
+	return dir, nil
 }
