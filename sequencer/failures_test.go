@@ -91,23 +91,68 @@ func TestOvertakenWhileSaving(t *testing.T) {
 		guard := newGuard(t, sequencer.GuardConfig{Store: store})
 		newer := begin(t.Context(), guard, 57)
 		newer.waits(t)
-		older := begin(t.Context(), guard, 41)
+		older, same := begin(t.Context(), guard, 41), begin(t.Context(), guard, 57)
 		older.waits(t)
+		same.waits(t)
 		close(saving)
 		older.isRefused(t, api.BadSequencer)
 		newer.isInside(t)
+		same.isInside(t)
 		close(newer.end)
+		close(same.end)
 		if err := <-newer.result; err != nil || len(saved) != 1 || saved[0] != 57 {
 			t.Errorf("%v; tokens %v were saved, want 57 alone", err, saved)
 		}
 	})
 }
 
+// A token is stored once, however often it comes, and in whatever text: each save costs a write to the disk.
+func TestKnownTokensAreNotStoredAgain(t *testing.T) {
+	saves := 0
+	guard := newGuard(t, sequencer.GuardConfig{Store: &memory{before: func(context.Context, sequencer.Sequencer) error { saves++; return nil }}})
+	proved := of(primary, 41)
+	proved.Proof = sequencer.Proof{1}
+	for range 2 {
+		accept(t, guard, of(primary, 41))
+		accept(t, guard, proved)
+	}
+	if saves != 1 {
+		t.Errorf("it was stored %d times", saves)
+	}
+}
+
+// A request whose time runs out while its token is stored is told that, not that the store is broken.
+func TestTimeRunsOutWhileSaving(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	guard := newGuard(t, sequencer.GuardConfig{Store: &memory{before: func(ctx context.Context, _ sequencer.Sequencer) error {
+		cancel()
+		return ctx.Err()
+	}}})
+	if _, err := guard.Check(ctx, of(primary, 41).String()); api.CodeOf(err) != api.ContextCode(context.Canceled) {
+		t.Errorf("%v, want that its time ran out", err)
+	}
+}
+
+// What is wrong with a configuration, or which locks a guard is for, is said without what is not.
+func TestWordsOfGuards(t *testing.T) {
+	_, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{Store: &memory{}, Locks: []api.Path{{}, primary}})
+	if err == nil || !strings.Contains(err.Error(), "zero path") || strings.Contains(err.Error(), "two cells") {
+		t.Errorf("a zero path: %v", err)
+	}
+	other := api.MustParsePath("/ls/foo/other")
+	for others, locks := range map[string][]api.Path{"": {primary}, " and 1 others": {primary, api.MustParsePath("/ls/foo/b")}} {
+		_, err := newGuard(t, sequencer.GuardConfig{Locks: locks}).Check(t.Context(), of(other, 41).String())
+		if err == nil || !strings.HasSuffix(strings.TrimSuffix(err.Error(), " (BadSequencer)"), primary.String()+others) {
+			t.Errorf("a guard of %v: %v", locks, err)
+		}
+	}
+}
+
 // A guard whose cell is pinned goes by what it has saved of that cell, also if its store does not compare.
 func TestPinnedGuardRemembers(t *testing.T) {
 	other := of(primary, 99)
 	other.Cell = cellB
-	guard := newGuard(t, sequencer.GuardConfig{Cell: cellA, Store: &lender{lent: []sequencer.Sequencer{other, of(primary, 41), of(primary, 40)}}})
+	guard := newGuard(t, sequencer.GuardConfig{Cell: cellA, Store: &lender{lent: []sequencer.Sequencer{other, of(primary, 40), of(primary, 41), of(primary, 39)}}})
 	refuse(t, guard, of(primary, 40), api.BadSequencer, "41 was seen")
 	accept(t, guard, of(primary, 41))
 	if _, err := guard.Check(t.Context(), "41"); !errors.Is(err, api.BadSequencer) || !strings.Contains(err.Error(), "not a sequencer") {

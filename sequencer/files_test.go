@@ -56,6 +56,28 @@ func TestFileThatCannotBeReplaced(t *testing.T) {
 	}
 }
 
+// On a full disk a save leaves the file as it is. Where there is no /dev/full, it cannot be made.
+func TestFullDisk(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "guard")
+	store := openStore(t, file)
+	if err := store.Save(t.Context(), of(primary, 41)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/full", file+".new"); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Save(t.Context(), of(primary, 57)); !errors.Is(err, api.Unavailable) {
+		t.Errorf("Save: %v, want Unavailable", err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(file + ".new"); err != nil {
+		t.Fatal(err)
+	}
+	checkStored(t, openStore(t, file), of(primary, 41))
+}
+
 // Equal stores have equal files, and the error for a damaged one names the line.
 func TestFileIsInOrder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "guard")

@@ -1,6 +1,8 @@
 package sequencer
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
@@ -21,8 +23,22 @@ func TestSupersedeSparesTheNewest(t *testing.T) {
 		t.Errorf("the newest request was cancelled: %v", err)
 	}
 	l.supersede(58)
-	if newest.ctx.Err() == nil {
-		t.Error("an older request goes on")
+	var told *Refusal
+	if !errors.As(context.Cause(newest.ctx), &told) || told.Token != 57 || told.Newest != 58 {
+		t.Errorf("an older request ends with %v, want a refusal with both tokens", context.Cause(newest.ctx))
 	}
 	l.leave(newest)
+}
+
+// The newest token of a lock only rises, and whoever comes with a lower one is told both.
+func TestNewestOnlyRises(t *testing.T) {
+	s := Sequencer{Cell: "00112233445566778899aabbccddeeff", Path: api.MustParsePath("/ls/foo/a"), Mode: api.Exclusive, Generation: 41}
+	l := newLock()
+	l.raise(57)
+	l.raise(41)
+	_, _, err := l.enter(t.Context(), s)
+	var told *staleError
+	if !errors.As(err, &told) || told.seq != s || told.newest != 57 {
+		t.Errorf("the request of token 41 gets %v, want a refusal with both tokens", err)
+	}
 }
