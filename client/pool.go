@@ -167,7 +167,6 @@ func (p *pool) close() {
 func (p *pool) closeTarget(t *target) {
 	t.supersede()
 	p.running.Go(t.data.close)
-	//mutant: t.control().close()
 	p.running.Go(t.control().close)
 }
 
