@@ -39,6 +39,7 @@ type aclLook struct {
 }
 
 func (l aclLook) admits(acl string) bool {
+	//mutants: same (no list has the empty name)
 	if acl == "" || l.seen[acl] || len(l.seen) >= maxACLFiles {
 		return false
 	}

@@ -63,6 +63,7 @@ func (t *Tree) Close(ref Ref, by Owner) (Dropped, error) {
 	}
 	var d Dropped
 	next := n
+	//mutants: same (else nothing is removed)
 	if _, open := n.opener(by); open || n.Holds(by) {
 		gone := func(o Owner) bool { return o == by }
 		var left []Holder

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +96,54 @@ func TestRefusalsOfNodes(t *testing.T) {
 			t.Errorf("Open of an ephemeral file returns %v, %v; want the node with both openers", n, err)
 		}
 	}
+	if err := c.tree.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Close takes from a node what its handle has, and nothing of others.
+func TestCloseIsOfOneHandle(t *testing.T) {
+	c := newCell(t)
+	file := c.create("/f", namespace.Spec{Ephemeral: true, Opener: alice}).Ref()
+	again := namespace.Owner{Session: alice.Session, Handle: 2}
+	for _, by := range []namespace.Owner{bob, again} {
+		if _, err := c.tree.Open(file, by); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, by := range []namespace.Owner{alice, bob, again} { // the sessions of the holders are not in order
+		c.mustAcquire(file, by, api.Shared, 0)
+	}
+	if err := c.tree.Check(); err != nil {
+		t.Error(err)
+	}
+	d, err := c.tree.Close(file, alice)
+	c.want(err, api.OK)
+	c.wantDropped(d, namespace.Dropped{Free: []api.Name{"/f"}})
+	n := c.node("/f")
+	if n.Holds(alice) || !n.Holds(bob) || !n.Holds(again) || len(n.Openers) != 2 || len(d.Left) != 1 {
+		t.Errorf("Close has left holders %v and openers %v, and told of %d", n.Holders, n.Openers, len(d.Left))
+	}
+	if err := c.tree.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is below a node goes down to the greatest depth.
+func TestBelowGoesToTheGreatestDepth(t *testing.T) {
+	c := newCell(t)
+	name := api.Name("")
+	for range api.MaxDepth {
+		name += "/d"
+		c.create(name, namespace.Spec{Kind: api.Directory})
+	}
+	found := 0
+	for _, n := range c.tree.Below("/d", nil) {
+		if found++; n.Name == name {
+			return
+		}
+	}
+	t.Errorf("of %d directories %d were found, and the deepest was not", api.MaxDepth, found)
 }
 
 // Stat tells everything of a node that it has.
@@ -149,11 +198,17 @@ func TestLongestDelayCounts(t *testing.T) {
 			c.mustAcquire(file, namespace.Owner{Session: alice.Session, Handle: api.HandleID(i + 1)}, api.Shared, delay)
 		}
 		c.mustAcquire(file, bob, api.Shared, 2*time.Second)
+		other := c.create("/g", namespace.Spec{}).Ref()
+		c.mustAcquire(other, alice, api.Shared, 2*time.Second)
+		c.mustAcquire(other, bob, api.Shared, 9*time.Second)
 		for _, session := range []api.SessionID{alice.Session, bob.Session} {
 			c.tree.DropSession(session, true, c.draw)
 			if d, ok := c.tree.Delay("/f"); !ok || d.For != 9*time.Second {
 				t.Errorf("delays %v: after session %v the delay is %v, want 9 s", delays, session, d.For)
 			}
+		}
+		if d, ok := c.tree.Delay("/g"); !ok || d.For != 9*time.Second {
+			t.Errorf("a longer delay after a shorter one is %v, want 9 s", d.For)
 		}
 	}
 	c := newCell(t)
@@ -227,6 +282,23 @@ func TestEvictOfOthers(t *testing.T) {
 	try(namespace.Ref{Name: "/g", Instance: file.Instance}, lock, alice)
 }
 
+// readAgain returns a tree that has what a snapshot has of each node.
+func (c *cell) readAgain() namespace.Tree {
+	c.Helper()
+	read := namespace.New(rootACL)
+	for n := range c.tree.All() {
+		copied := namespace.Node{Name: n.Name, Kind: n.Kind, Instance: n.Instance, Content: n.Content, ACLs: n.ACLs, ACL: n.ACL,
+			Contents: n.Contents, Checksum: n.Checksum, Children: n.Children, Creator: n.Creator, Quota: n.Quota}
+		if err := read.Restore(&copied); err != nil {
+			c.Fatal(err)
+		}
+	}
+	if err := read.Check(); err != nil {
+		c.Fatal(err)
+	}
+	return read
+}
+
 // A quota keeps its limits and counts whole trees, also when it is read from a snapshot.
 func TestQuotaKeepsItsLimits(t *testing.T) {
 	c := newCell(t)
@@ -238,19 +310,21 @@ func TestQuotaKeepsItsLimits(t *testing.T) {
 	if err != nil || n.Quota == nil || n.Quota.Limit != limit || n.Quota.Used != (namespace.Usage{Nodes: 2, Bytes: 3}) {
 		t.Fatalf("SetQuota returns %+v, %v", n.Quota, err)
 	}
-	read := namespace.New(rootACL)
-	for one := range c.tree.All() {
-		copied := *one
-		if err := read.Restore(&copied); err != nil {
-			t.Fatal(err)
-		}
-	}
+	read := c.readAgain()
 	if got, _ := read.Get("/d"); *got.Quota != *n.Quota {
 		t.Errorf("read from a snapshot it is %+v, want %+v", got.Quota, n.Quota)
 	}
 	for what, more := range map[refusal.Cause]namespace.Usage{refusal.NodeQuotaBelow: {Nodes: 3}, refusal.ByteQuotaBelow: {Bytes: 3}} {
 		c.wantCause("too much", read.CheckQuota("/d/g", more), what)
 		c.want(read.CheckQuota("/d/g", namespace.Usage{Nodes: 2, Bytes: 2}), api.OK)
+	}
+	if _, err := c.tree.SetQuota(dir.Ref(), namespace.Usage{Bytes: 5}); err != nil {
+		t.Fatal(err)
+	}
+	c.want(c.tree.CheckQuota("/d/g", namespace.Usage{Nodes: 99}), api.OK) // no limit is set
+	_, err = c.tree.SetQuota(dir.Ref(), namespace.Usage{Nodes: -1, Bytes: 5})
+	if r := c.wantCause("a negative quota", err, refusal.QuotaNegativeBelow); *r.Quota != (api.Quota{Nodes: -1, Bytes: 5}) {
+		t.Errorf("the refusal names %+v", r.Quota)
 	}
 	if got := slices.Collect(c.tree.Creators("ann")); !slices.Equal(got, []string{"bea", "cid"}) {
 		t.Errorf("creators behind ann: %q", got)
@@ -269,14 +343,8 @@ func TestQuotaKeepsItsLimits(t *testing.T) {
 
 // A list that was read from a snapshot admits whom it admitted, and a list without entries admits nobody.
 func TestListsOfASnapshot(t *testing.T) {
-	c := lists(t, map[string]string{"team": "ann\nann\n", "empty": "# nobody\n\n@\n", "all": "*", "wide": "@team"})
-	read := namespace.New(rootACL)
-	for one := range c.tree.All() {
-		copied := *one
-		if err := read.Restore(&copied); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c := lists(t, map[string]string{"team": "ann\nann\n", "empty": "# nobody\n\n@\n", "all": "*", "wide": strings.Repeat("@none\n", 64) + "@team"})
+	read := c.readAgain()
 	for name, nobody := range map[string]bool{"team": false, "empty": true, "all": false, "wide": false} {
 		if read.Admits(name, "ann") == nobody {
 			t.Errorf("%s admits ann: %v", name, !nobody)

@@ -40,8 +40,10 @@ func (t *Tree) add(n *Node) {
 func (t *Tree) replace(old, n *Node, session api.SessionID) {
 	t.nodes.Set(keyOf(n.Name), n)
 	switch was, is := old.ownedBy(session), n.ownedBy(session); {
+	//mutants: same (it is there already)
 	case is && !was:
 		t.owned.Set(ownedKey{session, n.Name}, struct{}{})
+	//mutants: same (it is gone already)
 	case was && !is:
 		t.owned.Delete(ownedKey{session, n.Name})
 	}
@@ -69,6 +71,7 @@ func (t *Tree) disown(n *Node, were []Holder) {
 
 // remove takes a node out of the tree and updates its parent's count.
 func (t *Tree) remove(n *Node) {
+	//mutants: same (the root is never removed)
 	if parent, ok := t.Get(n.Name.Parent()); ok && parent != n {
 		t.replace(parent, parent.withChildren(-1), 0)
 	}

@@ -70,6 +70,7 @@ func (t Tree) checkAcquire(n *Node, by Owner, mode api.LockMode) error {
 	if n.held() && n.Revoked != nil {
 		return n.lockHeld(refusal.HeldWhileRevoked)
 	}
+	//mutants: same (a free lock has no mode, which conflicts with none)
 	if n.held() && n.Mode.Conflicts(mode) {
 		return n.lockHeld(refusal.HeldInConflict)
 	}
@@ -112,6 +113,7 @@ func (t *Tree) delay(name api.Name, mode api.LockMode, failed []Holder, next fun
 		return false
 	}
 	d := Delay{ID: next(), Mode: mode, For: longest}
+	//mutants: same (no delay is shorter than any)
 	if before, ok := t.Delay(name); ok {
 		d.For = max(d.For, before.For)
 		if before.Mode == api.Exclusive {
