@@ -3,6 +3,7 @@ package sequencer
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/chubbylock/chubby/api"
@@ -40,5 +41,23 @@ func TestNewestOnlyRises(t *testing.T) {
 	var told *staleError
 	if !errors.As(err, &told) || told.seq != s || told.newest != 57 {
 		t.Errorf("the request of token 41 gets %v, want a refusal with both tokens", err)
+	}
+}
+
+// Whoever waits for a FileStore until its time runs out does not get in beside the one who uses it.
+func TestFileStoreIsForOneAtATime(t *testing.T) {
+	store, err := openFileStore(filepath.Join(t.TempDir(), "guard"), func(string) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	store.busy <- struct{}{} // somebody uses it
+	if _, err := store.Load(ctx); !errors.Is(err, api.Unavailable) || len(store.busy) != 1 {
+		t.Errorf("Load returned %v; still in use: %v", err, len(store.busy) == 1)
+	}
+	<-store.busy
+	if err := store.Close(); err != nil {
+		t.Error(err)
 	}
 }

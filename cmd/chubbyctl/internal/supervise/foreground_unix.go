@@ -72,7 +72,6 @@ func (p *Process) yieldTerminal() {
 	case p.terminal.has(p.terminal.group): // it has it by now
 		err = unix.Kill(0, unix.SIGCONT)
 	default:
-		//mutant: suspendSelf(0)
 		suspendSelf(os.Getpid())
 	}
 	if err != nil {
