@@ -137,6 +137,12 @@ func TestBelowGoesToTheGreatestDepth(t *testing.T) {
 		name += "/d"
 		c.create(name, namespace.Spec{Kind: api.Directory})
 	}
+	for _, n := range c.tree.Below("/d", nil) {
+		if n.Name != "/d" {
+			t.Errorf("%s comes first", n.Name)
+		}
+		break // and the loop ends
+	}
 	found := 0
 	for _, n := range c.tree.Below("/d", nil) {
 		if found++; n.Name == name {

@@ -67,10 +67,10 @@ func (t Tree) checkAcquire(n *Node, by Owner, mode api.LockMode) error {
 	if _, open := n.opener(by); n.Ephemeral && !open {
 		return &refusal.Refusal{Cause: refusal.EphemeralNotOpen}
 	}
+	//mutants: same (a free lock is not revoked)
 	if n.held() && n.Revoked != nil {
 		return n.lockHeld(refusal.HeldWhileRevoked)
 	}
-	//mutants: same (a free lock has no mode, which conflicts with none)
 	if n.held() && n.Mode.Conflicts(mode) {
 		return n.lockHeld(refusal.HeldInConflict)
 	}
