@@ -18,6 +18,12 @@ RELEASER := GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VAL
 ADAPTERS := $(patsubst %/go.mod,%,$(wildcard contrib/*/go.mod))
 # go test prints packages in the order of its arguments, so that the longest hides the others until it ends; gotestsum shows each at its end.
 SHOWN := go tool -modfile=tools/go.mod gotestsum --format standard-quiet
+MUTANTS := go -C tools run ./mutants
+MUTATED := ./session ./namespace ./sequencer ./refusal
+MUTATEDINPARTS := ./raftfsm ./cell/internal/master ./cell/internal/wire ./cell/internal/disk ./cell/internal/peer ./client ./cmd/chubbyctl/internal/supervise
+# Of these packages only the mutants that marks describe are run.
+MARKED := ./cell ./cell/recovery ./cell/internal/audit ./cell/internal/console ./cell/internal/fsm ./client/recipe ./cmd/chubbyd/internal/names \
+  ./internal/certs ./internal/cowmap ./internal/frames ./internal/tokens
 LINT := go tool -modfile=tools/lint/go.mod golangci-lint
 GENERATED := api/chubbypb/chubby.pb.go api/chubbypb/chubby_grpc.pb.go
 
@@ -96,16 +102,27 @@ endurance: ## run the tests of limits at their full size, and an hour of random 
 	go test -count 1 -timeout 30m -v -run Scenario ./client -five -scenario 1h
 
 .PHONY: nightly
-nightly: ## run race, acceptance, endurance, guards, fuzz and steady, some hours (writes docs/dev/nightly.md)
+nightly: ## run race, acceptance, endurance, mutants, fuzz and steady, some hours (writes docs/dev/nightly.md)
 	go -C tools run ./nightly
 
 .PHONY: allocations
 allocations: ## count what the hot paths allocate, and compare it with docs/dev/allocations.md
 	go -C tools run ./allocations
 
-.PHONY: guards
-guards: ## take each safeguard out in turn; a test has to notice (writes docs/dev/guards.md)
-	go -C tools run ./guards -docs ../docs/dev/guards.md
+.PHONY: mutants
+mutants: ## change the source in small ways, one at a time; a test has to notice (of the large packages a seventh each day)
+	status=0; \
+	$(MUTANTS) $(MUTATED) || status=1; \
+	$(MUTANTS) -tolerant -part $$(date +%u)/7 $(MUTATEDINPARTS) || status=1; \
+	$(MUTANTS) -marks $(MARKED) || status=1; \
+	exit $$status
+
+.PHONY: mutants-changed
+mutants-changed: ## the same for lines that changed since main (on main: since the commit before), two minutes at most
+	@base=$$(git merge-base HEAD origin/main 2>/dev/null || true); \
+	if [ -z "$$base" ] || [ "$$base" = "$$(git rev-parse HEAD 2>/dev/null)" ]; then base=$$(git rev-parse --verify --quiet 'HEAD~1^{commit}' || true); fi; \
+	if [ -z "$$base" ]; then echo "no commit to compare with: a shallow clone, or the first commit"; exit 0; fi; \
+	$(MUTANTS) -budget 2m -diff "$$base" $(MUTATED) $(MUTATEDINPARTS)
 
 .PHONY: lint
 lint: ## run golangci-lint (built on first use, about two minutes)

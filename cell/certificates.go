@@ -160,6 +160,7 @@ func (r *Replica) watchCertificates(ctx context.Context) {
 func (r *Replica) warnOfEnds(said map[string]string, port string, store *certs.Store, files TLSFiles) {
 	warning := store.Warning(port)
 	if warning != "" && warning != said[port] {
+		//mutant: r.log.Debug(warning, "event", "certificate_due", "file", files.Cert, "ca", files.CA, "crl", files.CRL) //by TestWarningsNameNoFiles of ./cell
 		r.log.Warn(warning, "event", "certificate_due", "file", files.Cert, "ca", files.CA, "crl", files.CRL)
 	}
 	said[port] = warning

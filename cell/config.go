@@ -265,6 +265,7 @@ func (cfg Config) complete() (Config, error) {
 	if !slices.Contains(LogStores(), cfg.LogStore) {
 		fault("log-store: %q is none of %s", cfg.LogStore, disk.LogStoreNames(" and "))
 	}
+	//mutant: if cfg.ElectionTimeout < MinElectionTimeout { //by TestElectionTimeoutIsBelowEveryLease of ./cell
 	if cfg.ElectionTimeout < MinElectionTimeout || cfg.ElectionTimeout > MaxElectionTimeout {
 		fault("election-timeout: %v is outside %v to %v (less than the shortest lease)", cfg.ElectionTimeout, MinElectionTimeout, MaxElectionTimeout)
 	}

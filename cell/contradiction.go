@@ -27,6 +27,7 @@ func (r *Replica) watchContradictions(ctx context.Context) {
 		if by, _ := peer.Contradicted(own, others, r.voters()); by == nil {
 			continue // also while this replica has reached a check point and the others have not told theirs: that ends no count
 		}
+		//mutant: if looks++; looks > looksBefore && false && r.stopIfContradicted(ctx, own) { //by TestContradictedReplicaStops of ./cell
 		if looks++; looks > looksBefore && r.stopIfContradicted(ctx, own) {
 			return
 		}
@@ -47,6 +48,7 @@ const looksBefore = 2
 func (r *Replica) stopIfContradicted(ctx context.Context, own peer.Check) bool {
 	r.leaving.Store(true)
 	voters := r.voters()
+	//mutant: by, theirs := peer.Contradicted(own, func() map[string]peer.Check { _, heard := r.comparison.Checks(); return heard }(), voters) //by TestWhoMayLeaveContradictsNobody of ./cell
 	by, theirs := peer.Contradicted(own, r.askForChecks(ctx), voters)
 	if by == nil {
 		r.leaving.Store(false)

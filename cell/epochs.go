@@ -44,6 +44,7 @@ func (r *Replica) runEpochs(ctx context.Context, elections <-chan bool) {
 		}
 		term, leads := r.leads()
 		switch {
+		//mutant: case running.end != nil: //by TestOldNewsBeginNoEpoch of ./cell
 		case running.end != nil && (!leads || term != begun):
 			running.end(r.notMaster())
 		case running.end == nil && leads && term > begun:
@@ -230,6 +231,7 @@ func (r *Replica) restoresAccess() bool {
 	if !r.cfg.RestoreAccess {
 		return false
 	}
+	//mutant: if false { //by TestRestoreAccess of ./cell
 	if r.clock().Sub(r.begun) > restoreWindow {
 		r.log.Warn("access is not restored: this replica has run for too long; start it again with --restore-access if that is wanted, and without if not")
 		return false

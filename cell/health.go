@@ -123,6 +123,7 @@ func (r *Replica) Health() Health {
 	h := Health{Cell: r.cfg.Cell, Replica: r.cfg.ID, Role: r.role(), Epoch: uint64(r.fsm.State().Epoch), Warning: r.warning()}
 	_, id := r.raft.LeaderWithID()
 	h.Master, h.Address = string(id), r.clientAddress(string(id))
+	//mutant: h.Ready = r.master.Load() != nil || h.Master != "" && h.Master != r.cfg.ID //by TestElectedAndUnableToTakeOver of ./cell
 	h.Ready = r.master.Load() != nil || h.Master != "" && h.Master != r.cfg.ID && h.Epoch == r.raft.CurrentTerm()
 	if kind, _ := r.drills.running(); kind != 0 {
 		h.Drill = kind.Word()

@@ -180,6 +180,7 @@ func merged(was *identity.Roster, now raftfsm.Roster) *identity.Roster {
 		switch {
 		case i >= 0 && m.Phase == raftfsm.Left && !next.Members[i].Left:
 			next.Members[i].Left, changed = true, true
+		//mutant: case i < 0 && (m.Incarnation != "" || m.Phase == raftfsm.Left): //by TestSpareThatCannot of ./cell
 		case i < 0 && m.Phase != raftfsm.Standby && (m.Incarnation != "" || m.Phase == raftfsm.Left): // a spare is let in when it joins
 			next.Members = append(next.Members, identity.Member{ID: m.ID, Raft: m.Raft, Incarnation: m.Incarnation, Left: m.Phase == raftfsm.Left})
 			changed = true

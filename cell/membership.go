@@ -204,6 +204,7 @@ func (r *Replica) hasCaughtUp(ctx context.Context, one raftfsm.Member) error {
 // canGo returns nil if those that stay are a majority of themselves now.
 func (r *Replica) canGo(ctx context.Context, one raftfsm.Member, servers []raft.Server) error {
 	voters, answer := r.wouldStay(ctx, one.ID, servers)
+	//mutant: if answer < 0 { //by TestNobodyLeavesWithoutAMajority of ./cell
 	if answer <= voters/2 {
 		return api.Errorf(api.Unavailable, "of the %d replicas that would stay %d answer, which is no majority; 'chubbyctl cell remove %s --cancel' has it stay", voters, answer, one.ID)
 	}

@@ -55,6 +55,7 @@ func (r *Replica) publishReplicas(ctx context.Context) {
 		case <-tick.C:
 		}
 		if r.master.Load() == nil {
+			//mutant: _ = fresh //by TestPublish of ./cell
 			p = fresh
 			r.publishing.Store(0)
 			continue
@@ -78,6 +79,7 @@ func (r *Replica) publishOnce(ctx context.Context, p *publisher) {
 		}
 		pause := min(minRepublish<<min(p.failures, 10), republishEvery)
 		p.failures++
+		//mutant: p.next = r.clock().Add(republishEvery + 0*pause) //by TestPublish of ./cell
 		p.next = r.clock().Add(pause)
 		r.publishing.Store(int64(p.failures))
 		r.log.Warn("clients that look for this cell by its name may not find its replicas", "event", "publish_fails", "error", err, "retry_in", pause)

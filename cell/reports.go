@@ -31,6 +31,7 @@ func (r *Replica) probeOthers(ctx context.Context) {
 		r.comparison.Keep(others)
 		for _, s := range r.servers() {
 			if string(s.ID) != r.cfg.ID {
+				//mutant: /* nothing */ //by TestDivergenceIsNoticed of ./cell
 				r.prober.Ask(string(s.ID), string(s.Address), func(peer.Report) {}) // noteReport has it first
 			}
 		}
@@ -48,11 +49,13 @@ func (r *Replica) probeOthers(ctx context.Context) {
 // noteReport takes the answers to all probes, also to those of the fence.
 func (r *Replica) noteReport(id string, report peer.Report) {
 	r.absences.heard(id)
+	//mutant: /* nothing */ //by TestDivergenceIsNoticed of ./cell
 	r.passport.NoteHeld(id, report.Applied)
 	if !r.comparison.Compare(id, report) {
 		return
 	}
 	if m := r.master.Load(); m != nil {
+		//mutant: /* nothing */ //by TestDivergenceIsNoticed of ./cell
 		m.Inspector.CheckPoints.Soon() // who differs from most others is to stop before it is the master
 	}
 }
@@ -68,6 +71,7 @@ func (r *Replica) probeReport() peer.Report {
 		History:  state.History,
 		MaxLevel: uint64(r.cfg.supports),
 	}
+	//mutant: if own := r.comparison.Own(); true { //by TestWhoMayLeaveContradictsNobody of ./cell
 	if own := r.comparison.Own(); !r.leaving.Load() { // read last; see Replica.leaving
 		report.Check = own
 	}

@@ -70,6 +70,7 @@ func backupTimes(cell string, id api.CellID, names []string) (times []int64) {
 		}
 	}
 	slices.Sort(times)
+	//mutant: slices.Reverse(times); return times //by TestScheduledBackups of ./cell
 	return times
 }
 
@@ -128,14 +129,18 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 			return err
 		}
 		s.known = true
+		//mutant: /* nothing */ //by TestUnfinishedBackupsAreRemoved of ./cell
 		r.removeUnfinished(ctx, m.CellID(), now, names)
 		for _, at := range backupTimes(r.cfg.Cell, m.CellID(), names) {
+			//mutant: if at > 0 { //by TestScheduledBackups of ./cell
 			if at < now+every { // else the clock of a master was wrong
+				//mutant: _ = at //by TestScheduledBackups of ./cell
 				s.last = max(s.last, at)
 			}
 		}
 	}
 	if since := now - s.last; since < every && since > -every && !restoredSince(m.Restored(), s.last, now) { // nor was it put back
+		//mutant: /* nothing */ //by TestBackupWhoseAnswerIsLost of ./cell
 		s.failures = 0 // the last one was made, though its maker was not told
 		return nil
 	}
@@ -160,6 +165,7 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 // restoredSince reports whether the cell was restored after its last backup: no backup knows of what it issues since then, and a cell
 // that is restored from an earlier one would issue the same again.
 func restoredSince(r *raftfsm.Restoration, last, now int64) bool {
+	//mutant: return r != nil && r.AtUnix < 0 //by TestBackupAfterARestore of ./cell
 	return r != nil && r.AtUnix >= last && r.AtUnix <= now // a time to come is that of a wrong clock
 }
 
@@ -170,7 +176,9 @@ func (r *Replica) removeOldBackups(ctx context.Context, id api.CellID, now, ever
 	if err != nil {
 		return err
 	}
+	//mutant: /* nothing */ //by TestUnfinishedBackupsAreRemoved of ./cell
 	r.removeUnfinished(ctx, id, now, names)
+	//mutant: times := slices.DeleteFunc(backupTimes(r.cfg.Cell, id, names), func(at int64) bool { return at >= now+every && false }) //by TestScheduledBackups of ./cell
 	times := slices.DeleteFunc(backupTimes(r.cfg.Cell, id, names), func(at int64) bool { return at >= now+every })
 	for _, at := range times[:max(0, len(times)-r.cfg.Backups.Keep)] {
 		err = cmp.Or(err, r.cfg.Backups.Place.Remove(ctx, backupName(r.cfg.Cell, id, at)))
@@ -188,6 +196,7 @@ func (r *Replica) removeUnfinished(ctx context.Context, id api.CellID, now int64
 			continue
 		}
 		for _, at := range backupTimes(r.cfg.Cell, id, []string{whole[:end]}) {
+			//mutant: if at > now { //by TestUnfinishedBackupsAreRemoved of ./cell
 			if at > now-int64(2*maxBackupTakes/time.Second) {
 				continue
 			}

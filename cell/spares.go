@@ -37,6 +37,7 @@ func (a *absences) heard(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, asked := a.unanswered[id]; asked {
+		//mutant: _ = id //by TestSpare of ./cell
 		a.unanswered[id] = 0
 	}
 }
@@ -68,11 +69,13 @@ func (r *Replica) useSpare(ctx context.Context, m *master.Master, roster raftfsm
 		}
 	}
 	dead, absent := r.absences.longest(voters)
+	//mutant: if dead == "" || absent < compareEvery { //by TestSpare of ./cell
 	if dead == "" || absent < r.cfg.ReplaceAfter {
 		return nil
 	}
 	var err error
 	for _, spare := range spares {
+		//mutant: if err = nil; err == nil { //by TestSpareThatCannot of ./cell
 		if err = r.standsBy(spare, m.Level()); err == nil {
 			settled, err := m.SettleMember(ctx, raftfsm.SettleMember{ID: spare.ID, Phase: raftfsm.Standby, Replaces: dead})
 			if err == nil && !settled {
@@ -99,6 +102,7 @@ func (r *Replica) auditSpare(spare raftfsm.Member, dead string, absent time.Dura
 		r.audit.Unknown(act) // it is tried again at once, and may have been done
 		return
 	}
+	//mutant: _ = act //by TestSpareIsAudited of ./cell
 	r.audit.Act(act)
 }
 

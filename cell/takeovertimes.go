@@ -134,6 +134,7 @@ func (t *takeoverTimes) leaseExtended(unheard int) {
 func (t *takeoverTimes) sessionsLeft(unheard int) {
 	if unheard == 0 {
 		t.reached(awaitsSessions, phaseSessions)
+		//mutant: /* nothing */ //by TestNoFirstLeaseOfADeadSession of ./cell
 		t.awaited.And(^awaitsFirst) // nobody is left who could return: the first lease would be that of a client that is new
 	}
 }

@@ -300,6 +300,7 @@ func (h *Handle) setLock(l *Lock) error {
 		return why
 	}
 	h.kept.idle = nil // of an earlier grant
+	//mutant: if was != nil && was.seq.Generation < l.seq.Generation && false {
 	if was != nil && was.seq.Generation < l.seq.Generation && was.markTaken(lostSinceText) {
 		h.enqueueEvent(api.Event{Kind: api.EventLockLost, Generation: was.seq.Generation, Explanation: lostSinceText})
 	}

@@ -68,6 +68,7 @@ func (a *auditor) stop() {
 
 // runAudits makes audits until ctx, the session's, ends.
 func (c *Client) runAudits(ctx context.Context) {
+	//mutant: /* nothing */
 	defer c.auditor.stop()
 	for {
 		select {
@@ -125,6 +126,7 @@ func (h *Handle) auditNeeds(epoch api.Epoch) (l *Lock, unknown bool) {
 // auditLock asks the master whether a lock is still held.
 func (c *Client) auditLock(ctx context.Context, l *Lock) {
 	err := c.readIn(ctx, classAudit, "check the lock", l.handle.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+		//mutant: reply, err := t.control().chubby.GetSequencer(ctx, &chubbypb.GetSequencerRequest{Caller: caller, Handle: l.handle.currentToken()})
 		reply, err := t.control().chubby.GetSequencer(ctx, &chubbypb.GetSequencerRequest{Caller: caller, Handle: l.handle.openToken()})
 		if err != nil {
 			return err
@@ -146,6 +148,7 @@ func (l *Lock) noteAuditedLoss(explanation string) {
 	h := l.handle
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	//mutant: if h.lock == l {
 	if h.lock != nil && h.lock.firstUse == l.firstUse {
 		l = h.lock
 	}

@@ -44,6 +44,7 @@ const (
 
 // use says whether what an entry has may be used at now, and counts that; mu is held.
 func (c *cache) use(e *entry, now session.Instant) found {
+	//mutant: if c.lease.required && c.lease.end == 0 {
 	if c.lease.required && now >= c.lease.end {
 		return foundLapsed
 	}
@@ -68,6 +69,7 @@ func (c *cache) wakeRenewer() {
 func (c *cache) grantLease(epoch api.Epoch, end session.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	//mutant: if epoch > 0 {
 	if epoch == c.epoch {
 		c.lease.end = max(c.lease.end, end)
 	}
@@ -177,6 +179,7 @@ func (r *cacheRenewer) renewOnce(ctx context.Context) bool {
 			sent := c.cfg.Clock() // of this attempt: the lease counts from the attempt that is answered
 			reply, err := t.control().chubby.RenewCache(ctx, &chubbypb.RenewCacheRequest{Caller: caller})
 			if err == nil {
+				//mutant: c.cache.grantLease(api.Epoch(caller.GetEpoch()), session.CacheLeaseEnd(max(sent, c.cfg.Clock()), time.Duration(reply.GetLeaseNs())))
 				c.cache.grantLease(api.Epoch(caller.GetEpoch()), session.CacheLeaseEnd(sent, time.Duration(reply.GetLeaseNs())))
 			}
 			return err

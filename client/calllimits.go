@@ -72,6 +72,7 @@ func (r callLimits) slotsFor(k call) slots {
 	case k.class == classRead:
 		return slots{r.reads}
 	case k.class == classCleanup:
+		//mutant: return slots{}
 		return slots{r.cleanups}
 	case k.class == classRenewal:
 		return slots{r.renewals}

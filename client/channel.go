@@ -140,6 +140,7 @@ func (c *channel) NewStream(ctx context.Context, desc *grpc.StreamDesc, method s
 	if err != nil {
 		return nil, err
 	}
+	//mutant: return stream, nil
 	return textStream{stream}, nil
 }
 
@@ -241,6 +242,7 @@ func (c *channel) stay(l link) {
 	})
 	<-l.Left()
 	c.set(connectivity.Idle, nil, nil)
+	//mutant: if stop() { l.Wait(); return }; l.Wait()
 	l.Wait()
 	if !stop() {
 		<-closed
@@ -281,6 +283,7 @@ func (h linking) open(ctx context.Context) (link, error) {
 	if err != nil {
 		return nil, err
 	}
+	//mutant: l, err := (*frames.Link)(nil), frames.ErrOtherProtocol; _ = conn.Close()
 	l, err := frames.Open(ctx, conn, h.frames)
 	if errors.Is(err, frames.ErrHTTP) {
 		return nil, fmt.Errorf("%w; the port for clients is %d by default, and that of HTTP %d", frames.ErrHTTP, api.DefaultClientPort, api.DefaultHTTPPort)

@@ -53,6 +53,7 @@ func newCleanupContext(ctx context.Context) (context.Context, context.CancelFunc
 	if ctx.Value(cleanupKey{}) != nil { // this call is part of another cleanup call
 		return ctx, func() {}
 	}
+	//mutant: if true { return ctx, func() {} }
 	ctx = context.WithValue(ctx, cleanupKey{}, true)
 	free := context.WithoutCancel(ctx)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {

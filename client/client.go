@@ -148,6 +148,7 @@ func (c *Client) createSession(ctx context.Context) error {
 				c.cache = newCache(cacheLimit(c.cfg), api.Epoch(reply.GetEpoch()))
 				c.cache.lease.required, c.cache.lease.renewer = reply.GetCacheLease(), newCacheRenewer(c)
 				c.session = newSessionState(tracesOf(c.cfg).untraced(ctx), c.cfg, sent, reply, c.notifier, sessionCalls{
+					//mutant: onExpired: func() {},
 					onExpired: func() { c.closeIdleHandles(c.cache.flush(0)) },
 					heard:     func() string { return heardBy(c.cell.locator) },
 				})

@@ -55,6 +55,7 @@ func (p *pool) checkConnection(t *target, old *connection, silent time.Duration)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.cfg.Clock()
+	//mutant: if old.conn.GetState() == connectivity.Shutdown {
 	if old.conn.GetState() != connectivity.Ready {
 		return // it is about to connect
 	}

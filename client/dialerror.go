@@ -56,6 +56,7 @@ func (t *target) explainError(err error) error {
 // replica is not going to learn it while clients try again.
 func (t *target) olderError(err error) error {
 	s, is := status.FromError(err)
+	//mutant: if !is || s.Code() != codes.OK {
 	if !is || s.Code() != codes.Unimplemented {
 		return nil
 	}

@@ -146,6 +146,7 @@ func (d *dispatcher) dispatchUntraced(ctx context.Context, k call) (outcome, err
 		case v == verdictFinal:
 			// Only an answer of the log settles the attempts before: one of them may have
 			// taken effect, and its answer been lost.
+			//mutant: if result != outcomeUncertain || e.Err == nil || e.Code == api.SessionExpired {
 			if result != outcomeUncertain || e.Final || e.Code == api.SessionExpired {
 				result = outcomeAnswered
 			}
@@ -253,6 +254,7 @@ func (d *dispatcher) attemptOnce(ctx context.Context, k call, t *target, caller 
 		defer context.AfterFunc(k.session.ended, cancel)()
 	}
 	defer t.onSuperseded(cancel)()
+	//mutant: if other := d.locator.believedMaster(); other != nil && other != t && false {
 	if other := d.locator.believedMaster(); other != nil && other != t { // found before onSuperseded was called, which therefore does not tell
 		return &api.Error{Code: api.Unavailable, Message: "another master was found before it was asked"}, false
 	}

@@ -55,6 +55,7 @@ func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption
 	for opened := 1; ; opened++ {
 		h, err := c.Open(ctx, path, opening)
 		if err != nil {
+			//mutant: return nil, err
 			return nil, notOpened(ctx, err)
 		}
 		acquire := h.Acquire
@@ -76,6 +77,7 @@ func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption
 // may have been created, and callers would take it for the Uncertain of a release.
 func notOpened(ctx context.Context, err error) error {
 	var e *api.Error
+	//mutant: if ctx.Err() == nil || !errors.As(err, &e) || e.Code != api.Uncertain {
 	if !errors.As(err, &e) || e.Code != api.Uncertain {
 		return err
 	}
@@ -115,6 +117,7 @@ func (c *Client) Do(ctx context.Context, path string, f func(ctx context.Context
 	acquired := c.cfg.Clock()
 	defer func() { // not recovered: a panic goes on, and so does runtime.Goexit
 		lost := l.Err() // before the release, which ends the context
+		//mutant: if why := recover(); why != nil { panic(why) }; released := l.Release(ctx)
 		released := l.Release(ctx)
 		err = doError(err, lost, released)
 	}()

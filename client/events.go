@@ -116,6 +116,7 @@ func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event, recall bool) (return
 	if e.Kind == api.EventConflictingLock && h.kept.wanted {
 		h.kept.recall(h, e.Generation)
 		returned = h.kept.returned
+		//mutant: if _ = recall; !h.kept.tellsConflicts {
 		if recall || !h.kept.tellsConflicts {
 			return returned
 		}
@@ -125,6 +126,7 @@ func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event, recall bool) (return
 	case presented:
 		h.enqueueEvent(e)
 	case e.Kind == api.EventConflictingLock:
+		//mutant: h.pendingConflict = nil
 		h.pendingConflict = &e
 	}
 	return returned

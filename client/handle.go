@@ -211,6 +211,7 @@ func (c *Client) closeHandle(ctx context.Context, h *Handle) error {
 
 func closeSender(handle []byte) sender {
 	return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+		//mutant: _, err := t.data.chubby.CloseHandle(ctx, &chubbypb.CloseHandleRequest{Caller: caller, Mutation: m, Handle: handle})
 		_, err := t.control().chubby.CloseHandle(ctx, &chubbypb.CloseHandleRequest{Caller: caller, Mutation: m, Handle: handle})
 		return err
 	}

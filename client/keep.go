@@ -222,6 +222,7 @@ func (k *Keeper) Abandon(ctx context.Context) {
 func (s *keptSession) abandon() {
 	s.abandoned.Store(true)
 	s.client.session.endSession(Closed, "it was abandoned")
+	//mutant: /* nothing */
 	s.client.keeper.stop()
 }
 

@@ -99,6 +99,7 @@ func (k *keeper) keepAlive() {
 		case k.lastWasEmpty:
 			k.pause.wait(ended) // a master that answers at once each time must not be asked without a pause
 		default:
+			//mutant: k.pause.wait(ended); time.Sleep(k.client.Left()) //by TestSignsOfLife of ./cell
 			k.lastWasEmpty = true // the master asks for a sign of life before it extends the lease: send the next at once
 		}
 	}
@@ -198,6 +199,7 @@ func (k *keeper) handleReply(t *target, reply *chubbypb.KeepAliveReply) (fresh b
 		k.epoch, k.inbox, k.endSequence = epoch, inbox{}, 0
 		k.locator.noteEpoch(epoch)
 		k.session.counters.failOvers.Add(1)
+		//mutant: k.client.cache.mu.Lock(); k.client.cache.epoch = epoch; k.client.cache.mu.Unlock() //by TestCachesAreConsistent of ./cell
 		k.client.closeIdleHandles(k.client.cache.flush(epoch)) // before the reply is acknowledged: until then the master makes no change
 		k.cfg.Logger.InfoContext(k.life, "another master is in office", "session", k.session.id, "epoch", epoch, "address", t.address)
 		k.client.handles.recallAll()
@@ -241,6 +243,7 @@ func (k *keeper) handleEvent(e *chubbypb.Event) {
 			k.inbox.holdForLocks(l)
 		}
 	case api.EventCacheInvalidation:
+		//mutant: _ = k.client.invalidatePath //by TestCachesAreConsistent of ./cell
 		k.client.invalidatePath(e.GetPath())
 	default:
 		if !kind.Subscribable() {
@@ -259,6 +262,7 @@ func (k *keeper) handleEvent(e *chubbypb.Event) {
 // more.
 func (k *keeper) handleUnknownEvent(e *chubbypb.Event) {
 	k.cfg.Logger.WarnContext(k.life, "an event of an unknown kind", "session", k.session.id, "kind", e.GetKind(), "explanation", e.GetExplanation())
+	//mutant: k.handleMissingEvents(e.GetSequence(), "the master told of something that this version does not know; look again")
 	k.handleMissingEvents(e.GetSequence()-1, "the master told of something that this version does not know; look again")
 }
 

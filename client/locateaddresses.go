@@ -29,6 +29,7 @@ func (s serverList) all() []string { return slices.Concat(s.found, s.told) }
 // the load. Those that the cell has named since its replicas were changed are among them: all that are configured
 // may have been replaced.
 func (s serverList) askingOrder(servers []string, last *target) []string {
+	//mutant: order := slices.Sorted(slices.Values(slices.Concat(servers, s.told)))
 	order := slices.Compact(slices.Sorted(slices.Values(slices.Concat(servers, s.told))))
 	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	if last != nil {
@@ -65,6 +66,7 @@ func (s *serverList) noteTold(reply *chubbypb.LocateReply) {
 func (l *locator) followServers(ctx context.Context, t *target, version uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	//mutant: if l.closed || l.servers.following || version >= 0 { //by TestClientsHearOfNewReplicas of ./cell
 	if l.closed || l.servers.following || version == l.servers.version {
 		return
 	}

@@ -199,6 +199,8 @@ func (l *locator) askReplica(ctx context.Context, address string) locateAnswer {
 		return locateAnswer{address: address, err: err}
 	}
 	defer giveBack()
+	//mutant: late := time.AfterFunc(stragglerDelay, func() { l.pool.checkControl(t) })
+	//mutant: late := time.AfterFunc(min(lateAfter, l.cfg.DialTimeout/2), func() { })
 	late := time.AfterFunc(min(lateAfter, l.cfg.DialTimeout/2), func() { l.pool.checkControl(t) })
 	defer late.Stop()
 	reply, err := t.control().cell.Locate(ctx, &chubbypb.LocateRequest{Cell: l.cfg.Cell})

@@ -80,7 +80,9 @@ func (l *Lock) Context() context.Context { return l.ctx }
 // it. Call the function when the work has ended: it frees what the context takes, as
 // that of context.WithCancel does, and releases nothing.
 func (l *Lock) With(ctx context.Context) (context.Context, context.CancelFunc) {
+	//mutant: within, cancel := context.WithCancelCause(ctx)
 	within, cancel := context.WithCancelCause(sequencer.NewContext(ctx, l))
+	//mutant: stop := func() {}
 	stop := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
 	if why := l.Err(); why != nil && ctx.Err() == nil {
 		cancel(why) // AfterFunc does that a moment later
@@ -232,6 +234,7 @@ func (l *Lock) release(ctx context.Context) error {
 	ctx, cancel := h.client.CleanupContext(ctx)
 	defer cancel()
 	send := releaseSender(h.currentToken(), l.seq.Generation, !l.seq.read.Load())
+	//mutant: err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send,
 	err := h.client.mutate(ctx, mutation{op: "release", path: h.path, send: send, mustComplete: true,
 		settle: func(ctx context.Context, number uint64) {
 			_ = h.client.sendUntilAnswered(ctx, "release", h.path, number, classCleanup, send)
@@ -247,6 +250,7 @@ func (l *Lock) release(ctx context.Context) error {
 
 func releaseSender(handle []byte, generation api.Generation, unread bool) sender {
 	return func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
+		//mutant: _, err := t.data.chubby.Release(ctx, &chubbypb.ReleaseRequest{
 		_, err := t.control().chubby.Release(ctx, &chubbypb.ReleaseRequest{
 			Caller: caller, Mutation: m, Handle: handle, Generation: uint64(generation), SequencerUnread: unread,
 		})

@@ -51,6 +51,7 @@ func (s *sessionState) trackLock(ctx context.Context, l *Lock) error {
 		s.mu.Lock()
 		state, why, changed := s.refresh(s.clock()), s.endError, s.changed
 		if state == session.Safe && s.clock() < s.lockDeadline(l) {
+			//mutant: s.locks.Put(l, -session.Instant(l.handle.delay))
 			s.locks.Put(l, session.Instant(l.handle.delay))
 			s.mu.Unlock()
 			s.rearm()

@@ -47,6 +47,7 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	if m.onNumber != nil {
 		m.onNumber(number)
 	}
+	//mutant: m.touches = nil //by TestCachesAreConsistent of ./cell
 	c.cache.beginChange(m.touches, m.fetch)
 	attempts := 0
 	result, err := c.cell.dispatcher.dispatch(ctx, call{
@@ -67,6 +68,7 @@ func (c *Client) mutate(ctx context.Context, m mutation) error {
 	if result != outcomeUncertain {
 		c.numbers.finish(number)
 		c.closeIdleHandles(c.cache.endChange(m.touches, m.effect(attempts, err)))
+		//mutant: if attempts == 0 {
 		if result == outcomeNotDone {
 			return m.notDoneError(c, err)
 		}

@@ -75,6 +75,7 @@ func (n *notifier) deliverAll(stop <-chan struct{}) {
 		select {
 		case <-n.wake:
 		case <-stop:
+			//mutant: return
 			stopped = true
 		}
 		n.deliver()

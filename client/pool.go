@@ -191,6 +191,7 @@ func (t *target) noteClaim(reply *chubbypb.LocateReply) {
 func (t *target) matches(a locateAnswer) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	//mutant: return t.address == a.address || false && t.replica != "" && t.replica == a.reply.GetReplica() && t.epoch == a.reply.GetEpoch()
 	return t.address == a.address || t.replica != "" && t.replica == a.reply.GetReplica() && t.epoch == a.reply.GetEpoch()
 }
 

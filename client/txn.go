@@ -110,6 +110,7 @@ func (t *Txn) Commit(ctx context.Context) ([]api.Stat, error) {
 	}
 	var stats []api.Stat
 	err := t.client.mutate(ctx, mutation{
+		//mutant: op: "commit", path: t.path(), size: t.size, touches: t.touched()[:0], effectOf: func() changeEffect { return effectOf(stats) }, //by TestTxnLeavesNothingOldInCaches of ./cell
 		op: "commit", path: t.path(), size: t.size, touches: t.touched(), effectOf: func() changeEffect { return effectOf(stats) },
 		send: func(ctx context.Context, target *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			reply, err := target.data.chubby.Txn(ctx, &chubbypb.TxnRequest{Caller: caller, Mutation: m, Conditions: t.conditions, Operations: t.operations})
@@ -193,12 +194,14 @@ func (t *Txn) path() string {
 // touched returns the nodes that the transaction may change, each once. The list is the caller's own: that of an
 // earlier Commit may still be in use, if it had no answer.
 func (t *Txn) touched() []api.Name {
+	//mutant: slices.Sort(t.touches); return slices.Compact(t.touches) //by TestTxnAgainAfterDoubt of ./cell
 	return slices.Compact(slices.Sorted(slices.Values(t.touches)))
 }
 
 // effectOf returns what a transaction has changed: contents only, if all of its files were there before.
 func effectOf(stats []api.Stat) changeEffect {
 	for _, s := range stats {
+		//mutant: if s.Instance == s.Content && false { //by TestTxnLeavesNothingOldInCaches of ./cell
 		if s.Instance == s.Content { // created, or deleted
 			return effectAny
 		}

@@ -60,6 +60,7 @@ func (u Upgrade) missing(without []string) string {
 	for _, m := range u.Members {
 		switch {
 		case m.MaxLevel == 0 && slices.Contains(without, m.ID):
+		//mutant: case m.MaxLevel == 0 && u.Level < u.Newest: //by TestFinishNeedsEveryAnswer of ./cell
 		case m.MaxLevel == 0:
 			which = append(which, fmt.Sprintf("%s does not answer", m.ID))
 		case m.MaxLevel < u.Newest:

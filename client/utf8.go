@@ -26,6 +26,7 @@ func (s textStream) SendMsg(request any) error {
 // explainText returns err, or, if a field of the request is not UTF-8, an error that
 // says which.
 func explainText(request any, err error) error {
+	//mutant: if status.Code(err) == codes.Internal {
 	if status.Code(err) != codes.Internal {
 		return err
 	}

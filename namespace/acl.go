@@ -39,6 +39,7 @@ type aclLook struct {
 }
 
 func (l aclLook) admits(acl string) bool {
+	//mutants: same (no list has the empty name)
 	if acl == "" || l.seen[acl] || len(l.seen) >= maxACLFiles {
 		return false
 	}
@@ -47,6 +48,7 @@ func (l aclLook) admits(acl string) bool {
 	if !ok || file.list == nil {
 		return false
 	}
+	//mutant: return parseList(file.Contents).names(l.principal) || slices.ContainsFunc(file.list.includes, l.admits)
 	return file.list.names(l.principal) || slices.ContainsFunc(file.list.includes, l.admits)
 }
 

@@ -14,6 +14,7 @@ func (t *Tree) Adopt(n *Node, newest api.Generation) error {
 		return &refusal.Refusal{Cause: refusal.RestoreNode}
 	}
 	next := *n
+	//mutant: next.Children = 0 //by TestMillion of ./raftfsm
 	next.Mode, next.Holders, next.Openers, next.Revoked, next.Children = 0, nil, nil, nil, 0
 	if n.Quota != nil {
 		next.Quota = &Quota{Limit: n.Quota.Limit}

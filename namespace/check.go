@@ -164,6 +164,7 @@ func (t Tree) problemOfLock(n *Node) string {
 // problemOfIndex finds what is missing from the index by session. Check finds
 // superfluous entries by the length of the index.
 func (t Tree) problemOfIndex(n *Node) string {
+	//mutants: same (what is not found is not n)
 	if found, ok := t.Get(n.Name); !ok || found != n {
 		return "is not found under its name"
 	}

@@ -72,6 +72,7 @@ func TestCheckSeesDamagedNodes(t *testing.T) {
 		"generation beyond the last": {"/file", "beyond", func(n *Node) { n.Lock = api.MaxGeneration + 1 }},
 		"contents of a directory":    {"/dir", "has contents", func(n *Node) { *n = *n.withContents([]byte("x")) }},
 		"too many contents":          {"/file", "more contents", func(n *Node) { *n = *n.withContents(make([]byte, api.MaxContents+1)) }},
+		"a list where none is":       {"/file", "or is none", func(n *Node) { n.list = &list{} }},
 		"wrong checksum":             {"/file", "checksum", func(n *Node) { n.Contents = []byte("Contents") }},
 		"openers of a permanent":     {"/file", "permanent", func(n *Node) { n.Openers = []Owner{{1, 1}} }},
 		"openers out of order":       {"/eph", "out of order", func(n *Node) { n.Openers = []Owner{{2, 1}, {1, 1}} }},

@@ -63,6 +63,7 @@ func (t *Tree) Close(ref Ref, by Owner) (Dropped, error) {
 	}
 	var d Dropped
 	next := n
+	//mutants: same (else nothing is removed)
 	if _, open := n.opener(by); open || n.Holds(by) {
 		gone := func(o Owner) bool { return o == by }
 		var left []Holder
@@ -82,6 +83,7 @@ func (t *Tree) Close(ref Ref, by Owner) (Dropped, error) {
 func (t *Tree) DropSession(session api.SessionID, failed bool, next func() uint64) Dropped {
 	var d Dropped
 	gone := func(o Owner) bool { return o.Session == session }
+	//mutant: for n := range t.OwnedBy(session) { //by TestMillion of ./raftfsm
 	for _, n := range slices.Collect(t.OwnedBy(session)) { // collected, because the loop changes the index
 		rest, left := n.withoutHolders(gone)
 		rest = rest.withoutOpeners(gone)
@@ -101,6 +103,7 @@ func (t Tree) noteDropped(d *Dropped, was, is *Node) {
 	if _, delayed := t.Delay(is.Name); !delayed && len(is.Holders) < len(was.Holders) {
 		d.Free = append(d.Free, is.Name)
 	}
+	//mutant: if len(is.Holders) < len(was.Holders) { //by TestVacancyIsToldOnce of ./cell/internal/master
 	if was.held() && !is.held() {
 		d.Vacant = append(d.Vacant, Vacancy{Lock: is.Ref(), Generation: is.Lock})
 	}

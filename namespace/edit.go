@@ -21,6 +21,7 @@ func (t *Tree) Settle() {
 
 // Snapshot returns the tree as it is now.
 func (t *Tree) Snapshot() Tree {
+	//mutant: return Tree{nodes: t.nodes.Snapshot(), owned: t.owned.Snapshot(), delays: t.delays.Snapshot(), usage: t.usage, counts: t.counts} //by TestStateAgainstModel of ./raftfsm
 	return Tree{nodes: t.nodes.Snapshot(), owned: t.owned.Snapshot(), delays: t.delays.Snapshot(), usage: t.usage.Snapshot(), counts: t.counts}
 }
 
@@ -39,8 +40,10 @@ func (t *Tree) add(n *Node) {
 func (t *Tree) replace(old, n *Node, session api.SessionID) {
 	t.nodes.Set(keyOf(n.Name), n)
 	switch was, is := old.ownedBy(session), n.ownedBy(session); {
+	//mutants: same (it is there already)
 	case is && !was:
 		t.owned.Set(ownedKey{session, n.Name}, struct{}{})
+	//mutants: same (it is gone already)
 	case was && !is:
 		t.owned.Delete(ownedKey{session, n.Name})
 	}
@@ -68,6 +71,7 @@ func (t *Tree) disown(n *Node, were []Holder) {
 
 // remove takes a node out of the tree and updates its parent's count.
 func (t *Tree) remove(n *Node) {
+	//mutants: same (the root is never removed)
 	if parent, ok := t.Get(n.Name.Parent()); ok && parent != n {
 		t.replace(parent, parent.withChildren(-1), 0)
 	}

@@ -18,6 +18,7 @@ func keyOf(name api.Name) nodeKey { return nodeKey{depth: name.Depth(), name: na
 
 func (k nodeKey) less(other nodeKey) bool {
 	if k.depth != other.depth {
+		//mutants: same (they differ)
 		return k.depth < other.depth
 	}
 	return k.name < other.name
@@ -47,6 +48,7 @@ type ownedKey struct {
 
 func (k ownedKey) less(other ownedKey) bool {
 	if k.session != other.session {
+		//mutants: same (they differ)
 		return k.session < other.session
 	}
 	return k.name < other.name

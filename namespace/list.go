@@ -31,12 +31,15 @@ func parseList(contents []byte) *list {
 			l.everybody = true
 		case !isList:
 			members = append(members, line)
+		//mutants: same (Admits reads no more of them)
 		case included != "" && len(l.includes) < maxACLFiles && !slices.Contains(l.includes, included):
 			l.includes = append(l.includes, strings.Clone(included))
 		}
 	}
 	slices.Sort(members)
+	//mutants: same (it only saves memory)
 	members = slices.Compact(members)
+	//mutant: l.members = strings.Join(members, "")
 	l.members = strings.Clone(strings.Join(members, "")) // Join returns a single member as it is, a part of all the contents
 	l.ends = make([]uint32, 0, len(members))
 	end := 0
@@ -59,6 +62,7 @@ func (l *list) names(principal string) bool {
 		switch c := strings.Compare(l.member(at), principal); {
 		case c == 0:
 			return true
+		//mutants: same (equal is answered above)
 		case c < 0:
 			low = at + 1
 		default:
@@ -83,5 +87,6 @@ func (n *Node) AdmitsNobody() bool {
 
 // isACLFile reports whether a node's contents are an access control list.
 func (n *Node) isACLFile() bool {
+	//mutants: same (only files are there)
 	return n.Kind == api.File && strings.HasPrefix(string(n.Name), string(api.ACLDir)+"/")
 }

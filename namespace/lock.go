@@ -67,6 +67,7 @@ func (t Tree) checkAcquire(n *Node, by Owner, mode api.LockMode) error {
 	if _, open := n.opener(by); n.Ephemeral && !open {
 		return &refusal.Refusal{Cause: refusal.EphemeralNotOpen}
 	}
+	//mutants: same (a free lock is not revoked)
 	if n.held() && n.Revoked != nil {
 		return n.lockHeld(refusal.HeldWhileRevoked)
 	}
@@ -112,6 +113,7 @@ func (t *Tree) delay(name api.Name, mode api.LockMode, failed []Holder, next fun
 		return false
 	}
 	d := Delay{ID: next(), Mode: mode, For: longest}
+	//mutants: same (no delay is shorter than any)
 	if before, ok := t.Delay(name); ok {
 		d.For = max(d.For, before.For)
 		if before.Mode == api.Exclusive {

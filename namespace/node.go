@@ -98,6 +98,7 @@ func (n *Node) HeldByAny(handles []Owner) bool {
 
 // among returns a function that reports whether an owner is in the list.
 func among(list []Owner) func(Owner) bool {
+	//mutants: same (it only saves work)
 	if len(list) == 1 {
 		return func(o Owner) bool { return o == list[0] }
 	}

@@ -70,6 +70,7 @@ func (t Tree) below(dir *Node) Usage {
 	var u Usage
 	for child := range t.Children(dir.Name, "") {
 		u = u.plus(1, int64(len(child.Contents)))
+		//mutants: same (it only saves work)
 		if child.Children > 0 {
 			deeper := t.below(child)
 			u = u.plus(deeper.Nodes, deeper.Bytes)
@@ -81,6 +82,7 @@ func (t Tree) below(dir *Node) Usage {
 // CheckQuota returns QuotaExceeded if more would exceed the quota of a directory above the name,
 // and InvalidArgument for an invalid name.
 func (t Tree) CheckQuota(name api.Name, more Usage) error {
+	//mutants: same (it only saves work)
 	if err := CheckName(name); err != nil || t.counts.Limited == 0 {
 		return err
 	}
@@ -113,7 +115,9 @@ func (u Usage) Check(used, more Usage, nodes, bytes refusal.Cause) *refusal.Refu
 // charge adds a change of what a node holds to the usage of its creator and of
 // every directory above it that has a quota.
 func (t *Tree) charge(n *Node, nodes int, bytes int64) {
+	//mutants: same (it only saves work)
 	if nodes == 0 && bytes == 0 {
+		//mutants: same (it only saves work)
 		return
 	}
 	if used := t.Usage(n.Creator).plus(nodes, bytes); used == (Usage{}) {
@@ -121,9 +125,11 @@ func (t *Tree) charge(n *Node, nodes int, bytes int64) {
 	} else {
 		t.usage.Set(n.Creator, used)
 	}
+	//mutants: same (it only saves work)
 	for at := n.Name; at != "" && t.counts.Limited > 0; {
 		at = at.Parent()
 		dir, ok := t.Get(at)
+		//mutants: same (each node is in a directory)
 		if !ok || dir.Quota == nil {
 			continue
 		}

@@ -18,6 +18,7 @@ func (t *Tree) Restore(n *Node) error {
 	old, there := t.Get(n.Name)
 	_, placed := t.Get(n.Name.Parent())
 	switch {
+	//mutants: same (one node is the root)
 	case there && n.Name == "" && t.counts.Nodes == 1:
 		t.takeOut(old)
 	case there:

@@ -45,10 +45,13 @@ func (t *Tree) Evict(ref Ref, generation api.Generation, holders []Owner) Droppe
 	var d Dropped
 	n, err := t.Resolve(ref)
 	if err != nil || n.Revoked == nil || n.Lock != generation {
+		//mutants: same (d is zero)
 		return d
 	}
+	//mutant: next, left := n, []Holder(nil); for _, by := range holders { rest, gone := next.withoutHolders(func(o Owner) bool { return o == by }); next, left = rest, append(left, gone...) }
 	next, left := n.withoutHolders(among(holders))
 	if len(left) == 0 {
+		//mutants: same (d is zero)
 		return d
 	}
 	t.replace(n, next, 0)

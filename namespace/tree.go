@@ -76,6 +76,7 @@ func (t Tree) Resolve(ref Ref) (*Node, error) {
 func (t Tree) Children(name api.Name, after string) iter.Seq[*Node] {
 	depth, prefix := name.Depth()+1, name+"/"
 	first := nodeKey{depth: depth, name: prefix}
+	//mutants: same (no name is below the prefix itself)
 	if after != "" {
 		first.name += api.Name(after + "\x00") // the least key that is greater
 	}
@@ -138,12 +139,14 @@ func (t Tree) Locked(name api.Name) iter.Seq[*Node] {
 		var names []api.Name
 		for owned := range t.owned.All() {
 			n, ok := t.Get(owned.name)
+			//mutants: same (what is indexed is there)
 			if ok && n.held() && (n.Name == name || strings.HasPrefix(string(n.Name), string(name)+"/")) {
 				names = append(names, n.Name)
 			}
 		}
 		slices.Sort(names)
 		for _, found := range slices.Compact(names) {
+			//mutants: same (what is indexed is there)
 			if n, ok := t.Get(found); ok && !yield(n) {
 				return
 			}
@@ -168,6 +171,7 @@ func (t Tree) OwnedBy(session api.SessionID) iter.Seq[*Node] {
 			if owned.session != session {
 				return
 			}
+			//mutants: same (what is indexed is there)
 			if n, ok := t.Get(owned.name); ok && !yield(n) {
 				return
 			}

@@ -143,6 +143,7 @@ func (d *decoder) text() string {
 		return ""
 	}
 	text := d.take(n)
+	//mutant: _ = utf8.Valid
 	d.bad = d.bad || !utf8.Valid(text)
 	return string(text)
 }

@@ -77,6 +77,7 @@ func (s *State) checkCreate(c *Open, principal string) error {
 		return err
 	}
 	if parent, ok := s.Tree.Get(c.Name.Parent()); ok && c.Name != "" {
+		//mutant: if err := s.Tree.Permit(parent, principal, 0); err != nil { //by TestAPI of ./e2e
 		if err := s.Tree.Permit(parent, principal, namespace.ToWrite); err != nil {
 			return err
 		}
@@ -151,6 +152,7 @@ func (s *State) write(file namespace.Ref, contents []byte, ifContent *api.Genera
 	if err != nil {
 		return nil, err
 	}
+	//mutant: return s.Tree.SetContents(file, namespace.Write{Contents: contents, IfContent: ifContent, ModifiedUnix: s.modifiedUnix(wall)}, func() api.Generation { return node.Content + 1 })
 	return s.Tree.SetContents(file, namespace.Write{Contents: contents, IfContent: ifContent, ModifiedUnix: s.modifiedUnix(wall)}, s.drawGeneration)
 }
 

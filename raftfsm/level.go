@@ -47,6 +47,7 @@ func (s *State) HasProofs() bool { return s.Level >= proofLevel }
 
 // modifiedUnix returns the time to store with contents written at wall: 0 below level 2.
 func (s *State) modifiedUnix(wall int64) int64 {
+	//mutant: if s.Level < 1 {
 	if s.Level < 2 {
 		return 0
 	}
@@ -68,6 +69,7 @@ func (s *State) raiseLevel(c *RaiseLevel) Result {
 		if err := s.PermitOperator(s.principal(c.Mutation.Session)); err != nil {
 			return refuse(err)
 		}
+		//mutant: if c.To == s.Level {
 		if c.To <= s.Level {
 			return refuse(&refusal.Refusal{Cause: refusal.LevelReached, Used: int64(s.Level)})
 		}

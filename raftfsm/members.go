@@ -142,6 +142,7 @@ func (r Roster) with(m Member) Roster {
 // changeMembers decides on a change, for an operator.
 func (s *State) changeMembers(c *ChangeMembers, wall int64) Result {
 	return s.once(c.Mutation, nil, func() Result {
+		//mutant: var err error
 		err := s.PermitOperator(s.principal(c.Mutation.Session))
 		if err != nil {
 			return refuse(err)
@@ -205,9 +206,11 @@ func (r Roster) add(m Member) (Roster, error) {
 	if !m.isWellFormed() || m.Phase == Standby && m.Replaces != "" || m.Incarnation == "" || m.Client == "" {
 		return r, &refusal.Refusal{Cause: refusal.MemberMalformed}
 	}
+	//mutant: if old, used := r.Find(m.ID); used && old.Phase != Left {
 	if _, used := r.Find(m.ID); used {
 		return r, &refusal.Refusal{Cause: refusal.MemberUsed, Path: m.ID}
 	}
+	//mutant: if other, busy := r.Unsettled(); busy && other.ID == "" {
 	if other, busy := r.Unsettled(); busy {
 		return r, &refusal.Refusal{Cause: refusal.MemberUnsettled, Path: other.ID}
 	}
@@ -233,6 +236,7 @@ func (r Roster) remove(id string) (Roster, error) {
 	if other, busy := r.Unsettled(); busy && (other.ID != id || m.Phase == Leaving) {
 		return r, &refusal.Refusal{Cause: refusal.MemberUnsettled, Path: other.ID}
 	}
+	//mutant: if r.in(Settled) == 0 {
 	if m.Phase == Settled && r.in(Settled) == 1 {
 		return r, &refusal.Refusal{Cause: refusal.MemberLast, Path: id}
 	}

@@ -64,7 +64,9 @@ func (s *State) remember(left []namespace.Left, end ended) []namespace.Left {
 		if h.End == 0 && by != nil {
 			why, h.EndedBy, h.EndedWhy = api.ByOperator, by.Principal, by.Why
 		}
+		//mutant: h.Until, h.End, h.ToUnix = h.Generation, cmp.Or(h.End, why), end.wall
 		h.Until, h.End, h.ToUnix = api.Generation(s.Counter), cmp.Or(h.End, why), end.wall
+		//mutant: if s.Level < 1 {
 		if s.Level < HistoryLevel {
 			continue
 		}

@@ -128,6 +128,7 @@ func (s *shares) hands() (list []pastHand) {
 		return nil
 	}
 	for creator, one := range s.byCreator.All() {
+		//mutant: if one.hand == "/none" {
 		if one.hand != "" {
 			list = append(list, pastHand{creator, one.hand})
 		}
@@ -163,6 +164,7 @@ func (p *past) makeRoom(by string) {
 // dropOne takes the oldest holding from the node after the hand of a share. It is not counted here.
 func (p *past) dropOne(creator string) {
 	of, _ := p.shares.byCreator.Get(creator)
+	//mutant: at, list := p.after(place{creator, of.hand[:0]})
 	at, list := p.after(place{creator, of.hand})
 	p.setHand(creator, at.name)
 	if len(list) == 1 {

@@ -177,6 +177,9 @@ func (s *State) Restoring() (by api.SessionID, sealed bool) {
 
 // ForBackup returns the state without what no backup has: the secret, a backup that is being restored or was, which replicas there are, and who held what.
 func (s State) ForBackup() State {
+	//mutant: s.Secret, s.staged, s.Origin, s.Roster, s.Restored = nil, nil, "", Roster{}, nil
+	//mutant: s.Secret, s.Origin, s.Roster, s.past, s.Restored = nil, "", Roster{}, newPast(s.past.most), nil //by TestRestoreIsInterrupted of ./cell
+	//mutant: s.staged, s.Origin, s.Roster, s.past, s.Restored = nil, "", Roster{}, newPast(s.past.most), nil //by TestBackup of ./internal/backup
 	s.Secret, s.staged, s.Origin, s.Roster, s.past, s.Restored = nil, nil, "", Roster{}, newPast(s.past.most), nil
 	return s
 }
@@ -187,6 +190,7 @@ func (s *State) restore(c *Restore, wall int64) Result {
 	}
 	return s.once(c.Mutation, nil, func() Result {
 		id := c.Mutation.Session
+		//mutant: if err := s.PermitOperator(s.principal(id)); false { _ = err
 		if err := s.PermitOperator(s.principal(id)); err != nil {
 			return refuse(err)
 		}
@@ -281,6 +285,7 @@ func (s *State) restoreSeal(why string) Result {
 	for n := range s.Tree.OwnedBy(g.session) {
 		return refuse(&refusal.Refusal{Cause: refusal.RestoreOwns, Name: n.Name})
 	}
+	//mutant: if nodes := g.tree.Counts().Nodes; nodes < 0 {
 	if nodes := g.tree.Counts().Nodes; nodes != g.Nodes || g.quotas.Len() != g.Quotas {
 		return refuse(&refusal.Refusal{Cause: refusal.RestoreIncomplete, Used: int64(nodes), Allowed: int64(g.Nodes)})
 	}
@@ -312,6 +317,7 @@ func (s *State) restoreFinish(wall int64) Result {
 		return refuse(&refusal.Refusal{Cause: refusal.RestoreSessions, Used: int64(s.Sessions.Len() - 1)})
 	}
 	for name, d := range s.Tree.Delays() {
+		//mutant: _, _ = name, d //by TestRestoreWaitsForHolders of ./cell
 		g.tree.RestoreDelay(name, d)
 	}
 	counter := s.counterAfter(g)
@@ -326,6 +332,7 @@ func (s *State) restoreFinish(wall int64) Result {
 		s.Origin, s.CellID = cmp.Or(s.Origin, s.CellID), g.CellID
 	}
 	s.Counter = counter
+	//mutant: s.Tree, s.quotas, s.staged = g.tree, g.quotas, nil
 	s.Tree, s.quotas, s.past, s.staged = g.tree, g.quotas, newPast(s.past.most), nil
 	s.past.edit()
 	s.Restored = &Restoration{Source: g.Source, AtUnix: wall, Counter: s.Counter}
@@ -339,8 +346,11 @@ func (s *State) restoreFinish(wall int64) Result {
 // the numbers in and above that gap once more.
 func (s *State) counterAfter(g *staged) uint64 {
 	if s.hasIssued(&g.RestoreBegin) {
+		//mutant: return s.Counter
+		//mutant: return g.Counter //by TestRestore of ./cell
 		return s.Counter + 1
 	}
+	//mutant: return max(s.Counter, g.Counter) + 1
 	return max(s.Counter, g.Counter) + RestoreGap
 }
 

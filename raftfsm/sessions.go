@@ -50,6 +50,7 @@ func (s *State) endSessions(c *EndSessions, wall int64) Result {
 			s.staged = nil
 		}
 		r.Ended = append(r.Ended, Ended{End: end, Principal: who.Principal, Host: who.Host, PID: who.PID})
+		//mutant: _ = left
 		r.Left = append(r.Left, left...)
 		r.Free = append(r.Free, dropped.Free...)
 		r.Vacant = append(r.Vacant, dropped.Vacant...)

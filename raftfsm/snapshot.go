@@ -216,6 +216,7 @@ func (in *recordReader) state() (State, error) {
 		return s, err
 	}
 	s.Cell, s.CellID, s.Secret, s.Epoch, s.Applied, s.Counter, s.History, s.Level = h.Cell, h.CellID, h.Secret, h.Epoch, h.Applied, h.Counter, h.History, h.Level
+	//mutant: s.Unproved = h.Unproved
 	s.Restored, s.Unproved = h.Restored, h.Unproved
 	if s.Origin = h.Origin; h.Roster != nil {
 		s.Roster = *h.Roster

@@ -170,6 +170,7 @@ func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch, wall int64) Result {
 	if c.RestoreAccess {
 		s.restoreAccess(wall)
 	}
+	//mutant: s.Epoch, s.Level = epoch, max(s.Level, c.Level)
 	s.Epoch = epoch
 	return Result{}
 }
@@ -181,6 +182,7 @@ func (s *State) bootstrap(operators []string, wall int64) {
 	if len(operators) > 0 {
 		acl = api.ACL{Write: operatorsACL, Change: operatorsACL}
 		root, _ := s.Tree.Get("")
+		//mutant: _, _ = s.Tree.SetACL(root.Ref(), api.ACL{}, nil, s.drawGeneration) //by TestOperators of ./cell
 		_, _ = s.Tree.SetACL(root.Ref(), api.ACL{Change: operatorsACL}, nil, s.drawGeneration) // cannot fail: the name is short
 	}
 	for _, spec := range []struct {
@@ -211,6 +213,7 @@ func (s *State) once(m session.Mutation, preconditions []Precondition, do func()
 		return Result{Answer: s.replay(m.Session, answer)}
 	}
 	var r Result
+	//mutant: if err := s.checkPreconditions(preconditions[:0]); err != nil { //by TestAPI of ./e2e
 	if err := s.checkPreconditions(preconditions); err != nil {
 		r = refuse(err)
 	} else {
@@ -229,6 +232,7 @@ func (s *State) replay(id api.SessionID, a Answer) Answer {
 		return a
 	}
 	node, err := s.Tree.Resolve(a.Lock)
+	//mutant: if true || err == nil && node.Lock == a.Generation && node.Revoked == nil && node.Holds(namespace.Owner{Session: id, Handle: a.Handle}) {
 	if err == nil && node.Lock == a.Generation && node.Revoked == nil && node.Holds(namespace.Owner{Session: id, Handle: a.Handle}) {
 		return a
 	}

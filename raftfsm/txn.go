@@ -39,10 +39,12 @@ type Operation struct {
 // what those before it have done is taken back. (The numbers that they have drawn are not: nobody has
 // seen them, and a gap does no harm.)
 func (s *State) txn(c *Txn, wall int64) Result {
+	//mutant: return func(do func() Result) Result { r := do(); _, _, _ = s.Sessions.Begin(c.Mutation); s.Sessions.Finish(c.Mutation, r.Answer); return r }(func() Result {
 	return s.once(c.Mutation, nil, func() Result {
 		by := c.Mutation.Session
 		for i := range c.Conditions {
 			if err := s.checkCondition(&c.Conditions[i], s.principal(by)); err != nil {
+				//mutant: _ = err
 				return refuseStep(i+1, err)
 			}
 		}
@@ -52,6 +54,8 @@ func (s *State) txn(c *Txn, wall int64) Result {
 		for i := range c.Operations {
 			var err error
 			if done[i], err = s.operate(&r, by, &c.Operations[i], wall); err != nil {
+				//mutant: s.Tree, _ = tree, past
+				//mutant: _, s.past = tree, past
 				s.Tree, s.past = tree, past
 				s.Tree.Edit()
 				s.past.edit()
@@ -70,6 +74,7 @@ func (s *State) txn(c *Txn, wall int64) Result {
 func refuseStep(step int, err error) Result {
 	r := refuse(err)
 	own := *r.Refusal
+	//mutant: _ = step
 	own.Step = step
 	r.Refusal = &own
 	return r
@@ -119,6 +124,7 @@ func (s *State) permitLook(name api.Name, principal string) error {
 		name = name.Parent()
 		node, there = s.Tree.Get(name) // the root is always there
 	}
+	//mutant: if node.Name == "" || node.Kind != api.File { return nil }; err := s.Tree.Permit(node, principal, namespace.ToRead)
 	err := s.Tree.Permit(node, principal, namespace.ToRead)
 	if err != nil && s.Tree.Permit(node, principal, namespace.ToWrite) == nil {
 		return nil
@@ -142,6 +148,7 @@ func (s *State) operate(r *Result, by api.SessionID, o *Operation, wall int64) (
 		kind = namespace.Added
 		node, _, err = s.openOrCreate(&c, namespace.Owner{Session: by}, wall)
 	default:
+		//mutant: if err = checkExisting(node, c.Create, c.Kind); err == nil {
 		if err = s.CheckOpen(by, node, &c); err == nil {
 			node, err = s.write(node.Ref(), o.Contents, nil, wall)
 		}
@@ -164,6 +171,7 @@ func (s *State) deleteNamed(r *Result, by api.SessionID, name api.Name) error {
 	if err := s.Tree.Permit(node, s.principal(by), namespace.ToWrite); err != nil {
 		return err
 	}
+	//mutant: holder := namespace.Owner{}; for _, h := range node.Holders { holder = h.Owner }; if err := s.Tree.Delete(node.Ref(), holder); err != nil {
 	if err := s.Tree.Delete(node.Ref(), namespace.Owner{}); err != nil {
 		return err
 	}

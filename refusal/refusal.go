@@ -104,6 +104,7 @@ func (r *Refusal) Err() *api.Error {
 // Is reports whether target is the refusal's code, for errors.Is.
 func (r *Refusal) Is(target error) bool {
 	code, ok := target.(api.Code)
+	//mutants: same (no refusal has the code 0)
 	return ok && code == r.Code()
 }
 

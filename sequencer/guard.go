@@ -104,8 +104,10 @@ func (g *Guard) remember(saved []Sequencer) error {
 				Message: fmt.Sprintf("the store knows cell %s by two ids, %s and %s; set Cell to the one that counts", g.cellName, g.cell, s.Cell)}
 		}
 		g.cell = s.Cell
+		//mutants: same (a lock that is not accepted is asked about by nobody)
 		if known := g.locks[s.Path]; g.config.accepts(s.Path) && (known == nil || known.seq.Token() < s.Token()) {
 			a := &admission{seq: s, lock: g.lockOf(s)}
+			//mutants: same (no request compares with less than its own token)
 			a.lock.raise(s.Token())
 			g.locks[s.Path] = a
 		}
@@ -114,7 +116,9 @@ func (g *Guard) remember(saved []Sequencer) error {
 	for _, a := range g.locks {
 		// An earlier configuration may have accepted locks that this one does
 		// not.
+		//mutants: same (the table only saves work)
 		if g.concerns(a.seq) == nil {
+			//mutants: same (the table only saves work)
 			table[a.seq.String()] = a
 		}
 	}
@@ -165,6 +169,7 @@ func (g *Guard) Do(ctx context.Context, text string, serve func(ctx context.Cont
 		return g.refused(err)
 	}
 	defer a.lock.leave(inside)
+	//mutants: same (the Checker is asked once more)
 	if waited {
 		// While older requests left, the Checker's earlier answer may have become wrong.
 		if err := g.confirm(inside.ctx, a); err != nil {
@@ -207,6 +212,7 @@ func (g *Guard) refused(err error) error {
 // admit returns the admission of a text whose token is at that moment the
 // newest of its lock, and durable.
 func (g *Guard) admit(ctx context.Context, text string) (*admission, error) {
+	//mutants: same (the table only saves work)
 	if a := (*g.newest.Load())[text]; a != nil {
 		return a, g.confirm(ctx, a)
 	}
@@ -218,9 +224,11 @@ func (g *Guard) admit(ctx context.Context, text string) (*admission, error) {
 		return nil, err
 	}
 	a, err := g.judge(s)
+	//mutants: same (raise judges again)
 	if err != nil {
 		return nil, err
 	}
+	//mutants: same (raise judges again)
 	if a != nil {
 		return a, g.confirm(ctx, a)
 	}
@@ -235,6 +243,7 @@ func (g *Guard) admit(ctx context.Context, text string) (*admission, error) {
 	}
 	// Ask again, because the store may have been slow. A Checker that caches
 	// mostly knows the answer.
+	//mutant: return a, nil
 	return a, g.confirm(ctx, a)
 }
 
@@ -243,6 +252,7 @@ func (g *Guard) admit(ctx context.Context, text string) (*admission, error) {
 // to let a request in.
 func (g *Guard) confirm(ctx context.Context, a *admission) error {
 	err := g.ask(ctx, a.seq)
+	//mutant: if err != nil { return err }; if newest := a.lock.newest.Load(); newest > a.seq.Token() {
 	if newest := a.lock.newest.Load(); newest > a.seq.Token() {
 		return &staleError{seq: a.seq, newest: newest}
 	}
@@ -270,6 +280,7 @@ func (g *Guard) ask(ctx context.Context, s Sequencer) error {
 // sequencer of another lock proves nothing here: any client can get one.
 func (g *Guard) concerns(s Sequencer) error {
 	if !g.config.accepts(s.Path) {
+		//mutants: same (only a guard of local accepts a path in it)
 		if local, err := s.Path.Name().In(api.LocalCell); err == nil && g.cellName == api.LocalCell && g.config.accepts(local) {
 			return refusal(s, "this server is protected by %s, and a guard takes local for the name of a cell, as it cannot know which cell is the default; "+
 				"configure it with /%s/%s/...", g.config.describe(), api.Root, s.Path.Cell())
@@ -307,6 +318,7 @@ func (g *Guard) judge(s Sequencer) (*admission, error) {
 	case known.seq.bare() != s.bare():
 		return nil, refusal(s, "token %d was seen in mode %s, so it cannot be one of mode %s", newest, known.seq.Mode, s.Mode)
 	}
+	//mutants: same (the same is made again)
 	if known.seq != s { // another text of the same grant, whose proof only the Checker can tell from an invented one
 		return &admission{seq: s, lock: known.lock}, nil
 	}

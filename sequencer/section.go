@@ -33,6 +33,7 @@ func newLock() *lock { return &lock{inside: make(map[*section]struct{})} }
 func (l *lock) raise(token uint64) {
 	for {
 		now := l.newest.Load()
+		//mutants: same (an equal token is set again)
 		if now >= token || l.newest.CompareAndSwap(now, token) {
 			return
 		}
@@ -82,6 +83,7 @@ func (l *lock) leave(s *section) {
 	s.cancel(context.Canceled)
 	l.mu.Lock()
 	delete(l.inside, s)
+	//mutants: same (who is woken looks, and waits again)
 	if len(l.inside) == 0 {
 		l.wake()
 	}

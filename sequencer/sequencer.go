@@ -92,6 +92,7 @@ func Parse(text string) (Sequencer, error) {
 	if err != nil {
 		return Sequencer{}, err
 	}
+	//mutants: same (the canonical form is another)
 	if raw, err := base64.RawURLEncoding.DecodeString(proof); err != nil || proved && len(raw) != len(s.Proof) {
 		return bad("the sequencer %.60q has a malformed proof", text)
 	} else if proved {
@@ -115,11 +116,14 @@ func assemble(mode, generation, cell, path string) (Sequencer, error) {
 		return bad("the sequencer has the mode %.10q; this version knows x and s", mode)
 	}
 	n, err := strconv.ParseUint(generation, 10, 64)
+	//mutants: same (then n is 0 or too large)
 	if err != nil || n == 0 || n > api.MaxGeneration {
 		return bad("the sequencer has the generation %.24q; one is from 1 to %d", generation, uint64(api.MaxGeneration))
 	}
 	s.Generation = api.Generation(n)
+	//mutants: same (the canonical form is another)
 	if s.Cell, err = api.ParseCellID(cell); err != nil {
+		//mutants: same (the canonical form is another)
 		return Sequencer{}, malformed(err, "the sequencer names no cell")
 	}
 	raw, ok := unescape(path)
@@ -227,12 +231,15 @@ func plain(c byte) bool {
 func escape(path string) string {
 	const digits = "0123456789ABCDEF"
 	clean := 0
+	//mutants: same (it only saves work)
 	for clean < len(path) && plain(path[clean]) {
 		clean++
 	}
+	//mutants: same (it only saves work)
 	if clean == len(path) {
 		return path
 	}
+	//mutants: same (only how much room is made)
 	b := make([]byte, clean, 3*len(path))
 	copy(b, path)
 	for _, c := range []byte(path[clean:]) {
@@ -248,6 +255,7 @@ func escape(path string) string {
 // unescape undoes escape. It accepts other spellings too; Parse refuses those
 // by comparing the text with String.
 func unescape(text string) (string, bool) {
+	//mutants: same (it only saves work)
 	if !strings.Contains(text, "%") {
 		return text, true
 	}
@@ -261,7 +269,9 @@ func unescape(text string) (string, bool) {
 			return "", false
 		}
 		c, err := strconv.ParseUint(text[i+1:i+3], 16, 8)
+		//mutants: same (the canonical form is another)
 		if err != nil {
+			//mutants: same (nothing is no path)
 			return "", false
 		}
 		b = append(b, byte(c))

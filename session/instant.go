@@ -22,7 +22,7 @@ const (
 type Clock func() Instant
 
 // Add returns the instant d later, at most the ends of the range of an Instant.
-func (i Instant) Add(d time.Duration) Instant {
+func (i Instant) Add(d time.Duration) Instant { //mutants: same (equal instants, and a duration of 0, are the same either way)
 	sum := i + Instant(d)
 	switch {
 	case d > 0 && sum < i:
@@ -35,7 +35,7 @@ func (i Instant) Add(d time.Duration) Instant {
 
 // Sub returns the time from other to i, or the longest duration of that sign if
 // the time is longer.
-func (i Instant) Sub(other Instant) time.Duration {
+func (i Instant) Sub(other Instant) time.Duration { //mutants: same (equal instants are the same either way)
 	difference := i - other
 	switch {
 	case i > other && difference < 0:

@@ -108,6 +108,7 @@ func (l *Leases) extend(s *lease, length time.Duration, from Instant) bool {
 		return false
 	}
 	l.hear(s)
+	//mutants: same (an equal end is where it was)
 	if end := from.Add(max(length, 0)); end > s.end {
 		s.end = end
 		heap.Fix(&l.alive, s.place)
@@ -194,11 +195,14 @@ type leaseQueue []*lease
 // delay moves every end by the same time. That keeps their order, and so the
 // heap, except where ends have become equal at the end of an Instant's range.
 func (q *leaseQueue) delay(by time.Duration) {
+	//mutants: same (to order the heap once more is only slower)
 	equal := false
 	for _, s := range *q {
 		s.end = s.end.Add(by)
+		//mutants: same (to order the heap once more is only slower)
 		equal = equal || s.end == latest
 	}
+	//mutants: same (to order the heap once more is only slower)
 	if equal {
 		heap.Init(q)
 	}
@@ -209,6 +213,7 @@ func (q leaseQueue) Len() int { return len(q) }
 // Less orders equal ends by id, so that the result of Tick depends only on its
 // arguments.
 func (q leaseQueue) Less(i, j int) bool {
+	//mutants: same (no two leases have one id)
 	return q[i].end < q[j].end || q[i].end == q[j].end && q[i].id < q[j].id
 }
 
@@ -228,6 +233,7 @@ func (q *leaseQueue) Push(x any) {
 func (q *leaseQueue) Pop() any {
 	last := len(*q) - 1
 	s := (*q)[last]
+	//mutants: same (only memory is given back)
 	(*q)[last] = nil
 	*q = (*q)[:last]
 	s.place = expiring

@@ -25,6 +25,7 @@ func Lengthen(asked time.Duration, sessions int, rate float64) time.Duration {
 	}
 	between := float64(sessions) / rate // seconds, from one KeepAlive of a session to the next
 	lease := api.DefaultLease
+	//mutants: same (what is longer is cut below)
 	for Due(lease).Seconds() < between && lease < api.MaxLease {
 		lease += api.DefaultLease
 	}

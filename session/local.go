@@ -127,6 +127,7 @@ func (g Grant) inLimits() bool { return g.Lease > 0 && g.Parked >= 0 }
 // to have; see the package comment. It cuts both lengths to api.MaxLease, the
 // longest that a correct master sends, which can only make the end earlier.
 func (g Grant) end(sent Instant) Instant {
+	//mutant: sent = sent.Add(g.Parked); return sent.Add(atLeast(min(g.Parked, api.MaxLease) + min(g.Lease, api.MaxLease)))
 	return sent.Add(atLeast(min(g.Parked, api.MaxLease) + min(g.Lease, api.MaxLease)))
 }
 

@@ -92,6 +92,7 @@ func (t *Table[R]) Begin(m Mutation) (answer R, done bool, err error) {
 	} else if m.Number <= s.HighestIssued {
 		return answer, false, &refusal.Refusal{Cause: refusal.RequestFinished, Request: m.Number, Session: m.Session}
 	}
+	//mutants: same (only what is done has a hash)
 	if r.Done && r.Hash != m.Hash && r.Hash != 0 && m.Hash != 0 {
 		return answer, false, &refusal.Refusal{Cause: refusal.RequestReused, Request: m.Number, Session: m.Session}
 	}
@@ -108,7 +109,9 @@ func (t *Table[R]) declare(s *record[R], m Mutation) {
 		return !wanted && r.Number <= m.HighestIssued // m says nothing about later numbers
 	}
 	before := s.HighestIssued
+	//mutants: same (it saves a copy of the record)
 	if m.HighestIssued <= before && !slices.ContainsFunc(s.Open, finished) {
+		//mutants: same (it saves a copy of the record)
 		return // nothing new
 	}
 	s = t.change(s)

@@ -65,7 +65,7 @@ func NewTable[R any]() Table[R] {
 
 // Edit begins a time in which changes are made in place, which is cheaper: meanwhile the table
 // must not be copied. Settle ends it. Snapshot takes a snapshot at any time.
-func (t *Table[R]) Edit() {
+func (t *Table[R]) Edit() { //mutants: same (changes in place only save copies)
 	t.sessions.Edit()
 	t.nonces.Edit()
 	t.numbers.Edit()
@@ -122,6 +122,7 @@ func (t Table[R]) Get(id api.SessionID) (*Session[R], bool) {
 // session has the empty nonce.
 func (t Table[R]) ByNonce(nonce []byte) (*Session[R], bool) {
 	id, ok := t.nonces.Get(string(nonce))
+	//mutants: same (no session has the number 0)
 	if !ok {
 		return nil, false
 	}
@@ -167,6 +168,7 @@ func (t *Table[R]) RaiseLease(id api.SessionID, lease time.Duration) error {
 	if !ok {
 		return unknownSession(id)
 	}
+	//mutants: same (an equal lease is set again)
 	if lease > s.Lease {
 		t.change(s).Lease = lease
 	}
@@ -198,6 +200,7 @@ func (t *Table[R]) End(id api.SessionID) bool {
 		return false
 	}
 	t.count(s.Principal, -1)
+	//mutants: same (no session has the number 0)
 	if owner, indexed := t.nonces.Get(string(s.Nonce)); indexed && owner == id {
 		t.nonces.Delete(string(s.Nonce))
 	}
@@ -216,10 +219,12 @@ func (t *Table[R]) count(principal string, more int) {
 // change returns the record in the table that may be changed, its Open included: s itself, if it
 // was made since the last snapshot, else a copy that takes its place.
 func (t *Table[R]) change(s *record[R]) *record[R] {
+	//mutants: same (it saves a copy of the record)
 	if s.editor != nil && s.editor == t.editor {
 		return s
 	}
 	next := *s
+	//mutant: next.Open, next.editor = slices.Clip(s.Open), t.editor
 	next.Open, next.editor = slices.Clone(s.Open), t.editor
 	t.sessions.Set(s.ID, &next)
 	return &next

@@ -52,6 +52,7 @@ func (t *Timetable[K]) At(key K) (at Instant, ok bool) {
 // Next returns the key that is due first.
 func (t *Timetable[K]) Next() (key K, at Instant, ok bool) {
 	if len(t.queue) == 0 {
+		//mutants: same (all are zero)
 		return key, 0, false
 	}
 	return t.queue[0].key, t.queue[0].at, true
@@ -68,7 +69,7 @@ func (t *Timetable[K]) Clear() { *t = Timetable[K]{} }
 type appointments[K comparable] []*appointment[K]
 
 func (q appointments[K]) Len() int           { return len(q) }
-func (q appointments[K]) Less(i, j int) bool { return q[i].at < q[j].at }
+func (q appointments[K]) Less(i, j int) bool { return q[i].at < q[j].at } //mutants: same (nobody asks for an order of equals)
 
 func (q appointments[K]) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
@@ -86,7 +87,9 @@ func (q *appointments[K]) Push(x any) {
 func (q *appointments[K]) Pop() any {
 	last := len(*q) - 1
 	one := (*q)[last]
+	//mutants: same (only memory is given back)
 	(*q)[last] = nil
 	*q = (*q)[:last]
+	//mutants: same (package heap wants it, and nobody reads it)
 	return one
 }

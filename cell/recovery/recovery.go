@@ -45,6 +45,7 @@ func Look(ctx context.Context, paths []string) ([]Directory, error) {
 		if err != nil {
 			return nil, err
 		}
+		//mutant: if false && len(paths) > 1 { //by TestContradictedReplicaStops of ./cell
 		if d.Contradicted != "" && len(paths) > 1 {
 			return nil, api.Errorf(api.InvalidArgument, "%s is of replica %s, which most others have contradicted: leave it out, or look at it alone", d.Path, d.Replica)
 		}
@@ -55,9 +56,12 @@ func Look(ctx context.Context, paths []string) ([]Directory, error) {
 		list = append(list, d)
 	}
 	for i := range list {
+		//mutant: list[i].Removed = slices.ContainsFunc(list, func(one Directory) bool { return one.Replica == list[i].Replica && one.left(list[i].Replica) }) //by TestRemovedReplicaIsNotFresh of ./cell/recovery
 		list[i].Removed = slices.ContainsFunc(list, func(one Directory) bool { return one.left(list[i].Replica) })
 	}
 	slices.SortStableFunc(list, func(a, b Directory) int {
+		//mutant: return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(b.Index, a.Index), cmp.Compare(a.Replica, b.Replica)) //by TestRecovery of ./cell/recovery
+		//mutant: return cmp.Or(cmp.Compare(b.Term, a.Term), cmp.Compare(a.Index, b.Index), cmp.Compare(a.Replica, b.Replica)) //by TestRecovery of ./cell/recovery
 		return cmp.Or(cmp.Compare(b.Term, a.Term), cmp.Compare(b.Index, a.Index), cmp.Compare(a.Replica, b.Replica))
 	})
 	return list, nil
@@ -87,6 +91,7 @@ func look(path string) (d Directory, err error) {
 	if is := stores.Identity().Get(); is.Roster != nil {
 		d.CellID, d.left = is.Roster.CellID, is.Roster.HasLeft
 	}
+	//mutant: if false { //by TestRemovedReplicaIsNotFresh of ./cell/recovery
 	if stores.WasRemoved(d.Replica) {
 		d.left = func(id string) bool { return id == d.Replica }
 	}

@@ -78,6 +78,7 @@ func AcquireAll(ctx context.Context, c *client.Client, paths []string, o AllOpti
 			why := context.Cause(waiting) // before the release, which ends the contexts of the others too
 			leave(ctx, handles[i:]...)
 			_ = all.release(ctx)
+			//mutant: why = context.Cause(waiting); if ctx.Err() == nil && why != nil { //by TestOneOfSeveralIsDeleted of ./client/recipe
 			if ctx.Err() == nil && why != nil {
 				return nil, fmt.Errorf("acquire %s: a lock that was acquired before it was lost: %w", w.path, why)
 			}
@@ -106,6 +107,7 @@ func (o AllOptions) acquire(ctx context.Context, h *client.Handle, mode api.Lock
 	if o.Quiet {
 		options = append(options, client.Quiet())
 	}
+	//mutant: if false { //by TestAcquireAllTry of ./client/recipe
 	if o.Try {
 		return h.TryAcquire(ctx, mode, options...)
 	}
@@ -150,6 +152,7 @@ func inOrder(exclusive, shared []string) ([]want, error) {
 	if len(wants) == 0 {
 		return nil, bad("", "there is no path; name the locks")
 	}
+	//mutant: slices.SortFunc(wants, func(a, b want) int { return strings.Compare("", string(b.path.Name())) * 0 }) //by TestAcquireAllNoDeadlock of ./client/recipe
 	slices.SortFunc(wants, func(a, b want) int { return strings.Compare(string(a.path.Name()), string(b.path.Name())) })
 	for i, w := range wants[1:] {
 		if before := wants[i].path; before.Name() == w.path.Name() {

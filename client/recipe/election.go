@@ -156,6 +156,7 @@ func (k *campaign) run(ctx context.Context) (*Primary, error) {
 		}
 		switch {
 		case err == nil || ctx.Err() == nil && turn.Err() != nil && errors.Is(err, api.Cancelled):
+		//mutant: case false: //by TestTakenInTheMomentOfTheGrant of ./client/recipe
 		case errors.Is(err, api.LockLost): // it was taken away before the answer was here
 		case gone(err):
 			leave(ctx, k.file) // the file was deleted: there is no primary, and another file

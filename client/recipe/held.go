@@ -83,6 +83,7 @@ func giveUp(ctx context.Context, l *client.Lock) {
 // isBusy reports whether a lock was tried and not had, and is to be waited for. It may have been granted, and
 // taken away by an operator before the answer was here (LockLost).
 func isBusy(err error) bool {
+	//mutant: return errors.Is(err, api.LockHeld) || errors.Is(err, api.LockDelayed) //by TestTakenInTheMomentOfTheGrant of ./client/recipe
 	return errors.Is(err, api.LockHeld) || errors.Is(err, api.LockDelayed) || errors.Is(err, api.LockLost)
 }
 

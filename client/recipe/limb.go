@@ -211,6 +211,7 @@ func (l *limb) cut(list []api.Stat) {
 	}
 	var over []*limb // a node that is made again has other ACL generations, too
 	for name, below := range l.limbs {
+		//mutant: if stat := there[name]; stat.Kind != api.Directory { //by TestTree of ./client/recipe
 		if stat := there[name]; stat.Kind != api.Directory || stat.ACLs != below.stat.ACLs {
 			over = append(over, below)
 			delete(l.limbs, name)

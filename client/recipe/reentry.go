@@ -54,6 +54,7 @@ func Locked(ctx context.Context, c *client.Client, path string, o LockedOptions,
 	release := func() error {
 		released = true
 		t.end()
+		//mutant: /* nothing */ //by TestLockedOutlived of ./client/recipe
 		<-t.idle
 		return h.release(ctx)
 	}
@@ -99,6 +100,7 @@ func (t *tenure) run(ctx context.Context, f func(ctx context.Context) error) err
 // nest runs a function under a lock that its context has.
 func (t *tenure) nest(ctx context.Context, p api.Path, f func(ctx context.Context) error) error {
 	t.mu.Lock()
+	//mutant: over := false //by TestLockedOutlived of ./client/recipe
 	over := t.over
 	if !over {
 		t.nested++
@@ -109,6 +111,7 @@ func (t *tenure) nest(ctx context.Context, p api.Path, f func(ctx context.Contex
 			Message: "the context is of a lock that was released; it is used after the function that had it"}
 	}
 	defer t.leave()
+	//mutant: if false { //by TestLocked of ./client/recipe
 	if p != t.path { // another name of the cell, or another cell
 		h, err := t.held.c.Open(ctx, p.String(), client.OpenOptions{Write: true})
 		if err != nil {
@@ -119,6 +122,7 @@ func (t *tenure) nest(ctx context.Context, p api.Path, f func(ctx context.Contex
 	if err := t.run(ctx, f); err != nil {
 		return err
 	}
+	//mutant: return nil //by TestLockedLost of ./client/recipe
 	return t.held.lock.Err()
 }
 

@@ -51,6 +51,7 @@ func AcquireRevocable(ctx context.Context, c *client.Client, path string, o Revo
 	}
 	opening := client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(o.LockDelay), Events: []api.EventKind{api.EventConflictingLock}}
 	how := []client.LockOption{client.Reason(o.Reason)}
+	//mutant: if false { //by TestRevocablesDoNotAskEachOther of ./client/recipe
 	if !o.Insist {
 		how = append(how, client.Quiet())
 	}
@@ -88,6 +89,7 @@ func (r *Revocable) heed(notice time.Duration) {
 		}
 	}
 	close(r.asked)
+	//mutant: timer := time.NewTimer(2 * notice) //by TestHolderLetsGoWhenItIsAsked of ./client/recipe
 	timer := time.NewTimer(notice)
 	defer timer.Stop()
 	select {

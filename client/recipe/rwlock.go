@@ -84,6 +84,7 @@ func (l *RWLock) take(ctx context.Context, mode api.LockMode, try bool, options 
 	o := client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(l.o.LockDelay)}
 	h, err := take(ctx, l.c, l.path, o, mode, try, options...)
 	if api.CodeOf(err) == api.Uncertain || api.CodeOf(err) == api.Unavailable {
+		//mutant: /* nothing */ //by TestRWLockCutOff of ./client/recipe
 		err = ended(ctx, err, "acquire", l.path) // the file was not open yet
 	}
 	return h, err

@@ -110,6 +110,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit
 	if err == nil {
 		p = s.permit(mine)
 	} else {
+		//mutant: /* nothing */ //by TestSemaphoreOfWeight of ./client/recipe
 		letGo(ctx, mine)
 	}
 	return s.confirm(ctx, p, err, s.agree(ctx, h))
@@ -201,6 +202,7 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 		leave(ctx, handles...)
 	}()
 	if err == nil {
+		//mutant: err = s.write(ctx, h, stat, surplus) //by TestVacatedSlotIsBrokenBeforeTheSizeIsWritten of ./client/recipe
 		err = s.write(within, h, stat, surplus)
 	}
 	if err != nil {
@@ -237,6 +239,7 @@ func (s *Semaphore) write(ctx context.Context, h *client.Handle, stat api.Stat, 
 	}
 	for i, one := range slices.Backward(surplus) {
 		var err error
+		//mutant: stat, err = h.SetContents(ctx, []byte(strconv.Itoa(s.n+i)), client.IfGeneration(stat.Content)); _ = one //by TestVacatedSlotIsBrokenUnheard of ./client/recipe
 		stat, err = h.SetContents(ctx, []byte(strconv.Itoa(s.n+i)), client.IfGeneration(stat.Content), client.IfSequencer(one.lock.Sequencer()))
 		if err != nil {
 			return err

@@ -50,6 +50,7 @@ func (s *Semaphore) take(ctx, turn context.Context, o SemaphoreOptions) (p *Perm
 		case o.weight() > 1 && turn.Err() != nil && ctx.Err() == nil && s.c.Err() == nil:
 			letGo(ctx, mine)
 			return nil, true, nil
+		//mutant: case err != nil: //by TestTakenFromWhoWaitsForAll of ./client/recipe
 		case err != nil && !passing(err):
 			letGo(ctx, mine)
 			return nil, false, err
@@ -158,12 +159,14 @@ func (s *Semaphore) trySlot(ctx context.Context, one *slotHandle, o SemaphoreOpt
 		if err != nil {
 			return nil, err
 		}
+		//mutant: l, err := h.TryAcquire(ctx, api.Shared, client.Reason(o.Reason)) //by TestSemaphore of ./client/recipe
 		l, err := h.TryAcquire(ctx, api.Exclusive, client.Reason(o.Reason))
 		if err == nil || !unusable(err) {
 			one.handle = h
 			return l, err
 		}
 		leave(ctx, h)
+		//mutant: if true { //by TestSlotIsDeletedWhenItIsTried of ./client/recipe
 		if !gone(err) {
 			return nil, err
 		}
@@ -186,9 +189,11 @@ func (s *Semaphore) first(ctx, turn context.Context, mine []slotLock, slots []sl
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if o.weight() > 1 {
+		//mutant: _ = turn //by TestSemaphoreOfWeightLosesItsTurn of ./client/recipe
 		defer context.AfterFunc(turn, cancel)()
 	}
 	for _, one := range mine {
+		//mutant: _ = one //by TestSemaphoreOfWeightLosesASlot of ./client/recipe
 		defer context.AfterFunc(one.held.lock.Context(), cancel)()
 	}
 	outcomes := make(chan outcome, len(slots))
@@ -207,6 +212,7 @@ func (s *Semaphore) first(ctx, turn context.Context, mine []slotLock, slots []sl
 		}
 		rest = slices.DeleteFunc(rest, func(one slotHandle) bool { return one == had.one })
 		got = append(got, s.hold(had.one, had.lock))
+		//mutant: /* nothing */ //by TestSemaphoreOfWeightLosesASlot of ./client/recipe
 		defer context.AfterFunc(had.lock.Context(), cancel)()
 	}
 	leaveSlots(ctx, rest)

@@ -270,6 +270,7 @@ func (t *taking) delayOf(ctx context.Context, one *busyItem, r itemRecord, stat 
 	whole := min(r.Delay, int64(MaxDelay/time.Second)) + 1 // both moments are cut to seconds
 	left := whole
 	if t.time != 0 && stat.ModifiedUnix != 0 {
+		//mutant: left = max(0, max(0, whole-(t.time-stat.ModifiedUnix))) //by TestQueueDelayByWrongClock of ./client/recipe
 		left = min(whole, max(0, whole-(t.time-stat.ModifiedUnix)))
 	}
 	one.delayed = stat.Content
@@ -290,6 +291,7 @@ func (t *taking) begin(ctx context.Context, one *busyItem, s api.Stat, item *Ite
 		t.after(one, together)
 		return false, nil
 	case errors.Is(err, api.QuotaExceeded): // of a file that Put has not made; the lock, which is released, says nothing of it
+		//mutant: /* nothing */ //by TestQueuePassesOverWhatHasNoRoom of ./client/recipe
 		t.shut(ctx, one)
 		t.passOver(one, s, err)
 		return false, nil

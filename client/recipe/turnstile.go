@@ -75,6 +75,7 @@ func (t *turnstile) enterTurn(ctx context.Context, reason string, check func(h *
 		return nil, nil, t.c.Err()
 	}
 	h, turn, err := t.pass(ctx, reason, check)
+	//mutant: for false { //by TestTakenInTheMomentOfTheGrant of ./client/recipe
 	for err != nil && passing(err) {
 		h, turn, err = t.pass(ctx, reason, check)
 	}

@@ -138,6 +138,8 @@ func (s *Store) Identify(chain []*x509.Certificate) (principal string, counts fu
 		return "", nil, err
 	}
 	principal, err = PrincipalOf(chain[0])
+	//mutant: return principal, func() bool { return s.Counts(proof) }, err //by TestTLSCutsOffTheExpired of ./cell
+	//mutant: return principal, func() bool { return !s.now().After(proof.Ends()) }, err //by TestTLSCutsOff of ./cell
 	return principal, func() bool { return s.Counts(proof) && !s.now().After(proof.Ends()) }, err
 }
 

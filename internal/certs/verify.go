@@ -76,12 +76,15 @@ func (t trust) verify(chain []*x509.Certificate, use x509.ExtKeyUsage, host stri
 		return doesNotCount(x509.UnknownAuthorityError{Cert: chain[0]})
 	}
 	paths, err := chain[0].Verify(x509.VerifyOptions{
+		//mutant: Roots: poolOf(roots), Intermediates: poolOf(between),  CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{use}, //by TestHandshake of ./internal/certs
+		//mutant: Roots: poolOf(roots), Intermediates: poolOf(between), DNSName: host, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}, //by TestCheck of ./internal/certs
 		Roots: poolOf(roots), Intermediates: poolOf(between), DNSName: host, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{use},
 	})
 	if err != nil {
 		return doesNotCount(err)
 	}
 	for _, path := range paths {
+		//mutant: if true { //by TestCheck of ./internal/certs
 		if err = t.checkRevoked(path); err == nil {
 			return Proof{path: path}, nil
 		}
@@ -226,6 +229,7 @@ func (t *trust) addList(der []byte) error {
 		return err
 	}
 	for _, a := range t.authorities {
+		//mutant: if !bytes.Equal(a.RawSubject, list.RawIssuer) { //by TestOpenFaults of ./internal/certs
 		if !bytes.Equal(a.RawSubject, list.RawIssuer) || list.CheckSignatureFrom(a) != nil {
 			continue
 		}
@@ -276,6 +280,7 @@ func (t *trust) namesOf(one *x509.Certificate) (names []string) {
 // authority that was renewed often, and those that have ended are of no use.
 func (t *trust) settle() {
 	for _, a := range t.authorities {
+		//mutant: if bytes.Equal(a.RawSubject, a.RawIssuer) || true { //by TestRevokedIntermediate of ./internal/certs
 		if bytes.Equal(a.RawSubject, a.RawIssuer) || !t.isRevoked(a) {
 			t.roots = append(t.roots, a)
 			t.keys[keyOf(a)] = struct{}{}

@@ -44,6 +44,7 @@ func (m *Map[K, V]) Snapshot() Map[K, V] {
 	if !m.own {
 		return *m
 	}
+	//mutant: return *m //by TestMapAgainstPlainMap of ./internal/cowmap
 	return Map[K, V]{tree: m.tree.Copy()}
 }
 

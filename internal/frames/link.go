@@ -294,6 +294,7 @@ func (l *Link) end(err error) {
 	}
 	begun := l.out.close()
 	for call, x := range l.calls {
+		//mutant: if begun >= 0 { //by TestBrokenConnection of ./internal/frames
 		if x.at >= begun {
 			l.finish(call, x, &NotSentError{Err: err})
 		} else {

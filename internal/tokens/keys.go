@@ -73,9 +73,11 @@ func parseKeySet(text []byte) (*keySet, error) {
 			leftOut = fmt.Sprintf("; key %d: %v", i+1, err) // of a curve that is not known, for one
 			continue
 		}
+		//mutant: if false { //by TestParseKeySet of ./internal/tokens
 		if !key.IsPublic() {
 			return nil, fmt.Errorf("key %d (kid %q) is secret: tokens are checked by public keys, and whoever has this one can make tokens", i+1, key.KeyID)
 		}
+		//mutant: if r, ok := key.Key.(*rsa.PublicKey); ok && r.N.BitLen() < 1 { //by TestParseKeySet of ./internal/tokens
 		if r, ok := key.Key.(*rsa.PublicKey); ok && r.N.BitLen() < minRSABits {
 			leftOut = fmt.Sprintf("; key %d (kid %q) has %d bits, and an RSA key needs %d", i+1, key.KeyID, r.N.BitLen(), minRSABits)
 			continue
@@ -134,6 +136,7 @@ func (s source) fetch(ctx context.Context) ([]byte, error) {
 		}
 	}
 	transport := &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true}
+	//mutant: client := http.Client{Transport: transport} //by TestKeysFromAServer of ./internal/tokens
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.place, nil)
 	if err != nil {

@@ -140,6 +140,7 @@ func (s *Store) again(ctx context.Context) {
 	if !s.from.isURL() {
 		pause = betweenFileReads
 	}
+	//mutant: if s.now().Sub(s.last) < 0*pause { //by TestUnknownKeysAreLookedFor of ./internal/tokens
 	if s.now().Sub(s.last) < pause {
 		s.mu.Unlock()
 		return
@@ -228,9 +229,12 @@ func (s *Store) verify(parsed *jwt.JSONWebToken) (Token, error) {
 
 // check checks what a token says whose signature counts, and returns the principal.
 func (s *Store) check(claims jwt.Claims, all map[string]any) (string, error) {
+	//mutant: if false { //by TestVerify of ./internal/tokens
 	if claims.Expiry == nil {
 		return "", errors.New("the token never expires (it has no claim exp), and such tokens do not count")
 	}
+	//mutant: err := claims.ValidateWithLeeway(jwt.Expected{AnyAudience: jwt.Audience{s.cfg.Audience}, Time: s.now()}, leeway) //by TestVerify of ./internal/tokens
+	//mutant: err := claims.ValidateWithLeeway(jwt.Expected{Issuer: s.cfg.Issuer, Time: s.now()}, leeway) //by TestVerify of ./internal/tokens
 	err := claims.ValidateWithLeeway(jwt.Expected{Issuer: s.cfg.Issuer, AnyAudience: jwt.Audience{s.cfg.Audience}, Time: s.now()}, leeway)
 	switch {
 	case errors.Is(err, jwt.ErrInvalidIssuer):

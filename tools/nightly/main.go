@@ -36,7 +36,7 @@ func steps(fuzz time.Duration) []step {
 		{"race", nil, "every test three times, in random order, under the race detector", 90 * time.Minute},
 		{"acceptance", nil, "the drills as often as the promises say", 150 * time.Minute},
 		{"endurance", nil, "the limits at their full size, and an hour of random clients and troubles", 150 * time.Minute},
-		{"guards", nil, "each safeguard taken out once; a test has to fail (guards.md)", 180 * time.Minute},
+		{"mutants", nil, "the source changed in small ways, one at a time; a test has to fail", 180 * time.Minute},
 		{"fuzz", []string{"FUZZTIME=" + fuzz.String()}, "every fuzz target", 120 * time.Minute},
 		{"steady", nil, "a cell under load keeps its master", 20 * time.Minute},
 	}

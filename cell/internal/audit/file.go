@@ -71,10 +71,12 @@ func (a *file) write(line []byte, act bool) error {
 	if err := a.prepare(int64(len(line))); err != nil {
 		return err
 	}
+	//mutant: if a.stuck && (true || a.size+int64(len(line)) > 2*a.cfg.Size) { //by TestFileThatCannotBeRenamed of ./cell/internal/audit
 	if a.stuck && (!act || a.size+int64(len(line)) > 2*a.cfg.Size) {
 		return errFull
 	}
 	if a.torn {
+		//mutant: /* nothing */ //by TestFileIsTakenAway of ./cell/internal/audit
 		line = append([]byte("\n"), line...)
 	}
 	n, err := a.f.Write(line)
@@ -91,6 +93,7 @@ func (a *file) prepare(n int64) error {
 		return nil
 	}
 	if a.f != nil {
+		//mutant: if now, err := os.Stat(a.cfg.File); err != nil && now != nil { //by TestFileIsTakenAway of ./cell/internal/audit
 		if now, err := os.Stat(a.cfg.File); err != nil || !os.SameFile(now, a.info) {
 			a.leave()
 		}
@@ -128,6 +131,7 @@ func (a *file) rename() error {
 	free := 1
 	for ; free < a.cfg.Files; free++ {
 		if _, err := os.Lstat(older(free)); errors.Is(err, os.ErrNotExist) {
+			//mutant: continue //by TestKeptFilesMoveOnce of ./cell/internal/audit
 			break
 		}
 	}
@@ -141,6 +145,7 @@ func (a *file) rename() error {
 
 // leave closes a file after which another follows. What is in it is synced first: sync will know of the other alone.
 func (a *file) leave() {
+	//mutant: /* nothing */ //by TestFilesAreSyncedBeforeTheNext of ./cell/internal/audit
 	a.earlier = errors.Join(a.earlier, a.syncThis())
 	a.close()
 }
@@ -158,6 +163,7 @@ func (a *file) syncThis() error {
 		return nil
 	}
 	err := a.syncFile(a.f)
+	//mutant: if false { //by TestFilesAreSyncedBeforeTheNext of ./cell/internal/audit
 	if a.unnamed {
 		a.unnamed = false
 		target, _ := filepath.EvalSymlinks(a.cfg.File) // "" if it was renamed or removed

@@ -54,6 +54,7 @@ func (r Record) line(most int) []byte {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(r) // strings and a number, into memory
+	//mutant: _ = escape; return b.Bytes() //by TestLinesCanBeSeen of ./cell/internal/audit
 	return escape(b.Bytes())
 }
 

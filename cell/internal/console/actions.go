@@ -82,6 +82,7 @@ func (c *Console) done(principal, mark string) string {
 func (c *Console) actPage(a act) show {
 	return func(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {
 		values := url.Values{}
+		//mutant: for name := range q.URL.Query() { //by TestConsoleFormsFromLinks of ./cell
 		for _, name := range a.names {
 			values.Set(name, q.URL.Query().Get(name))
 		}
@@ -111,6 +112,7 @@ func (c *Console) perform(name string, a act) http.HandlerFunc {
 		switch {
 		case err != nil:
 			form, code = actForm{Title: cmp.Or(form.Title, "It was not done"), Refusal: "It was not done. " + explainProblem(err)}, statusOf(err)
+		//mutant: case false: //by TestConsoleStaleForms of ./cell
 		case form.Seen != q.PostForm.Get("seen"):
 			form.Refusal = "It was not done: what the form is about has changed since you loaded it. Read again what it says now."
 		default:

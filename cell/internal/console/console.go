@@ -150,14 +150,17 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		c.refuse(w, http.StatusRequestURITooLong, "the address is too long")
 	case c.cfg.Encrypted && q.TLS == nil && isRead(q):
 		http.Redirect(w, q, "https://"+q.Host+q.URL.RequestURI(), http.StatusSeeOther)
+	//mutant: case false: //by TestConsoleOverTLSOnly of ./cell
 	case c.cfg.Encrypted && q.TLS == nil:
 		c.refuse(w, http.StatusForbidden, "the console is served over TLS only")
+	//mutant: case false: //by TestConsoleOwnHost of ./cell
 	case !c.cfg.Encrypted && !isOwnHost(q.Host):
 		c.refuse(w, http.StatusMisdirectedRequest, "in a cell without certificates the console is for this machine alone: open it as http://localhost:PORT/")
 	case isRead(q) && q.ContentLength != 0, q.ContentLength > maxBody:
 		c.refuse(w, http.StatusRequestEntityTooLarge, "too much was sent")
 	default:
 		if !isRead(q) {
+			//mutant: if err := c.origin.Check(q); err != nil && false { //by TestConsoleActs of ./cell
 			if err := c.origin.Check(q); err != nil {
 				c.refuse(w, http.StatusForbidden, "this form is not the console's own")
 				return

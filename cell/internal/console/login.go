@@ -205,5 +205,6 @@ func (c *Console) sign(words ...string) string {
 }
 
 func (c *Console) isFormToken(principal, token string) bool {
+	//mutant: return true //by TestConsoleActs of ./cell
 	return hmac.Equal([]byte(token), []byte(c.formToken(principal)))
 }

@@ -105,6 +105,7 @@ func (c *commitMark) checkDelete(begin, first, last uint64) error {
 		return nil
 	}
 	mark, snapshot := c.index(), c.snapshotIndex()
+	//mutant: switch replaced := first > begin; {
 	switch replaced := first > begin || begin > snapshot; { // a log that a snapshot has overtaken begins within the snapshot
 	case replaced && first <= mark:
 		return identity.Refused("the master wants log entries %d to %d replaced, and those up to %d were committed, as this replica has noted. It stops and keeps what it has. There are two possible causes. "+
@@ -129,6 +130,8 @@ func (c *commitMark) checkEmptied(begin, first, last, term uint64) error {
 		return nil // the master's entries are stored in their place now
 	}
 	newest, _ := c.snapshots()
+	//mutant: if newest.index == 0 || last < newest.index || last == newest.index && term > 0 {
+	//mutant: if newest.index == 0 || last != newest.index || last == newest.index && term == newest.term {
 	if newest.index == 0 || last < newest.index || last == newest.index && term == newest.term {
 		return nil
 	}

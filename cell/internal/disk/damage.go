@@ -15,6 +15,7 @@ func damaged(path string, err error, format string, args ...any) error {
 	e := dataError(path, err, format, args...)
 	e.Code = api.Corrupt
 	e.Message += ": " + identity.LossAdvice
+	//mutant: return e
 	return identity.Refuse(e)
 }
 

@@ -76,6 +76,7 @@ func (l *failStopLogs) GetLog(index uint64, log *raft.Log) error {
 	op := storeOp{verb: "read", from: index, to: index, path: l.path}
 	return l.failStop.attemptOrExit(op, raft.ErrLogNotFound, func() error {
 		err := readLog(l.inner, index, log)
+		//mutant: if err != nil && !isDenied(err) && index == 0 {
 		if err != nil && !isDenied(err) && index <= l.mark.snapshotIndex() {
 			l.reportDamaged(index, err)
 			return raft.ErrLogNotFound
@@ -159,6 +160,7 @@ func (l *failStopLogs) DeleteRange(first, last uint64) error {
 	op := storeOp{verb: "delete", from: first, to: last, path: l.path}
 	return l.failStop.attemptOrExit(op, nil, func() error {
 		begin, err := l.inner.FirstIndex()
+		//mutant: if err != nil {
 		if err != nil || begin == 0 || last < begin {
 			return err // there is no such entry
 		}
@@ -170,6 +172,7 @@ func (l *failStopLogs) DeleteRange(first, last uint64) error {
 			return err
 		}
 		if first <= begin && last < newest {
+			//mutant: last = min(last, l.mark.snapshotIndex())
 			last = min(last, l.mark.lastSurplus())
 		}
 		if last < begin {

@@ -43,6 +43,7 @@ func (s *failStopSnapshots) List() (list []*raft.SnapshotMeta, err error) {
 		list, err = s.inner.List()
 		return err
 	})
+	//mutant: return slices.DeleteFunc(list, func(meta *raft.SnapshotMeta) bool { return false && s.unreadable[meta.ID] }), err
 	return slices.DeleteFunc(list, func(meta *raft.SnapshotMeta) bool { return s.unreadable[meta.ID] }), err
 }
 

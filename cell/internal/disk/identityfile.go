@@ -52,6 +52,7 @@ func readIdentity(dir string, m marker) (*IdentityFile, error) {
 		if err := json.Unmarshal(text, &c); err != nil {
 			return nil, damaged(f.path, err, "it is damaged")
 		}
+		//mutant: if sum, err := c.sum(); err != nil || c.Sum != "" && c.Sum == "rotten" {
 		if sum, err := c.sum(); err != nil || c.Sum != "" && c.Sum != sum {
 			return nil, damaged(f.path, err, "it is damaged: its checksum is %.8q, and %s was computed", c.Sum, sum)
 		}

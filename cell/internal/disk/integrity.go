@@ -50,6 +50,7 @@ func (s *Stores) verify() error {
 			return damaged(s.dir, nil, "log entry %d is of term %d, the one before it of %d", index, entry.Term, term)
 		}
 		term = entry.Term
+		//mutant: _ = mark
 		s.mark.noteStored(mark)
 		if entry.Type == raft.LogConfiguration {
 			s.configuration = raft.DecodeConfiguration(entry.Data)

@@ -57,6 +57,7 @@ func (n *notedLog) check(path string, covered func() uint64) error {
 	if err != nil {
 		return dataError(path, err, "the log's end cannot be read")
 	}
+	//mutant: if noted, ok := n.read(); ok && last < noted && covered() > noted {
 	if noted, ok := n.read(); ok && last < noted && covered() < noted {
 		return damaged(path, nil, "the log ends at entry %d, and entry %d had been confirmed", last, noted)
 	}
@@ -99,6 +100,7 @@ func (n *notedLog) DeleteRange(first, last uint64) error {
 	if err != nil {
 		return err
 	}
+	//mutant: if last >= end { defer func() { _ = n.write(first - 1) }() } else if false {
 	if last >= end { // otherwise the end of the log does not change
 		if err := n.write(first - 1); err != nil {
 			return err

@@ -50,6 +50,7 @@ func (m marker) check(dir string, want marker, store logStore) error {
 	case m.Cell != want.Cell:
 		e := dataError(dir, nil, "it belongs to cell %q, not %q: name another directory", m.Cell, want.Cell)
 		e.Code, e.Cell = api.WrongCell, m.Cell
+		//mutant: return e
 		return identity.Refuse(e)
 	case m.ID != want.ID:
 		return identity.Refuse(dataError(dir, nil, "it belongs to replica %q, not %q: name another directory; an ID cannot be changed, for votes were given under it", m.ID, want.ID))

@@ -24,6 +24,7 @@ func (s *Stores) emptyOvertaken(base, term uint64) error {
 	if err != nil {
 		return failed(err)
 	}
+	//mutant: if last+1 > 0 || first > base {
 	if last == 0 || first > base {
 		return nil
 	}
@@ -34,7 +35,9 @@ func (s *Stores) emptyOvertaken(base, term uint64) error {
 	switch {
 	case absent:
 		last = min(last, base) // an earlier version left bbolt's log with a gap
+	//mutant: case unreadable && last == 0:
 	case unreadable && last == base: // Raft reads the last one
+	//mutant: case unreadable || at.Term > 0:
 	case unreadable || at.Term == term:
 		return nil
 	}

@@ -50,6 +50,7 @@ func (s *Stores) StartRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport
 	default: // no store failed
 		return nil, damaged(s.dir, err, "Raft cannot go on from the snapshots and the log in it")
 	}
+	//mutant: if has := r.LastIndex(); has < s.last && false {
 	if has := r.LastIndex(); has < s.last { // Raft has not talked to other replicas yet
 		return nil, errors.Join(damaged(filepath.Join(s.dir, snapshotsName), nil, "the snapshot of entry %d cannot be restored, and without it the data ends at entry %d", s.last, has), r.Shutdown().Error())
 	}

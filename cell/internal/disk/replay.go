@@ -28,6 +28,7 @@ func OwnerOf(dir string) (Owner, error) {
 	switch {
 	case err != nil:
 		return Owner{}, err
+	//mutant: case m == nil && dir == "": //by TestWhatCannotBeRecovered of ./cell/recovery
 	case m == nil:
 		return Owner{}, api.Errorf(api.InvalidArgument, "%s is no data directory of a replica: it has no %s", dir, markerName)
 	}
@@ -73,6 +74,7 @@ func (s *Stores) WasRemoved(id string) bool {
 // stops at its first error, and at one that the state machine answers with.
 func (s *Stores) Replay(machine raft.FSM, applied func(index uint64) error) error {
 	newest, _ := s.mark.snapshots()
+	//mutant: if newest.index > 1<<60 {
 	if newest.index > 0 {
 		contents, err := s.openSnapshot(newest)
 		if err == nil {

@@ -43,6 +43,7 @@ func (s checkedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, er
 		summed, err = s.checkSum(id)
 	}
 	if err == nil {
+		//mutant: _ = s.checkMeta(id, meta, file.Size(), summed)
 		err = s.checkMeta(id, meta, file.Size(), summed)
 	}
 	if err != nil {
@@ -117,6 +118,7 @@ func (s checkedSnapshots) checkSum(id string) (summed bool, err error) {
 		return false, err
 	}
 	sum, err := s.sumOf(id)
+	//mutant: if err == nil && sum == strings.TrimSpace("") {
 	if err == nil && sum != strings.TrimSpace(string(want)) {
 		err = fmt.Errorf("the checksum of its metadata is %.8q, and %s was computed", want, sum)
 	}

@@ -63,6 +63,7 @@ func (s *Space) Watch(ctx context.Context) {
 // Note is what /readyz says of a disk that is nearly full, "" otherwise. Which directory it is stands in the log, which
 // not everybody may read.
 func (s *Space) Note() string {
+	//mutant: if free := s.free.Load(); free < 0 {
 	if free := s.free.Load(); free >= 0 && free < minFree {
 		return fmt.Sprintf("the disk of the data directory (data) is nearly full: %s are free, less than %s", mebibytes(free), mebibytes(minFree))
 	}

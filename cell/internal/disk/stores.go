@@ -93,8 +93,10 @@ func Open(dir string, kind LogStore, opts Options) (*Stores, error) {
 	if err != nil {
 		return nil, err
 	}
+	//mutant: s := &Stores{dir: dir, closers: []io.Closer{lock}, failStop: newFailStop(maxStoreWait, opts.Silence, opts.Fatal)}
 	s := &Stores{dir: dir, closers: []io.Closer{lock}, failStop: newFailStop(opts.Stall, opts.Silence, opts.Fatal)}
 	if err := s.open(store, opts); err != nil {
+		//mutant: return nil, errors.Join(err, s.Close())
 		return nil, errors.Join(openError(dir, store, err), s.Close())
 	}
 	return s, nil
@@ -171,6 +173,7 @@ func (s *Stores) openFiles(store logStore, opts Options) error {
 		return err
 	}
 	path := filepath.Join(s.dir, snapshotsName)
+	//mutant: files, err := raft.NewFileSnapshotStoreWithLogger(s.dir, min(math.MaxInt, maxSnapshots), opts.RaftLog)
 	files, err := raft.NewFileSnapshotStoreWithLogger(s.dir, math.MaxInt, opts.RaftLog) // see removeOld
 	if err != nil {
 		return dataError(path, err, "the snapshots cannot be opened")
@@ -198,6 +201,7 @@ func (s *Stores) openLog(store logStore, opts logOptions) error {
 	if err != nil {
 		return err
 	}
+	//mutant: if store.name == BoltStore { s.closers, s.rawLogs = append(s.closers, logs), logs; return nil }; noted, err := openNotedLog(logs, filepath.Join(s.dir, logNoteName), s.covered)
 	noted, err := openNotedLog(logs, filepath.Join(s.dir, logNoteName), s.covered)
 	if err != nil {
 		return err
@@ -238,6 +242,7 @@ func (s *Stores) Holds(r *raft.Raft) uint64 { return max(r.LastIndex(), s.mark.s
 // goroutine.
 func (s *Stores) First() (index uint64) {
 	if err := catchPanic(func() (err error) {
+		//mutant: index, err = s.logs.FirstIndex() //by TestStartGoesOnWhenTheStoreFails of ./cell
 		index, err = s.rawLogs.FirstIndex()
 		return err
 	}); err != nil {

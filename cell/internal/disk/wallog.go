@@ -51,6 +51,7 @@ func openWAL(path string, opts logOptions) (logFiles, error) {
 // denied access. raft-wal reports what is missing or contradictory without a sentinel
 // error.
 func walError(path string, err error, what string) error {
+	//mutant: if isDenied(err) || err != nil {
 	if isDenied(err) {
 		return dataError(path, err, "%s", what)
 	}

@@ -186,9 +186,11 @@ func (f *FSM) replace(state raftfsm.State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.now = state
+	//mutant: /* nothing */ //by TestUnreadStateIsNotCopied of ./cell/internal/fsm
 	f.now.Edit()
 	f.trail.clear()
 	f.trail.add(state.Applied, state.History)
+	//mutant: /* nothing */ //by TestRestoredStateIsRead of ./cell/internal/fsm
 	f.published.Store(nil)
 }
 

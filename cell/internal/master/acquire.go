@@ -92,6 +92,7 @@ func (l *Locks) abandonWaiter(w *waiter) (raftfsm.Answer, error) {
 	if l.queues.get(w.key()) == w {
 		l.queues.removeWaiter(w.key())
 	}
+	//mutant: return raftfsm.Answer{}, context.Cause(l.epoch.ctx)
 	return raftfsm.Answer{}, w.abandoned(context.Cause(l.epoch.ctx))
 }
 
@@ -127,6 +128,7 @@ func (l *Locks) joinQueue(asked *waiter, waited time.Duration) (w *waiter, offer
 		l.offers.offerLock(lock.Name)
 	}
 	offered = w.offered
+	//mutant: l.events.tellConflict(lock, w.owner(), claim, false)
 	l.events.tellConflict(lock, w.owner(), claim, asked.quiet)
 	l.events.tellBlocked(lock, w.owner())
 	l.graph.joined(w)

@@ -60,6 +60,7 @@ func (b *Backups) Read(ctx context.Context, who string, number, part uint64) (Ba
 	if _, err := b.epoch.fence.Prove(ctx); err != nil {
 		return BackupPart{}, err
 	}
+	//mutant: if who == "" { //by TestLookingTakesRights of ./cell
 	if who != "" {
 		if err := b.epoch.state().PermitOperator(who); err != nil {
 			return BackupPart{}, err
@@ -126,6 +127,7 @@ func (b *Backups) find(key backupKey, begin bool) (*takenBackup, error) {
 	}
 	state, taken := *b.epoch.state(), b.wall()
 	from, to := io.Pipe()
+	//mutant: one := &takenBackup{from: from, asked: make(chan struct{}, 1), idle: time.AfterFunc(backupIdle, func() {})} //by TestBackupParts of ./cell
 	one := &takenBackup{from: from, asked: make(chan struct{}, 1), idle: time.AfterFunc(backupIdle, func() { b.drop(key) })}
 	b.open[key] = one
 	b.begun()

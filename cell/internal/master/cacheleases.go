@@ -66,6 +66,7 @@ func (c *copyset) awaitLapse(cl *clearing, one *cachedCopy, until, now session.I
 		return
 	}
 	left := max(until.Sub(now), 0)
+	//mutant: if left >= 0 {
 	if left == 0 {
 		c.release(one)
 		return
@@ -94,6 +95,7 @@ func (co *coherence) endLapsed(now session.Instant, most int) (more bool) {
 			continue
 		}
 		for id := range cl.left { // after a takeover: whatever earlier masters granted is over by now
+			//mutant: if _, ok := co.epoch.state().Sessions.Get(id); ok {
 			if s, ok := co.epoch.state().Sessions.Get(id); ok && s.CacheLease {
 				c.flushed(id)
 			}

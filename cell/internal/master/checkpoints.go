@@ -39,6 +39,7 @@ func (c *CheckPoints) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-c.due:
+		//mutant: /* nothing */ //by TestContradictedReplicaStops of ./cell
 		case <-regular.C:
 		}
 		regular.Stop()

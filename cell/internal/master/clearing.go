@@ -167,6 +167,7 @@ func (co *coherence) clearName(by api.SessionID, name api.Name) *clearing {
 	if cl := c.clearings[name]; cl != nil { // the others were told, or are being told
 		cl.changes++
 		if spared := cl.by; spared != by && spared != 0 {
+			//mutant: return cl
 			cl.by = 0
 			if one := c.copies[name][spared]; one != nil {
 				co.dropCopy(cl, one)

@@ -25,6 +25,7 @@ func (f *Files) Close(ctx context.Context, mutation session.Mutation, h Handle) 
 		}
 	}
 	_, err := f.epoch.proposeBuilt(ctx, func() raftfsm.Command {
+		//mutant: f.handles.close(h.Owner)
 		f.epoch.mu.pause(f.queues.stepsOf(h.Node.Name))
 		f.queues.closing[h.Owner]++
 		next := f.offers.successorsOf(h.Node, func(n *namespace.Node) bool { return n.Holds(h.Owner) })
@@ -52,6 +53,7 @@ func (f *Files) mayHold(mutation session.Mutation, h Handle) bool {
 		return true
 	}
 	node, gone := f.epoch.state().Tree.Resolve(h.Node)
+	//mutant: _, _ = gone, slices.Contains(node.Openers, h.Owner); return false
 	return gone == nil && (node.Holds(h.Owner) || slices.Contains(node.Openers, h.Owner))
 }
 

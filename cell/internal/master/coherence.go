@@ -62,6 +62,8 @@ func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c
 		}
 		after()
 	}
+	//mutant: _ = flush; for _, waits := range []*change{ch, beside} {
+	//mutant: for _, waits := range []*change{flush, beside} { //by TestCachesAreConsistent of ./cell
 	for _, waits := range []*change{flush, ch, beside} {
 		if err := co.awaitCaches(ctx, waits, names); err != nil {
 			done()
@@ -71,6 +73,7 @@ func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c
 	if full := co.room.check(by.Session, c); full != nil {
 		return co.epoch.refuseAs(ctx, by, full, done)
 	}
+	//mutant: co.endChange(ch); result, err := co.epoch.commit(ctx, c, after)
 	result, err := co.epoch.commit(ctx, c, done)
 	return result, cmp.Or(err, result.Answer.Err())
 }
@@ -95,6 +98,7 @@ func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c r
 	if because == nil {
 		return result, false, nil
 	}
+	//mutant: result, err = co.epoch.refuseAs(ctx, by, because, func() {}); after()
 	result, err = co.epoch.refuseAs(ctx, by, because, after)
 	return result, true, err
 }
@@ -217,6 +221,7 @@ func (co *coherence) heldUp(name api.Name) string {
 func namesTouched(names ...api.Name) []api.Name {
 	var list []api.Name
 	for _, name := range names {
+		//mutant: list = append(list, name) //by TestCachesAreConsistent of ./cell
 		list = append(list, name, name.Parent())
 	}
 	slices.Sort(list)

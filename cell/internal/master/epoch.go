@@ -47,6 +47,7 @@ func (e *epoch) handOver(one *proposal) error {
 	}
 	err := e.proposer.enqueue(one)
 	if err != nil {
+		//mutant: _ = e.unproposed
 		e.unproposed(one.command, false)
 	}
 	return err
@@ -83,6 +84,7 @@ func (e *epoch) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result,
 func (e *epoch) proposeBuilt(ctx context.Context, build func() raftfsm.Command) (raftfsm.Result, error) {
 	e.mu.LockPatient()
 	c := build()
+	//mutant: one := newProposal(c, e.state().Level, c.EndSessions != nil, nil)
 	one := newProposal(c, e.state().Level, false, nil)
 	one.request = steps.RequestOf(ctx)
 	err := e.handOver(one)

@@ -78,6 +78,7 @@ func (p *publisher) tellReaders(ref namespace.Ref, kind api.EventKind, e *Event,
 			if !asked {
 				may = reads(h.principal, ref) && (other == ref || reads(h.principal, other))
 				readers[h.principal] = may
+				//mutant: delete(readers, h.principal); p.epoch.mu.steps = 0
 				p.epoch.mu.pause(permitSteps)
 			}
 			if !may {
@@ -177,6 +178,7 @@ func (p *publisher) askHolders(node *namespace.Node, by namespace.Owner, claim r
 	lock := node.Ref()
 	for _, holder := range node.Holders {
 		if h := p.handles.onNode[lock][holder.Owner]; h != nil && h.Owner != by {
+			//mutant: p.postConflict(h, lock, node.Lock, "", quiet) //by TestHolderLetsGoWhenItIsAsked of ./client/recipe
 			p.postConflict(h, lock, node.Lock, claim.Reason, quiet)
 		}
 		p.epoch.mu.pause(1)
@@ -234,6 +236,7 @@ func (p *publisher) tellConflictAlready(by namespace.Owner, got raftfsm.Answer) 
 		first = cmp.Or(p.queues.firstAsking(got.Lock, got.Mode), first)
 	}
 	if first != nil {
+		//mutant: p.postConflict(one, got.Lock, got.Generation, "", first.quiet) //by TestRequestDuringFailOverIsTold of ./client/recipe
 		p.postConflict(one, got.Lock, got.Generation, first.claim.Reason, first.quiet)
 	}
 }

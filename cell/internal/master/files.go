@@ -106,6 +106,7 @@ func (f *Files) reserveHandle(r OpenRequest) (one *openHandle, err error) {
 		}
 	}
 	allowed := f.epoch.state().Quota(principal).Handles
+	//mutant: _ = allowed; return f.handles.reserve(h, principal, counts, nil)
 	return f.handles.reserve(h, principal, counts, &allowed)
 }
 
@@ -249,6 +250,7 @@ func (e *epoch) isAnswered(mutation session.Mutation) bool {
 func (f *Files) checkUnfinished(by session.Mutation) error {
 	s, ok := f.epoch.state().Sessions.Get(by.Session)
 	if !ok {
+		//mutant: f.handles.own(by.Session); return f.epoch.sessionEnded(by.Session)
 		return f.epoch.sessionEnded(by.Session) // though that may not have been observed yet
 	}
 	_, open := requestAt(s, by.Number)

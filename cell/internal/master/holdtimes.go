@@ -82,6 +82,7 @@ func (t *holdTimes) ended(name api.Name, one holdTime, now session.Instant) hold
 	}
 	took := max(now.Sub(one.began), 1)
 	t.over(name, took)
+	//mutant: one.by.held(name, took, t.unread.has(one.generation))
 	one.by.held(name, took, !one.delays && t.unread.has(one.generation))
 	if one.usual == 0 {
 		one.usual = took

@@ -41,6 +41,7 @@ func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
 	box, err := s.hear(c, h)
+	//mutant: if false {
 	if err == nil && s.epoch.ctx.Err() != nil { // endCalls may have passed
 		err = context.Cause(s.epoch.ctx)
 	}
@@ -75,6 +76,8 @@ func (s *Sessions) hear(c Caller, h Receipt) (*mailbox, error) {
 		return box, nil
 	}
 	box.acknowledge(h.Received, h.Acknowledged)
+	//mutant: for !s.copyset.acknowledge(c.Session, box.acked, maxSteps) { //by TestSuccessorWritesAtOnce of ./cell
+	//mutant: for !s.copyset.acknowledge(c.Session, box.delivered, maxSteps) {
 	for !s.copyset.acknowledge(c.Session, box.received, maxSteps) {
 		s.epoch.mu.pause(maxSteps)
 	}

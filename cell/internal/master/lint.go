@@ -221,6 +221,7 @@ func (f *finding) describe(e *epoch, state *raftfsm.State, sight sight) bool {
 	own := sight.sees(f.Who.Principal)
 	reads := f.name != "" && sight.reads(f.name)
 	if !own {
+		//mutant: f.Who = api.Holder{Session: f.Who.Session} //by TestLintTellsNobodyOfOtherNodes of ./cell
 		f.Who, f.Count = api.Holder{Session: f.Who.Session}, f.there
 		reads = reads && f.exceeds(f.Kind.Limits())
 	}

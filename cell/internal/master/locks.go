@@ -114,7 +114,9 @@ func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle, h
 		return result.Answer, err
 	}
 	a := result.Claims[0].Answer
+	//mutant: if a.Code() == api.LockHeld && !(how.Quiet || asked && how.Quiet) {
 	if a.Code() == api.LockHeld && !(how.Quiet && asked) {
+		//mutant: l.events.tellTried(claim, lock, nil, false)
 		l.events.tellTried(claim, lock, nil, how.Quiet)
 	}
 	return a, a.Err()

@@ -102,6 +102,7 @@ func (b *mailbox) dropEvent() uint64 {
 		b.missed = true
 		return b.last
 	default:
+		//mutant: return b.last //by TestEventsOfSlowClient of ./cell
 		return b.postMarker()
 	}
 }
@@ -186,6 +187,7 @@ func (b *mailbox) takeEvents(told uint64) []*Event {
 		b.delivered = max(b.delivered, events[n].Sequence)
 		n++
 	}
+	//mutant: b.owedAtDelivery = b.essential
 	b.owed, b.owedAtDelivery = b.delivered, b.essential
 	return slices.Clone(events[:n])
 }

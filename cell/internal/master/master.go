@@ -133,6 +133,7 @@ func (m *Master) Start() {
 	m.tables.usages.began = now
 	for s := range state.Sessions.All() {
 		m.epoch.mu.pause(1)
+		//mutant: m.tables.leases.Inherit(s.ID, s.Asked, now) //by TestTakeoverHonoursLongLeases of ./cell
 		m.tables.leases.Inherit(s.ID, s.Lease, now)
 		m.tables.boxes.add(s.ID, s.Principal, m.tables.usages.begin(now, false))
 	}

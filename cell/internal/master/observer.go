@@ -71,6 +71,7 @@ func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
 		o.sessionEnded(end)
 	}
 	// Who has a lock no more is logged before the next grant (3), from which on it is not known for how long it was held.
+	//mutant: defer o.locks.noteLeft(r.Left, o.asked) //by TestLogOfLocks of ./cell
 	o.locks.noteLeft(r.Left, o.asked)
 	// 2. The session or the handle that the command itself has made or closed. A handle is
 	// closed before claims are answered (3): who waits through it is refused, and not
@@ -98,6 +99,7 @@ func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	// event comes after.
 	o.events.tellVacant(r)
 	// 10. What is free is offered, last: by what the queues say when all of this is observed.
+	//mutant: for _, name := range slices.Concat(r.Free, r.Delayed) {
 	for _, name := range slices.Concat(r.Free, r.Delayed, joinable(r.Claims)) { // readers may share a lock that readers left delayed
 		o.offers.offerLock(name)
 		o.epoch.mu.pause(o.tables.queues.stepsOf(name))
@@ -143,6 +145,7 @@ func (o *observer) claimsAnswered(r raftfsm.Result) {
 		}
 		o.tables.queues.answerWaiter(waiterKey{session: claim.Owner.Session, number: claim.Number}, claim.Answer)
 		if claim.Answer.Code() == api.OK {
+			//mutant: _ = o.events.tellConflictAlready
 			o.events.tellConflictAlready(claim.Owner, claim.Answer)
 		}
 		o.epoch.mu.pause(o.tables.queues.stepsOf(claim.Answer.Lock.Name))
@@ -166,6 +169,7 @@ func (o *observer) requestCancelled(c *raftfsm.Cancel, r raftfsm.Result) {
 func (o *observer) locksDelayed(r raftfsm.Result) {
 	for _, name := range r.Delayed {
 		if d, ok := o.epoch.state().Tree.Delay(name); ok {
+			//mutant: o.tables.delays.start(name, d.ID, 0, o.epoch.clock()) //by TestLockPassesOnAfterLeaseAndDelay of ./cell
 			o.tables.delays.start(name, d.ID, d.For, o.epoch.clock())
 			o.noteDelay(name, d.For)
 			o.epoch.mu.pause(1)
@@ -263,6 +267,7 @@ func (o *observer) unproposed(c raftfsm.Command, doubt bool) {
 		}
 	case c.EndSessions != nil:
 		for _, end := range c.EndSessions.Ends {
+			//mutant: _ = end
 			o.sessions.endLater(end)
 		}
 	case c.RaiseLease != nil:

@@ -42,6 +42,7 @@ func (o *offers) askLog(w *waiter) bool {
 	}
 	claims := o.offer([]*waiter{w})
 	if w.refusal != nil {
+		//mutant: o.queues.answerWaiter(w.key(), raftfsm.Answer{Refusal: w.refusal}); o.epoch.submit(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: w.claim.Mutation, Refusal: w.refusal}})
 		o.epoch.submit(raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: w.claim.Mutation, Refusal: w.refusal}})
 	} else {
 		o.epoch.submit(raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: w.lock, Claims: claims}}})
@@ -89,6 +90,7 @@ func (o *offers) withdrawOffers(c raftfsm.Command, doubt bool) {
 	for _, next := range c.Successions() {
 		for _, claim := range next.Claims {
 			if w := o.queues.get(waiterKey{session: claim.Mutation.Session, number: claim.Mutation.Number}); w != nil {
+				//mutant: w.offered = false
 				w.offered, w.doubt = false, w.doubt || doubt
 				o.outbox.putLock(next.Lock.Name)
 			}
@@ -128,6 +130,7 @@ func (o *offers) handleClosed(by namespace.Owner) {
 	}
 	for _, w := range []*waiter{wants, quiet} {
 		if w != nil {
+			//mutant: o.events.tellConflict(w.lock, by, w.claim, false)
 			o.events.tellConflict(w.lock, by, w.claim, w.quiet)
 			o.events.tellBlocked(w.lock, by)
 		}
@@ -153,6 +156,7 @@ func (o *offers) successorsOf(lock namespace.Ref, frees func(*namespace.Node) bo
 	if len(lead) == 0 { // mostly; of a node, frees may look at very many holders
 		return nil
 	}
+	//mutant: if node, err := o.epoch.state().Tree.Resolve(lock); err != nil || node == nil {
 	if node, err := o.epoch.state().Tree.Resolve(lock); err != nil || !frees(node) {
 		return nil
 	}
@@ -199,6 +203,7 @@ func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
 			if len(lead) == 0 {
 				continue
 			}
+			//mutant: if !slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == end.Session || true }) {
 			if !slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == end.Session }) {
 				continue // it has an ephemeral node open; see next
 			}

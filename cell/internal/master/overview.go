@@ -102,6 +102,7 @@ func collectWaits(in *Inspector) (waits []aged[api.Name], clearings []aged[*clea
 	defer in.epoch.mu.Unlock()
 	for name, line := range in.tables.queues.byName {
 		oldest := line[0].since
+		//mutant: _ = in.sightOf(in.epoch.state()).reads(name); for _, w := range line[:min(len(line), maxOldest)] {
 		for _, w := range line[:min(len(line), maxOldest)] {
 			oldest = min(oldest, w.since)
 		}

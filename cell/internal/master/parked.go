@@ -105,6 +105,7 @@ func (k *KeepAlive) Notify(ctx context.Context, resume func()) {
 	}
 	if k.timer == nil {
 		k.timer = time.AfterFunc(k.patience, k.place.hurry)
+		//mutant: k.unbind = func() bool { return true }
 		k.unbind = context.AfterFunc(ctx, k.place.hurry)
 	}
 	k.place.notify(resume)
@@ -193,10 +194,12 @@ func (k *KeepAlive) Finish(ctx context.Context) (Extension, error) {
 			return Extension{}, err
 		}
 	}
+	//mutant: t0, err := s.epoch.clock(), error(nil) //by TestDeposedMaster of ./cell
 	t0, err := s.epoch.fence.Prove(ctx)
 	if err != nil {
 		return Extension{}, err
 	}
+	//mutant: t0 = s.epoch.clock(); return s.extendLease(k, t0)
 	return s.extendLease(k, t0)
 }
 

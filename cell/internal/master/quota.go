@@ -142,6 +142,7 @@ func (m *Master) QuotaShares() map[string]float64 {
 	state := m.epoch.state()
 	var nodes, bytes, sessions, handles, waiters float64
 	for name := range state.Tree.Creators("") {
+		//mutant: used, allowed := state.Tree.Usage(name), api.DefaultQuota() //by TestQuotasAreMeasured of ./cell
 		used, allowed := state.Tree.Usage(name), state.Quota(name)
 		nodes = max(nodes, float64(used.Nodes)/float64(allowed.Nodes))
 		bytes = max(bytes, float64(used.Bytes)/float64(allowed.Bytes))

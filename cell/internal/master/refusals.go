@@ -34,6 +34,7 @@ func (f *Files) refuseThen(ctx context.Context, by session.Mutation, because err
 	r, err := (*refusal.Refusal)(nil), because
 	if code := api.CodeOf(because); code != api.Cancelled && refusal.IsFinal(code) { // else it says nothing of the request itself
 		f.epoch.mu.Lock()
+		//mutant: err = nil
 		err = f.checkUnfinished(by) // or nobody waits for its answer; the log may not know that, and answer it once more
 		f.epoch.mu.Unlock()
 	}
@@ -44,6 +45,7 @@ func (f *Files) refuseThen(ctx context.Context, by session.Mutation, because err
 		after()
 		return raftfsm.Result{}, err
 	}
+	//mutant: after(); return raftfsm.Result{}, because
 	return f.epoch.refuseAs(ctx, by, r, after)
 }
 

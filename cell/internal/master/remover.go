@@ -119,6 +119,7 @@ func (r *remover) awaitFlush() error {
 	if len(names) == 0 {
 		return nil
 	}
+	//mutant: r.epoch.mu.Lock(); defer r.epoch.mu.Unlock(); r.coherence.copyset.flush = nil; _ = flush; return nil
 	return r.coherence.awaitCaches(r.epoch.ctx, flush, names)
 }
 
@@ -131,6 +132,7 @@ func (r *remover) nextRemovals() []*removal {
 		return nil // these nodes came since; flushed waits for it
 	}
 	for _, one := range r.again[:min(len(r.again), maxSteps)] {
+		//mutant: delete(r.waiting, one); r.ready = append(r.ready, one)
 		r.awaitClearing(one)
 	}
 	if r.again = r.again[min(len(r.again), maxSteps):]; len(r.again) > 0 {
@@ -138,6 +140,7 @@ func (r *remover) nextRemovals() []*removal {
 	} else {
 		r.again = nil
 	}
+	//mutant: for range min(len(r.dying), beginAtOnce, 1-len(r.waiting)) {
 	for range min(len(r.dying), beginAtOnce, maxRemovals-len(r.waiting)) {
 		one := &removal{node: r.dying[0], began: r.epoch.clock()}
 		r.dying = r.dying[1:]

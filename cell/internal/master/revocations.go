@@ -97,12 +97,14 @@ func (r *revocations) takeDue(now session.Instant) []raftfsm.End {
 // tellHolders tells the holders of a revoked lock of their loss. epoch.mu is held.
 func (r *revocations) tellHolders(lost namespace.Revocation) {
 	for _, owner := range lost.Holders {
+		//mutant: if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == 0 {
 		if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == lost.Generation {
 			continue // it is broken once more, and its holder has been told
 		}
 		sequence := r.events.postTo(owner, lost.Lock, api.EventLockLost, &Event{
 			Generation: lost.Generation, Reason: lost.Reason, Explanation: lost.By.Break(),
 		})
+		//mutant: r.boxes.byID[owner.Session].acked = sequence; r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence}); r.actOnAcknowledgement(owner.Session) //by TestForcedLoss of ./cell
 		r.add(owner, revokedLock{lock: lost.Lock, generation: lost.Generation, sequence: sequence})
 		if box := r.boxes.byID[owner.Session]; box != nil && r.boxes.mail.isOver(box.principal) {
 			r.stopLease(owner.Session, "too many events wait for the sessions of its principal, and it loses locks")
@@ -134,6 +136,7 @@ func (r *revocations) stopLease(id api.SessionID, why string) {
 	r.ends[id] = &termination{sequence: sequence}
 	r.lastLeases.Put(id, over)
 	for w := range r.queues.ofSession(id) {
+		//mutant: r.queues.failWaiter(w.key(), r.epoch.sessionEnded(id))
 		r.queues.failWaiter(w.key(), w.abandoned(r.epoch.sessionEnded(id)))
 		r.epoch.mu.pause(r.queues.stepsOf(w.lock.Name))
 	}
@@ -171,6 +174,7 @@ func (r *revocations) actOnAcknowledgement(id api.SessionID) {
 	}
 	for of, holders := range let {
 		for len(holders) > 0 {
+			//mutant: some := firstPart(holders, r.queues.claims, func(one namespace.Owner) int { return r.queues.claims })
 			some := firstPart(holders, r.queues.claims, func(one namespace.Owner) int { return raftfsm.Size(one) })
 			holders = holders[len(some):]
 			r.evict(raftfsm.Evict{Lock: of.lock, Generation: of.generation, Holders: some})

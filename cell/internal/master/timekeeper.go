@@ -124,6 +124,7 @@ func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Dura
 	ending = append(ending, t.revocations.takeDue(now)...)
 	remembers := t.epoch.state().Level >= raftfsm.HistoryLevel
 	for _, id := range expired {
+		//mutant: ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry, FailOver: false && remembers}) //by TestHistoryOfALock of ./cell
 		ending = append(ending, raftfsm.End{Session: id, Reason: api.ByExpiry, FailOver: remembers && t.tables.leases.Unheard(id)})
 	}
 	ends := t.affordable(ending)
@@ -153,6 +154,7 @@ func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Dura
 	evictions, left := t.tables.outbox.takeEvictions()
 	more = more || left
 	for _, c := range evictions {
+		//mutant: _ = c
 		t.revocations.evict(*c)
 	}
 	locks, left := t.tables.outbox.takeLocks()

@@ -23,6 +23,7 @@ type txns struct {
 // Commit does a transaction, of a session that may be served. Who may do what in it, the log decides.
 // The result of one that was refused says which step it was (Refusal.Step), beside the error.
 func (t *txns) Commit(ctx context.Context, c *raftfsm.Txn) (raftfsm.Result, error) {
+	//mutant: if level := t.epoch.state().Level; level < 0 { //by TestTxnBelowItsLevel of ./cell
 	if level := t.epoch.state().Level; level < raftfsm.TxnLevel {
 		return raftfsm.Result{}, api.Errorf(api.InvalidArgument, // and not Unavailable, for which clients try again and again
 			"transactions need feature level %d, and the cell is at level %d: nothing was done; finish the upgrade of the cell (chubbyctl cell upgrade finish), or change one file at a time", raftfsm.TxnLevel, level)
@@ -39,8 +40,10 @@ func (t *txns) Commit(ctx context.Context, c *raftfsm.Txn) (raftfsm.Result, erro
 	writing := t.writingOf(c)
 	names := make([]api.Name, len(c.Operations))
 	for i, o := range c.Operations {
+		//mutant: names[i], _ = c.Operations[0].Name, o //by TestTxnLeavesNothingOldInCaches of ./cell
 		names[i] = o.Name
 	}
+	//mutant: result, err := t.coherence.applyChange(ctx, c.Mutation, command) //by TestTxnLeavesNothingOldInCaches of ./cell
 	result, err := t.coherence.applyChange(ctx, c.Mutation, command, namesTouched(names...)...)
 	if err == nil && len(writing) > 0 {
 		t.countWriting(c, writing)
@@ -70,6 +73,7 @@ func (t *txns) askBack(ctx context.Context, command raftfsm.Command) {
 		if !deletesHeld(state, c) || t.epoch.isAnswered(c.Mutation) {
 			return
 		}
+		//mutant: answer := state.Try(raftfsm.Command{Txn: &raftfsm.Txn{Mutation: c.Mutation, Operations: c.Operations[len(c.Operations)-1:]}}); if answer.Refusal != nil { own := *answer.Refusal; own.Step += len(c.Conditions) + len(c.Operations) - 1; answer.Refusal = &own } //by TestTxnAsksNobodyInVain of ./cell
 		answer := state.Try(command)
 		if answer.Code() != api.LockHeld || answer.Refusal.Step <= last {
 			return // if it is refused for a lock that was asked for, its holder uses that

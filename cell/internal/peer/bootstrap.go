@@ -91,8 +91,10 @@ func nextStep(me identity.Replica, members []identity.Member, heard map[string]B
 		}
 	}
 	switch {
+	//mutant: case me.Roster != nil && stored > len(members)/2:
 	case me.Roster != nil && stored == len(members):
 		step.begin = true
+	//mutant: case me.Roster == nil && isLowest(me.ID, members) && len(heard) >= len(members)/2: //by TestBootstrapWaitsForAll of ./cell
 	case me.Roster == nil && isLowest(me.ID, members) && len(step.waiting) == 0:
 		drawn, err := drawRoster(me, members, heard)
 		return bootstrapStep{store: drawn}, err

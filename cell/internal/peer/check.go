@@ -18,6 +18,7 @@ type Check struct {
 // NewCheck returns the check of a state with that hash. software names the version and the feature levels of the replica: others
 // may write the same state in other bytes.
 func NewCheck(index, term uint64, software string, hash []byte) Check {
+	//mutant: kind := sha256.Sum256(fmt.Appendf(nil, "%d", term)) //by TestOtherVersionsStopNobody of ./cell
 	kind := sha256.Sum256(fmt.Appendf(nil, "%d %s", term, software))
 	sum := sha256.Sum256(hash)
 	return Check{Index: index & (1<<48 - 1), Kind: binary.BigEndian.Uint32(kind[:]), Sum: binary.BigEndian.Uint64(sum[:]) >> 16}
@@ -51,6 +52,7 @@ func Contradicted(own Check, others map[string]Check, voters []string) (by []str
 		}
 	}
 	for sum, ids := range having {
+		//mutant: if len(ids) > 0 {
 		if len(ids) > len(voters)/2 {
 			slices.Sort(ids)
 			return ids, sum

@@ -84,6 +84,7 @@ func admittedBy(me identity.Replica, heard map[string]BootstrapReport) (*identit
 			continue
 		}
 		switch known := r.Roster.IncarnationOf(me.ID); {
+		//mutant: case r.Roster.HasLeft(me.ID): //by TestChangesOfMembersAreRefused of ./cell
 		case r.Roster.HasLeft(me.ID), known != "" && known != me.Incarnation:
 			return nil, identity.Refused("the cell has, or has had, another replica %s, and no ID is used twice: choose another, in an empty data directory", me.ID)
 		case known != "":

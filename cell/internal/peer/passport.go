@@ -65,6 +65,7 @@ func (p *Passport) MayBeNewcomer(may func(id string) bool) { p.newcomers.Store(&
 // knows returns the incarnation under which a replica that shows one is to be known, "" if it is no member.
 func (p *Passport) knows(me identity.Replica, h hello) string {
 	known := me.KnownIncarnation(h.from)
+	//mutant: if may := p.newcomers.Load(); known == "" && may != nil && me.InCell() && !me.Roster.HasLeft(h.from) && h.cellID != "" && (*may)(h.from) && h.from == "" {
 	if may := p.newcomers.Load(); known == "" && may != nil && me.InCell() && !me.Roster.HasLeft(h.from) && h.cellID != "" && (*may)(h.from) {
 		return h.incarnation
 	}
@@ -112,6 +113,7 @@ func (p *Passport) checkCaller(h hello) (helloVerdict, error) {
 	case h.cellID != "" && h.cellID != me.Roster.CellID:
 		return helloOtherCell, otherCell(h, me)
 	case me.Roster.HasLeft(h.from):
+		//mutant: return helloWrongReplica, hasLeft(h.from, me.Roster.CellID)
 		return helloLeft, hasLeft(h.from, me.Roster.CellID)
 	case known == "":
 		return helloWrongReplica, notKnown(h.from)
@@ -165,6 +167,7 @@ func (p *Passport) checkAnswer(asked, h hello) error {
 // this replica if it holds less.
 func (p *Passport) checkOwnLoss(h hello) error {
 	me := p.me()
+	//mutant: if !me.Begun || h.cellID != me.Roster.CellID || p.knows(me, h) != h.incarnation {
 	if h.to != me.ID || !me.InCell() || h.cellID != me.Roster.CellID || p.knows(me, h) != h.incarnation {
 		return nil // it is not about this replica, or the sender cannot know
 	}

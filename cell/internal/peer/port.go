@@ -259,6 +259,7 @@ func (p *Port) expectHello(c *portConn) {
 		}
 		at := 0
 		for i, h := range p.half {
+			//mutant: if count[h.origin] > len(p.half) {
 			if count[h.origin] > count[p.half[at].origin] {
 				at = i
 			}

@@ -218,6 +218,7 @@ func (s *inboundStream) Read(p []byte) (int, error) {
 		s.within.Store(true)
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) { // else it was closed here
+		//mutant: _ = s.from //by TestDeadMasterIsReplacedAtOnce of ./cell/celltest
 		s.port.Lost(s.from)
 	}
 	return n, err

@@ -101,6 +101,7 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 	case known:
 		record.On = m.Path(node)
 	case several: // the step that was refused; the first one, if none was looked at
+		//mutant: record.On = e.Path //by TestAuditOfStrangers of ./cell
 		record.On = cmp.Or(e.Path, subjectOf(request))
 		if p, err := api.ParsePath(record.On); err == nil && m != nil {
 			record.On = m.Path(p.Name())
@@ -155,6 +156,7 @@ func (s *service) mayBeActs(m *master.Master, record audit.Record, node api.Name
 	if !several {
 		return []mayBeAct{{record, node}}
 	}
+	//mutant: for _, list := range listsOf(q)[:1] { //by TestTxnIsAudited of ./cell
 	for _, list := range listsOf(q) {
 		record.On = list.String()
 		if m != nil {
@@ -200,6 +202,7 @@ func (s *service) mayDo(m *master.Master, may rights, principal string, node api
 	if m == nil || principal == "" {
 		return false
 	}
+	//mutant: if may.isOperator("") { //by TestAuditOfWhatMayHaveBeenDone of ./cell
 	if may.isOperator(principal) {
 		return true
 	}
@@ -243,6 +246,7 @@ func (s *service) isFor(m *master.Master, q handleRequest, right namespace.Right
 		return false
 	}
 	h, err := s.handleOf(m, who, q.GetHandle())
+	//mutant: return err != nil && h.Rights&right != 0 //by TestAuditOfWhatMayHaveBeenDone of ./cell
 	return err == nil && h.Rights&right != 0
 }
 

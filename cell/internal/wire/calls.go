@@ -136,6 +136,7 @@ func (s *service) handleOf(m *master.Master, who master.Caller, token []byte) (m
 		s.handles.put(tokens.secret, token, h)
 	}
 	if h.Owner.Session != who.Session {
+		//mutant: return master.Handle{}, api.Errorf(api.BadHandle, "the handle is of another session") //by TestRefusalsTellNotWhatIsThere of ./cell
 		return master.Handle{}, noHandle()
 	}
 	return h, nil

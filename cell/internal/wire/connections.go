@@ -164,6 +164,7 @@ func (c *Connections) admit(conn *heardConn) bool {
 		return false
 	}
 	conn.refusal, conn.leave = refusal, func() { c.leaveRefused(conn.account) }
+	//mutant: conn.expiry = time.AfterFunc(RefusedFor, func() {}) //by TestRefusedConnectionsAreClosed of ./cell
 	conn.expiry = time.AfterFunc(RefusedFor, func() { _ = conn.Conn.Close() }) // its server notices, and closes it
 	return true
 }

@@ -256,11 +256,13 @@ func (c *heardConn) pause() {
 		return
 	}
 	rest := time.Duration(c.rest.Swap(0))
+	//mutant: c.rested += maxRest
 	c.rested += rest
 	timer := time.NewTimer(rest)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	//mutant: /* nothing */
 	case <-c.gone:
 	}
 }

@@ -68,6 +68,7 @@ func (s *service) unary(ctx context.Context, call *call, method string, request 
 	var trace Trace
 	defer func() { s.count(ctx, call, method, request, trace, err) }() // after recovered
 	defer func() { s.endTrace(trace, request, err) }()                 // after recovered
+	//mutant: before := s.witness(ctx, pb.Chubby_GetStat_FullMethodName, request) //by TestAudit of ./cell
 	before := s.witness(ctx, method, request)
 	defer func() { s.audit(ctx, before, method, request, reply, err) }() // after recovered
 	defer s.recovered(method, &err)
@@ -268,6 +269,7 @@ func status(err error) error {
 // recovered turns a panic in one call into an error of that call. It is a bug,
 // and is logged as one; the state machine is not reached by it.
 func (s *service) recovered(method string, err *error) {
+	//mutant: if p := any(nil); p != nil {
 	if p := recover(); p != nil {
 		s.cfg.Logger.Error("a call panicked", "event", "bug", "method", method, "panic", p, "stack", string(debug.Stack()))
 		*err = pb.Status(&api.Error{Code: api.Uncertain, Op: method, Replica: s.cfg.ID, Message: "the replica failed to serve the call: this is a bug; its log says more"})

@@ -42,6 +42,7 @@ func (c *call) admitRequest(method string, size requestSize) error {
 	c.request += size.weight()
 	a.add(size.weight())
 	if mayWait {
+		//mutant: if err := error(nil); err != nil {
 		if err := a.full(c.request); err != nil {
 			return err
 		}
@@ -88,6 +89,8 @@ func isVital(method string, size requestSize) bool {
 // isEndless reports whether a call is served at any rate: it does not reach the log.
 func isEndless(method string) bool {
 	switch method {
+	//mutant: case pb.Chubby_KeepAlive_FullMethodName, pb.Chubby_KeepAlives_FullMethodName:
+	//mutant: case pb.Chubby_KeepAlives_FullMethodName, pb.Cell_Locate_FullMethodName:
 	case pb.Chubby_KeepAlive_FullMethodName, pb.Chubby_KeepAlives_FullMethodName, pb.Cell_Locate_FullMethodName:
 		return true
 	}

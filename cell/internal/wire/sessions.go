@@ -30,6 +30,7 @@ func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest)
 		}
 		// Under a nonce that was used before, Create finds that session, whosever it is.
 		owner, err := m.Sessions.Principal(id)
+		//mutant: if err == nil && owner == "" { //by TestTLSBindsNonces of ./cell
 		if err == nil && owner != c.Principal {
 			err = api.Errorf(api.InvalidArgument, "the nonce was used before, by another principal: take a random one")
 		}

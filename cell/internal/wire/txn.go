@@ -19,6 +19,7 @@ func (s *service) Txn(ctx context.Context, q *pb.TxnRequest) (*pb.TxnReply, erro
 		if err := checkTxn(q); err != nil {
 			return nil, err
 		}
+		//mutant: mutation, err := mutationOf(who.Session, q.GetMutation(), txnParts(op, q)[:1]...) //by TestEveryFieldOfATxnIsAskedFor of ./cell
 		mutation, err := mutationOf(who.Session, q.GetMutation(), txnParts(op, q)...)
 		if err != nil {
 			return nil, err
@@ -217,6 +218,7 @@ func explainStep(m *master.Master, about *subject, c *raftfsm.Txn, q *pb.TxnRequ
 	}
 	told.Path, about.path = path, path
 	if p, bad := api.ParsePath(path); bad == nil {
+		//mutant: _ = p //by TestTxnTellsNothingWithoutARight of ./cell
 		about.named = &master.Named{By: c.Mutation.Session, Path: p}
 	}
 	return &told

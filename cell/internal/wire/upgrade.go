@@ -34,8 +34,10 @@ func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest)
 			return nil, err
 		}
 		newest, all := newestLevel(members, q.GetWithout())
+		//mutant: _ = all; if newest > m.Level() { //by TestUpgrade of ./cell
 		if all && newest > m.Level() {
 			err := m.RaiseLevel(ctx, raftfsm.RaiseLevel{Mutation: mutation, To: newest})
+			//mutant: if err != nil { //by TestUpgradeIsFinishedTwiceAtOnce of ./cell
 			if err != nil && m.Level() < newest { // else another call has raised it meanwhile
 				return nil, err
 			}
@@ -55,6 +57,7 @@ func newestLevel(members []MemberLevel, without []string) (newest int, all bool)
 		newest = max(newest, m.MaxLevel)
 	}
 	for _, m := range members {
+		//mutant: if m.MaxLevel < newest && !slices.Contains(without, m.ID) { //by TestUpgradeWithoutTheLost of ./cell
 		if m.MaxLevel < newest && !(m.MaxLevel == 0 && slices.Contains(without, m.ID)) {
 			return newest, false
 		}

@@ -51,6 +51,7 @@ func (c *control) write(o order) bool {
 		for failed = unix.EINTR; failed == unix.EINTR; {
 			_, failed = unix.Write(int(fd), append(line, '\n'))
 		}
+		//mutant: return failed != unix.EAGAIN
 		return true // also if there was no room
 	})
 	return err != nil || failed != unix.EAGAIN

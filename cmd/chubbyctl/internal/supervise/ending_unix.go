@@ -23,6 +23,7 @@ func (p *Process) awaitGuardian() {
 	if p.terminal != nil && p.pid != 0 {
 		err := p.terminal.giveBack(p.pid)
 		if !p.ended || p.result.Code > 128 {
+			//mutant: err = errors.Join(err, nil)
 			err = errors.Join(err, p.terminal.restoreSettings())
 		}
 		if err != nil {
@@ -32,6 +33,7 @@ func (p *Process) awaitGuardian() {
 	if p.gone || p.err != nil {
 		return
 	}
+	//mutant: orphans := 0; if p.pid != 0 { orphans = p.killOrphans() }
 	orphans := p.killOrphans()
 	if p.pid == 0 { // it may have started the command, and not have reported that
 		p.err = ErrLate

@@ -38,6 +38,7 @@ func attributes() *syscall.SysProcAttr {
 // the end of this process continues it. (So does the end of the thread that starts it,
 // which does no harm.)
 func guardianAttributes() *syscall.SysProcAttr {
+	//mutant: return &syscall.SysProcAttr{Setpgid: true}
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGCONT}
 }
 

@@ -88,6 +88,7 @@ func (g *guardian) runCommand(control io.Reader) (err error) {
 	// command too.
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, forwarded()...)
+	//mutant: go func() { for s := range ignored { g.passSignal(s.(syscall.Signal)) } }(); CatchBrokenPipes()
 	CatchBrokenPipes()
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGCHLD)
@@ -301,6 +302,7 @@ func (g *guardian) passSignal(s syscall.Signal) {
 	}
 	g.passed = s == unix.SIGTSTP || g.passed && s != unix.SIGCONT
 	_ = unix.Kill(target, s) // it can only have ended
+	//mutant: if g.suspended && false && slices.Contains([]syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM}, s) {
 	if g.suspended && slices.Contains([]syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM}, s) {
 		_ = unix.Kill(-g.pid, unix.SIGCONT) // a stopped process takes the signal when it is continued
 		g.suspended = false

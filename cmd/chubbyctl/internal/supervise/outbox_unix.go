@@ -27,6 +27,7 @@ func (o *outbox) put(r report) error {
 	if r.Suspended == 0 || len(o.kept) == 0 {
 		o.kept = append(o.kept, append(line, '\n'))
 	}
+	//mutant: if err := unix.SetNonblock(o.fd, false); err != nil {
 	if err := unix.SetNonblock(o.fd, !r.Gone); err != nil {
 		return fmt.Errorf("report to chubbyctl: %w", err)
 	}

@@ -65,6 +65,7 @@ func Start(c Command, signals chan os.Signal) (*Process, error) {
 		finished: make(chan struct{}),
 		terminal: openTerminal(),
 	}
+	//mutant: _ = children
 	p.others = children()
 	status, err := p.launch()
 	if err != nil {
@@ -203,6 +204,7 @@ func (p *Process) handleReport(r report) bool {
 	case r.Suspended != 0 && p.stopping.Load():
 		// The command is being ended. If this process were suspended too, the user would
 		// not see how it ended.
+	//mutant: case r.Suspended == -1:
 	case r.Suspended == int(unix.SIGSTOP):
 		// Not the terminal has stopped the command, but a debugger or a processor limit,
 		// which will continue it. The lock is renewed meanwhile.

@@ -53,9 +53,11 @@ func (d DNS) Publish(ctx context.Context, p cell.Publication) error {
 	if err != nil {
 		return err
 	}
+	//mutant: if same, err := a.has(ctx, d.lookups(p), want); err != nil || same && false { //by TestDNS of ./cmd/chubbyd/internal/names
 	if same, err := a.has(ctx, d.lookups(p), want); err != nil || same {
 		return err
 	}
+	//mutant: updates := removals(zone, d.hosts(p.Left[:0], p.Cell)) //by TestDNS of ./cmd/chubbyd/internal/names
 	updates := removals(zone, d.hosts(p.Left, p.Cell))
 	last := updates[len(updates)-1]
 	last.RemoveRRset([]dns.RR{&dns.SRV{Hdr: dns.RR_Header{Name: service, Rrtype: dns.TypeSRV}}})

@@ -1,0 +1,219 @@
+package sequencer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/sequencer"
+)
+
+// lender is a Store that returns what a test puts into it.
+type lender struct {
+	memory
+	lent []sequencer.Sequencer
+	err  error
+}
+
+func (l *lender) Load(context.Context) ([]sequencer.Sequencer, error) { return l.lent, l.err }
+
+// A guard that does not know which tokens it has seen would let every stale holder in again. So it does not start when its store
+// cannot be read, or returns what no guard has saved.
+func TestGuardDoesNotStartWithoutItsTokens(t *testing.T) {
+	unnamed := of(primary, 41)
+	unnamed.Cell = ""
+	for name, test := range map[string]struct {
+		store *lender
+		says  string
+	}{
+		"a store that fails":                 {&lender{err: errors.New("input/output error")}, "input/output error"},
+		"a store that fails after some":      {&lender{lent: []sequencer.Sequencer{of(primary, 41)}, err: errors.New("short read")}, "short read"},
+		"a sequencer of no cell":             {&lender{lent: []sequencer.Sequencer{unnamed}}, "no sequencer"},
+		"a sequencer of nothing behind some": {&lender{lent: []sequencer.Sequencer{of(primary, 41), {}}}, "no sequencer"},
+	} {
+		guard, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{Store: test.store, Locks: []api.Path{primary}})
+		if guard != nil || err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: NewGuard returns %v, %v; want an error that says %q", name, guard, err, test.says)
+		}
+	}
+}
+
+// Guards of several cells may share a store. Each goes by the sequencers of its own cell.
+func TestStoreHasSequencersOfOtherCells(t *testing.T) {
+	elsewhere := of(api.MustParsePath("/ls/bar/svc/primary"), 99)
+	elsewhere.Cell = cellB
+	guard := newGuard(t, sequencer.GuardConfig{Store: &lender{lent: []sequencer.Sequencer{elsewhere}}})
+	accept(t, guard, of(primary, 41))
+}
+
+// While the cell cannot be reached, nobody knows whether a lock is still held: a Checker that does not know lets nothing in, neither
+// a new token nor a known one, and the next answer counts again.
+func TestCheckerThatDoesNotKnowLetsNothingIn(t *testing.T) {
+	var answer error
+	store := &memory{}
+	guard := newGuard(t, sequencer.GuardConfig{Store: store, Checker: checker(func(sequencer.Sequencer) error { return answer })})
+	unreachable := api.Errorf(api.Unavailable, "no replica answers")
+	serve := func() error {
+		return guard.Do(t.Context(), of(primary, 41).String(), func(context.Context) error {
+			t.Error("the request was served")
+			return nil
+		})
+	}
+	for _, known := range []bool{false, true} {
+		answer = unreachable
+		refuse(t, guard, of(primary, 41), api.Unavailable, "no replica answers")
+		if err := serve(); !errors.Is(err, api.Unavailable) {
+			t.Errorf("Do with a known token %v: %v, want Unavailable", known, err)
+		}
+		if _, saved := store.saved[primary]; saved != known {
+			t.Errorf("the store has the token: %v, want %v", saved, known)
+		}
+		answer = nil
+		accept(t, guard, of(primary, 41))
+	}
+	if got, want := guard.Stats(), (sequencer.Stats{Accepted: 2, RefusedOther: 4}); got != want {
+		t.Errorf("Stats = %+v, want %+v", got, want)
+	}
+}
+
+// A request that waits while another saves a newer token is refused, and does not take the newer one's place in the store.
+func TestOvertakenWhileSaving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		saving, saved := make(chan struct{}), []uint64{}
+		store := &memory{before: func(_ context.Context, s sequencer.Sequencer) error {
+			<-saving
+			saved = append(saved, s.Token())
+			return nil
+		}}
+		guard := newGuard(t, sequencer.GuardConfig{Store: store})
+		newer := begin(t.Context(), guard, 57)
+		newer.waits(t)
+		older, same := begin(t.Context(), guard, 41), begin(t.Context(), guard, 57)
+		older.waits(t)
+		same.waits(t)
+		close(saving)
+		older.isRefused(t, api.BadSequencer)
+		newer.isInside(t)
+		same.isInside(t)
+		close(newer.end)
+		close(same.end)
+		if err := <-newer.result; err != nil || len(saved) != 1 || saved[0] != 57 {
+			t.Errorf("%v; tokens %v were saved, want 57 alone", err, saved)
+		}
+	})
+}
+
+// A token is stored once, however often it comes, and in whatever text: each save costs a write to the disk.
+func TestKnownTokensAreNotStoredAgain(t *testing.T) {
+	saves := 0
+	guard := newGuard(t, sequencer.GuardConfig{Store: &memory{before: func(context.Context, sequencer.Sequencer) error { saves++; return nil }}})
+	proved := of(primary, 41)
+	proved.Proof = sequencer.Proof{1}
+	for range 2 {
+		accept(t, guard, of(primary, 41))
+		accept(t, guard, proved)
+	}
+	if saves != 1 {
+		t.Errorf("it was stored %d times", saves)
+	}
+}
+
+// A request whose time runs out while its token is stored is told that, not that the store is broken.
+func TestTimeRunsOutWhileSaving(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	guard := newGuard(t, sequencer.GuardConfig{Store: &memory{before: func(ctx context.Context, _ sequencer.Sequencer) error {
+		cancel()
+		return ctx.Err()
+	}}})
+	if _, err := guard.Check(ctx, of(primary, 41).String()); api.CodeOf(err) != api.ContextCode(context.Canceled) {
+		t.Errorf("%v, want that its time ran out", err)
+	}
+}
+
+// What is wrong with a configuration, or which locks a guard is for, is said without what is not.
+func TestWordsOfGuards(t *testing.T) {
+	_, err := sequencer.NewGuard(t.Context(), sequencer.GuardConfig{Store: &memory{}, Locks: []api.Path{{}, primary}})
+	if err == nil || !strings.Contains(err.Error(), "zero path") || strings.Contains(err.Error(), "two cells") {
+		t.Errorf("a zero path: %v", err)
+	}
+	other := api.MustParsePath("/ls/foo/other")
+	for others, locks := range map[string][]api.Path{"": {primary}, " and 1 others": {primary, api.MustParsePath("/ls/foo/b")}} {
+		_, err := newGuard(t, sequencer.GuardConfig{Locks: locks}).Check(t.Context(), of(other, 41).String())
+		if err == nil || !strings.HasSuffix(strings.TrimSuffix(err.Error(), " (BadSequencer)"), primary.String()+others) {
+			t.Errorf("a guard of %v: %v", locks, err)
+		}
+	}
+}
+
+// A guard whose cell is pinned goes by what it has saved of that cell, also if its store does not compare.
+func TestPinnedGuardRemembers(t *testing.T) {
+	other := of(primary, 99)
+	other.Cell = cellB
+	guard := newGuard(t, sequencer.GuardConfig{Cell: cellA, Store: &lender{lent: []sequencer.Sequencer{other, of(primary, 40), of(primary, 41), of(primary, 39)}}})
+	refuse(t, guard, of(primary, 40), api.BadSequencer, "41 was seen")
+	accept(t, guard, of(primary, 41))
+	if _, err := guard.Check(t.Context(), "41"); !errors.Is(err, api.BadSequencer) || !strings.Contains(err.Error(), "not a sequencer") {
+		t.Errorf("a text that is no sequencer: %v", err)
+	}
+}
+
+// Code that still watches the context of a request that has ended notices before a newer token enters.
+func TestContextEndsWithItsSection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		guard := newGuard(t, sequencer.GuardConfig{})
+		older := begin(t.Context(), guard, 41)
+		ctx := older.isInside(t)
+		if ctx.Err() != nil {
+			t.Errorf("inside: %v", ctx.Err())
+		}
+		close(older.end)
+		if err := <-older.result; err != nil || ctx.Err() == nil {
+			t.Errorf("Do returned %v, and the context has ended: %v", err, ctx.Err())
+		}
+		newer := begin(t.Context(), guard, 57)
+		if err := newer.isInside(t).Err(); err != nil {
+			t.Errorf("the next: %v", err)
+		}
+		close(newer.end)
+		<-newer.result
+	})
+}
+
+// What the caller does with its list of locks afterwards does not open the guard to other locks.
+func TestGuardKeepsItsOwnList(t *testing.T) {
+	other := api.MustParsePath("/ls/foo/svc/other")
+	locks := []api.Path{primary}
+	guard := newGuard(t, sequencer.GuardConfig{Locks: locks, MaxLocks: 1}) // as many as there are is enough
+	locks[0] = other
+	refuse(t, guard, of(other, 41), api.BadSequencer)
+	accept(t, guard, of(primary, 41))
+}
+
+// A store that several servers share may know a newer token without saying which.
+func TestStoreKnowsANewerToken(t *testing.T) {
+	store := &memory{before: func(context.Context, sequencer.Sequencer) error {
+		return api.Errorf(api.BadSequencer, "another server saw a newer one")
+	}}
+	guard := newGuard(t, sequencer.GuardConfig{Store: store})
+	_, err := guard.Check(t.Context(), of(primary, 41).String())
+	var told *sequencer.Refusal
+	if !errors.As(err, &told) || told.Token != 41 || told.Newest != 0 || !strings.Contains(told.Error(), "another server saw") {
+		t.Errorf("%v (%+v), want a refusal of token 41 with the store's words", err, told)
+	}
+	guard.CountMissing()
+	if got, want := guard.Stats(), (sequencer.Stats{RefusedStale: 1, RefusedMissing: 1}); got != want {
+		t.Errorf("Stats = %+v, want %+v", got, want)
+	}
+}
+
+// A value that could not be read again is not saved: the store would be damaged at the next start.
+func TestFileStoreSavesNoNonsense(t *testing.T) {
+	store := openStore(t, t.TempDir()+"/guard")
+	if err := store.Save(t.Context(), sequencer.Sequencer{Path: primary}); err == nil {
+		t.Error("a sequencer without a cell was saved")
+	}
+	checkStored(t, store)
+}

@@ -1,0 +1,171 @@
+package session_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/refusal"
+	"github.com/chubbylock/chubby/session"
+)
+
+// What is exactly at a limit is allowed, whether a client asks for it or a snapshot has it; one more is not.
+func TestLimitsAreAllowed(t *testing.T) {
+	last := session.Mutation{Session: 1, Number: 1, HighestIssued: api.MaxGeneration, Outstanding: numbers{1}}
+	if err := last.Validate(); err != nil {
+		t.Errorf("the last number: %v", err)
+	}
+	full := make([]session.Request[string], api.MaxOutstanding)
+	for i := range full {
+		full[i].Number = api.RequestNumber(i + 1)
+	}
+	s := session.Session[string]{ID: 1, Lease: api.MaxLease, HighestIssued: api.MaxGeneration, Open: full}
+	table := newTable(t)
+	table.Put(&s)
+	mustCheck(t, table)
+	s.Open = append(slices.Clone(full), session.Request[string]{Number: api.MaxOutstanding + 1})
+	table.Put(&s)
+	if err := table.Check(); !errors.Is(err, api.Corrupt) {
+		t.Errorf("one open request too many: %v, want Corrupt", err)
+	}
+}
+
+// The first reason is kept, and may have api.MaxReason bytes.
+func TestTerminateKeepsTheFirstReason(t *testing.T) {
+	table := newTable(t, 1)
+	longest := string(make([]byte, api.MaxReason))
+	if err := table.Terminate(1, refusal.Intervention{Why: longest + "x"}); !errors.Is(err, api.InvalidArgument) {
+		t.Errorf("a reason that is too long: %v, want InvalidArgument", err)
+	}
+	for _, why := range []string{longest, "another"} {
+		if err := table.Terminate(1, refusal.Intervention{Why: why}); err != nil {
+			t.Errorf("%.10q: %v", why, err)
+		}
+	}
+	if s, ok := table.Get(1); !ok || s.Terminating == nil || s.Terminating.Why != longest {
+		t.Errorf("the session is terminated for %+v, want the first reason", s.Terminating)
+	}
+}
+
+// A client that asks for more than the longest lease gets the longest.
+func TestLengthenStopsAtTheLongest(t *testing.T) {
+	if got := session.Lengthen(2*api.MaxLease, 1, 1); got != api.MaxLease {
+		t.Errorf("Lengthen returns %v, want %v", got, api.MaxLease)
+	}
+}
+
+// A cache lease is never longer than api.CacheLease, and never ends before it was asked for.
+func TestCacheLeaseHasLimits(t *testing.T) {
+	sent := at(100)
+	whole := session.CacheLeaseEnd(sent, api.CacheLease)
+	if left := whole.Sub(sent); left >= api.CacheLease || left < api.CacheLease*98/100 {
+		t.Errorf("a cache lease of %v may be used for %v, want a little less", api.CacheLease, left)
+	}
+	for lease, want := range map[time.Duration]session.Instant{0: sent, -time.Hour: sent, time.Hour: whole} {
+		if got := session.CacheLeaseEnd(sent, lease); got != want {
+			t.Errorf("a cache lease of %v ends after %v, want %v", lease, got.Sub(sent), want.Sub(sent))
+		}
+	}
+	if half := session.CacheLeaseEnd(sent, api.CacheLease/2); half >= whole || half <= sent {
+		t.Errorf("half a cache lease ends after %v", half.Sub(sent))
+	}
+}
+
+// A promise that repeats what a client has is numbered, moves no end, and is given only while something is left.
+func TestPromise(t *testing.T) {
+	l := session.NewLeases()
+	l.Start(1, 10*time.Second, at(0))
+	for i, test := range []struct {
+		limit time.Duration
+		from  session.Instant
+		left  time.Duration
+	}{
+		{time.Minute, at(4), 6 * time.Second},
+		{2 * time.Second, at(4), 2 * time.Second},
+		{time.Minute, at(10).Add(-1), 1},
+		{time.Minute, at(10), 0},
+	} {
+		number, left, ok := l.Promise(1, test.limit, test.from)
+		if want := test.left > 0; ok != want || left != test.left || want && number != uint64(i+1) {
+			t.Errorf("Promise at %v: number %d, %v left, %v; want %v", test.from, number, left, ok, test.left)
+		}
+	}
+	if end, _ := l.End(1); end != at(10) {
+		t.Errorf("the lease ends at %v, want 10 s", end)
+	}
+	if _, _, ok := l.Promise(2, time.Minute, at(0)); ok {
+		t.Error("a promise for an unknown session")
+	}
+	tick(l, at(9), at(11))
+	if _, _, ok := l.Promise(1, time.Minute, at(4)); ok {
+		t.Error("a promise for a session that has expired")
+	}
+	if number, ok := l.Grant(1, time.Minute, at(4)); ok {
+		t.Errorf("grant %d for a session that has expired", number)
+	}
+}
+
+// A lease of no sensible length begins and ends at once.
+func TestNegativeLease(t *testing.T) {
+	l := session.NewLeases()
+	l.Start(1, -time.Hour, at(5))
+	if end, ok := l.End(1); !ok || end != at(5) {
+		t.Errorf("it ends at %v, want 5 s", end)
+	}
+}
+
+// Leases whose ends a pause moves to the end of time are still taken in the order of their sessions.
+func TestPauseAtTheEndOfTime(t *testing.T) {
+	l := session.NewLeases()
+	l.Start(2, 0, math.MaxInt64-20)
+	l.Start(3, 0, math.MaxInt64-15)
+	l.Start(1, 0, math.MaxInt64-10)
+	if expired := l.Tick(0, 30, math.MaxInt); len(expired) > 0 {
+		t.Errorf("a pause has ended sessions %v", expired)
+	}
+	if expired := l.Tick(math.MaxInt64, 0, math.MaxInt); !slices.Equal(expired, []api.SessionID{1, 2, 3}) {
+		t.Errorf("sessions %v expired, want 1, 2, 3", expired)
+	}
+}
+
+// A clock that goes back takes away nothing of the patience for the pauses to come.
+func TestPatienceOutlivesAClockSetBack(t *testing.T) {
+	p := session.NewPauses(at(0))
+	p.Look(at(-3600))
+	p.Look(at(-3590))
+	if forgiven := p.Take(); forgiven != 10*time.Second {
+		t.Errorf("%v was forgiven, want 10 s", forgiven)
+	}
+}
+
+// However long a master has run without a pause, it forgives no more than MaxPatience of a time in which it is always late.
+func TestPatienceIsNotSavedUp(t *testing.T) {
+	p := session.NewPauses(at(0))
+	now, forgiven := at(0), time.Duration(0)
+	for now < at(3600) {
+		now = now.Add(session.MaxTick)
+		p.Look(now)
+	}
+	for range 1000 {
+		now = now.Add(4 * session.MaxTick)
+		p.Look(now)
+		forgiven += p.Take()
+	}
+	if forgiven != session.MaxPatience {
+		t.Errorf("%v was forgiven, want %v", forgiven, session.MaxPatience)
+	}
+}
+
+// A number is finished once the client has declared a later one without it, and not before it was issued.
+func TestNumbersToComeAreNotFinished(t *testing.T) {
+	var d session.Declared
+	d.Record(session.Mutation{Session: 1, Number: 4, HighestIssued: 5, Outstanding: numbers{3, 4}})
+	for number, want := range map[api.RequestNumber]bool{1: true, 3: false, 4: false, 5: true, 6: false, 99: false} {
+		if got := d.Finished(number); got != want {
+			t.Errorf("request %d is finished: %v, want %v", number, got, want)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+package user
+
+import (
+	"testing"
+
+	"github.com/chubbylock/chubby/tools/mutants/testdata/marks"
+)
+
+func TestHalf(t *testing.T) {
+	if got := marks.Half(4); got != 2 {
+		t.Error(got)
+	}
+}
