@@ -202,7 +202,6 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 		leave(ctx, handles...)
 	}()
 	if err == nil {
-		//mutant: err = s.write(ctx, h, stat, surplus) //by TestVacatedSlotIsBrokenBeforeTheSizeIsWritten of ./client/recipe
 		err = s.write(within, h, stat, surplus)
 	}
 	if err != nil {
