@@ -20,11 +20,11 @@ func upward() map[string]int {
 		"cell":                  28,
 		"cell/celltest":         20,
 		"cell/internal/console": 28,
-		"cell/internal/master":  17,
+		"cell/internal/master":  18,
 		"cell/internal/peer":    24,
 		"cell/internal/wire":    24,
 		"client":                20,
-		"client/recipe":         17,
+		"client/recipe":         18,
 		"cmd/chubbyd":           16,
 		"internal/frames":       24,
 		"raftfsm":               28,
@@ -214,23 +214,22 @@ func wide() map[string]int {
 	return map[string]int{
 		"api":                              6,
 		"api/chubbypb":                     1,
-		"cell":                             121,
+		"cell":                             106,
 		"cell/celltest":                    3,
 		"cell/celltest/processes":          1,
-		"cell/internal/audit":              8,
-		"cell/internal/console":            34,
-		"cell/internal/disk":               35,
-		"cell/internal/fsm":                1,
+		"cell/internal/audit":              5,
+		"cell/internal/console":            27,
+		"cell/internal/disk":               34,
 		"cell/internal/identity":           2,
-		"cell/internal/master":             67,
-		"cell/internal/peer":               52,
-		"cell/internal/wire":               79,
+		"cell/internal/master":             60,
+		"cell/internal/peer":               39,
+		"cell/internal/wire":               72,
 		"cell/recovery":                    4,
-		"client":                           132,
+		"client":                           114,
 		"client/clientprom":                15,
-		"client/recipe":                    60,
+		"client/recipe":                    55,
 		"client/recipe/resolver":           1,
-		"cmd/chubbyctl":                    192,
+		"cmd/chubbyctl":                    191,
 		"cmd/chubbyctl/internal/sizing":    7,
 		"cmd/chubbyctl/internal/supervise": 9,
 		"cmd/chubbyd":                      70,
@@ -238,14 +237,13 @@ func wide() map[string]int {
 		"examples/primary/demo":            1,
 		"internal/backup":                  2,
 		"internal/backupstore":             6,
-		"internal/certs":                   29,
-		"internal/durable":                 1,
+		"internal/certs":                   18,
 		"internal/frames":                  3,
 		"internal/otlp":                    2,
 		"internal/tokens":                  7,
 		"misuse":                           13,
-		"namespace":                        8,
-		"raftfsm":                          31,
+		"namespace":                        6,
+		"raftfsm":                          21,
 		"refusal":                          52,
 		"sequencer":                        6,
 		"sequencer/seqgrpc":                3,
@@ -254,7 +252,7 @@ func wide() map[string]int {
 	}
 }
 
-// lawWide: a line has at most 140 columns, a tab being four of them.
+// lawWide: a line has at most 140 columns, a tab being four of them. Marks for mutants have the line that they stand for.
 func lawWide(t *testing.T, files []source) {
 	const columns = 140
 	is := map[string]int{}
@@ -267,7 +265,7 @@ func lawWide(t *testing.T, files []source) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(text)) {
-			if utf8.RuneCountInString(strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    ")) > columns {
+			if !strings.HasPrefix(strings.TrimSpace(line), "//mutant") && utf8.RuneCountInString(strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    ")) > columns {
 				is[f.dir]++
 			}
 		}

@@ -2,13 +2,9 @@
 // exists and what to do when it is broken; a law that turns out wrong is changed
 // here, in the open, with its reason, not worked around.
 //
-// This file holds the laws on imports and packages, laws_source_test.go those on
-// the text of the source, laws_time_test.go those on clocks, laws_rpc_test.go those on
-// RPCs and events, laws_raft_test.go those on the use of Raft, laws_types_test.go those on
-// the size of types, laws_logs_test.go that on what is logged, laws_names_test.go those on exported names, laws_reference_test.go
-// those on what comments and pages refer to, and laws_tracked_test.go those on the files
-// that git has; source_test.go reads the source for them. Other modules (contrib, bench,
-// tools, examples/sqlfence) are not in the table of rooms.
+// This file holds the laws on imports and packages; the files laws_*_test.go, those that their names say (laws_shape_test.go: what makes a
+// package hard to read); source_test.go reads the source for them. Other modules (contrib, bench, tools, examples/sqlfence) are not in the
+// table of rooms.
 package chubby_test
 
 import (

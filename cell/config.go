@@ -126,7 +126,8 @@ type Config struct {
 	// after 30 seconds. If it fails, it is called again, after 5 seconds at first.
 	Publish func(context.Context, Publication) error
 
-	// Debug has further parts of what operators are told for a report of a fault, by name: log, its last lines, and config, without secrets.
+	// Debug has further parts of what operators are told for a report of a fault, by name: log, its last lines, and config, without
+	// secrets.
 	Debug map[string]func() []byte
 
 	Backups BackupSchedule // which the master takes by itself

@@ -24,6 +24,6 @@
 // # Concurrency
 //
 // Replica owns a goroutine that follows Raft's elections (runEpochs), which owns one for each
-// epoch; those of the gRPC and HTTP servers, and of what tells TLS from plain requests at the http port (sniffer); and those of the rooms below (see there).
-// Stop waits for all of them. Replica.mu guards few fields, and nothing is taken under it.
+// epoch; those of the gRPC and HTTP servers, and of what tells TLS from plain requests at the http port (sniffer); and those of the rooms
+// below (see there). Stop waits for all of them. Replica.mu guards few fields, and nothing is taken under it.
 package cell

@@ -126,8 +126,10 @@ func (r *Replica) isConfigured(id string) bool {
 }
 
 // mayBeNewcomer reports whether a replica that the data directory does not know may have been let into the cell all the same. Raft's newest
-// configuration may have it, by an entry that is not applied here yet. And a replica that follows no leader, or one that it does not know either, may have been away for
-// long: while it refuses the newcomer it hears nothing, and the cell may have no majority without it. One that leads, or follows a leader that it knows, hears of newcomers from the log.
+// configuration may have it, by an entry that is not applied here yet. And a replica that follows no leader, or one that it does not know
+// either, may have been away for
+// long: while it refuses the newcomer it hears nothing, and the cell may have no majority without it. One that leads, or follows a leader
+// that it knows, hears of newcomers from the log.
 func (r *Replica) mayBeNewcomer(id string) bool {
 	running := r.running.Load()
 	if running == nil || r.isConfigured(id) {

@@ -95,9 +95,10 @@ func (r *Replica) followRoster(ctx context.Context) {
 
 // takeStep takes the next step for a replica that joins or leaves, and logs it once it is taken. Its error is why it cannot be taken yet.
 //
-// Each step names the configuration that it changes, which was read in the epoch of m, after the roster; Raft takes it for no other. A step of an earlier
-// decision may still be on its way: at a replica that was the master when that was made, and leads again since. So what was decided is noted as done
-// once Raft's configuration was changed for this decision, be it into the same (stepped): then every earlier step comes too late.
+// Each step names the configuration that it changes, which was read in the epoch of m, after the roster; Raft takes it for no other. A step
+// of an earlier decision may still be on its way: at a replica that was the master when that was made, and leads again since. So what was
+// decided is noted as done once Raft's configuration was changed for this decision, be it into the same (stepped): then every earlier step
+// comes too late.
 func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Member, stepped bool, step func()) error {
 	index, err := r.configuredAt()
 	if err != nil {
@@ -161,8 +162,8 @@ func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Me
 	return err
 }
 
-// configuredAt returns the index of the entry that has made Raft's configuration, as far as it is applied here. While there is a newer one, Raft refuses
-// a step that names this one.
+// configuredAt returns the index of the entry that has made Raft's configuration, as far as it is applied here. While there is a newer one,
+// Raft refuses a step that names this one.
 func (r *Replica) configuredAt() (uint64, error) {
 	index := r.fsm.Configured()
 	snapshots, err := r.stores.Snapshots().List()

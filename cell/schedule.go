@@ -18,8 +18,9 @@ import (
 )
 
 // BackupSchedule says where the master puts a backup from time to time, and how many of them are kept. Their names are
-// CELL-20060102T150405Z-ID.backup, by the time in UTC when they were begun and the first digits of the id of the cell's tokens; nothing else that is there
-// is touched. So a cell that was just bootstrapped removes nothing of the lost one, of the same name, that it is to be restored from.
+// CELL-20060102T150405Z-ID.backup, by the time in UTC when they were begun and the first digits of the id of the cell's tokens; nothing
+// else that is there is touched. So a cell that was just bootstrapped removes nothing of the lost one, of the same name, that it is to be
+// restored from.
 type BackupSchedule struct {
 	Place BackupPlace   // nil: no backups are taken
 	Every time.Duration // at least MinBackupEvery
@@ -186,8 +187,8 @@ func (r *Replica) removeOldBackups(ctx context.Context, id api.CellID, now, ever
 	return err
 }
 
-// removeUnfinished removes files of backups of this cell that were being written when a master, or its machine, crashed: nobody writes one for
-// longer than maxBackupTakes, and clocks may differ by as much.
+// removeUnfinished removes files of backups of this cell that were being written when a master, or its machine, crashed: nobody writes one
+// for longer than maxBackupTakes, and clocks may differ by as much.
 func (r *Replica) removeUnfinished(ctx context.Context, id api.CellID, now int64, names []string) {
 	for _, name := range names {
 		whole, hidden := strings.CutPrefix(name, ".")

@@ -91,7 +91,8 @@ func (r *Replica) useSpare(ctx context.Context, m *master.Master, roster raftfsm
 	return err
 }
 
-// auditSpare records that a spare takes a place as the call of an operator would be by which it did. Nobody called, so there is no principal.
+// auditSpare records that a spare takes a place as the call of an operator would be by which it did. Nobody called, so there is no
+// principal.
 func (r *Replica) auditSpare(spare raftfsm.Member, dead string, absent time.Duration, err error) {
 	act := audit.Record{
 		Call: "ChangeMembers", On: spare.ID + " " + spare.Raft + " " + dead, Code: api.CodeOf(err).String(),

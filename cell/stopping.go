@@ -34,8 +34,8 @@ func (r *Replica) Stop(ctx context.Context) error {
 		r.cfg.ID, r.cfg.Data, cmp.Or(r.Err(), context.Cause(ctx)))
 }
 
-// stopMargin is how much longer than a disk may stall what does not drain may take to stop, after the end of Stop's context: then the watchdog
-// has said why.
+// stopMargin is how much longer than a disk may stall what does not drain may take to stop, after the end of Stop's context: then the
+// watchdog has said why.
 const stopMargin = 3 * time.Second
 
 // shutdown stops everything, from the clients down to the disk. The replica leaves Raft

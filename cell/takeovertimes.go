@@ -77,8 +77,8 @@ func newTakeoverTimes(clock session.Clock, wall func() int64) *takeoverTimes {
 	return t
 }
 
-// began notes that a replica has everything in the log, with an epoch of its own: it was elected at that moment, so long after it had last heard
-// from a master (negative: it never did), whom so many sessions have outlived.
+// began notes that a replica has everything in the log, with an epoch of its own: it was elected at that moment, so long after it had last
+// heard from a master (negative: it never did), whom so many sessions have outlived.
 func (t *takeoverTimes) began(epoch api.Epoch, sessions int, vacant time.Duration, elected session.Instant) {
 	now := t.clock()
 	t.mu.Lock()
@@ -96,7 +96,8 @@ func (t *takeoverTimes) began(epoch api.Epoch, sessions int, vacant time.Duratio
 	t.observe(phaseLog, elected, now)
 }
 
-// nowServes notes that the master of the epoch that began last serves. What ends with the first lease and so on is awaited if there are sessions.
+// nowServes notes that the master of the epoch that began last serves. What ends with the first lease and so on is awaited if there are
+// sessions.
 func (t *takeoverTimes) nowServes() (took time.Duration) {
 	now := t.clock()
 	t.mu.Lock()
@@ -124,7 +125,8 @@ func (t *takeoverTimes) observe(phase string, from, to session.Instant) {
 // ended notes that the master does not serve any more.
 func (t *takeoverTimes) ended() { t.awaited.Store(0) }
 
-// leaseExtended notes that a master has extended a lease, and how many sessions there are whose clients have not returned since the take-over.
+// leaseExtended notes that a master has extended a lease, and how many sessions there are whose clients have not returned since the
+// take-over.
 func (t *takeoverTimes) leaseExtended(unheard int) {
 	t.reached(awaitsFirst, phaseFirst)
 	t.sessionsLeft(unheard)

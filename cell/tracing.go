@@ -190,8 +190,8 @@ func attributesOf(s steps.Step) (list []attribute.KeyValue) {
 	return list
 }
 
-// spanText is a text that a client may have made as long as it likes, for an attribute: in whole characters, since a message that has half of
-// one is refused, with all spans in it.
+// spanText is a text that a client may have made as long as it likes, for an attribute: in whole characters, since a message that has half
+// of one is refused, with all spans in it.
 func spanText(text string) string { return strings.ToValidUTF8(cutText(text), "") }
 
 func sessionsOf(ids []api.SessionID) []string {

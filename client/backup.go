@@ -10,8 +10,8 @@ import (
 )
 
 // Backup writes a backup of everything that the cell replicates, as it is when Backup begins: files with their
-// contents, access control lists, locks, sessions and quotas. The master goes on meanwhile. Where clients have to say who they are, it is for operators.
-// What is written has all contents as they are: keep it as secret as they are.
+// contents, access control lists, locks, sessions and quotas. The master goes on meanwhile. Where clients have to say who they are, it is
+// for operators. What is written has all contents as they are: keep it as secret as they are.
 //
 // If it fails, what was written is a part of a backup, and of no use: begin again. So it is when the master changes meanwhile.
 // At most two backups are taken at a time.

@@ -34,9 +34,9 @@ type Drill struct {
 }
 
 // BeginDrill begins a drill, as an operator's act, and returns when the cell says that it has begun, with the replica that was
-// the master then. The drill lasts until its time is over, or ctx ends, or this process does, and at most eight seconds longer than its master; wait returns then, and a nil error
-// means that the cell has had it until the end. There is one drill at a time in a cell, and none within the first
-// ten seconds of a master, for which BeginDrill waits until ctx ends.
+// the master then. The drill lasts until its time is over, or ctx ends, or this process does, and at most eight seconds longer than its
+// master; wait returns then, and a nil error means that the cell has had it until the end. There is one drill at a time in a cell, and none
+// within the first ten seconds of a master, for which BeginDrill waits until ctx ends.
 //
 // The kinds DrillOutage and DrillHardFailOver leave the cell without a master, also for this client. Of the other kinds the
 // cell does nothing by itself: whoever looks at it sees that what happens is a drill, and the caller calls Transfer or

@@ -104,7 +104,8 @@ func lockPages(ctx context.Context, c *Cell, prefix string, of api.SessionID) it
 // LocksPage returns a part of what Locks lists, by path, and the mark of the part that follows it: after is "" for the first
 // part, and next is "" with the last one. Unless of is 0, it lists what LocksOf does. A part has at most as many locks as most, of
 // which 0 is api.MaxPage, the most, and may have none although others follow. A mark
-// is for this cell and this client's principal alone; another is InvalidArgument, and the list is to be begun again. It is for programs that show lists to people, a part at a time.
+// is for this cell and this client's principal alone; another is InvalidArgument, and the list is to be begun again. It is for programs
+// that show lists to people, a part at a time.
 func (c *Cell) LocksPage(ctx context.Context, prefix string, of api.SessionID, after string, most int) (part []LockInfo, next string, err error) {
 	const op = "list locks"
 	prefix = cmp.Or(prefix, rootPath(c.cfg))

@@ -30,16 +30,17 @@ const changeMembers = "change the members"
 
 // ChangeMembers changes the replicas of the cell, as an operator's act. One change is under way at a time. The master takes its
 // steps: a replica is added without a vote, is given a vote when it holds the log, and only then the one that it replaces leaves; another
-// master goes on where one has stopped. A replica that is still joining may be removed, which ends the change, and one that is still leaving may be kept.
+// master goes on where one has stopped. A replica that is still joining may be removed, which ends the change, and one that is still
+// leaving may be kept.
 //
 // A replica is not removed, nor replaced, if too few of those that would stay answer: then InvalidArgument is the error.
 //
-// With progress it returns when the change is complete, and calls progress with the cell's replicas until then, the last time with how they are
-// afterwards. If another operator takes the change back meanwhile, so that the replicas are not as was asked for, the error is
+// With progress it returns when the change is complete, and calls progress with the cell's replicas until then, the last time with how they
+// are afterwards. If another operator takes the change back meanwhile, so that the replicas are not as was asked for, the error is
 // Cancelled. Without progress, or when ctx ends, the change goes on: Cell.Members says how far it has come.
 //
-// The other errors are PermissionDenied; Unavailable if the replica does not wait to be added at its address, or another change is under way; Exists for an
-// id or an address that is used; NotFound for one that is no replica; InvalidArgument; and those of every change.
+// The other errors are PermissionDenied; Unavailable if the replica does not wait to be added at its address, or another change is under
+// way; Exists for an id or an address that is used; NotFound for one that is no replica; InvalidArgument; and those of every change.
 func ChangeMembers(ctx context.Context, c *Client, change MemberChange, progress func([]Member)) error {
 	err := c.mutate(ctx, mutation{op: changeMembers, path: rootPath(c.cell.cfg), send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 		_, err := t.data.chubby.ChangeMembers(ctx, &chubbypb.ChangeMembersRequest{Caller: caller, Mutation: m, Add: change.Add, Raft: change.Raft, Remove: change.Remove, Spare: change.Spare, Keep: change.Keep})
@@ -75,8 +76,8 @@ func AwaitMembers(ctx context.Context, c *Client, change MemberChange, progress 
 	}
 }
 
-// settled reports whether a change is complete, by the replicas that the cell has now. It looks at those that the change names alone, since the
-// next change may have begun. It returns an error if the change was taken back.
+// settled reports whether a change is complete, by the replicas that the cell has now. It looks at those that the change names alone, since
+// the next change may have begun. It returns an error if the change was taken back.
 func (change MemberChange) settled(now []Member) (bool, error) {
 	there := map[string]bool{}
 	for _, m := range now {

@@ -37,11 +37,12 @@ type Takeover struct {
 	Phases      []TakeoverPhase // by their ends
 }
 
-// TakeoverPhase is a part of a take-over. The names are those of the metric chubby_takeover_phase_seconds: "election", from the last message of the
-// master before until this one was elected; "log", until everything in the log was applied, and the epoch was in it, which proves the election; "leases",
-// until every session had its lease anew. Then the master serves, and beside each other begin "first_lease", until the first lease was
-// extended, if one was before all sessions that outlived the master had ended; "sessions", until the clients of all sessions had returned, or their sessions had ended; "caches", until no client used what an earlier master
-// let it cache, for which changes wait; and "first_grant", until a lock was granted. Some may be missing, and newer masters may have others.
+// TakeoverPhase is a part of a take-over. The names are those of the metric chubby_takeover_phase_seconds: "election", from the last
+// message of the master before until this one was elected; "log", until everything in the log was applied, and the epoch was in it, which
+// proves the election; "leases", until every session had its lease anew. Then the master serves, and beside each other begin "first_lease",
+// until the first lease was extended, if one was before all sessions that outlived the master had ended; "sessions", until the clients of
+// all sessions had returned, or their sessions had ended; "caches", until no client used what an earlier master let it cache, for which
+// changes wait; and "first_grant", until a lock was granted. Some may be missing, and newer masters may have others.
 type TakeoverPhase struct {
 	Name       string
 	Begin, End time.Duration // since the election; negative before it

@@ -48,17 +48,17 @@ const restorePoll = 250 * time.Millisecond
 // Restore replaces everything in the cell by a backup, as an operator's act, in a session with Config.NoCache which holds no lock and
 // has no ephemeral node open. progress is called from time to time; it may be nil.
 //
-// The cell first collects the backup, and goes on meanwhile. Then it ends all other sessions, and lets none begin: their clients are told, and keep
-// what they hold until they have let go of it or their leases are over. Then the backup takes the place of all nodes, contents, access control lists and
-// quotas in one step. Nobody holds a lock, and ephemeral nodes are gone. Lock-delays that run go on. The fencing counter is higher than everything that
-// this cell or the one in the backup has ever issued; and the tokens are of the cell in the backup, if that has the same name, so that guards
-// downstream accept them.
+// The cell first collects the backup, and goes on meanwhile. Then it ends all other sessions, and lets none begin: their clients are told,
+// and keep what they hold until they have let go of it or their leases are over. Then the backup takes the place of all nodes, contents,
+// access control lists and quotas in one step. Nobody holds a lock, and ephemeral nodes are gone. Lock-delays that run go on. The fencing
+// counter is higher than everything that this cell or the one in the backup has ever issued; and the tokens are of the cell in the backup,
+// if that has the same name, so that guards downstream accept them.
 //
-// If Restore returns an error other than Uncertain and SessionExpired, it has given the restore up: the cell has what it had, except the sessions that
-// were ended, and sessions can begin. If it cannot say so to the cell, the cell gives the restore up when the session ends, or a minute after the last
-// step. An operator can do it before (GiveUpRestore). After Uncertain and SessionExpired the cell may also have been restored, and the answer was lost:
-// Status.Restored says so. Several may not restore at a time: the second gets Exists. The other errors are PermissionDenied, InvalidArgument for a
-// backup that cannot be, and those of every change.
+// If Restore returns an error other than Uncertain and SessionExpired, it has given the restore up: the cell has what it had, except the
+// sessions that were ended, and sessions can begin. If it cannot say so to the cell, the cell gives the restore up when the session ends,
+// or a minute after the last step. An operator can do it before (GiveUpRestore). After Uncertain and SessionExpired the cell may also have
+// been restored, and the answer was lost: Status.Restored says so. Several may not restore at a time: the second gets Exists. The other
+// errors are PermissionDenied, InvalidArgument for a backup that cannot be, and those of every change.
 func Restore(ctx context.Context, c *Client, b RestoreBackup, progress func(RestoreProgress)) (restored Restored, err error) {
 	begun := false
 	defer func() {
@@ -116,8 +116,8 @@ func restoreSteps(ctx context.Context, c *Client, b RestoreBackup, progress func
 	}
 }
 
-// GiveUpRestore gives up the restore that is under way, whosever it is, as an operator's act: the cell has what it had, except the sessions that were
-// ended. It needs no session, since none can begin while a restore ends all others. If none is under way, the error is NotFound.
+// GiveUpRestore gives up the restore that is under way, whosever it is, as an operator's act: the cell has what it had, except the sessions
+// that were ended. It needs no session, since none can begin while a restore ends all others. If none is under way, the error is NotFound.
 func GiveUpRestore(ctx context.Context, c *Cell) error {
 	var of, before uint64 // the session whose restore is given up, and the counter of the restore before
 	return c.ask(ctx, "give up a restore", rootPath(c.cfg), func(ctx context.Context, t *target) error {

@@ -30,8 +30,8 @@ type MemberLevel struct {
 // already, there is nothing to do. Afterwards no replica can go back to a binary that does
 // not know the level. The other errors are PermissionDenied and those of every change.
 //
-// A replica in without need not answer: it is lost for good, and is going to be replaced (ChangeMembers). If it comes back with a binary that
-// does not know the level, it cannot take part any more.
+// A replica in without need not answer: it is lost for good, and is going to be replaced (ChangeMembers). If it comes back with a binary
+// that does not know the level, it cannot take part any more.
 func (c *Client) FinishUpgrade(ctx context.Context, without ...string) (Upgrade, error) {
 	const op = "finish the upgrade"
 	var u Upgrade

@@ -34,8 +34,8 @@ func (t *Tree) Adopt(n *Node, newest api.Generation) error {
 	return nil
 }
 
-// Renew gives every node this generation, which none of them has had: as its instance, its contents, its ACL names, and its lock if that was ever held.
-// Nobody may own a node.
+// Renew gives every node this generation, which none of them has had: as its instance, its contents, its ACL names, and its lock if that
+// was ever held. Nobody may own a node.
 func (t *Tree) Renew(generation api.Generation) {
 	all := make([]*Node, 0, t.nodes.Len()) // a map does not change while it is passed through
 	for n := range t.All() {

@@ -35,8 +35,8 @@ func (s *State) HasOperators() bool {
 }
 
 // closeLists closes what a cell without operators leaves to everybody, once it has operators: it follows a write of node, and
-// acts if that is the list operators with somebody in it, and the directory of lists is still open. Then the list everyone gives way to the list
-// operators in the names of the root, of that directory and of each list, as in a cell that begins with operators
+// acts if that is the list operators with somebody in it, and the directory of lists is still open. Then the list everyone gives way to the
+// list operators in the names of the root, of that directory and of each list, as in a cell that begins with operators
 // (bootstrap). Other names stay: somebody chose them. It adds to r what it changed, and returns node as it is then.
 func (s *State) closeLists(r *Result, node *namespace.Node) *namespace.Node {
 	dir, _ := s.Tree.Get(api.ACLDir)

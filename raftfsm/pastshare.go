@@ -11,9 +11,9 @@ import (
 
 // When a cell has no room for one more holding, that creator gives up one of whose nodes most are remembered: so of n principals each
 // keeps an n-th of the room at least, whatever the others do, and nobody can have the past of another's locks forgotten by holding
-// very many of their own. Of the creator's nodes, it is the next one after the hand that gives up its oldest, and the hand goes round in the order of their names:
-// locks that come and go by the thousand take from each other before they take the last from one that nobody touches.
-// No list of ages has to be kept.
+// very many of their own. Of the creator's nodes, it is the next one after the hand that gives up its oldest, and the hand goes round in
+// the order of their names: locks that come and go by the thousand take from each other before they take the last from one that nobody
+// touches. No list of ages has to be kept.
 
 // place is where in the past a node is.
 type place struct {

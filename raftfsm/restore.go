@@ -20,8 +20,9 @@ type Restore struct {
 	Seal     *RestoreSeal     `cbor:"4,keyasint,omitempty"`
 	Finish   bool             `cbor:"5,keyasint,omitempty"` // the backup takes the place of what the cell has
 
-	// GiveUp ends a restore: what is staged is forgotten, and sessions can begin. Its author asks for it in the session that restores. As no other
-	// session may be possible, it is also the master's command, without a mutation: for an operator, or because no step has come for long.
+	// GiveUp ends a restore: what is staged is forgotten, and sessions can begin. Its author asks for it in the session that restores. As
+	// no other session may be possible, it is also the master's command, without a mutation: for an operator, or because no step has come
+	// for long.
 	GiveUp   bool          `cbor:"6,keyasint,omitempty" since:"3"`
 	Of       api.SessionID `cbor:"7,keyasint,omitempty" since:"3"` // whose restore the master gives up
 	Operator string        `cbor:"8,keyasint,omitempty" since:"3"` // for whom; empty if time has passed
@@ -73,8 +74,8 @@ const (
 	maxAddedQuotas = 1000
 )
 
-// DecodeRestoreAdd reads what Encode wrote. Whether the nodes can be is for Apply to decide. Since a part comes from a client, it has no more
-// nodes than its length allows.
+// DecodeRestoreAdd reads what Encode wrote. Whether the nodes can be is for Apply to decide. Since a part comes from a client, it has no
+// more nodes than its length allows.
 func DecodeRestoreAdd(data []byte) (*RestoreAdd, error) {
 	a := new(RestoreAdd)
 	if err := newDecMode(max(maxAddedQuotas, len(data)/leastNode)).Unmarshal(data, a); err != nil {
@@ -143,8 +144,8 @@ func (g *staged) snapshot() *staged {
 }
 
 // RestoreGap is what the fencing counter is raised by, above everything that is known to have been issued, when a cell takes the place
-// of the one in the backup: a backup does not know what was issued after it. A cell would have to issue 30,000 numbers a second for a year to
-// reach it, and can be restored 8,000 times.
+// of the one in the backup: a backup does not know what was issued after it. A cell would have to issue 30,000 numbers a second for a year
+// to reach it, and can be restored 8,000 times.
 const RestoreGap = 1 << 40
 
 // maxRestored is the highest counter above which the gap can be left: then there is room for as many numbers again.
@@ -175,7 +176,8 @@ func (s *State) Restoring() (by api.SessionID, sealed bool) {
 	return s.staged.session, s.staged.sealed
 }
 
-// ForBackup returns the state without what no backup has: the secret, a backup that is being restored or was, which replicas there are, and who held what.
+// ForBackup returns the state without what no backup has: the secret, a backup that is being restored or was, which replicas there are, and
+// who held what.
 func (s State) ForBackup() State {
 	//mutant: s.Secret, s.staged, s.Origin, s.Roster, s.Restored = nil, nil, "", Roster{}, nil
 	//mutant: s.Secret, s.Origin, s.Roster, s.past, s.Restored = nil, "", Roster{}, newPast(s.past.most), nil //by TestRestoreIsInterrupted of ./cell
@@ -339,15 +341,14 @@ func (s *State) restoreFinish(wall int64) Result {
 	return r
 }
 
-// counterAfter returns the fencing counter after a restore, which is the generation of all that comes with it: above what this cell has ever
-// issued, and what the backup's has. So a write on condition of a generation that was read before meets no other contents of that generation.
-// A cell that goes back to a backup of its own goes on counting: it knows what it has
+// counterAfter returns the fencing counter after a restore, which is the generation of all that comes with it: above what this cell has
+// ever issued, and what the backup's has. So a write on condition of a generation that was read before meets no other contents of that
+// generation. A cell that goes back to a backup of its own goes on counting: it knows what it has
 // issued since. If it left a gap, too, a later cell that is restored from the same backup, and cannot know of this, would issue
 // the numbers in and above that gap once more.
 func (s *State) counterAfter(g *staged) uint64 {
 	if s.hasIssued(&g.RestoreBegin) {
 		//mutant: return s.Counter
-		//mutant: return g.Counter //by TestRestore of ./cell
 		return s.Counter + 1
 	}
 	//mutant: return max(s.Counter, g.Counter) + 1

@@ -22,8 +22,8 @@ import (
 //	magic | record(header) | record(session)… | record(node)… | record(delay)… | record(quota)… | record(past)… | staged… | SHA-256
 //
 // where a record is a uvarint length and that many bytes of CBOR, the header
-// counts the records of each kind, staged is the nodes and quotas of a backup that is being restored, parents come before their children, and the
-// sum covers everything before it. Equal states have equal snapshots.
+// counts the records of each kind, staged is the nodes and quotas of a backup that is being restored, parents come before their children,
+// and the sum covers everything before it. Equal states have equal snapshots.
 //
 // The number in the magic is the format; builds before the first release wrote
 // 1.

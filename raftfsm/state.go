@@ -149,7 +149,8 @@ func (s *State) Try(c Command) Answer {
 	return tried.apply(c, 0).Answer
 }
 
-// Growth returns by how much a command would make the tree weigh more, as things are, less than nothing if it makes room; or why it would be refused.
+// Growth returns by how much a command would make the tree weigh more, as things are, less than nothing if it makes room; or why it would
+// be refused.
 func (s *State) Growth(c Command) (int64, *refusal.Refusal) {
 	tried := s.Snapshot()
 	tried.Edit()

@@ -65,8 +65,8 @@ type Candidate struct {
 
 // Candidates lists who takes part in an election: the primary first, then by rank, and those of the same rank in the
 // order in which they wait for the lock, as far as the cell lists who waits (api.MaxListed); those who do not wait
-// come last. The value of the primary is the contents of the file. A primary that does not use Campaign is listed with its session, and has no
-// Name. It costs what Members does, and four calls.
+// come last. The value of the primary is the contents of the file. A primary that does not use Campaign is listed with its session, and has
+// no Name. It costs what Members does, and four calls.
 func Candidates(ctx context.Context, c *client.Client, path string) ([]Candidate, error) {
 	list, err := candidates(ctx, c, path)
 	return list, ended(ctx, err, "list candidates", path)

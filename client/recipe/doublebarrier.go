@@ -354,8 +354,8 @@ func (b *DoubleBarrier) strike(ctx context.Context, dir *client.Handle, s *party
 }
 
 // holding strikes out the members, but for one, who do not hold the locks of their files any more: a file stays for a moment after the
-// session that had it open. It is one call for all. The sequencers are not checked: those that a program of v0.1.0 has written have no proof, and
-// a lock that an operator takes away counts until its holder has let go.
+// session that had it open. It is one call for all. The sequencers are not checked: those that a program of v0.1.0 has written have no
+// proof, and a lock that an operator takes away counts until its holder has let go.
 func (b *DoubleBarrier) holding(ctx context.Context, s *party, but string) error {
 	locks, err := b.c.Cell().Locks(ctx, b.dir)
 	if err != nil {

@@ -114,8 +114,8 @@ func (i *Item) orLost(op string, err error) error {
 // Fail gives the item back because the try has failed: it is in the queue again, in its old place, and nobody takes
 // it for a while (as Delay; 0 is at once). If it was the last try (QueueOptions.Attempts) the item becomes a dead
 // letter instead. The reason is kept with it, unless a quota leaves no room: at most api.MaxReason bytes, else Fail is
-// InvalidArgument and the item is still held. Its other errors are those of Done; after PermissionDenied the item is in the queue again, and the
-// try counts as one that did not say how it ended. An item of v0.1.0 is in the queue at once, and has no reason. After
+// InvalidArgument and the item is still held. Its other errors are those of Done; after PermissionDenied the item is in the queue again,
+// and the try counts as one that did not say how it ended. An item of v0.1.0 is in the queue at once, and has no reason. After
 // Done, Return or Abandon it is NotHeld; another call of Fail waits for the outcome of the first.
 func (i *Item) Fail(ctx context.Context, reason string, after time.Duration) error {
 	const op = "give back"

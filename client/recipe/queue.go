@@ -33,8 +33,9 @@ const (
 // Done is refused from then on, and servers that check the item's sequencer refuse its other acts. So
 // no item is lost, and none is done by two at a time, but one may be begun several times: work is to be
 // such that it can be. How often it was begun is written in its file before the work begins, on the condition
-// that its lock is held: so a try counts also if its worker is killed, and not if the worker says that it has not begun (Return). With QueueOptions.Attempts an item that
-// was begun so often and is not done becomes a dead letter: it stays, and nobody takes it, until Retry or Discard.
+// that its lock is held: so a try counts also if its worker is killed, and not if the worker says that it has not begun (Return). With
+// QueueOptions.Attempts an item that was begun so often and is not done becomes a dead letter: it stays, and nobody takes it, until Retry
+// or Discard.
 //
 // One worker at a time looks for an item, in the order in which they came; the others wait for it in the
 // cell's queue (32 of one Queue; the others wait here). Who looks is told of new items and of those that
@@ -203,8 +204,8 @@ func listQueue(ctx context.Context, dir *client.Handle) (list queueListing, err 
 	return list, nil
 }
 
-// markOf returns the mark that says of an item that it is a dead letter. Of one that may not be read the generation of its contents is not told:
-// a mark of any counts.
+// markOf returns the mark that says of an item that it is a dead letter. Of one that may not be read the generation of its contents is not
+// told: a mark of any counts.
 func markOf(item api.Stat, marks map[string]api.Stat) (name string, is bool) {
 	if item.Withheld {
 		for name := range marks {

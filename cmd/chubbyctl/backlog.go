@@ -30,8 +30,8 @@ type backlog struct {
 	last    func() time.Duration // the last
 }
 
-// settling is for how long nothing must have happened before events are taken together, and for how long they wait for that at most. 0 is not
-// at all, and without limit.
+// settling is for how long nothing must have happened before events are taken together, and for how long they wait for that at most. 0 is
+// not at all, and without limit.
 type settling struct{ quiet, atMost time.Duration }
 
 func newBacklog(settle settling) *backlog {

@@ -64,8 +64,8 @@ func (d *draft) shown() []byte {
 // afterScheme is what a URL has after its scheme, as text, quoted or in JSON: that ends with a space or a quote.
 var afterScheme = regexp.MustCompile(`://[^\s"]*`)
 
-// withoutSecrets leaves out what may be one in the URLs of a text, whichever these are: a log has those of configurations that were refused,
-// too, and package net/http writes one with *** in place of the password.
+// withoutSecrets leaves out what may be one in the URLs of a text, whichever these are: a log has those of configurations that were
+// refused, too, and package net/http writes one with *** in place of the password.
 func withoutSecrets(text string) string {
 	return afterScheme.ReplaceAllStringFunc(text, func(found string) string {
 		whole := strings.TrimRight(found, `\`) // that of a quote

@@ -13,8 +13,9 @@ var errShared = errors.New("a client with a certificate of it could pose as a re
 // KeepApart has two stores have no authority in common, now and whenever their files are read again: what would bring one about
 // is not taken over. It fails if there is one already. It is called before anything else uses the stores.
 //
-// Authorities are compared by their keys, and by who has signed whom: an authority that was renewed has another certificate, and the same key. An authority of
-// one store may also be signed by one of the other with certificates between them that are in no file. So, too, no path counts that leads through a key of the other store's authorities.
+// Authorities are compared by their keys, and by who has signed whom: an authority that was renewed has another certificate, and the same
+// key. An authority of one store may also be signed by one of the other with certificates between them that are in no file. So, too, no
+// path counts that leads through a key of the other store's authorities.
 func KeepApart(a, b *Store) error {
 	a.other, b.other, b.mu = b, a, a.mu
 	return a.checkApart(a.held.Load().trust)
@@ -47,7 +48,8 @@ func (s *Store) signedByOther(file string, c *x509.Certificate, issuers string, 
 	return fmt.Errorf("the authority of %s in %s is signed by that of %s in %s, so each of its certificates is one of both: %w", subject(c), file, subject(issuer), issuers, errShared)
 }
 
-// hasSigned reports whether an authority has signed a certificate. Only one that the certificate names as its issuer is looked at, as in verify.
+// hasSigned reports whether an authority has signed a certificate. Only one that the certificate names as its issuer is looked at, as in
+// verify.
 func hasSigned(issuer, c *x509.Certificate) bool {
 	return bytes.Equal(issuer.RawSubject, c.RawIssuer) && c.CheckSignatureFrom(issuer) == nil
 }

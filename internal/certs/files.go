@@ -59,7 +59,8 @@ func Open(files Files) (*Store, error) {
 
 // Refresh reads the files again that have changed, and reports whether anything
 // did. The own certificate with its key, and the authorities with their lists, are read apart: if one cannot be read, its two files do not
-// belong together, or an authority is one of the store that this is kept apart from, what was read before stays in use, and the other is read.
+// belong together, or an authority is one of the store that this is kept apart from, what was read before stays in use, and the other is
+// read.
 func (s *Store) Refresh() (changed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +234,8 @@ func (f Files) loadTrust(was trust) (trust, error) {
 // maxFile bounds the files, in bytes: a revocation list of a large authority has some.
 const maxFile = 64 << 20
 
-// EachBlock reads a file of PEM, and calls add with the contents of each block of that type; there must be one, and none that begins and is not whole. Package pem passes over what it cannot
+// EachBlock reads a file of PEM, and calls add with the contents of each block of that type; there must be one, and none that begins and is
+// not whole. Package pem passes over what it cannot
 // read: of a file that is just being written, or is damaged, that would be an authority, or a list of what was revoked.
 func EachBlock(name, kind string, add func(der []byte) error) error {
 	file, err := os.Open(name)

@@ -101,9 +101,10 @@ func poolOf(list []*x509.Certificate) *x509.CertPool {
 }
 
 // lead finds the first certificate of a chain that an authority has signed, and returns those between it and the other end's own, it
-// included, and the authorities; none if there is no such certificate. What a stranger has made costs next to nothing: a certificate that names no authority as its issuer is not
-// looked at, no signature is checked by a key that a stranger has chosen, and at most maxChain are in all. Package x509 would try every certificate
-// as the issuer of every other, a hundred times; it gets what an authority has signed, in which no issuer comes twice.
+// included, and the authorities; none if there is no such certificate. What a stranger has made costs next to nothing: a certificate that
+// names no authority as its issuer is not looked at, no signature is checked by a key that a stranger has chosen, and at most maxChain are
+// in all. Package x509 would try every certificate as the issuer of every other, a hundred times; it gets what an authority has signed, in
+// which no issuer comes twice.
 func (t trust) lead(chain []*x509.Certificate) (between, roots []*x509.Certificate) {
 	checks := 0
 	for i, c := range chain {
@@ -202,13 +203,14 @@ func (t trust) counts(p Proof) bool {
 	return slices.ContainsFunc(t.roots, func(a *x509.Certificate) bool { return replaces(a, last) }) && t.checkRevoked(p.path) == nil
 }
 
-// replaces reports whether the certificate of an authority signs what another one does: it is the same, or was renewed with the same name, key and limits.
+// replaces reports whether the certificate of an authority signs what another one does: it is the same, or was renewed with the same name,
+// key and limits.
 func replaces(a, b *x509.Certificate) bool {
 	return bytes.Equal(a.Raw, b.Raw) || bytes.Equal(a.RawSubject, b.RawSubject) && keyOf(a) == keyOf(b) && limitsOf(a) == limitsOf(b)
 }
 
-// limitsOf returns the extensions that say what the certificates of an authority are for, in their order: its basic constraints, key usage, name constraints and extended key
-// usage (RFC 5280 §4.2.1).
+// limitsOf returns the extensions that say what the certificates of an authority are for, in their order: its basic constraints, key usage,
+// name constraints and extended key usage (RFC 5280 §4.2.1).
 func limitsOf(a *x509.Certificate) (limits string) {
 	for _, e := range a.Extensions {
 		if id := e.Id.String(); slices.Contains([]string{"2.5.29.15", "2.5.29.19", "2.5.29.30", "2.5.29.37"}, id) {
@@ -219,7 +221,8 @@ func limitsOf(a *x509.Certificate) (limits string) {
 }
 
 // addList adds the certificates of a revocation list, which one of the authorities must have signed. The list is about what any
-// authority of its name has signed: the key may be another since. When an authority is renewed, its name may be written in another way, too (as UTF-8, which was a PrintableString).
+// authority of its name has signed: the key may be another since. When an authority is renewed, its name may be written in another way, too
+// (as UTF-8, which was a PrintableString).
 func (t *trust) addList(der []byte) error {
 	list, err := x509.ParseRevocationList(der)
 	if err == nil {
@@ -246,8 +249,8 @@ func (t *trust) addList(der []byte) error {
 	return fmt.Errorf("the list of %q is signed by none of the certificate authorities", list.Issuer)
 }
 
-// checkWhole refuses a revocation list that does not name all that its issuer has revoked, or names what others have: read as one that does, it would let in
-// who was revoked. Package x509 leaves extensions to its caller.
+// checkWhole refuses a revocation list that does not name all that its issuer has revoked, or names what others have: read as one that
+// does, it would let in who was revoked. Package x509 leaves extensions to its caller.
 func checkWhole(list *x509.RevocationList) error {
 	const deltaIndicator, certificateIssuer = "2.5.29.27", "2.5.29.29" // RFC 5280 §5.2.4 and §5.3.3
 	for _, e := range list.Extensions {

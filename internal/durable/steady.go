@@ -6,7 +6,8 @@ import "io"
 const steadyBytes = 4 << 20
 
 // SteadyWriter writes a large file, and syncs it again and again. One sync at the end of a gigabyte would take seconds, and
-// most file systems have syncs of all other files wait for it: a log on the same disk could store nothing meanwhile. It is for one goroutine.
+// most file systems have syncs of all other files wait for it: a log on the same disk could store nothing meanwhile. It is for one
+// goroutine.
 type SteadyWriter struct {
 	to       io.Writer
 	sync     func() error

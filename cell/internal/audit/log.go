@@ -140,8 +140,8 @@ func (l *Log) Act(records ...Record) {
 // Refused records a refusal, unless there are too many of them.
 func (l *Log) Refused(r Record) { l.bounded(r, Refusal) }
 
-// Unknown records what may have been done, though nobody knows of a right that its caller has: the call ended before it was looked at, perhaps.
-// Strangers can have as many of these as of refusals, and they are bounded together.
+// Unknown records what may have been done, though nobody knows of a right that its caller has: the call ended before it was looked at,
+// perhaps. Strangers can have as many of these as of refusals, and they are bounded together.
 func (l *Log) Unknown(r Record) { l.bounded(r, Act) }
 
 func (l *Log) bounded(r Record, kind Event) {
@@ -199,8 +199,8 @@ func (l *Log) offer(e entry) bool {
 	}
 }
 
-// allow reports whether a bounded record may go in, and counts so many bytes of it. How many it has is known after it was let in, since to encode a record costs
-// more than to count it: what it has more than is allowed is owed.
+// allow reports whether a bounded record may go in, and counts so many bytes of it. How many it has is known after it was let in, since to
+// encode a record costs more than to count it: what it has more than is allowed is owed.
 func (l *Log) allow(bytes int) bool {
 	now := l.cfg.Clock()
 	l.mu.Lock()
@@ -232,7 +232,8 @@ func (l *Log) complete(r Record, kind Event) Record {
 	return r
 }
 
-// lost says in the replica's log what could not be written, and why. Bounded records are said once a second, and counted in the next line that is written.
+// lost says in the replica's log what could not be written, and why. Bounded records are said once a second, and counted in the next line
+// that is written.
 func (l *Log) lost(e entry, why error) {
 	if !e.bounded {
 		l.cfg.Failed()

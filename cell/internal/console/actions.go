@@ -66,8 +66,8 @@ func (c *Console) doneMark(principal, name string) string {
 	return name + "." + at + "." + c.sign("done", principal, name, at)
 }
 
-// done says what somebody has just done, by the mark in the address of a page. Addresses come from anywhere: one that this console did not make for
-// him, or long ago, says nothing.
+// done says what somebody has just done, by the mark in the address of a page. Addresses come from anywhere: one that this console did not
+// make for him, or long ago, says nothing.
 func (c *Console) done(principal, mark string) string {
 	name, rest, _ := strings.Cut(mark, ".")
 	at, signature, _ := strings.Cut(rest, ".")

@@ -183,7 +183,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// enter takes a place for a request, if there is one. Those of strangers are apart: they may read what they have asked for as slowly as they like.
+// enter takes a place for a request, if there is one. Those of strangers are apart: they may read what they have asked for as slowly as
+// they like.
 func (c *Console) enter(q *http.Request) (leave func(), ok bool) {
 	slots := c.serving
 	if _, err := c.guest(q); err != nil {

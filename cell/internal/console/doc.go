@@ -12,8 +12,8 @@
 // # Bounds
 //
 // Requests that are served at a time, their sizes and times, logins, visitors (each with a client.Cell), streams of events and
-// the rows of a page all have a bound, most in console.go. The cell is asked for no more rows than a page shows. What was looked up for a page is forgotten with it, except for the
-// figures of the last minutes of a visitor who keeps a page open, from which plots are drawn.
+// the rows of a page all have a bound, most in console.go. The cell is asked for no more rows than a page shows. What was looked up for a
+// page is forgotten with it, except for the figures of the last minutes of a visitor who keeps a page open, from which plots are drawn.
 //
 // # Browsers
 //

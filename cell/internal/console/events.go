@@ -34,7 +34,7 @@ func (c *Console) events(_ context.Context, _ *visitor, q *http.Request) (string
 	if strings.TrimSpace(q.URL.Query().Get("path")) == "" {
 		return "events", p, nil
 	}
-	path, err := c.pathOf(q)
+	path, err := c.parsePath(q.URL.Query().Get("path"))
 	if err != nil {
 		return "events", p, err
 	}
@@ -59,7 +59,7 @@ func (c *Console) stream(w http.ResponseWriter, q *http.Request) {
 		c.refuse(w, http.StatusForbidden, "nobody has logged in")
 		return
 	}
-	path, err := c.pathOf(q)
+	path, err := c.parsePath(q.URL.Query().Get("path"))
 	if err != nil {
 		c.refuse(w, http.StatusBadRequest, err.Error())
 		return

@@ -78,8 +78,8 @@ func (ls *logins) remove(i int) {
 	ls.order = append(ls.order[:i], ls.order[i+1:]...)
 }
 
-// find returns the login of a cookie, if it counts still. Its counts asks for the login itself, too: what goes on for longer than a request ends
-// with the login.
+// find returns the login of a cookie, if it counts still. Its counts asks for the login itself, too: what goes on for longer than a request
+// ends with the login.
 func (ls *logins) find(cookie string) (login, bool) {
 	hash := sha256.Sum256([]byte(cookie))
 	l, ok := ls.at(hash)
@@ -157,7 +157,8 @@ func (c *Console) login(w http.ResponseWriter, q *http.Request) {
 
 var errManyLogins = errors.New("others are logging in; try again")
 
-// verify returns whom the token of a form names. It has a place for no longer than that takes: strangers read answers as slowly as they like.
+// verify returns whom the token of a form names. It has a place for no longer than that takes: strangers read answers as slowly as they
+// like.
 func (c *Console) verify(q *http.Request) (principal string, counts func() bool, err error) {
 	select {
 	case c.logins.verifying <- struct{}{}:

@@ -10,8 +10,8 @@ import (
 	"github.com/chubbylock/chubby/misuse"
 )
 
-// misusePage names the clients that misuse the cell, by rules, as chubbyctl lint does. A visitor sees what the master lets him see: an operator
-// everything.
+// misusePage names the clients that misuse the cell, by rules, as chubbyctl lint does. A visitor sees what the master lets him see: an
+// operator everything.
 type misusePage struct {
 	Epoch  api.Epoch
 	Since  time.Duration // for how long its master has counted

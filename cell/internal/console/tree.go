@@ -39,7 +39,7 @@ func crumbs(p api.Path) []crumb {
 
 func (c *Console) tree(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {
 	p := page{Title: "Tree", Nav: "tree"}
-	path, err := c.pathOf(q)
+	path, err := c.parsePath(q.URL.Query().Get("path"))
 	if err != nil {
 		return "tree", p, err
 	}
@@ -76,12 +76,8 @@ func (t *treePage) read(ctx context.Context, s *client.Client, path api.Path, q 
 	return err
 }
 
-// pathOf reads the path that a page is about; without one it is the root of the cell.
-func (c *Console) pathOf(q *http.Request) (api.Path, error) {
-	return c.parsePath(q.URL.Query().Get("path"))
-}
-
-// parsePath reads a path as somebody has typed it: what does not begin with /ls/CELL is in this cell, as chubbyctl takes it.
+// parsePath reads a path as somebody has typed it; without one it is the root of the cell. What does not begin with /ls/CELL is in this
+// cell, as chubbyctl takes it.
 func (c *Console) parsePath(text string) (api.Path, error) {
 	text = strings.TrimSpace(text)
 	below := strings.TrimSuffix(strings.TrimPrefix(text, "/"), "/")
@@ -112,7 +108,7 @@ func (c *Console) explain(ctx context.Context, v *visitor, q *http.Request) (str
 	if !content.Asked {
 		return "explain", p, nil
 	}
-	path, err := c.pathOf(q)
+	path, err := c.parsePath(q.URL.Query().Get("path"))
 	if err != nil {
 		return "explain", p, err
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// waitGraph is the graph of who waits for whom: sessions wait for locks, and locks for the sessions that hold them. The cell has no such graph: it is
-// made of the locks that somebody has waited for longest, as the visitor may see them, with the holders and waiters that are listed of each.
-// A lock that nobody holds, the order of a queue, and requests whose connection is broken are not in it.
+// waitGraph is the graph of who waits for whom: sessions wait for locks, and locks for the sessions that hold them. The cell has no such
+// graph: it is made of the locks that somebody has waited for longest, as the visitor may see them, with the holders and waiters that are
+// listed of each. A lock that nobody holds, the order of a queue, and requests whose connection is broken are not in it.
 //
 // Locks are nodes of their own, because clients choose how many hold one and how many wait for it: the work is in proportion to the sum
 // of both, and not to their product.

@@ -175,8 +175,8 @@ func (s checkedSnapshots) checkMeta(name string, meta *raft.SnapshotMeta, size i
 	return checkServers(meta.Configuration.Servers, r, summed)
 }
 
-// checkServers returns what is wrong with a configuration of Raft. It may have replicas that the roster does not know yet, if the snapshot came
-// from another replica; those that it knows keep their addresses.
+// checkServers returns what is wrong with a configuration of Raft. It may have replicas that the roster does not know yet, if the snapshot
+// came from another replica; those that it knows keep their addresses.
 func checkServers(servers []raft.Server, r *identity.Roster, summed bool) error {
 	voters := 0
 	seen := map[raft.ServerID]bool{}

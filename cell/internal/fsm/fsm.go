@@ -63,8 +63,8 @@ func (f *FSM) State() *raftfsm.State {
 	return f.publish()
 }
 
-// Configured returns the index of the last entry that was applied here and has changed Raft's configuration; 0 if there was none. Entries that
-// came with a snapshot do not count.
+// Configured returns the index of the last entry that was applied here and has changed Raft's configuration; 0 if there was none. Entries
+// that came with a snapshot do not count.
 func (f *FSM) Configured() uint64 { return f.configured.Load() }
 
 // publish returns the state that is published, and publishes it if none is. f.mu is held.

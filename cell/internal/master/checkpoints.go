@@ -13,8 +13,8 @@ const (
 )
 
 // CheckPoints puts check points into the log: entries without a command, at which every replica hashes its
-// whole state, so that these are compared at one moment of the log (Chubby §2.11). One comes every few minutes, and soon after a backup has begun or
-// replicas were found to differ. It is a goroutine of the master.
+// whole state, so that these are compared at one moment of the log (Chubby §2.11). One comes every few minutes, and soon after a backup has
+// begun or replicas were found to differ. It is a goroutine of the master.
 type CheckPoints struct {
 	epoch *epoch
 	due   chan struct{} // full while one is wanted soon

@@ -105,8 +105,8 @@ func (c *copyset) register(id api.SessionID, principal string, name api.Name, le
 }
 
 // isChanging reports whether a change of a name is under way. That is so of a list while their directory
-// changes: a write of the list of operators closes all that there are when it is applied (raftfsm.State.TouchedBeside), also one that was made
-// since that write began.
+// changes: a write of the list of operators closes all that there are when it is applied (raftfsm.State.TouchedBeside), also one that was
+// made since that write began.
 func (c *copyset) isChanging(name api.Name) bool {
 	return c.changing[name] > 0 || name.Parent() == api.ACLDir && c.changing[api.ACLDir] > 0
 }

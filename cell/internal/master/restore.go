@@ -36,8 +36,8 @@ func (m *Master) Restore(ctx context.Context, c raftfsm.Restore) (RestoreProgres
 	return RestoreProgress{Restored: err == nil && c.Finish}, err
 }
 
-// GiveUpRestore gives up the restore of a session, for an operator who is known by the connection: there may be no session but that. It names the
-// session, so that who asks twice, because an answer was lost, gives up no other restore.
+// GiveUpRestore gives up the restore of a session, for an operator who is known by the connection: there may be no session but that. It
+// names the session, so that who asks twice, because an answer was lost, gives up no other restore.
 func (m *Master) GiveUpRestore(ctx context.Context, principal string, of api.SessionID) error {
 	if _, err := m.epoch.fence.Prove(ctx); err != nil {
 		return err
@@ -54,8 +54,8 @@ func (m *Master) GiveUpRestore(ctx context.Context, principal string, of api.Ses
 	return err
 }
 
-// restoreIdle is for how long a restore waits for its author's next step before it is given up: nobody else may be there to end it, since no
-// session begins once it is sealed. A new master waits as long again.
+// restoreIdle is for how long a restore waits for its author's next step before it is given up: nobody else may be there to end it, since
+// no session begins once it is sealed. A new master waits as long again.
 const restoreIdle = time.Minute
 
 // restoreStepped notes that the author of a restore has taken a step, or has asked again for the last one.

@@ -82,8 +82,8 @@ func proved(state *raftfsm.State, p raftfsm.Precondition, proof sequencer.Proof)
 }
 
 // needsNoProof reports whether a sequencer counts that has none: below the level of proofs; of a lock that is held since then; and if
-// the principal of the session that shows it may look at the lock itself, as it is then asked about what it can see, of a change of its own.
-// The principal is "" if no session shows it.
+// the principal of the session that shows it may look at the lock itself, as it is then asked about what it can see, of a change of its
+// own. The principal is "" if no session shows it.
 func needsNoProof(state *raftfsm.State, principal string, p raftfsm.Precondition) bool {
 	if !state.HasProofs() || p.Generation <= state.Unproved && state.CheckPrecondition(p) == nil {
 		return true

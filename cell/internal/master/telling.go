@@ -6,9 +6,10 @@ import (
 )
 
 // Redact leaves of the descriptions of nodes what a session may be told, and reports whether it has left anything out. A session is told
-// everything of a node that its principal may read, or that its handle was opened to read, which keeps that right. Else it is told what each
-// reader of a directory is, the name and the kind; the access control lists, if its handle may change those; and, if it has just
-// written the contents, their generation, length, checksum and time. Operators are told no more. handle has the rights of a handle on the nodes.
+// everything of a node that its principal may read, or that its handle was opened to read, which keeps that right. Else it is told what
+// each reader of a directory is, the name and the kind; the access control lists, if its handle may change those; and, if it has just
+// written the contents, their generation, length, checksum and time. Operators are told no more. handle has the rights of a handle on the
+// nodes.
 func (s *Sessions) Redact(id api.SessionID, handle namespace.Rights, written bool, nodes []api.Stat) (withheld bool) {
 	if handle&namespace.ToRead != 0 {
 		return false

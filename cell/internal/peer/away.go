@@ -24,8 +24,8 @@ const (
 )
 
 // awayPeers says in the log which peers cannot be reached, and why. Raft says so many times a second, as long as it lasts, and also of a
-// peer whose answer is a little late. So a peer is away that has not answered since Raft has complained for awayAfter. The log names it then, and
-// once a minute all that are away. It is for any goroutine.
+// peer whose answer is a little late. So a peer is away that has not answered since Raft has complained for awayAfter. The log names it
+// then, and once a minute all that are away. It is for any goroutine.
 type awayPeers struct {
 	logger *slog.Logger
 	clock  session.Clock
@@ -69,7 +69,8 @@ func (a *awayPeers) note(id string, why error, entries bool) {
 	a.log(now)
 }
 
-// explainAway returns why a peer is away. Entries that get no answer in time, while smaller messages do, are the sign of a path that drops large packets.
+// explainAway returns why a peer is away. Entries that get no answer in time, while smaller messages do, are the sign of a path that drops
+// large packets.
 func explainAway(why error, entries bool) string {
 	text := why.Error()
 	if len(text) > maxCause {

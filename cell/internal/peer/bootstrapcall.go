@@ -63,8 +63,8 @@ func (p *Port) AskBootstrap(m identity.Member) (BootstrapReport, error) {
 // maxCallers is how many replicas are remembered that have called one which is in no cell.
 const maxCallers = 16
 
-// noteCaller remembers a replica of a cell that calls this one while it is in none: it may be asked to let this one in. All that this one was
-// configured with may have left by then.
+// noteCaller remembers a replica of a cell that calls this one while it is in none: it may be asked to let this one in. All that this one
+// was configured with may have left by then.
 func (p *Port) noteCaller(h hello, verdict helloVerdict) {
 	if verdict != helloAccepted && verdict != helloNoCell || h.cellID == "" || h.raft == "" || p.Passport.me().InCell() {
 		return

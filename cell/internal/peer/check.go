@@ -43,7 +43,8 @@ func (c Check) Differs(other Check) bool {
 
 // Contradicted returns which voters contradict a replica, if they are a majority of all voters: they have the same
 // state at the check point of own, and that is another one. At most one state has a majority at a check point, so a minority
-// of the replicas is contradicted there at most. A single replica that lies contradicts nobody in a cell of three or more, unless another one agrees with it.
+// of the replicas is contradicted there at most. A single replica that lies contradicts nobody in a cell of three or more, unless another
+// one agrees with it.
 func Contradicted(own Check, others map[string]Check, voters []string) (by []string, sum uint64) {
 	having := map[uint64][]string{}
 	for _, id := range voters {

@@ -40,7 +40,8 @@ func NewComparison(ownHash func(index uint64) (sum uint64, ok bool), clock sessi
 	}
 }
 
-// Compare compares a report of another replica with this one. It returns whether a difference was logged: it is new, or a minute has passed.
+// Compare compares a report of another replica with this one. It returns whether a difference was logged: it is new, or a minute has
+// passed.
 func (c *Comparison) Compare(id string, report Report) (logged bool) {
 	ours, ok := c.ownHash(report.Applied) // else it is ahead, or far behind; then the other replica compares
 	c.mu.Lock()

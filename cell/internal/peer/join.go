@@ -21,7 +21,8 @@ type joiningStore interface {
 
 // Joiner takes a replica with an empty data directory into a cell that has begun, when an operator has added
 // it there. The cell tells it so by a roster that has its incarnation; until then it takes part in nothing. It has promised
-// nothing before that, and nothing until it holds what the cell sends it. It asks those that it is configured with, and those that call it: the master that has added it does.
+// nothing before that, and nothing until it holds what the cell sends it. It asks those that it is configured with, and those that call it:
+// the master that has added it does.
 type Joiner struct {
 	Cell     string
 	Members  []identity.Member        // whom to ask: replicas of the cell

@@ -57,9 +57,9 @@ func NewPassport(who func() identity.Replica, last uint64, lost func(error), clo
 func (p *Passport) HoldsUpTo(last func() uint64) { p.holds.Store(&last) }
 
 // MayBeNewcomer sets the function that reports whether a replica that is not in the roster here may have been let into the cell
-// while this one was away, or behind: then the cell's id is enough, since a data directory has that only if the cell has let it in, and no ID is used twice.
-// Of two replicas that were let in, the later one knows the earlier one: it checks the incarnation of this one, and what this one holds.
-// (docs/adr/0047-the-cells-id-lets-a-newcomer-in.md).
+// while this one was away, or behind: then the cell's id is enough, since a data directory has that only if the cell has let it in, and no
+// ID is used twice. Of two replicas that were let in, the later one knows the earlier one: it checks the incarnation of this one, and what
+// this one holds. (docs/adr/0047-the-cells-id-lets-a-newcomer-in.md).
 func (p *Passport) MayBeNewcomer(may func(id string) bool) { p.newcomers.Store(&may) }
 
 // knows returns the incarnation under which a replica that shows one is to be known, "" if it is no member.

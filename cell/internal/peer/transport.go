@@ -73,8 +73,8 @@ func newTransport(port *Port, logger *RaftLog, sent, received appendChange) *Tra
 // The handler is a shortcut: the transport calls it on the connection's
 // goroutine, where it runs Raft.appendEntries. When the heartbeat comes from a
 // newer leader, that raises this replica's term and makes it a follower behind
-// the back of Raft.leaderLoop, which may at that moment wait in its select; the next Apply it takes is then dispatched (Raft.dispatchLogs) with
-// the *new* term, in which this replica was never elected. Its log then holds
+// the back of Raft.leaderLoop, which may at that moment wait in its select; the next Apply it takes is then dispatched (Raft.dispatchLogs)
+// with the *new* term, in which this replica was never elected. Its log then holds
 // an entry that carries the same index and term as one of the real leader's,
 // Raft takes the two for the same (log matching), and the replicas' states
 // differ permanently: hashicorp/raft issue 695. TestHeartbeatsCannotForkTheLog

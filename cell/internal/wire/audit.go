@@ -48,7 +48,8 @@ func auditOf(method string) audited {
 	return unknownCall
 }
 
-// witness is what is known of a call before it is served, and may not be when it has ended: a master that hands over is none any more, and sessions end.
+// witness is what is known of a call before it is served, and may not be when it has ended: a master that hands over is none any more, and
+// sessions end.
 type witness struct {
 	master    *master.Master // nil if there was none
 	rights    rights         // what anybody might do then
@@ -167,8 +168,8 @@ func (s *service) mayBeActs(m *master.Master, record audit.Record, node api.Name
 	return acts
 }
 
-// isNumbered reports whether a request is one of a session's numbered ones. Who has had another done under its number, which has the same hash, is
-// answered as if it was done, without any right to it.
+// isNumbered reports whether a request is one of a session's numbered ones. Who has had another done under its number, which has the same
+// hash, is answered as if it was done, without any right to it.
 func isNumbered(request any) bool {
 	q, ok := request.(interface{ GetMutation() *pb.Mutation })
 	return ok && q.GetMutation() != nil

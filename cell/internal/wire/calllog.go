@@ -38,7 +38,8 @@ func (c *call) RequestID() steps.RequestID {
 	return c.named
 }
 
-// maxSaid bounds each text in the line of a refusal, in bytes. The refused caller has chosen these texts, and there is up to one line a second.
+// maxSaid bounds each text in the line of a refusal, in bytes. The refused caller has chosen these texts, and there is up to one line a
+// second.
 const maxSaid = 512
 
 // logRefusal logs that a call was refused because of who its caller is: one line a second at most, for anybody can have as

@@ -21,8 +21,8 @@ const (
 )
 
 // maxSilent is how many connections from one address may have sent nothing yet, beyond a handshake. An honest client sends as soon
-// as its connection stands; so many at a time are at hand for it to connect anew even if all clients of an address do at once, since handshakes
-// take turns. See heardConn.begin.
+// as its connection stands; so many at a time are at hand for it to connect anew even if all clients of an address do at once, since
+// handshakes take turns. See heardConn.begin.
 const maxSilent = 100
 
 // maxIdle is how long a client's connection may be without a call before the replica

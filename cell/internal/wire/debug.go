@@ -8,8 +8,8 @@ import (
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Debug is served by every replica, so that a cell without a master can be asked. Each replica decides who is an operator by what it has applied of
-// the log. One that is cut off may still serve somebody who has been taken off the list.
+// Debug is served by every replica, so that a cell without a master can be asked. Each replica decides who is an operator by what it has
+// applied of the log. One that is cut off may still serve somebody who has been taken off the list.
 func (s *service) Debug(ctx context.Context, q *pb.DebugRequest) (*pb.DebugReply, error) {
 	operator, err := s.principalAs(ctx, q.GetAs())
 	var text []byte

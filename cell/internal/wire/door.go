@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// door registers services whose requests are decoded once it is known who calls, that the call is served, and how much the request is going to
-// take. The code that is generated decodes a request before it calls an interceptor, with gRPC and in frames.
+// door registers services whose requests are decoded once it is known who calls, that the call is served, and how much the request is going
+// to take. The code that is generated decodes a request before it calls an interceptor, with gRPC and in frames.
 type door struct {
 	grpc.ServiceRegistrar
 	service *service

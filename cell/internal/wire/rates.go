@@ -34,8 +34,8 @@ const (
 // burst is for how long nothing has to begin so that a whole second's worth may begin at once.
 const burst = time.Second
 
-// Of connections, whoever opens them: how many a second are accepted for each processor, and for how long they may come faster. The others wait
-// in the system's queue. They would take the processors from calls otherwise, if they came from addresses enough.
+// Of connections, whoever opens them: how many a second are accepted for each processor, and for how long they may come faster. The others
+// wait in the system's queue. They would take the processors from calls otherwise, if they came from addresses enough.
 const (
 	acceptsPerProcessor = 500
 	acceptBurst         = 20 * time.Millisecond

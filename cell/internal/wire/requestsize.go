@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// requestSize is what is known of a request before it is decoded. A part is a field, or an element of a list: it may have two bytes, and take
-// partWeight when it is decoded.
+// requestSize is what is known of a request before it is decoded. A part is a field, or an element of a list: it may have two bytes, and
+// take partWeight when it is decoded.
 type requestSize struct{ bytes, parts int }
 
 const (

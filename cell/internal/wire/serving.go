@@ -51,8 +51,8 @@ func (c *call) admitRequest(method string, size requestSize) error {
 	return nil
 }
 
-// weigh counts what the request of a call takes that is served already, or refuses it. One that is refused was for nothing, as one that is refused
-// before it is served.
+// weigh counts what the request of a call takes that is served already, or refuses it. One that is refused was for nothing, as one that is
+// refused before it is served.
 func (c *call) weigh(method string, size requestSize) error {
 	err := checkSize(method, size)
 	if err != nil && c != nil {

@@ -115,7 +115,8 @@ func CheckPrincipal(name string) error {
 	return api.Errorf(api.InvalidArgument, format, name, problem)
 }
 
-// isHidden reports whether people do not see a character, or take it for a space: controls, what has no width, what turns the direction of text, letters that are blank.
+// isHidden reports whether people do not see a character, or take it for a space: controls, what has no width, what turns the direction of
+// text, letters that are blank.
 func isHidden(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || unicode.Is(unicode.Variation_Selector, r) || r == '\u2800'
 }
