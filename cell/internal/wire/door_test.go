@@ -137,12 +137,10 @@ func (p passingCompressor) Decompress(r io.Reader) (io.Reader, error) {
 	return r, nil
 }
 
-var passed atomic.Int64
-
-func init() { encoding.RegisterCompressor(passingCompressor{&passed}) }
-
 // A compressed request is refused before it is decompressed, whatever can be: it would take more than is counted of it.
 func TestNothingIsDecompressed(t *testing.T) {
+	var passed atomic.Int64
+	encoding.RegisterCompressor(passingCompressor{&passed})
 	l := testbed.Loopback(t)
 	(&host{told: make(chan error, 1)}).serve(t, l, heldLimits{conn: 1 << 30, address: 1 << 30, all: 1 << 30})
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
