@@ -195,12 +195,10 @@ func TestPartsAreTheWhole(t *testing.T) {
 
 // TestBudget: a run whose budget is used up has judged nothing, and does not fail.
 func TestBudget(t *testing.T) {
-	for _, budget := range []time.Duration{time.Nanosecond, time.Second} {
-		ctx, cancel := context.WithTimeoutCause(t.Context(), budget, errBudget)
-		defer cancel()
-		if err := runPackages(ctx, options{root: "..", only: regexp.MustCompile("")}, []string{"./mutants/testdata/rules"}); err != nil {
-			t.Errorf("a budget of %v: %v", budget, err)
-		}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Nanosecond, errBudget)
+	defer cancel()
+	if err := runPackages(ctx, options{root: "..", only: regexp.MustCompile("")}, []string{"./mutants/testdata/rules"}); err != nil {
+		t.Error(err)
 	}
 	if err := runPackages(t.Context(), options{root: "..", only: regexp.MustCompile("")}, []string{"./nowhere"}); err == nil {
 		t.Error("there is no such package, and no error")
