@@ -16,8 +16,9 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// The answer to a transaction of many files is long, and refused while the calls of the connection hold too much. It was done all the same: Commit
-// does not say that it was not, and the author's cache does not keep what it has changed, of which the master does not tell its author.
+// The answer to a transaction of many files is long, and refused while the calls of the connection hold too much. It was
+// done all the same: Commit must not say otherwise. The author's cache must drop the old contents, as the master does not tell an author of
+// its own change.
 func TestRefusedAnswerOfATransaction(t *testing.T) {
 	for name, givenUpAfter := range map[string]time.Duration{"given up at once": 0, "given up after more attempts": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {

@@ -57,7 +57,7 @@ func (o *electOptions) followElection(ctx context.Context) error {
 	}})
 }
 
-// isSameReign reports whether two look the same to whoever reads what was printed, but for what is sure.
+// isSameReign reports whether two reigns are printed alike, apart from Sure.
 func isSameReign(a, b recipe.Reign) bool {
 	return a.Vacant == b.Vacant && a.Token == b.Token && bytes.Equal(a.Value, b.Value) && a.Holder.Session == b.Holder.Session
 }

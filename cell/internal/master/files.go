@@ -123,8 +123,8 @@ func (f *Files) endReservation(one *openHandle) {
 // copy (handles.refusing): that refusal would be its answer for good, and the handle
 // that was opened here nobody's. The handle is entered at the moment of the look, under the mutex
 // under which changes are observed: what was observed before is in the answer, and
-// what is observed from then on is an event. Only who may know what is in the answer is entered among those who may have it in a cache:
-// changes wait for them, and tell them.
+// what is observed from then on is an event. A session is entered as a reader only if it may know what
+// the answer says: changes wait for readers, and tell them.
 func (f *Files) openHere(r OpenRequest, one *openHandle) (o Opened, here bool, err error) {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
