@@ -154,8 +154,8 @@ func (a *account) arrived(f frame) {
 			a.add(n)
 		}
 	case frameReset:
-		if a.calls[f.stream] != nil {
-			a.wasted(a.conn.LastArrival())
+		if c := a.calls[f.stream]; c != nil {
+			c.wasted()
 		}
 		a.end(f.stream)
 	}
@@ -198,7 +198,7 @@ func (a *account) sent(p []byte) {
 		switch {
 		case f.kind == frameReset, f.kind <= frameHeaders && f.flags&flagEndStream != 0:
 			if c := a.calls[f.stream]; c != nil && !c.begun {
-				a.wasted(a.conn.LastArrival())
+				c.wasted()
 			}
 			a.end(f.stream)
 		case f.kind == frameData:

@@ -18,10 +18,10 @@ type Rates struct {
 	HandshakesPerAddress int // with which a connection begins
 }
 
-// maxWaste is how many calls of one address a second may be for nothing: those that their client resets, those that
-// are refused because of their rate, and those that end before they are served, as requests that are too long do. What goes
-// beyond has the connection that it came over read later.
-const maxWaste = 200
+// maxWaste is what the calls of one address that are for nothing may take in a second, in bytes, 200 short ones: those that their
+// client resets, those that are refused because of their rate, and those that end before they are served, as requests that
+// are too long do. What goes beyond has the connection that it came over read later.
+const maxWaste = 200 * callWeight
 
 // maxRest is how much later a connection is read at most, each time, and maxRested for how long in succession before
 // it is closed: else what it has sent would be read for minutes after its client has gone. How often says little: a client
@@ -52,16 +52,16 @@ func (b *bucket) take(now session.Instant, rate int) bool {
 	if rate <= 0 {
 		return true
 	}
-	_, ok := b.spend(now, rate, burst)
+	_, ok := b.spend(now, 1, rate, burst)
 	return ok
 }
 
-// spend takes a token, unless the bucket would need longer than most to be full again, and returns how long
+// spend takes n tokens, unless the bucket would need longer than most to be full again, and returns how long
 // it needs.
-func (b *bucket) spend(now session.Instant, rate int, most time.Duration) (refill time.Duration, ok bool) {
+func (b *bucket) spend(now session.Instant, n int64, rate int, most time.Duration) (refill time.Duration, ok bool) {
 	for {
 		full := b.full.Load()
-		next := max(full, int64(now)) + int64(time.Second)/int64(rate)
+		next := max(full, int64(now)) + n*int64(time.Second)/int64(rate)
 		if refill := time.Duration(next - int64(now)); refill > most {
 			return refill, false
 		}
@@ -162,7 +162,7 @@ func (f *fading[T]) prune(now session.Instant) {
 // smooth waits as long as it takes until the next connection is due. It is called for each that was accepted, by one
 // goroutine.
 func (c *Connections) smooth(now session.Instant) {
-	refill, _ := c.accepts.spend(now, acceptsPerProcessor*runtime.GOMAXPROCS(0), time.Hour)
+	refill, _ := c.accepts.spend(now, 1, acceptsPerProcessor*runtime.GOMAXPROCS(0), time.Hour)
 	if refill > acceptBurst {
 		<-time.After(refill - acceptBurst) // which is a token
 	}
@@ -223,7 +223,6 @@ func (a *account) pace(method string, size requestSize) *api.Error {
 	default:
 		return nil
 	}
-	a.wasted(now)
 	c.told.Late()
 	if n, ok := c.saidLate.Next(); ok {
 		c.log.Warn("refused a client's call", "event", "call_shed", "from", a.origin.name, "error", err, "count", n)
@@ -231,10 +230,11 @@ func (a *account) pace(method string, size requestSize) *api.Error {
 	return err
 }
 
-// wasted takes note of a call that was for nothing. If there are very many from one address, the
-// connection over which they come is read so much later that its address has maxWaste a second.
-func (a *account) wasted(now session.Instant) {
-	if refill, _ := a.origin.waste.spend(now, maxWaste, burst+maxRest); refill > burst {
+// wasted takes note of a call that was for nothing. If those of one address take very much, the
+// connection over which they come is read so much later that its address has maxWaste a second. of.mu is held.
+func (c *call) wasted() {
+	a := c.of
+	if refill, _ := a.origin.waste.spend(a.conn.LastArrival(), c.request, maxWaste, burst+maxRest); refill > burst {
 		a.conn.rest.Store(int64(min(refill-burst, maxRest)))
 	}
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -73,8 +74,9 @@ func arriving(t *testing.T, c *Connections, from, principal string, now session.
 // served returns how many of some calls are served.
 func served(conn *heardConn, calls int) (n int, last *api.Error) {
 	for range calls {
-		if err := conn.account.pace("", requestSize{}); err != nil {
-			last = err
+		c := &call{of: conn.account, request: callWeight, open: true}
+		if err := c.admitRequest("", requestSize{}); err != nil {
+			_ = errors.As(err, &last)
 			continue
 		}
 		n++

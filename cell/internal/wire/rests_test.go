@@ -15,6 +15,9 @@ import (
 	"golang.org/x/net/http2"
 )
 
+// wastedCalls is how many short calls of one address a second may be for nothing.
+const wastedCalls = maxWaste / callWeight
+
 // flood is a wire over which calls come that are reset at once.
 func flood(t *testing.T, calls int) []byte {
 	t.Helper()
@@ -47,13 +50,13 @@ func TestResetsAreReadSlowly(t *testing.T) {
 			if !c.admit(conn) {
 				t.Fatal("closed")
 			}
-			go func() { _, _ = far.Write(flood(t, seconds*maxWaste/2)) }()
+			go func() { _, _ = far.Write(flood(t, seconds*wastedCalls/2)) }()
 			conns = append(conns, conn)
 		}
 		done := make(chan error, len(conns))
 		for _, conn := range conns {
 			go func() {
-				_, err := io.CopyN(io.Discard, conn, int64(len(flood(t, seconds*maxWaste/2))))
+				_, err := io.CopyN(io.Discard, conn, int64(len(flood(t, seconds*wastedCalls/2))))
 				done <- err
 			}()
 		}
@@ -63,9 +66,9 @@ func TestResetsAreReadSlowly(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took < (seconds-4)*time.Second || took > (seconds+1)*time.Second {
-			t.Errorf("%d calls for nothing were read within %v", seconds*maxWaste, took)
+			t.Errorf("%d calls for nothing were read within %v", seconds*wastedCalls, took)
 		}
-		conns[0].account.received(flood(t, 3*maxWaste)[len(http2.ClientPreface):])
+		conns[0].account.received(flood(t, 3*wastedCalls)[len(http2.ClientPreface):])
 		conns[0].rest.Store(int64(maxRest))
 		waiting := make(chan time.Duration)
 		go func() {
@@ -92,7 +95,7 @@ func TestRestsEnd(t *testing.T) {
 		if !c.admit(conn) {
 			t.Fatal("closed")
 		}
-		go func() { _, _ = far.Write(flood(t, 100*maxWaste)) }()
+		go func() { _, _ = far.Write(flood(t, 100*wastedCalls)) }()
 		began := time.Now()
 		n, err := io.Copy(io.Discard, conn)
 		if took := time.Since(began); err == nil || shed != 1 || c.Count() != 0 || took > maxRested+maxRest || n < int64(maxRested/maxRest)*readBuffer {
@@ -112,8 +115,8 @@ func TestShortRestsCloseNothing(t *testing.T) {
 			t.Fatal("closed")
 		}
 		const seconds = 5
-		wire := flood(t, seconds*maxWaste)
-		one := (len(wire) - len(http2.ClientPreface)) / (seconds * maxWaste)
+		wire := flood(t, seconds*wastedCalls)
+		one := (len(wire) - len(http2.ClientPreface)) / (seconds * wastedCalls)
 		go func() {
 			_, _ = far.Write(wire[:len(http2.ClientPreface)])
 			for rest := wire[len(http2.ClientPreface):]; len(rest) > 0; rest = rest[one:] {
@@ -161,7 +164,7 @@ func TestUnservedCallsAreReadSlowly(t *testing.T) {
 	} {
 		before := o.waste.full.Load()
 		begin(method, request, 20+1) // a call is counted once its end is written, so the last may not be yet
-		if more := time.Duration(o.waste.full.Load() - before); more < 20*time.Second/maxWaste {
+		if more := time.Duration(o.waste.full.Load() - before); more < 20*time.Second/wastedCalls {
 			t.Errorf("20 calls of %s cost %v", method, more)
 		}
 	}
@@ -171,14 +174,42 @@ func TestUnservedCallsAreReadSlowly(t *testing.T) {
 func TestRefusedCallsAreReadSlowly(t *testing.T) {
 	c, _ := rated(Rates{CallsPerAddress: 10})
 	conn := arriving(t, c, "10.0.0.1:1", "", session.Instant(time.Hour))
-	if n, _ := served(conn, 10+maxWaste); n != 10 || conn.rest.Load() != 0 {
+	if n, _ := served(conn, 10+wastedCalls); n != 10 || conn.rest.Load() != 0 {
 		t.Errorf("%d calls are served, and then it is read %v later", n, time.Duration(conn.rest.Load()))
 	}
-	if served(conn, 100); time.Duration(conn.rest.Load()) != 100*time.Second/maxWaste {
+	if served(conn, 100); time.Duration(conn.rest.Load()) != 100*time.Second/wastedCalls {
 		t.Errorf("it is read %v later", time.Duration(conn.rest.Load()))
 	}
-	if served(conn, 10*maxWaste); time.Duration(conn.rest.Load()) != maxRest {
+	if served(conn, 10*wastedCalls); time.Duration(conn.rest.Load()) != maxRest {
 		t.Errorf("after very many it is read %v later", time.Duration(conn.rest.Load()))
+	}
+}
+
+// Calls for nothing cost their connection as much time as they have bytes: a few long ones as much as very many short ones.
+func TestLongCallsForNothingAreReadSlowly(t *testing.T) {
+	c, _ := rated(Rates{})
+	conn := arriving(t, c, "10.0.0.1:1", "", session.Instant(time.Hour))
+	const calls, frame, frames = 20, 16 << 10, 20
+	var wire bytes.Buffer
+	wire.WriteString(http2.ClientPreface)
+	f := http2.NewFramer(&wire, nil)
+	for i := range calls {
+		stream := uint32(2*i + 1)
+		if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte{0x83}, EndHeaders: true}); err != nil {
+			t.Fatal(err)
+		}
+		for range frames {
+			if err := f.WriteData(stream, false, make([]byte, frame)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.WriteRSTStream(stream, http2.ErrCodeCancel); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn.account.received(wire.Bytes())
+	if rest := time.Duration(conn.rest.Load()); rest < maxRest*9/10 {
+		t.Errorf("after %d calls of %d bytes for nothing it is read %v later", calls, frames*frame, rest)
 	}
 }
 

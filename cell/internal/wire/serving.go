@@ -34,6 +34,7 @@ func (c *call) admitRequest(method string, size requestSize) error {
 	defer a.mu.Unlock()
 	c.begun = true
 	if late != nil {
+		c.wasted()
 		return late
 	}
 	if !c.open {
@@ -56,7 +57,9 @@ func (c *call) admitRequest(method string, size requestSize) error {
 func (c *call) weigh(method string, size requestSize) error {
 	err := checkSize(method, size)
 	if err != nil && c != nil {
-		c.of.wasted(c.of.conn.LastArrival())
+		c.of.mu.Lock()
+		c.wasted()
+		c.of.mu.Unlock()
 	}
 	if err != nil || c == nil || size.weight() == 0 {
 		return err
