@@ -27,7 +27,6 @@ func upward() map[string]int {
 		"client/recipe":         18,
 		"cmd/chubbyd":           16,
 		"internal/frames":       24,
-		"raftfsm":               28,
 	}
 }
 

@@ -92,25 +92,3 @@ func (s *State) TouchedBeside(c Command) []api.Name {
 	}
 	return s.namesClosed()
 }
-
-// restoreAccess restores access to a cell whose ACLs admit no client. It makes
-// the list everyone admit everybody again, and makes the root directory, the
-// directory of lists and each list in it name everyone. Every other node keeps
-// its names: all rights depend on lists, and everybody may write the lists
-// again. It reports no changes, because clients drop their caches when an epoch
-// begins.
-func (s *State) restoreAccess(wall int64) {
-	s.bootstrap(nil, wall) // creates again what was deleted
-	open := api.ACL{Read: rootACL, Write: rootACL, Change: rootACL}
-	for _, name := range s.namesClosed() {
-		if n, there := s.Tree.Get(name); there && n.ACL != open {
-			_, _ = s.Tree.SetACL(n.Ref(), open, nil, s.drawGeneration) // cannot fail: the node exists, and the names are short
-		}
-	}
-	if n, there := s.Tree.Get(namespace.ACLFile(rootACL)); there && string(n.Contents) != everybody {
-		_, _ = s.Tree.SetContents(n.Ref(), namespace.Write{Contents: []byte(everybody), ModifiedUnix: s.modifiedUnix(wall)}, s.drawGeneration) // cannot fail: it exists, and is a file
-	}
-}
-
-// everybody is the contents of a list that admits everybody.
-const everybody = "*\n"

@@ -312,3 +312,47 @@ type RaiseLevel struct {
 	Mutation session.Mutation `cbor:"1,keyasint"`
 	To       int              `cbor:"2,keyasint"`
 }
+
+// ChangeMembers decides on a change of the cell's replicas; exactly one of Add, Remove and Keep is set. One change is under
+// way at a time. A replica that is still joining may be removed, and one that is still leaving may be kept.
+type ChangeMembers struct {
+	Mutation session.Mutation `cbor:"1,keyasint"`
+	Founders []Member         `cbor:"2,keyasint,omitempty"` // Raft's configuration, for a roster that is empty: ids and Raft addresses
+	Add      *Member          `cbor:"3,keyasint,omitempty"`
+	Remove   string           `cbor:"4,keyasint,omitempty"` // an ID
+
+	Keep string `cbor:"5,keyasint,omitempty" since:"3"` // the ID of one that is leaving
+}
+
+// SettleMember is the master's: Raft's configuration has a replica that was joining as a voter, or does not have any more one that
+// was leaving; or a spare is to take the place of a replica that is dead.
+type SettleMember struct {
+	ID       string      `cbor:"1,keyasint"`
+	Phase    MemberPhase `cbor:"2,keyasint"`                     // in which it was
+	Replaces string      `cbor:"3,keyasint,omitempty" since:"3"` // for a spare
+}
+
+// Txn does all of its operations, if all of its conditions hold and none of the operations is
+// refused; else it does nothing (docs/adr/0041-transactions-are-one-command.md).
+type Txn struct {
+	Mutation   session.Mutation `cbor:"1,keyasint"`
+	Conditions []Condition      `cbor:"2,keyasint,omitempty"` // all are about what there is before the first operation
+	Operations []Operation      `cbor:"3,keyasint,omitempty"` // each sees what those before it have done
+}
+
+// Condition is what has to hold of a node, or of a lock: all that is set of it.
+type Condition struct {
+	Name      api.Name        `cbor:"1,keyasint"`           // of the node; a Sequencer names its lock itself
+	Content   *api.Generation `cbor:"2,keyasint,omitempty"` // of the contents; 0: there is no such node
+	Instance  api.Generation  `cbor:"3,keyasint,omitempty"`
+	Exists    bool            `cbor:"4,keyasint,omitempty"` // as any instance, with any contents
+	Sequencer *Precondition   `cbor:"5,keyasint,omitempty"`
+}
+
+// Operation is one change of a Txn: a file is written, or created, or a node deleted.
+type Operation struct {
+	Name     api.Name   `cbor:"1,keyasint"`
+	Delete   bool       `cbor:"2,keyasint,omitempty"`
+	Create   api.Create `cbor:"3,keyasint,omitempty"` // of a file that is written: whether it may or must be created
+	Contents []byte     `cbor:"4,keyasint,omitempty"`
+}

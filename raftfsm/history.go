@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"slices"
 )
 
@@ -48,4 +49,13 @@ func chain(s *State, index, term uint64, data []byte) uint64 {
 	sum.Write(head)
 	sum.Write(data)
 	return binary.BigEndian.Uint64(sum.Sum(nil))
+}
+
+// checkLevel returns ErrNewer for a level above the highest that a replica
+// knows.
+func checkLevel(level, known int) error {
+	if level > known {
+		return fmt.Errorf("%w: it is of feature level %d, and this replica knows levels up to %d", ErrNewer, level, known)
+	}
+	return nil
 }

@@ -2,7 +2,6 @@ package raftfsm
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/chubbylock/chubby/api"
@@ -118,12 +117,6 @@ type pastHeader struct {
 	Hands []pastHand `cbor:"3,keyasint,omitempty" since:"3"` // by creator
 }
 
-// pastHand is the hand of one share that has given up something.
-type pastHand struct {
-	Creator string   `cbor:"1,keyasint,omitempty"`
-	Hand    api.Name `cbor:"2,keyasint"`
-}
-
 // pastRecord is what is remembered of one node.
 type pastRecord struct {
 	Name     api.Name       `cbor:"1,keyasint"`
@@ -138,67 +131,86 @@ func (p *past) header() *pastHeader {
 	return &pastHeader{Nodes: p.byNode.Len(), Hands: p.shares.hands()}
 }
 
-// past reads what is remembered.
-func (in *recordReader) past(s *State, h *pastHeader) error {
-	if h == nil {
-		return nil
+// adjust counts holdings that were added to the nodes of a creator, or taken from them.
+func (p *past) adjust(creator string, more int) {
+	p.count += more
+	if p.shares.counted {
+		p.shares.adjust(creator, more)
 	}
-	for i := range h.Nodes {
-		var one pastRecord
-		if err := in.record(&one); err != nil {
-			return fmt.Errorf("history %d of %d: %w", i+1, h.Nodes, err)
-		}
-		if slices.Contains(one.Holdings, nil) {
-			return fmt.Errorf("history %d of %d has a holding that is empty", i+1, h.Nodes)
-		}
-		at := place{name: one.Name}
-		if node, there := s.Tree.Get(one.Name); there {
-			at.creator = node.Creator
-		}
-		s.past.forget(at)
-		s.past.byNode.Set(at, one.Holdings)
-		s.past.adjust(at.creator, len(one.Holdings))
-	}
-	if len(h.Hands) > 0 {
-		s.past.countShares()
-	}
-	for _, of := range h.Hands {
-		s.past.setHand(of.Creator, of.Hand)
-	}
-	if is := s.past.header(); is == nil || is.Nodes != h.Nodes || !slices.Equal(is.Hands, h.Hands) {
-		return fmt.Errorf("some history is in it twice, or it has none: of %d nodes and %d hands, there are %d nodes", h.Nodes, len(h.Hands), s.past.byNode.Len())
-	}
-	return nil
 }
 
-// checkPast verifies the invariants of what is remembered: above all, that no lock was held by two.
-func (s *State) checkPast() error {
-	nodes, count := 0, 0
-	for n := range s.Tree.All() {
-		list, ok := s.past.byNode.Get(placeOf(n))
-		if !ok {
-			continue
+// countShares counts the shares of what is remembered, if they were not counted yet.
+func (p *past) countShares() {
+	if p.shares.counted {
+		return
+	}
+	of := shares{counted: true, byCreator: cowmap.New[string, share](cmp.Less[string]), ranks: cowmap.New[rank, struct{}](rank.before)}
+	of.edit() // so that nothing is copied for each of them
+	creator, count := "", 0
+	for at, list := range p.byNode.All() {
+		if at.creator != creator {
+			of.adjust(creator, count)
+			creator, count = at.creator, 0
 		}
-		nodes, count = nodes+1, count+len(list)
-		if len(list) == 0 || len(list) > api.MaxHoldings {
-			return api.Errorf(api.Corrupt, "of the lock of %q %d holdings are remembered", n.Name, len(list))
+		count += len(list)
+	}
+	of.adjust(creator, count)
+	if !p.shares.editing {
+		of.settle()
+	}
+	p.shares = of
+}
+
+// setHand sets the hand of a share, if there is that share.
+func (p *past) setHand(creator string, hand api.Name) {
+	if of, there := p.shares.byCreator.Get(creator); there {
+		of.hand = hand
+		p.shares.byCreator.Set(creator, of)
+	}
+}
+
+// makeRoom takes a holding from the largest share, for one that was added to the nodes of a creator and is not counted yet.
+func (p *past) makeRoom(by string) {
+	own, _ := p.shares.byCreator.Get(by)
+	largest := rank{own.count + 1, by}
+	for first := range p.shares.ranks.All() {
+		if first.before(largest) {
+			largest = first
 		}
-		for i, h := range list {
-			if h.Until < h.Generation || uint64(h.Until) > s.Counter || i > 0 && h.Until < list[i-1].Until || !h.Mode.Valid() || h.End == 0 {
-				return api.Errorf(api.Corrupt, "the lock of %q was not held as it is remembered, with token %d until %d", n.Name, h.Generation, h.Until)
-			}
-			for _, before := range list[:i] {
-				if h.Together(*before) {
-					return api.Errorf(api.Corrupt, "the lock of %q is remembered as held by two, with tokens %d and %d", n.Name, before.Generation, h.Generation)
-				}
-			}
-			if now := (api.Holding{Mode: n.Mode, Generation: n.Lock}); len(n.Holders) > 0 && h.Together(now) {
-				return api.Errorf(api.Corrupt, "the lock of %q is held with token %d, and remembered as held with token %d", n.Name, n.Lock, h.Generation)
-			}
+		break
+	}
+	p.dropOne(largest.creator)
+	if largest.creator != by { // else as much was added as is taken
+		p.adjust(largest.creator, -1)
+		p.adjust(by, 1)
+	}
+}
+
+// dropOne takes the oldest holding from the node after the hand of a share. It is not counted here.
+func (p *past) dropOne(creator string) {
+	of, _ := p.shares.byCreator.Get(creator)
+	//mutant: at, list := p.after(place{creator, of.hand[:0]})
+	at, list := p.after(place{creator, of.hand})
+	p.setHand(creator, at.name)
+	if len(list) == 1 {
+		p.byNode.Delete(at)
+	} else {
+		p.byNode.Set(at, slices.Clone(list[1:]))
+	}
+}
+
+// after returns the first node of the same creator after a place, or else the first of all: there is one.
+func (p *past) after(hand place) (place, []*api.Holding) {
+	for at, list := range p.byNode.From(hand) {
+		if at.creator != hand.creator {
+			break
+		}
+		if at != hand {
+			return at, list
 		}
 	}
-	if nodes != s.past.byNode.Len() || count != s.past.count || count > s.past.most {
-		return api.Errorf(api.Corrupt, "%d holdings of %d nodes are remembered, and %d of %d are of nodes that there are", s.past.count, s.past.byNode.Len(), count, nodes)
+	for at, list := range p.byNode.From(place{creator: hand.creator}) {
+		return at, list
 	}
-	return nil
+	return hand, nil
 }

@@ -2,7 +2,6 @@ package raftfsm
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/internal/cowmap"
@@ -76,14 +75,6 @@ func (r rank) before(other rank) bool {
 	return cmp.Or(cmp.Compare(other.count, r.count), cmp.Compare(r.creator, other.creator)) < 0
 }
 
-// adjust counts holdings that were added to the nodes of a creator, or taken from them.
-func (p *past) adjust(creator string, more int) {
-	p.count += more
-	if p.shares.counted {
-		p.shares.adjust(creator, more)
-	}
-}
-
 func (s *shares) adjust(creator string, more int) {
 	if more == 0 {
 		return
@@ -100,28 +91,6 @@ func (s *shares) adjust(creator string, more int) {
 	s.ranks.Set(rank{of.count, creator}, struct{}{})
 }
 
-// countShares counts the shares of what is remembered, if they were not counted yet.
-func (p *past) countShares() {
-	if p.shares.counted {
-		return
-	}
-	of := shares{counted: true, byCreator: cowmap.New[string, share](cmp.Less[string]), ranks: cowmap.New[rank, struct{}](rank.before)}
-	of.edit() // so that nothing is copied for each of them
-	creator, count := "", 0
-	for at, list := range p.byNode.All() {
-		if at.creator != creator {
-			of.adjust(creator, count)
-			creator, count = at.creator, 0
-		}
-		count += len(list)
-	}
-	of.adjust(creator, count)
-	if !p.shares.editing {
-		of.settle()
-	}
-	p.shares = of
-}
-
 // hands returns the hands of the shares that have given up something.
 func (s *shares) hands() (list []pastHand) {
 	if !s.counted {
@@ -136,56 +105,8 @@ func (s *shares) hands() (list []pastHand) {
 	return list
 }
 
-// setHand sets the hand of a share, if there is that share.
-func (p *past) setHand(creator string, hand api.Name) {
-	if of, there := p.shares.byCreator.Get(creator); there {
-		of.hand = hand
-		p.shares.byCreator.Set(creator, of)
-	}
-}
-
-// makeRoom takes a holding from the largest share, for one that was added to the nodes of a creator and is not counted yet.
-func (p *past) makeRoom(by string) {
-	own, _ := p.shares.byCreator.Get(by)
-	largest := rank{own.count + 1, by}
-	for first := range p.shares.ranks.All() {
-		if first.before(largest) {
-			largest = first
-		}
-		break
-	}
-	p.dropOne(largest.creator)
-	if largest.creator != by { // else as much was added as is taken
-		p.adjust(largest.creator, -1)
-		p.adjust(by, 1)
-	}
-}
-
-// dropOne takes the oldest holding from the node after the hand of a share. It is not counted here.
-func (p *past) dropOne(creator string) {
-	of, _ := p.shares.byCreator.Get(creator)
-	//mutant: at, list := p.after(place{creator, of.hand[:0]})
-	at, list := p.after(place{creator, of.hand})
-	p.setHand(creator, at.name)
-	if len(list) == 1 {
-		p.byNode.Delete(at)
-	} else {
-		p.byNode.Set(at, slices.Clone(list[1:]))
-	}
-}
-
-// after returns the first node of the same creator after a place, or else the first of all: there is one.
-func (p *past) after(hand place) (place, []*api.Holding) {
-	for at, list := range p.byNode.From(hand) {
-		if at.creator != hand.creator {
-			break
-		}
-		if at != hand {
-			return at, list
-		}
-	}
-	for at, list := range p.byNode.From(place{creator: hand.creator}) {
-		return at, list
-	}
-	return hand, nil
+// pastHand is the hand of one share that has given up something.
+type pastHand struct {
+	Creator string   `cbor:"1,keyasint,omitempty"`
+	Hand    api.Name `cbor:"2,keyasint"`
 }

@@ -77,11 +77,3 @@ func (s *State) terminate(c *Terminate) Result {
 		return Result{Terminating: []api.SessionID{c.Target}}
 	})
 }
-
-// principal returns the principal of a session.
-func (s *State) principal(id api.SessionID) string {
-	if one, ok := s.Sessions.Get(id); ok {
-		return one.Principal
-	}
-	return ""
-}

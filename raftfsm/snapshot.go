@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -354,4 +355,37 @@ func (in *recordReader) record(v any) error {
 	}
 	in.sum.Write(data.Bytes())
 	return entryCodec.dec.Unmarshal(data.Bytes(), v)
+}
+
+// past reads what is remembered.
+func (in *recordReader) past(s *State, h *pastHeader) error {
+	if h == nil {
+		return nil
+	}
+	for i := range h.Nodes {
+		var one pastRecord
+		if err := in.record(&one); err != nil {
+			return fmt.Errorf("history %d of %d: %w", i+1, h.Nodes, err)
+		}
+		if slices.Contains(one.Holdings, nil) {
+			return fmt.Errorf("history %d of %d has a holding that is empty", i+1, h.Nodes)
+		}
+		at := place{name: one.Name}
+		if node, there := s.Tree.Get(one.Name); there {
+			at.creator = node.Creator
+		}
+		s.past.forget(at)
+		s.past.byNode.Set(at, one.Holdings)
+		s.past.adjust(at.creator, len(one.Holdings))
+	}
+	if len(h.Hands) > 0 {
+		s.past.countShares()
+	}
+	for _, of := range h.Hands {
+		s.past.setHand(of.Creator, of.Hand)
+	}
+	if is := s.past.header(); is == nil || is.Nodes != h.Nodes || !slices.Equal(is.Hands, h.Hands) {
+		return fmt.Errorf("some history is in it twice, or it has none: of %d nodes and %d hands, there are %d nodes", h.Nodes, len(h.Hands), s.past.byNode.Len())
+	}
+	return nil
 }

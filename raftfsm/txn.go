@@ -4,36 +4,10 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/refusal"
-	"github.com/chubbylock/chubby/session"
 )
 
 // TxnLevel is the level from which on there are transactions.
 const TxnLevel = 3
-
-// Txn does all of its operations, if all of its conditions hold and none of the operations is
-// refused; else it does nothing (docs/adr/0041-transactions-are-one-command.md).
-type Txn struct {
-	Mutation   session.Mutation `cbor:"1,keyasint"`
-	Conditions []Condition      `cbor:"2,keyasint,omitempty"` // all are about what there is before the first operation
-	Operations []Operation      `cbor:"3,keyasint,omitempty"` // each sees what those before it have done
-}
-
-// Condition is what has to hold of a node, or of a lock: all that is set of it.
-type Condition struct {
-	Name      api.Name        `cbor:"1,keyasint"`           // of the node; a Sequencer names its lock itself
-	Content   *api.Generation `cbor:"2,keyasint,omitempty"` // of the contents; 0: there is no such node
-	Instance  api.Generation  `cbor:"3,keyasint,omitempty"`
-	Exists    bool            `cbor:"4,keyasint,omitempty"` // as any instance, with any contents
-	Sequencer *Precondition   `cbor:"5,keyasint,omitempty"`
-}
-
-// Operation is one change of a Txn: a file is written, or created, or a node deleted.
-type Operation struct {
-	Name     api.Name   `cbor:"1,keyasint"`
-	Delete   bool       `cbor:"2,keyasint,omitempty"`
-	Create   api.Create `cbor:"3,keyasint,omitempty"` // of a file that is written: whether it may or must be created
-	Contents []byte     `cbor:"4,keyasint,omitempty"`
-}
 
 // txn checks all conditions, and then does the operations in their order. If one of these is refused,
 // what those before it have done is taken back. (The numbers that they have drawn are not: nobody has
