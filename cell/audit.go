@@ -5,16 +5,6 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/audit"
 )
 
-// AuditConfig says where a replica's audit log is kept. The format is in docs/operations.md.
-type AuditConfig struct {
-	File  string // its name, or AuditStdout; "": none is kept. Refusals have a file beside it, audit-refused.log for audit.log
-	MiB   int    // after which each is renamed FILE.1, and that FILE.2; default DefaultAuditMiB
-	Files int    // of each that were renamed, and are kept; 0: it is left to others to rename them
-}
-
-// AuditStdout is the File of an audit log that goes to standard output.
-const AuditStdout = audit.Stdout
-
 // Defaults and bounds of the audit log.
 const (
 	DefaultAuditMiB   = 100

@@ -11,10 +11,6 @@ import (
 	"github.com/chubbylock/chubby/internal/certs"
 )
 
-// TLSFiles are the files, in PEM, by which one port of a replica and its callers know each other.
-// They are read again when they have changed, within seconds.
-type TLSFiles = certs.Files
-
 // What the keys of the configuration begin with that are about the certificates of the client port, and of the raft port.
 const (
 	clientTLS = "tls"

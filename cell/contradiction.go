@@ -70,16 +70,6 @@ func (r *Replica) stopIfContradicted(ctx context.Context, own peer.Check) bool {
 	return true
 }
 
-// voters are the IDs of the replicas that vote.
-func (r *Replica) voters() (ids []string) {
-	for _, s := range r.servers() {
-		if s.Suffrage == raft.Voter {
-			ids = append(ids, string(s.ID))
-		}
-	}
-	return ids
-}
-
 // askForChecks asks all others for their reports, and returns the checks of those that answer soon.
 func (r *Replica) askForChecks(ctx context.Context) map[string]peer.Check {
 	type answer struct {

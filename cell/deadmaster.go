@@ -166,13 +166,3 @@ func longest(own uint64, ends []logEnd) (successor raft.Server, ok bool) {
 	}
 	return successor, ok
 }
-
-// pause waits, at most until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}

@@ -14,7 +14,6 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/master"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/raftfsm"
-	"github.com/hashicorp/raft"
 )
 
 // runEpochs makes this replica master while it leads Raft, and ends its
@@ -68,13 +67,6 @@ func (r *Replica) startEpoch(ctx context.Context, term uint64) epochRun {
 		r.runEpoch(ctx, term)
 	}()
 	return run
-}
-
-// leads reports whether this replica leads Raft, and in which term: it did so at
-// a moment during the call.
-func (r *Replica) leads() (term uint64, leads bool) {
-	term = r.raft.CurrentTerm()
-	return term, r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
 }
 
 // runEpoch is one epoch, from the first entry to the last goroutine (Chubby
@@ -239,15 +231,6 @@ func (r *Replica) restoresAccess() bool {
 	return true
 }
 
-// entries is where entries go to Raft.
-func (r *Replica) entries() master.Log {
-	log := entryLog{r.raft, r.metrics.entrySized, r.times}
-	if r.cfg.proposeTo != nil {
-		return r.cfg.proposeTo(log)
-	}
-	return log
-}
-
 // newMaster makes the master of an epoch; its Start sets it going.
 func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch) *master.Master {
 	return master.New(ctx, master.Config{
@@ -274,48 +257,4 @@ func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch) *master.Master
 		Stopwatch:  stopwatch(),
 		Phases:     r.times.phases,
 	})
-}
-
-// notMaster is the error of a replica that is not the master: it names the one
-// it believes in.
-func (r *Replica) notMaster() error {
-	address, id := r.raft.LeaderWithID()
-	if id == "" || string(id) == r.cfg.ID {
-		if err := r.vacancyError(); err != nil {
-			return err
-		}
-		return api.Errorf(api.Unavailable, "replica %s knows of no master that serves; an election takes about a second: try again", r.cfg.ID)
-	}
-	master := r.clientAddress(string(id))
-	return &api.Error{
-		Code: api.NotMaster, Master: master,
-		Message: fmt.Sprintf("replica %s is not the master; it believes %s is, at %s (raft %s)", r.cfg.ID, id, master, address),
-	}
-}
-
-// masterAddress returns where clients reach the master this replica believes in,
-// "" if it knows of none.
-func (r *Replica) masterAddress() string {
-	_, id := r.raft.LeaderWithID()
-	return r.clientAddress(string(id))
-}
-
-// clientAddress returns where clients reach a replica: as it said itself, or
-// else as the configuration has it.
-func (r *Replica) clientAddress(id string) string {
-	if id == r.cfg.ID {
-		return r.advertised()
-	}
-	if address := r.port.ClientAddress(id); address != "" {
-		return address
-	}
-	for _, m := range r.cfg.Members {
-		if m.ID == id {
-			return m.Client
-		}
-	}
-	if m, ok := r.fsm.State().Roster.Find(id); ok {
-		return m.Client
-	}
-	return ""
 }

@@ -10,10 +10,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Addresses are those of the three ports of a replica: for clients, for the other
-// replicas, and for health and metrics. Each is host:port, or empty.
-type Addresses struct{ Client, Raft, HTTP string }
-
 // listenOn returns where to listen for what others reach at an advertised
 // address. An IP address is listened on itself. A name is for the others to
 // resolve: here it may mean the loopback interface (Debian and Ubuntu enter the

@@ -10,7 +10,6 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/refusal"
-	"github.com/chubbylock/chubby/session"
 	"github.com/hashicorp/raft"
 )
 
@@ -26,28 +25,6 @@ const (
 	nearlyAll     = 64                     // entries that a replica may lack when it is given a vote: less than arrive in an election timeout
 	memberProbe   = time.Second            // for answers of replicas
 )
-
-// stuckChange is why a change of the cell's replicas does not go on.
-type stuckChange struct{ id, why string }
-
-// reminder knows what was logged last about a step that cannot be taken.
-type reminder struct {
-	said string
-	at   session.Instant
-}
-
-// due reports whether a reason is to be logged now, and notes that it is.
-func (m *reminder) due(now session.Instant, reason error) bool {
-	text, pause := reason.Error(), rosterTell
-	if text == m.said {
-		pause = rosterRemind
-	}
-	if m.said != "" && now.Sub(m.at) < pause {
-		return false
-	}
-	*m = reminder{text, now}
-	return true
-}
 
 // followRoster brings Raft's configuration to what the roster says, while this replica is the master.
 func (r *Replica) followRoster(ctx context.Context) {

@@ -2,30 +2,11 @@ package cell
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/chubbylock/chubby/internal/certs"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
-
-// metrics is what a replica counts. The registry is its own, so that several
-// replicas live in one process.
-type metrics struct {
-	registry *prometheus.Registry
-	master   *masterMetrics // of this replica as master
-	refusals prometheus.Counter
-	shed     prometheus.Counter
-	late     prometheus.Counter
-
-	calls     *callTimes
-	appends   prometheus.Histogram
-	applies   prometheus.Histogram
-	proofs    prometheus.Histogram
-	unproven  prometheus.Counter
-	takeovers *takeoverTimes
-	sizes     prometheus.Histogram
-}
 
 func newMetrics(r *Replica) *metrics {
 	m := &metrics{
@@ -101,24 +82,4 @@ func newMetrics(r *Replica) *metrics {
 		m.registry.MustRegister(c)
 	}
 	return m
-}
-
-// proofEnded counts a round of a fence.
-func (m *metrics) proofEnded(took time.Duration, err error) {
-	m.proofs.Observe(took.Seconds())
-	if err != nil {
-		m.unproven.Inc()
-	}
-}
-
-// entrySized counts the bytes of an entry.
-func (m *metrics) entrySized(bytes int) { m.sizes.Observe(float64(bytes)) }
-
-// histogram has ten buckets, each four times the one before.
-func histogram(name, help string, first float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "chubby", Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(first, 4, 10)})
-}
-
-func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "chubby", Name: name, Help: help})
 }

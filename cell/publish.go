@@ -11,17 +11,6 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Publication is what clients are to find by the name of a cell, outside the cell: in DNS, for example.
-type Publication struct {
-	Cell     string
-	Replicas []Member // those that have a vote, by their ID; those whose client address is not known yet are left out
-	Left     []string // the IDs of those that are not replicas any more, and never will be
-}
-
-func (p Publication) equal(q Publication) bool {
-	return slices.Equal(p.Replicas, q.Replicas) && slices.Equal(p.Left, q.Left)
-}
-
 // Bounds of publishing.
 const (
 	lookEvery      = time.Second      // at the replicas, for a change

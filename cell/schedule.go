@@ -17,40 +17,6 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// BackupSchedule says where the master puts a backup from time to time, and how many of them are kept. Their names are
-// CELL-20060102T150405Z-ID.backup, by the time in UTC when they were begun and the first digits of the id of the cell's tokens; nothing
-// else that is there is touched. So a cell that was just bootstrapped removes nothing of the lost one, of the same name, that it is to be
-// restored from.
-type BackupSchedule struct {
-	Place BackupPlace   // nil: no backups are taken
-	Every time.Duration // at least MinBackupEvery
-	Keep  int           // how many of this cell's stay; at least 1
-}
-
-// BackupPlace is where backups are kept. Its methods are called by one goroutine of the master, and end with their contexts.
-type BackupPlace interface {
-	// List returns the names of what is there.
-	List(ctx context.Context) ([]string, error)
-	// Create makes a file of what write writes, which appears when it is whole; nothing is replaced: then the error is fs.ErrExist. Until
-	// it is whole, there may be one whose name is a dot, that of the file, a dot, and digits; after a crash it stays.
-	Create(ctx context.Context, name string, write func(io.Writer) error) error
-	// Remove removes a file.
-	Remove(ctx context.Context, name string) error
-	// String names the place, in the log.
-	String() string
-}
-
-// Bounds of backups that are taken by themselves.
-const (
-	MinBackupEvery  = time.Minute
-	MaxBackupEvery  = 30 * 24 * time.Hour
-	MaxBackupKeep   = 10_000
-	backupLookEvery = 5 * time.Second
-	backupAgain     = time.Minute // after the first failure; doubled up to maxBackupAgain
-	maxBackupAgain  = 15 * time.Minute
-	maxBackupTakes  = time.Hour // one backup
-)
-
 const backupTime = "20060102T150405Z"
 
 // backupName is the name of a backup of that second since 1970.
@@ -208,19 +174,6 @@ func (r *Replica) removeUnfinished(ctx context.Context, id api.CellID, now int64
 			r.log.Info("what was left of a backup that was not finished is removed", "place", r.cfg.Backups.Place.String(), "backup", name)
 		}
 	}
-}
-
-// check returns what is wrong with a schedule, "" if nothing is.
-func (s BackupSchedule) check() string {
-	switch {
-	case s.Place == nil:
-		return ""
-	case s.Every < MinBackupEvery || s.Every > MaxBackupEvery:
-		return fmt.Sprintf("backup-every: %v; want %v to %v", s.Every, MinBackupEvery, MaxBackupEvery)
-	case s.Keep < 1 || s.Keep > MaxBackupKeep:
-		return fmt.Sprintf("backup-keep: %d; want 1 to %d", s.Keep, MaxBackupKeep)
-	}
-	return ""
 }
 
 // countingWriter counts what is written.

@@ -8,9 +8,6 @@ import (
 	"github.com/chubbylock/chubby/internal/tokens"
 )
 
-// TokenConfig says which bearer tokens name clients, besides certificates.
-type TokenConfig = tokens.Config
-
 // checkTokens finds what is wrong with the settings of tokens.
 func (cfg Config) checkTokens(fault func(string, ...any)) {
 	if cfg.Tokens == (TokenConfig{}) {

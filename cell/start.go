@@ -1,0 +1,256 @@
+package cell
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/fsm"
+	"github.com/chubbylock/chubby/cell/internal/peer"
+	"github.com/chubbylock/chubby/cell/internal/wire"
+	"github.com/chubbylock/chubby/raftfsm"
+	"github.com/hashicorp/raft"
+)
+
+// Start opens the replica's data, joins the cell and serves. It returns once
+// the replica listens; it may take a while longer for the cell to have a
+// master. On a data directory that holds nothing it fails with ErrRefused, unless
+// cfg.Bootstrap is set: then it begins the cell, together with every other one of
+// cfg.Members, and waits for all of them, until ctx ends. It fails with ErrRefused,
+// too, when one of them knows the cell already. After Start, ctx means nothing.
+func Start(ctx context.Context, cfg Config) (*Replica, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	r := &Replica{
+		cfg:     cfg,
+		clock:   cfg.Clock,
+		begun:   cfg.Clock(),
+		lost:    make(chan string, 1),
+		handing: make(chan struct{}, 1),
+		giveUps: make(chan giveUp),
+		drills:  drills{clock: cfg.Clock},
+		started: make(chan struct{}),
+		done:    make(chan struct{}),
+	}
+	r.logs, r.log = newLogQueue(cfg.Logger.With("replica", cfg.ID))
+	r.cfg.Logger = r.log
+	r.space = disk.NewSpace(cfg.Data, r.clock, r.log)
+	r.metrics, r.times = newMetrics(r), &entryTimes{}
+	defer close(r.started)
+	if err := r.start(ctx); err != nil {
+		err = cmp.Or(r.Err(), err)
+		if r.release(); ctx.Err() != nil {
+			r.noteEnd(slog.String("error", err.Error()))
+		}
+		r.logs.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// start builds the replica from the disk up. What it has built when it fails,
+// release takes down.
+func (r *Replica) start(ctx context.Context) error {
+	r.log.Info("starting", "event", "replica_starting", "version", Version(), "cell", r.cfg.Cell, "data", r.cfg.Data)
+	if err := r.openCertificates(); err != nil {
+		return err
+	}
+	if err := r.openTokens(ctx); err != nil {
+		return err
+	}
+	if err := r.openAudit(); err != nil {
+		return err
+	}
+	if err := r.listen(ctx); err != nil {
+		return err
+	}
+	var err error
+	if r.stores, err = disk.Open(r.cfg.Data, disk.LogStore(r.cfg.LogStore), r.storeOptions()); err != nil {
+		return disk.ExplainFull(r.cfg.Data, err)
+	}
+	if err := r.checkConfiguration(); err != nil {
+		return err
+	}
+	if err := r.startRaft(ctx); err != nil {
+		return err
+	}
+	r.serve()
+	r.logStart()
+	return nil
+}
+
+// storeOptions returns how the replica's data are opened.
+func (r *Replica) storeOptions() disk.Options {
+	return disk.Options{
+		Cell:    r.cfg.Cell,
+		ID:      r.cfg.ID,
+		Fatal:   r.fail,
+		Silence: r.silence,
+		Stall:   r.cfg.DiskStall,
+		Logger:  r.log,
+		RaftLog: peer.NewStoreLog(r.log),
+		Clock:   r.clock,
+		Appended: func(a disk.Appended) {
+			r.metrics.appends.Observe(a.To.Sub(a.From).Seconds())
+			r.times.noteAppended(a)
+		},
+		Bootstrap: r.cfg.Bootstrap || r.cfg.Join || r.cfg.Spare,
+	}
+}
+
+// startRaft opens the port and starts Raft on it.
+func (r *Replica) startRaft(ctx context.Context) error {
+	self, _ := r.cfg.self()
+	r.passport = peer.NewPassport(r.stores.Identity().Get, r.stores.Last(), r.fail, r.clock, r.log)
+	r.passport.MayBeNewcomer(r.mayBeNewcomer)
+	r.port = peer.OpenPort(peer.PortConfig{
+		Passport:  r.passport,
+		Bootstrap: r.bootstrapReport,
+		Cell:      r.cfg.Cell,
+		ID:        r.cfg.ID,
+		Client:    r.advertised(),
+		Address:   self.Raft,
+		Listen:    r.cfg.RaftListener,
+		MemberAt:  r.memberAt,
+		Connect:   r.cfg.Dial,
+		Guest:     r.takeGuest,
+		Lost:      r.noteLost,
+		Logger:    r.log,
+
+		Certificates: r.peerCerts,
+	})
+	raftLog := peer.NewRaftLog(r.log, r.clock, r.memberAt)
+	r.transport = peer.NewTransport(r.port, raftLog)
+	r.mu.Lock()
+	r.quiet = r.transport.Silence
+	r.mu.Unlock()
+	r.fsm = fsm.New(r.cfg.supports, r.noteRoster, func(err error) {
+		switch {
+		case errors.Is(err, raftfsm.ErrNewer):
+			err = newerData(r.cfg.ID, err)
+		case errors.Is(err, raftfsm.ErrUnreleased):
+			err = unreleasedData(r.cfg.ID, r.cfg.Data, err)
+		}
+		r.fail(err)
+	})
+	r.reached = make(chan fsm.CheckPoint, 1)
+	r.fsm.OnCheckPoint(r.noteCheckPoint)
+	r.fsm.OnApplied(r.clock, func(a fsm.Applied) {
+		r.metrics.applies.Observe(a.To.Sub(a.From).Seconds())
+		r.times.noteApplied(a)
+	})
+	r.comparison = peer.NewComparison(r.fsm.HistoryAt, r.clock, r.log)
+	r.prober = peer.NewProber(r.port, r.clock, r.noteReport)
+	r.elections = make(chan bool, 64)
+	conf := r.raftConfig(r.elections)
+	conf.Logger = raftLog
+	if err := r.bootstrap(ctx, conf); err != nil {
+		return err
+	}
+	var err error
+	if r.raft, err = r.stores.StartRaft(conf, r.fsm, r.transport); err != nil {
+		return fmt.Errorf("start raft on %s: %w", r.cfg.Data, err)
+	}
+	r.passport.HoldsUpTo(func() uint64 { return r.stores.Holds(r.raft) })
+	r.running.Store(r.raft)
+	r.transport.StartReceiving(r.servers)
+	most := affordableConnections(r.cfg.MaxConnections, descriptorLimit())
+	if most < r.cfg.MaxConnections {
+		r.log.Info("fewer client connections are allowed than max-connections: raise the limit of open files (ulimit -n, LimitNOFILE) for more",
+			"allowed", most, "wanted", r.cfg.MaxConnections)
+	}
+	r.conns = wire.NewConnections(wire.Bounds{
+		Connections: most, PerAddress: r.cfg.MaxConnectionsPerAddress, Memory: int64(r.cfg.ClientMemoryMiB) << 20,
+		Rates: wire.Rates{
+			Calls: r.cfg.MaxCallsPerPrincipal, Sessions: r.cfg.MaxNewSessionsPerPrincipal,
+			CallsPerAddress: r.cfg.MaxCallsPerAddress, HandshakesPerAddress: r.cfg.MaxHandshakesPerAddress,
+		},
+	}, wire.Told{Refused: r.metrics.refusals.Inc, Shed: r.metrics.shed.Inc, Late: r.metrics.late.Inc}, r.log)
+	r.port.AnswerProbes(r.probeReport)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	r.cancel = cancel
+	r.epochsEnded = make(chan struct{})
+	r.work.Go(func() {
+		defer close(r.epochsEnded)
+		r.runEpochs(ctx, r.elections)
+	})
+	r.work.Go(func() { r.probeOthers(ctx) })
+	r.work.Go(func() { r.hashCheckPoints(ctx) })
+	r.work.Go(func() { r.watchContradictions(ctx) })
+	r.work.Go(func() { r.replaceDead(ctx) })
+	r.work.Go(func() { r.followRoster(ctx) })
+	r.work.Go(func() { r.publishReplicas(ctx) })
+	r.work.Go(func() { r.takeBackups(ctx) })
+	r.work.Go(func() { r.space.Watch(ctx) })
+	r.work.Go(func() { r.watchCertificates(ctx) })
+	r.work.Go(func() { r.watchTokens(ctx) })
+	return nil
+}
+
+// raftConfig is how Raft is run here.
+func (r *Replica) raftConfig(elections chan<- bool) *raft.Config {
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(r.cfg.ID)
+	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = r.cfg.ElectionTimeout, r.cfg.ElectionTimeout, r.cfg.ElectionTimeout
+	conf.MaxAppendEntries = maxAppend
+	conf.SnapshotThreshold = 4096
+	conf.SnapshotInterval = 30 * time.Second
+	conf.TrailingLogs = 2 * conf.SnapshotThreshold // for replicas that are not far behind; see failStopLogs.DeleteRange
+	conf.NotifyCh = elections
+	conf.NoLegacyTelemetry = true
+	return conf
+}
+
+// serve starts the servers for clients and for operators.
+func (r *Replica) serve() {
+	r.clients = wire.NewServer(wire.Config{
+		Cell:               r.cfg.Cell,
+		ID:                 r.cfg.ID,
+		Replica:            served{r},
+		Logger:             r.log,
+		Audit:              r.audit,
+		Stopwatch:          stopwatch(),
+		Answered:           r.metrics.calls.answered,
+		Tracer:             newTracer(r.cfg),
+		InsecurePrincipals: r.cfg.InsecurePrincipals,
+	})
+	r.work.Go(func() {
+		if err := r.clients.Serve(r.listener()); err != nil {
+			r.log.Error("the client port is closed", "error", err)
+		}
+	})
+	guests := wire.NewGuests(r.listener())
+	r.guests.Store(guests)
+	r.work.Go(func() {
+		if err := r.clients.Serve(guests); err != nil {
+			r.log.Error("nobody is served for others any more", "error", err)
+		}
+	})
+	if r.cfg.HTTPListener == nil {
+		return
+	}
+	r.console = newConsole(r)
+	r.http = newHTTPServer(r)
+	r.work.Go(func() { r.serveHTTP(&turnover{Listener: r.cfg.HTTPListener, most: maxHTTPConns}) })
+}
+
+// serveHTTP serves the http port until it is closed.
+func (r *Replica) serveHTTP(l net.Listener) {
+	if r.console != nil && r.clientCerts != nil {
+		s := newSniffer(l, r.clientCerts)
+		defer s.wait()
+		l = s
+	}
+	if err := r.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		r.log.Error("the http port is closed", "error", err)
+		_ = l.Close() // it may be closed already
+	}
+}
