@@ -29,8 +29,7 @@ func (r *record) writePage(file string) error {
 	}
 	tables := map[string]table{
 		"rates": r.ratioTable(), "latencies": r.latencyTable(), "processor": r.processorTable(), "waits": r.waitTable(),
-		"acquisitions": r.acquisitionTable(), "times": r.timeTable(), "spread": r.spreadTable(),
-		"open": r.openTable(), "sessions": r.sessionTable(),
+		"acquisitions": r.acquisitionTable(), "times": r.timeTable(), "open": r.openTable(), "sessions": r.sessionTable(),
 	}
 	page, err := template.New("page").Funcs(template.FuncMap{
 		"table": func(name string) string { return tables[name].markdown() },
@@ -54,8 +53,12 @@ func (r *record) writePage(file string) error {
 	for _, m := range r.Systems {
 		versions = append(versions, m.Version)
 	}
+	low, high := r.spread()
 	var text bytes.Buffer
-	if err := page.Execute(&text, map[string]any{"Record": r, "Versions": strings.Join(versions, ", "), "Contents": contents, "EtcdAttempt": etcdAttempt}); err != nil {
+	if err := page.Execute(&text, map[string]any{
+		"Record": r, "Versions": strings.Join(versions, ", "), "Contents": contents, "EtcdAttempt": etcdAttempt,
+		"Spread": fmt.Sprintf("%.0f %% to %.0f %%", 100*low, 100*high),
+	}); err != nil {
 		return err
 	}
 	return os.WriteFile(file, text.Bytes(), 0o644)

@@ -113,11 +113,17 @@ func (r *record) names() []string {
 	return list
 }
 
-// spread returns the lowest and the highest rate of the rounds.
-func (r *result) spread() (low, high float64) {
-	low = r.Rounds[0].Rate
-	for _, s := range r.Rounds {
-		low, high = min(low, s.Rate), max(high, s.Rate)
+// spread returns the lowest and the highest rate of a round, each as a part of the median of its row.
+func (r *record) spread() (low, high float64) {
+	low, high = 1, 1
+	for _, found := range r.Results {
+		median := medianOf(found.Rounds).Rate
+		if !isLoop(found.key) || median == 0 {
+			continue
+		}
+		for _, s := range found.Rounds {
+			low, high = min(low, s.Rate/median), max(high, s.Rate/median)
+		}
 	}
 	return low, high
 }

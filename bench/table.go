@@ -178,27 +178,6 @@ func (r *record) sessionTable() table {
 	})
 }
 
-// spreadTable has the lowest and the highest rate of the rounds.
-func (r *record) spreadTable() table {
-	t := table{head: []string{"operation, clients"}}
-	for _, name := range r.names() {
-		t.head = append(t.head, name+" /s")
-	}
-	for _, k := range slices.DeleteFunc(r.keys(), func(k key) bool { return !isLoop(k) }) {
-		cells := []string{k.String()}
-		for _, name := range r.names() {
-			text := none
-			if found := r.find(k, name); found != nil {
-				low, high := found.spread()
-				text = fmt.Sprintf("%.0f to %.0f", low, high)
-			}
-			cells = append(cells, text)
-		}
-		t.rows = append(t.rows, cells)
-	}
-	return t
-}
-
 // markdown writes the table for a page; all columns but the first are aligned to the right.
 func (t table) markdown() string {
 	var b strings.Builder

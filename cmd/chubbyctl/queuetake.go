@@ -11,7 +11,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 )
 
 // queueTakeOptions are those of queue take.
@@ -50,11 +49,9 @@ there are %d dead letters, take with --attempts takes nothing, and fails.
 With --retry another item is taken, under a new session, when one was lost, or the session
 ended while none was free.
 
-Exit codes: CMD's own, and 128+n if signal n ended it; %d if the item was lost
-while CMD ran, or before the cell said that it is done; %d if --wait ran out; %d and
-%d if CMD could not be run or found (it is looked up before an item is taken); %d if
-no master was found within --timeout, and %d if the cell did not say within it that the
-item is done; %d if permission was denied.`, recipe.MaxDeadLetters, exitLost, exitWaited, supervise.ExitNotRunnable, supervise.ExitNotFound, exitUnavailable, exitUncertain, exitDenied),
+Exit codes: as acquire, except %d, which is for its --try; %d also if the item was lost
+before the cell said that it is done, and %d if the cell did not say so within --timeout.`,
+			recipe.MaxDeadLetters, exitHeld, exitLost, exitUncertain),
 		Example: `  chubbyctl queue take /ls/local/films --attempts 3 -- ./convert
   chubbyctl queue take /ls/local/mails --retry-delay 1m -- sendmail -t
   while chubbyctl queue take /ls/local/films --wait 10s -- ./convert; do :; done`,

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,23 +127,22 @@ func onePage(all []*cobra.Command) []byte {
 		fmt.Fprintf(&b, "%s- [`%s`](#%s): %s\n", strings.Repeat("  ", depth), relative(cmd), anchor(cmd), escaped(cmd.Short))
 	}
 	fmt.Fprintf(&b, "\nAlso here: [flags of every command](#flags-of-every-command), [exit codes](#exit-codes), [environment](#environment).\n")
-	fmt.Fprintf(&b, "\n## Flags of every command\n\n%s", flagTable(root.PersistentFlags()))
-	fmt.Fprintf(&b, "\n## Exit codes\n\n%s\n## Environment\n\n%s", termTable("code", exitCodes()), termTable("variable", environment()))
+	fmt.Fprintf(&b, "\n## Flags of every command\n\n%s", flagList(root.PersistentFlags()))
+	fmt.Fprintf(&b, "\n## Exit codes\n\n%s\n## Environment\n\n%s", termList(exitCodes()), termList(environment()))
+	before := &said{paragraphs: map[string]*cobra.Command{}}
 	for _, cmd := range all[1:] {
-		fmt.Fprintf(&b, "\n## %s\n\n%s.\n", cmd.CommandPath(), escaped(cmd.Short))
-		if cmd.HasSubCommands() {
-			b.WriteString("\n")
-			for _, child := range cmd.Commands() {
-				fmt.Fprintf(&b, "- [`%s`](#%s): %s\n", relative(child), anchor(child), escaped(child.Short))
-			}
-		} else {
-			fmt.Fprintf(&b, "\n```\n%s\n```\n", cmd.UseLine())
+		fmt.Fprintf(&b, "\n## %s\n", cmd.CommandPath())
+		if cmd.Long == "" {
+			fmt.Fprintf(&b, "\n%s.\n", escaped(cmd.Short))
+		}
+		if !cmd.HasSubCommands() || strings.Contains(cmd.Use, " ") {
+			fmt.Fprintf(&b, "\n`%s`\n", strings.Replace(cmd.UseLine(), " [flags]", "", 1))
 		}
 		if cmd.Long != "" {
-			fmt.Fprintf(&b, "\n%s\n", prose(cmd.Long))
+			fmt.Fprintf(&b, "\n%s\n", prose(before.description(cmd)))
 		}
-		if own := ownFlags(cmd); own.HasFlags() {
-			fmt.Fprintf(&b, "\n%s", flagTable(own))
+		if flags := before.flags(cmd); flags != "" {
+			b.WriteString("\n" + flags)
 		}
 		if cmd.Example != "" {
 			fmt.Fprintf(&b, "\n```\n%s\n```\n", dedented(cmd.Example))
@@ -150,13 +151,79 @@ func onePage(all []*cobra.Command) []byte {
 	return b.Bytes()
 }
 
+// said is what the page has told of the commands so far. What several commands have in common stands with the first of them alone;
+// the others have a link.
+type said struct {
+	paragraphs map[string]*cobra.Command // by their text
+	commands   []*cobra.Command
+}
+
+// description is a command's help, with the first sentence only of a long paragraph that is there already.
+func (s *said) description(cmd *cobra.Command) string {
+	const long = 40 // words
+	paragraphs := strings.Split(cmd.Long, "\n\n")
+	for i, text := range paragraphs {
+		if len(strings.Fields(text)) < long || strings.HasPrefix(text, "  ") {
+			continue
+		}
+		if first, found := s.paragraphs[text]; found {
+			sentence := regexp.MustCompile(`\.\s`).Split(text, 2)[0]
+			paragraphs[i] = fmt.Sprintf("%s ([more](#%s)).", sentence, anchor(first))
+		} else {
+			s.paragraphs[text] = cmd
+		}
+	}
+	return strings.Join(paragraphs, "\n\n")
+}
+
+// flags is the list of a command's own flags. Those that it has in common with a command before, if they are several, are only named.
+func (s *said) flags(cmd *cobra.Command) string {
+	const several = 4
+	var like *cobra.Command
+	var common []string
+	for _, before := range s.commands {
+		if names := sameFlags(cmd, before); len(names) >= several && len(names) > len(common) {
+			like, common = before, names
+		}
+	}
+	s.commands = append(s.commands, cmd)
+	rest := pflag.NewFlagSet("", pflag.ContinueOnError)
+	ownFlags(cmd).VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(common, "`--"+f.Name+"`") {
+			rest.AddFlag(f)
+		}
+	})
+	text := flagList(rest)
+	if like != nil {
+		text += fmt.Sprintf("- as for [%s](#%s): %s\n", relative(like), anchor(like), strings.Join(common, ", "))
+	}
+	return text
+}
+
+// sameFlags are the names of the flags that two commands explain in the same words.
+func sameFlags(cmd, other *cobra.Command) []string {
+	rows := map[string]string{}
+	ownFlags(other).VisitAll(func(f *pflag.Flag) {
+		typed, does := describedFlag(f)
+		rows[typed] = does
+	})
+	var names []string
+	ownFlags(cmd).VisitAll(func(f *pflag.Flag) {
+		typed, does := describedFlag(f)
+		if same, found := rows[typed]; found && same == does {
+			names = append(names, "`--"+f.Name+"`")
+		}
+	})
+	return names
+}
+
 // relative is a command without the program's name: "cell status".
 func relative(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "chubbyctl ") }
 
 func anchor(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
 // introduction is the root's description without the tables that follow it,
-// which the pages have as tables.
+// which the pages have as lists.
 func introduction(root *cobra.Command) string {
 	text, _, _ := strings.Cut(root.Long, "\n\nExit codes")
 	return text
@@ -190,20 +257,19 @@ func describedFlag(f *pflag.Flag) (typed, does string) {
 	return typed, usage
 }
 
-func flagTable(flags *pflag.FlagSet) string {
+func flagList(flags *pflag.FlagSet) string {
 	var terms []entry
 	flags.VisitAll(func(f *pflag.Flag) {
 		typed, does := describedFlag(f)
 		terms = append(terms, entry{typed, does})
 	})
-	return termTable("flag", terms)
+	return termList(terms)
 }
 
-func termTable(name string, terms []entry) string {
+func termList(terms []entry) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| %s | |\n|---|---|\n", name)
 	for _, t := range terms {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", t.word, strings.ReplaceAll(escaped(t.meaning), "|", `\|`))
+		fmt.Fprintf(&b, "- `%s`: %s\n", t.word, escaped(t.meaning))
 	}
 	return b.String()
 }

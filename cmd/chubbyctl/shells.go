@@ -14,25 +14,26 @@ import (
 // own, which has other help.
 func newCompletionCommand() *cobra.Command {
 	group := newGroup("completion", "Print what makes a shell complete chubbyctl's commands and paths",
-		shellCommand("bash", `Load it into the running shell, or for every new one (the package bash-completion
-has to be installed, which most systems have):`,
+		shellCommand("bash", `bash prints the script. Load it into the running shell, or for every new one (the package
+bash-completion has to be installed, which most systems have):`,
 			`  source <(chubbyctl completion bash)
   chubbyctl completion bash >/etc/bash_completion.d/chubbyctl    # for everybody
   d=~/.local/share/bash-completion/completions
   mkdir -p $d && chubbyctl completion bash >$d/chubbyctl`,
 			generateBash),
-		shellCommand("zsh", `Load it into the running shell, or for every new one; ~/.zshrc has to have
-'autoload -U compinit; compinit', behind the line that sets fpath:`,
+		shellCommand("zsh", `zsh prints the script. Load it into the running shell, or for every new one; ~/.zshrc has
+to have 'autoload -U compinit; compinit', behind the line that sets fpath:`,
 			`  source <(chubbyctl completion zsh)
   chubbyctl completion zsh >/usr/local/share/zsh/site-functions/_chubbyctl
   mkdir -p ~/.zfunc && chubbyctl completion zsh >~/.zfunc/_chubbyctl
   echo 'fpath+=~/.zfunc' >>~/.zshrc    # before compinit`,
 			func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) }),
-		shellCommand("fish", `Load it into the running shell, or for every new one:`,
+		shellCommand("fish", `fish prints the script. Load it into the running shell, or for every new one:`,
 			`  chubbyctl completion fish | source
   chubbyctl completion fish >~/.config/fish/completions/chubbyctl.fish`,
 			func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }),
-		shellCommand("powershell", `Load it into the running shell, or have your profile do so for every new one:`,
+		shellCommand("powershell", `powershell prints the script. Load it into the running shell, or have your profile do so
+for every new one:`,
 			`  chubbyctl completion powershell | Out-String | Invoke-Expression`,
 			func(root *cobra.Command, w io.Writer) error { return root.GenPowerShellCompletionWithDesc(w) }),
 	)

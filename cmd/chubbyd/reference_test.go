@@ -56,9 +56,9 @@ func reference() []byte {
 	}
 	b.WriteString("- `chubbyd completion bash|zsh|fish|powershell`: print the completion of a shell\n")
 	b.WriteString("\nAlso here: [exit codes](#exit-codes), [configuration](#configuration). The endpoints of the http port, and the metrics, are on\n[a page of their own](metrics.md).\n")
-	b.WriteString("\n## Exit codes\n\n| code | |\n|---|---|\n")
+	b.WriteString("\n## Exit codes\n\n")
 	for _, code := range slices.Sorted(maps.Keys(exitCodes())) {
-		fmt.Fprintf(&b, "| %d | %s |\n", code, exitCodes()[code])
+		fmt.Fprintf(&b, "- `%d`: %s\n", code, exitCodes()[code])
 	}
 	writeKeys(&b)
 	for _, cmd := range all[1:] {
@@ -67,7 +67,7 @@ func reference() []byte {
 	return b.Bytes()
 }
 
-// writeKeys writes the table of the configuration, and the example.
+// writeKeys writes the table of the configuration.
 func writeKeys(b *bytes.Buffer) {
 	b.WriteString(`
 ## Configuration
@@ -86,24 +86,28 @@ Each key is read from the configuration file, from a variable and from a flag of
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", k.name, escaped(k.takes), initial, escaped(k.usage))
 	}
-	fmt.Fprintf(b, "\nA complete file, as `chubbyd config example` prints it:\n\n```yaml\n%s```\n", exampleConfig)
+	b.WriteString("\n`chubbyd config example` prints a complete file, with a longer comment on each key; packages install " +
+		"[the same](../deploy/packages/chubbyd.yaml) with no\nkey set.\n")
 }
 
 func writeCommand(b *bytes.Buffer, cmd *cobra.Command) {
-	fmt.Fprintf(b, "\n## %s\n\n%s.\n", cmd.CommandPath(), cmd.Short)
+	fmt.Fprintf(b, "\n## %s\n", cmd.CommandPath())
+	if cmd.Long == "" {
+		fmt.Fprintf(b, "\n%s.\n", cmd.Short)
+	}
 	if !cmd.HasSubCommands() {
-		fmt.Fprintf(b, "\n```\n%s\n```\n", cmd.UseLine())
+		fmt.Fprintf(b, "\n`%s`\n", strings.TrimSuffix(cmd.UseLine(), " [flags]"))
 	}
 	if cmd.Long != "" {
 		fmt.Fprintf(b, "\n%s\n", prose(cmd.Long))
 	}
-	var rows strings.Builder
-	eachFlag(cmd, func(typed, usage string) { fmt.Fprintf(&rows, "| `%s` | %s |\n", typed, escaped(usage)) })
-	if rows.Len() > 0 {
-		fmt.Fprintf(b, "\n| flag | |\n|---|---|\n%s", rows.String())
-	}
+	var flags strings.Builder
+	eachFlag(cmd, func(typed, usage string) { fmt.Fprintf(&flags, "- `%s`: %s\n", typed, escaped(usage)) })
 	if takesKeys(cmd) {
-		b.WriteString("\nEvery key of the [configuration](#configuration) is a flag, too.\n")
+		flags.WriteString("- every key of the [configuration](#configuration)\n")
+	}
+	if flags.Len() > 0 {
+		b.WriteString("\n" + flags.String())
 	}
 	if cmd.Example != "" {
 		fmt.Fprintf(b, "\n```\n%s\n```\n", strings.TrimPrefix(strings.ReplaceAll(cmd.Example, "\n  ", "\n"), "  "))

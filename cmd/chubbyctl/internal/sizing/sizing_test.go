@@ -214,7 +214,7 @@ func TestProgramsMeetLimits(t *testing.T) {
 // The limits that notes name are those that a replica and its unit have.
 func TestLimitsAreThoseOfReplicas(t *testing.T) {
 	for file, lines := range map[string][]string{
-		"docs/chubbyd.md":                {fmt.Sprintf("\nmax-connections: %d\n", maxConnections), fmt.Sprintf("\nmax-connections-per-address: %d\n", maxConnectionsPerAddress)},
+		"deploy/packages/chubbyd.yaml":   {fmt.Sprintf("\n#max-connections: %d\n", maxConnections), fmt.Sprintf("\n#max-connections-per-address: %d\n", maxConnectionsPerAddress)},
 		"deploy/systemd/chubbyd.service": {fmt.Sprintf("\nLimitNOFILE=%d\n", limitNOFILE)},
 		"cell/descriptors.go":            {fmt.Sprintf("\nconst ownDescriptors = %d\n", ownFiles)},
 	} {
