@@ -107,6 +107,7 @@ func rooms() []room {
 		{"cell/internal/audit", []string{"session", "cell/internal/loglimit", "internal/durable"}, nil, "a file of lines: it knows neither calls nor rights"},
 		{"cell/internal/origin", nil, nil, "the port of clients, that of replicas and the console tell machines apart in the same way"},
 		{"cell/internal/loglimit", nil, nil, "the port of clients and that of replicas bound what they log of strangers in the same way"},
+		{"cell/internal/memnet", nil, nil, "tests in virtual time have one network, of packages and of whole cells"},
 		{
 			"cell/internal/testbed", []string{"session"}, []string{raft},
 			"what tests of a replica and of its rooms share: no room imports it but their tests",
@@ -125,7 +126,7 @@ func rooms() []room {
 			"cell", []string{"api", "session", "raftfsm", "refusal", "cell/internal/audit", "cell/internal/console", "cell/internal/disk", "cell/internal/fsm", "cell/internal/identity", "cell/internal/loglimit", "cell/internal/master", "cell/internal/peer", "cell/internal/steps", "cell/internal/wire", "internal/bootclock", "internal/certs", "internal/tokens"},
 			[]string{raft, grpc, prom, otel}, "one replica: the only room where state, time, disk and network meet",
 		},
-		{"cell/celltest", []string{"cell", "client", "api", "session", "internal/frames"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
+		{"cell/celltest", []string{"cell", "cell/internal/memnet", "client", "api", "session", "internal/frames"}, []string{grpc}, "real replicas in one process, for tests, ours and users'"},
 		{"internal/seeds", nil, nil, "what fuzzing has found is kept in one way, and in one file for each test"},
 		{"internal/ports", nil, nil, "ports for processes that are about to start are found in one way, in which no two have the same"},
 		{"cell/celltest/processes", []string{"client", "api", "internal/ports"}, nil, "a cell of processes that a test kills, for our tests in other modules and for users'; it knows of the cell what clients know"},

@@ -21,6 +21,7 @@ func lawClocks(t *testing.T, files []source) {
 		{"internal/frames/stopwatch.go", "", "it is read for each frame, and the clock of leases costs a system call; it only finds connections that are dead"},
 		{"internal/frames/exchange.go", "Until", "what crosses the wire is the time that is left until the end of a context, which has no other clock"},
 		{"cell/celltest", "", "it runs in synctest bubbles, where Go's own clock is the virtual one"},
+		{"cell/internal/memnet", "", "as celltest does"},
 		{"cell/internal/testbed", "", "as celltest does"},
 		{"cmd/chubbyctl/clock.go", "Since", "for display: how long ago, by the wall clock"},
 		{"cmd/chubbyctl/clock.go", "Now", "for display: when a line of watch was printed"},

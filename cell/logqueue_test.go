@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/peer"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -42,7 +43,7 @@ func TestLogIntoAFullPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unread.Close() }() // this unblocks the writer
-	network := testbed.NewNetwork()
+	network := memnet.New()
 	r, err := Start(t.Context(), Config{
 		Bootstrap: true,
 		Cell:      "local", ID: "r1", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:1"}}, Data: t.TempDir(),

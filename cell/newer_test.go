@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/fxamacker/cbor/v2"
@@ -69,7 +70,7 @@ func TestDataOfAnotherVersion(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			network := testbed.NewNetwork()
+			network := memnet.New()
 			cfg := Config{
 				Cell: "local", ID: "r1", Members: []Member{{ID: "r1", Client: "c:1", Raft: "r:1"}}, Data: filepath.Join(t.TempDir(), "r1"), Bootstrap: true,
 				ClientListener: network.Listen("c:1"), RaftListener: network.Listen("r:1"), Dial: network.Dialer("r:1"), Logger: slog.New(slog.DiscardHandler),
@@ -90,7 +91,7 @@ func TestDataOfAnotherVersion(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			network = testbed.NewNetwork()
+			network = memnet.New()
 			cfg.ClientListener, cfg.RaftListener = network.Listen("c:1"), network.Listen("r:1")
 			if r, err = Start(t.Context(), cfg); err == nil {
 				select {

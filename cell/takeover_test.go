@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
@@ -22,7 +23,7 @@ import (
 // every replica. Use it in a synctest bubble.
 func startCell(t *testing.T, n int, edits ...func(*Config)) map[string]*Replica {
 	t.Helper()
-	network, members, replicas := testbed.NewNetwork(), []Member(nil), map[string]*Replica{}
+	network, members, replicas := memnet.New(), []Member(nil), map[string]*Replica{}
 	for i := range n {
 		id := fmt.Sprintf("r%d", i+1)
 		members = append(members, Member{ID: id, Client: id + ":client", Raft: id + ":raft"})

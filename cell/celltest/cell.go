@@ -17,12 +17,13 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 )
 
 // Cell is a running cell, called api.LocalCell.
 type Cell struct {
 	t       owner
-	network *network
+	network *memnet.Network
 	clocks  *clocks
 	dir     string
 	edit    func(*cell.Config)
@@ -42,7 +43,7 @@ func Start(t testing.TB, n int, edits ...func(*cell.Config)) *Cell {
 
 func start(t owner, n int, edits []func(*cell.Config)) *Cell {
 	t.Helper()
-	c := &Cell{t: t, network: newNetwork(), clocks: newClocks(), dir: t.TempDir(), replicas: map[string]*cell.Replica{}, edit: func(cfg *cell.Config) {
+	c := &Cell{t: t, network: memnet.New(), clocks: newClocks(), dir: t.TempDir(), replicas: map[string]*cell.Replica{}, edit: func(cfg *cell.Config) {
 		for _, edit := range edits {
 			edit(cfg)
 		}
@@ -123,8 +124,8 @@ func (c *Cell) start(ctx context.Context, id string, how func(*cell.Config)) err
 	c.mu.Unlock()
 	cfg := cell.Config{
 		Cell: api.LocalCell, ID: id, Members: members, Data: filepath.Join(c.dir, id), InsecurePrincipals: true,
-		ClientListener: c.network.listen(host + ":7421"), RaftListener: c.network.listen(host + ":" + raftPort),
-		Dial: c.network.dialer(host), Clock: c.ClockOf(host), Wall: c.wallOf(host),
+		ClientListener: c.network.Listen(host + ":7421"), RaftListener: c.network.Listen(host + ":" + raftPort),
+		Dial: c.network.Dialer(host), Clock: c.ClockOf(host), Wall: c.wallOf(host),
 		DiskStall: time.Minute, // all replicas are on the test's disk
 	}
 	if _, inTest := c.t.(testing.TB); inTest && flag.Lookup("test.v").Value.String() == "true" { // not "test2json", as -json sets it: its reader counts tests
@@ -157,14 +158,14 @@ func (c *Cell) Servers() []string {
 
 // Dial connects a client on the host "client". Use it in client.Config.
 func (c *Cell) Dial(ctx context.Context, address string) (net.Conn, error) {
-	return c.network.dial(ctx, "client", address)
+	return c.network.Dial(ctx, "client", address)
 }
 
 // DialFrom returns a Dial for a client on the named host, which may have any
 // name. Cut and the other methods for hosts work on it. The host's clock is
 // ClockOf.
 func (c *Cell) DialFrom(host string) func(context.Context, string) (net.Conn, error) {
-	return func(ctx context.Context, address string) (net.Conn, error) { return c.network.dial(ctx, host, address) }
+	return func(ctx context.Context, address string) (net.Conn, error) { return c.network.Dial(ctx, host, address) }
 }
 
 // Cut cuts hosts off: replicas by their ids, or clients' hosts. Until Heal,
@@ -174,7 +175,7 @@ func (c *Cell) DialFrom(host string) func(context.Context, string) (net.Conn, er
 // cable, a switch that fails, or a firewall that drops packets.
 func (c *Cell) Cut(hosts ...string) {
 	for _, h := range hosts {
-		c.network.setCut(h, true)
+		c.network.CutOff(h, true)
 	}
 }
 
@@ -183,7 +184,7 @@ func (c *Cell) Cut(hosts ...string) {
 // runs on, and a firewall that rejects packets.
 func (c *Cell) Reset(hosts ...string) {
 	for _, h := range hosts {
-		c.network.setRefusing(h, true)
+		c.network.Refuse(h, true)
 	}
 }
 
@@ -191,15 +192,15 @@ func (c *Cell) Reset(hosts ...string) {
 // once. It imitates a load balancer or a firewall that has been restarted.
 func (c *Cell) Sever(hosts ...string) {
 	for _, h := range hosts {
-		c.network.sever(h, false)
+		c.network.Sever(h)
 	}
 }
 
 // Heal ends Cut and Reset.
 func (c *Cell) Heal(hosts ...string) {
 	for _, h := range hosts {
-		c.network.setRefusing(h, false)
-		c.network.setCut(h, false)
+		c.network.Refuse(h, false)
+		c.network.CutOff(h, false)
 	}
 }
 
@@ -207,23 +208,24 @@ func (c *Cell) Heal(hosts ...string) {
 // on. In virtual time nothing else on the network takes any time, so without it
 // nothing could be lost on its way.
 func (c *Cell) Slow(host string, delay time.Duration) {
-	c.network.mu.Lock()
-	defer c.network.mu.Unlock()
-	c.network.delays[host] = delay
+	c.network.Delay(host, delay)
 }
+
+// raftPort is the port of the Raft addresses.
+const raftPort = "7431"
 
 // Isolate cuts replicas off from the other replicas; clients still reach them.
 // An isolated master does not know at first that it is no longer the master.
 func (c *Cell) Isolate(ids ...string) {
 	for _, id := range ids {
-		c.network.isolate(id, true)
+		c.network.Isolate(id, raftPort, true)
 	}
 }
 
 // Rejoin ends an isolation.
 func (c *Cell) Rejoin(ids ...string) {
 	for _, id := range ids {
-		c.network.isolate(id, false)
+		c.network.Isolate(id, raftPort, false)
 	}
 }
 

@@ -87,7 +87,7 @@ func (c *Cell) Transfer() {
 func (c *Cell) Pause(hosts ...string) {
 	for _, h := range hosts {
 		c.clocks.pause(h)
-		c.network.setPaused(h, true)
+		c.network.Pause(h, true)
 	}
 }
 
@@ -95,6 +95,6 @@ func (c *Cell) Pause(hosts ...string) {
 func (c *Cell) Resume(hosts ...string) {
 	for _, h := range hosts {
 		c.clocks.resume(h) // first: what arrives late must be seen as late
-		c.network.setPaused(h, false)
+		c.network.Pause(h, false)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/internal/frames"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -30,10 +31,10 @@ func (c *Cell) Lossy(host string, lose func(method string) bool) func(context.Co
 		if err != nil {
 			return nil, err
 		}
-		client, front := newPipe(name(host), name(address))
+		client, front := memnet.Pipe(host, address)
 		if !p.forward(&forwarded{front: front, behind: behind, lose: lose, methods: map[uint64]string{}}) {
 			_ = behind.Close() // nobody has it
-			return nil, errCut
+			return nil, memnet.ErrRefused
 		}
 		return client, nil
 	}

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
 // A replica that is in no cell knows where those can be called that called it and are in one, a few of them. One that is in a cell remembers nobody.
 func TestCallersAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := testbed.NewNetwork()
+		wire := memnet.New()
 		waits, in := newTraveller(t, wire, identity.Replica{ID: "r9", Incarnation: "r9-first"}), newTraveller(t, wire, memberOf("c1", "r1", "r1-first"))
 		newTraveller(t, wire, identity.Replica{ID: "r8", Incarnation: "r8-first"}).call("r9", "r1")
 		if list := waits.Callers(); len(list) > 0 {

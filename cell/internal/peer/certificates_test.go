@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/internal/certs"
 )
 
@@ -70,7 +70,7 @@ func having(s *certs.Store) func(*PortConfig) {
 func TestRecheckOfReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCertified(t)
-		wire := testbed.NewNetwork()
+		wire := memnet.New()
 		mine := c.replica("foo", "r1")
 		port, _ := newTestPort(wire, "foo", "r1", having(mine))
 		defer port.close()

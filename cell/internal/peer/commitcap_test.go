@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/cell/internal/disk"
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/raft"
 )
@@ -29,7 +30,7 @@ func uncapped(a *raft.AppendEntriesRequest) *raft.AppendEntriesRequest { return 
 // messages of the next leader show, and it must not apply it.
 func TestFollowerCommitsWhatAMessageShows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire, members := testbed.NewNetwork(), map[string]string{"r1": "a", "r2": "b"}
+		wire, members := memnet.New(), map[string]string{"r1": "a", "r2": "b"}
 		nodes := map[string]*raftNode{}
 		for id := range members {
 			nodes[id] = startNode(t, nodeConfig{id: id, members: members, listen: wire.Listen(members[id]), dial: wire.Dialer(members[id]), timeout: time.Hour})
@@ -98,7 +99,7 @@ type returning struct {
 	t       *testing.T
 	dir     string
 	changed [2]appendChange
-	wire    *testbed.Network
+	wire    *memnet.Network
 	members map[string]string
 
 	mu           sync.Mutex // guards what follows
@@ -119,7 +120,7 @@ type proposal struct {
 
 func newReturning(t *testing.T, seed uint64, changed [2]appendChange) *returning {
 	return &returning{
-		t: t, dir: t.TempDir(), changed: changed, wire: testbed.NewNetwork(), members: map[string]string{}, rng: rand.New(rand.NewPCG(seed, 1)),
+		t: t, dir: t.TempDir(), changed: changed, wire: memnet.New(), members: map[string]string{}, rng: rand.New(rand.NewPCG(seed, 1)),
 		ledgers: map[*raftNode]*ledger{}, applied: map[uint64]string{}, waiting: map[string]proposal{},
 	}
 }

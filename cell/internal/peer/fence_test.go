@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/raft"
 )
@@ -43,7 +44,7 @@ func TestDeposedMasterCannotProve(t *testing.T) {
 // leader's proof. The leader's long timeouts imitate the pause: its timers do
 // not fire while the others elect.
 func proofAfterPause(t *testing.T, proof func(*raftNode, *Fence) error) error {
-	wire := testbed.NewNetwork()
+	wire := memnet.New()
 	members := map[string]string{"r1": "a", "r2": "b", "r3": "c"}
 	var nodes []*raftNode
 	for _, id := range []string{"r1", "r2", "r3"} {

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 )
 
 // far is a connection over which what is read takes time.
@@ -33,7 +33,7 @@ func TestFloodDuringHandshakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCertified(t)
-				wire := testbed.NewNetwork()
+				wire := memnet.New()
 				with := func(id string) func(*PortConfig) {
 					return func(cfg *PortConfig) {
 						if encrypted {
@@ -81,7 +81,7 @@ func TestFloodDuringHandshakes(t *testing.T) {
 func TestLinesOfTheLogAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCertified(t)
-		wire := testbed.NewNetwork()
+		wire := memnet.New()
 		port, log := newTestPort(wire, "foo", "r1", having(c.replica("foo", "r1")))
 		defer port.close()
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -7,14 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/chubbylock/chubby/cell/internal/testbed"
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 )
 
 // A replica speaks for somebody at another one, which is told who that is and where, and what he says. Connections for guests are
 // bounded, and one that has ended makes room.
 func TestGuests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := testbed.NewNetwork()
+		wire := memnet.New()
 		arrived := make(chan net.Conn, 2*maxGuests)
 		var told Guest
 		called, _ := newTestPort(wire, "foo", "r1", func(cfg *PortConfig) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
@@ -25,7 +26,7 @@ type traveller struct {
 }
 
 // newTraveller opens replica id of cell "foo" at a host of the same name.
-func newTraveller(t *testing.T, wire *testbed.Network, me identity.Replica) *traveller {
+func newTraveller(t *testing.T, wire *memnet.Network, me identity.Replica) *traveller {
 	t.Helper()
 	v := &traveller{me: me, log: &testbed.Lines{}}
 	logger := slog.New(slog.NewTextHandler(v.log, nil))
@@ -78,7 +79,7 @@ func TestPassport(t *testing.T) {
 		for _, called := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					wire := testbed.NewNetwork()
+					wire := memnet.New()
 					us, other := newTraveller(t, wire, memberOf("c1", "r1", "r1-first")), newTraveller(t, wire, c.other)
 					us.held, other.held = c.held, c.holds
 					us.Passport.NoteHeld("r2", 5)
@@ -119,7 +120,7 @@ func TestPassport(t *testing.T) {
 func TestPassportOfAnother(t *testing.T) {
 	for caller, knows := range map[string]string{"r3": "r2", "r1": "r2"} { // r1 may reach itself
 		synctest.Test(t, func(t *testing.T) {
-			wire := testbed.NewNetwork()
+			wire := memnet.New()
 			us := newTraveller(t, wire, memberOf("c1", "r1", "r1-first"))
 			us.held = 5 // it is behind
 			calls := us
@@ -144,14 +145,14 @@ func TestPassportOfAnother(t *testing.T) {
 // sender acknowledged more after it wrote the hello.
 func TestPassportForgivesOvertaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		us := newTraveller(t, testbed.NewNetwork(), memberOf("c1", "r1", "r1-first"))
+		us := newTraveller(t, memnet.New(), memberOf("c1", "r1", "r1-first"))
 		late := hello{kind: raftStream, cell: "foo", from: "r2", to: "r1", cellID: "c1", incarnation: "r2-first", last: 5}
 		us.Passport.NoteHeld("r2", 9)
 		if verdict, _ := us.Passport.checkCaller(late); verdict != helloBehind {
 			t.Errorf("verdict %d", verdict)
 		}
 		// r2 has 9 entries by the time it reads the answer.
-		r2 := newTraveller(t, testbed.NewNetwork(), memberOf("c1", "r2", "r2-first"))
+		r2 := newTraveller(t, memnet.New(), memberOf("c1", "r2", "r2-first"))
 		r2.held = 9
 		answer := us.Passport.complete(hello{kind: raftStream, verdict: helloBehind, cell: "foo", from: "r1", to: "r2"})
 		if err := r2.Passport.checkAnswer(late, answer); err != nil || r2.lost != nil {
@@ -164,7 +165,7 @@ func TestPassportForgivesOvertaking(t *testing.T) {
 // the log has one line every ten seconds.
 func TestRefusalsAreLoggedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := testbed.NewNetwork()
+		wire := memnet.New()
 		us := newTraveller(t, wire, memberOf("c1", "r1", "r1-first"))
 		newTraveller(t, wire, memberOf("c2", "r2", "r2-first"))
 		for range 300 {
@@ -230,7 +231,7 @@ func TestPassportKnowsNewcomers(t *testing.T) {
 // Who leaves the cell while it is decided whether it may connect is cut off.
 func TestWhoLeavesMeanwhileIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := testbed.NewNetwork()
+		wire := memnet.New()
 		us, r2 := newTraveller(t, wire, memberOf("c1", "r1", "r1-first")), newTraveller(t, wire, memberOf("c1", "r2", "r2-first"))
 		asked := false
 		us.Passport.me = func() identity.Replica {

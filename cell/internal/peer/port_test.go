@@ -15,6 +15,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/cell/internal/loglimit"
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/internal/seeds"
 )
@@ -67,7 +68,7 @@ func TestHelloIsBounded(t *testing.T) {
 }
 
 // newTestPort opens replica id of a cell at a host of the same name.
-func newTestPort(wire *testbed.Network, cell, id string, edits ...func(*PortConfig)) (*Port, *testbed.Lines) {
+func newTestPort(wire *memnet.Network, cell, id string, edits ...func(*PortConfig)) (*Port, *testbed.Lines) {
 	log := &testbed.Lines{}
 	cfg := PortConfig{
 		Lost:     func(string) {},
@@ -86,7 +87,7 @@ func newTestPort(wire *testbed.Network, cell, id string, edits ...func(*PortConf
 // understand it.
 func TestPortRefusesStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := testbed.NewNetwork()
+		wire := memnet.New()
 		port, log := newTestPort(wire, "foo", "r1")
 		defer port.close()
 		for name, c := range map[string]struct {
@@ -154,7 +155,7 @@ func encoded(t *testing.T, h hello, at int, to byte) []byte {
 // not change the address to which clients are sent.
 func TestBootstrapIsNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := testbed.NewNetwork()
+		wire := memnet.New()
 		us, peer := newTraveller(t, wire, memberOf("c1", "r1", "r1-first")), newTraveller(t, wire, memberOf("c1", "r2", "r2-first"))
 		conn, err := peer.dial(probeStream, "r1", "r1", time.Second)
 		if err != nil {
@@ -176,7 +177,7 @@ func TestBootstrapIsNotBelieved(t *testing.T) {
 // TestLongestReport: a replica of a cell that has had as many others as a cell can have still tells newcomers of all of them.
 func TestLongestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire, roster := testbed.NewNetwork(), &identity.Roster{CellID: strings.Repeat("c", 64)}
+		wire, roster := memnet.New(), &identity.Roster{CellID: strings.Repeat("c", 64)}
 		for i := range 1000 { // raftfsm's bounds
 			roster.Members = append(roster.Members, identity.Member{ID: fmt.Sprintf("%064d", i), Raft: strings.Repeat("h", 255), Incarnation: strings.Repeat("i", 64), Left: true})
 		}
@@ -197,7 +198,7 @@ func TestLongestReport(t *testing.T) {
 // out, and fill neither memory nor the log.
 func TestPortSurvivesFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := testbed.NewNetwork()
+		wire := memnet.New()
 		port, log := newTestPort(wire, "foo", "r1")
 		defer port.close()
 		peer, _ := newTestPort(wire, "foo", "r2")
@@ -241,7 +242,7 @@ func TestPortSurvivesFlood(t *testing.T) {
 // TestPortChecksWhomItReaches: a caller does not talk to the wrong replica.
 func TestPortChecksWhomItReaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := testbed.NewNetwork()
+		wire := memnet.New()
 		port, _ := newTestPort(wire, "foo", "r1")
 		defer port.close()
 		peer, _ := newTestPort(wire, "foo", "r2")
@@ -299,7 +300,7 @@ func TestPortChecksWhomItReaches(t *testing.T) {
 // connection, and opens none.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := testbed.NewNetwork()
+		wire := memnet.New()
 		port, _ := newTestPort(wire, "foo", "r1")
 		peer, _ := newTestPort(wire, "foo", "r2")
 		defer peer.close()

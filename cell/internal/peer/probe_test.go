@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 )
 
@@ -189,7 +190,7 @@ func TestProbeOutlivesConnections(t *testing.T) {
 // was replaced before a restart.
 func TestProbeWaitsForRaft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := testbed.NewNetwork()
+		wire := memnet.New()
 		voter, _ := newTestPort(wire, "foo", "r2")
 		defer voter.close()
 		port, _ := newTestPort(wire, "foo", "r1")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chubbylock/chubby/cell/internal/identity"
 	"github.com/chubbylock/chubby/cell/internal/loglimit"
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/chubbylock/chubby/internal/certs"
 )
@@ -78,7 +79,7 @@ func rosterWithALoss(id string) identity.Replica {
 }
 
 // newDoor opens the Raft port of r1.
-func (c *credentials) newDoor(wire *testbed.Network) (*Port, *testbed.Lines) {
+func (c *credentials) newDoor(wire *memnet.Network) (*Port, *testbed.Lines) {
 	me := rosterWithALoss("r1")
 	port, log := newTestPort(wire, "foo", "r1", having(c.ours), func(cfg *PortConfig) {
 		cfg.Passport = NewPassport(func() identity.Replica { return me }, 7, func(error) {}, testbed.Clock(), slog.New(slog.DiscardHandler))
@@ -89,7 +90,7 @@ func (c *credentials) newDoor(wire *testbed.Network) (*Port, *testbed.Lines) {
 }
 
 // say connects with r1, says something, and returns all that is answered before the connection ends, or a second has passed.
-func (c *credentials) say(wire *testbed.Network, config *tls.Config, words []byte) []byte {
+func (c *credentials) say(wire *memnet.Network, config *tls.Config, words []byte) []byte {
 	c.Helper()
 	conn, err := wire.Dialer("stranger")("r1", time.Second)
 	c.replicas.check(err)
@@ -138,7 +139,7 @@ func member(kind helloKind) hello {
 // of connection it asks for, and whatever else it says.
 func TestStrangersAreToldNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, wire := newCredentials(t), testbed.NewNetwork()
+		c, wire := newCredentials(t), memnet.New()
 		port, log := c.newDoor(wire)
 		defer port.close()
 		for greeting, words := range greetings(t) {
@@ -202,7 +203,7 @@ func TestReplicasWithoutTheRight(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, wire := newCredentials(t), testbed.NewNetwork()
+				c, wire := newCredentials(t), memnet.New()
 				port, _ := c.newDoor(wire)
 				defer port.close()
 				for kind, row := range streamKinds() {
@@ -240,7 +241,7 @@ func TestReplicasWithoutTheRight(t *testing.T) {
 // connection.
 func TestImpostorsAreToldNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, wire := newCredentials(t), testbed.NewNetwork()
+		c, wire := newCredentials(t), memnet.New()
 		port, _ := c.newDoor(wire)
 		defer port.close()
 		impostors := c.impostors()

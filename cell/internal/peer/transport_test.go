@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chubbylock/chubby/cell/internal/memnet"
 	"github.com/chubbylock/chubby/cell/internal/testbed"
 	"github.com/hashicorp/raft"
 )
@@ -39,7 +40,7 @@ func TestHeartbeatsCannotForkTheLog(t *testing.T) {
 // forkedHistories plays the scenario and returns the final contents of A's and
 // of the new leader's state machines.
 func forkedHistories(t *testing.T, shortcut bool) (a, b []string) {
-	wire := testbed.NewNetwork()
+	wire := memnet.New()
 	members := map[string]string{"r1": "a", "r2": "b", "r3": "c"}
 	var gate *gatedTransport
 	var nodes []*raftNode
@@ -197,9 +198,9 @@ func (g *gatedTransport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress
 }
 
 // threeNodes starts the three members of a cell.
-func threeNodes(t *testing.T) (wire *testbed.Network, members map[string]string, nodes []*raftNode) {
+func threeNodes(t *testing.T) (wire *memnet.Network, members map[string]string, nodes []*raftNode) {
 	t.Helper()
-	wire, members = testbed.NewNetwork(), map[string]string{"r1": "a", "r2": "b", "r3": "c"}
+	wire, members = memnet.New(), map[string]string{"r1": "a", "r2": "b", "r3": "c"}
 	for _, id := range []string{"r1", "r2", "r3"} {
 		n := startNode(t, nodeConfig{id: id, members: members, listen: wire.Listen(members[id]), dial: wire.Dialer(members[id]), timeout: 300 * time.Millisecond})
 		t.Cleanup(n.stop)

@@ -1,4 +1,4 @@
-package celltest
+package memnet
 
 import (
 	"errors"
@@ -11,11 +11,11 @@ import (
 )
 
 // onWire runs a test in a bubble with a connection from host a to host b.
-func onWire(t *testing.T, slow time.Duration, test func(n *network, a, b net.Conn)) {
+func onWire(t *testing.T, slow time.Duration, test func(n *Network, a, b net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
+		n := New()
 		n.delays["a"] = slow
-		l := n.listen("b:1")
+		l := n.Listen("b:1")
 		defer l.Close()
 		accepted := make(chan net.Conn)
 		go func() {
@@ -25,7 +25,7 @@ func onWire(t *testing.T, slow time.Duration, test func(n *network, a, b net.Con
 			}
 			accepted <- conn
 		}()
-		a, err := n.dial(t.Context(), "a", "b:1")
+		a, err := n.Dial(t.Context(), "a", "b:1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func arrives(t *testing.T, from <-chan string, want ...string) {
 // After a failed write to a connection that the other end has closed, a read ends at once, however
 // slow the connection is.
 func TestWriteToAClosedConnection(t *testing.T) {
-	onWire(t, time.Second, func(_ *network, a, b net.Conn) {
+	onWire(t, time.Second, func(_ *Network, a, b net.Conn) {
 		began, ended := time.Now(), make(chan time.Duration)
 		go func() {
 			_, _ = a.Read(make([]byte, 100)) // only its end matters
@@ -99,11 +99,11 @@ func TestWriteToAClosedConnection(t *testing.T) {
 func TestPausedConnection(t *testing.T) {
 	for _, host := range []string{"a", "b"} {
 		t.Run(host, func(t *testing.T) {
-			onWire(t, 0, func(n *network, a, b net.Conn) {
+			onWire(t, 0, func(n *Network, a, b net.Conn) {
 				atA, atB := reads(a), reads(b)
 				write(t, a, "1")
 				arrives(t, atB, "1@0s")
-				n.setPaused(host, true)
+				n.Pause(host, true)
 				write(t, a, "2")
 				write(t, b, "3")
 				time.Sleep(time.Second)
@@ -111,7 +111,7 @@ func TestPausedConnection(t *testing.T) {
 				_ = a.Close()
 				write(t, b, "5")
 				time.Sleep(time.Second)
-				n.setPaused(host, false)
+				n.Pause(host, false)
 				arrives(t, atB, "24@2s", "EOF@2s")
 				if got, more := <-atA; more {
 					t.Errorf("%q arrived on a closed connection", got)
@@ -130,13 +130,13 @@ func TestPausedConnection(t *testing.T) {
 // What was under way to a slow host when it was paused does not arrive in the
 // pause.
 func TestPausedOnItsWay(t *testing.T) {
-	onWire(t, time.Second, func(n *network, a, b net.Conn) {
+	onWire(t, time.Second, func(n *Network, a, b net.Conn) {
 		atA := reads(a)
 		write(t, b, "late")
 		time.Sleep(time.Second / 2)
-		n.setPaused("a", true)
+		n.Pause("a", true)
 		time.Sleep(time.Minute)
-		n.setPaused("a", false)
+		n.Pause("a", false)
 		arrives(t, atA, "late@1m0.5s")
 	})
 }
@@ -144,10 +144,10 @@ func TestPausedOnItsWay(t *testing.T) {
 // A connection with a paused host can be opened, and carries nothing.
 func TestPausedFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
-		l := n.listen("b:1")
+		n := New()
+		l := n.Listen("b:1")
 		defer l.Close()
-		n.setPaused("b", true)
+		n.Pause("b", true)
 		arrived := make(chan string, 1)
 		go func() {
 			conn, err := l.Accept()
@@ -157,14 +157,14 @@ func TestPausedFromTheStart(t *testing.T) {
 			defer conn.Close()
 			arrived <- <-reads(conn)
 		}()
-		a, err := n.dial(t.Context(), "a", "b:1")
+		a, err := n.Dial(t.Context(), "a", "b:1")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer a.Close()
 		write(t, a, "hello")
 		time.Sleep(time.Minute)
-		n.setPaused("b", false)
+		n.Pause("b", false)
 		arrives(t, arrived, "hello@1m0s")
 	})
 }

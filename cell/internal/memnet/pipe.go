@@ -1,4 +1,4 @@
-package celltest
+package memnet
 
 import (
 	"context"
@@ -54,13 +54,15 @@ func (l *listener) dial(ctx context.Context, from string) (*pipe, error) {
 	case l.conns <- there:
 		return here, nil
 	case <-l.closed:
-		return nil, fmt.Errorf("celltest: dial %s: %w", l.address, syscall.ECONNREFUSED)
+		return nil, fmt.Errorf("memnet: dial %s: %w", l.address, syscall.ECONNREFUSED)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-// newPipe returns the two ends of a connection.
+// Pipe returns the two ends of a connection between two addresses, of no network.
+func Pipe(from, to string) (here, there net.Conn) { return newPipe(name(from), name(to)) }
+
 func newPipe(from, to name) (here, there *pipe) {
 	up, down := newStream(), newStream()
 	return &pipe{in: down, out: up, local: from, remote: to}, &pipe{in: up, out: down, local: to, remote: from}
@@ -99,6 +101,15 @@ func (p *pipe) freeze(frozen bool) {
 	p.out.freeze(frozen)
 }
 
+// hold stops what this end is to read, until freeze is called.
+func (p *pipe) hold() { p.in.freeze(true) }
+
+// swallow has what is written in either direction from now on get lost, until it is called with false.
+func (p *pipe) swallow(lost bool) {
+	p.in.swallow(lost)
+	p.out.swallow(lost)
+}
+
 // LocalAddr implements net.Conn.
 func (p *pipe) LocalAddr() net.Addr { return p.local }
 
@@ -123,6 +134,7 @@ type stream struct {
 	data    []byte
 	ended   bool // by the writer; data that is there can still be read
 	refused bool // by the reader
+	lost    bool // what is written from now on never arrives
 	frozen  bool // nothing arrives, neither data nor the end, and a writer does not see the refusal
 	reader  deadline
 	writer  deadline
@@ -176,6 +188,8 @@ func (s *stream) write(b []byte) (written int, err error) {
 			return written, os.ErrDeadlineExceeded
 		case len(b) == 0:
 			return written, nil
+		case s.lost:
+			return written + len(b), nil
 		case len(s.data) < pipeBuffer:
 			n := min(len(b), pipeBuffer-len(s.data))
 			s.data = append(s.data, b[:n]...)
@@ -194,6 +208,13 @@ func (s *stream) freeze(frozen bool) {
 	if s.refused {
 		s.data = nil
 	}
+	s.changed.Broadcast()
+}
+
+func (s *stream) swallow(lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = lost
 	s.changed.Broadcast()
 }
 
