@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -15,76 +14,6 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 	"github.com/chubbylock/chubby/session"
 )
-
-// LockOption qualifies the calls that acquire a lock: Acquire and TryAcquire of a Handle,
-// Acquire and Do of a Client, and some of package recipe. One that the call cannot have is
-// InvalidArgument.
-type LockOption func(*lockOptions)
-
-type lockOptions struct {
-	reason   string
-	onQueued func(Queued)
-	owner    string
-	detect   bool
-	quiet    bool
-
-	// Of Client.Acquire and Client.Do alone, which open the handle.
-	shared, try bool
-	lockDelay   *time.Duration // nil is the default
-	atLeast     time.Duration  // of Client.Do alone
-	ownsHandle  bool           // they have opened it
-}
-
-// Reason is shown to everyone who looks who holds the lock and why; at most
-// api.MaxReason bytes.
-func Reason(text string) LockOption { return func(o *lockOptions) { o.reason = text } }
-
-// DetectDeadlock has Acquire fail with Deadlock, at once, when waiting would never end:
-// when those who hold the lock, or wait for it in front, wait for locks of the same owner
-// themselves. api.Error.Cycle says who waits for whom. Of several requests that wait for
-// each other the one that came last fails, of those with this option. The lock is not held
-// then: let go of the other locks, and begin again.
-//
-// owner is for whom the lock is taken: everything that is taken for one owner has to be one
-// sequence of work, which gives none of its locks back while it waits for another. If it is
-// empty that is the whole session. A program that takes locks in several goroutines names one
-// owner for each; several sessions of one principal that work together declare the same one.
-// It is at most api.MaxOwner bytes of UTF-8, and shown to those who look at the lock. Without
-// the option a request is of its session, and never fails so. To TryAcquire it only says whose
-// the lock is.
-//
-// Locks that are kept between two uses (OpenOptions.CacheLock) are given back when others ask
-// for them, and so nobody waits for their owners. A cycle that a master did not see when the
-// last request came, because of a fail-over, is found some seconds later. The cell must be at
-// feature level 3, else the error is Unavailable; the master of an older version ignores the
-// option.
-func DetectDeadlock(owner string) LockOption {
-	return func(o *lockOptions) { o.owner, o.detect = owner, true }
-}
-
-// Quiet has a request tell no holder of the lock that another wants it: no handle is told
-// EventConflictingLock because of it, and so nobody lets go who would for another request
-// (recipe.AcquireRevocable, chubbyctl acquire --give-way). It is for a TryAcquire that is not
-// repeated, since what a holder lets go would be nobody's; and for work that can wait until the
-// holder has done its own. The request has its place in the queue as any other, and who waits
-// behind it without this option asks the holder. A lock that is kept and not used
-// (OpenOptions.CacheLock) is given back all the same. A master of v0.1.0 ignores the option.
-func Quiet() LockOption { return func(o *lockOptions) { o.quiet = true } }
-
-// Queued is the position of a request in the queue of a lock.
-type Queued struct {
-	Place, Waiting int           // position, of so many that wait; 1 is next
-	Holders        []api.Holder  // who holds the lock; at most api.MaxNamed of them
-	MoreHolders    int           // besides those
-	Delayed        time.Duration // for so long nobody gets the lock, because a holder failed (Chubby §2.4)
-	// Estimate is how long the wait may last, if those before hold the lock for as long as others did recently;
-	// 0 if the master does not know. It is a guess: show it to people, and let nothing else depend on it.
-	Estimate time.Duration
-}
-
-// OnQueued has f called, by the goroutine that called Acquire, when the request has
-// to wait, and whenever its position in the queue or the holders of the lock change.
-func OnQueued(f func(Queued)) LockOption { return func(o *lockOptions) { o.onQueued = f } }
 
 // acquireCall is one call of Acquire or TryAcquire.
 type acquireCall struct {
@@ -201,7 +130,7 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 	defer watch.answered()
 	stream, err := t.data.chubby.Acquire(ctx, &chubbypb.AcquireRequest{
 		Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Ticket: a.ticket,
-		Owner: a.options.owner, DetectDeadlock: a.options.detect, Quiet: a.options.quiet, WaitedNs: a.waited(),
+		Owner: a.options.owner, DetectDeadlock: a.options.detect, Quiet: a.options.quiet, WaitedNs: a.waitedNs(),
 	})
 	if err != nil {
 		return err
@@ -238,8 +167,8 @@ func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubby
 	}
 }
 
-// waited returns for how many nanoseconds the request has been in the queue, for a master that was not there.
-func (a *acquireCall) waited() int64 {
+// waitedNs returns for how many nanoseconds the request has been in the queue, for a master that was not there.
+func (a *acquireCall) waitedNs() int64 {
 	if a.queued == nil {
 		return 0
 	}
@@ -323,44 +252,14 @@ func (a *acquireCall) releaseGrant(ctx context.Context, g *chubbypb.Granted) {
 	_ = c.sendUntilAnswered(ctx, "release", a.handle.path, c.numbers.allocateNow(), classCleanup, releaseSender(a.handle.currentToken(), api.Generation(g.GetGeneration()), false))
 }
 
-// settle settles a request that was abandoned: it withdraws the request, or, if the
+// settleAcquire settles a request that was abandoned: it withdraws the request, or, if the
 // lock was granted, releases the lock.
-func (a *acquireCall) settle(ctx context.Context, number uint64) {
+func (a *acquireCall) settleAcquire(ctx context.Context, number uint64) {
 	reply, _ := a.handle.client.withdraw(ctx, "acquire", a.handle.path, number)
 	a.handle.client.numbers.finish(number)
 	if g := reply.GetGranted(); g != nil {
 		a.releaseGrant(ctx, g)
 	}
-}
-
-// nameHolders adds to the text of a refusal who holds the lock, and why.
-func nameHolders(err error) error {
-	var e *api.Error
-	if !errors.As(err, &e) || e.Code != api.LockHeld || len(e.Holders) == 0 {
-		return err
-	}
-	own := *e
-	own.Message = "held by " + whoHolds(e.Holders) + "; " + own.Message
-	return &own
-}
-
-// maxNamed is how many holders a message names.
-const maxNamed = 3
-
-// whoHolds describes the holders: "ann on web3 (pid 4711, s42: deploy)".
-func whoHolds(holders []api.Holder) string {
-	var list []string
-	for _, h := range holders[:min(len(holders), maxNamed)] {
-		who := fmt.Sprintf("%s on %s (pid %d, %v", cmp.Or(h.Principal, "somebody"), cmp.Or(h.Host, "an unknown host"), h.PID, h.Session)
-		if h.Reason != "" {
-			who += ": " + h.Reason
-		}
-		list = append(list, who+")")
-	}
-	if more := len(holders) - maxNamed; more > 0 {
-		list = append(list, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(list, ", ")
 }
 
 // leftError is the error of a call that was given up. Its outcome is not uncertain:

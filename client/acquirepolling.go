@@ -27,7 +27,7 @@ const (
 // tries at a time. So however many locks are waited for, a free lock is found.
 func (a *acquireCall) awaitGrant(ctx context.Context) error {
 	c := a.handle.client
-	queued := mutation{op: "acquire", path: a.handle.path, noTimeout: true, send: a.sendAcquire, settle: a.settle}
+	queued := mutation{op: "acquire", path: a.handle.path, noTimeout: true, send: a.sendAcquire, settle: a.settleAcquire}
 	if err := c.mutate(ctx, queued); !errors.Is(err, errNoQueuePlace) {
 		return err
 	}
@@ -71,7 +71,7 @@ func (a *acquireCall) tryWhilePolling(ctx context.Context) error {
 // tryMutation is the request of TryAcquire.
 func (a *acquireCall) tryMutation(op string) mutation {
 	return mutation{
-		op: op, path: a.handle.path, settle: a.settle,
+		op: op, path: a.handle.path, settle: a.settleAcquire,
 		send: func(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 			reply, err := t.data.chubby.TryAcquire(ctx, &chubbypb.TryAcquireRequest{
 				Caller: caller, Mutation: m, Handle: a.token, Mode: chubbypb.LockMode(a.mode), Reason: a.options.reason, Owner: a.options.owner, Quiet: a.options.quiet,

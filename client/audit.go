@@ -56,8 +56,8 @@ func (a *auditor) takeNext() *audit {
 	return one
 }
 
-// stop ends the wait for an audit that will not begin any more.
-func (a *auditor) stop() {
+// endAudits ends the wait for an audit that will not begin any more.
+func (a *auditor) endAudits() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stopped = true
@@ -69,7 +69,7 @@ func (a *auditor) stop() {
 // runAudits makes audits until ctx, the session's, ends.
 func (c *Client) runAudits(ctx context.Context) {
 	//mutant: /* nothing */
-	defer c.auditor.stop()
+	defer c.auditor.endAudits()
 	for {
 		select {
 		case <-c.auditor.wake:

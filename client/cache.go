@@ -108,7 +108,7 @@ func (c *cache) lookup(name api.Name) *entry {
 
 // statOf returns the metadata of an instance, or, if instance is 0, of whatever node has that
 // name and may be opened to read.
-func (c *cache) statOf(now session.Instant, name api.Name, instance api.Generation) (stat api.Stat, is found) {
+func (c *cache) statOf(now session.Instant, name api.Name, instance api.Generation) (stat api.Stat, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.lookup(name); e != nil && e.stat != nil && (e.stat.Instance == instance || instance == 0 && answers(c, e, e.stat.Instance, 0)) {
@@ -122,7 +122,7 @@ func (c *cache) statOf(now session.Instant, name api.Name, instance api.Generati
 // contentsOf returns the contents and metadata of an instance, or, if instance is 0, of
 // whatever node has that name and may be opened to read. The caller may change the
 // contents.
-func (c *cache) contentsOf(now session.Instant, name api.Name, instance api.Generation) (contents []byte, stat api.Stat, is found) {
+func (c *cache) contentsOf(now session.Instant, name api.Name, instance api.Generation) (contents []byte, stat api.Stat, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.lookup(name); e != nil && e.hasContents && answers(c, e, e.stat.Instance, instance) {
@@ -146,7 +146,7 @@ func answers(c *cache, e *entry, has, of api.Generation) bool {
 
 // childrenOf returns the listing of an instance of a directory, or, if instance is 0, of
 // whatever directory has that name and may be opened to read.
-func (c *cache) childrenOf(now session.Instant, name api.Name, instance api.Generation) (children []api.Stat, is found) {
+func (c *cache) childrenOf(now session.Instant, name api.Name, instance api.Generation) (children []api.Stat, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.lookup(name); e != nil && e.listedInstance != 0 && answers(c, e, e.listedInstance, instance) {
@@ -158,7 +158,7 @@ func (c *cache) childrenOf(now session.Instant, name api.Name, instance api.Gene
 }
 
 // absentErrorOf returns the error for a name that is known to be absent.
-func (c *cache) absentErrorOf(now session.Instant, name api.Name) (absent *api.Error, is found) {
+func (c *cache) absentErrorOf(now session.Instant, name api.Name) (absent *api.Error, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.lookup(name); e != nil && e.absentError != nil {

@@ -1,8 +1,6 @@
 package client
 
-import (
-	"github.com/chubbylock/chubby/api"
-)
+import "github.com/chubbylock/chubby/api"
 
 // fetch is a read that is in flight. It is spoiled if what it brings may not be
 // cached.

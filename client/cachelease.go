@@ -33,17 +33,17 @@ type cacheLease struct {
 	renewer  *cacheRenewer
 }
 
-// found says what the cache has for a call.
-type found uint8
+// finding says what the cache has for a call.
+type finding uint8
 
 const (
-	foundNothing found = 0
-	foundLapsed  found = 1 // the answer, which may be used under a lease only, and none runs
-	foundUsable  found = 2
+	foundNothing finding = 0
+	foundLapsed  finding = 1 // the answer, which may be used under a lease only, and none runs
+	foundUsable  finding = 2
 )
 
 // use says whether what an entry has may be used at now, and counts that; mu is held.
-func (c *cache) use(e *entry, now session.Instant) found {
+func (c *cache) use(e *entry, now session.Instant) finding {
 	//mutant: if c.lease.required && c.lease.end == 0 {
 	if c.lease.required && now >= c.lease.end {
 		return foundLapsed
@@ -85,7 +85,7 @@ func (c *cache) isRenewed(now session.Instant) bool {
 // fromCache calls look to answer a call from the cache, and reports whether it did. What is
 // in the cache at a moment at which the leases run is true at that moment: so the clock is
 // read first. If only the cache lease is missing, it asks for one.
-func fromCache(ctx context.Context, c *Client, look func(now session.Instant) found) bool {
+func fromCache(ctx context.Context, c *Client, look func(now session.Instant) finding) bool {
 	if !c.cache.enabled() || ctx.Err() != nil {
 		return false
 	}

@@ -154,7 +154,7 @@ func TestCacheLeaseOfAnotherEpoch(t *testing.T) {
 	c := newCache(1<<20, 4)
 	c.lease.required = true
 	keepText(c, c.beginFetch(cachedName), 4, "a")
-	use := func() found { _, _, is := c.contentsOf(100, cachedName, 1); return is }
+	use := func() finding { _, _, is := c.contentsOf(100, cachedName, 1); return is }
 	c.grantLease(5, 200)
 	if is := use(); is != foundLapsed {
 		t.Errorf("under a lease of the next master: %d", is)

@@ -13,7 +13,7 @@ import (
 
 // fromCache calls look to answer a call on the handle from the cache, and reports whether
 // it did.
-func (h *Handle) fromCache(ctx context.Context, look func(now session.Instant) found) bool {
+func (h *Handle) fromCache(ctx context.Context, look func(now session.Instant) finding) bool {
 	return h.isPlain() && fromCache(ctx, h.client, look)
 }
 

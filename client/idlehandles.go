@@ -62,7 +62,7 @@ func (c *cache) park(e *entry, key openKey, one idleHandle) bool {
 // is none. While this client is changing an ACL itself there is none: the change may
 // have been made already, and the Open would be refused. closing are idle handles
 // that rights changes have made useless.
-func (c *cache) takeIdle(now session.Instant, name api.Name, key openKey) (e *entry, idle *idleHandle, closing []idleHandle, is found) {
+func (c *cache) takeIdle(now session.Instant, name api.Name, key openKey) (e *entry, idle *idleHandle, closing []idleHandle, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e = c.lookup(name); e == nil || c.changing[api.ACLDir] > 0 {
@@ -132,7 +132,7 @@ func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions
 	if opts.NoCache {
 		return nil, false, nil
 	}
-	hit := fromCache(ctx, c, func(now session.Instant) (is found) {
+	hit := fromCache(ctx, c, func(now session.Instant) (is finding) {
 		if opts.Create == Existing {
 			if absent, is = c.cache.absentErrorOf(now, p.Name()); is != foundNothing {
 				return is

@@ -46,7 +46,7 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, api.Stat, error)
 	}
 	var contents []byte
 	var stat api.Stat
-	if fromCache(ctx, c, func(now session.Instant) (is found) {
+	if fromCache(ctx, c, func(now session.Instant) (is finding) {
 		contents, stat, is = c.cache.contentsOf(now, p.Name(), 0)
 		return is
 	}) {
@@ -68,7 +68,7 @@ func (c *Client) List(ctx context.Context, path string) ([]api.Stat, error) {
 		return nil, err
 	}
 	var list []api.Stat
-	if fromCache(ctx, c, func(now session.Instant) (is found) {
+	if fromCache(ctx, c, func(now session.Instant) (is finding) {
 		list, is = c.cache.childrenOf(now, p.Name(), 0)
 		return is
 	}) {
@@ -90,7 +90,7 @@ func (c *Client) Stat(ctx context.Context, path string) (api.Stat, error) {
 		return api.Stat{}, err
 	}
 	var stat api.Stat
-	if fromCache(ctx, c, func(now session.Instant) (is found) {
+	if fromCache(ctx, c, func(now session.Instant) (is finding) {
 		stat, is = c.cache.statOf(now, p.Name(), 0)
 		return is
 	}) {

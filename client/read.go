@@ -15,7 +15,7 @@ import (
 // Config.NoCache sees it, and a handle with OpenOptions.NoCache.
 func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
 	var kept api.Stat
-	if h.fromCache(ctx, func(now session.Instant) (is found) {
+	if h.fromCache(ctx, func(now session.Instant) (is finding) {
 		kept, is = h.client.cache.statOf(now, h.name, h.opened.Instance)
 		return is
 	}) {
@@ -37,7 +37,7 @@ func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
 func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
 	var kept []byte
 	var keptStat api.Stat
-	if h.reads && h.fromCache(ctx, func(now session.Instant) (is found) {
+	if h.reads && h.fromCache(ctx, func(now session.Instant) (is finding) {
 		kept, keptStat, is = h.client.cache.contentsOf(now, h.name, h.opened.Instance)
 		return is
 	}) {
@@ -108,7 +108,7 @@ func (h *Handle) ReadDirPage(ctx context.Context, after string, most int) (part 
 // which children may be added and removed.
 func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 	var kept []api.Stat
-	if h.reads && h.fromCache(ctx, func(now session.Instant) (is found) {
+	if h.reads && h.fromCache(ctx, func(now session.Instant) (is finding) {
 		kept, is = h.client.cache.childrenOf(now, h.name, h.opened.Instance)
 		return is
 	}) {

@@ -1,0 +1,221 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/api/chubbypb"
+)
+
+// nonceSize is the number of random bytes that name a session before it has a number:
+// enough that no two clients choose the same.
+const nonceSize = 16
+
+// New finds the master of a cell and opens a session with it. It keeps trying until
+// ctx ends, and then fails with Unavailable, or with Cancelled if ctx was cancelled, and
+// says which servers it asked and what each answered. If a server belongs to another cell, it fails with WrongCell at
+// once. ctx bounds New only: the session lives until Close, or until it is lost
+// (Done).
+func New(ctx context.Context, cfg Config) (*Client, error) {
+	cell, err := Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	c, err := cell.NewSession(ctx, cfg.Session())
+	if err != nil {
+		_ = cell.Close() // it never fails
+		return nil, err
+	}
+	c.ownsCell = true
+	return c, nil
+}
+
+// NewSession opens a session over the connections of the Cell, as New does. The
+// sessions of a Cell share its connections and its search for the master, and nothing
+// else; what is a session's own in the Config of the Cell does not apply to them.
+// Close the Client before the Cell; Close of the Client leaves the Cell open.
+//
+// A Cell has at most 1,000 sessions; beyond that NewSession fails with QuotaExceeded.
+// Of the requests of all of them for locks, 1,000 are in queues at a time (see
+// Handle.Acquire). Of their reads, changes and cleanup calls (Release, Close of a
+// handle) 200, 256 and 128 are in flight; others wait for those. KeepAlives wait for
+// none of them: they have a connection of their own, which they share with cleanup
+// calls only.
+func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error) {
+	cfg := c.cfg.withSession(s).withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	one := &Client{
+		cell:         c,
+		cfg:          cfg,
+		numbers:      newRequestNumbers(c.places),
+		janitor:      newJanitor(),
+		notifier:     newNotifier(),
+		handles:      newHandleTable(),
+		auditor:      newAuditor(),
+		stopNotifier: make(chan struct{}),
+	}
+	if err := c.sessions.reserve(); err != nil {
+		return nil, withOperation(err, "open a session", rootPath(c.cfg))
+	}
+	if err := one.createSession(ctx); err != nil {
+		c.sessions.release()
+		return nil, err
+	}
+	if !c.sessions.add(one.session) {
+		one.session.endSession(Closed, "its Cell was closed")
+		return nil, one.Err()
+	}
+	one.startGoroutines(tracesOf(cfg).untraced(ctx))
+	c.cfg.Meter.opened(one)
+	return one, nil
+}
+
+// startGoroutines starts the goroutines for which Close waits.
+func (c *Client) startGoroutines(ctx context.Context) {
+	c.running.Go(c.session.watchClock)
+	c.keeper = newKeeper(ctx, c)
+	c.running.Go(func() {
+		c.keeper.keepAlive()
+		if !errors.Is(c.Err(), Closed) {
+			c.cell.sessions.remove(c.session) // the session was lost, and its owner may close it much later
+		}
+	})
+	c.running.Go(func() {
+		c.janitor.settleAll(c.session.ended)
+		c.numbers.releasePlaces()
+	})
+	c.running.Go(func() { c.runAudits(c.session.ended) })
+	if c.cache.enabled() && c.cache.lease.required {
+		c.running.Go(c.cache.lease.renewer.renewCacheLeases)
+	}
+	c.running.Go(func() { c.notifier.deliverAll(c.stopNotifier) })
+}
+
+// createSession creates the session at the cell, under one nonce in all attempts.
+func (c *Client) createSession(ctx context.Context) error {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown" // people read it, nothing depends on it
+	}
+	request := &chubbypb.CreateSessionRequest{
+		Cell:     c.cfg.Cell,
+		Nonce:    make([]byte, nonceSize),
+		LeaseNs:  int64(c.cfg.Lease),
+		Host:     host,
+		Pid:      int64(os.Getpid()),
+		As:       c.cfg.As,
+		MayCache: !c.cfg.NoCache,
+
+		CacheLease: !c.cfg.NoCache,
+	}
+	rand.Read(request.Nonce)
+	_, err = c.cell.dispatcher.dispatch(ctx, call{op: "open a session", path: rootPath(c.cell.cfg), class: classUnlimited,
+		attempt: func(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+			request.Request = caller.GetRequest()
+			t.data.conn.Connect() // meanwhile, as calls over it will follow
+			sent := c.cfg.Clock() // of this attempt: the lease counts from the attempt that is answered
+			reply, err := t.control().chubby.CreateSession(ctx, request)
+			if err == nil {
+				c.cache = newCache(cacheLimit(c.cfg), api.Epoch(reply.GetEpoch()))
+				c.cache.lease.required, c.cache.lease.renewer = reply.GetCacheLease(), newCacheRenewer(c)
+				c.session = newSessionState(tracesOf(c.cfg).untraced(ctx), c.cfg, sent, reply, c.notifier, sessionCalls{
+					//mutant: onExpired: func() {},
+					onExpired: func() { c.closeIdleHandles(c.cache.flush(0)) },
+					heard:     func() string { return heardBy(c.cell.locator) },
+				})
+			}
+			return err
+		}})
+	return err
+}
+
+// maxCloseTime bounds how long Close tries to reach the master while the lease runs.
+// A session that cannot be ended ends when its lease runs out.
+const maxCloseTime = 5 * time.Second
+
+// closeTimeout returns how long Close tries to reach the master. When the lease has
+// run out there is little to gain: the cell cannot be reached, or is about to end the
+// session itself.
+func (c *Client) closeTimeout() time.Duration {
+	if c.Left() <= 0 {
+		return CleanupTime
+	}
+	return maxCloseTime
+}
+
+// Close ends the session, which frees its locks at once, closes the connections that
+// New has made for it, and returns when none of its goroutines runs any more. The
+// contexts of the locks are cancelled first; a caller of Close says that the work
+// under them has stopped. Close does not wait for what other calls have left to be
+// done in the background: the end of the session releases every lock and closes every
+// handle.
+//
+// It tries to reach the master until the deadline of ctx, for 5 s at most; for
+// CleanupTime if ctx has been cancelled, also before the call (see CleanupContext),
+// or if the lease has run out. So it may be deferred with the context that a signal
+// ends. An error means that the cell may keep the session and its locks until lease
+// and lock-delay have passed; the client is closed nevertheless. Later calls of Close
+// do nothing and return the same.
+func (c *Client) Close(ctx context.Context) error {
+	c.closeOnce.Do(func() {
+		ctx, cancel := newCleanupContext(ctx)
+		defer cancel()
+		ctx, stop := context.WithTimeout(ctx, c.closeTimeout())
+		defer stop()
+		own := c.session.endSession(Closed, "it was closed")
+		for _, l := range c.handles.unreleasedLocks() {
+			l.markReleased()
+		}
+		switch {
+		case own:
+			c.closeError = c.endOwnSession(ctx)
+		case errors.Is(c.Err(), Closed): // by Close of the Cell, or abandoned
+			c.closeError = &api.Error{Code: api.Unavailable, Op: "close the session", Path: rootPath(c.cell.cfg), Err: Closed,
+				Message: "it was abandoned, or its Cell closed before it, so that the cell could not be told; close the sessions of a Cell first"}
+		default:
+			// The cell has ended the session, and may wait for the acknowledgement, which the release of the locks allows.
+			select {
+			case <-c.keeper.done:
+			case <-ctx.Done():
+			}
+		}
+		c.keeper.stop()
+		close(c.stopNotifier)
+		c.cell.sessions.remove(c.session)
+		if c.ownsCell {
+			_ = c.cell.Close() // it never fails
+		}
+		c.running.Wait()
+		c.cell.cfg.Meter.closed(c)
+	})
+	return c.closeError
+}
+
+// endOwnSession ends this client's session at the cell. It names the latest epoch
+// that is known: masters refuse an earlier one so that a client learns of a fail-over
+// before it goes on, and this session does not go on.
+func (c *Client) endOwnSession(ctx context.Context) error {
+	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "close the session", path: rootPath(c.cell.cfg), class: classUnlimited,
+		attempt: func(ctx context.Context, t *target, of *chubbypb.Caller) error {
+			caller := c.session.wireCaller()
+			caller.Request = of.GetRequest()
+			caller.Epoch = max(caller.GetEpoch(), uint64(c.cell.locator.latestEpoch()))
+			_, err := t.control().chubby.EndSession(ctx, &chubbypb.EndSessionRequest{Caller: caller})
+			return err
+		}})
+	if api.CodeOf(err) == api.SessionExpired {
+		return nil
+	}
+	return err
+}
+
+// CheckSequencer is Cell.CheckSequencer, a call of the paper (Chubby §2.6).
+func (c *Client) CheckSequencer(ctx context.Context, text string) error {
+	return c.cell.CheckSequencer(ctx, text)
+}
