@@ -23,9 +23,9 @@ const ballastShare = 16
 // state is small collects again and again, and with it the collector waits for at least as much garbage
 // as the ballast is long. A replica with much state collects as often as ever.
 //
-// There is none if GOGC is set: then the operator has decided. It is in use as long as it is referred to.
+// There is none if GOGC is set, and not empty: then the operator has decided. It is in use as long as it is referred to.
 func newBallast() []byte {
-	if _, decided := os.LookupEnv("GOGC"); decided {
+	if os.Getenv("GOGC") != "" {
 		return nil
 	}
 	return make([]byte, ballastSize(memoryLimit()))

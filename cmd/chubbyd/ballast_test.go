@@ -16,10 +16,7 @@ import (
 // useCollector has the garbage collector work as it does by default, whatever GOGC the tests run with.
 func useCollector(t *testing.T) {
 	t.Helper()
-	t.Setenv("GOGC", "") // has it restored at the end
-	if err := os.Unsetenv("GOGC"); err != nil {
-		t.Fatal(err)
-	}
+	t.Setenv("GOGC", "")
 	was := debug.SetGCPercent(100)
 	t.Cleanup(func() { debug.SetGCPercent(was) })
 }
