@@ -262,7 +262,7 @@ func TestShellUnderALock(t *testing.T) {
 	s.types("\x1a")
 	s.shows("Stopped", 10*time.Second)
 	s.shows("<in> ", 10*time.Second)
-	s.types("kill -9 %1; wait; echo job$((1+2))\n")
+	s.types("kill -9 %1; fg; echo job$((1+2))\n") // wait does not wait for a job that is stopped, which it is until its end has been seen
 	s.shows("job3", 10*time.Second)
 	if r := w.do("acquire", w.path("sh"), "--try", "--", "true"); r.code != 75 {
 		t.Errorf("the lock is not held: exit %d, %s", r.code, r.err)
