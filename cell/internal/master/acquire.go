@@ -128,9 +128,7 @@ func (l *Locks) joinQueue(asked *waiter, waited time.Duration) (w *waiter, offer
 		l.offers.offerLock(lock.Name)
 	}
 	offered = w.offered
-	//mutant: l.events.tellConflict(lock, w.owner(), claim, false)
-	l.events.tellConflict(lock, w.owner(), claim, asked.quiet)
-	l.events.tellBlocked(lock, w.owner())
+	l.events.tellConflicts(lock, nil)
 	l.graph.joined(w)
 	return w, offered, nil
 }

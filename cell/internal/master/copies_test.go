@@ -232,7 +232,12 @@ func (c *copier) hearsOfConflicts(h Handle, generation api.Generation) {
 	if gone != nil || !node.Holds(h.Owner) || node.Lock != generation {
 		return
 	}
-	w := c.m.tables.queues.firstAsking(h.Node, node.Mode)
+	var w *waiter
+	for _, one := range c.m.tables.queues.waitingFor(h.Node, node.Mode) {
+		if w == nil && !one.quiet {
+			w = one
+		}
+	}
 	if w == nil || w.claim.Handle == h.Owner.Handle && w.claim.Mutation.Session == h.Owner.Session {
 		return
 	}

@@ -94,34 +94,30 @@ func (l *Locks) TryAcquire(ctx context.Context, r AcquireRequest) (raftfsm.Answe
 	}
 	claim.Try = true
 	asked := l.events.awaitRecall(ctx, lock, h.Owner, claim.Mode)
-	var overtaken *waiter
 	result, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		l.epoch.mu.pause(l.queues.stepsOf(lock.Name))
 		because := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
-		if because == nil {
-			overtaken = l.firstOvertaken(claim, lock)
-		}
-		if overtaken != nil {
-			because = &refusal.Refusal{Cause: refusal.WaitersComeFirst, Holders: []api.SessionID{overtaken.claim.Mutation.Session}, HolderCount: 1}
+		if w := l.firstOvertaken(claim, lock); because == nil && w != nil {
+			because = &refusal.Refusal{Cause: refusal.WaitersComeFirst, Holders: []api.SessionID{w.claim.Mutation.Session}, HolderCount: 1}
 		}
 		if because != nil {
 			return raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claim.Mutation, Refusal: because}}
 		}
 		return raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: lock, Claims: []raftfsm.Claim{claim}}}}
 	})
-	if err != nil || len(result.Claims) == 0 {
-		if !r.Quiet && (overtaken != nil || ctx.Err() != nil) { // who has given up has asked, too: a recall was told to no program
-			l.events.tellTried(claim, lock, overtaken, false)
-		}
-		return result.Answer, err
+	answer := result.Answer
+	if err == nil && len(result.Claims) > 0 {
+		answer, err = result.Claims[0].Answer, result.Claims[0].Answer.Err()
 	}
-	a := result.Claims[0].Answer
-	//mutant: if a.Code() == api.LockHeld && !(r.Quiet || asked && r.Quiet) {
-	if a.Code() == api.LockHeld && !(r.Quiet && asked) {
-		//mutant: l.events.tellTried(claim, lock, nil, false)
-		l.events.tellTried(claim, lock, nil, r.Quiet)
+	refused := answer.Code() == api.LockHeld || err != nil && ctx.Err() != nil // who has given up has asked, too: a recall was told to no program
+	//mutant: if refused && !(r.Quiet || asked && r.Quiet) {
+	if refused && !(r.Quiet && asked) {
+		l.epoch.mu.LockPatient()
+		defer l.epoch.mu.Unlock()
+		//mutant: l.events.tellConflicts(lock, &waiter{claim: claim, lock: lock, offered: true})
+		l.events.tellConflicts(lock, &waiter{claim: claim, lock: lock, quiet: r.Quiet, offered: true})
 	}
-	return a, a.Err()
+	return answer, err
 }
 
 // firstOvertaken returns somebody who waits for a lock that a newcomer could have now,
