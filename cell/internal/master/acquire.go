@@ -23,19 +23,19 @@ type Queued struct {
 	Estimate    time.Duration // of the wait; 0 if there is none
 }
 
-// awaitGrant waits in the queue of a lock until the request is answered. queued is
-// told of the place when it changes, at most once a second; if it fails, or ctx
-// ends, the stream is broken: the place is kept for one lease, and skipped
+// awaitGrant waits in the queue of a lock until the request is answered. If Queued
+// fails, or ctx ends, the stream is broken: the place is kept for one lease, and skipped
 // meanwhile, so that the client may come back (decision 8).
-func (l *Locks) awaitGrant(ctx context.Context, w *waiter, waited time.Duration, queued func(Queued) error) (raftfsm.Answer, error) {
+func (l *Locks) awaitGrant(ctx context.Context, r AcquireRequest) (raftfsm.Answer, error) {
 	trace := l.epoch.traceOf(ctx)
 	began := l.epoch.clock()
-	w.trace, w.request = trace, steps.RequestOf(ctx)
-	w, offered, err := l.joinQueue(w, waited)
+	w, offered, err := l.joinQueue(&waiter{
+		claim: r.Claim, lock: r.Handle.Node, ticket: r.Ticket, detects: r.Detect, quiet: r.Quiet, trace: trace, request: steps.RequestOf(ctx),
+	}, r.Waited)
 	if err != nil {
 		return l.refuseClaim(ctx, w.claim, err)
 	}
-	first, answer, err := l.awaitAnswer(ctx, w, offered, queued)
+	first, answer, err := l.awaitAnswer(ctx, w, offered, r.Queued)
 	now, straight := l.epoch.clock(), offered && first == nil
 	if trace != nil {
 		tellWait(trace, w, first, straight, began, now, err)
@@ -128,9 +128,7 @@ func (l *Locks) joinQueue(asked *waiter, waited time.Duration) (w *waiter, offer
 		l.offers.offerLock(lock.Name)
 	}
 	offered = w.offered
-	//mutant: l.events.tellConflict(lock, w.owner(), claim, false)
-	l.events.tellConflict(lock, w.owner(), claim, asked.quiet)
-	l.events.tellBlocked(lock, w.owner())
+	l.events.tellConflicts(lock, nil)
 	l.graph.joined(w)
 	return w, offered, nil
 }

@@ -163,7 +163,7 @@ func TestTryAcquireOvertakesNobody(t *testing.T) {
 		c, h := lockers(t, m)
 		got := c[0].try(t, h[0], api.Shared)
 		waits := c[1].wait(t.Context(), h[1], c[1].claim(h[1], api.Exclusive))
-		if _, err := m.Locks.TryAcquire(t.Context(), c[2].claim(h[2], api.Shared), h[2], Asking{}); !errors.Is(err, api.LockHeld) {
+		if _, err := m.Locks.TryAcquire(t.Context(), requestFor(c[2].claim(h[2], api.Shared), h[2])); !errors.Is(err, api.LockHeld) {
 			t.Errorf("a reader who came after a writer: %v", err)
 		}
 		if err := m.Locks.Release(t.Context(), c[0].mutation(), h[0], got.Generation); err != nil {
@@ -343,7 +343,7 @@ func TestCallsOfASessionThatHasJustEnded(t *testing.T) {
 			t.Errorf("open: %v", err)
 		}
 		claim := raftfsm.Claim{Mutation: mutation, Handle: f.Owner.Handle, Mode: api.Exclusive}
-		if _, err := m.Locks.Acquire(t.Context(), claim, f, Ticket{}, Asking{}, func(Queued) error { return nil }); !errors.Is(err, api.SessionExpired) {
+		if _, err := m.Locks.Acquire(t.Context(), requestFor(claim, f)); !errors.Is(err, api.SessionExpired) {
 			t.Errorf("acquire: %v", err)
 		}
 	})

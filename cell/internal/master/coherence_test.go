@@ -116,7 +116,7 @@ func TestRefusalIsForGood(t *testing.T) {
 			t.Fatal("it did not wait")
 		}
 		claim := raftfsm.Claim{Mutation: locker.mutation(), Handle: lock.Owner.Handle, Mode: api.Exclusive}
-		granted, err := m.Locks.TryAcquire(t.Context(), claim, lock, Asking{})
+		granted, err := m.Locks.TryAcquire(t.Context(), requestFor(claim, lock))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -173,7 +173,7 @@ func (c *copier) leavesNothing(name api.Name, owner namespace.Owner, who string)
 func (c *copier) lockOnce(h Handle) {
 	mutation := c.mutation()
 	claim := raftfsm.Claim{Mutation: mutation, Handle: h.Owner.Handle, Mode: []api.LockMode{api.Exclusive, api.Shared}[c.below(2)]}
-	try, how, patience := c.percent(30), Asking{Quiet: c.percent(30)}, time.Hour
+	try, request, patience := c.percent(30), requestFor(claim, h).quietIf(c.percent(30)), time.Hour
 	if c.percent(40) {
 		patience = time.Duration(c.below(int(20 * time.Millisecond)))
 	}
@@ -181,11 +181,11 @@ func (c *copier) lockOnce(h Handle) {
 	gaveUp := api.Errorf(api.DeadlineExceeded, "gave up")
 	got, err := ask(c, func(ctx context.Context) (raftfsm.Answer, error) {
 		if try {
-			return c.m.Locks.TryAcquire(ctx, claim, h, how)
+			return c.m.Locks.TryAcquire(ctx, request)
 		}
 		within, cancel := context.WithDeadline(ctx, until)
 		defer cancel()
-		a, err := c.m.Locks.Acquire(within, claim, h, Ticket{}, how, func(Queued) error { return nil })
+		a, err := c.m.Locks.Acquire(within, request)
 		if errors.Is(err, api.Uncertain) && time.Now().After(until) {
 			return a, gaveUp
 		}
@@ -232,7 +232,12 @@ func (c *copier) hearsOfConflicts(h Handle, generation api.Generation) {
 	if gone != nil || !node.Holds(h.Owner) || node.Lock != generation {
 		return
 	}
-	w := c.m.tables.queues.firstAsking(h.Node, node.Mode)
+	var w *waiter
+	for _, one := range c.m.tables.queues.waitingFor(h.Node, node.Mode) {
+		if w == nil && !one.quiet {
+			w = one
+		}
+	}
 	if w == nil || w.claim.Handle == h.Owner.Handle && w.claim.Mutation.Session == h.Owner.Session {
 		return
 	}

@@ -174,12 +174,13 @@ func (d *deadlocks) ask(w *worker, a *asked) {
 	before.locks[a.handle.Node.Name].enqueue(naiveWait{w.number, a.claim.Mode, a.ticket})
 	before.waiting[w.number] = true
 	a.done, w.waits = make(chan lockAnswer, 1), a
-	m, t := d.m, a.ticket
+	m, r := d.m, requestFor(a.claim, a.handle).detectIf(a.detects)
+	r.Ticket, r.Queued = a.ticket, func(q Queued) error {
+		a.ticket = q.Ticket
+		return nil
+	}
 	go func() {
-		answer, err := m.Locks.Acquire(d.t.Context(), a.claim, a.handle, t, Asking{Detect: a.detects}, func(q Queued) error {
-			a.ticket = q.Ticket
-			return nil
-		})
+		answer, err := m.Locks.Acquire(d.t.Context(), r)
 		a.done <- lockAnswer{answer, err}
 	}()
 	d.hear(before)

@@ -57,7 +57,7 @@ func (d *deadlocks) crossWanting(detect bool) {
 		claim := w.clients[0].claim(h, api.Exclusive)
 		w.waits = &asked{done: make(chan lockAnswer, 1)}
 		go func() {
-			a, err := d.m.Locks.Acquire(context.WithoutCancel(d.t.Context()), claim, h, Ticket{}, Asking{Detect: detect}, func(Queued) error { return nil })
+			a, err := d.m.Locks.Acquire(context.WithoutCancel(d.t.Context()), requestFor(claim, h).detectIf(detect))
 			w.waits.done <- lockAnswer{a, err}
 		}()
 		synctest.Wait()
@@ -184,7 +184,7 @@ func TestDeadlocksNeedTheLevel(t *testing.T) {
 		c := m.client(t, 1)
 		h := c.open(t, "/ls/local/a", api.MayCreate).Handle
 		for _, detect := range []bool{true, false} {
-			_, err := m.Locks.Acquire(t.Context(), c.claim(h, api.Exclusive), h, Ticket{}, Asking{Detect: detect}, func(Queued) error { return nil })
+			_, err := m.Locks.Acquire(t.Context(), requestFor(c.claim(h, api.Exclusive), h).detectIf(detect))
 			if api.CodeOf(err) == api.Unavailable != detect {
 				t.Errorf("detects %v: %v", detect, err)
 			}

@@ -61,14 +61,14 @@ func TestDelayOfTheSecondHolder(t *testing.T) {
 		}
 		for _, c := range []*soloClient{a, b} {
 			h := c.open(t, "/ls/local/f", api.MayCreate).Handle
-			if _, err := m.Locks.TryAcquire(t.Context(), claim(c, h, api.Shared, delay), h, Asking{}); err != nil {
+			if _, err := m.Locks.TryAcquire(t.Context(), requestFor(claim(c, h, api.Shared, delay), h)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		h := w.open(t, "/ls/local/f", api.MayCreate).Handle
 		granted := make(chan session.Instant, 1)
 		go func() {
-			if _, err := m.Locks.Acquire(t.Context(), claim(w, h, api.Exclusive, 0), h, Ticket{}, Asking{}, func(Queued) error { return nil }); err != nil {
+			if _, err := m.Locks.Acquire(t.Context(), requestFor(claim(w, h, api.Exclusive, 0), h)); err != nil {
 				t.Error(err)
 			}
 			granted <- m.epoch.clock()

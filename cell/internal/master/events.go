@@ -1,7 +1,6 @@
 package master
 
 import (
-	"cmp"
 	"log/slog"
 	"slices"
 
@@ -158,95 +157,6 @@ func (p *publisher) tellVacant(r raftfsm.Result) {
 			p.tellHandles(v.Lock, api.EventLockVacant, &Event{Generation: v.Generation})
 		}
 		p.epoch.mu.pause(1)
-	}
-}
-
-// tellConflict tells the holders of a lock, as far as they asked for it, that
-// another wants it, and for what. With quiet it only has the lock given back by those that may keep
-// it without using it. epoch.mu is held, and released in between.
-func (p *publisher) tellConflict(lock namespace.Ref, by namespace.Owner, claim raftfsm.Claim, quiet bool) {
-	node, err := p.epoch.state().Tree.Resolve(lock)
-	if err != nil || len(node.Holders) == 0 || !node.Mode.Conflicts(claim.Mode) {
-		return
-	}
-	p.askHolders(node, by, claim, quiet)
-}
-
-// askHolders is tellConflict for a request that the holders stand in the way of, whatever its mode. epoch.mu is held, and
-// released in between.
-func (p *publisher) askHolders(node *namespace.Node, by namespace.Owner, claim raftfsm.Claim, quiet bool) {
-	lock := node.Ref()
-	for _, holder := range node.Holders {
-		if h := p.handles.onNode[lock][holder.Owner]; h != nil && h.Owner != by {
-			//mutant: p.postConflict(h, lock, node.Lock, "", quiet) //by TestHolderLetsGoWhenItIsAsked of ./client/recipe
-			p.postConflict(h, lock, node.Lock, claim.Reason, quiet)
-		}
-		p.epoch.mu.pause(1)
-	}
-}
-
-// postConflict tells a holder of a lock that another wants it; see tellConflict. epoch.mu is held.
-func (p *publisher) postConflict(h *openHandle, lock namespace.Ref, generation api.Generation, reason string, quiet bool) {
-	if h.Events.Has(api.EventConflictingLock) && (h.CachesLock || !quiet) {
-		p.postTo(h.Owner, lock, api.EventConflictingLock, &Event{Generation: generation, Explanation: reason, Recall: quiet})
-	}
-}
-
-// tellTried tells the holders of a lock of a TryAcquire that has not got it. What would have overtaken a waiter that is
-// quiet asks those whom that one waits for.
-func (p *publisher) tellTried(claim raftfsm.Claim, lock namespace.Ref, overtaken *waiter, quiet bool) {
-	switch {
-	case overtaken == nil:
-	case !overtaken.quiet:
-		return // it has asked itself
-	default:
-		claim.Mode = overtaken.claim.Mode
-	}
-	p.epoch.mu.LockPatient()
-	defer p.epoch.mu.Unlock()
-	p.tellConflict(lock, namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}, claim, quiet)
-}
-
-// tellBlocked tells the holders of a lock of one who has joined its queue and is not quiet, and who waits for them only
-// because a quiet request stands in front: nobody has asked them. epoch.mu is held, and released in between.
-func (p *publisher) tellBlocked(lock namespace.Ref, by namespace.Owner) {
-	node, err := p.epoch.state().Tree.Resolve(lock)
-	if err != nil || len(node.Holders) == 0 {
-		return
-	}
-	if ahead := p.queues.firstAhead(lock, node.Mode); ahead == nil || !ahead.quiet {
-		return // who is ahead has asked
-	}
-	w := p.queues.firstAsking(lock, node.Mode)
-	if w != nil && w.owner() == by && !w.claim.Mode.Conflicts(node.Mode) { // else tellConflict has told of it
-		p.askHolders(node, by, w.claim, false)
-	}
-}
-
-// tellConflictAlready tells one who got a lock, as far as it asked for it, that
-// somebody who wants it in a conflicting mode waits already: at the time at which
-// that one came, another was told. epoch.mu is held.
-func (p *publisher) tellConflictAlready(by namespace.Owner, got raftfsm.Answer) {
-	one := p.handles.find(by)
-	if one == nil || !one.Events.Has(api.EventConflictingLock) {
-		return
-	}
-	first := p.queues.firstAhead(got.Lock, got.Mode)
-	if first != nil && first.quiet {
-		first = cmp.Or(p.queues.firstAsking(got.Lock, got.Mode), first)
-	}
-	if first != nil {
-		//mutant: p.postConflict(one, got.Lock, got.Generation, "", first.quiet) //by TestRequestDuringFailOverIsTold of ./client/recipe
-		p.postConflict(one, got.Lock, got.Generation, first.claim.Reason, first.quiet)
-	}
-}
-
-// tellRecreated tells a handle of an earlier epoch, which holds its lock, what it would
-// have been told if this master had known it: that somebody waits for that. epoch.mu is held.
-func (p *publisher) tellRecreated(one *openHandle) {
-	node, gone := p.epoch.state().Tree.Resolve(one.Node)
-	if gone == nil && node.Holds(one.Owner) {
-		p.tellConflictAlready(one.Owner, raftfsm.Answer{Lock: node.Ref(), Generation: node.Lock, Mode: node.Mode})
 	}
 }
 

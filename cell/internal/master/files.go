@@ -302,7 +302,6 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 	}
 	if one != known {
 		one.usage = box.usage
-		f.events.tellRecreated(one)
 	}
 	if h.Rights&right != right {
 		return &refusal.Refusal{Cause: map[namespace.Rights]refusal.Cause{
@@ -311,6 +310,10 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 	}
 	one.locks = one.locks || to.locking
 	one.countUse(to)
+	if !one.told && one.wantsConflicts() { // the handle may be of an earlier epoch, and hold the lock
+		//mutant: _ = f.events.tellConflicts
+		f.events.tellConflicts(one.Node, nil)
+	}
 	return nil
 }
 

@@ -42,6 +42,7 @@ type openHandle struct {
 	checked   api.Generation // of the lock, of which a sequencer was shown here while it was held through the handle; 0 if none was
 	copies    int            // of its Open that are being served
 	logged    bool           // one of those went to the log, which therefore answers them all
+	told      bool           // it was told who waited when it got the lock, and of those who came since; see tellConflicts
 
 	usage *usage // of its session; nil if nobody counts it
 	known        // what was learned through it that may be the same yet

@@ -207,7 +207,7 @@ func TestCloseGoesByTheLog(t *testing.T) {
 				c := m.client(t, 1)
 				h := c.open(t, "/ls/local/f", api.MayCreate).Handle
 				claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}
-				if _, err := m.Locks.TryAcquire(t.Context(), claim, h, Asking{}); err != nil {
+				if _, err := m.Locks.TryAcquire(t.Context(), requestFor(claim, h)); err != nil {
 					t.Fatal(err)
 				}
 				if !known {
@@ -262,7 +262,7 @@ func TestHandleIsOnOneNode(t *testing.T) {
 			h.Owner, h.Epoch = owner, 0 // of an earlier master
 			mutation := c.mutation()
 			claim := raftfsm.Claim{Mutation: mutation, Handle: owner.Handle, Mode: api.Exclusive}
-			_, err := m.Locks.TryAcquire(t.Context(), claim, h, Asking{})
+			_, err := m.Locks.TryAcquire(t.Context(), requestFor(claim, h))
 			if want := []error{nil, api.HandleClosed, api.LockHeld}[i]; !errors.Is(err, want) {
 				t.Errorf("the lock of %s: %v, want %v", path, err, want)
 			}

@@ -95,7 +95,7 @@ func TestJournalThatIsStuck(t *testing.T) {
 		h := c.open(t, "/ls/local/lock", api.MayCreate).Handle
 		for range 3 * maxLines {
 			claim := raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}
-			a, err := m.Locks.TryAcquire(t.Context(), claim, h, Asking{})
+			a, err := m.Locks.TryAcquire(t.Context(), requestFor(claim, h))
 			if err == nil {
 				err = m.Locks.Release(t.Context(), c.mutation(), h, a.Generation)
 			}
@@ -134,7 +134,7 @@ func TestSlowEntries(t *testing.T) {
 			m.applying = func() { time.Sleep(slow) } // virtual
 			call := &lateCall{}
 			ctx := context.WithValue(t.Context(), steps.CallKey{}, call)
-			a, err := m.Locks.Acquire(ctx, raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}, h, Ticket{}, Asking{}, func(Queued) error { return nil })
+			a, err := m.Locks.Acquire(ctx, requestFor(c.claim(h, api.Exclusive), h))
 			granted := len(call.told)
 			if err == nil {
 				err = m.Locks.Release(ctx, c.mutation(), h, a.Generation)

@@ -194,7 +194,7 @@ func TestEndingSessionsFitTheLog(t *testing.T) {
 				outstanding = append(outstanding, claim.Mutation.Number)
 				claim.Mutation.Outstanding = slices.Clone(outstanding)
 				go func() {
-					if _, err := m.Locks.Acquire(t.Context(), claim, h, Ticket{}, Asking{}, func(Queued) error { return nil }); err == nil {
+					if _, err := m.Locks.Acquire(t.Context(), requestFor(claim, h)); err == nil {
 						granted <- node.Name
 					} else if t.Context().Err() == nil {
 						t.Error(err)

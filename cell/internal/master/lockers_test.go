@@ -27,10 +27,25 @@ func (c *soloClient) claim(h Handle, mode api.LockMode) raftfsm.Claim {
 	return raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: mode}
 }
 
+// requestFor asks for a lock; whoever asks does not look at its place in the queue.
+func requestFor(claim raftfsm.Claim, h Handle) AcquireRequest {
+	return AcquireRequest{Claim: claim, Handle: h, Queued: func(Queued) error { return nil }}
+}
+
+func (r AcquireRequest) quietIf(quiet bool) AcquireRequest {
+	r.Quiet = quiet
+	return r
+}
+
+func (r AcquireRequest) detectIf(detect bool) AcquireRequest {
+	r.Detect = detect
+	return r
+}
+
 func (c *soloClient) try(t *testing.T, h Handle, mode api.LockMode) raftfsm.Answer {
 	t.Helper()
 	claim := c.claim(h, mode)
-	got, err := c.m.Locks.TryAcquire(t.Context(), claim, h, Asking{})
+	got, err := c.m.Locks.TryAcquire(t.Context(), requestFor(claim, h))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,9 +54,13 @@ func (c *soloClient) try(t *testing.T, h Handle, mode api.LockMode) raftfsm.Answ
 
 // wait asks for a lock and waits in its queue; the answer arrives in the channel.
 func (c *soloClient) wait(ctx context.Context, h Handle, claim raftfsm.Claim) <-chan lockAnswer {
+	return c.waits(ctx, requestFor(claim, h))
+}
+
+func (c *soloClient) waits(ctx context.Context, r AcquireRequest) <-chan lockAnswer {
 	done := make(chan lockAnswer, 1)
 	go func() {
-		a, err := c.m.Locks.Acquire(ctx, claim, h, Ticket{}, Asking{}, func(Queued) error { return nil })
+		a, err := c.m.Locks.Acquire(ctx, r)
 		done <- lockAnswer{a, err}
 	}()
 	synctest.Wait()

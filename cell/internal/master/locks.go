@@ -29,25 +29,28 @@ type Locks struct {
 	files     *Files
 }
 
-// Asking is how a lock is asked for, as far as the log does not know it.
-type Asking struct {
-	Detect bool // Acquire is answered Deadlock if it waits for itself (waitGraph), which needs raftfsm.DeadlockLevel
-	Quiet  bool // no holder is told of it (api.EventConflictingLock)
+// AcquireRequest asks for a lock through a handle.
+type AcquireRequest struct {
+	Claim  raftfsm.Claim // what the log is asked
+	Handle Handle        // which is open
+	Quiet  bool          // no program that holds the lock is told of it (api.EventConflictingLock)
 
-	Waited time.Duration // at earlier masters, as the client says; for people
+	// Of Acquire alone.
+	Ticket Ticket             // of the place in the queue that it had; zero if it had none
+	Waited time.Duration      // at earlier masters, as the client says; for people
+	Detect bool               // it is answered Deadlock if it waits for itself (waitGraph), which needs raftfsm.DeadlockLevel
+	Queued func(Queued) error // is called with its place when that changes, at most once a second
 }
 
-// Acquire asks for a lock through a handle that is open, as awaitGrant does.
-func (l *Locks) Acquire(ctx context.Context, claim raftfsm.Claim, h Handle, t Ticket, how Asking, queued func(Queued) error) (answer raftfsm.Answer, err error) {
-	if err := checkDetection(l.epoch.state()); err != nil && how.Detect {
-		return answer, err
+// Acquire asks for a lock, and waits for it as awaitGrant does.
+func (l *Locks) Acquire(ctx context.Context, r AcquireRequest) (raftfsm.Answer, error) {
+	if err := checkDetection(l.epoch.state()); err != nil && r.Detect {
+		return raftfsm.Answer{}, err
 	}
-	if err = l.files.Use(h, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
-		answer, err = l.refuseClaim(ctx, claim, err)
-	} else {
-		answer, err = l.awaitGrant(ctx, &waiter{claim: claim, lock: h.Node, ticket: t, detects: how.Detect, quiet: how.Quiet}, how.Waited, queued)
+	if err := l.files.Use(r.Handle, namespace.ToWrite, true); err != nil { // Chubby §2.4: write permission in either mode
+		return l.refuseClaim(ctx, r.Claim, err)
 	}
-	return answer, err
+	return l.awaitGrant(ctx, r)
 }
 
 // refuseClaim makes a refusal the answer of a request for a lock; see refuse.
@@ -84,42 +87,37 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult, asked steps.RequestID) {
 
 // TryAcquire takes a lock or says why not: at once, unless the lock is kept by those who may not
 // use it. Those who wait come first.
-func (l *Locks) TryAcquire(ctx context.Context, claim raftfsm.Claim, h Handle, how Asking) (raftfsm.Answer, error) {
-	lock := h.Node
+func (l *Locks) TryAcquire(ctx context.Context, r AcquireRequest) (raftfsm.Answer, error) {
+	claim, h, lock := r.Claim, r.Handle, r.Handle.Node
 	if err := l.files.use(h, namespace.ToWrite, purpose{locking: true, trying: true}); err != nil { // Chubby §2.4: write permission in either mode
-		answer, err := l.refuseClaim(ctx, claim, err)
-		return answer, err
+		return l.refuseClaim(ctx, claim, err)
 	}
 	claim.Try = true
 	asked := l.events.awaitRecall(ctx, lock, h.Owner, claim.Mode)
-	var overtaken *waiter
 	result, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		l.epoch.mu.pause(l.queues.stepsOf(lock.Name))
-		r := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
-		if r == nil {
-			overtaken = l.firstOvertaken(claim, lock)
+		because := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle})
+		if w := l.firstOvertaken(claim, lock); because == nil && w != nil {
+			because = &refusal.Refusal{Cause: refusal.WaitersComeFirst, Holders: []api.SessionID{w.claim.Mutation.Session}, HolderCount: 1}
 		}
-		if overtaken != nil {
-			r = &refusal.Refusal{Cause: refusal.WaitersComeFirst, Holders: []api.SessionID{overtaken.claim.Mutation.Session}, HolderCount: 1}
-		}
-		if r != nil {
-			return raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claim.Mutation, Refusal: r}}
+		if because != nil {
+			return raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: claim.Mutation, Refusal: because}}
 		}
 		return raftfsm.Command{Acquire: &raftfsm.Acquire{Succession: raftfsm.Succession{Lock: lock, Claims: []raftfsm.Claim{claim}}}}
 	})
-	if err != nil || len(result.Claims) == 0 {
-		if !how.Quiet && (overtaken != nil || ctx.Err() != nil) { // who has given up has asked, too: a recall was told to no program
-			l.events.tellTried(claim, lock, overtaken, false)
-		}
-		return result.Answer, err
+	answer := result.Answer
+	if err == nil && len(result.Claims) > 0 {
+		answer, err = result.Claims[0].Answer, result.Claims[0].Answer.Err()
 	}
-	a := result.Claims[0].Answer
-	//mutant: if a.Code() == api.LockHeld && !(how.Quiet || asked && how.Quiet) {
-	if a.Code() == api.LockHeld && !(how.Quiet && asked) {
-		//mutant: l.events.tellTried(claim, lock, nil, false)
-		l.events.tellTried(claim, lock, nil, how.Quiet)
+	refused := answer.Code() == api.LockHeld || err != nil && ctx.Err() != nil // who has given up has asked, too: a recall was told to no program
+	//mutant: if refused && !(r.Quiet || asked && r.Quiet) {
+	if refused && !(r.Quiet && asked) {
+		l.epoch.mu.LockPatient()
+		defer l.epoch.mu.Unlock()
+		//mutant: l.events.tellConflicts(lock, &waiter{claim: claim, lock: lock, offered: true})
+		l.events.tellConflicts(lock, &waiter{claim: claim, lock: lock, quiet: r.Quiet, offered: true})
 	}
-	return a, a.Err()
+	return answer, err
 }
 
 // firstOvertaken returns somebody who waits for a lock that a newcomer could have now,

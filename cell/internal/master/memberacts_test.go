@@ -147,17 +147,19 @@ func (c *member) lockSome() {
 	c.ask(what, h.Owner.Handle, nil, func(ctx context.Context, m *Master, by session.Mutation) (any, error) {
 		claim := raftfsm.Claim{Mutation: by, Handle: h.Owner.Handle, Mode: mode, Delay: h.Delay, Preconditions: preconditions}
 		if try {
-			return m.Locks.TryAcquire(ctx, claim, h, Asking{})
+			return m.Locks.TryAcquire(ctx, requestFor(claim, h))
 		}
 		c.w.mu.Lock()
 		t := place
 		c.w.mu.Unlock()
-		return m.Locks.Acquire(ctx, claim, h, t, Asking{}, func(q Queued) error {
+		r := requestFor(claim, h)
+		r.Ticket, r.Queued = t, func(q Queued) error {
 			c.w.mu.Lock()
 			defer c.w.mu.Unlock()
 			place = q.Ticket
 			return nil
-		})
+		}
+		return m.Locks.Acquire(ctx, r)
 	}, func(answer any, err error) {
 		if err == nil {
 			c.got(h, answer.(raftfsm.Answer))

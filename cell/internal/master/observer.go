@@ -133,6 +133,7 @@ func (o *observer) madeOrClosed(c raftfsm.Command, r raftfsm.Result) {
 // claimsAnswered takes requests that were answered out of their queues. epoch.mu is held,
 // and released in between.
 func (o *observer) claimsAnswered(r raftfsm.Result) {
+	var granted namespace.Ref // to one that is to be told who waits
 	for _, claim := range r.Claims {
 		if claim.Pending {
 			continue
@@ -144,12 +145,17 @@ func (o *observer) claimsAnswered(r raftfsm.Result) {
 			}
 		}
 		o.tables.queues.answerWaiter(waiterKey{session: claim.Owner.Session, number: claim.Number}, claim.Answer)
-		if claim.Answer.Code() == api.OK {
-			//mutant: _ = o.events.tellConflictAlready
-			o.events.tellConflictAlready(claim.Owner, claim.Answer)
+		if one := o.tables.handles.find(claim.Owner); one != nil && one.wantsConflicts() && claim.Answer.Code() == api.OK && !claim.Again {
+			one.told = false
+			if granted != claim.Answer.Lock {
+				o.events.tellConflicts(granted, nil)
+			}
+			granted = claim.Answer.Lock
 		}
 		o.epoch.mu.pause(o.tables.queues.stepsOf(claim.Answer.Lock.Name))
 	}
+	//mutant: _ = granted
+	o.events.tellConflicts(granted, nil)
 }
 
 // requestCancelled takes a request that was withdrawn out of its queue, whose lock those

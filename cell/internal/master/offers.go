@@ -107,34 +107,22 @@ func (o *offers) withdrawOffers(c raftfsm.Command, doubt bool) {
 }
 
 // handleClosed notes that a command which closes a handle is not on its way any more,
-// whatever became of it. If requests still wait through the handle, the lock's new
-// holder hears of the conflict. epoch.mu is held, and released in between.
+// whatever became of it. If requests still wait through the handle, the lock's holders are
+// told of them anew: one that has got it meanwhile was not. epoch.mu is held, and released in between.
 func (o *offers) handleClosed(by namespace.Owner) {
 	if !o.queues.endClosing(by) {
 		return
 	}
-	var wants, quiet *waiter // the one that most is in conflict with; the same of those who are quiet
+	var lock namespace.Ref
 	for w := range o.queues.ofHandle(by) {
 		if w.refusal == nil {
 			o.outbox.putRequest(w)
 			o.outbox.putLock(w.lock.Name)
-			most := &wants
-			if w.quiet {
-				most = &quiet
-			}
-			if *most == nil || w.claim.Mode == api.Exclusive {
-				*most = w
-			}
+			lock, w.told = w.lock, false
 		}
 		o.epoch.mu.pause(1)
 	}
-	for _, w := range []*waiter{wants, quiet} {
-		if w != nil {
-			//mutant: o.events.tellConflict(w.lock, by, w.claim, false)
-			o.events.tellConflict(w.lock, by, w.claim, w.quiet)
-			o.events.tellBlocked(w.lock, by)
-		}
-	}
+	o.events.tellConflicts(lock, nil)
 }
 
 // refusedWaiter returns the waiter that a command of the master's own refuses, or nil.

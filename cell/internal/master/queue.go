@@ -27,7 +27,8 @@ type waiter struct {
 	doubt   bool            // such a command may be in the log, or not: it was left without an answer
 	size    int             // bytes of its claim in the log
 	detects bool            // it wants to be told if it waits for itself; see waitGraph
-	quiet   bool            // no holder is told that it waits
+	quiet   bool            // no program that holds the lock is told that it waits
+	told    bool            // those who hold the lock were told of it while it waited; see tellConflicts
 	streams int             // that stand for it: copies of its request come in any order, and each of them may be the one that its client hears
 
 	done   chan struct{}  // closed when it is out of the queue, for every stream that stands for it
@@ -106,7 +107,10 @@ func (q *queues) get(key waiterKey) *waiter { return q.bySession[key.session][ke
 // have as many places again, which newcomers do not get.
 func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) {
 	if kept := q.get(w.key()); kept != nil {
-		q.absent.drop(kept)
+		if kept.absent { // whoever has got the lock meanwhile was not told of it
+			kept.told = false
+			q.absent.drop(kept)
+		}
 		kept.streams++
 		return kept, nil
 	}
@@ -341,21 +345,6 @@ func (q *queues) firstAhead(lock namespace.Ref, mode api.LockMode) *waiter {
 	for _, w := range q.byName[lock.Name] {
 		if w.lock == lock && !q.isSkipped(w) && w.claim.Mode.Conflicts(mode) {
 			return w
-		}
-	}
-	return nil
-}
-
-// firstAsking returns the first waiter that is not quiet and cannot have the lock while it is held in that mode: its own mode
-// conflicts with that, or it is in the queue behind a waiter whose mode does. It returns nil if there is no such waiter.
-func (q *queues) firstAsking(lock namespace.Ref, mode api.LockMode) *waiter {
-	blocked := false
-	for _, w := range q.byName[lock.Name] {
-		if w.lock == lock && !q.isSkipped(w) {
-			blocked = blocked || w.claim.Mode.Conflicts(mode)
-			if blocked && !w.quiet {
-				return w
-			}
 		}
 	}
 	return nil

@@ -27,13 +27,7 @@ func (c *soloClient) listening(t *testing.T, path string, keeps bool) Handle {
 
 // waitQuietly is wait for a request that is quiet.
 func (c *soloClient) waitQuietly(ctx context.Context, h Handle, claim raftfsm.Claim) <-chan lockAnswer {
-	done := make(chan lockAnswer, 1)
-	go func() {
-		a, err := c.m.Locks.Acquire(ctx, claim, h, Ticket{}, Asking{Quiet: true}, func(Queued) error { return nil })
-		done <- lockAnswer{a, err}
-	}()
-	synctest.Wait()
-	return done
+	return c.waits(ctx, requestFor(claim, h).quietIf(true))
 }
 
 // conflictsOf returns what a client was told about conflicting requests, by the reasons of these; recalls have "recall".
@@ -79,7 +73,7 @@ func TestQuietRequestsAreToldToNobody(t *testing.T) {
 			return claim
 		}
 		c[0].try(t, listening[0], api.Exclusive)
-		if _, err := m.Locks.TryAcquire(t.Context(), asking(1, h[1], "try"), h[1], Asking{Quiet: true}); !errors.Is(err, api.LockHeld) {
+		if _, err := m.Locks.TryAcquire(t.Context(), requestFor(asking(1, h[1], "try"), h[1]).quietIf(true)); !errors.Is(err, api.LockHeld) {
 			t.Fatal(err)
 		}
 		c[1].waitQuietly(t.Context(), listening[1], asking(1, listening[1], "quiet"))

@@ -54,7 +54,7 @@ func TestWhoIsBehindAQuietRequestAsks(t *testing.T) {
 				claim := c[2].askingFor(last, api.Shared, "report")
 				switch {
 				case !test.waits:
-					if _, err := m.Locks.TryAcquire(t.Context(), claim, last, Asking{Quiet: test.quiet}); !errors.Is(err, api.LockHeld) {
+					if _, err := m.Locks.TryAcquire(t.Context(), requestFor(claim, last).quietIf(test.quiet)); !errors.Is(err, api.LockHeld) {
 						t.Fatal(err)
 					}
 				case test.quiet:
@@ -101,7 +101,7 @@ func TestTryThatIsGivenUpIsTold(t *testing.T) {
 			silent.try(t, silent.listening(t, "/ls/local/f", true), api.Exclusive)
 			ctx, cancel := context.WithTimeout(t.Context(), maxRecall/2)
 			defer cancel()
-			if _, err := m.Locks.TryAcquire(ctx, c[0].askingFor(h[0], api.Exclusive, "backup"), h[0], Asking{Quiet: quiet}); err == nil {
+			if _, err := m.Locks.TryAcquire(ctx, requestFor(c[0].askingFor(h[0], api.Exclusive, "backup"), h[0]).quietIf(quiet)); err == nil {
 				t.Error("it has the lock")
 			}
 			for _, e := range silent.hear(t) {
@@ -125,7 +125,7 @@ func TestQuietTryRecallsOfVeryMany(t *testing.T) {
 			keeping = append(keeping, one)
 		}
 		began := time.Now()
-		if _, err := m.Locks.TryAcquire(t.Context(), c[1].claim(h[1], api.Exclusive), h[1], Asking{Quiet: true}); !errors.Is(err, api.LockHeld) || time.Since(began) > maxRecall/2 {
+		if _, err := m.Locks.TryAcquire(t.Context(), requestFor(c[1].claim(h[1], api.Exclusive), h[1]).quietIf(true)); !errors.Is(err, api.LockHeld) || time.Since(began) > maxRecall/2 {
 			t.Errorf("%v, after %v", err, time.Since(began))
 		}
 		if told := conflictsOf(c[0]); len(told) != len(keeping) || slices.Contains(told, "") {

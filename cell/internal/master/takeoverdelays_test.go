@@ -24,7 +24,7 @@ func TestDelayThatATakeoverFindsEnds(t *testing.T) {
 		within, cancel := context.WithTimeout(t.Context(), 3*delay)
 		defer cancel()
 		acquire := raftfsm.Claim{Mutation: c.mutation(), Handle: h.Owner.Handle, Mode: api.Exclusive}
-		_, err := m.Locks.Acquire(within, acquire, h, Ticket{}, Asking{}, func(Queued) error { return nil })
+		_, err := m.Locks.Acquire(within, requestFor(acquire, h))
 		if waited := time.Since(began); err != nil || waited < delay-time.Second || waited > delay+time.Second {
 			t.Errorf("Acquire returned %v after %v, want the lock after %v", err, waited, delay)
 		}

@@ -87,7 +87,7 @@ func TestVacanciesAreToldInTheirOrder(t *testing.T) {
 				}
 				m.together(t, func() { _ = m.Locks.Release(t.Context(), c[0].mutation(), h[0], first.Generation) }, func() {
 					if !waits {
-						_, _ = m.Locks.TryAcquire(t.Context(), c[1].claim(h[1], api.Exclusive), h[1], Asking{})
+						_, _ = m.Locks.TryAcquire(t.Context(), requestFor(c[1].claim(h[1], api.Exclusive), h[1]))
 					}
 				}, func() { _ = m.Sessions.End(t.Context(), c[1].who.Session) })
 				time.Sleep(time.Second)
@@ -131,7 +131,7 @@ func TestVacancyUnderADelayIsTold(t *testing.T) {
 		c[2].watchLock(t, "/ls/local/f")
 		claim := c[0].claim(h[0], api.Shared)
 		claim.Delay = 30 * time.Second
-		if _, err := m.Locks.TryAcquire(t.Context(), claim, h[0], Asking{}); err != nil {
+		if _, err := m.Locks.TryAcquire(t.Context(), requestFor(claim, h[0])); err != nil {
 			t.Fatal(err)
 		}
 		got := c[1].try(t, h[1], api.Shared)
@@ -166,7 +166,7 @@ func TestReadersDoNotWaitForTheDelayOfAReader(t *testing.T) {
 			h := failing.open(t, path, api.MayCreate).Handle
 			claim := failing.claim(h, api.Shared)
 			claim.Delay = time.Minute
-			if _, err := m.Locks.TryAcquire(t.Context(), claim, h, Asking{}); err != nil {
+			if _, err := m.Locks.TryAcquire(t.Context(), requestFor(claim, h)); err != nil {
 				t.Fatal(err)
 			}
 			if err := m.Locks.Break(t.Context(), raftfsm.Revoke{Mutation: breaking.mutation(), Lock: h.Node, Why: "so that others wait"}); err != nil {

@@ -62,7 +62,7 @@ func TestClosingHandleTakesNoRequest(t *testing.T) {
 		trying := c[1].claim(h[1], api.Exclusive)
 		trying.Mutation.Outstanding = []api.RequestNumber{claim.Mutation.Number, closing.Number, trying.Mutation.Number}
 		go func() {
-			_, err := m.Locks.TryAcquire(t.Context(), trying, h[1], Asking{})
+			_, err := m.Locks.TryAcquire(t.Context(), requestFor(trying, h[1]))
 			tried <- err
 		}()
 		synctest.Wait()

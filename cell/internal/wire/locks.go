@@ -21,10 +21,11 @@ type lockRequest interface {
 	GetMode() pb.LockMode
 	GetReason() string
 	GetOwner() string
+	GetQuiet() bool
 }
 
-// claimOf decodes and checks a request for a lock.
-func claimOf(q lockRequest, h master.Handle) (raftfsm.Claim, error) {
+// acquireOf decodes and checks a request for a lock, as far as it is of either kind.
+func acquireOf(q lockRequest, h master.Handle) (master.AcquireRequest, error) {
 	parts := [][]byte{[]byte("lock"), q.GetHandle(), {byte(q.GetMode())}, []byte(q.GetReason())}
 	if q.GetOwner() != "" { // else the request is the same as to masters of versions that know no owners
 		parts = append(parts, []byte(q.GetOwner()))
@@ -40,19 +41,19 @@ func claimOf(q lockRequest, h master.Handle) (raftfsm.Claim, error) {
 	case len(q.GetOwner()) > api.MaxOwner || !utf8.ValidString(q.GetOwner()):
 		err = api.Errorf(api.InvalidArgument, "the owner must be UTF-8 of at most %d bytes", api.MaxOwner)
 	}
-	return raftfsm.Claim{
+	return master.AcquireRequest{Handle: h, Quiet: q.GetQuiet(), Claim: raftfsm.Claim{
 		Mutation: mutation, Handle: h.Owner.Handle, Mode: mode, Delay: h.Delay, Reason: q.GetReason(), Preconditions: h.Preconditions(), DeclaredOwner: q.GetOwner(),
-	}, err
+	}}, err
 }
 
 // lock serves a request for a lock; ask asks the master for it.
-func (s *service) lock(op string, q lockRequest, ask func(*master.Master, raftfsm.Claim, master.Handle) (raftfsm.Answer, error)) (*pb.Granted, error) {
+func (s *service) lock(op string, q lockRequest, ask func(*master.Master, master.AcquireRequest) (raftfsm.Answer, error)) (*pb.Granted, error) {
 	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.Granted, error) {
-		claim, err := claimOf(q, h)
+		r, err := acquireOf(q, h)
 		if err != nil {
 			return nil, err
 		}
-		answer, err := ask(m, claim, h)
+		answer, err := ask(m, r)
 		if err != nil {
 			return nil, err
 		}
@@ -76,12 +77,13 @@ func grantOf(m *master.Master, a raftfsm.Answer) (*pb.Granted, error) {
 }
 
 func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServer[pb.AcquireReply]) error {
-	granted, err := s.lock("acquire", q, func(m *master.Master, claim raftfsm.Claim, h master.Handle) (raftfsm.Answer, error) {
-		tokens, by := signerOf(m), claim.Mutation
-		t := tokens.parseTicket(q.GetTicket(), h.Node, by.Session, by.Number)
-		return m.Locks.Acquire(stream.Context(), claim, h, t, master.Asking{Detect: q.GetDetectDeadlock(), Quiet: q.GetQuiet(), Waited: time.Duration(q.GetWaitedNs())}, func(now master.Queued) error {
+	granted, err := s.lock("acquire", q, func(m *master.Master, r master.AcquireRequest) (raftfsm.Answer, error) {
+		tokens, lock, by := signerOf(m), r.Handle.Node, r.Claim.Mutation
+		r.Ticket = tokens.parseTicket(q.GetTicket(), lock, by.Session, by.Number)
+		r.Detect, r.Waited = q.GetDetectDeadlock(), time.Duration(q.GetWaitedNs())
+		r.Queued = func(now master.Queued) error {
 			return stream.Send(&pb.AcquireReply{Answer: &pb.AcquireReply_Queued{Queued: &pb.Queued{
-				Ticket:      tokens.ticket(now.Ticket, h.Node, by.Session, by.Number),
+				Ticket:      tokens.ticket(now.Ticket, lock, by.Session, by.Number),
 				Place:       uint32(now.Place),
 				Waiting:     uint32(now.Waiting),
 				Holders:     pb.Parties(now.Holders),
@@ -89,7 +91,8 @@ func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServe
 				DelayedNs:   int64(now.Delayed),
 				EstimateNs:  int64(now.Estimate),
 			}}})
-		})
+		}
+		return m.Locks.Acquire(stream.Context(), r)
 	})
 	if err != nil {
 		return err
@@ -98,8 +101,8 @@ func (s *service) Acquire(q *pb.AcquireRequest, stream grpc.ServerStreamingServe
 }
 
 func (s *service) TryAcquire(ctx context.Context, q *pb.TryAcquireRequest) (*pb.TryAcquireReply, error) {
-	granted, err := s.lock("try to acquire", q, func(m *master.Master, claim raftfsm.Claim, h master.Handle) (raftfsm.Answer, error) {
-		return m.Locks.TryAcquire(ctx, claim, h, master.Asking{Quiet: q.GetQuiet()})
+	granted, err := s.lock("try to acquire", q, func(m *master.Master, r master.AcquireRequest) (raftfsm.Answer, error) {
+		return m.Locks.TryAcquire(ctx, r)
 	})
 	return &pb.TryAcquireReply{Granted: granted}, err
 }

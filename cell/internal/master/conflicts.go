@@ -1,0 +1,107 @@
+package master
+
+import (
+	"cmp"
+
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+)
+
+// tellConflicts tells the holders of a lock that others wait because of them, if they asked for that event. It compares who waits
+// with whom the holders were told of, and posts the difference: to a holder that has just got the lock, or whose handle is new to
+// this master, the first waiter; to the others each new one. It is called after each change of the holders or of the queue that
+// may make a difference. tried is a request that was refused: it counts as a waiter that leaves at once; nil if there is none.
+//
+// A quiet request is posted only to holders that may keep the lock without using it, as a recall, which their programs do not
+// see. epoch.mu is held, and released in between.
+func (p *publisher) tellConflicts(lock namespace.Ref, tried *waiter) {
+	if tried == nil && len(p.queues.byName[lock.Name]) == 0 { // mostly
+		return
+	}
+	node, err := p.epoch.state().Tree.Resolve(lock)
+	if err != nil {
+		return
+	}
+	var news askers
+	looked := false
+	for _, holder := range node.Holders {
+		steps := 1
+		if h := p.handles.onNode[lock][holder.Owner]; h != nil && h.wantsConflicts() {
+			if !looked { // only now: most holders did not ask for the event, and the queue may be long
+				news, looked = p.queues.asking(lock, node.Mode, tried), true
+				steps += p.queues.stepsOf(lock.Name)
+			}
+			p.tellConflictsTo(h, node.Lock, news)
+		}
+		p.epoch.mu.pause(steps)
+	}
+}
+
+// tellConflictsTo tells one of the holders. epoch.mu is held.
+func (p *publisher) tellConflictsTo(h *openHandle, generation api.Generation, news askers) {
+	list := news.unknown
+	if !h.told {
+		list = news.first[:]
+	}
+	for _, w := range list {
+		if w == nil || !h.hearsOf(w) {
+			continue
+		}
+		//mutant: p.postTo(h.Owner, h.Node, api.EventConflictingLock, &Event{Generation: generation, Recall: w.quiet})
+		p.postTo(h.Owner, h.Node, api.EventConflictingLock, &Event{Generation: generation, Explanation: w.claim.Reason, Recall: w.quiet})
+		if !h.told {
+			break
+		}
+	}
+	h.told = true
+}
+
+// askers are those who wait because a lock is held.
+type askers struct {
+	first   [2]*waiter // the first that is not quiet, and the first that is; nil if there is none
+	unknown []*waiter  // those of whom the holders were not told, in the order of the queue
+}
+
+// asking returns those who cannot have a lock while it is held in that mode: their own mode conflicts with that, or they are in
+// the queue behind a request whose mode does. tried is one more, behind all others; it may be nil. From now on they count as
+// told.
+func (q *queues) asking(lock namespace.Ref, mode api.LockMode, tried *waiter) (a askers) {
+	blocked := false
+	look := func(w *waiter) {
+		if blocked = blocked || w.claim.Mode.Conflicts(mode); !blocked {
+			return
+		}
+		//mutant: if true {
+		if !w.told {
+			w.told = true
+			a.unknown = append(a.unknown, w)
+		}
+		first := &a.first[0]
+		if w.quiet {
+			first = &a.first[1]
+		}
+		*first = cmp.Or(*first, w)
+	}
+	for _, w := range q.byName[lock.Name] {
+		if w.lock == lock && !q.isSkipped(w) {
+			look(w)
+		}
+	}
+	if tried != nil {
+		look(tried)
+	}
+	return a
+}
+
+// wantsConflicts reports whether a handle was opened to be told of those who wait for the lock that it holds.
+func (one *openHandle) wantsConflicts() bool { return one.Events.Has(api.EventConflictingLock) }
+
+// hearsOf reports whether a holder is to be told of a waiter: not of its own request that is being answered, and of a quiet one
+// only if it may keep the lock.
+func (one *openHandle) hearsOf(w *waiter) bool {
+	if w.offered && w.owner() == one.Owner {
+		return false
+	}
+	//mutant: return true
+	return !w.quiet || one.CachesLock
+}
