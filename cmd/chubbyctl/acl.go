@@ -23,9 +23,7 @@ func newACLGetCommand(g *globals) *cobra.Command {
 		Short: "Show the ACL names of a node",
 		Long: `get shows the three lists that a node names: of those who may read it, write and
 lock it, and change these names. 'chubbyctl acl file cat NAME' shows who is in one.`,
-		Example:           "  chubbyctl acl get /ls/local/svc\n  chubbyctl acl get /ls/local/svc -o json",
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: g.completePath,
+		Example: "  chubbyctl acl get /ls/local/svc\n  chubbyctl acl get /ls/local/svc -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.parsePath(args[0])
 			if err != nil {
@@ -85,8 +83,6 @@ the names again is not done without --yes.
 get), and exits with %d if they are not.`, exitMismatch),
 		Example: `  chubbyctl acl set /ls/local/svc --write deployers
   chubbyctl acl set /ls/local/svc --read all --change ops --if-generation 3`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.parsePath(args[0])
 			if err == nil {

@@ -36,6 +36,14 @@ func acts() []act {
 	}
 }
 
+// actWords are the words of what can be asked for.
+func actWords() (words []string) {
+	for _, a := range acts() {
+		words = append(words, a.word)
+	}
+	return words
+}
+
 // permission is the answer to whether somebody may do something.
 type permission struct {
 	path      api.Path
@@ -54,9 +62,8 @@ type permissionFields struct {
 }
 
 func newACLCanCommand(g *globals) *cobra.Command {
-	var words, lines []string
+	var lines []string
 	for _, a := range acts() {
-		words = append(words, a.word)
 		lines = append(lines, fmt.Sprintf("  %-7s %s", a.word, a.explain))
 	}
 	return &cobra.Command{
@@ -71,13 +78,6 @@ directory, of which can says nothing. The cell answers as it would to the act it
 a no is a refusal in its audit log.`, exitFailed, strings.Join(lines, "\n")),
 		Example: `  chubbyctl acl can write /ls/local/svc/config
   chubbyctl acl can lock /ls/local/nightly || echo 'ask the operators'`,
-		Args: arguments(cobra.ExactArgs(2)),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
-			if len(args) == 0 {
-				return completeWords(words...)(cmd, args, half)
-			}
-			return g.completePath(cmd, args, half)
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, a := range acts() {
 				if a.word != args[0] {
@@ -93,7 +93,7 @@ a no is a refusal in its audit log.`, exitFailed, strings.Join(lines, "\n")),
 				}
 				return g.printPermission(cmd.OutOrStdout(), answer)
 			}
-			return usagef("acl can: %q is nothing that lists speak of; want one of %s", args[0], strings.Join(words, ", "))
+			return usagef("acl can: %q is nothing that lists speak of; want one of %s", args[0], strings.Join(actWords(), ", "))
 		},
 	}
 }

@@ -57,7 +57,6 @@ func newACLFileLsCommand(g *globals) *cobra.Command {
 		Aliases: []string{"list"},
 		Short:   "List the access control lists of a cell",
 		Example: "  chubbyctl acl file ls",
-		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cell, err := g.cellOf(args)
 			if err != nil {
@@ -79,7 +78,6 @@ func newACLFileCatCommand(g *globals) *cobra.Command {
 		Use:     "cat NAME",
 		Short:   "Write an access control list to standard output",
 		Example: "  chubbyctl acl file cat ops",
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.listPath(args[0])
 			if err != nil {
@@ -99,7 +97,6 @@ func newACLFileRmCommand(g *globals) *cobra.Command {
 that include it. If that takes from you the right to create it again, it is not done
 without --yes.`,
 		Example: "  chubbyctl acl file rm interns",
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.listPath(args[0])
 			if err != nil {
@@ -125,7 +122,6 @@ to write it again is not written without --yes.`,
 		Example: `  chubbyctl acl file put ops 'alice'
   printf 'alice\n@oncall\n' | chubbyctl acl file put ops -
   chubbyctl acl file put /ls/foo/acl/ops - <ops.acl`,
-		Args: arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.listPath(args[0])
 			if err != nil {

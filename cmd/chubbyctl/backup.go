@@ -45,7 +45,6 @@ the cell signs what clients carry is not in it.
 It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds the wait
 for each part.`,
 		Example: "  chubbyctl cell backup /var/backups/chubby-$(date +%F)\n  chubbyctl cell backup s3://backups/foo.backup?region=eu-central-1 foo\n  chubbyctl cell backup - foo | gzip >foo.backup.gz\n  chubbyctl cell backup verify foo.backup",
-		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cell, err := g.cellOf(args[1:])
 			if err != nil {
@@ -207,7 +206,6 @@ func newBackupVerifyCommand(g *globals) *cobra.Command {
 		Long: `verify reads a backup, or standard input if FILE is -, and checks its sum and everything
 in it: that a cell could go on from there. It exits with 1 if it is damaged.`,
 		Example: "  chubbyctl cell backup verify foo.backup\n  gunzip <foo.backup.gz | chubbyctl cell backup verify -",
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := g.readBackup(cmd, args[0])
 			if err != nil {
@@ -234,8 +232,8 @@ func newBackupShowCommand(g *globals) *cobra.Command {
 		Long: `show lists the nodes of a backup, or of that from standard input if FILE is -: their
 paths, the bytes of their contents, and who held their locks. With the path of a file it
 prints the contents of that, and with that of a directory it lists what is below it.`,
-		Example: "  chubbyctl cell backup show foo.backup\n  chubbyctl cell backup show foo.backup /ls/foo/svc/config",
-		Args:    arguments(cobra.RangeArgs(1, 2)),
+		Example:           "  chubbyctl cell backup show foo.backup\n  chubbyctl cell backup show foo.backup /ls/foo/svc/config",
+		ValidArgsFunction: cobra.NoFileCompletions, // PATH is in the backup, and not in the cell
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := g.readBackup(cmd, args[0])
 			if err != nil {

@@ -42,8 +42,6 @@ Exit codes: 0 when N have come; %d if --wait ran out; 128+n for signal n; %d if 
 was found within --timeout; %d if permission was denied.`, exitUsage, exitWaited, exitUnavailable, exitDenied),
 		Example: `  chubbyctl barrier /ls/local/simulation --parties 8 && ./simulate
   chubbyctl barrier /ls/local/rollout --parties 3 --wait 10m || echo 'too few'`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: onlyFirst(g.completePath),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.waits = cmd.Flags().Changed("wait")
 			path, err := g.parsePath(args[0])

@@ -19,9 +19,7 @@ func newCatCommand(g *globals) *cobra.Command {
 		Long: `cat writes the bytes of files exactly, with nothing added. With -o json it prints
 an object per file instead, with contents (if they are UTF-8), contents_base64 and
 the content generation.`,
-		Example:           "  chubbyctl cat /ls/local/svc/primary",
-		Args:              arguments(cobra.MinimumNArgs(1)),
-		ValidArgsFunction: g.completePath,
+		Example: "  chubbyctl cat /ls/local/svc/primary",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.eachPath(args, func(p api.Path) error { return g.printFile(cmd, p) })
 		},

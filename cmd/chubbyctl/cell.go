@@ -110,7 +110,6 @@ func newCellCommand(g *globals) *cobra.Command {
 			Use:     "members [CELL]",
 			Short:   "List the replicas that a cell is made of",
 			Example: "  chubbyctl cell members",
-			Args:    arguments(cobra.MaximumNArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
 					members, err := c.Members(ctx)
@@ -144,7 +143,6 @@ stopped by SIGTERM does it by itself.
 
 It is for operators of the cell (/ls/CELL/acl/operators).`,
 		Example: "  chubbyctl cell transfer\n  chubbyctl cell transfer foo --to r3",
-		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cell, err := g.cellOf(args)
 			if err != nil {

@@ -42,7 +42,6 @@ serve --spare'. 'chubbyctl cell remove' takes it away.
 RAFT-ADDRESS is where the other replicas reach it. An id is never used twice in a cell.
 Keep the number of replicas odd: an even one more survives no more failures.` + changeText,
 		Example: "  chubbyctl cell add r6 chubby6.example.org:7431",
-		Args:    arguments(cobra.RangeArgs(2, 3)),
 	}, func(args []string) (client.MemberChange, []string) {
 		return client.MemberChange{Add: args[0], Raft: args[1], Spare: spare}, args[2:]
 	})
@@ -63,7 +62,6 @@ It is refused if no majority of those that would stay answers: replace the dead 
 first. If one dies afterwards, the removal waits until it answers; --cancel takes the
 removal back, as long as it waits.` + changeText,
 		Example: "  chubbyctl cell remove r2\n  chubbyctl cell remove r2 --cancel",
-		Args:    arguments(cobra.RangeArgs(1, 2)),
 	}, func(args []string) (client.MemberChange, []string) {
 		if cancel {
 			return client.MemberChange{Keep: args[0]}, args[1:]
@@ -81,7 +79,6 @@ func newMemberReplaceCommand(g *globals) *cobra.Command {
 		Long: `replace adds the replica NEW, as 'chubbyctl cell add' does, and removes OLD when NEW has
 caught up and has a vote. It is what to do about a replica whose disk or machine is lost.` + changeText,
 		Example: "  chubbyctl cell replace r2 r6 chubby6.example.org:7431",
-		Args:    arguments(cobra.RangeArgs(3, 4)),
 	}, func(args []string) (client.MemberChange, []string) {
 		return client.MemberChange{Remove: args[0], Add: args[1], Raft: args[2]}, args[3:]
 	})

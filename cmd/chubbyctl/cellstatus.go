@@ -31,7 +31,6 @@ restore, a replica that joins or leaves, a drill; whose it is, and how it ends.
 all is well: a replica does not answer or is not OK, is %d entries behind, has less than
 1 GiB free, or has another state than the others.`, exitUnavailable, exitFailed, lagging),
 		Example: "  chubbyctl cell status\n  chubbyctl cell status foo -o json\n  chubbyctl cell status foo --check >/dev/null || page-somebody",
-		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
 				status, err := c.Status(ctx)

@@ -50,7 +50,6 @@ A cell is upgraded by starting its replicas with the new version, one after the 
 What is new begins when 'chubbyctl cell upgrade finish' raises the feature level of the
 cell. Until then any replica can go back to the old version.`,
 			Example: "  chubbyctl cell upgrade status\n  chubbyctl cell upgrade status foo -o json",
-			Args:    arguments(cobra.MaximumNArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
 					status, err := c.Status(ctx)
@@ -84,7 +83,6 @@ that is lost for good, and is to be replaced, is left out with --without.
 
 It is for operators of the cell (/ls/CELL/acl/operators).`,
 		Example: "  chubbyctl cell upgrade finish\n  chubbyctl cell upgrade finish foo --without r2",
-		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cell, err := g.cellOf(args)
 			if err != nil {

@@ -31,7 +31,11 @@ func (g *globals) completeBelow(root *cobra.Command) {
 	}
 }
 
+// completeCommand also has the usage line of a command say how many arguments there are, unless the command checks that itself.
 func (g *globals) completeCommand(cmd *cobra.Command) {
+	if cmd.Args == nil && !cmd.Hidden {
+		cmd.Args = arguments(argumentCount(cmd.Use))
+	}
 	if cmd.ValidArgsFunction == nil && !cmd.Hidden {
 		cmd.ValidArgsFunction = g.completeArguments(cmd)
 	}
@@ -46,12 +50,44 @@ func (g *globals) completeCommand(cmd *cobra.Command) {
 	})
 }
 
-// completeArguments returns the completion of a command's arguments that are not paths, by
-// their names in its usage line.
+// argumentsIn returns the arguments that a usage line names, "[CELL]" if one may be left out, and whether the last may be repeated.
+func argumentsIn(use string) (words []string, repeated bool) {
+	for _, word := range strings.Fields(use)[1:] {
+		if strings.HasPrefix(strings.TrimLeft(word, "[("), "-") || word == "[flags]" || repeated {
+			break
+		}
+		word, repeated = strings.CutSuffix(word, "...")
+		words = append(words, word)
+	}
+	return words, repeated
+}
+
+// argumentCount returns the check of how many arguments there are, by a usage line.
+func argumentCount(use string) cobra.PositionalArgs {
+	words, repeated := argumentsIn(use)
+	least := 0
+	for _, word := range words {
+		if word[0] != '[' {
+			least++
+		}
+	}
+	if repeated {
+		return cobra.MinimumNArgs(least)
+	}
+	return cobra.RangeArgs(least, len(words))
+}
+
+// completeArguments returns the completion of a command's arguments, by their names in its usage line.
 func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
+	if strings.Contains(cmd.Use, "CMD") {
+		return g.completePath
+	}
 	var each []cobra.CompletionFunc
-	for _, word := range strings.Fields(cmd.Use)[1:] {
+	words, repeated := argumentsIn(cmd.Use)
+	for _, word := range words {
 		switch strings.Trim(word, "[]") {
+		case "PATH", "PREFIX", "SRC", "DST":
+			each = append(each, g.completePath)
 		case "CELL":
 			each = append(each, g.completeCell)
 		case "ID":
@@ -60,15 +96,21 @@ func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 			each = append(each, completeSequencer)
 		case "NAME":
 			each = append(each, g.completeList)
+		case "ACT":
+			each = append(each, completeWords(actWords()...))
 		default:
 			each = append(each, cobra.NoFileCompletions)
 		}
 	}
 	return func(cmd *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
-		if len(args) >= len(each) {
+		at := len(args)
+		if repeated {
+			at = min(at, len(each)-1)
+		}
+		if at >= len(each) {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return each[len(args)](cmd, args, half)
+		return each[at](cmd, args, half)
 	}
 }
 
@@ -92,9 +134,9 @@ func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.Completi
 			return g.completeList
 		}
 	case "dir", "prefix":
-		return func(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-			return g.completePath(cmd, nil, half)
-		}
+		return g.completeNode
+	case "session":
+		return g.completeSession
 	case "cell":
 		return g.completeCell
 	case "servers", "as", "reason", "value", "name":

@@ -47,7 +47,6 @@ local, unless CHUBBY_DOMAIN names a domain in which it may be.`,
 		Example: `  chubbyctl config use-cell main
   chubbyctl acquire nightly -- ./backup.sh     # /ls/main/nightly
   chubbyctl config use-cell local`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkUsable(args[0], client.ConfiguredCells()); err != nil {
 				return err
@@ -98,7 +97,6 @@ func newCurrentCellCommand(g *globals) *cobra.Command {
 		Short:   "Print the default cell",
 		Long:    "current prints the name of the default cell, without asking it; with -v and -o json also\nwhat has chosen it.",
 		Example: "  chubbyctl config current\n  chubbyctl config current -o json",
-		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			chosen, err := g.chooseCell()
 			if err != nil {
@@ -130,7 +128,6 @@ func newCellsCommand(g *globals) *cobra.Command {
 		Long: `cells lists the cells that CHUBBY_CELLS and the file of cells name, and the default cell,
 with the servers of each, without asking any.`,
 		Example: "  chubbyctl config cells",
-		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := g.withTimeout(cmd.Context())
 			defer cancel()

@@ -31,7 +31,6 @@ the cell, that counts, and not the file.`,
   chubbyctl config add-cell main h1 h2 h3 \
     --cacert ca.pem --cert me.pem --key me.key
   chubbyctl config use-cell main`,
-		Args:              arguments(cobra.MinimumNArgs(2)),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.addCell(cmd, args[0], strings.Split(strings.Join(args[1:], ","), ","))
@@ -101,7 +100,6 @@ func newRemoveCellCommand(g *globals) *cobra.Command {
 		Long: `remove-cell removes a cell from the file of cells. Nothing is done to the cell. It stays
 the default cell if use-cell has chosen it.`,
 		Example: "  chubbyctl config remove-cell main",
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := readCellsFile()
 			if err != nil {

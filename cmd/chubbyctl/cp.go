@@ -42,8 +42,6 @@ each node then.`, exitMismatch, exitFailed),
   chubbyctl cp /ls/local/config /ls/backup/svc/ --if-absent
   chubbyctl cp -r /ls/local/svc /ls/backup/svc
   chubbyctl cat /ls/local/conf >conf && chubbyctl put /ls/local/conf - <conf`,
-		Args:              arguments(cobra.ExactArgs(2)),
-		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, err := g.parsePath(args[0])
 			if err != nil {

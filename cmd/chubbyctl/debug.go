@@ -33,7 +33,6 @@ What a replica did not answer, or what did not fit, is said in FILE and here, an
 exits with 69; FILE has the rest. It is for operators of the cell
 (/ls/CELL/acl/operators), as far as each replica knows them.`,
 		Example: "  chubbyctl cell debug chubby-debug.tar.gz\n  chubbyctl cell debug /tmp/main.tar.gz main",
-		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.withCellOf(cmd, args[1:], func(ctx context.Context, c *client.Cell) error {
 				status, err := c.Status(ctx)

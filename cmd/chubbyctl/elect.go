@@ -59,8 +59,7 @@ Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitFai
   chubbyctl -o json elect --show /ls/local/svc/primary | jq -r .value
   chubbyctl elect --candidates /ls/local/svc/primary
   chubbyctl elect --nominate db2 /ls/local/svc/primary`,
-		Args:              o.takeArguments,
-		ValidArgsFunction: g.completePath,
+		Args: o.takeArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.takeStreams(cmd)
 			if err := o.validate(cmd.Flags().Changed); err != nil {

@@ -44,8 +44,6 @@ A client that does not answer is named, with how long a change has waited for it
 and how long it can go on; chubbyctl session end takes its session away sooner.`, exitFailed),
 		Example: `  chubbyctl explain /ls/local/service/config
   chubbyctl explain /ls/local/service/config -o json`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.parsePath(args[0])
 			if err != nil {

@@ -59,8 +59,6 @@ and no clock: FROM and TO are by the clocks of the masters of that time, and for
 If two held it, the exit code is 1.`,
 		Example: `  chubbyctl history /ls/local/service/primary
   chubbyctl history /ls/local/service/primary -o json`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.parsePath(args[0])
 			if err != nil {

@@ -44,8 +44,6 @@ ACL names are taken from the directory, as of any node that is created; with --a
 of the export are set, of directories after what is in them. The lists have to be there.`, exitFailed, exitFailed),
 		Example: `  chubbyctl import /ls/local/svc <svc.jsonl
   chubbyctl export /ls/old/svc | chubbyctl import /ls/new/svc --overwrite --acl`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.parsePath(args[0])
 			if err != nil {

@@ -70,8 +70,6 @@ The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.Replac
   chubbyctl lint /ls/local/service
   chubbyctl lint --principal batch --rule polling,lock-polling
   chubbyctl lint --session s42 -o json`,
-		Args:              arguments(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.pathOf(args)
 			if err != nil {
@@ -106,9 +104,6 @@ The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.Replac
 	flags.StringSliceVar(&rules, "rule", nil, "only by these rules, `RULE,...`")
 	flags.IntVar(&o.Most, "most", 20, "how many findings to list at most")
 	_ = cmd.RegisterFlagCompletionFunc("rule", completeWords(misuseNames()...)) // the flag is there
-	_ = cmd.RegisterFlagCompletionFunc("session", func(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-		return g.completeSession(cmd, nil, half)
-	})
 	return cmd
 }
 

@@ -106,8 +106,6 @@ other (a deadlock): as sentences, in the language of Graphviz (--graph=dot), or 
   chubbyctl locks --watch
   chubbyctl locks --graph
   chubbyctl locks --graph=dot | dot -Tsvg > waits.svg`,
-		Args:              arguments(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.pathOf(args)
 			if err != nil {

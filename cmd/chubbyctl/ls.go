@@ -27,9 +27,7 @@ the other fields.
 
 -R lists everything below a directory, a whole path a line, as it is read: for scripts, as
 'chubbyctl tree' is for people. --timeout is for each directory then.`,
-		Example:           "  chubbyctl ls -l /ls/local\n  chubbyctl ls -R svc | grep -v '/$'",
-		Args:              arguments(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: g.completePath,
+		Example: "  chubbyctl ls -l /ls/local\n  chubbyctl ls -R svc | grep -v '/$'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.pathOf(args)
 			if err != nil {
@@ -168,9 +166,7 @@ func newTreeCommand(g *globals) *cobra.Command {
 		Short: "Show a directory and everything below it",
 		Long: `tree shows a directory and everything below it, each part as it was when it was
 read. With -o json it prints the fields of stat for each node.`,
-		Example:           "  chubbyctl tree /ls/local --depth 2",
-		Args:              arguments(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: g.completePath,
+		Example: "  chubbyctl tree /ls/local --depth 2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.pathOf(args)
 			if err != nil {

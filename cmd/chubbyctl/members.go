@@ -51,8 +51,6 @@ and prints what has become of those that it had shown.`,
 		Example: `  chubbyctl members ls /ls/local/up
   chubbyctl -o json members ls /ls/local/up | jq -r .value
   chubbyctl members ls /ls/local/up --watch | while read -r line; do ./re; done`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: onlyFirst(g.completePath),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.path, err = g.parsePath(args[0]); err != nil {
 				return err

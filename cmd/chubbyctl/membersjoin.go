@@ -53,8 +53,7 @@ Exit codes: as acquire.`, defaultKillAfter, exitLost, exitFailed),
 		Example: `  chubbyctl members join /ls/local/up --name web1 --value 10.0.0.1:80 -- ./serve
   chubbyctl members join /ls/local/up --value "$HOSTNAME:80" --retry -- ./serve
   chubbyctl members join /ls/local/up --name $POD --wait-for-name -- ./worker`,
-		Args:              o.takeArguments,
-		ValidArgsFunction: g.completePath,
+		Args: o.takeArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.takeStreams(cmd)
 			if err := o.validate(cmd.Flags().Changed); err != nil {

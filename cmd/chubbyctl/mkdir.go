@@ -13,11 +13,9 @@ import (
 func newMkdirCommand(g *globals) *cobra.Command {
 	var parents bool
 	cmd := &cobra.Command{
-		Use:               "mkdir PATH...",
-		Short:             "Create directories",
-		Example:           "  chubbyctl mkdir -p /ls/local/svc/web",
-		Args:              arguments(cobra.MinimumNArgs(1)),
-		ValidArgsFunction: g.completePath,
+		Use:     "mkdir PATH...",
+		Short:   "Create directories",
+		Example: "  chubbyctl mkdir -p /ls/local/svc/web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.changeEach(args, func(p api.Path) error {
 				return g.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {

@@ -64,7 +64,6 @@ without --yes; 'chubbyctl acl file put' also checks its lines.`, api.MaxContents
 			}
 			return usagef(`put: want a path and a value, in quotes if it has spaces, or "-" to read it from standard input; see 'chubbyctl put --help'`)
 		},
-		ValidArgsFunction: onlyFirst(g.completePath),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.validate(cmd); err != nil {
 				return err

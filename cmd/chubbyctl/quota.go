@@ -44,7 +44,6 @@ principal: those it created; of a directory: those below it), and of a principal
 open sessions, open handles, and Acquires that wait. With -o json an allowed amount
 of 0 is no limit.`,
 		Example: "  chubbyctl quota ls\n  chubbyctl quota ls foo -o json",
-		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
 				quotas, err := c.Quotas(ctx)
@@ -125,7 +124,6 @@ SIZE is a number of bytes, or as in 512KiB, 10MiB, 1GiB.`,
 		Example: `  chubbyctl quota set --principal ci --nodes 10000 --bytes 64MiB
   chubbyctl quota set --dir /ls/local/scratch --bytes 10MiB
   chubbyctl quota set --principal ci --nodes 0     # back to the defaults`,
-		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.validate(cmd, args); err != nil {
 				return err

@@ -53,7 +53,6 @@ it was removed does not know it: name the directories of others as well.
 
 If a majority is left, start those replicas instead: nothing is lost then.`,
 		Example: "  chubbyctl cell recover /var/lib/chubby/r4\n  chubbyctl cell recover copies/r4 copies/r5 --to foo.backup\n  chubbyctl cell restore foo.backup foo --yes",
-		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return g.recover(cmd, args, to, fromRemoved) },
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the `file` for the backup; without it recover only looks")

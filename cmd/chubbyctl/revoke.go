@@ -57,8 +57,6 @@ to be dead.`,
 		Example: `  chubbyctl lock break /ls/local/deploy --reason 'web3 hangs'  # who loses it?
   chubbyctl lock break /ls/local/deploy --reason 'web3 hangs' --yes
   chubbyctl lock break /ls/local/deploy --reason 'web3 is unplugged' --yes --now`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.parsePath(args[0])
 			if err == nil {
@@ -167,7 +165,6 @@ nothing, and exits with 2. It is for operators of the cell (/ls/CELL/acl/operato
 except for sessions of one's own principal.`,
 		Example: `  chubbyctl session end s42 --reason 'left over from a test'  # whose is it?
   chubbyctl session end s42 --reason 'left over from the test' --yes`,
-		Args: arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, cell, err := g.sessionOf(args)
 			if err == nil {

@@ -34,8 +34,6 @@ again. --timeout is for each node then.`, exitMismatch, exitUsage, exitFailed),
   chubbyctl rm /ls/local/job/7 --if-sequencer "$CHUBBY_SEQUENCER"
   chubbyctl rm -r /ls/local/job          # what would be deleted?
   chubbyctl rm -r /ls/local/job --yes`,
-		Args:              arguments(cobra.MinimumNArgs(1)),
-		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			conditions, err := condition.options(cmd)
 			if err != nil {

@@ -47,8 +47,7 @@ Exit codes: as acquire; %d is for --try if all slots are taken or delayed.`, exi
   chubbyctl semaphore /ls/local/licences --slots 5 --wait 10m -- ./simulate
   chubbyctl semaphore gpus --slots 4 -- sh -c './train --gpu $CHUBBY_SLOT'
   chubbyctl semaphore /ls/local/converters --slots 5 --resize`,
-		Args:              o.takeArguments,
-		ValidArgsFunction: g.completePath,
+		Args: o.takeArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.takeStreams(cmd)
 			if err := o.validate(cmd.Flags().Changed); err != nil {

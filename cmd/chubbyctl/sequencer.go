@@ -23,7 +23,6 @@ that generation. It exits with 0 if it is, and with %d if it is not or SEQ is no
 valid sequencer. What is true now need not be true a moment later: a server that acts on
 requests compares tokens instead (package sequencer).`, exitMismatch),
 			Example: `  chubbyctl sequencer check "$CHUBBY_SEQUENCER"`,
-			Args:    arguments(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return g.checkSequencer(cmd.Context(), args[0], cmd.OutOrStdout())
 			},
@@ -33,7 +32,6 @@ requests compares tokens instead (package sequencer).`, exitMismatch),
 			Short:   "Show the parts of a sequencer, without asking anybody",
 			Long:    fmt.Sprintf("show prints the parts of a sequencer. It exits with %d if SEQ is not a valid sequencer.", exitMismatch),
 			Example: `  chubbyctl sequencer show "$CHUBBY_SEQUENCER"`,
-			Args:    arguments(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return g.showSequencer(args[0], cmd.OutOrStdout())
 			},

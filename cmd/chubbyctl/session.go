@@ -76,7 +76,6 @@ how much of it is left. A session that is not extended lives at least as long as
 first figure says. It normally ends before the second; a fail-over, or a master that
 was stopped for a moment, starts all leases again in full.`,
 		Example: "  chubbyctl session ls -o json",
-		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
 				return g.printSessions(cmd.OutOrStdout(), c.EachSession(ctx))
@@ -142,7 +141,6 @@ func newSessionShowCommand(g *globals) *cobra.Command {
 		Long: `show shows one session: whose it is, its lease, how much of that is left at least
 and at most, how many handles it has open, and which locks it holds.`,
 		Example: "  chubbyctl session show s42\n  chubbyctl session show 42 foo -o json",
-		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, cell, err := g.sessionOf(args)
 			if err != nil {

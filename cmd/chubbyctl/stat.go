@@ -134,9 +134,7 @@ The time at which the contents were written is by the clock of the master at tha
 time: it is for people, and nothing depends on it. It is not known ("-", in JSON
 null) of what was written before the cell was at feature level 2 (see "chubbyctl
 cell upgrade").`,
-		Example:           "  chubbyctl stat -o json /ls/local/motd",
-		Args:              arguments(cobra.MinimumNArgs(1)),
-		ValidArgsFunction: g.completePath,
+		Example: "  chubbyctl stat -o json /ls/local/motd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			first := true
 			return g.eachPath(args, func(p api.Path) error {

@@ -75,7 +75,6 @@ operators, and everybody else sees the locks and changes of what he may read.`,
 		Example: `  chubbyctl top
   chubbyctl top foo --every 10s
   chubbyctl top --times 2 -o json`,
-		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.validate(); err != nil {
 				return err

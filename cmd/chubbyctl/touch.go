@@ -11,11 +11,9 @@ import (
 
 func newTouchCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
-		Use:               "touch PATH...",
-		Short:             "Create empty files where there are none",
-		Example:           "  chubbyctl touch /ls/local/svc/lock",
-		Args:              arguments(cobra.MinimumNArgs(1)),
-		ValidArgsFunction: g.completePath,
+		Use:     "touch PATH...",
+		Short:   "Create empty files where there are none",
+		Example: "  chubbyctl touch /ls/local/svc/lock",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.changeEach(args, func(p api.Path) error {
 				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true, Create: client.File, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {

@@ -60,7 +60,6 @@ those of put and rm.`, exitMismatch, api.MaxTxnSteps, api.MaxTxnSteps, api.MaxCo
   g=$(chubbyctl -o json stat svc/limits | jq .content_generation)
   ./raise >new && chubbyctl txn --if-generation "svc/limits=$g" \
     --if-absent svc/frozen --put-file svc/limits=new`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := o.build(cmd)
 			if err != nil {

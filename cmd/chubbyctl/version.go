@@ -19,7 +19,6 @@ func newVersionCommand(g *globals) *cobra.Command {
 		Use:     "version",
 		Short:   "Print what this binary was built from",
 		Example: "  chubbyctl version -o json",
-		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := builtFrom()
 			if g.json() {

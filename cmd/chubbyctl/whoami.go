@@ -40,7 +40,6 @@ who may change the ACL names of the root.
 A cell that is insecure asks nobody who he is: there you are whom --as says, if the cell
 believes that, or else anonymous.`,
 		Example: "  chubbyctl whoami\n  chubbyctl whoami main -o json",
-		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cell, err := g.cellOf(args)
 			if err != nil {
