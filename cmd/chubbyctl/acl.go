@@ -48,15 +48,9 @@ type namesFields struct {
 }
 
 func (g *globals) printACL(out io.Writer, s api.Stat) error {
-	if g.json() {
-		return g.output.Print(out, namesFields{s.Path.String(), aclFields(s.ACL), s.ACLs})
-	}
-	t := g.output.NewTable(out)
-	t.Add("read", s.ACL.Read)
-	t.Add("write", s.ACL.Write)
-	t.Add("change", s.ACL.Change)
-	t.Add("acl generation", s.ACLs)
-	return t.Flush()
+	return g.output.Show(out, namesFields{s.Path.String(), aclFields(s.ACL), s.ACLs}, func(p *term.Page) {
+		p.Fields("read", s.ACL.Read, "write", s.ACL.Write, "change", s.ACL.Change, "acl generation", s.ACLs)
+	})
 }
 
 type aclSetOptions struct {

@@ -132,13 +132,10 @@ func (g *globals) askPermission(ctx context.Context, a act, p api.Path) (permiss
 }
 
 func (g *globals) printPermission(out io.Writer, p permission) error {
-	word := map[bool]string{true: "yes", false: "no"}[p.allowed]
-	var err error
-	if g.json() {
-		err = g.output.Print(out, permissionFields{p.path.String(), p.act.word, p.principal, p.allowed, p.reason})
-	} else {
-		_, err = fmt.Fprintln(out, term.StyleOf(out).Wrap(term.Printable(p.reason), word+": "))
-	}
+	fields := permissionFields{p.path.String(), p.act.word, p.principal, p.allowed, p.reason}
+	err := g.output.Show(out, fields, func(page *term.Page) {
+		page.Paragraph(term.Plain, term.Printable(p.reason), map[bool]string{true: "yes: ", false: "no: "}[p.allowed])
+	})
 	if err == nil && !p.allowed {
 		err = &exitError{code: exitFailed}
 	}

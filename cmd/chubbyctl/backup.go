@@ -154,11 +154,7 @@ type writerFunc func(p []byte) (int, error)
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func (g *globals) printBackup(out io.Writer, name string, f backupFields) error {
-	if g.json() {
-		return g.output.Print(out, f)
-	}
-	_, err := fmt.Fprintf(out, "%s: %s\n", name, describeBackup(f))
-	return err
+	return g.output.Say(out, f, "%s: %s", name, describeBackup(f))
 }
 
 // describeBackup says in one line what is in a backup.
@@ -262,35 +258,28 @@ prints the contents of that, and with that of a directory it lists what is below
 
 // printBackupNodes lists the nodes at and below a name.
 func (g *globals) printBackupNodes(out io.Writer, b *backup.Backup, below api.Name) error {
-	table := g.output.NewTable(out, "PATH", "KIND", "BYTES", "LOCK", "HOLDERS")
-	for _, node := range b.State.Tree.Below(below, nil) {
-		path, err := node.Name.In(b.Cell)
-		if err != nil {
-			return err
-		}
-		kind := "file"
-		if node.Kind == api.Directory {
-			kind = "directory"
-		}
-		one := backupNode{Path: path.String(), Kind: kind, Size: len(node.Contents), Holders: []string{}}
-		if len(node.Holders) > 0 {
-			one.Lock = node.Mode.String()
-		}
-		for _, h := range node.Holders {
-			if s, ok := b.State.Sessions.Get(h.Session); ok {
-				one.Holders = append(one.Holders, s.Principal)
+	list := term.List[backupNode, backupNode]{
+		Fields: func(one backupNode) backupNode { return one },
+		Add: func(t *term.Table, one backupNode) {
+			t.Add(one.Path, one.Kind, one.Size, one.Lock, strings.Join(one.Holders, " "))
+		},
+		Columns: []string{"PATH", "KIND", "BYTES", "LOCK", "HOLDERS"},
+	}
+	return list.Print(out, g.output, func(yield func(backupNode, error) bool) {
+		for _, node := range b.State.Tree.Below(below, nil) {
+			path, err := node.Name.In(b.Cell)
+			one := backupNode{Path: path.String(), Kind: node.Kind.String(), Size: len(node.Contents), Holders: []string{}}
+			if len(node.Holders) > 0 {
+				one.Lock = node.Mode.String()
+			}
+			for _, h := range node.Holders {
+				if s, ok := b.State.Sessions.Get(h.Session); ok {
+					one.Holders = append(one.Holders, s.Principal)
+				}
+			}
+			if !yield(one, err) || err != nil {
+				return
 			}
 		}
-		if g.json() {
-			if err := g.output.Print(out, one); err != nil {
-				return err
-			}
-			continue
-		}
-		table.Add(one.Path, one.Kind, one.Size, one.Lock, strings.Join(one.Holders, " "))
-	}
-	if g.json() {
-		return nil
-	}
-	return table.Flush()
+	})
 }

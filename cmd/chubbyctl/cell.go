@@ -153,11 +153,7 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 				if err != nil {
 					return err
 				}
-				if g.json() {
-					return g.output.Print(cmd.OutOrStdout(), map[string]string{"master": master})
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is the master\n", master)
-				return err
+				return g.output.Say(cmd.OutOrStdout(), map[string]string{"master": master}, "%s is the master", master)
 			})
 			if len(args) > 0 && to == "" && errors.Is(err, client.NothingListens) {
 				return fmt.Errorf("%w; if %s is a replica: 'chubbyctl cell transfer --to %s'", err, cell, cell)
@@ -197,17 +193,11 @@ func confirmDivergence(ctx context.Context, c *client.Cell, fault string) string
 }
 
 func (g *globals) printStatus(out io.Writer, s client.Status, fault string) error {
-	if g.json() {
-		if err := g.output.Print(out, newStatusFields(s, fault)); err != nil {
-			return err
-		}
-	} else if err := g.writeStatus(out, s, fault); err != nil {
-		return err
-	}
-	if s.Master == "" {
+	err := g.output.Show(out, newStatusFields(s, fault), func(p *term.Page) { drawStatus(p, s, fault) })
+	if err == nil && s.Master == "" {
 		return &exitError{exitUnavailable, api.Errorf(api.Unavailable, "%s", explainNoMaster(s))}
 	}
-	return nil
+	return err
 }
 
 // explainNoMaster says why no master has answered: the cell has none, or its master cannot be
@@ -236,13 +226,13 @@ func explainNoMaster(s client.Status) string {
 	return fmt.Sprintf("%s %s is the master of cell %s, as other replicas say, and does not answer from here: look at the network between, or at its machine", s.Named, where, s.Cell)
 }
 
-func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) error {
+func drawStatus(p *term.Page, s client.Status, fault string) {
 	master := "master " + s.Master
 	switch {
 	case s.Master == "" && s.Named != "":
-		master = term.StyleOf(out).Paint(term.Trouble, "master "+s.Named+" does not answer")
+		master = p.Paint(term.Trouble, "master "+s.Named+" does not answer")
 	case s.Master == "":
-		master = term.StyleOf(out).Paint(term.Trouble, "no master")
+		master = p.Paint(term.Trouble, "no master")
 	}
 	about := fmt.Sprintf("epoch %d, feature level %d: %s, %s, %s",
 		s.Epoch, s.Level, term.Counted(int(s.Sessions), "session"), term.Counted(int(s.Nodes), "node"), term.Counted(int(s.Locks), "lock"))
@@ -252,49 +242,35 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 	case s.Master == "":
 		about = "its feature level, sessions, nodes and locks are not known"
 	}
-	style := term.StyleOf(out)
-	if _, err := fmt.Fprintf(out, "%s\n\n", style.Wrap(fmt.Sprintf("cell %s, %s, %s", s.Cell, master, about), "")); err != nil {
-		return err
-	}
-	t := g.output.NewTable(out, "ID", "ROLE", "OK", "CLIENT", "TERM?", "LAST?", "LAG", "DISK", "STATE?", "VERSION")
-	for _, r := range s.Replicas {
-		if r.Err != nil && r.ID == "" { // others have answered, and none of them names it
-			t.Add("", term.Paint(term.Waiting, "no member"), "", r.Client, "", "", "", "", "", fmt.Sprintf("the cell has no replica here; see --servers: %v", r.Err))
-			continue
+	p.Paragraph(term.Plain, fmt.Sprintf("cell %s, %s, %s", s.Cell, master, about), "")
+	p.Line("")
+	p.Table(func(t *term.Table) {
+		for _, r := range s.Replicas {
+			switch {
+			case r.Err != nil && r.ID == "": // others have answered, and none of them names it
+				t.Add("", term.Paint(term.Waiting, "no member"), "", r.Client, "", "", "", "", "", fmt.Sprintf("the cell has no replica here; see --servers: %v", r.Err))
+			case r.Err != nil:
+				t.Add(r.ID, term.Paint(term.Trouble, "no answer"), term.Paint(term.Trouble, "NO"), r.Client, "", "", "", "", "", r.Err)
+			default:
+				t.Add(replicaRow(r, s.Master)...)
+			}
 		}
-		if r.Err != nil {
-			t.Add(r.ID, term.Paint(term.Trouble, "no answer"), term.Paint(term.Trouble, "NO"), r.Client, "", "", "", "", "", r.Err)
-			continue
-		}
-		t.Add(replicaRow(r, s.Master)...)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	if text, running := describeDrill(s); text != "" {
-		text = style.Wrap(text, "")
-		if running {
-			text = style.Paint(term.Waiting, text)
-		}
-		if _, err := fmt.Fprintf(out, "\n%s\n", text); err != nil {
-			return err
+	}, "ID", "ROLE", "OK", "CLIENT", "TERM?", "LAST?", "LAG", "DISK", "STATE?", "VERSION")
+	say := func(m term.Meaning, text string) {
+		if text != "" {
+			p.Line("")
+			p.Paragraph(m, text, "")
 		}
 	}
+	text, running := describeDrill(s)
+	say(map[bool]term.Meaning{true: term.Waiting, false: term.Plain}[running], text)
 	for _, a := range s.Acts {
-		if _, err := fmt.Fprintf(out, "\n%s\n", style.Paint(term.Waiting, style.Wrap(describeAct(a), ""))); err != nil {
-			return err
-		}
+		say(term.Waiting, describeAct(a))
 	}
 	if s.Restored != nil {
-		if _, err := fmt.Fprintf(out, "\n%s\n", style.Wrap(describeRestoration(*s.Restored), "")); err != nil {
-			return err
-		}
+		say(term.Plain, describeRestoration(*s.Restored))
 	}
-	if fault != "" {
-		_, err := fmt.Fprintf(out, "\n%s\n", style.Paint(term.Trouble, style.Wrap(fault, "")))
-		return err
-	}
-	return nil
+	say(term.Trouble, fault)
 }
 
 const (

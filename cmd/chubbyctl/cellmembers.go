@@ -12,6 +12,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // changeText is what the help of the three commands has in common.
@@ -175,34 +176,26 @@ func memberProgress(out io.Writer, now *[]client.Member, watch func() time.Durat
 }
 
 func (g *globals) printMembers(out io.Writer, members []client.Member) error {
-	if g.json() {
-		for _, m := range members {
-			if err := g.output.Print(out, memberFields(m)); err != nil {
-				return err
+	list := term.List[client.Member, memberFields]{
+		Fields: func(m client.Member) memberFields { return memberFields(m) },
+		Add: func(t *term.Table, m client.Member) {
+			voter := map[bool]string{true: "yes", false: "no"}[m.Voter]
+			if m.Phase != "" {
+				voter += ", " + m.Phase
 			}
-		}
-		return nil
+			t.Add(m.ID, m.Client, m.Raft, m.HTTP, voter)
+		},
+		Columns: []string{"ID", "CLIENT", "RAFT", "HTTP", "VOTER"},
 	}
-	t := g.output.NewTable(out, "ID", "CLIENT", "RAFT", "HTTP", "VOTER")
-	for _, m := range members {
-		voter := "yes"
-		if !m.Voter {
-			voter = "no"
-		}
-		if m.Phase != "" {
-			voter += ", " + m.Phase
-		}
-		t.Add(m.ID, m.Client, m.Raft, m.HTTP, voter)
-	}
-	if err := t.Flush(); err != nil {
+	err := list.PrintAll(out, g.output, members)
+	if err != nil || g.json() {
 		return err
 	}
-	for _, m := range members {
-		if m.Waits != "" {
-			if _, err := fmt.Fprintf(out, "%s is %s, and waits: %s\n", m.ID, m.Phase, m.Waits); err != nil {
-				return err
+	return g.output.Draw(out, func(p *term.Page) {
+		for _, m := range members {
+			if m.Waits != "" {
+				p.Line("%s is %s, and waits: %s", m.ID, m.Phase, m.Waits)
 			}
 		}
-	}
-	return nil
+	})
 }

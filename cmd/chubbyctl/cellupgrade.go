@@ -93,16 +93,12 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 				if err != nil {
 					return err
 				}
-				if g.json() {
-					return g.output.Print(cmd.OutOrStdout(), finishedFields{Level: u.Level, Newest: u.Newest})
-				}
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "cell %s is at feature level %d, the newest that its replicas know\n", cell, u.Level); err != nil {
-					return err
-				}
-				if g.lacksOperators(ctx, cell) {
+				fields := finishedFields{Level: u.Level, Newest: u.Newest}
+				err = g.output.Say(cmd.OutOrStdout(), fields, "cell %s is at feature level %d, the newest that its replicas know", cell, u.Level)
+				if err == nil && !g.json() && g.lacksOperators(ctx, cell) {
 					g.notice(cmd.ErrOrStderr(), noOperators(cell))
 				}
-				return nil
+				return err
 			})
 		},
 	}
@@ -201,9 +197,6 @@ func enumerate(names []string) string {
 }
 
 func (g *globals) printUpgrade(out io.Writer, f upgradeFields) error {
-	if g.json() {
-		return g.output.Print(out, f)
-	}
 	level := fmt.Sprintf("cell %s is at feature level %d", f.Cell, f.Level)
 	switch {
 	case f.masterless && f.Level == 0:
@@ -211,23 +204,20 @@ func (g *globals) printUpgrade(out io.Writer, f upgradeFields) error {
 	case f.masterless:
 		level += " at least: no master answers"
 	}
-	if _, err := fmt.Fprintf(out, "%s\n\n", level); err != nil {
-		return err
-	}
-	t := g.output.NewTable(out, "ID", "VERSION", "KNOWS")
-	for _, r := range f.Replicas {
-		switch {
-		case r.Error != "":
-			t.Add(r.ID, term.Paint(term.Trouble, "no answer"), "")
-		case r.MaxLevel < f.Newest:
-			t.Add(r.ID, r.Version, term.Paint(term.Waiting, r.MaxLevel))
-		default:
-			t.Add(r.ID, r.Version, r.MaxLevel)
-		}
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(out, "\n%s\n", f.Next)
-	return err
+	return g.output.Show(out, f, func(p *term.Page) {
+		p.Line("%s\n", level)
+		p.Table(func(t *term.Table) {
+			for _, r := range f.Replicas {
+				switch {
+				case r.Error != "":
+					t.Add(r.ID, term.Paint(term.Trouble, "no answer"), "")
+				case r.MaxLevel < f.Newest:
+					t.Add(r.ID, r.Version, term.Paint(term.Waiting, r.MaxLevel))
+				default:
+					t.Add(r.ID, r.Version, r.MaxLevel)
+				}
+			}
+		}, "ID", "VERSION", "KNOWS")
+		p.Line("\n%s", f.Next)
+	})
 }

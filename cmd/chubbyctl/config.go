@@ -81,14 +81,10 @@ type chosenFields struct {
 
 // printChosenCell prints the name alone, for scripts; what has chosen it is said with -v.
 func (g *globals) printChosenCell(cmd *cobra.Command, chosen chosenCell) error {
-	if g.json() {
-		return g.output.Print(cmd.OutOrStdout(), chosenFields{chosen.name, chosen.by})
-	}
-	if g.verbose && chosen.by != "" {
+	if g.verbose && chosen.by != "" && !g.json() {
 		term.Remark(cmd.ErrOrStderr(), "chosen by %s", chosen.by)
 	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), chosen.name)
-	return err
+	return g.output.Say(cmd.OutOrStdout(), chosenFields{chosen.name, chosen.by}, "%s", chosen.name)
 }
 
 func newCurrentCellCommand(g *globals) *cobra.Command {
@@ -173,11 +169,5 @@ func (g *globals) printCellEntries(out io.Writer, cells []cellEntry) error {
 		},
 		Columns: []string{"CELL", "DEFAULT", "SERVERS"},
 	}
-	return list.Print(out, g.output, func(yield func(cellEntry, error) bool) {
-		for _, c := range cells {
-			if !yield(c, nil) {
-				return
-			}
-		}
-	})
+	return list.PrintAll(out, g.output, cells)
 }

@@ -129,9 +129,5 @@ func (g *globals) printCellChange(cmd *cobra.Command, c cellChange) error {
 	if names := strings.Split(";"+os.Getenv("CHUBBY_CELLS"), ";"); slices.ContainsFunc(names, func(entry string) bool { return strings.HasPrefix(strings.TrimSpace(entry), c.cell+"=") }) {
 		g.notice(cmd.ErrOrStderr(), fmt.Sprintf("CHUBBY_CELLS names %s, too, and counts before the file", c.cell))
 	}
-	if g.json() {
-		return g.output.Print(cmd.OutOrStdout(), cellChangeFields{c.cell, c.file})
-	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s\n", c.cell, c.done, term.Printable(c.file))
-	return err
+	return g.output.Say(cmd.OutOrStdout(), cellChangeFields{c.cell, c.file}, "%s %s %s", c.cell, c.done, term.Printable(c.file))
 }

@@ -84,12 +84,7 @@ func (g *globals) tellDebug(out, complaints io.Writer, file string, parts []clie
 			return err
 		}
 	}
-	var err error
-	if g.json() {
-		err = g.output.Print(out, f)
-	} else {
-		_, err = fmt.Fprintf(out, "%s: the cell's status, and %d of %d parts of what its replicas know\n", file, f.Parts, len(parts))
-	}
+	err := g.output.Say(out, f, "%s: the cell's status, and %d of %d parts of what its replicas know", file, f.Parts, len(parts))
 	if err != nil || len(f.Missing) == 0 {
 		return err
 	}

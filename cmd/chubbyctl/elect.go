@@ -185,51 +185,31 @@ type candidateFields struct {
 	Session  string `json:"session"`
 	Host     string `json:"host"`
 	PID      int    `json:"pid"`
-	Value    string `json:"value"`
-
-	ValueBase64 string `json:"value_base64"`
+	valueFields
 }
 
 func newCandidateFields(c recipe.Candidate) candidateFields {
-	f := candidateFields{
-		Name:     c.Name,
-		Rank:     c.Rank,
-		Priority: c.Priority,
-		Primary:  c.Primary,
-		Chosen:   c.Chosen,
-		Session:  c.Session.String(),
-		Host:     c.Host,
-		PID:      c.PID,
-	}
-	f.Value, f.ValueBase64 = valueFields(c.Value)
-	return f
+	return candidateFields{c.Name, c.Rank, c.Priority, c.Primary, c.Chosen, c.Session.String(), c.Host, c.PID, newValueFields(c.Value)}
 }
 
 // listCandidates prints the candidates, the primary first.
 func (o *electOptions) listCandidates(ctx context.Context) error {
 	return o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
 		all, err := recipe.Candidates(ctx, c, o.path.String())
-		if err != nil {
+		if err == nil && len(all) == 0 && !o.json() {
+			term.Remark(o.err, "%v has no candidates that registered; 'chubbyctl locks %v' shows who has its lock", o.path, o.path)
+		}
+		if err != nil || len(all) == 0 {
 			return err
 		}
-		t := o.output.NewTable(o.out, "CANDIDATE", "PLACE", "PRIORITY", "SESSION", "HOST", "PID", "VALUE")
-		for _, one := range all {
-			if o.json() {
-				if err := o.output.Print(o.out, newCandidateFields(one)); err != nil {
-					return err
-				}
-				continue
-			}
-			t.Add(one.Name, placeOf(one), one.Priority, one.Session, one.Host, one.PID, string(one.Value))
+		list := term.List[recipe.Candidate, candidateFields]{
+			Fields: newCandidateFields,
+			Add: func(t *term.Table, one recipe.Candidate) {
+				t.Add(one.Name, placeOf(one), one.Priority, one.Session, one.Host, one.PID, string(one.Value))
+			},
+			Columns: []string{"CANDIDATE", "PLACE", "PRIORITY", "SESSION", "HOST", "PID", "VALUE"},
 		}
-		switch {
-		case o.json():
-			return nil
-		case len(all) == 0:
-			term.Remark(o.err, "%v has no candidates that registered; 'chubbyctl locks %v' shows who has its lock", o.path, o.path)
-			return nil
-		}
-		return t.Flush()
+		return list.PrintAll(o.out, o.output, all)
 	})
 }
 

@@ -238,9 +238,7 @@ func newErrorFields(err error) errorFields {
 		f.Op, f.Path, f.Replica, f.Master, f.Cell, f.Trace = e.Op, e.Path, e.Replica, e.Master, e.Cell, e.Trace
 		f.Request = e.Request
 		f.RemainingS, f.Current = term.Seconds(e.Remaining), e.Current
-		for _, h := range e.Holders {
-			f.Holders = append(f.Holders, newHolderFields(h))
-		}
+		f.Holders = newHolderList(e.Holders)
 		for _, w := range e.Cycle {
 			f.Cycle = append(f.Cycle, cycleFields{Session: w.Session.String(), Owner: w.Owner, Path: w.Path, For: w.For.String()})
 		}

@@ -118,42 +118,45 @@ func (g *globals) printHoldingLines(out io.Writer, h client.History) error {
 
 // printHoldings prints a table, and what follows from it.
 func (g *globals) printHoldings(out io.Writer, h client.History) error {
-	if len(h.Holdings) == 0 {
-		_, err := fmt.Fprintln(out, "the cell remembers no holding of this lock")
-		return err
-	}
-	t := g.output.NewTable(out, "TOKEN", "MODE", "WHO", "SESSION?", "FROM", "TO", "END", "LOCK-DELAY?", "REASON")
-	for _, one := range h.Holdings {
-		how, meaning := howEnded(one.End), term.Plain
-		if one.EndedBy != "" {
-			how += " by " + one.EndedBy + ": " + one.EndedWhy
+	return g.output.Draw(out, func(p *term.Page) {
+		if len(h.Holdings) == 0 {
+			p.Line("the cell remembers no holding of this lock")
+			return
 		}
-		if one.End != 0 && one.End != api.ByClose {
-			meaning = term.Waiting
+		p.Table(func(t *term.Table) {
+			for _, one := range h.Holdings {
+				addHolding(t, one)
+			}
+			if h.MoreHolders > 0 {
+				t.Add("", "", fmt.Sprintf("and %d more hold it", h.MoreHolders), "", "", "", "", "", "")
+			}
+		}, "TOKEN", "MODE", "WHO", "SESSION?", "FROM", "TO", "END", "LOCK-DELAY?", "REASON")
+		if _, _, found := h.Overlap(); found {
+			return // the error says it
 		}
-		end := term.Paint(meaning, how)
-		who := api.Holder{Session: one.Session, Principal: one.Principal, Host: one.Host, PID: one.PID}
-		delay := ""
-		if one.Delay > 0 {
-			delay = one.Delay.String()
+		sentence := "No two of these held it at once: each token is larger than the cell's counter was at the end of the holding before."
+		if slices.ContainsFunc(h.Holdings, func(one api.Holding) bool { return one.Mode == api.Shared }) {
+			sentence = "None of these held it while another held it exclusively: where one was exclusive, the later token is larger than the cell's counter was at the end of the earlier."
 		}
-		t.Add(one.Generation, one.Mode, whoseProcess(who), one.Session, localTime(one.FromUnix), localTime(one.ToUnix), end, delay, one.Reason)
+		p.Line("")
+		p.Paragraph(term.Plain, sentence, "")
+	})
+}
+
+func addHolding(t *term.Table, one api.Holding) {
+	how, meaning := howEnded(one.End), term.Plain
+	if one.EndedBy != "" {
+		how += " by " + one.EndedBy + ": " + one.EndedWhy
 	}
-	if h.MoreHolders > 0 {
-		t.Add("", "", fmt.Sprintf("and %d more hold it", h.MoreHolders), "", "", "", "", "", "")
+	if one.End != 0 && one.End != api.ByClose {
+		meaning = term.Waiting
 	}
-	if err := t.Flush(); err != nil {
-		return err
+	who := api.Holder{Session: one.Session, Principal: one.Principal, Host: one.Host, PID: one.PID}
+	delay := ""
+	if one.Delay > 0 {
+		delay = one.Delay.String()
 	}
-	if _, _, found := h.Overlap(); found {
-		return nil // the error says it
-	}
-	sentence := "No two of these held it at once: each token is larger than the cell's counter was at the end of the holding before."
-	if slices.ContainsFunc(h.Holdings, func(one api.Holding) bool { return one.Mode == api.Shared }) {
-		sentence = "None of these held it while another held it exclusively: where one was exclusive, the later token is larger than the cell's counter was at the end of the earlier."
-	}
-	_, err := fmt.Fprintf(out, "\n%s\n", term.StyleOf(out).Wrap(sentence, ""))
-	return err
+	t.Add(one.Generation, one.Mode, whoseProcess(who), one.Session, localTime(one.FromUnix), localTime(one.ToUnix), term.Paint(meaning, how), delay, one.Reason)
 }
 
 // howEnded says why a holding ended.

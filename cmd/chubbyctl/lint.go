@@ -129,11 +129,7 @@ func misusesOf(names []string) (list []misuse.Kind, err error) {
 
 // printLint prints a report. The error says with its exit code that something was found.
 func (g *globals) printLint(out io.Writer, r misuse.Report) (err error) {
-	if g.json() {
-		err = g.output.Print(out, newLintFields(r))
-	} else {
-		err = g.drawLint(out, r)
-	}
+	err = g.output.Show(out, newLintFields(r), func(p *term.Page) { drawLint(p, r) })
 	if err == nil && len(r.Findings) > 0 {
 		err = &exitError{code: exitMismatch}
 	}
@@ -159,51 +155,45 @@ func newLintFields(r misuse.Report) lintFields {
 	return f
 }
 
-// drawLint prints a table of the findings, and then, for each rule that they break, what is behind it.
-func (g *globals) drawLint(out io.Writer, r misuse.Report) error {
-	style := term.StyleOf(out)
+// drawLint draws a table of the findings, and then, for each rule that they break, what is behind it.
+func drawLint(p *term.Page, r misuse.Report) {
 	if len(r.Findings) == 0 {
-		_, err := fmt.Fprintln(out, style.Wrap(fmt.Sprintf("no client misuses the cell, as far as its master (of epoch %d) has counted, for %s", r.Epoch, term.Roughly(r.Since)), ""))
-		return err
+		p.Paragraph(term.Plain, fmt.Sprintf("no client misuses the cell, as far as its master (of epoch %d) has counted, for %s", r.Epoch, term.Roughly(r.Since)), "")
+		return
 	}
-	t := g.output.NewTable(out, "RULE", "SESSION", "WHO", "PATH", "COUNT", "A SECOND", "IN?")
 	var broken []misuse.Kind
-	for _, f := range r.Findings {
-		session, rate, count := "all", fmt.Sprintf("%.1f", f.PerSecond()), fmt.Sprint(f.Count)
-		if f.Who.Session != 0 {
-			session = f.Who.Session.String()
+	p.Table(func(t *term.Table) {
+		for _, f := range r.Findings {
+			session, rate, count := "all", fmt.Sprintf("%.1f", f.PerSecond()), fmt.Sprint(f.Count)
+			if f.Who.Session != 0 {
+				session = f.Who.Session.String()
+			}
+			if f.Share > 0 {
+				count += fmt.Sprintf(" (%.0f %%)", 100*f.Share)
+			}
+			if f.Lease > 0 {
+				count, rate = "lease "+f.Lease.String(), ""
+			}
+			t.Add(term.Paint(term.Waiting, f.Kind.String()), session, whoseProcess(f.Who), f.Path, count, rate, term.Roughly(f.Measured))
+			if !slices.Contains(broken, f.Kind) {
+				broken = append(broken, f.Kind)
+			}
 		}
-		if f.Share > 0 {
-			count += fmt.Sprintf(" (%.0f %%)", 100*f.Share)
-		}
-		if f.Lease > 0 {
-			count, rate = "lease "+f.Lease.String(), ""
-		}
-		t.Add(term.Paint(term.Waiting, f.Kind.String()), session, whoseProcess(f.Who), f.Path, count, rate, term.Roughly(f.Measured))
-		if !slices.Contains(broken, f.Kind) {
-			broken = append(broken, f.Kind)
-		}
-	}
-	if err := flushOr(t, out, len(r.Findings), "", r.More, "findings"); err != nil {
-		return err
-	}
+	}, "RULE", "SESSION", "WHO", "PATH", "COUNT", "A SECOND", "IN?")
+	p.Rest(r.More, "findings")
 	for _, m := range broken {
 		if !m.Known() {
-			fmt.Fprintf(out, "\n%s: this chubbyctl is too old to know it\n", m)
+			p.Line("\n%s: this chubbyctl is too old to know it", m)
 			continue
 		}
-		fmt.Fprintf(out, "\n%s (docs/misuse.md#%s)\n", style.Paint(term.Heading, m.String()), m)
+		p.Line("\n%s (docs/misuse.md#%s)", p.Paint(term.Heading, m.String()), m)
 		for _, part := range []struct{ first, text string }{
 			{"  what:    ", m.What()}, {"  why:     ", m.Why()}, {"  instead: ", m.Instead()}, {"  not seen: ", m.Unseen()},
 		} {
-			if part.text == "" {
-				continue
-			}
-			if _, err := fmt.Fprintln(out, style.Wrap(part.text, part.first)); err != nil {
-				return err
+			if part.text != "" {
+				p.Paragraph(term.Plain, part.text, part.first)
 			}
 		}
 	}
-	_, err := fmt.Fprintf(out, "\ncounted by the master of epoch %d, which has counted for %s\n", r.Epoch, term.Roughly(r.Since))
-	return err
+	p.Line("\ncounted by the master of epoch %d, which has counted for %s", r.Epoch, term.Roughly(r.Since))
 }

@@ -136,6 +136,7 @@ type waitEdgeFields struct {
 	Queued   bool       `json:"queued"`
 }
 
+// graphParty is who holds something or waits for it, and for which owner.
 type graphParty struct {
 	Session   string `json:"session"`
 	Owner     string `json:"owner,omitempty"`
@@ -145,7 +146,7 @@ type graphParty struct {
 }
 
 func newGraphParty(h api.Holder) graphParty {
-	return graphParty{Session: h.Session.String(), Owner: h.Owner, Principal: h.Principal, Host: h.Host, PID: h.PID}
+	return graphParty{h.Session.String(), h.Owner, h.Principal, h.Host, h.PID}
 }
 
 func newWaitEdgeFields(edges []lockWaitEdge) []waitEdgeFields {

@@ -52,14 +52,13 @@ type progressFields struct {
 }
 
 type waitFields struct {
-	Path      string         `json:"path"`
-	Place     int            `json:"place"`
-	Waiting   int            `json:"waiting"`
-	Holders   []holderFields `json:"holders"`
-	DelayedS  float64        `json:"delayed_s"`
-	EstimateS *float64       `json:"estimate_s"`
-
-	MoreHolders int `json:"more_holders,omitempty"`
+	Path        string         `json:"path"`
+	Place       int            `json:"place"`
+	Waiting     int            `json:"waiting"`
+	Holders     []holderFields `json:"holders"`
+	DelayedS    float64        `json:"delayed_s"`
+	EstimateS   *float64       `json:"estimate_s"`
+	MoreHolders int            `json:"more_holders,omitempty"`
 }
 
 // show writes one line about the wait.
@@ -72,17 +71,7 @@ func (w *lockWait) show(s waitState) {
 		return
 	}
 	f := waitFields{
-		Path:      cmp.Or(s.path, w.o.path.String()),
-		Place:     s.Place,
-		Waiting:   s.Waiting,
-		Holders:   []holderFields{},
-		DelayedS:  term.Seconds(s.Delayed),
-		EstimateS: term.SecondsOrNull(s.Estimate),
-
-		MoreHolders: s.MoreHolders,
-	}
-	for _, h := range s.Holders {
-		f.Holders = append(f.Holders, newHolderFields(h))
+		cmp.Or(s.path, w.o.path.String()), s.Place, s.Waiting, newHolderList(s.Holders), term.Seconds(s.Delayed), term.SecondsOrNull(s.Estimate), s.MoreHolders,
 	}
 	_ = w.o.output.Print(w.o.err, progressFields{f}) // if it cannot be written, nobody reads it
 }

@@ -102,28 +102,15 @@ func listNodes(ctx context.Context, h *client.Handle) ([]api.Stat, error) {
 }
 
 func (g *globals) printList(out io.Writer, nodes []api.Stat, long bool) error {
-	if g.json() {
+	list := term.List[api.Stat, any]{Fields: newStatFields, Add: func(t *term.Table, s api.Stat) { addLong(t, s, label(s)) }, Columns: longColumns()}
+	if long || g.json() {
+		return list.PrintAll(out, g.output, nodes)
+	}
+	return g.output.Draw(out, func(p *term.Page) {
 		for _, s := range nodes {
-			if err := g.output.Print(out, newStatFields(s)); err != nil {
-				return err
-			}
+			p.Line("%s", p.Name(label(s)))
 		}
-		return nil
-	}
-	if !long {
-		style := term.StyleOf(out)
-		for _, s := range nodes {
-			if _, err := fmt.Fprintln(out, style.Name(label(s))); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	t := g.output.NewTable(out, longColumns()...)
-	for _, s := range nodes {
-		addLong(t, s, label(s))
-	}
-	return t.Flush()
+	})
 }
 
 func longColumns() []string {

@@ -73,17 +73,14 @@ type upFields struct {
 	Session string `json:"session"` // empty if it is not known
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
-	Value   string `json:"value"`
-
-	ValueBase64 string `json:"value_base64"`
+	valueFields
 }
 
 func newUpFields(m recipe.Member) upFields {
-	f := upFields{Name: m.Name, Host: m.Host, PID: m.PID}
+	f := upFields{Name: m.Name, Host: m.Host, PID: m.PID, valueFields: newValueFields(m.Value)}
 	if m.Session != 0 {
 		f.Session = m.Session.String()
 	}
-	f.Value, f.ValueBase64 = valueFields(m.Value)
 	return f
 }
 
@@ -91,28 +88,20 @@ func newUpFields(m recipe.Member) upFields {
 func (o *membersOptions) listMembers(ctx context.Context) error {
 	return o.withSessionAt(ctx, o.path.Cell(), o.path, func(ctx context.Context, c *client.Client) error {
 		members, err := recipe.Members(ctx, c, o.path.String())
-		if err != nil {
+		if err == nil && len(members) == 0 && !o.json() {
+			term.Remark(o.stderr, "%v has no members", o.path)
+		}
+		if err != nil || len(members) == 0 {
 			return err
 		}
-		t := o.output.NewTable(o.out, "MEMBER", "SESSION", "HOST", "PID", "VALUE")
-		for _, m := range members {
-			f := newUpFields(m)
-			if o.json() {
-				if err := o.output.Print(o.out, f); err != nil {
-					return err
-				}
-				continue
-			}
-			t.Add(f.Name, f.Session, f.Host, f.PID, string(m.Value))
+		list := term.List[recipe.Member, upFields]{
+			Fields: newUpFields,
+			Add: func(t *term.Table, m recipe.Member) {
+				t.Add(m.Name, newUpFields(m).Session, m.Host, m.PID, string(m.Value))
+			},
+			Columns: []string{"MEMBER", "SESSION", "HOST", "PID", "VALUE"},
 		}
-		switch {
-		case o.json():
-			return nil
-		case len(members) == 0:
-			term.Remark(o.stderr, "%v has no members", o.path)
-			return nil
-		}
-		return t.Flush()
+		return list.PrintAll(o.out, o.output, members)
 	})
 }
 
@@ -176,10 +165,7 @@ func memberChanges(before, now []recipe.Member) []memberChange {
 // printMemberChange writes a change as one line.
 func (o *membersOptions) printMemberChange(one memberChange) error {
 	f := newUpFields(one.member)
-	if o.json() {
-		f.Change = one.kind
-		return o.output.Print(o.out, f)
-	}
+	f.Change = one.kind
 	line := fmt.Sprintf("%s  %-7s  %s", now().Local().Format("2006-01-02 15:04:05.000"), one.kind, f.Name)
 	if f.Host != "" {
 		line += fmt.Sprintf("  %s (pid %d, %s)", f.Host, f.PID, f.Session)
@@ -191,6 +177,5 @@ func (o *membersOptions) printMemberChange(one memberChange) error {
 	if one.kind == "left" {
 		color = term.Waiting
 	}
-	_, err := fmt.Fprintln(o.out, term.StyleOf(o.out).Paint(color, term.Printable(line)))
-	return err
+	return o.output.SayIn(o.out, f, color, line)
 }

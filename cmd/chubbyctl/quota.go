@@ -57,29 +57,23 @@ of 0 is no limit.`,
 }
 
 func (g *globals) printQuotas(out io.Writer, quotas []client.QuotaUse) error {
-	if g.json() {
-		for _, q := range quotas {
-			if err := g.output.Print(out, quotaFields{q.Principal, q.Path, amountFields(q.Used), amountFields(q.Allowed)}); err != nil {
-				return err
+	list := term.List[client.QuotaUse, quotaFields]{
+		Fields: func(q client.QuotaUse) quotaFields {
+			return quotaFields{q.Principal, q.Path, amountFields(q.Used), amountFields(q.Allowed)}
+		},
+		Add: func(t *term.Table, q client.QuotaUse) {
+			used, allowed := q.Used, q.Allowed
+			nodes, bytes := share(used.Nodes, allowed.Nodes), term.RoughSize(used.Bytes)+"/"+sizeLimit(allowed.Bytes)
+			if q.Path != "" {
+				t.Add(q.Path, nodes, bytes, "", "", "")
+				return
 			}
-		}
-		return nil
+			t.Add(q.Principal, nodes, bytes, share(used.Sessions, allowed.Sessions), share(used.Handles, allowed.Handles), share(used.Waiters, allowed.Waiters))
+		},
+		Columns: []string{"PRINCIPAL OR DIRECTORY", "NODES", "BYTES", "SESSIONS", "HANDLES", "WAITERS"},
+		None:    "no principal uses anything, and no directory has a quota",
 	}
-	if len(quotas) == 0 {
-		_, err := fmt.Fprintln(out, "no principal uses anything, and no directory has a quota")
-		return err
-	}
-	t := g.output.NewTable(out, "PRINCIPAL OR DIRECTORY", "NODES", "BYTES", "SESSIONS", "HANDLES", "WAITERS")
-	for _, q := range quotas {
-		used, allowed := q.Used, q.Allowed
-		nodes, bytes := share(used.Nodes, allowed.Nodes), term.RoughSize(used.Bytes)+"/"+sizeLimit(allowed.Bytes)
-		if q.Path != "" {
-			t.Add(q.Path, nodes, bytes, "", "", "")
-			continue
-		}
-		t.Add(q.Principal, nodes, bytes, share(used.Sessions, allowed.Sessions), share(used.Handles, allowed.Handles), share(used.Waiters, allowed.Waiters))
-	}
-	return t.Flush()
+	return list.PrintAll(out, g.output, quotas)
 }
 
 // share returns used and allowed as "3/10".
@@ -199,17 +193,10 @@ type quotaSetFields struct {
 
 // printSet prints the whole quota: amounts that were not given have changed too.
 func (o *quotaSetOptions) printSet(out io.Writer) error {
-	q := o.quota
-	if o.json() {
-		f := quotaSetFields{Principal: o.principal, Quota: amountFields(q)}
-		if !o.path.IsZero() {
-			f.Path = o.path.String()
-		}
-		return o.output.Print(out, f)
-	}
-	of, none := o.principal, "default"
+	q, of, none := o.quota, o.principal, "default"
+	f := quotaSetFields{Principal: o.principal, Quota: amountFields(q)}
 	if !o.path.IsZero() {
-		of, none = o.path.String(), "no limit"
+		f.Path, of, none = o.path.String(), o.path.String(), "no limit"
 	}
 	amount := func(name string, n int) string {
 		if n == 0 {
@@ -225,6 +212,5 @@ func (o *quotaSetOptions) printSet(out io.Writer) error {
 	if o.path.IsZero() {
 		parts = append(parts, amount("sessions", q.Sessions), amount("handles", q.Handles), amount("waiters", q.Waiters))
 	}
-	_, err := fmt.Fprintf(out, "quota of %s: %s\n", of, strings.Join(parts, ", "))
-	return err
+	return o.output.Say(out, f, "quota of %s: %s", of, strings.Join(parts, ", "))
 }

@@ -99,11 +99,7 @@ func (g *globals) giveUpRestore(cmd *cobra.Command, args []string) error {
 		if err := client.GiveUpRestore(ctx, c); err != nil {
 			return err
 		}
-		if g.json() {
-			return g.output.Print(cmd.OutOrStdout(), map[string]bool{"given_up": true})
-		}
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "the restore is given up: the cell has what it had, and sessions can begin")
-		return err
+		return g.output.Say(cmd.OutOrStdout(), map[string]bool{"given_up": true}, "the restore is given up: the cell has what it had, and sessions can begin")
 	})
 }
 
@@ -160,12 +156,8 @@ func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOption
 	if id, err := client.Identify(ctx, c.Cell()); err == nil && id.Principal != "" && g.lacksOperators(ctx, cell) {
 		g.notice(g.stderr, noOperators(cell)) // the backup has none, and took the place of what there was
 	}
-	if g.json() {
-		return g.output.Print(cmd.OutOrStdout(), f)
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "cell %s is restored from %s, the backup of cell %s of %s: %d nodes; %s ended; tokens go on above %d\n",
+	return g.output.Say(cmd.OutOrStdout(), f, "cell %s is restored from %s, the backup of cell %s of %s: %d nodes; %s ended; tokens go on above %d",
 		f.Cell, term.Printable(name), b.Cell, taken, f.Nodes, term.Counted(f.SessionsEnded, "session"), f.Counter)
-	return err
 }
 
 // followRestore restores a backup, and shows how far that is. It calls stepped after each step.

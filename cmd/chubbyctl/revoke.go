@@ -96,15 +96,11 @@ type brokenFields struct {
 }
 
 func (o *revocation) printBroken(out io.Writer, p api.Path) error {
-	if o.json() {
-		return o.output.Print(out, brokenFields{p.String(), true, o.now})
-	}
 	text := "free once its holder lets go or its lease and lock-delay are over"
 	if o.now {
 		text = "free at once, or granted to the next who waits"
 	}
-	_, err := fmt.Fprintf(out, "broken: %s; 'chubbyctl locks %v' shows it\n", text, p)
-	return err
+	return o.output.Say(out, brokenFields{p.String(), true, o.now}, "broken: %s; 'chubbyctl locks %v' shows it", text, p)
 }
 
 // refuseBreak asks the cell for the holders, and says what --yes would do.
@@ -195,11 +191,7 @@ type endedFields struct {
 }
 
 func (o *revocation) printEnded(out io.Writer, id api.SessionID) error {
-	if o.json() {
-		return o.output.Print(out, endedFields{id.String(), true})
-	}
-	_, err := fmt.Fprintf(out, "ended: gone once its client has heard of it or its lease is over; 'chubbyctl session show %v' shows it\n", id)
-	return err
+	return o.output.Say(out, endedFields{id.String(), true}, "ended: gone once its client has heard of it or its lease is over; 'chubbyctl session show %v' shows it", id)
 }
 
 // refuseEnd asks the cell for the session, and says what --yes would do.

@@ -34,10 +34,7 @@ func (g *globals) cellOf(args []string) (string, error) {
 }
 
 type sessionFields struct {
-	Session    string  `json:"session"`
-	Principal  string  `json:"principal"`
-	Host       string  `json:"host"`
-	PID        int     `json:"pid"`
+	party
 	LeaseS     float64 `json:"lease_s"`
 	LeftLeastS float64 `json:"left_least_s"`
 	LeftMostS  float64 `json:"left_most_s"`
@@ -47,18 +44,7 @@ type sessionFields struct {
 }
 
 func newSessionFields(s client.SessionInfo) sessionFields {
-	return sessionFields{
-		Session:    s.Session.String(),
-		Principal:  s.Principal,
-		Host:       s.Host,
-		PID:        s.PID,
-		LeaseS:     term.Seconds(s.Lease),
-		LeftLeastS: term.Seconds(s.LeftLeast),
-		LeftMostS:  term.Seconds(s.LeftMost),
-		Handles:    s.Handles,
-		Locks:      s.Locks,
-		MayCache:   s.MayCache,
-	}
+	return sessionFields{newParty(s.Holder), term.Seconds(s.Lease), term.Seconds(s.LeftLeast), term.Seconds(s.LeftMost), s.Handles, s.Locks, s.MayCache}
 }
 
 func newSessionCommand(g *globals) *cobra.Command {
@@ -164,20 +150,14 @@ type shownFields struct {
 }
 
 func (g *globals) printSession(out io.Writer, s shownSession) error {
-	if g.json() {
-		return g.output.Print(out, shownFields{newSessionFields(s.info), s.held})
-	}
-	t := g.output.NewTable(out)
-	t.Add("session", s.info.Session)
-	t.Add("principal", s.info.Principal)
-	t.Add("host", s.info.Host)
-	t.Add("pid", s.info.PID)
-	t.Add("lease", s.info.Lease)
-	t.Add("left", term.Roughly(s.info.LeftLeast)+" at least, "+term.Roughly(s.info.LeftMost)+" at most")
-	t.Add("handles", s.info.Handles)
-	t.Add("locks", s.info.Locks)
-	for _, path := range s.held {
-		t.Add("holds", path)
-	}
-	return t.Flush()
+	return g.output.Show(out, shownFields{newSessionFields(s.info), s.held}, func(p *term.Page) {
+		fields := []any{
+			"session", s.info.Session, "principal", s.info.Principal, "host", s.info.Host, "pid", s.info.PID, "lease", s.info.Lease,
+			"left", term.Roughly(s.info.LeftLeast) + " at least, " + term.Roughly(s.info.LeftMost) + " at most", "handles", s.info.Handles, "locks", s.info.Locks,
+		}
+		for _, path := range s.held {
+			fields = append(fields, "holds", path)
+		}
+		p.Fields(fields...)
+	})
 }

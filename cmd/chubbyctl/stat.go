@@ -65,18 +65,8 @@ func newStatFields(s api.Stat) any {
 		return f
 	}
 	return statFields{
-		Path:              s.Path.String(),
-		Kind:              s.Kind.String(),
-		Ephemeral:         s.Ephemeral,
-		Instance:          s.Instance,
-		ContentGeneration: s.Content,
-		LockGeneration:    s.Lock,
-		ACLGeneration:     s.ACLs,
-		Checksum:          fmt.Sprintf("%016x", s.Checksum),
-		Size:              s.Size,
-		Children:          s.Children,
-		ACL:               aclFields(s.ACL),
-		Modified:          modified(s),
+		s.Path.String(), s.Kind.String(), s.Ephemeral, s.Instance, s.Content, s.Lock, s.ACLs,
+		fmt.Sprintf("%016x", s.Checksum), s.Size, s.Children, aclFields(s.ACL), modified(s),
 	}
 }
 
@@ -155,28 +145,18 @@ cell upgrade").`,
 }
 
 func (g *globals) printStat(out io.Writer, s api.Stat) error {
-	if g.json() {
-		return g.output.Print(out, newStatFields(s))
-	}
-	kind := s.Kind.String()
+	kind, size, much := s.Kind.String(), "size", any(fmt.Sprintf("%d bytes, checksum %016x", s.Size, s.Checksum))
 	if s.Ephemeral {
 		kind = "ephemeral " + kind
 	}
-	t := g.output.NewTable(out)
-	t.Add("path", s.Path)
-	t.Add("kind", kind)
 	if s.Kind == api.Directory {
-		t.Add("children", s.Children)
-	} else {
-		t.Add("size", fmt.Sprintf("%d bytes, checksum %016x", s.Size, s.Checksum))
+		size, much = "children", s.Children
 	}
-	t.Add("instance", s.Instance)
-	t.Add("content generation", s.Content)
-	t.Add("lock generation", s.Lock)
-	t.Add("acl generation", s.ACLs)
-	t.Add("modified", modifiedForPeople(s))
-	t.Add("acl", fmt.Sprintf("read %s, write %s, change %s", term.OrDash(s.ACL.Read), term.OrDash(s.ACL.Write), term.OrDash(s.ACL.Change)))
-	return t.Flush()
+	acl := fmt.Sprintf("read %s, write %s, change %s", term.OrDash(s.ACL.Read), term.OrDash(s.ACL.Write), term.OrDash(s.ACL.Change))
+	return g.output.Show(out, newStatFields(s), func(p *term.Page) {
+		p.Fields("path", s.Path, "kind", kind, size, much, "instance", s.Instance, "content generation", s.Content,
+			"lock generation", s.Lock, "acl generation", s.ACLs, "modified", modifiedForPeople(s), "acl", acl)
+	})
 }
 
 // modifiedForPeople says when a node's contents were written: "2026-11-22 19:43:20 UTC (3m ago)".

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -152,13 +151,10 @@ func (g *globals) showTop(out io.Writer, now, before *topLook, o topOptions) err
 	if g.json() {
 		return g.output.Print(out, newTopFields(now, rates))
 	}
-	var screen bytes.Buffer
-	style := term.StyleOf(out)
-	if err := g.drawTop(&screen, style, now, rates); err != nil {
-		return err
-	}
-	text := screen.String()
-	if style.Terminal && o.times != 1 {
+	page := g.output.NewPage(term.StyleOf(out))
+	drawTop(page, now, rates)
+	text := page.String()
+	if page.Terminal && o.times != 1 {
 		text = clearScreen + text
 	} else if before.clock != nil {
 		text = "\n" + text
@@ -192,55 +188,57 @@ func newTopFields(l *topLook, rates map[string]float64) topFields {
 		f.Waits = append(f.Waits, newLockFields(w))
 	}
 	for _, h := range o.Holdups {
-		one := holdupFields{Path: h.Path, WaitingS: term.Seconds(h.Waiting), Slow: []holderFields{}, MoreSlow: h.MoreSlow}
-		for _, s := range h.Slow {
-			one.Slow = append(one.Slow, newHolderFields(s))
-		}
-		f.Holdups = append(f.Holdups, one)
+		f.Holdups = append(f.Holdups, holdupFields{h.Path, term.Seconds(h.Waiting), newHolderList(h.Slow), h.MoreSlow})
 	}
 	return f
 }
 
 // drawTop draws a screen.
-func (g *globals) drawTop(out io.Writer, style term.Style, l *topLook, rates map[string]float64) error {
+func drawTop(p *term.Page, l *topLook, rates map[string]float64) {
 	s, o := l.status, l.overview
 	well := fmt.Sprintf("%d of %d replicas well", l.healthy(), len(s.Replicas))
 	if l.healthy() < len(s.Replicas) {
-		well = style.Paint(term.Trouble, well)
+		well = p.Paint(term.Trouble, well)
 	}
-	fmt.Fprintf(out, "cell %s: master %s, epoch %d, %s\n", s.Cell, term.OrDash(s.Master), o.Epoch, well)
+	p.Line("cell %s: master %s, epoch %d, %s", s.Cell, term.OrDash(s.Master), o.Epoch, well)
 	if text, running := describeDrill(s); running {
-		fmt.Fprintln(out, style.Paint(term.Waiting, text))
+		p.Line("%s", p.Paint(term.Waiting, text))
 	}
 	if s.Master != "" {
-		fmt.Fprintf(out, "sessions %d, nodes %d, locks %d\n", s.Sessions, s.Nodes, s.Locks)
+		p.Line("sessions %d, nodes %d, locks %d", s.Sessions, s.Nodes, s.Locks)
 	}
 	if b := o.Backlog; o.Whole {
-		fmt.Fprintf(out, "waiting: %s, %s, %s\n", paintMany(style, "requests for locks", b.Waiters), paintMany(style, "changes", b.Changes), paintMany(style, "locks in a lock-delay", b.Delays))
+		p.Line("waiting: %s, %s, %s", paintMany(p.Style, "requests for locks", b.Waiters), paintMany(p.Style, "changes", b.Changes), paintMany(p.Style, "locks in a lock-delay", b.Delays))
 	}
 	if rates != nil {
-		fmt.Fprintln(out, style.Wrap(ratesText(rates), "a second: "))
+		p.Paragraph(term.Plain, ratesText(rates), "a second: ")
 	}
-	fmt.Fprintln(out)
-	t := g.output.NewTable(out, "WAITED FOR LONGEST", "WAITING", "FOR", "FIRST IN THE QUEUE", "HELD FOR?", "HELD BY")
-	t.Fit(style)
-	for _, w := range o.Waits {
-		addWait(t, w)
+	p.Line("")
+	if len(o.Waits) == 0 {
+		p.Line("nobody waits for a lock")
+	} else {
+		p.Table(func(t *term.Table) {
+			for _, w := range o.Waits {
+				addWait(t, w)
+			}
+		}, "WAITED FOR LONGEST", "WAITING", "FOR", "FIRST IN THE QUEUE", "HELD FOR?", "HELD BY")
 	}
-	if err := flushOr(t, out, len(o.Waits), "nobody waits for a lock", o.MoreWaits, "locks"); err != nil {
-		return err
+	p.Rest(o.MoreWaits, "locks")
+	p.Line("")
+	if len(o.Holdups) == 0 {
+		p.Line("no change waits for clients' caches")
+	} else {
+		p.Table(func(t *term.Table) {
+			for _, h := range o.Holdups {
+				slow := "clients that have not answered"
+				if len(h.Slow) > 0 {
+					slow = fmt.Sprintf("session %v, %s", h.Slow[0].Session, whoseProcess(h.Slow[0]))
+				}
+				t.Add(h.Path, term.Paint(term.Waiting, term.Roughly(h.Waiting)), max(len(h.Slow)-1, 0)+h.MoreSlow, slow)
+			}
+		}, "CHANGES THAT WAIT FOR CACHES", "FOR", "AND MORE?", "OF")
 	}
-	fmt.Fprintln(out)
-	t = g.output.NewTable(out, "CHANGES THAT WAIT FOR CACHES", "FOR", "AND MORE?", "OF")
-	t.Fit(style)
-	for _, h := range o.Holdups {
-		slow := "clients that have not answered"
-		if len(h.Slow) > 0 {
-			slow = fmt.Sprintf("session %v, %s", h.Slow[0].Session, whoseProcess(h.Slow[0]))
-		}
-		t.Add(h.Path, term.Paint(term.Waiting, term.Roughly(h.Waiting)), max(len(h.Slow)-1, 0)+h.MoreSlow, slow)
-	}
-	return flushOr(t, out, len(o.Holdups), "no change waits for clients' caches", o.MoreHoldups, "changes")
+	p.Rest(o.MoreHoldups, "changes")
 }
 
 // addWait adds the row of a lock that somebody waits for.

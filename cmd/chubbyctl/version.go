@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -21,11 +22,7 @@ func newVersionCommand(g *globals) *cobra.Command {
 		Example: "  chubbyctl version -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := builtFrom()
-			if g.json() {
-				return g.output.Print(cmd.OutOrStdout(), v)
-			}
-			_, err := fmt.Fprint(cmd.OutOrStdout(), v)
-			return err
+			return g.output.Say(cmd.OutOrStdout(), v, "%s", strings.TrimSuffix(v.String(), "\n"))
 		},
 	}
 }

@@ -37,9 +37,6 @@ func newEventFields(e api.Event, at time.Time) eventFields {
 
 // printEvent writes an event as one line.
 func (o *watchOptions) printEvent(e api.Event, fields eventFields) error {
-	if o.json() {
-		return o.output.Print(o.out, fields)
-	}
 	where, generation := e.Path, "-"
 	if e.Child != "" {
 		where += "/" + e.Child
@@ -48,8 +45,7 @@ func (o *watchOptions) printEvent(e api.Event, fields eventFields) error {
 		generation = fmt.Sprint(e.Generation)
 	}
 	line := fmt.Sprintf("%s  %-18v  %s  %s  %s", o.now().Local().Format("2006-01-02 15:04:05.000"), e.Kind, where, generation, because(e))
-	_, err := fmt.Fprintln(o.out, term.StyleOf(o.out).Paint(meaning(e.Kind), term.Printable(strings.TrimRight(line, " "))))
-	return err
+	return o.output.SayIn(o.out, fields, meaning(e.Kind), strings.TrimRight(line, " "))
 }
 
 // because joins the reason and the explanation of an event: "deleted: by ann".

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // operatorsList is the name of the list of a cell's operators.
@@ -104,9 +105,6 @@ func isOperator(ctx context.Context, c *client.Client, cell, principal string) (
 }
 
 func (g *globals) printCaller(out io.Writer, who caller) error {
-	if g.json() {
-		return g.output.Print(out, callerFields{who.cell, who.principal, who.by, who.operator})
-	}
 	by := "its " + who.by
 	switch {
 	case who.by != "none":
@@ -121,10 +119,7 @@ func (g *globals) printCaller(out io.Writer, who caller) error {
 	if who.operator != nil {
 		operator = map[bool]string{true: "yes", false: "no"}[*who.operator]
 	}
-	t := g.output.NewTable(out)
-	t.Add("cell", who.cell)
-	t.Add("principal", who.principal)
-	t.Add("known by", by)
-	t.Add("operator", operator)
-	return t.Flush()
+	return g.output.Show(out, callerFields{who.cell, who.principal, who.by, who.operator}, func(p *term.Page) {
+		p.Fields("cell", who.cell, "principal", who.principal, "known by", by, "operator", operator)
+	})
 }
