@@ -24,19 +24,13 @@ func newACLGetCommand(g *globals) *cobra.Command {
 		Long: `get shows the three lists that a node names: of those who may read it, write and
 lock it, and change these names. 'chubbyctl acl file cat NAME' shows who is in one.`,
 		Example: "  chubbyctl acl get /ls/local/svc\n  chubbyctl acl get /ls/local/svc -o json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parsePath(args[0])
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
+			stat, err := readNode(cmd.Context(), g, p, (*client.Client).Stat)
 			if err != nil {
 				return err
 			}
-			return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
-				stat, err := h.Stat(ctx)
-				if err != nil {
-					return err
-				}
-				return g.printACL(cmd.OutOrStdout(), stat)
-			})
-		},
+			return g.printACL(cmd.OutOrStdout(), stat)
+		}),
 	}
 }
 
@@ -77,16 +71,12 @@ the names again is not done without --yes.
 get), and exits with %d if they are not.`, exitMismatch),
 		Example: `  chubbyctl acl set /ls/local/svc --write deployers
   chubbyctl acl set /ls/local/svc --read all --change ops --if-generation 3`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parsePath(args[0])
-			if err == nil {
-				err = o.validate(cmd)
-			}
-			if err != nil {
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
+			if err := o.validate(cmd); err != nil {
 				return err
 			}
 			return o.setNames(cmd, p)
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.acl.Read, "read", "", "`NAME` of the list of those who may read")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -57,19 +56,13 @@ func newACLFileLsCommand(g *globals) *cobra.Command {
 		Aliases: []string{"list"},
 		Short:   "List the access control lists of a cell",
 		Example: "  chubbyctl acl file ls",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := g.cellOf(args)
+		RunE: g.onCell(func(cmd *cobra.Command, cell string) error {
+			lists, err := readNode(cmd.Context(), g, listsOf(cell), (*client.Client).List)
 			if err != nil {
 				return err
 			}
-			return g.withHandle(cmd.Context(), listsOf(cell), client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
-				lists, err := h.ReadDir(ctx)
-				if err != nil {
-					return err
-				}
-				return g.printList(cmd.OutOrStdout(), lists, false)
-			})
-		},
+			return g.printList(cmd.OutOrStdout(), lists, false)
+		}),
 	}
 }
 

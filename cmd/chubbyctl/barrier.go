@@ -42,17 +42,13 @@ Exit codes: 0 when N have come; %d if --wait ran out; 128+n for signal n; %d if 
 was found within --timeout; %d if permission was denied.`, exitUsage, exitWaited, exitUnavailable, exitDenied),
 		Example: `  chubbyctl barrier /ls/local/simulation --parties 8 && ./simulate
   chubbyctl barrier /ls/local/rollout --parties 3 --wait 10m || echo 'too few'`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: g.onPath(func(cmd *cobra.Command, path api.Path) error {
 			o.waits = cmd.Flags().Changed("wait")
-			path, err := g.parsePath(args[0])
-			if err != nil {
-				return err
-			}
 			if err := o.validate(path, cmd.Flags().Changed("parties")); err != nil {
 				return err
 			}
 			return o.meet(cmd, path)
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.parties, "parties", 0, fmt.Sprintf("how many are waited for, this one included, 1 to %d", recipe.MaxParty))

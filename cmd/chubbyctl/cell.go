@@ -110,15 +110,7 @@ func newCellCommand(g *globals) *cobra.Command {
 			Use:     "members [CELL]",
 			Short:   "List the replicas that a cell is made of",
 			Example: "  chubbyctl cell members",
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
-					members, err := c.Members(ctx)
-					if err != nil {
-						return err
-					}
-					return g.printMembers(cmd.OutOrStdout(), members)
-				})
-			},
+			RunE:    showCell(g, (*client.Cell).Members, g.printMembers),
 		},
 		newMemberAddCommand(g),
 		newMemberRemoveCommand(g),

@@ -79,11 +79,7 @@ func (o *copyOptions) validate(cmd *cobra.Command) error {
 }
 
 func (o *copyOptions) copyFile(cmd *cobra.Command, from, to api.Path) error {
-	var contents []byte
-	err := o.put.withHandle(cmd.Context(), from, client.OpenOptions{Read: true, Kind: api.File}, func(ctx context.Context, h *client.Handle) (err error) {
-		contents, _, err = h.Contents(ctx)
-		return err
-	})
+	contents, _, err := o.put.readContents(cmd.Context(), from)
 	if err != nil {
 		return err
 	}
@@ -101,16 +97,13 @@ func (o *copyOptions) copyFile(cmd *cobra.Command, from, to api.Path) error {
 func (o *copyOptions) targetOf(ctx context.Context, from, to api.Path) (api.Path, error) {
 	kind := api.Directory // the root is a directory, also if the user may not read it
 	if !to.IsRoot() {
-		err := o.put.withHandle(ctx, to, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
-			stat, err := h.Stat(ctx)
-			kind = stat.Kind
-			return err
-		})
+		stat, err := readNode(ctx, o.put.globals, to, (*client.Client).Stat)
 		if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {
 			return to, nil // a new file, or one that the user may write and not read
 		} else if err != nil {
 			return to, err
 		}
+		kind = stat.Kind
 	}
 	if kind != api.Directory {
 		return to, nil

@@ -41,11 +41,7 @@ A client that does not answer is named, with how long a change has waited for it
 and how long it can go on; chubbyctl session end takes its session away sooner.`, exitFailed),
 		Example: `  chubbyctl explain /ls/local/service/config
   chubbyctl explain /ls/local/service/config -o json`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parsePath(args[0])
-			if err != nil {
-				return err
-			}
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
 			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
 				e, err := c.Explain(ctx, p.String())
 				if err != nil {
@@ -60,7 +56,7 @@ and how long it can go on; chubbyctl session end takes its session away sooner.`
 				}
 				return nil
 			})
-		},
+		}),
 	}
 }
 

@@ -50,13 +50,7 @@ format (1), and path. Then comes each node, directories before what is in them, 
 last one has end and nodes, how many there were: without it, a part is missing.`,
 		Example: `  chubbyctl export /ls/local/svc >svc.jsonl
   chubbyctl export /ls/old/svc | chubbyctl import /ls/new/svc`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parsePath(args[0])
-			if err != nil {
-				return err
-			}
-			return g.export(cmd, p)
-		},
+		RunE: g.onPath(g.export),
 	}
 }
 

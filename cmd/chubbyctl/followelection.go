@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -26,11 +27,11 @@ type primaryFields struct {
 // valueFields is a value for JSON: as text, empty if it is not UTF-8, and exactly.
 type valueFields struct {
 	Value       string `json:"value"`
-	ValueBase64 []byte `json:"value_base64"`
+	ValueBase64 string `json:"value_base64"`
 }
 
 func newValueFields(value []byte) valueFields {
-	f := valueFields{ValueBase64: append([]byte{}, value...)} // no value is "", and not null
+	f := valueFields{ValueBase64: base64.StdEncoding.EncodeToString(value)}
 	if utf8.Valid(value) {
 		f.Value = string(value)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -59,19 +58,13 @@ and no clock: FROM and TO are by the clocks of the masters of that time, and for
 If two held it, the exit code is 1.`,
 		Example: `  chubbyctl history /ls/local/service/primary
   chubbyctl history /ls/local/service/primary -o json`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parsePath(args[0])
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
+			h, err := askNode(cmd.Context(), g, p, (*client.Cell).History)
 			if err != nil {
 				return err
 			}
-			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
-				h, err := c.History(ctx, p.String())
-				if err != nil {
-					return err
-				}
-				return g.printHistory(cmd.OutOrStdout(), h)
-			})
-		},
+			return g.printHistory(cmd.OutOrStdout(), h)
+		}),
 	}
 }
 

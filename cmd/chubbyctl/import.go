@@ -44,16 +44,12 @@ ACL names are taken from the directory, as of any node that is created; with --a
 of the export are set, of directories after what is in them. The lists have to be there.`, exitFailed, exitFailed),
 		Example: `  chubbyctl import /ls/local/svc <svc.jsonl
   chubbyctl export /ls/old/svc | chubbyctl import /ls/new/svc --overwrite --acl`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parsePath(args[0])
-			if err != nil {
-				return err
-			}
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
 			if p.Name() == api.ACLDir || isList(p) {
 				return usagef("import: %v is for access control lists, which are written one by one: 'chubbyctl acl file put NAME'", p)
 			}
 			return o.importTree(cmd, p)
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "replace the contents of files that are there")
 	cmd.Flags().BoolVar(&o.names, "acl", false, "set the ACL names of the export, too")

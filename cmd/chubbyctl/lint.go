@@ -70,11 +70,7 @@ The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.Replac
   chubbyctl lint /ls/local/service
   chubbyctl lint --principal batch --rule polling,lock-polling
   chubbyctl lint --session s42 -o json`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.pathOf(args)
-			if err != nil {
-				return err
-			}
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) (err error) {
 			if p.Name() != "" {
 				o.Path = p.String()
 			}
@@ -89,14 +85,12 @@ The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.Replac
 			if o.Most < 1 || o.Most > api.MaxListed {
 				return usagef("--most %d: want 1 to %d", o.Most, api.MaxListed)
 			}
-			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
-				r, err := c.Lint(ctx, o)
-				if err != nil {
-					return err
-				}
-				return g.printLint(cmd.OutOrStdout(), r)
-			})
-		},
+			r, err := askCell(cmd.Context(), g, p.Cell(), func(c *client.Cell, ctx context.Context) (misuse.Report, error) { return c.Lint(ctx, o) })
+			if err != nil {
+				return err
+			}
+			return g.printLint(cmd.OutOrStdout(), r)
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&session, "session", "", "only of the session `ID`")

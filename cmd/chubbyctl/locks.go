@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
@@ -83,11 +84,7 @@ other (a deadlock): as sentences, in the language of Graphviz (--graph=dot), or 
   chubbyctl locks --watch
   chubbyctl locks --graph
   chubbyctl locks --graph=dot | dot -Tsvg > waits.svg`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.pathOf(args)
-			if err != nil {
-				return err
-			}
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
 			if cmd.Flags().Changed("graph") && graph != graphText && graph != graphDOT {
 				return usagef("locks: --graph %q; want %s or %s", graph, graphText, graphDOT)
 			}
@@ -103,7 +100,7 @@ other (a deadlock): as sentences, in the language of Graphviz (--graph=dot), or 
 				}
 				return g.printLocks(cmd.OutOrStdout(), c.EachLock(ctx, p.String()))
 			})
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&live, "watch", false, "look again and again, until Ctrl-C")

@@ -28,22 +28,22 @@ the other fields.
 -R lists everything below a directory, a whole path a line, as it is read: for scripts, as
 'chubbyctl tree' is for people. --timeout is for each directory then.`,
 		Example: "  chubbyctl ls -l /ls/local\n  chubbyctl ls -R svc | grep -v '/$'",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.pathOf(args)
-			if err != nil {
-				return err
-			}
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
 			if tree {
 				return g.listTree(cmd, p, long)
 			}
-			return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
-				nodes, err := listNodes(ctx, h)
-				if err != nil {
-					return err
+			nodes, err := readNode(cmd.Context(), g, p, func(c *client.Client, ctx context.Context, path string) ([]api.Stat, error) {
+				stat, err := c.Stat(ctx, path)
+				if err != nil || stat.Kind == api.File {
+					return []api.Stat{stat}, err // of a file it is the file itself
 				}
-				return g.printList(cmd.OutOrStdout(), nodes, long)
+				return c.List(ctx, path)
 			})
-		},
+			if err != nil {
+				return err
+			}
+			return g.printList(cmd.OutOrStdout(), nodes, long)
+		}),
 	}
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "with kind, size and generations")
 	cmd.Flags().BoolVarP(&tree, "recursive", "R", false, "everything below the directory, with whole paths")
@@ -87,18 +87,6 @@ func (g *globals) listTree(cmd *cobra.Command, p api.Path, long bool) error {
 		err = errors.Join(err, t.Flush())
 	}
 	return err
-}
-
-// listNodes returns the children of a directory, or a file as itself.
-func listNodes(ctx context.Context, h *client.Handle) ([]api.Stat, error) {
-	stat, err := h.Stat(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if stat.Kind == api.File {
-		return []api.Stat{stat}, nil
-	}
-	return h.ReadDir(ctx)
 }
 
 func (g *globals) printList(out io.Writer, nodes []api.Stat, long bool) error {

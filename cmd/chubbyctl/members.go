@@ -51,16 +51,13 @@ and prints what has become of those that it had shown.`,
 		Example: `  chubbyctl members ls /ls/local/up
   chubbyctl -o json members ls /ls/local/up | jq -r .value
   chubbyctl members ls /ls/local/up --watch | while read -r line; do ./re; done`,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.path, err = g.parsePath(args[0]); err != nil {
-				return err
-			}
-			o.out = cmd.OutOrStdout()
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
+			o.path, o.out = p, cmd.OutOrStdout()
 			if o.watch {
 				return o.watchMembers(cmd.Context())
 			}
 			return o.listMembers(cmd.Context())
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&o.watch, "watch", false, "print who joins, changes and leaves, until Ctrl-C")
 	return cmd

@@ -44,15 +44,7 @@ principal: those it created; of a directory: those below it), and of a principal
 open sessions, open handles, and Acquires that wait. With -o json an allowed amount
 of 0 is no limit.`,
 		Example: "  chubbyctl quota ls\n  chubbyctl quota ls foo -o json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
-				quotas, err := c.Quotas(ctx)
-				if err != nil {
-					return err
-				}
-				return g.printQuotas(cmd.OutOrStdout(), quotas)
-			})
-		},
+		RunE:    showCell(g, (*client.Cell).Quotas, g.printQuotas),
 	}
 }
 

@@ -57,19 +57,15 @@ to be dead.`,
 		Example: `  chubbyctl lock break /ls/local/deploy --reason 'web3 hangs'  # who loses it?
   chubbyctl lock break /ls/local/deploy --reason 'web3 hangs' --yes
   chubbyctl lock break /ls/local/deploy --reason 'web3 is unplugged' --yes --now`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parsePath(args[0])
-			if err == nil {
-				err = o.validate("lock break")
-			}
-			if err != nil {
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
+			if err := o.validate("lock break"); err != nil {
 				return err
 			}
 			if !o.yes {
 				return o.refuseBreak(cmd.Context(), p)
 			}
 			return o.breakLock(cmd, p)
-		},
+		}),
 	}
 	o.flags(breaking)
 	breaking.Flags().BoolVar(&o.now, "now", false, "do not wait for the holders: two may then believe that they hold it")
@@ -105,11 +101,7 @@ func (o *revocation) printBroken(out io.Writer, p api.Path) error {
 
 // refuseBreak asks the cell for the holders, and says what --yes would do.
 func (o *revocation) refuseBreak(ctx context.Context, p api.Path) error {
-	var locks []client.LockInfo
-	err := o.withCell(ctx, p.Cell(), func(ctx context.Context, c *client.Cell) (err error) {
-		locks, err = c.Locks(ctx, p.String())
-		return err
-	})
+	locks, err := askNode(ctx, o.globals, p, (*client.Cell).Locks)
 	return interruptOr(ctx, o.breakRefusal(p, locks, err))
 }
 
@@ -196,11 +188,7 @@ func (o *revocation) printEnded(out io.Writer, id api.SessionID) error {
 
 // refuseEnd asks the cell for the session, and says what --yes would do.
 func (o *revocation) refuseEnd(ctx context.Context, cell string, id api.SessionID) error {
-	var s shownSession
-	err := o.withCell(ctx, cell, func(ctx context.Context, c *client.Cell) (err error) {
-		s, err = findSession(ctx, c, cell, id)
-		return err
-	})
+	s, err := o.askSession(ctx, cell, id)
 	return interruptOr(ctx, endRefusal(id, s, err))
 }
 

@@ -120,6 +120,11 @@ func findSession(ctx context.Context, c *client.Cell, cell string, id api.Sessio
 	return shownSession{info, held}, err
 }
 
+// askSession is findSession that asks a cell by its name.
+func (g *globals) askSession(ctx context.Context, cell string, id api.SessionID) (shownSession, error) {
+	return askCell(ctx, g, cell, func(c *client.Cell, ctx context.Context) (shownSession, error) { return findSession(ctx, c, cell, id) })
+}
+
 func newSessionShowCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID [CELL]",
@@ -132,13 +137,11 @@ and at most, how many handles it has open, and which locks it holds.`,
 			if err != nil {
 				return err
 			}
-			return g.withCell(cmd.Context(), cell, func(ctx context.Context, c *client.Cell) error {
-				s, err := findSession(ctx, c, cell, id)
-				if err != nil {
-					return err
-				}
-				return g.printSession(cmd.OutOrStdout(), s)
-			})
+			s, err := g.askSession(cmd.Context(), cell, id)
+			if err != nil {
+				return err
+			}
+			return g.printSession(cmd.OutOrStdout(), s)
 		},
 	}
 }

@@ -132,13 +132,11 @@ cell upgrade").`,
 					fmt.Fprintln(cmd.OutOrStdout())
 				}
 				first = false
-				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
-					stat, err := h.Stat(ctx)
-					if err != nil {
-						return err
-					}
-					return g.printStat(cmd.OutOrStdout(), stat)
-				})
+				stat, err := readNode(cmd.Context(), g, p, (*client.Client).Stat)
+				if err != nil {
+					return err
+				}
+				return g.printStat(cmd.OutOrStdout(), stat)
 			})
 		},
 	}

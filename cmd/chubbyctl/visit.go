@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -119,6 +122,78 @@ func (g *globals) withHandle(ctx context.Context, path api.Path, opts client.Ope
 			return withAdvice(err, path, opts.Create)
 		}
 		return f(ctx, h)
+	})
+}
+
+// readNode reads something of a node, in a session of its own.
+func readNode[T any](ctx context.Context, g *globals, p api.Path, read func(*client.Client, context.Context, string) (T, error)) (answer T, err error) {
+	err = g.withSessionAt(ctx, p.Cell(), p, func(ctx context.Context, c *client.Client) (err error) {
+		answer, err = read(c, ctx, p.String())
+		return err
+	})
+	return answer, err
+}
+
+// readContents reads a file, in a session of its own.
+func (g *globals) readContents(ctx context.Context, p api.Path) (contents []byte, stat api.Stat, err error) {
+	stat, err = readNode(ctx, g, p, func(c *client.Client, ctx context.Context, path string) (stat api.Stat, err error) {
+		contents, stat, err = c.Get(ctx, path)
+		return stat, err
+	})
+	return contents, stat, err
+}
+
+// askNode asks a cell about a node, without a session.
+func askNode[T any](ctx context.Context, g *globals, p api.Path, ask func(*client.Cell, context.Context, string) (T, error)) (answer T, err error) {
+	err = g.withCell(ctx, p.Cell(), func(ctx context.Context, c *client.Cell) (err error) {
+		answer, err = ask(c, ctx, p.String())
+		return err
+	})
+	return answer, err
+}
+
+// askCell asks a cell about itself, without a session.
+func askCell[T any](ctx context.Context, g *globals, cell string, ask func(*client.Cell, context.Context) (T, error)) (answer T, err error) {
+	err = g.withCell(ctx, cell, func(ctx context.Context, c *client.Cell) (err error) {
+		answer, err = ask(c, ctx)
+		return err
+	})
+	return answer, err
+}
+
+// action is what cobra runs.
+type action = func(cmd *cobra.Command, args []string) error
+
+// onPath returns the action of a command whose first argument is a path, or without it the root of the default cell.
+func (g *globals) onPath(run func(cmd *cobra.Command, p api.Path) error) action {
+	return func(cmd *cobra.Command, args []string) error {
+		p, err := g.pathOf(args)
+		if err != nil {
+			return err
+		}
+		return run(cmd, p)
+	}
+}
+
+// onCell returns the action of a command whose first argument is a cell, or without it the default one.
+func (g *globals) onCell(run func(cmd *cobra.Command, cell string) error) action {
+	return func(cmd *cobra.Command, args []string) error {
+		cell, err := g.cellOf(args)
+		if err != nil {
+			return err
+		}
+		return run(cmd, cell)
+	}
+}
+
+// showCell returns the action of a command that asks a cell about itself, and prints the answer.
+func showCell[T any](g *globals, ask func(*client.Cell, context.Context) (T, error), print func(io.Writer, T) error) action {
+	return g.onCell(func(cmd *cobra.Command, cell string) error {
+		answer, err := askCell(cmd.Context(), g, cell, ask)
+		if err != nil {
+			return err
+		}
+		return print(cmd.OutOrStdout(), answer)
 	})
 }
 

@@ -41,17 +41,13 @@ who may change the ACL names of the root.
 A cell that is insecure asks nobody who he is: there you are whom --as says, if the cell
 believes that, or else anonymous.`,
 		Example: "  chubbyctl whoami\n  chubbyctl whoami main -o json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := g.cellOf(args)
-			if err != nil {
-				return err
-			}
+		RunE: g.onCell(func(cmd *cobra.Command, cell string) error {
 			who, err := g.findCaller(cmd.Context(), cell)
 			if err != nil {
 				return err
 			}
 			return g.printCaller(cmd.OutOrStdout(), who)
-		},
+		}),
 	}
 }
 
