@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -13,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/client"
 )
 
 // exportFormat is the version of the format of exports.
@@ -58,7 +58,7 @@ func (g *globals) export(cmd *cobra.Command, p api.Path) error {
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
-	return g.withTree(cmd.Context(), p, func(ctx context.Context, w *treeWalk) error {
+	return g.withTree(cmd, p, "exported", func(ctx context.Context, w *treeWalk) error {
 		root, err := w.stat(ctx, p)
 		if err != nil {
 			return err
@@ -69,58 +69,39 @@ func (g *globals) export(cmd *cobra.Command, p api.Path) error {
 		if err := lines.Encode(exportLine{Format: exportFormat, Path: p.String()}); err != nil {
 			return err
 		}
-		tally := g.newTreeTally(cmd.ErrOrStderr(), "exported")
-		err = w.visit(ctx, root, treeVisitor{
-			enter: func(s api.Stat) error {
-				line, err := w.exportNode(ctx, s, p)
-				switch code := api.CodeOf(err); {
-				case s.Ephemeral:
-					tally.leave(s.Path, isEphemeral)
-					return errSkip
-				case code == api.NotFound, code == api.HandleClosed, code == api.IsDirectory:
-					return errSkip // it was deleted meanwhile, or replaced
-				case code == api.PermissionDenied:
-					tally.leave(s.Path, explanation(err))
-					return errSkip
-				case err != nil:
-					return err
-				}
-				tally.count()
-				return lines.Encode(line)
-			},
-			fail: func(s api.Stat, err error) error { tally.leave(s.Path, explanation(err)); return nil },
-		})
-		if err == nil {
-			err = lines.Encode(exportLine{End: true, Nodes: tally.done})
+		err = w.visit(ctx, root, treeVisitor{lasting: true, enter: func(s api.Stat) error {
+			contents, err := w.contents(ctx, s)
+			if err != nil {
+				return err
+			}
+			return errors.Join(w.count(nil), lines.Encode(newExportLine(s, p, contents)))
+		}})
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			err = out.Flush()
+		if err := lines.Encode(exportLine{End: true, Nodes: w.done}); err != nil {
+			return err
 		}
-		return tally.finish(err)
+		return out.Flush()
 	})
 }
 
-// exportNode returns the line of a node.
-func (w *treeWalk) exportNode(ctx context.Context, s api.Stat, root api.Path) (exportLine, error) {
+// newExportLine returns the line of a node below root.
+func newExportLine(s api.Stat, root api.Path, contents []byte) exportLine {
 	acl := aclFields(s.ACL)
 	line := exportLine{
 		Path: strings.TrimPrefix(strings.TrimPrefix(string(s.Path.Name()), string(root.Name())), "/"),
 		Kind: s.Kind.String(), ACL: &acl,
 	}
-	if s.Kind == api.Directory || s.Ephemeral {
-		return line, nil
+	switch {
+	case s.Kind == api.Directory:
+	case utf8.Valid(contents):
+		text := string(contents)
+		line.Contents = &text
+	default:
+		line.ContentsBase64 = base64.StdEncoding.EncodeToString(contents)
 	}
-	err := w.with(ctx, s.Path, client.OpenOptions{Read: true, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
-		contents, _, err := h.Contents(ctx)
-		if utf8.Valid(contents) {
-			text := string(contents)
-			line.Contents = &text
-		} else {
-			line.ContentsBase64 = base64.StdEncoding.EncodeToString(contents)
-		}
-		return err
-	})
-	return line, err
+	return line
 }
 
 // maxExportLine bounds a line, in bytes: of a file of which each byte is six of JSON.

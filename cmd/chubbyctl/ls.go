@@ -33,11 +33,12 @@ the other fields.
 				return g.listTree(cmd, p, long)
 			}
 			nodes, err := readNode(cmd.Context(), g, p, func(c *client.Client, ctx context.Context, path string) ([]api.Stat, error) {
-				stat, err := c.Stat(ctx, path)
-				if err != nil || stat.Kind == api.File {
-					return []api.Stat{stat}, err // of a file it is the file itself
+				list, err := c.List(ctx, path)
+				if api.CodeOf(err) == api.NotDirectory { // of a file it is the file itself
+					stat, err := c.Stat(ctx, path)
+					return []api.Stat{stat}, err
 				}
-				return c.List(ctx, path)
+				return list, err
 			})
 			if err != nil {
 				return err
@@ -56,32 +57,24 @@ func (g *globals) listTree(cmd *cobra.Command, p api.Path, long bool) error {
 	style := term.StyleOf(out)
 	whole := func(s api.Stat) string { return strings.TrimSuffix(s.Path.String(), s.Path.Base()) + label(s) }
 	t := g.output.NewTable(out, longColumns()...)
-	err := g.withTree(cmd.Context(), p, func(ctx context.Context, w *treeWalk) error {
+	err := g.withTree(cmd, p, "", func(ctx context.Context, w *treeWalk) error {
 		root, err := w.stat(ctx, p)
 		if err != nil {
 			return err
 		}
-		tally := g.newTreeTally(cmd.ErrOrStderr(), "listed")
-		err = w.visit(ctx, root, treeVisitor{
-			enter: func(s api.Stat) error {
-				switch {
-				case s.Path == p && s.Kind == api.Directory:
-					return nil
-				case g.json():
-					return g.output.Print(out, newStatFields(s))
-				case long:
-					addLong(t, s, whole(s))
-					return nil
-				}
-				_, err := fmt.Fprintln(out, style.Name(whole(s)))
-				return err
-			},
-			fail: func(s api.Stat, err error) error { tally.leave(s.Path, explanation(err)); return nil },
-		})
-		if err == nil && tally.left > 0 {
-			err = &exitError{exitFailed, fmt.Errorf("%s left out, for the reasons above", counted(tally.left))}
-		}
-		return err
+		return w.visit(ctx, root, treeVisitor{enter: func(s api.Stat) error {
+			switch {
+			case s.Path == p && s.Kind == api.Directory:
+				return nil
+			case g.json():
+				return w.print(newStatFields(s))
+			case long:
+				addLong(t, s, whole(s))
+				return nil
+			}
+			_, err := fmt.Fprintln(out, style.Name(whole(s)))
+			return err
+		}})
 	})
 	if long && !g.json() {
 		err = errors.Join(err, t.Flush())
@@ -129,90 +122,54 @@ func label(s api.Stat) string {
 	return s.Path.Base()
 }
 
-type treeOptions struct {
-	*globals
-	depth int
-}
-
 func newTreeCommand(g *globals) *cobra.Command {
-	o := &treeOptions{globals: g}
+	var depth int
 	cmd := &cobra.Command{
 		Use:   "tree [PATH]",
 		Short: "Show a directory and everything below it",
 		Long: `tree shows a directory and everything below it, each part as it was when it was
 read. With -o json it prints the fields of stat for each node.`,
 		Example: "  chubbyctl tree /ls/local --depth 2",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.pathOf(args)
-			if err != nil {
-				return err
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
+			if depth < 1 {
+				return usagef("--depth %d: want 1 or more", depth)
 			}
-			if o.depth < 1 {
-				return usagef("--depth %d: want 1 or more", o.depth)
-			}
-			return g.withSession(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Client) error {
-				return o.printTree(ctx, c, p, cmd.OutOrStdout())
-			})
-		},
+			return g.drawTree(cmd, p, depth)
+		}),
 	}
-	cmd.Flags().IntVar(&o.depth, "depth", api.MaxDepth, "how many levels to show")
+	cmd.Flags().IntVar(&depth, "depth", api.MaxDepth, "how many levels to show")
 	return cmd
 }
 
-func (o *treeOptions) printTree(ctx context.Context, c *client.Client, p api.Path, out io.Writer) error {
-	h, err := c.Open(ctx, p.String(), client.OpenOptions{Read: true})
-	if err != nil {
-		return err
-	}
-	stat, err := h.Stat(ctx)
-	if err != nil {
-		return err
-	}
-	if err := o.printNode(out, stat, p.String()); err != nil {
-		return err
-	}
-	return o.walk(ctx, c, stat, "", o.depth, out)
-}
-
-func (o *treeOptions) printNode(out io.Writer, s api.Stat, text string) error {
-	if o.json() {
-		return o.output.Print(out, newStatFields(s))
-	}
-	_, err := fmt.Fprintln(out, term.StyleOf(out).Name(text))
-	return err
-}
-
-// walk prints what is below a node, each line after indent. A directory that is deleted
-// meanwhile has nothing below it.
-func (o *treeOptions) walk(ctx context.Context, c *client.Client, node api.Stat, indent string, depth int, out io.Writer) error {
-	if node.Kind != api.Directory || depth == 0 {
-		return nil
-	}
-	h, err := c.Open(ctx, node.Path.String(), client.OpenOptions{Read: true, Kind: api.Directory})
-	if api.CodeOf(err) == api.NotFound {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	children, err := h.ReadDir(ctx)
-	if err != nil && api.CodeOf(err) != api.HandleClosed {
-		return err
-	}
-	if err := h.Close(ctx); err != nil && api.CodeOf(err) != api.HandleClosed {
-		return err
-	}
-	for i, child := range children {
-		branch, below := "├── ", "│   "
-		if i == len(children)-1 {
-			branch, below = "└── ", "    "
-		}
-		if err := o.printNode(out, child, indent+branch+label(child)); err != nil {
+// drawTree prints what is at and below a path, as it is read, up to a depth.
+func (g *globals) drawTree(cmd *cobra.Command, p api.Path, depth int) error {
+	out := cmd.OutOrStdout()
+	style := term.StyleOf(out)
+	levels := func(p api.Path) int { return strings.Count(string(p.Name()), "/") }
+	var below []string // what is before the branch of a node, of each level above it
+	return g.withTree(cmd, p, "", func(ctx context.Context, w *treeWalk) error {
+		root, err := w.stat(ctx, p)
+		if err != nil {
 			return err
 		}
-		if err := o.walk(ctx, c, child, indent+below, depth-1, out); err != nil {
+		return w.visit(ctx, root, treeVisitor{enter: func(s api.Stat) error {
+			text, level := p.String(), levels(s.Path)-levels(p)
+			if level > 0 {
+				branch, stem := "├── ", "│   "
+				if w.last {
+					branch, stem = "└── ", "    "
+				}
+				text = strings.Join(below[:level-1], "") + branch + label(s)
+				below = append(below[:level-1], stem)
+			}
+			err := w.print(newStatFields(s))
+			if !g.json() {
+				_, err = fmt.Fprintln(out, style.Name(text))
+			}
+			if err == nil && level == depth {
+				err = errSkip
+			}
 			return err
-		}
-	}
-	return nil
+		}})
+	})
 }

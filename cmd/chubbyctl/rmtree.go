@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -18,9 +17,6 @@ type removedFields struct {
 	Reason  string `json:"reason,omitempty"` // why not
 }
 
-// isEphemeral is why an ephemeral node is left alone.
-const isEphemeral = "it is ephemeral, belongs to a session, and goes with it"
-
 // removeTree deletes a node and everything below it.
 func (g *globals) removeTree(cmd *cobra.Command, p api.Path, yes bool, conditions []client.WriteOption) error {
 	switch {
@@ -29,7 +25,7 @@ func (g *globals) removeTree(cmd *cobra.Command, p api.Path, yes bool, condition
 	case p.Name() == api.ACLDir, isList(p):
 		return usagef("rm -r: %v holds access control lists, which are deleted one by one: 'chubbyctl acl file rm NAME'", p)
 	}
-	return g.withTree(cmd.Context(), p, func(ctx context.Context, w *treeWalk) error {
+	return g.withTree(cmd, p, "deleted", func(ctx context.Context, w *treeWalk) error {
 		root, err := w.stat(ctx, p)
 		if err != nil {
 			return err
@@ -37,12 +33,8 @@ func (g *globals) removeTree(cmd *cobra.Command, p api.Path, yes bool, condition
 		if !yes {
 			return w.refuseRemoval(ctx, root)
 		}
-		r := &treeRemoval{treeWalk: w, tally: g.newTreeTally(cmd.ErrOrStderr(), "deleted"), cmd: cmd, conditions: conditions}
-		return r.tally.finish(w.visit(ctx, root, treeVisitor{
-			enter: r.enter,
-			leave: func(s api.Stat) error { return r.remove(ctx, s) },
-			fail:  func(s api.Stat, err error) error { return r.keep(s.Path, explanation(err)) },
-		}))
+		w.keptLine = func(p api.Path, why string) any { return removedFields{Path: p.String(), Reason: why} }
+		return w.visit(ctx, root, treeVisitor{lasting: true, leave: func(s api.Stat) error { return w.remove(ctx, s, conditions) }})
 	})
 }
 
@@ -102,61 +94,18 @@ func countedDirectories(n int) string {
 	return fmt.Sprintf("%d directories", n)
 }
 
-// treeRemoval is an rm -r that goes on.
-type treeRemoval struct {
-	*treeWalk
-	tally      *treeTally
-	cmd        *cobra.Command
-	conditions []client.WriteOption
-}
-
-func (r *treeRemoval) enter(s api.Stat) error {
-	if !s.Ephemeral {
-		return nil
-	}
-	if err := r.keep(s.Path, isEphemeral); err != nil {
-		return err
-	}
-	return errSkip
-}
-
-// remove deletes a node, what was below it being gone. What must not be deleted is left, and the
-// rest goes on.
-func (r *treeRemoval) remove(ctx context.Context, s api.Stat) error {
-	err := r.with(ctx, s.Path, client.OpenOptions{Write: true, Kind: s.Kind}, func(ctx context.Context, h *client.Handle) error {
-		return h.Delete(ctx, r.conditions...)
+// remove deletes a node, what was below it being gone. What must not be deleted is left, and the rest goes on.
+func (w *treeWalk) remove(ctx context.Context, s api.Stat, conditions []client.WriteOption) error {
+	err := w.with(ctx, s.Path, client.OpenOptions{Write: true, Kind: s.Kind}, func(ctx context.Context, h *client.Handle) error {
+		return h.Delete(ctx, conditions...)
 	})
 	switch code := api.CodeOf(err); {
 	case err == nil:
-		r.tally.count()
-		if r.g.json() {
-			return r.g.output.Print(r.cmd.OutOrStdout(), removedFields{Path: s.Path.String(), Deleted: true})
-		}
-		return nil
+		return w.count(removedFields{Path: s.Path.String(), Deleted: true})
 	case code == api.NotFound, code == api.HandleClosed:
 		return nil // another has deleted it
-	case code == api.NotEmpty && r.tally.left > 0:
+	case code == api.NotEmpty && w.left > 0:
 		return nil // of what was left
-	case code == api.NotEmpty, code == api.LockHeld, code == api.PermissionDenied, code == api.NotDirectory, code == api.IsDirectory:
-		return r.keep(s.Path, whyKept(err))
 	}
-	return err
-}
-
-// whyKept says why a node is not deleted: of a lock, who holds it.
-func whyKept(err error) string {
-	var e *api.Error
-	if errors.As(err, &e) && e.Code == api.LockHeld && len(e.Holders) > 0 {
-		return "its lock is " + heldBy(e.Holders)
-	}
-	return explanation(err)
-}
-
-// keep leaves a node, and says why.
-func (r *treeRemoval) keep(p api.Path, why string) error {
-	r.tally.leave(p, why)
-	if r.g.json() {
-		return r.g.output.Print(r.cmd.OutOrStdout(), removedFields{Path: p.String(), Reason: why})
-	}
-	return nil
+	return unlessSkipped(w.leaveFor(s.Path, err, api.NotEmpty, api.LockHeld, api.PermissionDenied, api.NotDirectory, api.IsDirectory))
 }
