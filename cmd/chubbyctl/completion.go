@@ -152,7 +152,7 @@ func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.Completi
 // completeWords offers a fixed list of words.
 func completeWords(list ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-		return withPrefix(half, slices.Clone(list)), cobra.ShellCompDirectiveNoFileComp
+		return offer(half, slices.Clone(list), nil)
 	}
 }
 
@@ -162,6 +162,14 @@ func (g *globals) forCompletion() *globals {
 	h.timeout = min(g.timeout, completionBound)
 	h.stderr = nil
 	return &h
+}
+
+// offer offers those words that begin with half, unless they could not be found out.
+func offer(half string, words []string, err error) ([]string, cobra.ShellCompDirective) {
+	if err != nil {
+		words = nil
+	}
+	return withPrefix(half, words), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completePath offers the children of the directory that a half-written path is in, from the
@@ -191,19 +199,15 @@ func (g *globals) completePath(cmd *cobra.Command, args []string, half string) (
 	if err != nil {
 		return nil, more
 	}
-	var names []string
-	err = g.forCompletion().withHandle(cmd.Context(), directory, client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
-		children, err := h.ReadDir(ctx)
-		for _, s := range children {
-			if strings.HasPrefix(s.Path.Base(), half[cut+1:]) {
-				names = append(names, half[:cut+1]+label(s))
-			}
-		}
-		return err
-	})
+	children, err := readNode(cmd.Context(), g.forCompletion(), directory, (*client.Client).List)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	var names []string
+	for _, s := range children {
+		names = append(names, half[:cut+1]+label(s))
+	}
+	names = withPrefix(half, names)
 	if len(names) == 1 && !strings.HasSuffix(names[0], "/") {
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -271,7 +275,7 @@ func (g *globals) rootsLike(half string) []string {
 }
 
 func (g *globals) completeCell(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return withPrefix(half, g.knownCells()), cobra.ShellCompDirectiveNoFileComp
+	return offer(half, g.knownCells(), nil)
 }
 
 // withPrefix returns the words that begin with half.
@@ -285,7 +289,7 @@ func completeSequencer(_ *cobra.Command, _ []string, half string) ([]string, cob
 	if own := os.Getenv("CHUBBY_SEQUENCER"); own != "" {
 		list = append(list, own)
 	}
-	return withPrefix(half, list), cobra.ShellCompDirectiveNoFileComp
+	return offer(half, list, nil)
 }
 
 // completeKinds offers kinds of events; several are separated by commas.
@@ -300,73 +304,46 @@ func completeKinds(_ *cobra.Command, _ []string, half string) ([]string, cobra.S
 	return withPrefix(half, list), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// completeFromCell offers what the default cell answers without a session.
-func (g *globals) completeFromCell(cmd *cobra.Command, half string, list func(context.Context, *client.Cell) ([]string, error)) ([]string, cobra.ShellCompDirective) {
-	var found []string
+// askDefault asks the default cell what Tab offers.
+func askDefault[T any](ctx context.Context, g *globals, ask func(*client.Cell, context.Context) ([]T, error), word func(T) string) (words []string, err error) {
 	cell, err := g.defaultCell()
-	if err == nil {
-		err = g.forCompletion().withCell(cmd.Context(), cell, func(ctx context.Context, c *client.Cell) (err error) {
-			found, err = list(ctx, c)
-			return err
-		})
-	}
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil, err
 	}
-	return withPrefix(half, found), cobra.ShellCompDirectiveNoFileComp
+	list, err := askCell(ctx, g.forCompletion(), cell, ask)
+	for _, one := range list {
+		words = append(words, word(one))
+	}
+	return words, err
 }
 
 func (g *globals) completeSession(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return g.completeFromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
-		sessions, err := c.Sessions(ctx)
-		var list []string
-		for _, s := range sessions {
-			list = append(list, s.Session.String()+"\t"+term.Printable(fmt.Sprintf("%s on %s, pid %d", s.Principal, s.Host, s.PID)))
-		}
-		return list, err
+	words, err := askDefault(cmd.Context(), g, (*client.Cell).Sessions, func(s client.SessionInfo) string {
+		return s.Session.String() + "\t" + term.Printable(fmt.Sprintf("%s on %s, pid %d", s.Principal, s.Host, s.PID))
 	})
+	return offer(half, words, err)
 }
 
 func (g *globals) completeReplica(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return g.completeFromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
-		members, err := c.Members(ctx)
-		var list []string
-		for _, m := range members {
-			list = append(list, m.ID+"\t"+m.Client)
-		}
-		return list, err
-	})
+	words, err := askDefault(cmd.Context(), g, (*client.Cell).Members, func(m client.Member) string { return m.ID + "\t" + m.Client })
+	return offer(half, words, err)
 }
 
 func (g *globals) completePrincipal(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return g.completeFromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
-		quotas, err := c.Quotas(ctx)
-		var list []string
-		for _, q := range quotas {
-			if q.Principal != "" {
-				list = append(list, q.Principal)
-			}
-		}
-		return list, err
-	})
+	words, err := askDefault(cmd.Context(), g, (*client.Cell).Quotas, func(q client.QuotaUse) string { return q.Principal })
+	return offer(half, slices.DeleteFunc(words, func(principal string) bool { return principal == "" }), err)
 }
 
 // completeList offers the names of access control lists of the default cell.
 func (g *globals) completeList(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	var list []string
+	var words []string
 	cell, err := g.defaultCell()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	err = g.forCompletion().withHandle(cmd.Context(), listsOf(cell), client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
-		children, err := h.ReadDir(ctx)
-		for _, s := range children {
-			list = append(list, s.Path.Base())
+	if err == nil {
+		var lists []api.Stat
+		lists, err = readNode(cmd.Context(), g.forCompletion(), listsOf(cell), (*client.Client).List)
+		for _, s := range lists {
+			words = append(words, s.Path.Base())
 		}
-		return err
-	})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return withPrefix(half, list), cobra.ShellCompDirectiveNoFileComp
+	return offer(half, words, err)
 }
