@@ -127,15 +127,13 @@ func (g *globals) writeBackup(ctx context.Context, cell string, w io.Writer) (f 
 		return f, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	late := time.AfterFunc(g.timeout, func() { stop(outOfTime{g.timeout}) })
-	defer late.Stop()
+	ctx, step, cancel := g.withSteps(ctx)
+	defer cancel()
 	show := term.NewProgress(func(n int64) string { return fmt.Sprint(n >> 24) }, func(n int64) { term.Remark(g.stderr, "%s so far", term.RoughSize(n)) })
 	defer show.Stop()
 	var n int64
 	err = c.Backup(ctx, writerFunc(func(p []byte) (int, error) {
-		late.Reset(g.timeout)
+		step()
 		n += int64(len(p))
 		show.Update(n)
 		_, _ = follower.Write(p) // it never fails

@@ -79,17 +79,12 @@ type roundFields struct {
 
 // meet waits until all have come.
 func (o *barrierOptions) meet(cmd *cobra.Command, path api.Path) error {
+	return o.withLastingSession(cmd.Context(), path, nil, func(_ context.Context, c *client.Client) error { return o.enter(cmd, c, path) })
+}
+
+// enter waits until all have come, in a session.
+func (o *barrierOptions) enter(cmd *cobra.Command, c *client.Client, path api.Path) error {
 	ctx := cmd.Context()
-	bound, cancel := o.withTimeout(ctx)
-	defer cancel()
-	report := o.reportWait(bound, path.Cell(), api.Path{})
-	defer report.stop()
-	c, err := client.New(bound, o.config(path.Cell()))
-	if err != nil {
-		return report.explain(interruptOr(ctx, err))
-	}
-	report.stop()
-	defer o.closeSession(ctx, c)
 	waiting, cancel := o.withWait(ctx, path)
 	defer cancel()
 	silent := time.AfterFunc(term.Patience, func() {

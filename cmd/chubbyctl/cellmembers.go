@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -103,10 +102,8 @@ func (g *globals) newMemberCommand(cmd *cobra.Command, read func(args []string) 
 // changeMembers changes the replicas of a cell, and follows the change. --timeout bounds the decision, and then how long the cell may not
 // answer: the change itself takes as long as the new replica has to catch up.
 func (g *globals) changeMembers(cmd *cobra.Command, cell string, change client.MemberChange, noWait bool) error {
-	ctx, stop := context.WithCancelCause(cmd.Context())
-	defer stop(nil)
-	late := time.AfterFunc(g.timeout, func() { stop(outOfTime{g.timeout}) })
-	defer late.Stop()
+	ctx, step, cancel := g.withSteps(cmd.Context())
+	defer cancel()
 	report, decided := g.reportWait(ctx, cell, api.Path{}), false
 	var now []client.Member
 	tell := memberProgress(cmd.ErrOrStderr(), &now, stopwatch())
@@ -126,7 +123,7 @@ func (g *globals) changeMembers(cmd *cobra.Command, cell string, change client.M
 		}
 		return client.AwaitMembers(ctx, c, change, func(list []client.Member) {
 			report.stop() // from now on the steps of the change are told
-			late.Reset(g.timeout)
+			step()
 			tell(list)
 		})
 	}()

@@ -129,29 +129,23 @@ const minCampaign = time.Second
 
 // campaign waits until this process is the primary. If that takes long, it says what for.
 func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
-	waiting, cancel, explain := o.withWait(ctx, minCampaign)
-	defer cancel()
-	w := o.showWait(fmt.Sprintf("it is not in the lock's queue, because another candidate goes first, its name is still that of a session before, "+
-		"or the cell does not answer ('chubbyctl elect --candidates %v' lists the candidates)", o.path))
-	defer w.stop()
-	queued := func(q client.Queued) {
-		q.Estimate = 0 // how long primaries hold the lock has no usual length
-		w.queued(q)
-	}
-	primary, err := recipe.Campaign(waiting, c, o.path.String(), recipe.CampaignOptions{
-		Name:      o.name,
-		Value:     []byte(o.value),
-		Priority:  o.priority,
-		Reason:    o.reason,
-		LockDelay: o.recipeDelay(),
-		OnQueued:  queued,
+	early := fmt.Sprintf("it is not in the lock's queue, because another candidate goes first, its name is still that of a session before, "+
+		"or the cell does not answer ('chubbyctl elect --candidates %v' lists the candidates)", o.path)
+	return o.waitFor(ctx, minCampaign, early, func(ctx context.Context, w *lockWait) (*heldLock, error) {
+		queued := func(q client.Queued) {
+			q.Estimate = 0 // how long primaries hold the lock has no usual length
+			w.queued(q)
+		}
+		primary, err := recipe.Campaign(ctx, c, o.path.String(), recipe.CampaignOptions{
+			Name: o.name, Value: []byte(o.value), Priority: o.priority, Reason: o.reason, LockDelay: o.recipeDelay(), OnQueued: queued,
+		})
+		if err != nil {
+			return nil, withAdvice(err, o.path, client.File)
+		}
+		t := holding(primary.Lock(), resignation(primary))
+		t.request = request{asked: primary.Asked(), yield: o.yield, told: o.describeCandidate}
+		return t, nil
 	})
-	if err != nil {
-		return nil, explain(withAdvice(err, o.path, client.File), w.last())
-	}
-	t := holding(primary.Lock(), resignation(primary))
-	t.request = request{asked: primary.Asked(), yield: o.yield, told: o.describeCandidate}
-	return t, nil
 }
 
 // describeCandidate is what the user is told when a candidate waits that comes first.

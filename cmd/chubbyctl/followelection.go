@@ -41,25 +41,14 @@ func newValueFields(value []byte) valueFields {
 // followElection prints every primary, and every vacancy, until an interrupt.
 func (o *electOptions) followElection(ctx context.Context) error {
 	var last *recipe.Reign
-	return o.withFollowing(ctx, o.path, &follower{follow: func(ctx context.Context, c *client.Client, gap error) error {
-		if gap != nil {
-			o.notice(describeGap(gap))
+	return followEach(ctx, o.globals, o.path, recipe.Observe, func(reign recipe.Reign) error {
+		surer := o.json() && last != nil && reign.Sure && !last.Sure // a line of text does not say it
+		if last != nil && isSameReign(*last, reign) && !surer {      // as before the session
+			return nil
 		}
-		for reign, err := range recipe.Observe(ctx, c, o.path.String()) {
-			if err != nil {
-				return err
-			}
-			surer := o.json() && last != nil && reign.Sure && !last.Sure // a line of text does not say it
-			if last != nil && isSameReign(*last, reign) && !surer {      // as before the session
-				continue
-			}
-			if err := o.printPrimary(reign); err != nil {
-				return final{err}
-			}
-			last = &reign
-		}
-		return nil
-	}})
+		last = &reign
+		return o.printPrimary(reign)
+	})
 }
 
 // isSameReign reports whether two reigns are printed alike, apart from Sure.

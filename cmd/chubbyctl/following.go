@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -75,6 +76,24 @@ func (g *globals) withFollowing(ctx context.Context, path api.Path, f *follower)
 		return nil
 	}
 	return err
+}
+
+// followEach tells of everything that a watch yields of a node, in one session after another.
+func followEach[T any](ctx context.Context, g *globals, path api.Path, watch func(context.Context, *client.Client, string) iter.Seq2[T, error], tell func(T) error) error {
+	return g.withFollowing(ctx, path, &follower{follow: func(ctx context.Context, c *client.Client, gap error) error {
+		if gap != nil {
+			g.notice(g.stderr, describeGap(gap))
+		}
+		for one, err := range watch(ctx, c, path.String()) {
+			if err != nil {
+				return err
+			}
+			if err := tell(one); err != nil {
+				return final{err}
+			}
+		}
+		return nil
+	}})
 }
 
 // closeKeeper ends the session of a keeper, of which c is the client.

@@ -105,23 +105,15 @@ func (o *membersOptions) listMembers(ctx context.Context) error {
 // watchMembers prints the changes of the members until an interrupt.
 func (o *membersOptions) watchMembers(ctx context.Context) error {
 	var before []recipe.Member
-	return o.withFollowing(ctx, o.path, &follower{follow: func(ctx context.Context, c *client.Client, gap error) error {
-		if gap != nil {
-			o.notice(o.stderr, describeGap(gap))
-		}
-		for members, err := range recipe.WatchMembers(ctx, c, o.path.String()) {
-			if err != nil {
+	return followEach(ctx, o.globals, o.path, recipe.WatchMembers, func(members []recipe.Member) error {
+		for _, one := range memberChanges(before, members) {
+			if err := o.printMemberChange(one); err != nil {
 				return err
 			}
-			for _, one := range memberChanges(before, members) {
-				if err := o.printMemberChange(one); err != nil {
-					return final{err}
-				}
-			}
-			before = members
 		}
+		before = members
 		return nil
-	}})
+	})
 }
 
 // memberChange is what has become of one member.

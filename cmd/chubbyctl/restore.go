@@ -116,10 +116,8 @@ func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOption
 	if !o.yes {
 		return usagef("this replaces everything in cell %s by the backup of cell %s of %s, with %d nodes, and ends all sessions; --yes does it", cell, b.Cell, taken, b.Nodes)
 	}
-	ctx, stop := context.WithCancelCause(cmd.Context())
-	defer stop(nil)
-	late := time.AfterFunc(g.timeout, func() { stop(outOfTime{g.timeout}) })
-	defer late.Stop()
+	ctx, step, cancel := g.withSteps(cmd.Context())
+	defer cancel()
 	c, err := client.New(ctx, g.config(cell))
 	if err != nil {
 		return err
@@ -139,7 +137,7 @@ func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOption
 	}
 	source.Parts, source.Quotas = backup.Parts(b.State)
 	begun := false
-	is, err := g.followRestore(ctx, c, source, func() { begun = true; late.Reset(g.timeout) })
+	is, err := g.followRestore(ctx, c, source, func() { begun = true; step() })
 	if mayBeDone(err) {
 		g.notice(g.stderr, "the cell has what it had, or it was restored: 'chubbyctl cell status' says so")
 	}

@@ -98,6 +98,13 @@ func (g *globals) withTimeout(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeoutCause(ctx, g.timeout, outOfTime{g.timeout})
 }
 
+// withSteps returns a context for an operation of several steps, each of which --timeout bounds: step begins the next.
+func (g *globals) withSteps(ctx context.Context) (bound context.Context, step func(), cancel context.CancelFunc) {
+	bound, stop := context.WithCancelCause(ctx)
+	late := time.AfterFunc(g.timeout, func() { stop(outOfTime{g.timeout}) })
+	return bound, func() { late.Reset(g.timeout) }, func() { late.Stop(); stop(nil) }
+}
+
 // closeSession ends a session. If that fails, the session ends when its lease does; what was
 // done remains.
 func (g *globals) closeSession(ctx context.Context, c *client.Client) {
