@@ -51,14 +51,7 @@ type replicaFields struct {
 }
 
 func newStatusFields(s client.Status, fault string) statusFields {
-	f := statusFields{
-		Cell:       s.Cell,
-		CellID:     s.CellID,
-		Master:     s.Master,
-		Replicas:   []replicaFields{},
-		Acts:       []actFields{},
-		Divergence: fault,
-	}
+	f := statusFields{Cell: s.Cell, CellID: s.CellID, Master: s.Master, Replicas: []replicaFields{}, Acts: []actFields{}, Divergence: fault}
 	if s.Master != "" {
 		f.Epoch, f.Sessions, f.Nodes, f.Locks, f.Level = &s.Epoch, &s.Sessions, &s.Nodes, &s.Locks, &s.Level
 	}
@@ -70,20 +63,8 @@ func newStatusFields(s client.Status, fault string) statusFields {
 	}
 	for _, r := range s.Replicas {
 		row := replicaFields{
-			ID:        r.ID,
-			Role:      r.Role,
-			Client:    r.Client,
-			Term:      r.Term,
-			Last:      r.Last,
-			Applied:   r.Applied,
-			Lag:       r.Lag,
-			Healthy:   r.Healthy,
-			Version:   r.Version,
-			DiskFree:  r.DiskFree,
-			StateHash: r.StateHash,
-			LogStore:  r.LogStore,
-			MaxLevel:  r.MaxLevel,
-			Drill:     newDrillStatusFields(r.Drill),
+			r.ID, r.Role, r.Client, r.Term, r.Last, r.Applied, r.Lag, r.Healthy, r.Version, r.DiskFree, r.StateHash, r.LogStore, r.MaxLevel, "",
+			newDrillStatusFields(r.Drill),
 		}
 		if r.Err != nil {
 			row.Error = r.Err.Error()

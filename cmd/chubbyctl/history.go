@@ -31,11 +31,13 @@ type holdingFields struct {
 }
 
 type holdingHolder struct {
-	Session   string `json:"session"`
-	Principal string `json:"principal"`
-	Host      string `json:"host"`
-	PID       int    `json:"pid"`
-	Reason    string `json:"reason"`
+	party
+	Reason string `json:"reason"`
+}
+
+// holderOf returns who held a lock.
+func holderOf(one api.Holding) api.Holder {
+	return api.Holder{Session: one.Session, Principal: one.Principal, Host: one.Host, PID: one.PID}
 }
 
 func newHistoryCommand(g *globals) *cobra.Command {
@@ -86,18 +88,9 @@ func (g *globals) printHistory(out io.Writer, h client.History) error {
 func (g *globals) printHoldingLines(out io.Writer, h client.History) error {
 	for _, one := range h.Holdings {
 		f := holdingFields{
-			Path:       h.Path,
-			Token:      uint64(one.Generation),
-			Mode:       one.Mode.String(),
-			Holder:     holdingHolder{one.Session.String(), one.Principal, one.Host, one.PID, one.Reason},
-			From:       timestamp(one.FromUnix),
-			To:         timestamp(one.ToUnix),
-			End:        howEnded(one.End),
-			EndedBy:    one.EndedBy,
-			EndedWhy:   one.EndedWhy,
-			LockDelayS: term.Seconds(one.Delay),
-
-			MoreHolders: h.MoreHolders,
+			Path: h.Path, Token: uint64(one.Generation), Mode: one.Mode.String(),
+			Holder: holdingHolder{newParty(holderOf(one)), one.Reason}, From: timestamp(one.FromUnix), To: timestamp(one.ToUnix),
+			End: howEnded(one.End), EndedBy: one.EndedBy, EndedWhy: one.EndedWhy, LockDelayS: term.Seconds(one.Delay), MoreHolders: h.MoreHolders,
 		}
 		if until := uint64(one.Until); until != 0 {
 			f.UntilToken = &until
@@ -144,12 +137,11 @@ func addHolding(t *term.Table, one api.Holding) {
 	if one.End != 0 && one.End != api.ByClose {
 		meaning = term.Waiting
 	}
-	who := api.Holder{Session: one.Session, Principal: one.Principal, Host: one.Host, PID: one.PID}
 	delay := ""
 	if one.Delay > 0 {
 		delay = one.Delay.String()
 	}
-	t.Add(one.Generation, one.Mode, whoseProcess(who), one.Session, localTime(one.FromUnix), localTime(one.ToUnix), term.Paint(meaning, how), delay, one.Reason)
+	t.Add(one.Generation, one.Mode, whoseProcess(holderOf(one)), one.Session, localTime(one.FromUnix), localTime(one.ToUnix), term.Paint(meaning, how), delay, one.Reason)
 }
 
 // howEnded says why a holding ended.
