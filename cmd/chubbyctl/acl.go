@@ -37,12 +37,12 @@ lock it, and change these names. 'chubbyctl acl file cat NAME' shows who is in o
 // namesFields is a node's ACL names, as acl get -o json shows them.
 type namesFields struct {
 	Path          string         `json:"path"`
-	ACL           aclFields      `json:"acl"`
+	ACL           api.ACL        `json:"acl"`
 	ACLGeneration api.Generation `json:"acl_generation"`
 }
 
 func (g *globals) printACL(out io.Writer, s api.Stat) error {
-	return g.output.Show(out, namesFields{s.Path.String(), aclFields(s.ACL), s.ACLs}, func(p *term.Page) {
+	return g.output.Show(out, namesFields{s.Path.String(), s.ACL, s.ACLs}, func(p *term.Page) {
 		p.Fields("read", s.ACL.Read, "write", s.ACL.Write, "change", s.ACL.Change, "acl generation", s.ACLs)
 	})
 }

@@ -46,14 +46,6 @@ func actWords() (words []string) {
 
 // permission is the answer to whether somebody may do something.
 type permission struct {
-	path      api.Path
-	act       act
-	principal string
-	allowed   bool
-	reason    string
-}
-
-type permissionFields struct {
 	Path      string `json:"path"`
 	Act       string `json:"act"`
 	Principal string `json:"principal"`
@@ -100,7 +92,7 @@ a no is a refusal in its audit log.`, exitFailed, strings.Join(lines, "\n")),
 
 // askPermission asks the cell.
 func (g *globals) askPermission(ctx context.Context, a act, p api.Path) (permission, error) {
-	answer := permission{path: p, act: a}
+	answer := permission{Path: p.String(), Act: a.word}
 	at := p
 	if a.inside {
 		if p.IsRoot() {
@@ -109,22 +101,22 @@ func (g *globals) askPermission(ctx context.Context, a act, p api.Path) (permiss
 		at = p.Parent()
 	}
 	err := g.withSessionAt(ctx, p.Cell(), p, func(ctx context.Context, c *client.Client) (err error) {
-		if answer.principal, err = ownPrincipal(ctx, c); err != nil {
+		if answer.Principal, err = ownPrincipal(ctx, c); err != nil {
 			return err
 		}
 		h, err := c.Open(ctx, at.String(), a.opens)
 		if code := api.CodeOf(err); code == api.PermissionDenied || code == api.NotFound || code == api.NotDirectory {
-			answer.reason = explanation(err)
+			answer.Reason = explanation(err)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		answer.allowed = true
+		answer.Allowed = true
 		stat, err := h.Stat(ctx)
-		answer.reason = fmt.Sprintf("the list %s, which %v names, admits %s", a.list(stat.ACL), at, answer.principal)
+		answer.Reason = fmt.Sprintf("the list %s, which %v names, admits %s", a.list(stat.ACL), at, answer.Principal)
 		if stat.Withheld { // from a client that may not read it
-			answer.reason = fmt.Sprintf("a list that %v names admits %s", at, answer.principal)
+			answer.Reason = fmt.Sprintf("a list that %v names admits %s", at, answer.Principal)
 		}
 		return err
 	})
@@ -132,11 +124,10 @@ func (g *globals) askPermission(ctx context.Context, a act, p api.Path) (permiss
 }
 
 func (g *globals) printPermission(out io.Writer, p permission) error {
-	fields := permissionFields{p.path.String(), p.act.word, p.principal, p.allowed, p.reason}
-	err := g.output.Show(out, fields, func(page *term.Page) {
-		page.Paragraph(term.Plain, term.Printable(p.reason), map[bool]string{true: "yes: ", false: "no: "}[p.allowed])
+	err := g.output.Show(out, p, func(page *term.Page) {
+		page.Paragraph(term.Plain, term.Printable(p.Reason), map[bool]string{true: "yes: ", false: "no: "}[p.Allowed])
 	})
-	if err == nil && !p.allowed {
+	if err == nil && !p.Allowed {
 		err = &exitError{code: exitFailed}
 	}
 	return err

@@ -257,7 +257,7 @@ prints the contents of that, and with that of a directory it lists what is below
 // printBackupNodes lists the nodes at and below a name.
 func (g *globals) printBackupNodes(out io.Writer, b *backup.Backup, below api.Name) error {
 	list := term.List[backupNode, backupNode]{
-		Fields: func(one backupNode) backupNode { return one },
+		Fields: term.Itself[backupNode],
 		Add: func(t *term.Table, one backupNode) {
 			t.Add(one.Path, one.Kind, one.Size, one.Lock, strings.Join(one.Holders, " "))
 		},

@@ -74,16 +74,6 @@ func newStatusFields(s client.Status, fault string) statusFields {
 	return f
 }
 
-type memberFields struct {
-	ID     string `json:"id"`
-	Client string `json:"client"`
-	Raft   string `json:"raft"`
-	HTTP   string `json:"http"`
-	Voter  bool   `json:"voter"`
-	Phase  string `json:"phase,omitempty"`
-	Waits  string `json:"waits,omitempty"`
-}
-
 func newCellCommand(g *globals) *cobra.Command {
 	return newGroup("cell", "Look at the replicas of a cell",
 		newStatusCommand(g),

@@ -173,8 +173,8 @@ func memberProgress(out io.Writer, now *[]client.Member, watch func() time.Durat
 }
 
 func (g *globals) printMembers(out io.Writer, members []client.Member) error {
-	list := term.List[client.Member, memberFields]{
-		Fields: func(m client.Member) memberFields { return memberFields(m) },
+	list := term.List[client.Member, client.Member]{
+		Fields: term.Itself[client.Member],
 		Add: func(t *term.Table, m client.Member) {
 			voter := map[bool]string{true: "yes", false: "no"}[m.Voter]
 			if m.Phase != "" {

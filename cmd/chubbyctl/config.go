@@ -74,17 +74,12 @@ func checkUsable(cell string, configured []string) error {
 	return usagef("%s is not configured; CHUBBY_CELLS and the file of cells name %s. Nothing was changed", cell, strings.Join(configured, ", "))
 }
 
-type chosenFields struct {
-	Cell string `json:"cell"`
-	By   string `json:"by"` // what has chosen it: a flag, a variable or a file; "" if nothing has
-}
-
 // printChosenCell prints the name alone, for scripts; what has chosen it is said with -v.
 func (g *globals) printChosenCell(cmd *cobra.Command, chosen chosenCell) error {
-	if g.verbose && chosen.by != "" && !g.json() {
-		term.Remark(cmd.ErrOrStderr(), "chosen by %s", chosen.by)
+	if g.verbose && chosen.By != "" && !g.json() {
+		term.Remark(cmd.ErrOrStderr(), "chosen by %s", chosen.By)
 	}
-	return g.output.Say(cmd.OutOrStdout(), chosenFields{chosen.name, chosen.by}, "%s", chosen.name)
+	return g.output.Say(cmd.OutOrStdout(), chosen, "%s", chosen.Cell)
 }
 
 func newCurrentCellCommand(g *globals) *cobra.Command {
@@ -105,12 +100,6 @@ func newCurrentCellCommand(g *globals) *cobra.Command {
 
 // cellEntry is a cell that chubbyctl can find.
 type cellEntry struct {
-	name    string
-	servers []string
-	chosen  bool // it is the default one
-}
-
-type cellEntryFields struct {
 	Cell    string   `json:"cell"`
 	Default bool     `json:"default"`
 	Servers []string `json:"servers"`
@@ -146,9 +135,9 @@ func (g *globals) cellEntries(ctx context.Context) ([]cellEntry, error) {
 	slices.Sort(names)
 	var cells []cellEntry
 	for _, name := range slices.Compact(names) {
-		one := cellEntry{name: name, chosen: name == chosen, servers: g.servers}
-		if !one.chosen || len(g.servers) == 0 {
-			if one.servers, err = client.Servers(ctx, name); err != nil {
+		one := cellEntry{name, name == chosen, g.servers}
+		if !one.Default || len(g.servers) == 0 {
+			if one.Servers, err = client.Servers(ctx, name); err != nil {
 				return nil, err
 			}
 		}
@@ -158,14 +147,14 @@ func (g *globals) cellEntries(ctx context.Context) ([]cellEntry, error) {
 }
 
 func (g *globals) printCellEntries(out io.Writer, cells []cellEntry) error {
-	list := term.List[cellEntry, cellEntryFields]{
-		Fields: func(c cellEntry) cellEntryFields { return cellEntryFields{c.name, c.chosen, c.servers} },
+	list := term.List[cellEntry, cellEntry]{
+		Fields: term.Itself[cellEntry],
 		Add: func(t *term.Table, c cellEntry) {
 			mark := ""
-			if c.chosen {
+			if c.Default {
 				mark = "default"
 			}
-			t.Add(c.name, mark, strings.Join(c.servers, ","))
+			t.Add(c.Cell, mark, strings.Join(c.Servers, ","))
 		},
 		Columns: []string{"CELL", "DEFAULT", "SERVERS"},
 	}

@@ -70,7 +70,7 @@ func (g *globals) addCell(cmd *cobra.Command, name string, servers []string) err
 			return fmt.Errorf("add %s to %s: %w", name, file.path, err)
 		}
 	}
-	return g.printCellChange(cmd, cellChange{name, "is in", file.path})
+	return g.printCellChange(cmd, "is in", cellChange{name, file.path})
 }
 
 // checkCell refuses an entry that no client could use. Nothing is asked.
@@ -112,22 +112,20 @@ the default cell if use-cell has chosen it.`,
 			if err := file.remove(at); err != nil {
 				return fmt.Errorf("remove %s from %s: %w", args[0], file.path, err)
 			}
-			return g.printCellChange(cmd, cellChange{args[0], "is no longer in", file.path})
+			return g.printCellChange(cmd, "is no longer in", cellChange{args[0], file.path})
 		},
 	}
 }
 
-// cellChange is what has been done with the entry of a cell.
-type cellChange struct{ cell, done, file string }
-
-type cellChangeFields struct {
+// cellChange is a cell whose entry was changed, and in which file.
+type cellChange struct {
 	Cell string `json:"cell"`
 	File string `json:"file"`
 }
 
-func (g *globals) printCellChange(cmd *cobra.Command, c cellChange) error {
-	if names := strings.Split(";"+os.Getenv("CHUBBY_CELLS"), ";"); slices.ContainsFunc(names, func(entry string) bool { return strings.HasPrefix(strings.TrimSpace(entry), c.cell+"=") }) {
-		g.notice(cmd.ErrOrStderr(), fmt.Sprintf("CHUBBY_CELLS names %s, too, and counts before the file", c.cell))
+func (g *globals) printCellChange(cmd *cobra.Command, done string, c cellChange) error {
+	if names := strings.Split(";"+os.Getenv("CHUBBY_CELLS"), ";"); slices.ContainsFunc(names, func(entry string) bool { return strings.HasPrefix(strings.TrimSpace(entry), c.Cell+"=") }) {
+		g.notice(cmd.ErrOrStderr(), fmt.Sprintf("CHUBBY_CELLS names %s, too, and counts before the file", c.Cell))
 	}
-	return g.output.Say(cmd.OutOrStdout(), cellChangeFields{c.cell, c.file}, "%s %s %s", c.cell, c.done, term.Printable(c.file))
+	return g.output.Say(cmd.OutOrStdout(), c, "%s %s %s", c.Cell, done, term.Printable(c.File))
 }

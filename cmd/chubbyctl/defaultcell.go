@@ -25,7 +25,10 @@ type preferences struct {
 }
 
 // chosenCell is the cell of paths that name none, and what has chosen it.
-type chosenCell struct{ name, by string }
+type chosenCell struct {
+	Cell string `json:"cell"`
+	By   string `json:"by"` // a flag, a variable or a file; "" if nothing has
+}
 
 // preferencesFile returns the path of the file of preferences. It is below ~/.config on every
 // system, as the file of cells is.
@@ -109,11 +112,11 @@ func (g *globals) chooseCell() (chosenCell, error) {
 	if configured := client.ConfiguredCells(); len(configured) == 1 && api.ValidCell(configured[0]) {
 		return chosenCell{configured[0], "being the only one that is configured"}, nil
 	}
-	return chosenCell{name: api.LocalCell}, nil
+	return chosenCell{Cell: api.LocalCell}, nil
 }
 
 // defaultCell returns the name of the cell of paths that name none.
 func (g *globals) defaultCell() (string, error) {
 	chosen, err := g.chooseCell()
-	return chosen.name, err
+	return chosen.Cell, err
 }

@@ -26,7 +26,7 @@ func TestDefaultCell(t *testing.T) {
 		"": {"local", ""}, "main=h1:7421,h2:7421": {"main", "being the only one that is configured"}, "main=h1:7421;bar=h2:7421": {"local", ""}, "a b=h1": {"local", ""},
 	} {
 		t.Setenv("CHUBBY_CELLS", cells)
-		is(&globals{}, want.name, want.by)
+		is(&globals{}, want.Cell, want.By)
 	}
 	t.Setenv("CHUBBY_CELLS", "main=h1:7421")
 	if path, err := writePreferences(preferences{Cell: "kept"}); err != nil || path != file {

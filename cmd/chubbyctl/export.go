@@ -25,10 +25,10 @@ type exportLine struct {
 	Format int    `json:"chubby_export,omitempty"`
 	Path   string `json:"path,omitempty"` // the first line: what was exported; else the node, below that; empty for that itself
 
-	Kind           string     `json:"kind,omitempty"`
-	Contents       *string    `json:"contents,omitempty"` // of a file, if they are UTF-8
-	ContentsBase64 string     `json:"contents_base64,omitempty"`
-	ACL            *aclFields `json:"acl,omitempty"`
+	Kind           string   `json:"kind,omitempty"`
+	Contents       *string  `json:"contents,omitempty"` // of a file, if they are UTF-8
+	ContentsBase64 string   `json:"contents_base64,omitempty"`
+	ACL            *api.ACL `json:"acl,omitempty"`
 
 	End   bool `json:"end,omitempty"`
 	Nodes int  `json:"nodes,omitempty"` // the last line: how many there are
@@ -88,10 +88,9 @@ func (g *globals) export(cmd *cobra.Command, p api.Path) error {
 
 // newExportLine returns the line of a node below root.
 func newExportLine(s api.Stat, root api.Path, contents []byte) exportLine {
-	acl := aclFields(s.ACL)
 	line := exportLine{
 		Path: strings.TrimPrefix(strings.TrimPrefix(string(s.Path.Name()), string(root.Name())), "/"),
-		Kind: s.Kind.String(), ACL: &acl,
+		Kind: s.Kind.String(), ACL: &s.ACL,
 	}
 	switch {
 	case s.Kind == api.Directory:

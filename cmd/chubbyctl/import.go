@@ -137,7 +137,7 @@ func (i *importing) importNode(ctx context.Context, p api.Path, line exportLine)
 		err = nil
 	}
 	if err == nil && i.names && line.ACL != nil {
-		names := api.ACL(*line.ACL)
+		names := *line.ACL
 		if kind == api.Directory {
 			i.open = append(i.open, namedDirectory{p, names})
 		} else {

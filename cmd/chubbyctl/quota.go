@@ -17,22 +17,6 @@ func newQuotaCommand(g *globals) *cobra.Command {
 	return newGroup("quota", "Look at and set what principals and directories may use", newQuotaLsCommand(g), newQuotaSetCommand(g))
 }
 
-type amountFields struct {
-	Nodes    int   `json:"nodes"`
-	Bytes    int64 `json:"bytes"`
-	Sessions int   `json:"sessions"`
-	Handles  int   `json:"handles"`
-	Waiters  int   `json:"waiters"`
-}
-
-// quotaFields is of a principal or of a directory; the other is empty.
-type quotaFields struct {
-	Principal string       `json:"principal"`
-	Path      string       `json:"path"`
-	Used      amountFields `json:"used"`
-	Allowed   amountFields `json:"allowed"`
-}
-
 func newQuotaLsCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:     "ls [CELL]",
@@ -49,10 +33,8 @@ of 0 is no limit.`,
 }
 
 func (g *globals) printQuotas(out io.Writer, quotas []client.QuotaUse) error {
-	list := term.List[client.QuotaUse, quotaFields]{
-		Fields: func(q client.QuotaUse) quotaFields {
-			return quotaFields{q.Principal, q.Path, amountFields(q.Used), amountFields(q.Allowed)}
-		},
+	list := term.List[client.QuotaUse, client.QuotaUse]{
+		Fields: term.Itself[client.QuotaUse],
 		Add: func(t *term.Table, q client.QuotaUse) {
 			used, allowed := q.Used, q.Allowed
 			nodes, bytes := share(used.Nodes, allowed.Nodes), term.RoughSize(used.Bytes)+"/"+sizeLimit(allowed.Bytes)
@@ -178,15 +160,15 @@ func (o *quotaSetOptions) setQuota(ctx context.Context) error {
 
 // quotaSetFields is what was set; 0 is the default, or no limit.
 type quotaSetFields struct {
-	Principal string       `json:"principal"`
-	Path      string       `json:"path"`
-	Quota     amountFields `json:"quota"`
+	Principal string    `json:"principal"`
+	Path      string    `json:"path"`
+	Quota     api.Quota `json:"quota"`
 }
 
 // printSet prints the whole quota: amounts that were not given have changed too.
 func (o *quotaSetOptions) printSet(out io.Writer) error {
 	q, of, none := o.quota, o.principal, "default"
-	f := quotaSetFields{Principal: o.principal, Quota: amountFields(q)}
+	f := quotaSetFields{Principal: o.principal, Quota: q}
 	if !o.path.IsZero() {
 		f.Path, of, none = o.path.String(), o.path.String(), "no limit"
 	}

@@ -25,14 +25,8 @@ type statFields struct {
 	Checksum          string         `json:"checksum"` // hexadecimal, because a JSON number is not exact for 64 bits
 	Size              int            `json:"size"`
 	Children          int            `json:"children"`
-	ACL               aclFields      `json:"acl"`
+	ACL               api.ACL        `json:"acl"`
 	Modified          *time.Time     `json:"modified"` // null: it is not known
-}
-
-type aclFields struct {
-	Read   string `json:"read"`
-	Write  string `json:"write"`
-	Change string `json:"change"`
 }
 
 // withheldFields is what is told of a node that the caller may not read. A change of its own has the fields of what it wrote, too.
@@ -47,7 +41,7 @@ type withheldFields struct {
 	Size              *int           `json:"size,omitempty"`
 	Modified          *time.Time     `json:"modified,omitempty"`
 	ACLGeneration     api.Generation `json:"acl_generation,omitempty"`
-	ACL               *aclFields     `json:"acl,omitempty"`
+	ACL               *api.ACL       `json:"acl,omitempty"`
 }
 
 func newStatFields(s api.Stat) any {
@@ -59,14 +53,13 @@ func newStatFields(s api.Stat) any {
 			f.Checksum, f.Size = fmt.Sprintf("%016x", s.Checksum), &s.Size
 		}
 		if s.ACLs != 0 {
-			acl := aclFields(s.ACL)
-			f.ACLGeneration, f.ACL = s.ACLs, &acl
+			f.ACLGeneration, f.ACL = s.ACLs, &s.ACL
 		}
 		return f
 	}
 	return statFields{
 		s.Path.String(), s.Kind.String(), s.Ephemeral, s.Instance, s.Content, s.Lock, s.ACLs,
-		fmt.Sprintf("%016x", s.Checksum), s.Size, s.Children, aclFields(s.ACL), modified(s),
+		fmt.Sprintf("%016x", s.Checksum), s.Size, s.Children, s.ACL, modified(s),
 	}
 }
 

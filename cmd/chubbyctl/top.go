@@ -24,7 +24,7 @@ type topFields struct {
 	Sessions *uint64            `json:"sessions"` // null while the master is not known
 	Nodes    *uint64            `json:"nodes"`
 	Locks    *uint64            `json:"locks"`
-	Backlog  *backlogFields     `json:"backlog"` // null for who is no operator
+	Backlog  *client.Backlog    `json:"backlog"` // null for who is no operator
 	PerS     map[string]float64 `json:"per_s"`   // null the first time, after a fail-over, and for who is no operator
 	Waits    []lockFields       `json:"waits"`
 	Holdups  []holdupFields     `json:"holdups"`
@@ -33,16 +33,6 @@ type topFields struct {
 
 	MoreWaits   int `json:"more_waits,omitempty"`
 	MoreHoldups int `json:"more_holdups,omitempty"`
-}
-
-type backlogFields struct {
-	Waiters   int `json:"waiters"`
-	Changes   int `json:"changes"`
-	Delays    int `json:"delays"`
-	Handles   int `json:"handles"`
-	Mail      int `json:"mail_bytes"`
-	Copies    int `json:"copy_bytes"`
-	Proposals int `json:"proposals"`
 }
 
 type holdupFields struct {
@@ -181,8 +171,7 @@ func newTopFields(l *topLook, rates map[string]float64) topFields {
 		}
 	}
 	if o.Whole {
-		b := backlogFields(o.Backlog)
-		f.Backlog = &b
+		f.Backlog = &o.Backlog
 	}
 	for _, w := range o.Waits {
 		f.Waits = append(f.Waits, newLockFields(w))

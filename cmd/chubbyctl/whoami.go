@@ -16,17 +16,10 @@ const operatorsList = "operators"
 
 // caller is whom a cell takes the user for.
 type caller struct {
-	cell      string
-	principal string
-	by        string // what the cell knows the user by: certificate, token, or none
-	operator  *bool  // nil if the user may not know
-}
-
-type callerFields struct {
-	Cell           string `json:"cell"`
-	Principal      string `json:"principal"`
-	Authentication string `json:"authentication"`
-	Operator       *bool  `json:"operator"` // null if it is not known
+	Cell      string `json:"cell"`
+	Principal string `json:"principal"`
+	By        string `json:"authentication"` // what the cell knows the user by: certificate, token, or none
+	Operator  *bool  `json:"operator"`       // null if the user may not know
 }
 
 func newWhoamiCommand(g *globals) *cobra.Command {
@@ -53,24 +46,24 @@ believes that, or else anonymous.`,
 
 // findCaller asks a cell for whom it takes the user.
 func (g *globals) findCaller(ctx context.Context, cell string) (caller, error) {
-	who := caller{cell: cell, by: "none"}
+	who := caller{Cell: cell, By: "none"}
 	err := g.withCell(ctx, cell, func(ctx context.Context, c *client.Cell) error {
 		id, err := client.Identify(ctx, c)
 		if err != nil || id.Principal == "" {
 			return err
 		}
-		who.principal, who.by = id.Principal, id.By
+		who.Principal, who.By = id.Principal, id.By
 		overview, err := c.Overview(ctx, 1)
-		who.operator = &overview.Whole
+		who.Operator = &overview.Whole
 		return err
 	})
-	if err != nil || who.principal != "" {
+	if err != nil || who.Principal != "" {
 		return who, err
 	}
 	// Nobody is asked who he is, and so everybody sees everything: the lists say who is an operator.
 	err = g.withSession(ctx, cell, func(ctx context.Context, c *client.Client) (err error) {
-		if who.principal, err = ownPrincipal(ctx, c); err == nil {
-			who.operator, err = isOperator(ctx, c, cell, who.principal)
+		if who.Principal, err = ownPrincipal(ctx, c); err == nil {
+			who.Operator, err = isOperator(ctx, c, cell, who.Principal)
 		}
 		return err
 	})
@@ -101,21 +94,21 @@ func isOperator(ctx context.Context, c *client.Client, cell, principal string) (
 }
 
 func (g *globals) printCaller(out io.Writer, who caller) error {
-	by := "its " + who.by
+	by := "its " + who.By
 	switch {
-	case who.by != "none":
-	case g.as != "" && g.as == who.principal:
+	case who.By != "none":
+	case g.as != "" && g.as == who.Principal:
 		by = "its word (--as): the cell asks nobody who he is"
-	case g.principal(who.cell) == who.principal:
+	case g.principal(who.Cell) == who.Principal:
 		by = "the name of your account: 'chubbyd dev' asks nobody who he is"
 	default:
 		by = "nothing: the cell asks nobody who he is"
 	}
-	operator := "not known: you may not read " + listsOf(who.cell).String() + "/" + operatorsList
-	if who.operator != nil {
-		operator = map[bool]string{true: "yes", false: "no"}[*who.operator]
+	operator := "not known: you may not read " + listsOf(who.Cell).String() + "/" + operatorsList
+	if who.Operator != nil {
+		operator = map[bool]string{true: "yes", false: "no"}[*who.Operator]
 	}
-	return g.output.Show(out, callerFields{who.cell, who.principal, who.by, who.operator}, func(p *term.Page) {
-		p.Fields("cell", who.cell, "principal", who.principal, "known by", by, "operator", operator)
+	return g.output.Show(out, who, func(p *term.Page) {
+		p.Fields("cell", who.Cell, "principal", who.Principal, "known by", by, "operator", operator)
 	})
 }

@@ -14,6 +14,9 @@ type List[T, F any] struct {
 	None    string          // what to say if the listing is empty; without it, the names of the columns stand alone
 }
 
+// Itself is the Fields of what has the fields for programs itself.
+func Itself[T any](item T) T { return item }
+
 // PrintAll prints a listing that is there as a whole.
 func (l List[T, F]) PrintAll(w io.Writer, format Format, list []T) error {
 	return l.Print(w, format, func(yield func(T, error) bool) {
