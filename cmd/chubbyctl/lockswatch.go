@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,7 +38,7 @@ func (g *globals) watchLocks(cmd *cobra.Command, p api.Path, o repetition) error
 		return o.run(cmd, look, changes.finish)
 	}
 	var locks []client.LockInfo
-	var more, again bool
+	var more bool
 	look := func() error {
 		locks, more = nil, false
 		return eachLock(func(l client.LockInfo) bool {
@@ -49,15 +48,7 @@ func (g *globals) watchLocks(cmd *cobra.Command, p api.Path, o repetition) error
 			return !more
 		})
 	}
-	return o.run(cmd, look, func() error {
-		text := g.drawLocks(term.StyleOf(out), locks, more)
-		if again && !term.StyleOf(out).Terminal {
-			text = "\n" + text
-		}
-		again = true
-		_, err := io.WriteString(out, text)
-		return err
-	})
+	return o.runScreens(cmd, look, func(style term.Style) string { return g.drawLocks(style, locks, more) })
 }
 
 // drawLocks returns a screen with as many locks as fit.
@@ -83,7 +74,7 @@ func (g *globals) drawLocks(style term.Style, locks []client.LockInfo, more bool
 		shown := style.Height - 2 // the last line stays empty, where the cursor is
 		text = strings.Join(lines[:shown], "") + fmt.Sprintf("and %d more lines; a PATH shows the locks below it\n", len(lines)-shown)
 	}
-	return clearScreen + text
+	return text
 }
 
 // lockChanges prints the locks that have changed since the look before. It keeps a few bytes for

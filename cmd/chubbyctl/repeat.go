@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,6 +61,23 @@ func (r *repetition) run(cmd *cobra.Command, look, show func() error) error {
 		case <-time.After(r.every):
 		}
 	}
+}
+
+// runScreens is run that shows text for people: on a terminal each in place of the one before.
+func (r *repetition) runScreens(cmd *cobra.Command, look func() error, draw func(term.Style) string) error {
+	style, again := term.StyleOf(cmd.OutOrStdout()), false
+	return r.run(cmd, look, func() error {
+		text := draw(style)
+		switch {
+		case style.Terminal && r.times != 1:
+			text = "\x1b[H\x1b[2J" + text // from the upper left corner, with nothing on it
+		case again:
+			text = "\n" + text
+		}
+		again = true
+		_, err := io.WriteString(cmd.OutOrStdout(), text)
+		return err
+	})
 }
 
 // hasEnded reports whether somebody has typed Ctrl-C.

@@ -85,13 +85,22 @@ operators, and everybody else sees the locks and changes of what he may read.`,
 // top looks again and again.
 func (g *globals) top(cmd *cobra.Command, args []string, o topOptions) error {
 	var before, now topLook
-	return o.run(cmd, func() error {
+	look := func() error {
 		now = topLook{}
 		return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error { return now.take(ctx, c, o.most) })
-	}, func() error {
-		err := g.showTop(cmd.OutOrStdout(), &now, &before, o)
+	}
+	if g.json() {
+		return o.run(cmd, look, func() error {
+			fields := newTopFields(&now, now.rates(&before))
+			before = now
+			return g.output.Print(cmd.OutOrStdout(), fields)
+		})
+	}
+	return o.runScreens(cmd, look, func(style term.Style) string {
+		page := g.output.NewPage(style)
+		drawTop(page, &now, now.rates(&before))
 		before = now
-		return err
+		return page.String()
 	})
 }
 
@@ -135,26 +144,6 @@ func (l *topLook) healthy() (n int) {
 	}
 	return n
 }
-
-func (g *globals) showTop(out io.Writer, now, before *topLook, o topOptions) error {
-	rates := now.rates(before)
-	if g.json() {
-		return g.output.Print(out, newTopFields(now, rates))
-	}
-	page := g.output.NewPage(term.StyleOf(out))
-	drawTop(page, now, rates)
-	text := page.String()
-	if page.Terminal && o.times != 1 {
-		text = clearScreen + text
-	} else if before.clock != nil {
-		text = "\n" + text
-	}
-	_, err := io.WriteString(out, text)
-	return err
-}
-
-// clearScreen has a terminal begin at its upper left corner, with nothing on it.
-const clearScreen = "\x1b[H\x1b[2J"
 
 func newTopFields(l *topLook, rates map[string]float64) topFields {
 	s, o := l.status, l.overview
