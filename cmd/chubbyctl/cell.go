@@ -63,8 +63,8 @@ func newStatusFields(s client.Status, fault string) statusFields {
 	}
 	for _, r := range s.Replicas {
 		row := replicaFields{
-			r.ID, r.Role, r.Client, r.Term, r.Last, r.Applied, r.Lag, r.Healthy, r.Version, r.DiskFree, r.StateHash, r.LogStore, r.MaxLevel, "",
-			newDrillStatusFields(r.Drill),
+			r.ID, r.Role, r.Client, r.Term, r.Last, r.Applied, r.Lag, r.Healthy, r.Version, r.DiskFree, r.StateHash, r.LogStore, r.MaxLevel,
+			"", newDrillStatusFields(r.Drill),
 		}
 		if r.Err != nil {
 			row.Error = r.Err.Error()

@@ -305,7 +305,9 @@ func completeKinds(_ *cobra.Command, _ []string, half string) ([]string, cobra.S
 }
 
 // askDefault asks the default cell what Tab offers.
-func askDefault[T any](ctx context.Context, g *globals, ask func(*client.Cell, context.Context) ([]T, error), word func(T) string) (words []string, err error) {
+func askDefault[T any](
+	ctx context.Context, g *globals, ask func(*client.Cell, context.Context) ([]T, error), word func(T) string,
+) (words []string, err error) {
 	cell, err := g.defaultCell()
 	if err != nil {
 		return nil, err

@@ -124,7 +124,7 @@ func mayBeInside(a, b api.Path) bool {
 func (o *copyOptions) copyTree(cmd *cobra.Command, from, to api.Path) error {
 	g := o.put.globals
 	return g.withTree(cmd, from, "copied", func(ctx context.Context, w *treeWalk) error {
-		root, err := w.stat(ctx, from)
+		root, err := w.statOf(ctx, from)
 		if err != nil {
 			return err
 		}
@@ -138,7 +138,8 @@ func (o *copyOptions) copyTree(cmd *cobra.Command, from, to api.Path) error {
 			return usagef("cp -r: %v is for access control lists, which are written one by one: 'chubbyctl acl file put NAME'", to)
 		}
 		copyTo := func(ctx context.Context, target *treeWalk) error {
-			return w.visit(ctx, root, treeVisitor{lasting: true, enter: func(s api.Stat) error { return o.copyNode(ctx, w, target, s, moved(s.Path, from, to)) }})
+			copyOne := func(s api.Stat) error { return o.copyNode(ctx, w, target, s, moved(s.Path, from, to)) }
+			return w.visit(ctx, root, treeVisitor{lasting: true, enter: copyOne})
 		}
 		if from.Cell() == to.Cell() {
 			return copyTo(ctx, w)
@@ -163,7 +164,7 @@ func (o *copyOptions) copyNode(ctx context.Context, from, to *treeWalk, s api.St
 	if err != nil {
 		return from.leaveFor(s.Path, err, api.CodeOf(err)) // it would be too long, or too deep
 	}
-	contents, err := from.contents(ctx, s)
+	contents, err := from.contentsOf(ctx, s)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (g *globals) export(cmd *cobra.Command, p api.Path) error {
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
 	return g.withTree(cmd, p, "exported", func(ctx context.Context, w *treeWalk) error {
-		root, err := w.stat(ctx, p)
+		root, err := w.statOf(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (g *globals) export(cmd *cobra.Command, p api.Path) error {
 			return err
 		}
 		err = w.visit(ctx, root, treeVisitor{lasting: true, enter: func(s api.Stat) error {
-			contents, err := w.contents(ctx, s)
+			contents, err := w.contentsOf(ctx, s)
 			if err != nil {
 				return err
 			}

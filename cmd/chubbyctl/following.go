@@ -79,7 +79,9 @@ func (g *globals) withFollowing(ctx context.Context, path api.Path, f *follower)
 }
 
 // followEach tells of everything that a watch yields of a node, in one session after another.
-func followEach[T any](ctx context.Context, g *globals, path api.Path, watch func(context.Context, *client.Client, string) iter.Seq2[T, error], tell func(T) error) error {
+func followEach[T any](
+	ctx context.Context, g *globals, path api.Path, watch func(context.Context, *client.Client, string) iter.Seq2[T, error], tell func(T) error,
+) error {
 	return g.withFollowing(ctx, path, &follower{follow: func(ctx context.Context, c *client.Client, gap error) error {
 		if gap != nil {
 			g.notice(g.stderr, describeGap(gap))

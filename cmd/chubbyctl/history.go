@@ -90,7 +90,8 @@ func (g *globals) printHoldingLines(out io.Writer, h client.History) error {
 		f := holdingFields{
 			Path: h.Path, Token: uint64(one.Generation), Mode: one.Mode.String(),
 			Holder: holdingHolder{newParty(holderOf(one)), one.Reason}, From: timestamp(one.FromUnix), To: timestamp(one.ToUnix),
-			End: howEnded(one.End), EndedBy: one.EndedBy, EndedWhy: one.EndedWhy, LockDelayS: term.Seconds(one.Delay), MoreHolders: h.MoreHolders,
+			End: howEnded(one.End), EndedBy: one.EndedBy, EndedWhy: one.EndedWhy, LockDelayS: term.Seconds(one.Delay),
+			MoreHolders: h.MoreHolders,
 		}
 		if until := uint64(one.Until); until != 0 {
 			f.UntilToken = &until

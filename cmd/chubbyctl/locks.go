@@ -47,7 +47,8 @@ func newLockFields(l client.LockInfo) lockFields {
 	}
 	for _, w := range l.Waiters {
 		f.Waiters = append(f.Waiters, waiterFields{
-			newParty(w.Holder), term.Seconds(w.Waiting), term.SecondsOrNull(w.Estimate), w.Place, w.Mode.String(), w.Reason, w.Absent, w.Owner,
+			newParty(w.Holder), term.Seconds(w.Waiting), term.SecondsOrNull(w.Estimate), w.Place, w.Mode.String(),
+			w.Reason, w.Absent, w.Owner,
 		})
 	}
 	return f

@@ -71,7 +71,8 @@ func (w *lockWait) show(s waitState) {
 		return
 	}
 	f := waitFields{
-		cmp.Or(s.path, w.o.path.String()), s.Place, s.Waiting, newHolderList(s.Holders), term.Seconds(s.Delayed), term.SecondsOrNull(s.Estimate), s.MoreHolders,
+		cmp.Or(s.path, w.o.path.String()), s.Place, s.Waiting, newHolderList(s.Holders),
+		term.Seconds(s.Delayed), term.SecondsOrNull(s.Estimate), s.MoreHolders,
 	}
 	_ = w.o.output.Print(w.o.err, progressFields{f}) // if it cannot be written, nobody reads it
 }

@@ -58,7 +58,7 @@ func (g *globals) listTree(cmd *cobra.Command, p api.Path, long bool) error {
 	whole := func(s api.Stat) string { return strings.TrimSuffix(s.Path.String(), s.Path.Base()) + label(s) }
 	t := g.output.NewTable(out, longColumns()...)
 	err := g.withTree(cmd, p, "", func(ctx context.Context, w *treeWalk) error {
-		root, err := w.stat(ctx, p)
+		root, err := w.statOf(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -83,7 +83,9 @@ func (g *globals) listTree(cmd *cobra.Command, p api.Path, long bool) error {
 }
 
 func (g *globals) printList(out io.Writer, nodes []api.Stat, long bool) error {
-	list := term.List[api.Stat, any]{Fields: newStatFields, Add: func(t *term.Table, s api.Stat) { addLong(t, s, label(s)) }, Columns: longColumns()}
+	list := term.List[api.Stat, any]{
+		Fields: newStatFields, Add: func(t *term.Table, s api.Stat) { addLong(t, s, label(s)) }, Columns: longColumns(),
+	}
 	if long || g.json() {
 		return list.PrintAll(out, g.output, nodes)
 	}
@@ -148,7 +150,7 @@ func (g *globals) drawTree(cmd *cobra.Command, p api.Path, depth int) error {
 	levels := func(p api.Path) int { return strings.Count(string(p.Name()), "/") }
 	var below []string // what is before the branch of a node, of each level above it
 	return g.withTree(cmd, p, "", func(ctx context.Context, w *treeWalk) error {
-		root, err := w.stat(ctx, p)
+		root, err := w.statOf(ctx, p)
 		if err != nil {
 			return err
 		}

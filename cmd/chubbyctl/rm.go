@@ -89,7 +89,7 @@ func (g *globals) removeTree(cmd *cobra.Command, p api.Path, yes bool, condition
 		return usagef("rm -r: %v holds access control lists, which are deleted one by one: 'chubbyctl acl file rm NAME'", p)
 	}
 	return g.withTree(cmd, p, "deleted", func(ctx context.Context, w *treeWalk) error {
-		root, err := w.stat(ctx, p)
+		root, err := w.statOf(ctx, p)
 		if err != nil {
 			return err
 		}

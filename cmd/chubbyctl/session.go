@@ -14,25 +14,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// cellOf returns the cell that the optional argument of a command names, by its name or by a
-// path in it; the default cell without one.
-func (g *globals) cellOf(args []string) (string, error) {
-	if len(args) == 0 {
-		return g.defaultCell()
-	}
-	if api.ValidCell(args[0]) {
-		return args[0], nil
-	}
-	p, err := api.ParsePath(args[0])
-	if err != nil {
-		return "", usagef("%q is not a cell's name: want letters, digits, '-', '_' and '.', as in %s", args[0], api.LocalCell)
-	}
-	if p.Cell() == api.LocalCell {
-		return g.defaultCell()
-	}
-	return p.Cell(), nil
-}
-
 type sessionFields struct {
 	party
 	LeaseS     float64 `json:"lease_s"`
@@ -44,7 +25,9 @@ type sessionFields struct {
 }
 
 func newSessionFields(s client.SessionInfo) sessionFields {
-	return sessionFields{newParty(s.Holder), term.Seconds(s.Lease), term.Seconds(s.LeftLeast), term.Seconds(s.LeftMost), s.Handles, s.Locks, s.MayCache}
+	return sessionFields{
+		newParty(s.Holder), term.Seconds(s.Lease), term.Seconds(s.LeftLeast), term.Seconds(s.LeftMost), s.Handles, s.Locks, s.MayCache,
+	}
 }
 
 func newSessionCommand(g *globals) *cobra.Command {
@@ -156,7 +139,8 @@ func (g *globals) printSession(out io.Writer, s shownSession) error {
 	return g.output.Show(out, shownFields{newSessionFields(s.info), s.held}, func(p *term.Page) {
 		fields := []any{
 			"session", s.info.Session, "principal", s.info.Principal, "host", s.info.Host, "pid", s.info.PID, "lease", s.info.Lease,
-			"left", term.Roughly(s.info.LeftLeast) + " at least, " + term.Roughly(s.info.LeftMost) + " at most", "handles", s.info.Handles, "locks", s.info.Locks,
+			"left", term.Roughly(s.info.LeftLeast) + " at least, " + term.Roughly(s.info.LeftMost) + " at most",
+			"handles", s.info.Handles, "locks", s.info.Locks,
 		}
 		for _, path := range s.held {
 			fields = append(fields, "holds", path)

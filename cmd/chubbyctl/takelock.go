@@ -91,9 +91,12 @@ func (o *acquireOptions) mode() api.LockMode {
 // isOneTry reports whether the lock is not waited for.
 func (o *workOptions) isOneTry() bool { return o.try || o.waits && o.wait <= o.begun() }
 
-// tryOrWait takes what is to be held by take, which gets nil for one try, without waiting; else --wait bounds it, from minimum on, and it
-// is shown what is waited for: at first early.
-func (o *workOptions) tryOrWait(ctx context.Context, minimum time.Duration, early string, take func(context.Context, *lockWait) (*heldLock, error)) (*heldLock, error) {
+// taking takes what is to be held; with nil in one try, without waiting.
+type taking = func(context.Context, *lockWait) (*heldLock, error)
+
+// tryOrWait takes what is to be held, in one try if that is all that is asked for. A wait is bounded by --wait, but for minimum at least,
+// and it is shown what is waited for: at first early.
+func (o *workOptions) tryOrWait(ctx context.Context, minimum time.Duration, early string, take taking) (*heldLock, error) {
 	if o.isOneTry() {
 		bound, cancel := o.withTimeout(ctx)
 		defer cancel()
@@ -104,7 +107,7 @@ func (o *workOptions) tryOrWait(ctx context.Context, minimum time.Duration, earl
 }
 
 // waitFor is tryOrWait that always waits.
-func (o *workOptions) waitFor(ctx context.Context, minimum time.Duration, early string, take func(context.Context, *lockWait) (*heldLock, error)) (*heldLock, error) {
+func (o *workOptions) waitFor(ctx context.Context, minimum time.Duration, early string, take taking) (*heldLock, error) {
 	waiting, cancel, explain := o.withWait(ctx, minimum)
 	defer cancel()
 	w := o.showWait(early)

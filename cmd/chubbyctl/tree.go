@@ -73,8 +73,8 @@ func (w *treeWalk) call(ctx context.Context, p api.Path, f func(context.Context)
 	return w.g.withReport(ctx, p.Cell(), p, f)
 }
 
-// stat returns the metadata of a node.
-func (w *treeWalk) stat(ctx context.Context, p api.Path) (stat api.Stat, err error) {
+// statOf returns the metadata of a node.
+func (w *treeWalk) statOf(ctx context.Context, p api.Path) (stat api.Stat, err error) {
 	err = w.call(ctx, p, func(ctx context.Context) (err error) {
 		stat, err = w.client.Stat(ctx, p.String())
 		return err
@@ -82,9 +82,9 @@ func (w *treeWalk) stat(ctx context.Context, p api.Path) (stat api.Stat, err err
 	return stat, err
 }
 
-// contents returns the contents of a node; nil of a directory. errSkip says that it was deleted meanwhile, or replaced, or that
+// contentsOf returns the contents of a node; nil of a directory. errSkip says that it was deleted meanwhile, or replaced, or that
 // it must not be read, and is left out.
-func (w *treeWalk) contents(ctx context.Context, s api.Stat) (contents []byte, err error) {
+func (w *treeWalk) contentsOf(ctx context.Context, s api.Stat) (contents []byte, err error) {
 	if s.Kind == api.Directory {
 		return nil, nil
 	}

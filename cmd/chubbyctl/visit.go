@@ -133,9 +133,11 @@ func (g *globals) withHandle(ctx context.Context, path api.Path, opts client.Ope
 }
 
 // readNode reads something of a node, in a session of its own.
-func readNode[T any](ctx context.Context, g *globals, p api.Path, read func(*client.Client, context.Context, string) (T, error)) (answer T, err error) {
+func readNode[T any](
+	ctx context.Context, g *globals, p api.Path, f func(*client.Client, context.Context, string) (T, error),
+) (answer T, err error) {
 	err = g.withSessionAt(ctx, p.Cell(), p, func(ctx context.Context, c *client.Client) (err error) {
-		answer, err = read(c, ctx, p.String())
+		answer, err = f(c, ctx, p.String())
 		return err
 	})
 	return answer, err
@@ -150,22 +152,18 @@ func (g *globals) readContents(ctx context.Context, p api.Path) (contents []byte
 	return contents, stat, err
 }
 
-// askNode asks a cell about a node, without a session.
-func askNode[T any](ctx context.Context, g *globals, p api.Path, ask func(*client.Cell, context.Context, string) (T, error)) (answer T, err error) {
-	err = g.withCell(ctx, p.Cell(), func(ctx context.Context, c *client.Cell) (err error) {
-		answer, err = ask(c, ctx, p.String())
+// askCell asks a cell about itself, without a session.
+func askCell[T any](ctx context.Context, g *globals, cell string, f func(*client.Cell, context.Context) (T, error)) (answer T, err error) {
+	err = g.withCell(ctx, cell, func(ctx context.Context, c *client.Cell) (err error) {
+		answer, err = f(c, ctx)
 		return err
 	})
 	return answer, err
 }
 
-// askCell asks a cell about itself, without a session.
-func askCell[T any](ctx context.Context, g *globals, cell string, ask func(*client.Cell, context.Context) (T, error)) (answer T, err error) {
-	err = g.withCell(ctx, cell, func(ctx context.Context, c *client.Cell) (err error) {
-		answer, err = ask(c, ctx)
-		return err
-	})
-	return answer, err
+// askNode asks a cell about a node, without a session.
+func askNode[T any](ctx context.Context, g *globals, p api.Path, f func(*client.Cell, context.Context, string) (T, error)) (T, error) {
+	return askCell(ctx, g, p.Cell(), func(c *client.Cell, ctx context.Context) (T, error) { return f(c, ctx, p.String()) })
 }
 
 // action is what cobra runs.
