@@ -144,10 +144,8 @@ func confirmDivergence(ctx context.Context, c *client.Cell, fault string) string
 		return ""
 	}
 	const while = 500 * time.Millisecond
-	select {
-	case <-ctx.Done():
+	if !sleep(ctx, while) {
 		return ""
-	case <-time.After(while):
 	}
 	if again, err := c.Status(ctx); err != nil || divergence(again.Replicas) != fault {
 		return ""

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -72,7 +73,7 @@ func (g *globals) withFollowing(ctx context.Context, path api.Path, f *follower)
 	switch {
 	case last != nil:
 		return last.error
-	case isInterrupted(ctx):
+	case hasEnded(ctx):
 		return nil
 	}
 	return err
@@ -100,13 +101,11 @@ func followEach[T any](
 
 // closeKeeper ends the session of a keeper, of which c is the client.
 func (g *globals) closeKeeper(ctx context.Context, keeper *client.Keeper, c *client.Client) {
-	bound := closeBound
-	if c == nil || c.Left() <= 0 {
-		bound = farewellBound
+	left := time.Duration(0)
+	if c != nil {
+		left = c.Left()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(bound, g.timeout))
-	defer cancel()
-	_ = keeper.Close(ctx)
+	g.sayFarewell(ctx, left, closeBound, keeper.Close)
 }
 
 // describeGap says in words why a session has ended, and what that means for who follows something.

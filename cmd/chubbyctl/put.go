@@ -259,7 +259,7 @@ func awaitEnd(ctx context.Context, h *client.Handle) error {
 	for {
 		_, err := h.Next(ctx)
 		switch {
-		case isInterrupted(ctx):
+		case hasEnded(ctx):
 			return nil
 		case err != nil:
 			return fmt.Errorf("%s is gone: %w", h.Path(), err)

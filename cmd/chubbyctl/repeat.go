@@ -55,10 +55,8 @@ func (r *repetition) run(cmd *cobra.Command, look, show func() error) error {
 		if n == r.times {
 			return nil
 		}
-		select {
-		case <-cmd.Context().Done():
+		if !sleep(cmd.Context(), r.every) {
 			return nil
-		case <-time.After(r.every):
 		}
 	}
 }
@@ -80,5 +78,5 @@ func (r *repetition) runScreens(cmd *cobra.Command, look func() error, draw func
 	})
 }
 
-// hasEnded reports whether somebody has typed Ctrl-C.
+// hasEnded reports whether an interrupt has ended a command that runs until then.
 func hasEnded(ctx context.Context) bool { return ctx.Err() != nil }

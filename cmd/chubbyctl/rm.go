@@ -137,7 +137,7 @@ func (w *treeWalk) refuseRemoval(ctx context.Context, root api.Stat) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("rm -r: at and below %v there are %s and %s", root.Path, term.Counted(files, "file"), countedDirectories(directories))
+	text := fmt.Sprintf("rm -r: at and below %v there are %s and %s", root.Path, term.Counted(files, "file"), term.Counted(directories, "directory"))
 	if ephemeral > 0 {
 		text += fmt.Sprintf(", and %s, which are left", term.Counted(ephemeral, "ephemeral node"))
 	}
@@ -145,16 +145,9 @@ func (w *treeWalk) refuseRemoval(ctx context.Context, root api.Stat) error {
 		text += fmt.Sprintf("; %s held, and nodes whose lock another holds are left", map[bool]string{true: "1 lock is", false: fmt.Sprintf("%d locks are", locks)}[locks == 1])
 	}
 	if hidden > 0 {
-		text += fmt.Sprintf("; into %s you may not look", countedDirectories(hidden))
+		text += fmt.Sprintf("; into %s you may not look", term.Counted(hidden, "directory"))
 	}
 	return usagef("%s. Nothing was deleted; --yes deletes them", text)
-}
-
-func countedDirectories(n int) string {
-	if n == 1 {
-		return "1 directory"
-	}
-	return fmt.Sprintf("%d directories", n)
 }
 
 // remove deletes a node, what was below it being gone. What must not be deleted is left, and the rest goes on.

@@ -47,7 +47,7 @@ type withheldFields struct {
 func newStatFields(s api.Stat) any {
 	if s.Withheld {
 		f := withheldFields{
-			Path: s.Path.String(), Kind: s.Kind.String(), Ephemeral: s.Ephemeral, Withheld: true, Instance: s.Instance, ContentGeneration: s.Content, Modified: modified(s),
+			Path: s.Path.String(), Kind: s.Kind.String(), Ephemeral: s.Ephemeral, Withheld: true, Instance: s.Instance, ContentGeneration: s.Content, Modified: timestamp(s.ModifiedUnix),
 		}
 		if s.Content != 0 {
 			f.Checksum, f.Size = fmt.Sprintf("%016x", s.Checksum), &s.Size
@@ -59,17 +59,8 @@ func newStatFields(s api.Stat) any {
 	}
 	return statFields{
 		s.Path.String(), s.Kind.String(), s.Ephemeral, s.Instance, s.Content, s.Lock, s.ACLs,
-		fmt.Sprintf("%016x", s.Checksum), s.Size, s.Children, s.ACL, modified(s),
+		fmt.Sprintf("%016x", s.Checksum), s.Size, s.Children, s.ACL, timestamp(s.ModifiedUnix),
 	}
-}
-
-// modified returns when a node's contents were written, in UTC; nil if that is not known.
-func modified(s api.Stat) *time.Time {
-	if s.ModifiedUnix == 0 {
-		return nil
-	}
-	at := time.Unix(s.ModifiedUnix, 0).UTC()
-	return &at
 }
 
 // printChange prints a node after a change: for programs always, for people only with -v.
@@ -152,7 +143,7 @@ func (g *globals) printStat(out io.Writer, s api.Stat) error {
 
 // modifiedForPeople says when a node's contents were written: "2026-11-22 19:43:20 UTC (3m ago)".
 func modifiedForPeople(s api.Stat) string {
-	at := modified(s)
+	at := timestamp(s.ModifiedUnix)
 	if at == nil {
 		return "-"
 	}

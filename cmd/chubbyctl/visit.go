@@ -113,12 +113,17 @@ func (g *globals) closeSession(ctx context.Context, c *client.Client) {
 
 // closeSessionWithin is closeSession with another bound.
 func (g *globals) closeSessionWithin(ctx context.Context, c *client.Client, bound time.Duration) {
-	if c.Left() <= 0 {
+	g.sayFarewell(ctx, c.Left(), bound, c.Close)
+}
+
+// sayFarewell ends a session of whose lease some is left, within a bound.
+func (g *globals) sayFarewell(ctx context.Context, left, bound time.Duration, end func(context.Context) error) {
+	if left <= 0 {
 		bound = farewellBound
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(bound, g.timeout))
 	defer cancel()
-	_ = c.Close(ctx)
+	_ = end(ctx)
 }
 
 // withHandle runs f with an open node, in a session of its own.

@@ -120,7 +120,7 @@ func (o *watchOptions) handle(cmd, ctx context.Context, batch []happening) error
 			return final{err}
 		}
 	}
-	if isInterrupted(cmd) {
+	if hasEnded(cmd) {
 		return final{}
 	}
 	return end

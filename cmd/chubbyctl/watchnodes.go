@@ -244,6 +244,3 @@ func (o *watchOptions) describeWatch(nodes []*watchedNode) string {
 	text := fmt.Sprintf("watching %s for %s; end it with Ctrl-C", strings.Join(paths, ", "), strings.Join(kindNames(o.kinds), ", "))
 	return strings.Join(append([]string{text}, remarks...), ". ")
 }
-
-// isInterrupted reports whether an interrupt has ended a command that runs until then.
-func isInterrupted(ctx context.Context) bool { return ctx.Err() != nil }
