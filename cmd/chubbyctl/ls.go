@@ -130,7 +130,9 @@ func newTreeCommand(g *globals) *cobra.Command {
 		Use:   "tree [PATH]",
 		Short: "Show a directory and everything below it",
 		Long: `tree shows a directory and everything below it, each part as it was when it was
-read. With -o json it prints the fields of stat for each node.`,
+read. With -o json it prints the fields of stat for each node. A directory that you may
+not list is left out: tree says so, and exits with 1 when the rest is shown. --timeout is
+for each directory.`,
 		Example: "  chubbyctl tree /ls/local --depth 2",
 		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
 			if depth < 1 {
