@@ -174,9 +174,8 @@ const nothingToDo = "There is nothing to do."
 
 // lacksOperators reports whether a cell is known to have no list of operators.
 func (g *globals) lacksOperators(ctx context.Context, cell string) bool {
-	err := g.withSession(ctx, cell, func(ctx context.Context, c *client.Client) error {
-		_, err := c.Open(ctx, listsOf(cell).String()+"/"+operatorsList, client.OpenOptions{Read: true})
-		return err
+	_, err := readNode(ctx, g, listsOf(cell), func(c *client.Client, ctx context.Context, lists string) (api.Stat, error) {
+		return c.Stat(ctx, lists+"/"+operatorsList)
 	})
 	return api.CodeOf(err) == api.NotFound
 }

@@ -38,7 +38,7 @@ func TestDefaultCell(t *testing.T) {
 	is(&globals{servers: []string{"h:1"}}, "local", "--servers")
 	is(&globals{servers: []string{"h:1"}, cell: "flag"}, "flag", "--cell")
 
-	for _, text := range []string{"cell: a b", "cells: x", "[", "cell: " + strings.Repeat("x", maxPreferences)} {
+	for _, text := range []string{"cell: a b", "cells: x", "[", "cell: " + strings.Repeat("x", 64<<10)} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

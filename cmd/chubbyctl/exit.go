@@ -160,11 +160,7 @@ type creation struct{ error }
 
 func (c creation) Unwrap() error { return c.error }
 
-// errorLine is an error as programs are shown it.
-type errorLine struct {
-	Error errorFields `json:"error"`
-}
-
+// errorFields is an error as programs are shown it.
 type errorFields struct {
 	Code       string         `json:"code"`
 	Message    string         `json:"message"`
@@ -198,7 +194,7 @@ func (g *globals) printError(w io.Writer, err error) {
 		return
 	}
 	if g.json() {
-		_ = g.output.Print(w, errorLine{newErrorFields(err)}) // there is nowhere to report it
+		_ = g.output.Print(w, map[string]errorFields{"error": newErrorFields(err)}) // there is nowhere to report it
 		return
 	}
 	for _, one := range splitJoined(err) {

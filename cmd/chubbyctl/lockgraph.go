@@ -138,16 +138,11 @@ type waitEdgeFields struct {
 
 // graphParty is who holds something or waits for it, and for which owner.
 type graphParty struct {
-	Session   string `json:"session"`
-	Owner     string `json:"owner,omitempty"`
-	Principal string `json:"principal"`
-	Host      string `json:"host"`
-	PID       int    `json:"pid"`
+	party
+	Owner string `json:"owner,omitempty"`
 }
 
-func newGraphParty(h api.Holder) graphParty {
-	return graphParty{h.Session.String(), h.Owner, h.Principal, h.Host, h.PID}
-}
+func newGraphParty(h api.Holder) graphParty { return graphParty{newParty(h), h.Owner} }
 
 func newWaitEdgeFields(edges []lockWaitEdge) []waitEdgeFields {
 	list := make([]waitEdgeFields, 0, len(edges))

@@ -46,11 +46,7 @@ func (w *lockWait) text(s waitState) string {
 	return s.String()
 }
 
-// progressFields is one line of progress with -o json.
-type progressFields struct {
-	Waiting waitFields `json:"waiting"`
-}
-
+// waitFields is one line of progress with -o json.
 type waitFields struct {
 	Path        string         `json:"path"`
 	Place       int            `json:"place"`
@@ -74,7 +70,7 @@ func (w *lockWait) show(s waitState) {
 		cmp.Or(s.path, w.o.path.String()), s.Place, s.Waiting, newHolderList(s.Holders),
 		term.Seconds(s.Delayed), term.SecondsOrNull(s.Estimate), s.MoreHolders,
 	}
-	_ = w.o.output.Print(w.o.err, progressFields{f}) // if it cannot be written, nobody reads it
+	_ = w.o.output.Print(w.o.err, map[string]waitFields{"waiting": f}) // if it cannot be written, nobody reads it
 }
 
 // key is equal for states between which only time has passed.
