@@ -71,56 +71,24 @@ If two held it, the exit code is 1.`,
 }
 
 func (g *globals) printHistory(out io.Writer, h client.History) error {
-	show := g.printHoldings
-	if g.json() {
-		show = g.printHoldingLines
+	list := term.List[api.Holding, holdingFields]{
+		Fields:  func(one api.Holding) holdingFields { return newHoldingFields(h, one) },
+		Add:     addHolding,
+		Columns: []string{"TOKEN", "MODE", "WHO", "SESSION?", "FROM", "TO", "END", "LOCK-DELAY?", "REASON"},
+		None:    "the cell remembers no holding of this lock",
 	}
-	if err := show(out, h); err != nil {
+	if err := list.PrintAll(out, g.output, h.Holdings); err != nil {
 		return err
 	}
 	if a, b, found := h.Overlap(); found {
-		return fmt.Errorf("%s was held by two at once, with tokens %d and %d: the cell is at fault; keep the data directories of its replicas", h.Path, a.Generation, b.Generation)
+		return fmt.Errorf("%s was held by two at once, with tokens %d and %d: the cell is at fault; keep the data directories of its replicas",
+			h.Path, a.Generation, b.Generation)
 	}
-	return nil
-}
-
-// printHoldingLines prints an object for each holding.
-func (g *globals) printHoldingLines(out io.Writer, h client.History) error {
-	for _, one := range h.Holdings {
-		f := holdingFields{
-			Path: h.Path, Token: uint64(one.Generation), Mode: one.Mode.String(),
-			Holder: holdingHolder{newParty(holderOf(one)), one.Reason}, From: timestamp(one.FromUnix), To: timestamp(one.ToUnix),
-			End: howEnded(one.End), EndedBy: one.EndedBy, EndedWhy: one.EndedWhy, LockDelayS: term.Seconds(one.Delay),
-			MoreHolders: h.MoreHolders,
-		}
-		if until := uint64(one.Until); until != 0 {
-			f.UntilToken = &until
-		}
-		if err := g.output.Print(out, f); err != nil {
-			return err
-		}
+	if g.json() || len(h.Holdings) == 0 {
+		return nil
 	}
-	return nil
-}
-
-// printHoldings prints a table, and what follows from it.
-func (g *globals) printHoldings(out io.Writer, h client.History) error {
 	return g.output.Draw(out, func(p *term.Page) {
-		if len(h.Holdings) == 0 {
-			p.Line("the cell remembers no holding of this lock")
-			return
-		}
-		p.Table(func(t *term.Table) {
-			for _, one := range h.Holdings {
-				addHolding(t, one)
-			}
-			if h.MoreHolders > 0 {
-				t.Add("", "", fmt.Sprintf("and %d more hold it", h.MoreHolders), "", "", "", "", "", "")
-			}
-		}, "TOKEN", "MODE", "WHO", "SESSION?", "FROM", "TO", "END", "LOCK-DELAY?", "REASON")
-		if _, _, found := h.Overlap(); found {
-			return // the error says it
-		}
+		p.Rest(h.MoreHolders, "hold it")
 		sentence := "No two of these held it at once: each token is larger than the cell's counter was at the end of the holding before."
 		if slices.ContainsFunc(h.Holdings, func(one api.Holding) bool { return one.Mode == api.Shared }) {
 			sentence = "None of these held it while another held it exclusively: where one was exclusive, the later token is larger than the cell's counter was at the end of the earlier."
@@ -128,6 +96,19 @@ func (g *globals) printHoldings(out io.Writer, h client.History) error {
 		p.Line("")
 		p.Paragraph(term.Plain, sentence, "")
 	})
+}
+
+func newHoldingFields(h client.History, one api.Holding) holdingFields {
+	f := holdingFields{
+		Path: h.Path, Token: uint64(one.Generation), Mode: one.Mode.String(),
+		Holder: holdingHolder{newParty(holderOf(one)), one.Reason}, From: timestamp(one.FromUnix), To: timestamp(one.ToUnix),
+		End: howEnded(one.End), EndedBy: one.EndedBy, EndedWhy: one.EndedWhy, LockDelayS: term.Seconds(one.Delay),
+		MoreHolders: h.MoreHolders,
+	}
+	if until := uint64(one.Until); until != 0 {
+		f.UntilToken = &until
+	}
+	return f
 }
 
 func addHolding(t *term.Table, one api.Holding) {
