@@ -126,12 +126,7 @@ func (o *aclSetOptions) setNames(cmd *cobra.Command, p api.Path) error {
 		if err != nil {
 			return err
 		}
-		if o.json() {
-			return o.printACL(cmd.OutOrStdout(), stat)
-		}
-		if o.verbose {
-			term.Remark(cmd.ErrOrStderr(), "changed the ACL names of %v (ACL generation %d)", stat.Path, stat.ACLs)
-		}
-		return nil
+		fields := namesFields{stat.Path.String(), stat.ACL, stat.ACLs}
+		return o.did(cmd.OutOrStdout(), cmd.ErrOrStderr(), fields, "changed the ACL names of %v (ACL generation %d)", stat.Path, stat.ACLs)
 	})
 }

@@ -102,12 +102,7 @@ func (o *barrierOptions) enter(cmd *cobra.Command, c *client.Client, path api.Pa
 		}
 		return lastError(ctx, withAdvice(err, path, client.Directory))
 	}
-	switch {
-	case o.json():
-		err = o.output.Print(cmd.OutOrStdout(), roundFields{path.String(), o.parties, pass.Round()})
-	case o.verbose:
-		o.notice(o.stderr, fmt.Sprintf("%d have come, in round %d", o.parties, pass.Round()))
-	}
+	err = o.did(cmd.OutOrStdout(), o.stderr, roundFields{path.String(), o.parties, pass.Round()}, "%d have come, in round %d", o.parties, pass.Round())
 	if err != nil {
 		err = &exitError{exitFailed, fmt.Errorf("all have come to %v, but that could not be written: %w", path, err)}
 	}

@@ -45,6 +45,17 @@ func (g *globals) validate() error {
 // json reports whether programs read what is printed: as JSON, or as YAML with the same fields.
 func (g *globals) json() bool { return g.output.ForPrograms() }
 
+// did tells of a change: programs in any case, people with -v.
+func (g *globals) did(out, remarks io.Writer, fields any, format string, args ...any) error {
+	if g.json() {
+		return g.output.Print(out, fields)
+	}
+	if g.verbose {
+		term.Remark(remarks, format, args...)
+	}
+	return nil
+}
+
 // notice writes something that the user should know while things run.
 func (g *globals) notice(w io.Writer, text string) {
 	if !g.quiet {

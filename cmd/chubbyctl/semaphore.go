@@ -126,15 +126,10 @@ func (o *semaphoreOptions) resizeSemaphore(ctx context.Context) error {
 	err := o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
 		return recipe.ResizeSemaphore(ctx, c, o.path.String(), o.slots)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return withAdvice(err, o.path, client.Directory)
-	case o.json():
-		return o.output.Print(o.out, resizedFields{o.path.String(), o.slots})
-	case o.verbose:
-		o.notice(fmt.Sprintf("%v has %d slots", o.path, o.slots))
 	}
-	return nil
+	return o.did(o.out, o.err, resizedFields{o.path.String(), o.slots}, "%v has %d slots", o.path, o.slots)
 }
 
 // resizedFields is what semaphore --resize -o json prints.

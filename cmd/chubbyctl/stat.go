@@ -65,17 +65,11 @@ func newStatFields(s api.Stat) any {
 
 // printChange prints a node after a change: for programs always, for people only with -v.
 func (g *globals) printChange(out, remarks io.Writer, did string, s api.Stat) error {
-	if g.json() {
-		return g.output.Print(out, newStatFields(s))
+	text := fmt.Sprintf("%s %v", did, s.Path)
+	if !s.Withheld {
+		text += fmt.Sprintf(" (content generation %d, instance %d)", s.Content, s.Instance)
 	}
-	if g.verbose {
-		if s.Withheld {
-			term.Remark(remarks, "%s %v", did, s.Path)
-			return nil
-		}
-		term.Remark(remarks, "%s %v (content generation %d, instance %d)", did, s.Path, s.Content, s.Instance)
-	}
-	return nil
+	return g.did(out, remarks, newStatFields(s), "%s", text)
 }
 
 // printCreated is printChange for a node that was just opened with Create, as it was created. If it was there before, it asks

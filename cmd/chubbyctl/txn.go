@@ -155,13 +155,10 @@ func (o *txnOptions) printTxn(cmd *cobra.Command, t *transaction, stats []api.St
 		stat := stats[changes]
 		changes++
 		var err error
-		switch {
-		case s.writes():
+		if s.writes() {
 			err = o.printChange(cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", stat)
-		case o.json():
-			err = o.output.Print(cmd.OutOrStdout(), removedFields{Path: s.path.String(), Deleted: true})
-		case o.verbose:
-			term.Remark(cmd.ErrOrStderr(), "deleted %v", s.path)
+		} else {
+			err = o.did(cmd.OutOrStdout(), cmd.ErrOrStderr(), removedFields{Path: s.path.String(), Deleted: true}, "deleted %v", s.path)
 		}
 		if err != nil {
 			return err
