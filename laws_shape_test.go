@@ -225,7 +225,7 @@ func wide() map[string]int {
 		"client/clientprom":                15,
 		"client/recipe":                    55,
 		"client/recipe/resolver":           1,
-		"cmd/chubbyctl":                    191,
+		"cmd/chubbyctl":                    182,
 		"cmd/chubbyctl/internal/sizing":    7,
 		"cmd/chubbyctl/internal/supervise": 9,
 		"cmd/chubbyd":                      70,

@@ -5,9 +5,9 @@ import "time"
 // ACL is the three names of access control lists that a node has (Chubby §2.3).
 // Each is the name of a file in ACLDir.
 type ACL struct {
-	Read   string `cbor:"1,keyasint,omitempty"`
-	Write  string `cbor:"2,keyasint,omitempty"`
-	Change string `cbor:"3,keyasint,omitempty"`
+	Read   string `cbor:"1,keyasint,omitempty" json:"read"`
+	Write  string `cbor:"2,keyasint,omitempty" json:"write"`
+	Change string `cbor:"3,keyasint,omitempty" json:"change"`
 }
 
 // Stat is a node's metadata (Chubby §2.3): four numbers that only grow, a

@@ -3,11 +3,11 @@ package api
 // Quota bounds what the sessions of one principal may use of a cell together. A
 // field that is 0 stands for that of DefaultQuota.
 type Quota struct {
-	Nodes    int   `cbor:"1,keyasint,omitempty"` // that it created, and that still exist
-	Bytes    int64 `cbor:"2,keyasint,omitempty"` // of contents of those
-	Sessions int   `cbor:"3,keyasint,omitempty"`
-	Handles  int   `cbor:"4,keyasint,omitempty"` // open
-	Waiters  int   `cbor:"5,keyasint,omitempty"` // Acquires that wait
+	Nodes    int   `cbor:"1,keyasint,omitempty" json:"nodes"` // that it created, and that still exist
+	Bytes    int64 `cbor:"2,keyasint,omitempty" json:"bytes"` // of contents of those
+	Sessions int   `cbor:"3,keyasint,omitempty" json:"sessions"`
+	Handles  int   `cbor:"4,keyasint,omitempty" json:"handles"` // open
+	Waiters  int   `cbor:"5,keyasint,omitempty" json:"waiters"` // Acquires that wait
 }
 
 // DefaultQuota returns the quota of a principal that has none of its own. It is

@@ -51,13 +51,13 @@ type TakeoverPhase struct {
 
 // Backlog is how much waits in the master, or is kept there for clients.
 type Backlog struct {
-	Waiters   int // requests that wait for locks
-	Changes   int // names whose changes wait for clients to drop what they have cached
-	Delays    int // locks that nobody gets because of a lock-delay
-	Handles   int // that clients have open
-	Mail      int // bytes of events that clients have not acknowledged
-	Copies    int // bytes in which the master remembers what clients may have cached
-	Proposals int // commands that wait to be put into the log
+	Waiters   int `json:"waiters"`    // requests that wait for locks
+	Changes   int `json:"changes"`    // names whose changes wait for clients to drop what they have cached
+	Delays    int `json:"delays"`     // locks that nobody gets because of a lock-delay
+	Handles   int `json:"handles"`    // that clients have open
+	Mail      int `json:"mail_bytes"` // bytes of events that clients have not acknowledged
+	Copies    int `json:"copy_bytes"` // bytes in which the master remembers what clients may have cached
+	Proposals int `json:"proposals"`  // commands that wait to be put into the log
 }
 
 // Holdup is a change that waits until clients have dropped what they have cached (Chubby §2.7).

@@ -12,10 +12,10 @@ import (
 // QuotaUse is what one principal, or one directory, uses and may use. Of a directory
 // only nodes and bytes are counted, and a quota of 0 is no limit.
 type QuotaUse struct {
-	Principal string
-	Path      string // of a directory; then Principal is empty
-	Used      api.Quota
-	Allowed   api.Quota
+	Principal string    `json:"principal"`
+	Path      string    `json:"path"` // of a directory; then Principal is empty
+	Used      api.Quota `json:"used"`
+	Allowed   api.Quota `json:"allowed"`
 }
 
 // Quotas lists the principals that use anything of the cell, and the directories that

@@ -84,10 +84,13 @@ type DrillStatus struct {
 
 // Member is one replica of a cell's configuration.
 type Member struct {
-	ID, Client, Raft, HTTP string
-	Voter                  bool
-	Phase                  string // joining, leaving, SpareMember, or empty (see ChangeMembers)
-	Waits                  string // why it does not come further, as text for people; empty if it does, or no master has answered
+	ID     string `json:"id"`
+	Client string `json:"client"`
+	Raft   string `json:"raft"`
+	HTTP   string `json:"http"`
+	Voter  bool   `json:"voter"`
+	Phase  string `json:"phase,omitempty"` // joining, leaving, SpareMember, or empty (see ChangeMembers)
+	Waits  string `json:"waits,omitempty"` // why it does not come further, as text for people; empty if it does, or no master has answered
 }
 
 // replicaView is what one replica says of itself and of its cell.

@@ -23,42 +23,28 @@ func newACLGetCommand(g *globals) *cobra.Command {
 		Short: "Show the ACL names of a node",
 		Long: `get shows the three lists that a node names: of those who may read it, write and
 lock it, and change these names. 'chubbyctl acl file cat NAME' shows who is in one.`,
-		Example:           "  chubbyctl acl get /ls/local/svc\n  chubbyctl acl get /ls/local/svc -o json",
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: g.completePath,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parsePath(args[0])
+		Example: "  chubbyctl acl get /ls/local/svc\n  chubbyctl acl get /ls/local/svc -o json",
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
+			stat, err := readNode(cmd.Context(), g, p, (*client.Client).Stat)
 			if err != nil {
 				return err
 			}
-			return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
-				stat, err := h.Stat(ctx)
-				if err != nil {
-					return err
-				}
-				return g.printACL(cmd.OutOrStdout(), stat)
-			})
-		},
+			return g.printACL(cmd.OutOrStdout(), stat)
+		}),
 	}
 }
 
 // namesFields is a node's ACL names, as acl get -o json shows them.
 type namesFields struct {
 	Path          string         `json:"path"`
-	ACL           aclFields      `json:"acl"`
+	ACL           api.ACL        `json:"acl"`
 	ACLGeneration api.Generation `json:"acl_generation"`
 }
 
 func (g *globals) printACL(out io.Writer, s api.Stat) error {
-	if g.json() {
-		return g.output.Print(out, namesFields{s.Path.String(), aclFields(s.ACL), s.ACLs})
-	}
-	t := g.output.NewTable(out)
-	t.Add("read", s.ACL.Read)
-	t.Add("write", s.ACL.Write)
-	t.Add("change", s.ACL.Change)
-	t.Add("acl generation", s.ACLs)
-	return t.Flush()
+	return g.output.Show(out, namesFields{s.Path.String(), s.ACL, s.ACLs}, func(p *term.Page) {
+		p.Fields("read", s.ACL.Read, "write", s.ACL.Write, "change", s.ACL.Change, "acl generation", s.ACLs)
+	})
 }
 
 type aclSetOptions struct {
@@ -85,18 +71,12 @@ the names again is not done without --yes.
 get), and exits with %d if they are not.`, exitMismatch),
 		Example: `  chubbyctl acl set /ls/local/svc --write deployers
   chubbyctl acl set /ls/local/svc --read all --change ops --if-generation 3`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: g.completePath,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parsePath(args[0])
-			if err == nil {
-				err = o.validate(cmd)
-			}
-			if err != nil {
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
+			if err := o.validate(cmd); err != nil {
 				return err
 			}
 			return o.setNames(cmd, p)
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.acl.Read, "read", "", "`NAME` of the list of those who may read")
@@ -146,12 +126,7 @@ func (o *aclSetOptions) setNames(cmd *cobra.Command, p api.Path) error {
 		if err != nil {
 			return err
 		}
-		if o.json() {
-			return o.printACL(cmd.OutOrStdout(), stat)
-		}
-		if o.verbose {
-			term.Remark(cmd.ErrOrStderr(), "changed the ACL names of %v (ACL generation %d)", stat.Path, stat.ACLs)
-		}
-		return nil
+		fields := namesFields{stat.Path.String(), stat.ACL, stat.ACLs}
+		return o.did(cmd.OutOrStdout(), cmd.ErrOrStderr(), fields, "changed the ACL names of %v (ACL generation %d)", stat.Path, stat.ACLs)
 	})
 }

@@ -130,8 +130,8 @@ func TestCanOfWhatMayNotBeRead(t *testing.T) {
 		s.g.adapt = func(cfg *client.Config) { adapt(cfg); cfg.As = "reader" }
 		for _, a := range acts() {
 			answer, err := s.g.askPermission(s.Context(), a, api.MustParsePath("/ls/local/f"))
-			if answer.allowed && strings.Contains(answer.reason, "the list ,") || err != nil {
-				t.Errorf("%s: %t, %q, %v", a.word, answer.allowed, answer.reason, err)
+			if answer.Allowed && strings.Contains(answer.Reason, "the list ,") || err != nil {
+				t.Errorf("%s: %t, %q, %v", a.word, answer.Allowed, answer.Reason, err)
 			}
 		}
 	})

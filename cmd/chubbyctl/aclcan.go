@@ -36,16 +36,16 @@ func acts() []act {
 	}
 }
 
-// permission is the answer to whether somebody may do something.
-type permission struct {
-	path      api.Path
-	act       act
-	principal string
-	allowed   bool
-	reason    string
+// actWords are the words of what can be asked for.
+func actWords() (words []string) {
+	for _, a := range acts() {
+		words = append(words, a.word)
+	}
+	return words
 }
 
-type permissionFields struct {
+// permission is the answer to whether somebody may do something.
+type permission struct {
 	Path      string `json:"path"`
 	Act       string `json:"act"`
 	Principal string `json:"principal"`
@@ -54,9 +54,8 @@ type permissionFields struct {
 }
 
 func newACLCanCommand(g *globals) *cobra.Command {
-	var words, lines []string
+	var lines []string
 	for _, a := range acts() {
-		words = append(words, a.word)
 		lines = append(lines, fmt.Sprintf("  %-7s %s", a.word, a.explain))
 	}
 	return &cobra.Command{
@@ -71,13 +70,6 @@ directory, of which can says nothing. The cell answers as it would to the act it
 a no is a refusal in its audit log.`, exitFailed, strings.Join(lines, "\n")),
 		Example: `  chubbyctl acl can write /ls/local/svc/config
   chubbyctl acl can lock /ls/local/nightly || echo 'ask the operators'`,
-		Args: arguments(cobra.ExactArgs(2)),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
-			if len(args) == 0 {
-				return completeWords(words...)(cmd, args, half)
-			}
-			return g.completePath(cmd, args, half)
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, a := range acts() {
 				if a.word != args[0] {
@@ -93,14 +85,14 @@ a no is a refusal in its audit log.`, exitFailed, strings.Join(lines, "\n")),
 				}
 				return g.printPermission(cmd.OutOrStdout(), answer)
 			}
-			return usagef("acl can: %q is nothing that lists speak of; want one of %s", args[0], strings.Join(words, ", "))
+			return usagef("acl can: %q is nothing that lists speak of; want one of %s", args[0], strings.Join(actWords(), ", "))
 		},
 	}
 }
 
 // askPermission asks the cell.
 func (g *globals) askPermission(ctx context.Context, a act, p api.Path) (permission, error) {
-	answer := permission{path: p, act: a}
+	answer := permission{Path: p.String(), Act: a.word}
 	at := p
 	if a.inside {
 		if p.IsRoot() {
@@ -109,22 +101,22 @@ func (g *globals) askPermission(ctx context.Context, a act, p api.Path) (permiss
 		at = p.Parent()
 	}
 	err := g.withSessionAt(ctx, p.Cell(), p, func(ctx context.Context, c *client.Client) (err error) {
-		if answer.principal, err = ownPrincipal(ctx, c); err != nil {
+		if answer.Principal, err = ownPrincipal(ctx, c); err != nil {
 			return err
 		}
 		h, err := c.Open(ctx, at.String(), a.opens)
 		if code := api.CodeOf(err); code == api.PermissionDenied || code == api.NotFound || code == api.NotDirectory {
-			answer.reason = explanation(err)
+			answer.Reason = explanation(err)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		answer.allowed = true
+		answer.Allowed = true
 		stat, err := h.Stat(ctx)
-		answer.reason = fmt.Sprintf("the list %s, which %v names, admits %s", a.list(stat.ACL), at, answer.principal)
+		answer.Reason = fmt.Sprintf("the list %s, which %v names, admits %s", a.list(stat.ACL), at, answer.Principal)
 		if stat.Withheld { // from a client that may not read it
-			answer.reason = fmt.Sprintf("a list that %v names admits %s", at, answer.principal)
+			answer.Reason = fmt.Sprintf("a list that %v names admits %s", at, answer.Principal)
 		}
 		return err
 	})
@@ -132,14 +124,10 @@ func (g *globals) askPermission(ctx context.Context, a act, p api.Path) (permiss
 }
 
 func (g *globals) printPermission(out io.Writer, p permission) error {
-	word := map[bool]string{true: "yes", false: "no"}[p.allowed]
-	var err error
-	if g.json() {
-		err = g.output.Print(out, permissionFields{p.path.String(), p.act.word, p.principal, p.allowed, p.reason})
-	} else {
-		_, err = fmt.Fprintln(out, term.StyleOf(out).Wrap(term.Printable(p.reason), word+": "))
-	}
-	if err == nil && !p.allowed {
+	err := g.output.Show(out, p, func(page *term.Page) {
+		page.Paragraph(term.Plain, term.Printable(p.Reason), map[bool]string{true: "yes: ", false: "no: "}[p.Allowed])
+	})
+	if err == nil && !p.Allowed {
 		err = &exitError{code: exitFailed}
 	}
 	return err

@@ -1,14 +1,16 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 func newACLFileCommand(g *globals) *cobra.Command {
@@ -57,20 +59,13 @@ func newACLFileLsCommand(g *globals) *cobra.Command {
 		Aliases: []string{"list"},
 		Short:   "List the access control lists of a cell",
 		Example: "  chubbyctl acl file ls",
-		Args:    arguments(cobra.MaximumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := g.cellOf(args)
+		RunE: g.onCell(func(cmd *cobra.Command, cell string) error {
+			lists, err := readNode(cmd.Context(), g, listsOf(cell), (*client.Client).List)
 			if err != nil {
 				return err
 			}
-			return g.withHandle(cmd.Context(), listsOf(cell), client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
-				lists, err := h.ReadDir(ctx)
-				if err != nil {
-					return err
-				}
-				return g.printList(cmd.OutOrStdout(), lists, false)
-			})
-		},
+			return g.printList(cmd.OutOrStdout(), lists, false)
+		}),
 	}
 }
 
@@ -79,7 +74,6 @@ func newACLFileCatCommand(g *globals) *cobra.Command {
 		Use:     "cat NAME",
 		Short:   "Write an access control list to standard output",
 		Example: "  chubbyctl acl file cat ops",
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.listPath(args[0])
 			if err != nil {
@@ -99,7 +93,6 @@ func newACLFileRmCommand(g *globals) *cobra.Command {
 that include it. If that takes from you the right to create it again, it is not done
 without --yes.`,
 		Example: "  chubbyctl acl file rm interns",
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.listPath(args[0])
 			if err != nil {
@@ -125,7 +118,6 @@ to write it again is not written without --yes.`,
 		Example: `  chubbyctl acl file put ops 'alice'
   printf 'alice\n@oncall\n' | chubbyctl acl file put ops -
   chubbyctl acl file put /ls/foo/acl/ops - <ops.acl`,
-		Args: arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := g.listPath(args[0])
 			if err != nil {
@@ -167,4 +159,85 @@ func (g *globals) readAccessList(cmd *cobra.Command, text []string, p api.Path) 
 		list = append(list, '\n')
 	}
 	return list, nil
+}
+
+// validateAccessList refuses a list with a line that would not mean what it looks like. A
+// cell takes any file for a list, and a line that it cannot read admits nobody, so that a
+// typing error would shut people out.
+func validateAccessList(list string) error {
+	n := 0
+	for line := range strings.Lines(list) {
+		n++
+		if fault := entryProblem(strings.TrimSuffix(line, "\n")); fault != "" {
+			return usagef("line %d of the list, %q, %s. Nothing was sent", n, abridged(line), fault)
+		}
+	}
+	return nil
+}
+
+// entryProblem says what is wrong with one line of a list; "" if nothing is.
+func entryProblem(line string) string {
+	included, isList := strings.CutPrefix(line, "@")
+	switch {
+	case !utf8.ValidString(line):
+		return "is not valid UTF-8"
+	case strings.HasSuffix(line, "\r"):
+		return "ends with a carriage return: write lines that end with a newline only"
+	case strings.ContainsFunc(line, term.IsInvisible):
+		return "holds a control or invisible character"
+	case strings.TrimSpace(line) != line:
+		return "begins or ends with a space"
+	case line == "" || line == "*" || line[0] == '#':
+		return ""
+	case isList:
+		if fault := listNameProblem(included); fault != "" {
+			return "includes what cannot be a list: " + fault
+		}
+	case len(line) > api.MaxPrincipal:
+		return fmt.Sprintf("is %d bytes long; a principal has at most %d", len(line), api.MaxPrincipal)
+	case strings.Contains(line, " #"):
+		return "has a comment behind a principal: write comments on lines of their own"
+	case strings.ContainsFunc(line, unicode.IsSpace):
+		return "has a space in it: write one principal a line"
+	}
+	return ""
+}
+
+// listNameProblem says why a list, which is a file in the directory of lists, cannot have a
+// name; "" if it can.
+func listNameProblem(name string) string {
+	switch {
+	case name == "":
+		return "it is empty"
+	case len(name) > api.MaxACLName:
+		return fmt.Sprintf("it has %d bytes, at most %d are allowed", len(name), api.MaxACLName)
+	case strings.Contains(name, "/"):
+		return "it has a slash in it"
+	case strings.TrimSpace(name) != name:
+		return "it begins or ends with a space"
+	}
+	if _, err := listsOf(api.LocalCell).Join(name); err != nil {
+		return explanation(err)
+	}
+	return ""
+}
+
+// admitsAny reports whether a list has an entry.
+func admitsAny(list []byte) bool {
+	for line := range strings.Lines(string(list)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return true
+		}
+	}
+	return false
+}
+
+// abridged keeps a line in a message short.
+func abridged(line string) string {
+	const limit = 40
+	line = strings.TrimSuffix(line, "\n")
+	if utf8.RuneCountInString(line) <= limit {
+		return line
+	}
+	return string([]rune(line)[:limit]) + "…"
 }

@@ -90,8 +90,7 @@ within --timeout; %d if permission was denied.`, describeStart(), describeSignal
   chubbyctl acquire /ls/local/a --detect-deadlock=job7 -- \
     chubbyctl acquire /ls/local/b --detect-deadlock=job7 -- ./both.sh
   chubbyctl acquire /ls/local/maintenance      # until Ctrl-C`,
-		Args:              o.takeArguments,
-		ValidArgsFunction: g.completePath,
+		Args: o.takeArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.takeStreams(cmd)
 			o.askGiven = cmd.Flags().Changed("ask")

@@ -45,7 +45,6 @@ the cell signs what clients carry is not in it.
 It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds the wait
 for each part.`,
 		Example: "  chubbyctl cell backup /var/backups/chubby-$(date +%F)\n  chubbyctl cell backup s3://backups/foo.backup?region=eu-central-1 foo\n  chubbyctl cell backup - foo | gzip >foo.backup.gz\n  chubbyctl cell backup verify foo.backup",
-		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cell, err := g.cellOf(args[1:])
 			if err != nil {
@@ -128,15 +127,13 @@ func (g *globals) writeBackup(ctx context.Context, cell string, w io.Writer) (f 
 		return f, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	late := time.AfterFunc(g.timeout, func() { stop(outOfTime{g.timeout}) })
-	defer late.Stop()
+	ctx, step, cancel := g.withSteps(ctx)
+	defer cancel()
 	show := term.NewProgress(func(n int64) string { return fmt.Sprint(n >> 24) }, func(n int64) { term.Remark(g.stderr, "%s so far", term.RoughSize(n)) })
 	defer show.Stop()
 	var n int64
 	err = c.Backup(ctx, writerFunc(func(p []byte) (int, error) {
-		late.Reset(g.timeout)
+		step()
 		n += int64(len(p))
 		show.Update(n)
 		_, _ = follower.Write(p) // it never fails
@@ -155,11 +152,7 @@ type writerFunc func(p []byte) (int, error)
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func (g *globals) printBackup(out io.Writer, name string, f backupFields) error {
-	if g.json() {
-		return g.output.Print(out, f)
-	}
-	_, err := fmt.Fprintf(out, "%s: %s\n", name, describeBackup(f))
-	return err
+	return g.output.Say(out, f, "%s: %s", name, describeBackup(f))
 }
 
 // describeBackup says in one line what is in a backup.
@@ -207,7 +200,6 @@ func newBackupVerifyCommand(g *globals) *cobra.Command {
 		Long: `verify reads a backup, or standard input if FILE is -, and checks its sum and everything
 in it: that a cell could go on from there. It exits with 1 if it is damaged.`,
 		Example: "  chubbyctl cell backup verify foo.backup\n  gunzip <foo.backup.gz | chubbyctl cell backup verify -",
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := g.readBackup(cmd, args[0])
 			if err != nil {
@@ -234,8 +226,8 @@ func newBackupShowCommand(g *globals) *cobra.Command {
 		Long: `show lists the nodes of a backup, or of that from standard input if FILE is -: their
 paths, the bytes of their contents, and who held their locks. With the path of a file it
 prints the contents of that, and with that of a directory it lists what is below it.`,
-		Example: "  chubbyctl cell backup show foo.backup\n  chubbyctl cell backup show foo.backup /ls/foo/svc/config",
-		Args:    arguments(cobra.RangeArgs(1, 2)),
+		Example:           "  chubbyctl cell backup show foo.backup\n  chubbyctl cell backup show foo.backup /ls/foo/svc/config",
+		ValidArgsFunction: cobra.NoFileCompletions, // PATH is in the backup, and not in the cell
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := g.readBackup(cmd, args[0])
 			if err != nil {
@@ -264,35 +256,28 @@ prints the contents of that, and with that of a directory it lists what is below
 
 // printBackupNodes lists the nodes at and below a name.
 func (g *globals) printBackupNodes(out io.Writer, b *backup.Backup, below api.Name) error {
-	table := g.output.NewTable(out, "PATH", "KIND", "BYTES", "LOCK", "HOLDERS")
-	for _, node := range b.State.Tree.Below(below, nil) {
-		path, err := node.Name.In(b.Cell)
-		if err != nil {
-			return err
-		}
-		kind := "file"
-		if node.Kind == api.Directory {
-			kind = "directory"
-		}
-		one := backupNode{Path: path.String(), Kind: kind, Size: len(node.Contents), Holders: []string{}}
-		if len(node.Holders) > 0 {
-			one.Lock = node.Mode.String()
-		}
-		for _, h := range node.Holders {
-			if s, ok := b.State.Sessions.Get(h.Session); ok {
-				one.Holders = append(one.Holders, s.Principal)
+	list := term.List[backupNode, backupNode]{
+		Fields: term.Itself[backupNode],
+		Add: func(t *term.Table, one backupNode) {
+			t.Add(one.Path, one.Kind, one.Size, one.Lock, strings.Join(one.Holders, " "))
+		},
+		Columns: []string{"PATH", "KIND", "BYTES", "LOCK", "HOLDERS"},
+	}
+	return list.Print(out, g.output, func(yield func(backupNode, error) bool) {
+		for _, node := range b.State.Tree.Below(below, nil) {
+			path, err := node.Name.In(b.Cell)
+			one := backupNode{Path: path.String(), Kind: node.Kind.String(), Size: len(node.Contents), Holders: []string{}}
+			if len(node.Holders) > 0 {
+				one.Lock = node.Mode.String()
+			}
+			for _, h := range node.Holders {
+				if s, ok := b.State.Sessions.Get(h.Session); ok {
+					one.Holders = append(one.Holders, s.Principal)
+				}
+			}
+			if !yield(one, err) || err != nil {
+				return
 			}
 		}
-		if g.json() {
-			if err := g.output.Print(out, one); err != nil {
-				return err
-			}
-			continue
-		}
-		table.Add(one.Path, one.Kind, one.Size, one.Lock, strings.Join(one.Holders, " "))
-	}
-	if g.json() {
-		return nil
-	}
-	return table.Flush()
+	})
 }

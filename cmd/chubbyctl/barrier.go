@@ -42,19 +42,13 @@ Exit codes: 0 when N have come; %d if --wait ran out; 128+n for signal n; %d if 
 was found within --timeout; %d if permission was denied.`, exitUsage, exitWaited, exitUnavailable, exitDenied),
 		Example: `  chubbyctl barrier /ls/local/simulation --parties 8 && ./simulate
   chubbyctl barrier /ls/local/rollout --parties 3 --wait 10m || echo 'too few'`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: onlyFirst(g.completePath),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: g.onPath(func(cmd *cobra.Command, path api.Path) error {
 			o.waits = cmd.Flags().Changed("wait")
-			path, err := g.parsePath(args[0])
-			if err != nil {
-				return err
-			}
 			if err := o.validate(path, cmd.Flags().Changed("parties")); err != nil {
 				return err
 			}
 			return o.meet(cmd, path)
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.parties, "parties", 0, fmt.Sprintf("how many are waited for, this one included, 1 to %d", recipe.MaxParty))
@@ -85,17 +79,12 @@ type roundFields struct {
 
 // meet waits until all have come.
 func (o *barrierOptions) meet(cmd *cobra.Command, path api.Path) error {
+	return o.withLastingSession(cmd.Context(), path, nil, func(_ context.Context, c *client.Client) error { return o.enter(cmd, c, path) })
+}
+
+// enter waits until all have come, in a session.
+func (o *barrierOptions) enter(cmd *cobra.Command, c *client.Client, path api.Path) error {
 	ctx := cmd.Context()
-	bound, cancel := o.withTimeout(ctx)
-	defer cancel()
-	report := o.reportWait(bound, path.Cell(), api.Path{})
-	defer report.stop()
-	c, err := client.New(bound, o.config(path.Cell()))
-	if err != nil {
-		return report.explain(interruptOr(ctx, err))
-	}
-	report.stop()
-	defer o.closeSession(ctx, c)
 	waiting, cancel := o.withWait(ctx, path)
 	defer cancel()
 	silent := time.AfterFunc(term.Patience, func() {
@@ -113,12 +102,7 @@ func (o *barrierOptions) meet(cmd *cobra.Command, path api.Path) error {
 		}
 		return lastError(ctx, withAdvice(err, path, client.Directory))
 	}
-	switch {
-	case o.json():
-		err = o.output.Print(cmd.OutOrStdout(), roundFields{path.String(), o.parties, pass.Round()})
-	case o.verbose:
-		o.notice(o.stderr, fmt.Sprintf("%d have come, in round %d", o.parties, pass.Round()))
-	}
+	err = o.did(cmd.OutOrStdout(), o.stderr, roundFields{path.String(), o.parties, pass.Round()}, "%d have come, in round %d", o.parties, pass.Round())
 	if err != nil {
 		err = &exitError{exitFailed, fmt.Errorf("all have come to %v, but that could not be written: %w", path, err)}
 	}

@@ -51,14 +51,7 @@ type replicaFields struct {
 }
 
 func newStatusFields(s client.Status, fault string) statusFields {
-	f := statusFields{
-		Cell:       s.Cell,
-		CellID:     s.CellID,
-		Master:     s.Master,
-		Replicas:   []replicaFields{},
-		Acts:       []actFields{},
-		Divergence: fault,
-	}
+	f := statusFields{Cell: s.Cell, CellID: s.CellID, Master: s.Master, Replicas: []replicaFields{}, Acts: []actFields{}, Divergence: fault}
 	if s.Master != "" {
 		f.Epoch, f.Sessions, f.Nodes, f.Locks, f.Level = &s.Epoch, &s.Sessions, &s.Nodes, &s.Locks, &s.Level
 	}
@@ -70,20 +63,8 @@ func newStatusFields(s client.Status, fault string) statusFields {
 	}
 	for _, r := range s.Replicas {
 		row := replicaFields{
-			ID:        r.ID,
-			Role:      r.Role,
-			Client:    r.Client,
-			Term:      r.Term,
-			Last:      r.Last,
-			Applied:   r.Applied,
-			Lag:       r.Lag,
-			Healthy:   r.Healthy,
-			Version:   r.Version,
-			DiskFree:  r.DiskFree,
-			StateHash: r.StateHash,
-			LogStore:  r.LogStore,
-			MaxLevel:  r.MaxLevel,
-			Drill:     newDrillStatusFields(r.Drill),
+			r.ID, r.Role, r.Client, r.Term, r.Last, r.Applied, r.Lag, r.Healthy, r.Version, r.DiskFree, r.StateHash, r.LogStore, r.MaxLevel,
+			"", newDrillStatusFields(r.Drill),
 		}
 		if r.Err != nil {
 			row.Error = r.Err.Error()
@@ -93,16 +74,6 @@ func newStatusFields(s client.Status, fault string) statusFields {
 	return f
 }
 
-type memberFields struct {
-	ID     string `json:"id"`
-	Client string `json:"client"`
-	Raft   string `json:"raft"`
-	HTTP   string `json:"http"`
-	Voter  bool   `json:"voter"`
-	Phase  string `json:"phase,omitempty"`
-	Waits  string `json:"waits,omitempty"`
-}
-
 func newCellCommand(g *globals) *cobra.Command {
 	return newGroup("cell", "Look at the replicas of a cell",
 		newStatusCommand(g),
@@ -110,16 +81,7 @@ func newCellCommand(g *globals) *cobra.Command {
 			Use:     "members [CELL]",
 			Short:   "List the replicas that a cell is made of",
 			Example: "  chubbyctl cell members",
-			Args:    arguments(cobra.MaximumNArgs(1)),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
-					members, err := c.Members(ctx)
-					if err != nil {
-						return err
-					}
-					return g.printMembers(cmd.OutOrStdout(), members)
-				})
-			},
+			RunE:    showCell(g, (*client.Cell).Members, g.printMembers),
 		},
 		newMemberAddCommand(g),
 		newMemberRemoveCommand(g),
@@ -144,7 +106,6 @@ stopped by SIGTERM does it by itself.
 
 It is for operators of the cell (/ls/CELL/acl/operators).`,
 		Example: "  chubbyctl cell transfer\n  chubbyctl cell transfer foo --to r3",
-		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cell, err := g.cellOf(args)
 			if err != nil {
@@ -155,11 +116,7 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 				if err != nil {
 					return err
 				}
-				if g.json() {
-					return g.output.Print(cmd.OutOrStdout(), map[string]string{"master": master})
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is the master\n", master)
-				return err
+				return g.output.Say(cmd.OutOrStdout(), map[string]string{"master": master}, "%s is the master", master)
 			})
 			if len(args) > 0 && to == "" && errors.Is(err, client.NothingListens) {
 				return fmt.Errorf("%w; if %s is a replica: 'chubbyctl cell transfer --to %s'", err, cell, cell)
@@ -187,10 +144,8 @@ func confirmDivergence(ctx context.Context, c *client.Cell, fault string) string
 		return ""
 	}
 	const while = 500 * time.Millisecond
-	select {
-	case <-ctx.Done():
+	if !sleep(ctx, while) {
 		return ""
-	case <-time.After(while):
 	}
 	if again, err := c.Status(ctx); err != nil || divergence(again.Replicas) != fault {
 		return ""
@@ -199,17 +154,11 @@ func confirmDivergence(ctx context.Context, c *client.Cell, fault string) string
 }
 
 func (g *globals) printStatus(out io.Writer, s client.Status, fault string) error {
-	if g.json() {
-		if err := g.output.Print(out, newStatusFields(s, fault)); err != nil {
-			return err
-		}
-	} else if err := g.writeStatus(out, s, fault); err != nil {
-		return err
-	}
-	if s.Master == "" {
+	err := g.output.Show(out, newStatusFields(s, fault), func(p *term.Page) { drawStatus(p, s, fault) })
+	if err == nil && s.Master == "" {
 		return &exitError{exitUnavailable, api.Errorf(api.Unavailable, "%s", explainNoMaster(s))}
 	}
-	return nil
+	return err
 }
 
 // explainNoMaster says why no master has answered: the cell has none, or its master cannot be
@@ -238,13 +187,13 @@ func explainNoMaster(s client.Status) string {
 	return fmt.Sprintf("%s %s is the master of cell %s, as other replicas say, and does not answer from here: look at the network between, or at its machine", s.Named, where, s.Cell)
 }
 
-func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) error {
+func drawStatus(p *term.Page, s client.Status, fault string) {
 	master := "master " + s.Master
 	switch {
 	case s.Master == "" && s.Named != "":
-		master = term.StyleOf(out).Paint(term.Trouble, "master "+s.Named+" does not answer")
+		master = p.Paint(term.Trouble, "master "+s.Named+" does not answer")
 	case s.Master == "":
-		master = term.StyleOf(out).Paint(term.Trouble, "no master")
+		master = p.Paint(term.Trouble, "no master")
 	}
 	about := fmt.Sprintf("epoch %d, feature level %d: %s, %s, %s",
 		s.Epoch, s.Level, term.Counted(int(s.Sessions), "session"), term.Counted(int(s.Nodes), "node"), term.Counted(int(s.Locks), "lock"))
@@ -254,49 +203,35 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 	case s.Master == "":
 		about = "its feature level, sessions, nodes and locks are not known"
 	}
-	style := term.StyleOf(out)
-	if _, err := fmt.Fprintf(out, "%s\n\n", style.Wrap(fmt.Sprintf("cell %s, %s, %s", s.Cell, master, about), "")); err != nil {
-		return err
-	}
-	t := g.output.NewTable(out, "ID", "ROLE", "OK", "CLIENT", "TERM?", "LAST?", "LAG", "DISK", "STATE?", "VERSION")
-	for _, r := range s.Replicas {
-		if r.Err != nil && r.ID == "" { // others have answered, and none of them names it
-			t.Add("", term.Paint(term.Waiting, "no member"), "", r.Client, "", "", "", "", "", fmt.Sprintf("the cell has no replica here; see --servers: %v", r.Err))
-			continue
+	p.Paragraph(term.Plain, fmt.Sprintf("cell %s, %s, %s", s.Cell, master, about), "")
+	p.Line("")
+	p.Table(func(t *term.Table) {
+		for _, r := range s.Replicas {
+			switch {
+			case r.Err != nil && r.ID == "": // others have answered, and none of them names it
+				t.Add("", term.Paint(term.Waiting, "no member"), "", r.Client, "", "", "", "", "", fmt.Sprintf("the cell has no replica here; see --servers: %v", r.Err))
+			case r.Err != nil:
+				t.Add(r.ID, term.Paint(term.Trouble, "no answer"), term.Paint(term.Trouble, "NO"), r.Client, "", "", "", "", "", r.Err)
+			default:
+				t.Add(replicaRow(r, s.Master)...)
+			}
 		}
-		if r.Err != nil {
-			t.Add(r.ID, term.Paint(term.Trouble, "no answer"), term.Paint(term.Trouble, "NO"), r.Client, "", "", "", "", "", r.Err)
-			continue
-		}
-		t.Add(replicaRow(r, s.Master)...)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	if text, running := describeDrill(s); text != "" {
-		text = style.Wrap(text, "")
-		if running {
-			text = style.Paint(term.Waiting, text)
-		}
-		if _, err := fmt.Fprintf(out, "\n%s\n", text); err != nil {
-			return err
+	}, "ID", "ROLE", "OK", "CLIENT", "TERM?", "LAST?", "LAG", "DISK", "STATE?", "VERSION")
+	say := func(m term.Meaning, text string) {
+		if text != "" {
+			p.Line("")
+			p.Paragraph(m, text, "")
 		}
 	}
+	text, running := describeDrill(s)
+	say(map[bool]term.Meaning{true: term.Waiting, false: term.Plain}[running], text)
 	for _, a := range s.Acts {
-		if _, err := fmt.Fprintf(out, "\n%s\n", style.Paint(term.Waiting, style.Wrap(describeAct(a), ""))); err != nil {
-			return err
-		}
+		say(term.Waiting, describeAct(a))
 	}
 	if s.Restored != nil {
-		if _, err := fmt.Fprintf(out, "\n%s\n", style.Wrap(describeRestoration(*s.Restored), "")); err != nil {
-			return err
-		}
+		say(term.Plain, describeRestoration(*s.Restored))
 	}
-	if fault != "" {
-		_, err := fmt.Fprintf(out, "\n%s\n", style.Paint(term.Trouble, style.Wrap(fault, "")))
-		return err
-	}
-	return nil
+	say(term.Trouble, fault)
 }
 
 const (

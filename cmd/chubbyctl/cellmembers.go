@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // changeText is what the help of the three commands has in common.
@@ -42,7 +42,6 @@ serve --spare'. 'chubbyctl cell remove' takes it away.
 RAFT-ADDRESS is where the other replicas reach it. An id is never used twice in a cell.
 Keep the number of replicas odd: an even one more survives no more failures.` + changeText,
 		Example: "  chubbyctl cell add r6 chubby6.example.org:7431",
-		Args:    arguments(cobra.RangeArgs(2, 3)),
 	}, func(args []string) (client.MemberChange, []string) {
 		return client.MemberChange{Add: args[0], Raft: args[1], Spare: spare}, args[2:]
 	})
@@ -63,7 +62,6 @@ It is refused if no majority of those that would stay answers: replace the dead 
 first. If one dies afterwards, the removal waits until it answers; --cancel takes the
 removal back, as long as it waits.` + changeText,
 		Example: "  chubbyctl cell remove r2\n  chubbyctl cell remove r2 --cancel",
-		Args:    arguments(cobra.RangeArgs(1, 2)),
 	}, func(args []string) (client.MemberChange, []string) {
 		if cancel {
 			return client.MemberChange{Keep: args[0]}, args[1:]
@@ -81,7 +79,6 @@ func newMemberReplaceCommand(g *globals) *cobra.Command {
 		Long: `replace adds the replica NEW, as 'chubbyctl cell add' does, and removes OLD when NEW has
 caught up and has a vote. It is what to do about a replica whose disk or machine is lost.` + changeText,
 		Example: "  chubbyctl cell replace r2 r6 chubby6.example.org:7431",
-		Args:    arguments(cobra.RangeArgs(3, 4)),
 	}, func(args []string) (client.MemberChange, []string) {
 		return client.MemberChange{Remove: args[0], Add: args[1], Raft: args[2]}, args[3:]
 	})
@@ -105,10 +102,8 @@ func (g *globals) newMemberCommand(cmd *cobra.Command, read func(args []string) 
 // changeMembers changes the replicas of a cell, and follows the change. --timeout bounds the decision, and then how long the cell may not
 // answer: the change itself takes as long as the new replica has to catch up.
 func (g *globals) changeMembers(cmd *cobra.Command, cell string, change client.MemberChange, noWait bool) error {
-	ctx, stop := context.WithCancelCause(cmd.Context())
-	defer stop(nil)
-	late := time.AfterFunc(g.timeout, func() { stop(outOfTime{g.timeout}) })
-	defer late.Stop()
+	ctx, step, cancel := g.withSteps(cmd.Context())
+	defer cancel()
 	report, decided := g.reportWait(ctx, cell, api.Path{}), false
 	var now []client.Member
 	tell := memberProgress(cmd.ErrOrStderr(), &now, stopwatch())
@@ -128,7 +123,7 @@ func (g *globals) changeMembers(cmd *cobra.Command, cell string, change client.M
 		}
 		return client.AwaitMembers(ctx, c, change, func(list []client.Member) {
 			report.stop() // from now on the steps of the change are told
-			late.Reset(g.timeout)
+			step()
 			tell(list)
 		})
 	}()
@@ -178,34 +173,26 @@ func memberProgress(out io.Writer, now *[]client.Member, watch func() time.Durat
 }
 
 func (g *globals) printMembers(out io.Writer, members []client.Member) error {
-	if g.json() {
-		for _, m := range members {
-			if err := g.output.Print(out, memberFields(m)); err != nil {
-				return err
+	list := term.List[client.Member, client.Member]{
+		Fields: term.Itself[client.Member],
+		Add: func(t *term.Table, m client.Member) {
+			voter := map[bool]string{true: "yes", false: "no"}[m.Voter]
+			if m.Phase != "" {
+				voter += ", " + m.Phase
 			}
-		}
-		return nil
+			t.Add(m.ID, m.Client, m.Raft, m.HTTP, voter)
+		},
+		Columns: []string{"ID", "CLIENT", "RAFT", "HTTP", "VOTER"},
 	}
-	t := g.output.NewTable(out, "ID", "CLIENT", "RAFT", "HTTP", "VOTER")
-	for _, m := range members {
-		voter := "yes"
-		if !m.Voter {
-			voter = "no"
-		}
-		if m.Phase != "" {
-			voter += ", " + m.Phase
-		}
-		t.Add(m.ID, m.Client, m.Raft, m.HTTP, voter)
-	}
-	if err := t.Flush(); err != nil {
+	err := list.PrintAll(out, g.output, members)
+	if err != nil || g.json() {
 		return err
 	}
-	for _, m := range members {
-		if m.Waits != "" {
-			if _, err := fmt.Fprintf(out, "%s is %s, and waits: %s\n", m.ID, m.Phase, m.Waits); err != nil {
-				return err
+	return g.output.Draw(out, func(p *term.Page) {
+		for _, m := range members {
+			if m.Waits != "" {
+				p.Line("%s is %s, and waits: %s", m.ID, m.Phase, m.Waits)
 			}
 		}
-	}
-	return nil
+	})
 }

@@ -50,7 +50,6 @@ A cell is upgraded by starting its replicas with the new version, one after the 
 What is new begins when 'chubbyctl cell upgrade finish' raises the feature level of the
 cell. Until then any replica can go back to the old version.`,
 			Example: "  chubbyctl cell upgrade status\n  chubbyctl cell upgrade status foo -o json",
-			Args:    arguments(cobra.MaximumNArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
 					status, err := c.Status(ctx)
@@ -84,7 +83,6 @@ that is lost for good, and is to be replaced, is left out with --without.
 
 It is for operators of the cell (/ls/CELL/acl/operators).`,
 		Example: "  chubbyctl cell upgrade finish\n  chubbyctl cell upgrade finish foo --without r2",
-		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cell, err := g.cellOf(args)
 			if err != nil {
@@ -95,16 +93,12 @@ It is for operators of the cell (/ls/CELL/acl/operators).`,
 				if err != nil {
 					return err
 				}
-				if g.json() {
-					return g.output.Print(cmd.OutOrStdout(), finishedFields{Level: u.Level, Newest: u.Newest})
-				}
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "cell %s is at feature level %d, the newest that its replicas know\n", cell, u.Level); err != nil {
-					return err
-				}
-				if g.lacksOperators(ctx, cell) {
+				fields := finishedFields{Level: u.Level, Newest: u.Newest}
+				err = g.output.Say(cmd.OutOrStdout(), fields, "cell %s is at feature level %d, the newest that its replicas know", cell, u.Level)
+				if err == nil && !g.json() && g.lacksOperators(ctx, cell) {
 					g.notice(cmd.ErrOrStderr(), noOperators(cell))
 				}
-				return nil
+				return err
 			})
 		},
 	}
@@ -180,9 +174,8 @@ const nothingToDo = "There is nothing to do."
 
 // lacksOperators reports whether a cell is known to have no list of operators.
 func (g *globals) lacksOperators(ctx context.Context, cell string) bool {
-	err := g.withSession(ctx, cell, func(ctx context.Context, c *client.Client) error {
-		_, err := c.Open(ctx, listsOf(cell).String()+"/"+operatorsList, client.OpenOptions{Read: true})
-		return err
+	_, err := readNode(ctx, g, listsOf(cell), func(c *client.Client, ctx context.Context, lists string) (api.Stat, error) {
+		return c.Stat(ctx, lists+"/"+operatorsList)
 	})
 	return api.CodeOf(err) == api.NotFound
 }
@@ -203,9 +196,6 @@ func enumerate(names []string) string {
 }
 
 func (g *globals) printUpgrade(out io.Writer, f upgradeFields) error {
-	if g.json() {
-		return g.output.Print(out, f)
-	}
 	level := fmt.Sprintf("cell %s is at feature level %d", f.Cell, f.Level)
 	switch {
 	case f.masterless && f.Level == 0:
@@ -213,23 +203,20 @@ func (g *globals) printUpgrade(out io.Writer, f upgradeFields) error {
 	case f.masterless:
 		level += " at least: no master answers"
 	}
-	if _, err := fmt.Fprintf(out, "%s\n\n", level); err != nil {
-		return err
-	}
-	t := g.output.NewTable(out, "ID", "VERSION", "KNOWS")
-	for _, r := range f.Replicas {
-		switch {
-		case r.Error != "":
-			t.Add(r.ID, term.Paint(term.Trouble, "no answer"), "")
-		case r.MaxLevel < f.Newest:
-			t.Add(r.ID, r.Version, term.Paint(term.Waiting, r.MaxLevel))
-		default:
-			t.Add(r.ID, r.Version, r.MaxLevel)
-		}
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(out, "\n%s\n", f.Next)
-	return err
+	return g.output.Show(out, f, func(p *term.Page) {
+		p.Line("%s\n", level)
+		p.Table(func(t *term.Table) {
+			for _, r := range f.Replicas {
+				switch {
+				case r.Error != "":
+					t.Add(r.ID, term.Paint(term.Trouble, "no answer"), "")
+				case r.MaxLevel < f.Newest:
+					t.Add(r.ID, r.Version, term.Paint(term.Waiting, r.MaxLevel))
+				default:
+					t.Add(r.ID, r.Version, r.MaxLevel)
+				}
+			}
+		}, "ID", "VERSION", "KNOWS")
+		p.Line("\n%s", f.Next)
+	})
 }

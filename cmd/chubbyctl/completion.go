@@ -31,7 +31,11 @@ func (g *globals) completeBelow(root *cobra.Command) {
 	}
 }
 
+// completeCommand also has the usage line of a command say how many arguments there are, unless the command checks that itself.
 func (g *globals) completeCommand(cmd *cobra.Command) {
+	if cmd.Args == nil && !cmd.Hidden {
+		cmd.Args = arguments(argumentCount(cmd.Use))
+	}
 	if cmd.ValidArgsFunction == nil && !cmd.Hidden {
 		cmd.ValidArgsFunction = g.completeArguments(cmd)
 	}
@@ -46,12 +50,44 @@ func (g *globals) completeCommand(cmd *cobra.Command) {
 	})
 }
 
-// completeArguments returns the completion of a command's arguments that are not paths, by
-// their names in its usage line.
+// argumentsIn returns the arguments that a usage line names, "[CELL]" if one may be left out, and whether the last may be repeated.
+func argumentsIn(use string) (words []string, repeated bool) {
+	for _, word := range strings.Fields(use)[1:] {
+		if strings.HasPrefix(strings.TrimLeft(word, "[("), "-") || word == "[flags]" || repeated {
+			break
+		}
+		word, repeated = strings.CutSuffix(word, "...")
+		words = append(words, word)
+	}
+	return words, repeated
+}
+
+// argumentCount returns the check of how many arguments there are, by a usage line.
+func argumentCount(use string) cobra.PositionalArgs {
+	words, repeated := argumentsIn(use)
+	least := 0
+	for _, word := range words {
+		if word[0] != '[' {
+			least++
+		}
+	}
+	if repeated {
+		return cobra.MinimumNArgs(least)
+	}
+	return cobra.RangeArgs(least, len(words))
+}
+
+// completeArguments returns the completion of a command's arguments, by their names in its usage line.
 func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
+	if strings.Contains(cmd.Use, "CMD") {
+		return g.completePath
+	}
 	var each []cobra.CompletionFunc
-	for _, word := range strings.Fields(cmd.Use)[1:] {
+	words, repeated := argumentsIn(cmd.Use)
+	for _, word := range words {
 		switch strings.Trim(word, "[]") {
+		case "PATH", "PREFIX", "SRC", "DST":
+			each = append(each, g.completePath)
 		case "CELL":
 			each = append(each, g.completeCell)
 		case "ID":
@@ -60,15 +96,21 @@ func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 			each = append(each, completeSequencer)
 		case "NAME":
 			each = append(each, g.completeList)
+		case "ACT":
+			each = append(each, completeWords(actWords()...))
 		default:
 			each = append(each, cobra.NoFileCompletions)
 		}
 	}
 	return func(cmd *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
-		if len(args) >= len(each) {
+		at := len(args)
+		if repeated {
+			at = min(at, len(each)-1)
+		}
+		if at >= len(each) {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return each[len(args)](cmd, args, half)
+		return each[at](cmd, args, half)
 	}
 }
 
@@ -92,9 +134,9 @@ func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.Completi
 			return g.completeList
 		}
 	case "dir", "prefix":
-		return func(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-			return g.completePath(cmd, nil, half)
-		}
+		return g.completeNode
+	case "session":
+		return g.completeSession
 	case "cell":
 		return g.completeCell
 	case "servers", "as", "reason", "value", "name":
@@ -110,7 +152,7 @@ func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.Completi
 // completeWords offers a fixed list of words.
 func completeWords(list ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-		return withPrefix(half, slices.Clone(list)), cobra.ShellCompDirectiveNoFileComp
+		return offer(half, slices.Clone(list), nil)
 	}
 }
 
@@ -120,6 +162,14 @@ func (g *globals) forCompletion() *globals {
 	h.timeout = min(g.timeout, completionBound)
 	h.stderr = nil
 	return &h
+}
+
+// offer offers those words that begin with half, unless they could not be found out.
+func offer(half string, words []string, err error) ([]string, cobra.ShellCompDirective) {
+	if err != nil {
+		words = nil
+	}
+	return withPrefix(half, words), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completePath offers the children of the directory that a half-written path is in, from the
@@ -149,19 +199,15 @@ func (g *globals) completePath(cmd *cobra.Command, args []string, half string) (
 	if err != nil {
 		return nil, more
 	}
-	var names []string
-	err = g.forCompletion().withHandle(cmd.Context(), directory, client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
-		children, err := h.ReadDir(ctx)
-		for _, s := range children {
-			if strings.HasPrefix(s.Path.Base(), half[cut+1:]) {
-				names = append(names, half[:cut+1]+label(s))
-			}
-		}
-		return err
-	})
+	children, err := readNode(cmd.Context(), g.forCompletion(), directory, (*client.Client).List)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	var names []string
+	for _, s := range children {
+		names = append(names, half[:cut+1]+label(s))
+	}
+	names = withPrefix(half, names)
 	if len(names) == 1 && !strings.HasSuffix(names[0], "/") {
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -229,7 +275,7 @@ func (g *globals) rootsLike(half string) []string {
 }
 
 func (g *globals) completeCell(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return withPrefix(half, g.knownCells()), cobra.ShellCompDirectiveNoFileComp
+	return offer(half, g.knownCells(), nil)
 }
 
 // withPrefix returns the words that begin with half.
@@ -243,7 +289,7 @@ func completeSequencer(_ *cobra.Command, _ []string, half string) ([]string, cob
 	if own := os.Getenv("CHUBBY_SEQUENCER"); own != "" {
 		list = append(list, own)
 	}
-	return withPrefix(half, list), cobra.ShellCompDirectiveNoFileComp
+	return offer(half, list, nil)
 }
 
 // completeKinds offers kinds of events; several are separated by commas.
@@ -258,73 +304,48 @@ func completeKinds(_ *cobra.Command, _ []string, half string) ([]string, cobra.S
 	return withPrefix(half, list), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// completeFromCell offers what the default cell answers without a session.
-func (g *globals) completeFromCell(cmd *cobra.Command, half string, list func(context.Context, *client.Cell) ([]string, error)) ([]string, cobra.ShellCompDirective) {
-	var found []string
+// askDefault asks the default cell what Tab offers.
+func askDefault[T any](
+	ctx context.Context, g *globals, ask func(*client.Cell, context.Context) ([]T, error), word func(T) string,
+) (words []string, err error) {
 	cell, err := g.defaultCell()
-	if err == nil {
-		err = g.forCompletion().withCell(cmd.Context(), cell, func(ctx context.Context, c *client.Cell) (err error) {
-			found, err = list(ctx, c)
-			return err
-		})
-	}
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil, err
 	}
-	return withPrefix(half, found), cobra.ShellCompDirectiveNoFileComp
+	list, err := askCell(ctx, g.forCompletion(), cell, ask)
+	for _, one := range list {
+		words = append(words, word(one))
+	}
+	return words, err
 }
 
 func (g *globals) completeSession(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return g.completeFromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
-		sessions, err := c.Sessions(ctx)
-		var list []string
-		for _, s := range sessions {
-			list = append(list, s.Session.String()+"\t"+term.Printable(fmt.Sprintf("%s on %s, pid %d", s.Principal, s.Host, s.PID)))
-		}
-		return list, err
+	words, err := askDefault(cmd.Context(), g, (*client.Cell).Sessions, func(s client.SessionInfo) string {
+		return s.Session.String() + "\t" + term.Printable(fmt.Sprintf("%s on %s, pid %d", s.Principal, s.Host, s.PID))
 	})
+	return offer(half, words, err)
 }
 
 func (g *globals) completeReplica(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return g.completeFromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
-		members, err := c.Members(ctx)
-		var list []string
-		for _, m := range members {
-			list = append(list, m.ID+"\t"+m.Client)
-		}
-		return list, err
-	})
+	words, err := askDefault(cmd.Context(), g, (*client.Cell).Members, func(m client.Member) string { return m.ID + "\t" + m.Client })
+	return offer(half, words, err)
 }
 
 func (g *globals) completePrincipal(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	return g.completeFromCell(cmd, half, func(ctx context.Context, c *client.Cell) ([]string, error) {
-		quotas, err := c.Quotas(ctx)
-		var list []string
-		for _, q := range quotas {
-			if q.Principal != "" {
-				list = append(list, q.Principal)
-			}
-		}
-		return list, err
-	})
+	words, err := askDefault(cmd.Context(), g, (*client.Cell).Quotas, func(q client.QuotaUse) string { return q.Principal })
+	return offer(half, slices.DeleteFunc(words, func(principal string) bool { return principal == "" }), err)
 }
 
 // completeList offers the names of access control lists of the default cell.
 func (g *globals) completeList(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-	var list []string
+	var words []string
 	cell, err := g.defaultCell()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	err = g.forCompletion().withHandle(cmd.Context(), listsOf(cell), client.OpenOptions{Read: true, Kind: api.Directory}, func(ctx context.Context, h *client.Handle) error {
-		children, err := h.ReadDir(ctx)
-		for _, s := range children {
-			list = append(list, s.Path.Base())
+	if err == nil {
+		var lists []api.Stat
+		lists, err = readNode(cmd.Context(), g.forCompletion(), listsOf(cell), (*client.Client).List)
+		for _, s := range lists {
+			words = append(words, s.Path.Base())
 		}
-		return err
-	})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return withPrefix(half, list), cobra.ShellCompDirectiveNoFileComp
+	return offer(half, words, err)
 }

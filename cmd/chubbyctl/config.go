@@ -47,7 +47,6 @@ local, unless CHUBBY_DOMAIN names a domain in which it may be.`,
 		Example: `  chubbyctl config use-cell main
   chubbyctl acquire nightly -- ./backup.sh     # /ls/main/nightly
   chubbyctl config use-cell local`,
-		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkUsable(args[0], client.ConfiguredCells()); err != nil {
 				return err
@@ -75,21 +74,12 @@ func checkUsable(cell string, configured []string) error {
 	return usagef("%s is not configured; CHUBBY_CELLS and the file of cells name %s. Nothing was changed", cell, strings.Join(configured, ", "))
 }
 
-type chosenFields struct {
-	Cell string `json:"cell"`
-	By   string `json:"by"` // what has chosen it: a flag, a variable or a file; "" if nothing has
-}
-
 // printChosenCell prints the name alone, for scripts; what has chosen it is said with -v.
 func (g *globals) printChosenCell(cmd *cobra.Command, chosen chosenCell) error {
-	if g.json() {
-		return g.output.Print(cmd.OutOrStdout(), chosenFields{chosen.name, chosen.by})
+	if g.verbose && chosen.By != "" && !g.json() {
+		term.Remark(cmd.ErrOrStderr(), "chosen by %s", chosen.By)
 	}
-	if g.verbose && chosen.by != "" {
-		term.Remark(cmd.ErrOrStderr(), "chosen by %s", chosen.by)
-	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), chosen.name)
-	return err
+	return g.output.Say(cmd.OutOrStdout(), chosen, "%s", chosen.Cell)
 }
 
 func newCurrentCellCommand(g *globals) *cobra.Command {
@@ -98,7 +88,6 @@ func newCurrentCellCommand(g *globals) *cobra.Command {
 		Short:   "Print the default cell",
 		Long:    "current prints the name of the default cell, without asking it; with -v and -o json also\nwhat has chosen it.",
 		Example: "  chubbyctl config current\n  chubbyctl config current -o json",
-		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			chosen, err := g.chooseCell()
 			if err != nil {
@@ -111,12 +100,6 @@ func newCurrentCellCommand(g *globals) *cobra.Command {
 
 // cellEntry is a cell that chubbyctl can find.
 type cellEntry struct {
-	name    string
-	servers []string
-	chosen  bool // it is the default one
-}
-
-type cellEntryFields struct {
 	Cell    string   `json:"cell"`
 	Default bool     `json:"default"`
 	Servers []string `json:"servers"`
@@ -130,7 +113,6 @@ func newCellsCommand(g *globals) *cobra.Command {
 		Long: `cells lists the cells that CHUBBY_CELLS and the file of cells name, and the default cell,
 with the servers of each, without asking any.`,
 		Example: "  chubbyctl config cells",
-		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := g.withTimeout(cmd.Context())
 			defer cancel()
@@ -153,9 +135,9 @@ func (g *globals) cellEntries(ctx context.Context) ([]cellEntry, error) {
 	slices.Sort(names)
 	var cells []cellEntry
 	for _, name := range slices.Compact(names) {
-		one := cellEntry{name: name, chosen: name == chosen, servers: g.servers}
-		if !one.chosen || len(g.servers) == 0 {
-			if one.servers, err = client.Servers(ctx, name); err != nil {
+		one := cellEntry{name, name == chosen, g.servers}
+		if !one.Default || len(g.servers) == 0 {
+			if one.Servers, err = client.Servers(ctx, name); err != nil {
 				return nil, err
 			}
 		}
@@ -165,22 +147,16 @@ func (g *globals) cellEntries(ctx context.Context) ([]cellEntry, error) {
 }
 
 func (g *globals) printCellEntries(out io.Writer, cells []cellEntry) error {
-	list := term.List[cellEntry, cellEntryFields]{
-		Fields: func(c cellEntry) cellEntryFields { return cellEntryFields{c.name, c.chosen, c.servers} },
+	list := term.List[cellEntry, cellEntry]{
+		Fields: term.Itself[cellEntry],
 		Add: func(t *term.Table, c cellEntry) {
 			mark := ""
-			if c.chosen {
+			if c.Default {
 				mark = "default"
 			}
-			t.Add(c.name, mark, strings.Join(c.servers, ","))
+			t.Add(c.Cell, mark, strings.Join(c.Servers, ","))
 		},
 		Columns: []string{"CELL", "DEFAULT", "SERVERS"},
 	}
-	return list.Print(out, g.output, func(yield func(cellEntry, error) bool) {
-		for _, c := range cells {
-			if !yield(c, nil) {
-				return
-			}
-		}
-	})
+	return list.PrintAll(out, g.output, cells)
 }

@@ -31,7 +31,6 @@ the cell, that counts, and not the file.`,
   chubbyctl config add-cell main h1 h2 h3 \
     --cacert ca.pem --cert me.pem --key me.key
   chubbyctl config use-cell main`,
-		Args:              arguments(cobra.MinimumNArgs(2)),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.addCell(cmd, args[0], strings.Split(strings.Join(args[1:], ","), ","))
@@ -71,7 +70,7 @@ func (g *globals) addCell(cmd *cobra.Command, name string, servers []string) err
 			return fmt.Errorf("add %s to %s: %w", name, file.path, err)
 		}
 	}
-	return g.printCellChange(cmd, cellChange{name, "is in", file.path})
+	return g.printCellChange(cmd, "is in", cellChange{name, file.path})
 }
 
 // checkCell refuses an entry that no client could use. Nothing is asked.
@@ -101,7 +100,6 @@ func newRemoveCellCommand(g *globals) *cobra.Command {
 		Long: `remove-cell removes a cell from the file of cells. Nothing is done to the cell. It stays
 the default cell if use-cell has chosen it.`,
 		Example: "  chubbyctl config remove-cell main",
-		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := readCellsFile()
 			if err != nil {
@@ -114,26 +112,20 @@ the default cell if use-cell has chosen it.`,
 			if err := file.remove(at); err != nil {
 				return fmt.Errorf("remove %s from %s: %w", args[0], file.path, err)
 			}
-			return g.printCellChange(cmd, cellChange{args[0], "is no longer in", file.path})
+			return g.printCellChange(cmd, "is no longer in", cellChange{args[0], file.path})
 		},
 	}
 }
 
-// cellChange is what has been done with the entry of a cell.
-type cellChange struct{ cell, done, file string }
-
-type cellChangeFields struct {
+// cellChange is a cell whose entry was changed, and in which file.
+type cellChange struct {
 	Cell string `json:"cell"`
 	File string `json:"file"`
 }
 
-func (g *globals) printCellChange(cmd *cobra.Command, c cellChange) error {
-	if names := strings.Split(";"+os.Getenv("CHUBBY_CELLS"), ";"); slices.ContainsFunc(names, func(entry string) bool { return strings.HasPrefix(strings.TrimSpace(entry), c.cell+"=") }) {
-		g.notice(cmd.ErrOrStderr(), fmt.Sprintf("CHUBBY_CELLS names %s, too, and counts before the file", c.cell))
+func (g *globals) printCellChange(cmd *cobra.Command, done string, c cellChange) error {
+	if names := strings.Split(";"+os.Getenv("CHUBBY_CELLS"), ";"); slices.ContainsFunc(names, func(entry string) bool { return strings.HasPrefix(strings.TrimSpace(entry), c.Cell+"=") }) {
+		g.notice(cmd.ErrOrStderr(), fmt.Sprintf("CHUBBY_CELLS names %s, too, and counts before the file", c.Cell))
 	}
-	if g.json() {
-		return g.output.Print(cmd.OutOrStdout(), cellChangeFields{c.cell, c.file})
-	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s\n", c.cell, c.done, term.Printable(c.file))
-	return err
+	return g.output.Say(cmd.OutOrStdout(), c, "%s %s %s", c.Cell, done, term.Printable(c.File))
 }

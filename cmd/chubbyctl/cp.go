@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -42,8 +43,6 @@ each node then.`, exitMismatch, exitFailed),
   chubbyctl cp /ls/local/config /ls/backup/svc/ --if-absent
   chubbyctl cp -r /ls/local/svc /ls/backup/svc
   chubbyctl cat /ls/local/conf >conf && chubbyctl put /ls/local/conf - <conf`,
-		Args:              arguments(cobra.ExactArgs(2)),
-		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, err := g.parsePath(args[0])
 			if err != nil {
@@ -81,11 +80,7 @@ func (o *copyOptions) validate(cmd *cobra.Command) error {
 }
 
 func (o *copyOptions) copyFile(cmd *cobra.Command, from, to api.Path) error {
-	var contents []byte
-	err := o.put.withHandle(cmd.Context(), from, client.OpenOptions{Read: true, Kind: api.File}, func(ctx context.Context, h *client.Handle) (err error) {
-		contents, _, err = h.Contents(ctx)
-		return err
-	})
+	contents, _, err := o.put.readContents(cmd.Context(), from)
 	if err != nil {
 		return err
 	}
@@ -103,19 +98,78 @@ func (o *copyOptions) copyFile(cmd *cobra.Command, from, to api.Path) error {
 func (o *copyOptions) targetOf(ctx context.Context, from, to api.Path) (api.Path, error) {
 	kind := api.Directory // the root is a directory, also if the user may not read it
 	if !to.IsRoot() {
-		err := o.put.withHandle(ctx, to, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
-			stat, err := h.Stat(ctx)
-			kind = stat.Kind
-			return err
-		})
+		stat, err := readNode(ctx, o.put.globals, to, (*client.Client).Stat)
 		if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {
 			return to, nil // a new file, or one that the user may write and not read
 		} else if err != nil {
 			return to, err
 		}
+		kind = stat.Kind
 	}
 	if kind != api.Directory {
 		return to, nil
 	}
 	return to.Join(from.Base())
+}
+
+// mayBeInside reports whether a path may be at or below another one, or above it: a cell that is
+// called local has another name, too.
+func mayBeInside(a, b api.Path) bool {
+	below := func(a, b api.Path) bool { return strings.HasPrefix(string(a.Name())+"/", string(b.Name())+"/") }
+	sameCell := a.Cell() == b.Cell() || a.Cell() == api.LocalCell || b.Cell() == api.LocalCell
+	return sameCell && (below(a, b) || below(b, a))
+}
+
+// copyTree copies a directory and everything below it.
+func (o *copyOptions) copyTree(cmd *cobra.Command, from, to api.Path) error {
+	g := o.put.globals
+	return g.withTree(cmd, from, "copied", func(ctx context.Context, w *treeWalk) error {
+		root, err := w.statOf(ctx, from)
+		if err != nil {
+			return err
+		}
+		if to, err = o.targetOf(ctx, from, to); err != nil {
+			return err
+		}
+		switch {
+		case mayBeInside(from, to):
+			return usagef("cp -r: %v and %v may be one inside the other; nothing was done", from, to)
+		case to.Name() == api.ACLDir, isList(to):
+			return usagef("cp -r: %v is for access control lists, which are written one by one: 'chubbyctl acl file put NAME'", to)
+		}
+		copyTo := func(ctx context.Context, target *treeWalk) error {
+			copyOne := func(s api.Stat) error { return o.copyNode(ctx, w, target, s, moved(s.Path, from, to)) }
+			return w.visit(ctx, root, treeVisitor{lasting: true, enter: copyOne})
+		}
+		if from.Cell() == to.Cell() {
+			return copyTo(ctx, w)
+		}
+		return (&treeWalk{g: g}).inCell(ctx, to, copyTo)
+	})
+}
+
+// moved returns where a node at or below from is, if from is moved to another path.
+func moved(p, from, to api.Path) string {
+	return to.String() + strings.TrimPrefix(string(p.Name()), string(from.Name()))
+}
+
+type copiedFields struct {
+	Path string `json:"path"`
+	From string `json:"from"`
+}
+
+// copyNode copies one node. What must not be read or replaced is left out, and the rest goes on.
+func (o *copyOptions) copyNode(ctx context.Context, from, to *treeWalk, s api.Stat, target string) error {
+	p, err := api.ParsePath(target)
+	if err != nil {
+		return from.leaveFor(s.Path, err, api.CodeOf(err)) // it would be too long, or too deep
+	}
+	contents, err := from.contentsOf(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := to.put(ctx, p, s.Kind, contents, o.ifAbsent); err != nil {
+		return from.leaveFor(s.Path, err, api.Exists, api.PermissionDenied, api.IsDirectory, api.NotDirectory)
+	}
+	return from.count(copiedFields{target, s.Path.String()})
 }

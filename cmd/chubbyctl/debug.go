@@ -33,7 +33,6 @@ What a replica did not answer, or what did not fit, is said in FILE and here, an
 exits with 69; FILE has the rest. It is for operators of the cell
 (/ls/CELL/acl/operators), as far as each replica knows them.`,
 		Example: "  chubbyctl cell debug chubby-debug.tar.gz\n  chubbyctl cell debug /tmp/main.tar.gz main",
-		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.withCellOf(cmd, args[1:], func(ctx context.Context, c *client.Cell) error {
 				status, err := c.Status(ctx)
@@ -85,12 +84,7 @@ func (g *globals) tellDebug(out, complaints io.Writer, file string, parts []clie
 			return err
 		}
 	}
-	var err error
-	if g.json() {
-		err = g.output.Print(out, f)
-	} else {
-		_, err = fmt.Fprintf(out, "%s: the cell's status, and %d of %d parts of what its replicas know\n", file, f.Parts, len(parts))
-	}
+	err := g.output.Say(out, f, "%s: the cell's status, and %d of %d parts of what its replicas know", file, f.Parts, len(parts))
 	if err != nil || len(f.Missing) == 0 {
 		return err
 	}

@@ -15,9 +15,6 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// maxPreferences bounds the file of preferences, in bytes.
-const maxPreferences = 64 << 10
-
 // preferences are what a user has chosen for all runs of chubbyctl, in a file of its own: the
 // file of cells is for every client, and older clients take nothing there but cells.
 type preferences struct {
@@ -25,7 +22,10 @@ type preferences struct {
 }
 
 // chosenCell is the cell of paths that name none, and what has chosen it.
-type chosenCell struct{ name, by string }
+type chosenCell struct {
+	Cell string `json:"cell"`
+	By   string `json:"by"` // a flag, a variable or a file; "" if nothing has
+}
 
 // preferencesFile returns the path of the file of preferences. It is below ~/.config on every
 // system, as the file of cells is.
@@ -42,24 +42,17 @@ func readPreferences() (p preferences, path string, err error) {
 	if path, err = preferencesFile(); err != nil {
 		return p, "", nil // a user without a home has no such file
 	}
-	f, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, path, nil
 	}
 	if err != nil {
 		return p, path, usagef("the default cell cannot be read: %v; --cell and CHUBBY_CELL do not need the file", err)
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	text, err := io.ReadAll(io.LimitReader(f, maxPreferences+1))
-	if err == nil && len(text) > maxPreferences {
-		err = fmt.Errorf("more than %d bytes", maxPreferences)
-	}
-	if err == nil {
-		decoder := yaml.NewDecoder(bytes.NewReader(text))
-		decoder.KnownFields(true)
-		if err = decoder.Decode(&p); errors.Is(err, io.EOF) {
-			err = nil // it is empty
-		}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err = decoder.Decode(&p); errors.Is(err, io.EOF) {
+		err = nil // it is empty
 	}
 	if err == nil && p.Cell != "" && !api.ValidCell(p.Cell) {
 		err = fmt.Errorf("%q is not a cell's name", p.Cell)
@@ -109,11 +102,11 @@ func (g *globals) chooseCell() (chosenCell, error) {
 	if configured := client.ConfiguredCells(); len(configured) == 1 && api.ValidCell(configured[0]) {
 		return chosenCell{configured[0], "being the only one that is configured"}, nil
 	}
-	return chosenCell{name: api.LocalCell}, nil
+	return chosenCell{Cell: api.LocalCell}, nil
 }
 
 // defaultCell returns the name of the cell of paths that name none.
 func (g *globals) defaultCell() (string, error) {
 	chosen, err := g.chooseCell()
-	return chosen.name, err
+	return chosen.Cell, err
 }

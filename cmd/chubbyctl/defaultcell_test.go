@@ -26,7 +26,7 @@ func TestDefaultCell(t *testing.T) {
 		"": {"local", ""}, "main=h1:7421,h2:7421": {"main", "being the only one that is configured"}, "main=h1:7421;bar=h2:7421": {"local", ""}, "a b=h1": {"local", ""},
 	} {
 		t.Setenv("CHUBBY_CELLS", cells)
-		is(&globals{}, want.name, want.by)
+		is(&globals{}, want.Cell, want.By)
 	}
 	t.Setenv("CHUBBY_CELLS", "main=h1:7421")
 	if path, err := writePreferences(preferences{Cell: "kept"}); err != nil || path != file {
@@ -38,7 +38,7 @@ func TestDefaultCell(t *testing.T) {
 	is(&globals{servers: []string{"h:1"}}, "local", "--servers")
 	is(&globals{servers: []string{"h:1"}, cell: "flag"}, "flag", "--cell")
 
-	for _, text := range []string{"cell: a b", "cells: x", "[", "cell: " + strings.Repeat("x", maxPreferences)} {
+	for _, text := range []string{"cell: a b", "cells: x", "[", "cell: " + strings.Repeat("x", 64<<10)} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -59,8 +59,7 @@ Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitFai
   chubbyctl -o json elect --show /ls/local/svc/primary | jq -r .value
   chubbyctl elect --candidates /ls/local/svc/primary
   chubbyctl elect --nominate db2 /ls/local/svc/primary`,
-		Args:              o.takeArguments,
-		ValidArgsFunction: g.completePath,
+		Args: o.takeArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.takeStreams(cmd)
 			if err := o.validate(cmd.Flags().Changed); err != nil {
@@ -130,29 +129,23 @@ const minCampaign = time.Second
 
 // campaign waits until this process is the primary. If that takes long, it says what for.
 func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
-	waiting, cancel, explain := o.withWait(ctx, minCampaign)
-	defer cancel()
-	w := o.showWait(fmt.Sprintf("it is not in the lock's queue, because another candidate goes first, its name is still that of a session before, "+
-		"or the cell does not answer ('chubbyctl elect --candidates %v' lists the candidates)", o.path))
-	defer w.stop()
-	queued := func(q client.Queued) {
-		q.Estimate = 0 // how long primaries hold the lock has no usual length
-		w.queued(q)
-	}
-	primary, err := recipe.Campaign(waiting, c, o.path.String(), recipe.CampaignOptions{
-		Name:      o.name,
-		Value:     []byte(o.value),
-		Priority:  o.priority,
-		Reason:    o.reason,
-		LockDelay: o.recipeDelay(),
-		OnQueued:  queued,
+	early := fmt.Sprintf("it is not in the lock's queue, because another candidate goes first, its name is still that of a session before, "+
+		"or the cell does not answer ('chubbyctl elect --candidates %v' lists the candidates)", o.path)
+	return o.waitFor(ctx, minCampaign, early, func(ctx context.Context, w *lockWait) (*heldLock, error) {
+		queued := func(q client.Queued) {
+			q.Estimate = 0 // how long primaries hold the lock has no usual length
+			w.queued(q)
+		}
+		primary, err := recipe.Campaign(ctx, c, o.path.String(), recipe.CampaignOptions{
+			Name: o.name, Value: []byte(o.value), Priority: o.priority, Reason: o.reason, LockDelay: o.recipeDelay(), OnQueued: queued,
+		})
+		if err != nil {
+			return nil, withAdvice(err, o.path, client.File)
+		}
+		t := holding(primary.Lock(), resignation(primary))
+		t.request = request{asked: primary.Asked(), yield: o.yield, told: o.describeCandidate}
+		return t, nil
 	})
-	if err != nil {
-		return nil, explain(withAdvice(err, o.path, client.File), w.last())
-	}
-	t := holding(primary.Lock(), resignation(primary))
-	t.request = request{asked: primary.Asked(), yield: o.yield, told: o.describeCandidate}
-	return t, nil
 }
 
 // describeCandidate is what the user is told when a candidate waits that comes first.
@@ -186,51 +179,31 @@ type candidateFields struct {
 	Session  string `json:"session"`
 	Host     string `json:"host"`
 	PID      int    `json:"pid"`
-	Value    string `json:"value"`
-
-	ValueBase64 string `json:"value_base64"`
+	valueFields
 }
 
 func newCandidateFields(c recipe.Candidate) candidateFields {
-	f := candidateFields{
-		Name:     c.Name,
-		Rank:     c.Rank,
-		Priority: c.Priority,
-		Primary:  c.Primary,
-		Chosen:   c.Chosen,
-		Session:  c.Session.String(),
-		Host:     c.Host,
-		PID:      c.PID,
-	}
-	f.Value, f.ValueBase64 = valueFields(c.Value)
-	return f
+	return candidateFields{c.Name, c.Rank, c.Priority, c.Primary, c.Chosen, c.Session.String(), c.Host, c.PID, newValueFields(c.Value)}
 }
 
 // listCandidates prints the candidates, the primary first.
 func (o *electOptions) listCandidates(ctx context.Context) error {
 	return o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
 		all, err := recipe.Candidates(ctx, c, o.path.String())
-		if err != nil {
+		if err == nil && len(all) == 0 && !o.json() {
+			term.Remark(o.err, "%v has no candidates that registered; 'chubbyctl locks %v' shows who has its lock", o.path, o.path)
+		}
+		if err != nil || len(all) == 0 {
 			return err
 		}
-		t := o.output.NewTable(o.out, "CANDIDATE", "PLACE", "PRIORITY", "SESSION", "HOST", "PID", "VALUE")
-		for _, one := range all {
-			if o.json() {
-				if err := o.output.Print(o.out, newCandidateFields(one)); err != nil {
-					return err
-				}
-				continue
-			}
-			t.Add(one.Name, placeOf(one), one.Priority, one.Session, one.Host, one.PID, string(one.Value))
+		list := term.List[recipe.Candidate, candidateFields]{
+			Fields: newCandidateFields,
+			Add: func(t *term.Table, one recipe.Candidate) {
+				t.Add(one.Name, placeOf(one), one.Priority, one.Session, one.Host, one.PID, string(one.Value))
+			},
+			Columns: []string{"CANDIDATE", "PLACE", "PRIORITY", "SESSION", "HOST", "PID", "VALUE"},
 		}
-		switch {
-		case o.json():
-			return nil
-		case len(all) == 0:
-			term.Remark(o.err, "%v has no candidates that registered; 'chubbyctl locks %v' shows who has its lock", o.path, o.path)
-			return nil
-		}
-		return t.Flush()
+		return list.PrintAll(o.out, o.output, all)
 	})
 }
 

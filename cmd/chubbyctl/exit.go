@@ -160,11 +160,7 @@ type creation struct{ error }
 
 func (c creation) Unwrap() error { return c.error }
 
-// errorLine is an error as programs are shown it.
-type errorLine struct {
-	Error errorFields `json:"error"`
-}
-
+// errorFields is an error as programs are shown it.
 type errorFields struct {
 	Code       string         `json:"code"`
 	Message    string         `json:"message"`
@@ -198,7 +194,7 @@ func (g *globals) printError(w io.Writer, err error) {
 		return
 	}
 	if g.json() {
-		_ = g.output.Print(w, errorLine{newErrorFields(err)}) // there is nowhere to report it
+		_ = g.output.Print(w, map[string]errorFields{"error": newErrorFields(err)}) // there is nowhere to report it
 		return
 	}
 	for _, one := range splitJoined(err) {
@@ -238,9 +234,7 @@ func newErrorFields(err error) errorFields {
 		f.Op, f.Path, f.Replica, f.Master, f.Cell, f.Trace = e.Op, e.Path, e.Replica, e.Master, e.Cell, e.Trace
 		f.Request = e.Request
 		f.RemainingS, f.Current = term.Seconds(e.Remaining), e.Current
-		for _, h := range e.Holders {
-			f.Holders = append(f.Holders, newHolderFields(h))
-		}
+		f.Holders = newHolderList(e.Holders)
 		for _, w := range e.Cycle {
 			f.Cycle = append(f.Cycle, cycleFields{Session: w.Session.String(), Owner: w.Owner, Path: w.Path, For: w.For.String()})
 		}
@@ -267,4 +261,17 @@ func codeName(err error) string {
 		code = api.DeadlineExceeded
 	}
 	return code.String()
+}
+
+// partlyDone is the error of a step before which others were done: not everything is as it was, also if the step itself changed nothing.
+type partlyDone struct{ error }
+
+func (p partlyDone) Unwrap() error { return p.error }
+
+// afterSteps returns the error of a step. done says whether steps before it may have changed something.
+func afterSteps(done bool, err error) error {
+	if err == nil || !done {
+		return err
+	}
+	return partlyDone{err}
 }

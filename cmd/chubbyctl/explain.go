@@ -20,12 +20,9 @@ type explainFields struct {
 }
 
 type cacherFields struct {
-	Session   string  `json:"session"`
-	Principal string  `json:"principal"`
-	Host      string  `json:"host"`
-	PID       int     `json:"pid"`
-	WaitingS  float64 `json:"waiting_s"`
-	AtMostS   float64 `json:"at_most_s"`
+	party
+	WaitingS float64 `json:"waiting_s"`
+	AtMostS  float64 `json:"at_most_s"`
 }
 
 func newExplainCommand(g *globals) *cobra.Command {
@@ -44,13 +41,7 @@ A client that does not answer is named, with how long a change has waited for it
 and how long it can go on; chubbyctl session end takes its session away sooner.`, exitFailed),
 		Example: `  chubbyctl explain /ls/local/service/config
   chubbyctl explain /ls/local/service/config -o json`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: g.completePath,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parsePath(args[0])
-			if err != nil {
-				return err
-			}
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
 			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
 				e, err := c.Explain(ctx, p.String())
 				if err != nil {
@@ -65,47 +56,31 @@ and how long it can go on; chubbyctl session end takes its session away sooner.`
 				}
 				return nil
 			})
-		},
+		}),
 	}
 }
 
 func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
-	if g.json() {
-		f := explainFields{lockFields: newLockFields(e.Lock), Explanation: e.Sentences, Cachers: []cacherFields{}, MoreCachers: e.MoreCachers}
-		for _, c := range e.Cachers {
-			f.Cachers = append(f.Cachers, cacherFields{
-				Session:   c.Session.String(),
-				Principal: c.Principal,
-				Host:      c.Host,
-				PID:       c.PID,
-				WaitingS:  term.Seconds(c.Waiting),
-				AtMostS:   term.Seconds(c.AtMost),
-			})
+	f := explainFields{lockFields: newLockFields(e.Lock), Explanation: e.Sentences, Cachers: []cacherFields{}, MoreCachers: e.MoreCachers}
+	for _, c := range e.Cachers {
+		f.Cachers = append(f.Cachers, cacherFields{newParty(c.Holder), term.Seconds(c.Waiting), term.Seconds(c.AtMost)})
+	}
+	return g.output.Show(out, f, func(p *term.Page) {
+		for _, sentence := range e.Sentences {
+			p.Paragraph(term.Plain, term.Printable(sentence), "- ")
 		}
-		return g.output.Print(out, f)
-	}
-	for _, sentence := range e.Sentences {
-		if _, err := fmt.Fprintln(out, term.StyleOf(out).Wrap(term.Printable(sentence), "- ")); err != nil {
-			return err
+		if len(e.Lock.Holders)+len(e.Lock.Waiters) > 0 {
+			p.Line("")
+			p.Table(func(t *term.Table) { addLock(t, e.Lock) }, lockColumns()...)
 		}
-	}
-	if len(e.Lock.Holders)+len(e.Lock.Waiters) > 0 {
-		if _, err := fmt.Fprintln(out); err != nil {
-			return err
+		if len(e.Cachers) > 0 {
+			p.Line("")
+			p.Table(func(t *term.Table) { addCachers(t, e) }, "MAY CACHE IT", "WHO", "A CHANGE WAITS FOR IT", "AT MOST")
 		}
-		t := g.output.NewTable(out, lockColumns()...)
-		addLock(t, e.Lock)
-		if err := t.Flush(); err != nil {
-			return err
-		}
-	}
-	if len(e.Cachers) == 0 {
-		return nil
-	}
-	if _, err := fmt.Fprintln(out); err != nil {
-		return err
-	}
-	t := g.output.NewTable(out, "MAY CACHE IT", "WHO", "A CHANGE WAITS FOR IT", "AT MOST")
+	})
+}
+
+func addCachers(t *term.Table, e client.Explanation) {
 	for _, c := range e.Cachers {
 		waits := term.Paint(term.Plain, "-")
 		if c.Waiting > 0 {
@@ -116,5 +91,4 @@ func (g *globals) printExplanation(out io.Writer, e client.Explanation) error {
 	if e.MoreCachers > 0 {
 		t.Add("", fmt.Sprintf("and %d more", e.MoreCachers), "", "")
 	}
-	return t.Flush()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -13,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/client"
 )
 
 // exportFormat is the version of the format of exports.
@@ -25,10 +25,10 @@ type exportLine struct {
 	Format int    `json:"chubby_export,omitempty"`
 	Path   string `json:"path,omitempty"` // the first line: what was exported; else the node, below that; empty for that itself
 
-	Kind           string     `json:"kind,omitempty"`
-	Contents       *string    `json:"contents,omitempty"` // of a file, if they are UTF-8
-	ContentsBase64 string     `json:"contents_base64,omitempty"`
-	ACL            *aclFields `json:"acl,omitempty"`
+	Kind           string   `json:"kind,omitempty"`
+	Contents       *string  `json:"contents,omitempty"` // of a file, if they are UTF-8
+	ContentsBase64 string   `json:"contents_base64,omitempty"`
+	ACL            *api.ACL `json:"acl,omitempty"`
 
 	End   bool `json:"end,omitempty"`
 	Nodes int  `json:"nodes,omitempty"` // the last line: how many there are
@@ -50,15 +50,7 @@ format (1), and path. Then comes each node, directories before what is in them, 
 last one has end and nodes, how many there were: without it, a part is missing.`,
 		Example: `  chubbyctl export /ls/local/svc >svc.jsonl
   chubbyctl export /ls/old/svc | chubbyctl import /ls/new/svc`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: g.completePath,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parsePath(args[0])
-			if err != nil {
-				return err
-			}
-			return g.export(cmd, p)
-		},
+		RunE: g.onPath(g.export),
 	}
 }
 
@@ -66,8 +58,8 @@ func (g *globals) export(cmd *cobra.Command, p api.Path) error {
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
-	return g.withTree(cmd.Context(), p, func(ctx context.Context, w *treeWalk) error {
-		root, err := w.stat(ctx, p)
+	return g.withTree(cmd, p, "exported", func(ctx context.Context, w *treeWalk) error {
+		root, err := w.statOf(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -77,58 +69,38 @@ func (g *globals) export(cmd *cobra.Command, p api.Path) error {
 		if err := lines.Encode(exportLine{Format: exportFormat, Path: p.String()}); err != nil {
 			return err
 		}
-		tally := g.newTreeTally(cmd.ErrOrStderr(), "exported")
-		err = w.visit(ctx, root, treeVisitor{
-			enter: func(s api.Stat) error {
-				line, err := w.exportNode(ctx, s, p)
-				switch code := api.CodeOf(err); {
-				case s.Ephemeral:
-					tally.leave(s.Path, isEphemeral)
-					return errSkip
-				case code == api.NotFound, code == api.HandleClosed, code == api.IsDirectory:
-					return errSkip // it was deleted meanwhile, or replaced
-				case code == api.PermissionDenied:
-					tally.leave(s.Path, explanation(err))
-					return errSkip
-				case err != nil:
-					return err
-				}
-				tally.count()
-				return lines.Encode(line)
-			},
-			fail: func(s api.Stat, err error) error { tally.leave(s.Path, explanation(err)); return nil },
-		})
-		if err == nil {
-			err = lines.Encode(exportLine{End: true, Nodes: tally.done})
+		err = w.visit(ctx, root, treeVisitor{lasting: true, enter: func(s api.Stat) error {
+			contents, err := w.contentsOf(ctx, s)
+			if err != nil {
+				return err
+			}
+			return errors.Join(w.count(nil), lines.Encode(newExportLine(s, p, contents)))
+		}})
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			err = out.Flush()
+		if err := lines.Encode(exportLine{End: true, Nodes: w.done}); err != nil {
+			return err
 		}
-		return tally.finish(err)
+		return out.Flush()
 	})
 }
 
-// exportNode returns the line of a node.
-func (w *treeWalk) exportNode(ctx context.Context, s api.Stat, root api.Path) (exportLine, error) {
-	acl := aclFields(s.ACL)
+// newExportLine returns the line of a node below root.
+func newExportLine(s api.Stat, root api.Path, contents []byte) exportLine {
 	line := exportLine{
 		Path: strings.TrimPrefix(strings.TrimPrefix(string(s.Path.Name()), string(root.Name())), "/"),
-		Kind: s.Kind.String(), ACL: &acl,
+		Kind: s.Kind.String(), ACL: &s.ACL,
 	}
-	if s.Kind == api.Directory || s.Ephemeral {
-		return line, nil
+	switch {
+	case s.Kind == api.Directory:
+	case utf8.Valid(contents):
+		text := string(contents)
+		line.Contents = &text
+	default:
+		line.ContentsBase64 = base64.StdEncoding.EncodeToString(contents)
 	}
-	err := w.with(ctx, s.Path, client.OpenOptions{Read: true, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
-		contents, _, err := h.Contents(ctx)
-		if utf8.Valid(contents) {
-			text := string(contents)
-			line.Contents = &text
-		} else {
-			line.ContentsBase64 = base64.StdEncoding.EncodeToString(contents)
-		}
-		return err
-	})
-	return line, err
+	return line
 }
 
 // maxExportLine bounds a line, in bytes: of a file of which each byte is six of JSON.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,26 +37,14 @@ func explainFlagError(cmd *cobra.Command, err error) error {
 	return usagef("%v; %s", err, advice)
 }
 
-// formatAskedFor returns what follows the first -o in a command line that was not understood, ""
-// if there is none: programs read that error too.
-func formatAskedFor(args []string) term.Format {
-	for i, arg := range args {
-		if arg == "--" {
-			return ""
-		}
-		if arg == "-o" || arg == "--output" {
-			if i+1 < len(args) {
-				return term.Format(args[i+1])
-			}
-			return ""
-		}
-		for _, flag := range []string{"--output=", "-o=", "-o"} {
-			if value, ok := strings.CutPrefix(arg, flag); ok {
-				return term.Format(value)
-			}
-		}
-	}
-	return ""
+// formatAskedFor returns what follows -o in a command line that was not understood, "" if there is none: programs read that error too.
+func formatAskedFor(args []string) (asked term.Format) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	flags.SetOutput(io.Discard)
+	flags.StringVarP((*string)(&asked), "output", "o", "", "")
+	_ = flags.Parse(args) // of an error there is one already
+	return asked
 }
 
 // meaningOfShorthand says what to do instead of a flag that the command of that name has in

@@ -16,45 +16,39 @@ import (
 
 // primaryFields is a primary, or a vacancy, as -o json shows it.
 type primaryFields struct {
-	Path        string        `json:"path"`
-	Vacant      bool          `json:"vacant"`
-	Token       uint64        `json:"token"`
-	Value       string        `json:"value"`
-	ValueBase64 string        `json:"value_base64"`
-	Sure        bool          `json:"sure"`
-	Holder      *holderFields `json:"holder,omitempty"`
+	Path   string `json:"path"`
+	Vacant bool   `json:"vacant"`
+	Token  uint64 `json:"token"`
+	valueFields
+	Sure   bool          `json:"sure"`
+	Holder *holderFields `json:"holder,omitempty"`
 }
 
-// valueFields returns a value for JSON: as text, empty if it is not UTF-8, and exactly.
-func valueFields(value []byte) (text, exactly string) {
+// valueFields is a value for JSON: as text, empty if it is not UTF-8, and exactly.
+type valueFields struct {
+	Value       string `json:"value"`
+	ValueBase64 string `json:"value_base64"`
+}
+
+func newValueFields(value []byte) valueFields {
+	f := valueFields{ValueBase64: base64.StdEncoding.EncodeToString(value)}
 	if utf8.Valid(value) {
-		text = string(value)
+		f.Value = string(value)
 	}
-	return text, base64.StdEncoding.EncodeToString(value)
+	return f
 }
 
 // followElection prints every primary, and every vacancy, until an interrupt.
 func (o *electOptions) followElection(ctx context.Context) error {
 	var last *recipe.Reign
-	return o.withFollowing(ctx, o.path, &follower{follow: func(ctx context.Context, c *client.Client, gap error) error {
-		if gap != nil {
-			o.notice(describeGap(gap))
+	return followEach(ctx, o.globals, o.path, recipe.Observe, func(reign recipe.Reign) error {
+		surer := o.json() && last != nil && reign.Sure && !last.Sure // a line of text does not say it
+		if last != nil && isSameReign(*last, reign) && !surer {      // as before the session
+			return nil
 		}
-		for reign, err := range recipe.Observe(ctx, c, o.path.String()) {
-			if err != nil {
-				return err
-			}
-			surer := o.json() && last != nil && reign.Sure && !last.Sure // a line of text does not say it
-			if last != nil && isSameReign(*last, reign) && !surer {      // as before the session
-				continue
-			}
-			if err := o.printPrimary(reign); err != nil {
-				return final{err}
-			}
-			last = &reign
-		}
-		return nil
-	}})
+		last = &reign
+		return o.printPrimary(reign)
+	})
 }
 
 // isSameReign reports whether two reigns are printed alike, apart from Sure.
@@ -86,14 +80,10 @@ func (o *electOptions) printPrimary(r recipe.Reign) error {
 
 // printReign writes a primary or a vacancy as one line.
 func (o *electOptions) printReign(r recipe.Reign, prefix string) error {
-	if o.json() {
-		f := primaryFields{Path: o.path.String(), Vacant: r.Vacant, Token: r.Token, Sure: r.Sure}
-		f.Value, f.ValueBase64 = valueFields(r.Value)
-		if !r.Vacant && r.Holder.Session != 0 {
-			h := newHolderFields(r.Holder)
-			f.Holder = &h
-		}
-		return o.output.Print(o.out, f)
+	f := primaryFields{Path: o.path.String(), Vacant: r.Vacant, Token: r.Token, valueFields: newValueFields(r.Value), Sure: r.Sure}
+	if !r.Vacant && r.Holder.Session != 0 {
+		h := newHolderFields(r.Holder)
+		f.Holder = &h
 	}
 	what, color := "vacant", term.Waiting
 	switch {
@@ -109,6 +99,5 @@ func (o *electOptions) printReign(r recipe.Reign, prefix string) error {
 	if !r.Vacant && r.Holder.Session != 0 {
 		what += "  " + whoIs(r.Holder)
 	}
-	_, err := fmt.Fprintln(o.out, term.StyleOf(o.out).Paint(color, term.Printable(prefix+what)))
-	return err
+	return o.output.SayIn(o.out, f, color, prefix+what)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -71,21 +73,39 @@ func (g *globals) withFollowing(ctx context.Context, path api.Path, f *follower)
 	switch {
 	case last != nil:
 		return last.error
-	case isInterrupted(ctx):
+	case hasEnded(ctx):
 		return nil
 	}
 	return err
 }
 
+// followEach tells of everything that a watch yields of a node, in one session after another.
+func followEach[T any](
+	ctx context.Context, g *globals, path api.Path, watch func(context.Context, *client.Client, string) iter.Seq2[T, error], tell func(T) error,
+) error {
+	return g.withFollowing(ctx, path, &follower{follow: func(ctx context.Context, c *client.Client, gap error) error {
+		if gap != nil {
+			g.notice(g.stderr, describeGap(gap))
+		}
+		for one, err := range watch(ctx, c, path.String()) {
+			if err != nil {
+				return err
+			}
+			if err := tell(one); err != nil {
+				return final{err}
+			}
+		}
+		return nil
+	}})
+}
+
 // closeKeeper ends the session of a keeper, of which c is the client.
 func (g *globals) closeKeeper(ctx context.Context, keeper *client.Keeper, c *client.Client) {
-	bound := closeBound
-	if c == nil || c.Left() <= 0 {
-		bound = farewellBound
+	left := time.Duration(0)
+	if c != nil {
+		left = c.Left()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(bound, g.timeout))
-	defer cancel()
-	_ = keeper.Close(ctx)
+	g.sayFarewell(ctx, left, closeBound, keeper.Close)
 }
 
 // describeGap says in words why a session has ended, and what that means for who follows something.

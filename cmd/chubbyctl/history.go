@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -32,11 +31,13 @@ type holdingFields struct {
 }
 
 type holdingHolder struct {
-	Session   string `json:"session"`
-	Principal string `json:"principal"`
-	Host      string `json:"host"`
-	PID       int    `json:"pid"`
-	Reason    string `json:"reason"`
+	party
+	Reason string `json:"reason"`
+}
+
+// holderOf returns who held a lock.
+func holderOf(one api.Holding) api.Holder {
+	return api.Holder{Session: one.Session, Principal: one.Principal, Host: one.Host, PID: one.PID}
 }
 
 func newHistoryCommand(g *globals) *cobra.Command {
@@ -59,103 +60,70 @@ and no clock: FROM and TO are by the clocks of the masters of that time, and for
 If two held it, the exit code is 1.`,
 		Example: `  chubbyctl history /ls/local/service/primary
   chubbyctl history /ls/local/service/primary -o json`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: g.completePath,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parsePath(args[0])
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
+			h, err := askNode(cmd.Context(), g, p, (*client.Cell).History)
 			if err != nil {
 				return err
 			}
-			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
-				h, err := c.History(ctx, p.String())
-				if err != nil {
-					return err
-				}
-				return g.printHistory(cmd.OutOrStdout(), h)
-			})
-		},
+			return g.printHistory(cmd.OutOrStdout(), h)
+		}),
 	}
 }
 
 func (g *globals) printHistory(out io.Writer, h client.History) error {
-	show := g.printHoldings
-	if g.json() {
-		show = g.printHoldingLines
+	list := term.List[api.Holding, holdingFields]{
+		Fields:  func(one api.Holding) holdingFields { return newHoldingFields(h, one) },
+		Add:     addHolding,
+		Columns: []string{"TOKEN", "MODE", "WHO", "SESSION?", "FROM", "TO", "END", "LOCK-DELAY?", "REASON"},
+		None:    "the cell remembers no holding of this lock",
 	}
-	if err := show(out, h); err != nil {
+	if err := list.PrintAll(out, g.output, h.Holdings); err != nil {
 		return err
 	}
 	if a, b, found := h.Overlap(); found {
-		return fmt.Errorf("%s was held by two at once, with tokens %d and %d: the cell is at fault; keep the data directories of its replicas", h.Path, a.Generation, b.Generation)
+		return fmt.Errorf("%s was held by two at once, with tokens %d and %d: the cell is at fault; keep the data directories of its replicas",
+			h.Path, a.Generation, b.Generation)
 	}
-	return nil
+	if g.json() || len(h.Holdings) == 0 {
+		return nil
+	}
+	return g.output.Draw(out, func(p *term.Page) {
+		p.Rest(h.MoreHolders, "hold it")
+		sentence := "No two of these held it at once: each token is larger than the cell's counter was at the end of the holding before."
+		if slices.ContainsFunc(h.Holdings, func(one api.Holding) bool { return one.Mode == api.Shared }) {
+			sentence = "None of these held it while another held it exclusively: where one was exclusive, the later token is larger than the cell's counter was at the end of the earlier."
+		}
+		p.Line("")
+		p.Paragraph(term.Plain, sentence, "")
+	})
 }
 
-// printHoldingLines prints an object for each holding.
-func (g *globals) printHoldingLines(out io.Writer, h client.History) error {
-	for _, one := range h.Holdings {
-		f := holdingFields{
-			Path:       h.Path,
-			Token:      uint64(one.Generation),
-			Mode:       one.Mode.String(),
-			Holder:     holdingHolder{one.Session.String(), one.Principal, one.Host, one.PID, one.Reason},
-			From:       timestamp(one.FromUnix),
-			To:         timestamp(one.ToUnix),
-			End:        howEnded(one.End),
-			EndedBy:    one.EndedBy,
-			EndedWhy:   one.EndedWhy,
-			LockDelayS: term.Seconds(one.Delay),
-
-			MoreHolders: h.MoreHolders,
-		}
-		if until := uint64(one.Until); until != 0 {
-			f.UntilToken = &until
-		}
-		if err := g.output.Print(out, f); err != nil {
-			return err
-		}
+func newHoldingFields(h client.History, one api.Holding) holdingFields {
+	f := holdingFields{
+		Path: h.Path, Token: uint64(one.Generation), Mode: one.Mode.String(),
+		Holder: holdingHolder{newParty(holderOf(one)), one.Reason}, From: timestamp(one.FromUnix), To: timestamp(one.ToUnix),
+		End: howEnded(one.End), EndedBy: one.EndedBy, EndedWhy: one.EndedWhy, LockDelayS: term.Seconds(one.Delay),
+		MoreHolders: h.MoreHolders,
 	}
-	return nil
+	if until := uint64(one.Until); until != 0 {
+		f.UntilToken = &until
+	}
+	return f
 }
 
-// printHoldings prints a table, and what follows from it.
-func (g *globals) printHoldings(out io.Writer, h client.History) error {
-	if len(h.Holdings) == 0 {
-		_, err := fmt.Fprintln(out, "the cell remembers no holding of this lock")
-		return err
+func addHolding(t *term.Table, one api.Holding) {
+	how, meaning := howEnded(one.End), term.Plain
+	if one.EndedBy != "" {
+		how += " by " + one.EndedBy + ": " + one.EndedWhy
 	}
-	t := g.output.NewTable(out, "TOKEN", "MODE", "WHO", "SESSION?", "FROM", "TO", "END", "LOCK-DELAY?", "REASON")
-	for _, one := range h.Holdings {
-		how, meaning := howEnded(one.End), term.Plain
-		if one.EndedBy != "" {
-			how += " by " + one.EndedBy + ": " + one.EndedWhy
-		}
-		if one.End != 0 && one.End != api.ByClose {
-			meaning = term.Waiting
-		}
-		end := term.Paint(meaning, how)
-		who := api.Holder{Session: one.Session, Principal: one.Principal, Host: one.Host, PID: one.PID}
-		delay := ""
-		if one.Delay > 0 {
-			delay = one.Delay.String()
-		}
-		t.Add(one.Generation, one.Mode, whoseProcess(who), one.Session, localTime(one.FromUnix), localTime(one.ToUnix), end, delay, one.Reason)
+	if one.End != 0 && one.End != api.ByClose {
+		meaning = term.Waiting
 	}
-	if h.MoreHolders > 0 {
-		t.Add("", "", fmt.Sprintf("and %d more hold it", h.MoreHolders), "", "", "", "", "", "")
+	delay := ""
+	if one.Delay > 0 {
+		delay = one.Delay.String()
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	if _, _, found := h.Overlap(); found {
-		return nil // the error says it
-	}
-	sentence := "No two of these held it at once: each token is larger than the cell's counter was at the end of the holding before."
-	if slices.ContainsFunc(h.Holdings, func(one api.Holding) bool { return one.Mode == api.Shared }) {
-		sentence = "None of these held it while another held it exclusively: where one was exclusive, the later token is larger than the cell's counter was at the end of the earlier."
-	}
-	_, err := fmt.Fprintf(out, "\n%s\n", term.StyleOf(out).Wrap(sentence, ""))
-	return err
+	t.Add(one.Generation, one.Mode, whoseProcess(holderOf(one)), one.Session, localTime(one.FromUnix), localTime(one.ToUnix), term.Paint(meaning, how), delay, one.Reason)
 }
 
 // howEnded says why a holding ended.

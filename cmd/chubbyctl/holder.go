@@ -8,29 +8,36 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// holderFields is a holder of a lock, as -o json shows it.
-type holderFields struct {
+// party is a session, and whose it is, as -o json shows it of whoever holds something, waits for it or delays it.
+type party struct {
 	Session   string `json:"session"`
 	Principal string `json:"principal"`
 	Host      string `json:"host"`
 	PID       int    `json:"pid"`
-	SinceS    int64  `json:"since_s"`
-	Reason    string `json:"reason"`
-	Cached    bool   `json:"cached,omitempty"`
-	Owner     string `json:"owner,omitempty"`
+}
+
+func newParty(h api.Holder) party { return party{h.Session.String(), h.Principal, h.Host, h.PID} }
+
+// holderFields is a holder of a lock, as -o json shows it.
+type holderFields struct {
+	party
+	SinceS int64  `json:"since_s"`
+	Reason string `json:"reason"`
+	Cached bool   `json:"cached,omitempty"`
+	Owner  string `json:"owner,omitempty"`
 }
 
 func newHolderFields(h api.Holder) holderFields {
-	return holderFields{
-		Session:   h.Session.String(),
-		Principal: h.Principal,
-		Host:      h.Host,
-		PID:       h.PID,
-		SinceS:    int64(since(h.SinceUnix).Seconds()),
-		Reason:    h.Reason,
-		Cached:    h.Cached,
-		Owner:     h.Owner,
+	return holderFields{newParty(h), int64(since(h.SinceUnix).Seconds()), h.Reason, h.Cached, h.Owner}
+}
+
+// newHolderList returns holders as -o json shows them: a list also if there are none.
+func newHolderList(holders []api.Holder) []holderFields {
+	list := []holderFields{}
+	for _, h := range holders {
+		list = append(list, newHolderFields(h))
 	}
+	return list
 }
 
 // whoIs names the session of a holder for people: "ann on web3 (pid 4711, s42)".

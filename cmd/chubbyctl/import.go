@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
@@ -44,18 +41,12 @@ ACL names are taken from the directory, as of any node that is created; with --a
 of the export are set, of directories after what is in them. The lists have to be there.`, exitFailed, exitFailed),
 		Example: `  chubbyctl import /ls/local/svc <svc.jsonl
   chubbyctl export /ls/old/svc | chubbyctl import /ls/new/svc --overwrite --acl`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: g.completePath,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parsePath(args[0])
-			if err != nil {
-				return err
-			}
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
 			if p.Name() == api.ACLDir || isList(p) {
 				return usagef("import: %v is for access control lists, which are written one by one: 'chubbyctl acl file put NAME'", p)
 			}
 			return o.importTree(cmd, p)
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "replace the contents of files that are there")
 	cmd.Flags().BoolVar(&o.names, "acl", false, "set the ACL names of the export, too")
@@ -66,10 +57,8 @@ of the export are set, of directories after what is in them. The lists have to b
 type importing struct {
 	*importOptions
 	*treeWalk
-	tally *treeTally
-	out   io.Writer
-	root  api.Path
-	open  []namedDirectory // directories whose names are set after what is in them: at most one on each level
+	root api.Path
+	open []namedDirectory // directories whose names are set after what is in them: at most one on each level
 }
 
 type namedDirectory struct {
@@ -86,20 +75,15 @@ func (o *importOptions) importTree(cmd *cobra.Command, root api.Path) error {
 	if err := o.awaitFirst(cmd, lines); err != nil {
 		return err
 	}
-	return o.withTree(cmd.Context(), root, func(ctx context.Context, w *treeWalk) error {
-		i := &importing{importOptions: o, treeWalk: w, tally: o.newTreeTally(cmd.ErrOrStderr(), "imported"), out: cmd.OutOrStdout(), root: root}
-		return i.tally.finish(i.run(ctx, lines))
+	return o.withTree(cmd, root, "imported", func(ctx context.Context, w *treeWalk) error {
+		return (&importing{importOptions: o, treeWalk: w, root: root}).run(ctx, lines)
 	})
 }
 
 // awaitFirst reads the first line. One interrupt ends the process while it waits: nothing was sent yet, and the program that
 // writes may never end.
 func (o *importOptions) awaitFirst(cmd *cobra.Command, lines *exportReader) error {
-	if _, waits := cmd.InOrStdin().(*os.File); waits && o.stop != nil {
-		signal.Reset(supervise.Interrupts()...)
-		defer o.catchInterrupts(cmd)
-	}
-	_, err := lines.next()
+	_, err := withDefaultInterrupts(o.globals, cmd, lines.next)
 	return err
 }
 
@@ -138,8 +122,7 @@ func (i *importing) run(ctx context.Context, lines *exportReader) error {
 // importNode creates one node. What must not be written is left out, and the rest goes on.
 func (i *importing) importNode(ctx context.Context, p api.Path, line exportLine) error {
 	if p.Name() == api.ACLDir || isList(p) {
-		i.tally.leave(p, "it is an access control list, or the directory of these")
-		return nil
+		return i.leave(p, "it is an access control list, or the directory of these")
 	}
 	contents, _ := line.bytes() // which were looked at before
 	kind := api.File
@@ -147,41 +130,35 @@ func (i *importing) importNode(ctx context.Context, p api.Path, line exportLine)
 		kind = api.Directory
 	}
 	if p.IsRoot() && kind == api.Directory {
-		i.tally.count()
-		return nil // it is there
+		return i.count(nil) // it is there
 	}
 	err := i.put(ctx, p, kind, contents, !i.overwrite)
 	if api.CodeOf(err) == api.Exists && i.isSame(ctx, p, contents) {
 		err = nil
 	}
 	if err == nil && i.names && line.ACL != nil {
-		names := api.ACL(*line.ACL)
+		names := *line.ACL
 		if kind == api.Directory {
 			i.open = append(i.open, namedDirectory{p, names})
 		} else {
 			err = afterSteps(true, i.setNames(ctx, p, names)) // the file is there
 		}
 	}
-	switch code := api.CodeOf(err); {
-	case code == api.Exists, code == api.PermissionDenied, code == api.IsDirectory, code == api.NotDirectory,
-		code == api.InvalidArgument, code == api.NotFound && p != i.root:
-		i.tally.leave(p, explanation(err))
-		return nil
-	case err != nil:
-		return err
+	if err == nil {
+		return i.count(map[string]string{"path": p.String()})
 	}
-	i.tally.count()
-	if i.json() {
-		return i.output.Print(i.out, map[string]string{"path": p.String()})
+	passing := []api.Code{api.Exists, api.PermissionDenied, api.IsDirectory, api.NotDirectory, api.InvalidArgument}
+	if p != i.root {
+		passing = append(passing, api.NotFound)
 	}
-	return nil
+	return unlessSkipped(i.leaveFor(p, err, passing...))
 }
 
 // isSame reports whether a file is there with that contents.
 func (i *importing) isSame(ctx context.Context, p api.Path, contents []byte) bool {
 	var found []byte
-	err := i.with(ctx, p, client.OpenOptions{Read: true, Kind: api.File}, func(ctx context.Context, h *client.Handle) (err error) {
-		found, _, err = h.Contents(ctx)
+	err := i.call(ctx, p, func(ctx context.Context) (err error) {
+		found, _, err = i.client.Get(ctx, p.String())
 		return err
 	})
 	return err == nil && bytes.Equal(found, contents)
@@ -197,10 +174,11 @@ func (i *importing) closeDirectories(ctx context.Context, next *api.Path) error 
 		}
 		i.open = i.open[:len(i.open)-1]
 		err := i.setNames(ctx, last.path, last.names)
-		switch code := api.CodeOf(err); {
-		case code == api.PermissionDenied, code == api.NotFound, code == api.InvalidArgument:
-			i.tally.leave(last.path, "its ACL names: "+explanation(err))
-		case err != nil:
+		switch api.CodeOf(err) {
+		case api.PermissionDenied, api.NotFound, api.InvalidArgument:
+			err = i.leave(last.path, "its ACL names: "+explanation(err))
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -70,13 +70,7 @@ The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.Replac
   chubbyctl lint /ls/local/service
   chubbyctl lint --principal batch --rule polling,lock-polling
   chubbyctl lint --session s42 -o json`,
-		Args:              arguments(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: g.completePath,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.pathOf(args)
-			if err != nil {
-				return err
-			}
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) (err error) {
 			if p.Name() != "" {
 				o.Path = p.String()
 			}
@@ -91,14 +85,12 @@ The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.Replac
 			if o.Most < 1 || o.Most > api.MaxListed {
 				return usagef("--most %d: want 1 to %d", o.Most, api.MaxListed)
 			}
-			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
-				r, err := c.Lint(ctx, o)
-				if err != nil {
-					return err
-				}
-				return g.printLint(cmd.OutOrStdout(), r)
-			})
-		},
+			r, err := askCell(cmd.Context(), g, p.Cell(), func(c *client.Cell, ctx context.Context) (misuse.Report, error) { return c.Lint(ctx, o) })
+			if err != nil {
+				return err
+			}
+			return g.printLint(cmd.OutOrStdout(), r)
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&session, "session", "", "only of the session `ID`")
@@ -106,9 +98,6 @@ The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.Replac
 	flags.StringSliceVar(&rules, "rule", nil, "only by these rules, `RULE,...`")
 	flags.IntVar(&o.Most, "most", 20, "how many findings to list at most")
 	_ = cmd.RegisterFlagCompletionFunc("rule", completeWords(misuseNames()...)) // the flag is there
-	_ = cmd.RegisterFlagCompletionFunc("session", func(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
-		return g.completeSession(cmd, nil, half)
-	})
 	return cmd
 }
 
@@ -134,11 +123,7 @@ func misusesOf(names []string) (list []misuse.Kind, err error) {
 
 // printLint prints a report. The error says with its exit code that something was found.
 func (g *globals) printLint(out io.Writer, r misuse.Report) (err error) {
-	if g.json() {
-		err = g.output.Print(out, newLintFields(r))
-	} else {
-		err = g.drawLint(out, r)
-	}
+	err = g.output.Show(out, newLintFields(r), func(p *term.Page) { drawLint(p, r) })
 	if err == nil && len(r.Findings) > 0 {
 		err = &exitError{code: exitMismatch}
 	}
@@ -164,51 +149,45 @@ func newLintFields(r misuse.Report) lintFields {
 	return f
 }
 
-// drawLint prints a table of the findings, and then, for each rule that they break, what is behind it.
-func (g *globals) drawLint(out io.Writer, r misuse.Report) error {
-	style := term.StyleOf(out)
+// drawLint draws a table of the findings, and then, for each rule that they break, what is behind it.
+func drawLint(p *term.Page, r misuse.Report) {
 	if len(r.Findings) == 0 {
-		_, err := fmt.Fprintln(out, style.Wrap(fmt.Sprintf("no client misuses the cell, as far as its master (of epoch %d) has counted, for %s", r.Epoch, term.Roughly(r.Since)), ""))
-		return err
+		p.Paragraph(term.Plain, fmt.Sprintf("no client misuses the cell, as far as its master (of epoch %d) has counted, for %s", r.Epoch, term.Roughly(r.Since)), "")
+		return
 	}
-	t := g.output.NewTable(out, "RULE", "SESSION", "WHO", "PATH", "COUNT", "A SECOND", "IN?")
 	var broken []misuse.Kind
-	for _, f := range r.Findings {
-		session, rate, count := "all", fmt.Sprintf("%.1f", f.PerSecond()), fmt.Sprint(f.Count)
-		if f.Who.Session != 0 {
-			session = f.Who.Session.String()
+	p.Table(func(t *term.Table) {
+		for _, f := range r.Findings {
+			session, rate, count := "all", fmt.Sprintf("%.1f", f.PerSecond()), fmt.Sprint(f.Count)
+			if f.Who.Session != 0 {
+				session = f.Who.Session.String()
+			}
+			if f.Share > 0 {
+				count += fmt.Sprintf(" (%.0f %%)", 100*f.Share)
+			}
+			if f.Lease > 0 {
+				count, rate = "lease "+f.Lease.String(), ""
+			}
+			t.Add(term.Paint(term.Waiting, f.Kind.String()), session, whoseProcess(f.Who), f.Path, count, rate, term.Roughly(f.Measured))
+			if !slices.Contains(broken, f.Kind) {
+				broken = append(broken, f.Kind)
+			}
 		}
-		if f.Share > 0 {
-			count += fmt.Sprintf(" (%.0f %%)", 100*f.Share)
-		}
-		if f.Lease > 0 {
-			count, rate = "lease "+f.Lease.String(), ""
-		}
-		t.Add(term.Paint(term.Waiting, f.Kind.String()), session, whoseProcess(f.Who), f.Path, count, rate, term.Roughly(f.Measured))
-		if !slices.Contains(broken, f.Kind) {
-			broken = append(broken, f.Kind)
-		}
-	}
-	if err := flushOr(t, out, len(r.Findings), "", r.More, "findings"); err != nil {
-		return err
-	}
+	}, "RULE", "SESSION", "WHO", "PATH", "COUNT", "A SECOND", "IN?")
+	p.Rest(r.More, "findings")
 	for _, m := range broken {
 		if !m.Known() {
-			fmt.Fprintf(out, "\n%s: this chubbyctl is too old to know it\n", m)
+			p.Line("\n%s: this chubbyctl is too old to know it", m)
 			continue
 		}
-		fmt.Fprintf(out, "\n%s (docs/misuse.md#%s)\n", style.Paint(term.Heading, m.String()), m)
+		p.Line("\n%s (docs/misuse.md#%s)", p.Paint(term.Heading, m.String()), m)
 		for _, part := range []struct{ first, text string }{
 			{"  what:    ", m.What()}, {"  why:     ", m.Why()}, {"  instead: ", m.Instead()}, {"  not seen: ", m.Unseen()},
 		} {
-			if part.text == "" {
-				continue
-			}
-			if _, err := fmt.Fprintln(out, style.Wrap(part.text, part.first)); err != nil {
-				return err
+			if part.text != "" {
+				p.Paragraph(term.Plain, part.text, part.first)
 			}
 		}
 	}
-	_, err := fmt.Fprintf(out, "\ncounted by the master of epoch %d, which has counted for %s\n", r.Epoch, term.Roughly(r.Since))
-	return err
+	p.Line("\ncounted by the master of epoch %d, which has counted for %s", r.Epoch, term.Roughly(r.Since))
 }

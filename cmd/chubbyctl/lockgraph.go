@@ -136,17 +136,13 @@ type waitEdgeFields struct {
 	Queued   bool       `json:"queued"`
 }
 
+// graphParty is who holds something or waits for it, and for which owner.
 type graphParty struct {
-	Session   string `json:"session"`
-	Owner     string `json:"owner,omitempty"`
-	Principal string `json:"principal"`
-	Host      string `json:"host"`
-	PID       int    `json:"pid"`
+	party
+	Owner string `json:"owner,omitempty"`
 }
 
-func newGraphParty(h api.Holder) graphParty {
-	return graphParty{Session: h.Session.String(), Owner: h.Owner, Principal: h.Principal, Host: h.Host, PID: h.PID}
-}
+func newGraphParty(h api.Holder) graphParty { return graphParty{newParty(h), h.Owner} }
 
 func newWaitEdgeFields(edges []lockWaitEdge) []waitEdgeFields {
 	list := make([]waitEdgeFields, 0, len(edges))

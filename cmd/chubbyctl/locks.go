@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
@@ -26,10 +27,7 @@ type lockFields struct {
 }
 
 type waiterFields struct {
-	Session   string   `json:"session"`
-	Principal string   `json:"principal"`
-	Host      string   `json:"host"`
-	PID       int      `json:"pid"`
+	party
 	WaitingS  float64  `json:"waiting_s"`
 	EstimateS *float64 `json:"estimate_s"`
 	Place     int      `json:"place"`
@@ -41,35 +39,16 @@ type waiterFields struct {
 
 func newLockFields(l client.LockInfo) lockFields {
 	f := lockFields{
-		Path:        l.Path,
-		Mode:        "free",
-		Token:       uint64(l.Generation),
-		DelayedS:    term.Seconds(l.Delayed),
-		Revoked:     l.Revoked,
-		Holders:     []holderFields{},
-		Waiters:     []waiterFields{},
-		MoreHolders: l.MoreHolders,
-		MoreWaiters: l.MoreWaiters,
+		Path: l.Path, Mode: "free", Token: uint64(l.Generation), Holders: newHolderList(l.Holders), Waiters: []waiterFields{},
+		DelayedS: term.Seconds(l.Delayed), Revoked: l.Revoked, MoreHolders: l.MoreHolders, MoreWaiters: l.MoreWaiters,
 	}
 	if l.Mode.Valid() {
 		f.Mode = l.Mode.String()
 	}
-	for _, h := range l.Holders {
-		f.Holders = append(f.Holders, newHolderFields(h))
-	}
 	for _, w := range l.Waiters {
 		f.Waiters = append(f.Waiters, waiterFields{
-			Session:   w.Session.String(),
-			Principal: w.Principal,
-			Host:      w.Host,
-			PID:       w.PID,
-			WaitingS:  term.Seconds(w.Waiting),
-			EstimateS: term.SecondsOrNull(w.Estimate),
-			Place:     w.Place,
-			Mode:      w.Mode.String(),
-			Reason:    w.Reason,
-			Absent:    w.Absent,
-			Owner:     w.Owner,
+			newParty(w.Holder), term.Seconds(w.Waiting), term.SecondsOrNull(w.Estimate), w.Place, w.Mode.String(),
+			w.Reason, w.Absent, w.Owner,
 		})
 	}
 	return f
@@ -106,13 +85,7 @@ other (a deadlock): as sentences, in the language of Graphviz (--graph=dot), or 
   chubbyctl locks --watch
   chubbyctl locks --graph
   chubbyctl locks --graph=dot | dot -Tsvg > waits.svg`,
-		Args:              arguments(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: g.completePath,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.pathOf(args)
-			if err != nil {
-				return err
-			}
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
 			if cmd.Flags().Changed("graph") && graph != graphText && graph != graphDOT {
 				return usagef("locks: --graph %q; want %s or %s", graph, graphText, graphDOT)
 			}
@@ -128,7 +101,7 @@ other (a deadlock): as sentences, in the language of Graphviz (--graph=dot), or 
 				}
 				return g.printLocks(cmd.OutOrStdout(), c.EachLock(ctx, p.String()))
 			})
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&live, "watch", false, "look again and again, until Ctrl-C")

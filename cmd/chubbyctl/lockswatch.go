@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"hash/maphash"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,75 +19,62 @@ const maxWatched = 200
 // watchLocks shows the locks at and below a path again and again.
 func (g *globals) watchLocks(cmd *cobra.Command, p api.Path, o repetition) error {
 	out := cmd.OutOrStdout()
-	if g.json() {
-		changes := newLockChanges(func(f lockFields) error { return g.output.Print(out, f) })
-		look := func() error {
-			changes.look++
-			return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
-				for l, err := range c.EachLock(ctx, p.String()) {
-					if err != nil {
-						return err
-					}
-					changes.see(l)
-				}
-				return nil
-			})
-		}
-		return o.run(cmd, look, changes.finish)
-	}
-	var locks []client.LockInfo
-	var more, again bool
-	look := func() error {
-		locks, more = nil, false
+	eachLock := func(see func(client.LockInfo) (more bool)) error {
 		return g.withCell(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Cell) error {
 			for l, err := range c.EachLock(ctx, p.String()) {
-				if err != nil {
+				if err != nil || !see(l) {
 					return err
 				}
-				if more = len(locks) == maxWatched; more {
-					return nil
-				}
-				locks = append(locks, l)
 			}
 			return nil
 		})
 	}
-	return o.run(cmd, look, func() error {
-		text, err := g.drawLocks(term.StyleOf(out), locks, more)
-		if err == nil {
-			if again && !term.StyleOf(out).Terminal {
-				text = "\n" + text
-			}
-			_, err = io.WriteString(out, text)
+	if g.json() {
+		changes := newLockChanges(func(f lockFields) error { return g.output.Print(out, f) })
+		look := func() error {
+			changes.look++
+			return eachLock(func(l client.LockInfo) bool { changes.see(l); return true })
 		}
-		again = true
-		return err
-	})
+		return o.run(cmd, look, changes.finish)
+	}
+	var locks []client.LockInfo
+	var more bool
+	look := func() error {
+		locks, more = nil, false
+		return eachLock(func(l client.LockInfo) bool {
+			if more = len(locks) == maxWatched; !more {
+				locks = append(locks, l)
+			}
+			return !more
+		})
+	}
+	return o.runScreens(cmd, look, func(style term.Style) string { return g.drawLocks(style, locks, more) })
 }
 
 // drawLocks returns a screen with as many locks as fit.
-func (g *globals) drawLocks(style term.Style, locks []client.LockInfo, more bool) (string, error) {
-	var screen bytes.Buffer
-	t := g.output.NewTable(&screen, lockColumns()...)
-	t.Fit(style)
-	for _, l := range locks {
-		addLock(t, l)
-	}
-	if err := flushOr(t, &screen, len(locks), "no lock is held or waited for", 0, ""); err != nil {
-		return "", err
+func (g *globals) drawLocks(style term.Style, locks []client.LockInfo, more bool) string {
+	p := g.output.NewPage(style)
+	if len(locks) == 0 {
+		p.Line("no lock is held or waited for")
+	} else {
+		p.Table(func(t *term.Table) {
+			for _, l := range locks {
+				addLock(t, l)
+			}
+		}, lockColumns()...)
 	}
 	if more {
-		fmt.Fprintf(&screen, "and more than these %d; a PATH shows those below it\n", maxWatched)
+		p.Line("and more than these %d; a PATH shows those below it", maxWatched)
 	}
-	text := screen.String()
+	text := p.String()
 	if !style.Terminal {
-		return text, nil
+		return text
 	}
 	if lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n"); style.Height > 2 && len(lines) >= style.Height {
 		shown := style.Height - 2 // the last line stays empty, where the cursor is
 		text = strings.Join(lines[:shown], "") + fmt.Sprintf("and %d more lines; a PATH shows the locks below it\n", len(lines)-shown)
 	}
-	return clearScreen + text, nil
+	return text
 }
 
 // lockChanges prints the locks that have changed since the look before. It keeps a few bytes for
@@ -133,7 +118,7 @@ func (c *lockChanges) finish() error {
 	for path, mark := range c.known {
 		if mark.look != c.look {
 			delete(c.known, path)
-			c.print(lockFields{Path: path, Mode: "free", Token: mark.token, Holders: []holderFields{}, Waiters: []waiterFields{}})
+			c.print(lockFields{Path: path, Mode: "free", Token: mark.token, Holders: newHolderList(nil), Waiters: []waiterFields{}})
 		}
 	}
 	return c.err

@@ -46,20 +46,15 @@ func (w *lockWait) text(s waitState) string {
 	return s.String()
 }
 
-// progressFields is one line of progress with -o json.
-type progressFields struct {
-	Waiting waitFields `json:"waiting"`
-}
-
+// waitFields is one line of progress with -o json.
 type waitFields struct {
-	Path      string         `json:"path"`
-	Place     int            `json:"place"`
-	Waiting   int            `json:"waiting"`
-	Holders   []holderFields `json:"holders"`
-	DelayedS  float64        `json:"delayed_s"`
-	EstimateS *float64       `json:"estimate_s"`
-
-	MoreHolders int `json:"more_holders,omitempty"`
+	Path        string         `json:"path"`
+	Place       int            `json:"place"`
+	Waiting     int            `json:"waiting"`
+	Holders     []holderFields `json:"holders"`
+	DelayedS    float64        `json:"delayed_s"`
+	EstimateS   *float64       `json:"estimate_s"`
+	MoreHolders int            `json:"more_holders,omitempty"`
 }
 
 // show writes one line about the wait.
@@ -72,19 +67,10 @@ func (w *lockWait) show(s waitState) {
 		return
 	}
 	f := waitFields{
-		Path:      cmp.Or(s.path, w.o.path.String()),
-		Place:     s.Place,
-		Waiting:   s.Waiting,
-		Holders:   []holderFields{},
-		DelayedS:  term.Seconds(s.Delayed),
-		EstimateS: term.SecondsOrNull(s.Estimate),
-
-		MoreHolders: s.MoreHolders,
+		cmp.Or(s.path, w.o.path.String()), s.Place, s.Waiting, newHolderList(s.Holders),
+		term.Seconds(s.Delayed), term.SecondsOrNull(s.Estimate), s.MoreHolders,
 	}
-	for _, h := range s.Holders {
-		f.Holders = append(f.Holders, newHolderFields(h))
-	}
-	_ = w.o.output.Print(w.o.err, progressFields{f}) // if it cannot be written, nobody reads it
+	_ = w.o.output.Print(w.o.err, map[string]waitFields{"waiting": f}) // if it cannot be written, nobody reads it
 }
 
 // key is equal for states between which only time has passed.

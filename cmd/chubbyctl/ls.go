@@ -27,25 +27,24 @@ the other fields.
 
 -R lists everything below a directory, a whole path a line, as it is read: for scripts, as
 'chubbyctl tree' is for people. --timeout is for each directory then.`,
-		Example:           "  chubbyctl ls -l /ls/local\n  chubbyctl ls -R svc | grep -v '/$'",
-		Args:              arguments(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: g.completePath,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.pathOf(args)
-			if err != nil {
-				return err
-			}
+		Example: "  chubbyctl ls -l /ls/local\n  chubbyctl ls -R svc | grep -v '/$'",
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
 			if tree {
 				return g.listTree(cmd, p, long)
 			}
-			return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
-				nodes, err := listNodes(ctx, h)
-				if err != nil {
-					return err
+			nodes, err := readNode(cmd.Context(), g, p, func(c *client.Client, ctx context.Context, path string) ([]api.Stat, error) {
+				list, err := c.List(ctx, path)
+				if api.CodeOf(err) == api.NotDirectory { // of a file it is the file itself
+					stat, err := c.Stat(ctx, path)
+					return []api.Stat{stat}, err
 				}
-				return g.printList(cmd.OutOrStdout(), nodes, long)
+				return list, err
 			})
-		},
+			if err != nil {
+				return err
+			}
+			return g.printList(cmd.OutOrStdout(), nodes, long)
+		}),
 	}
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "with kind, size and generations")
 	cmd.Flags().BoolVarP(&tree, "recursive", "R", false, "everything below the directory, with whole paths")
@@ -58,32 +57,24 @@ func (g *globals) listTree(cmd *cobra.Command, p api.Path, long bool) error {
 	style := term.StyleOf(out)
 	whole := func(s api.Stat) string { return strings.TrimSuffix(s.Path.String(), s.Path.Base()) + label(s) }
 	t := g.output.NewTable(out, longColumns()...)
-	err := g.withTree(cmd.Context(), p, func(ctx context.Context, w *treeWalk) error {
-		root, err := w.stat(ctx, p)
+	err := g.withTree(cmd, p, "", func(ctx context.Context, w *treeWalk) error {
+		root, err := w.statOf(ctx, p)
 		if err != nil {
 			return err
 		}
-		tally := g.newTreeTally(cmd.ErrOrStderr(), "listed")
-		err = w.visit(ctx, root, treeVisitor{
-			enter: func(s api.Stat) error {
-				switch {
-				case s.Path == p && s.Kind == api.Directory:
-					return nil
-				case g.json():
-					return g.output.Print(out, newStatFields(s))
-				case long:
-					addLong(t, s, whole(s))
-					return nil
-				}
-				_, err := fmt.Fprintln(out, style.Name(whole(s)))
-				return err
-			},
-			fail: func(s api.Stat, err error) error { tally.leave(s.Path, explanation(err)); return nil },
-		})
-		if err == nil && tally.left > 0 {
-			err = &exitError{exitFailed, fmt.Errorf("%s left out, for the reasons above", counted(tally.left))}
-		}
-		return err
+		return w.visit(ctx, root, treeVisitor{enter: func(s api.Stat) error {
+			switch {
+			case s.Path == p && s.Kind == api.Directory:
+				return nil
+			case g.json():
+				return w.print(newStatFields(s))
+			case long:
+				addLong(t, s, whole(s))
+				return nil
+			}
+			_, err := fmt.Fprintln(out, style.Name(whole(s)))
+			return err
+		}})
 	})
 	if long && !g.json() {
 		err = errors.Join(err, t.Flush())
@@ -91,41 +82,18 @@ func (g *globals) listTree(cmd *cobra.Command, p api.Path, long bool) error {
 	return err
 }
 
-// listNodes returns the children of a directory, or a file as itself.
-func listNodes(ctx context.Context, h *client.Handle) ([]api.Stat, error) {
-	stat, err := h.Stat(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if stat.Kind == api.File {
-		return []api.Stat{stat}, nil
-	}
-	return h.ReadDir(ctx)
-}
-
 func (g *globals) printList(out io.Writer, nodes []api.Stat, long bool) error {
-	if g.json() {
+	list := term.List[api.Stat, any]{
+		Fields: newStatFields, Add: func(t *term.Table, s api.Stat) { addLong(t, s, label(s)) }, Columns: longColumns(),
+	}
+	if long || g.json() {
+		return list.PrintAll(out, g.output, nodes)
+	}
+	return g.output.Draw(out, func(p *term.Page) {
 		for _, s := range nodes {
-			if err := g.output.Print(out, newStatFields(s)); err != nil {
-				return err
-			}
+			p.Line("%s", p.Name(label(s)))
 		}
-		return nil
-	}
-	if !long {
-		style := term.StyleOf(out)
-		for _, s := range nodes {
-			if _, err := fmt.Fprintln(out, style.Name(label(s))); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	t := g.output.NewTable(out, longColumns()...)
-	for _, s := range nodes {
-		addLong(t, s, label(s))
-	}
-	return t.Flush()
+	})
 }
 
 func longColumns() []string {
@@ -156,92 +124,56 @@ func label(s api.Stat) string {
 	return s.Path.Base()
 }
 
-type treeOptions struct {
-	*globals
-	depth int
-}
-
 func newTreeCommand(g *globals) *cobra.Command {
-	o := &treeOptions{globals: g}
+	var depth int
 	cmd := &cobra.Command{
 		Use:   "tree [PATH]",
 		Short: "Show a directory and everything below it",
 		Long: `tree shows a directory and everything below it, each part as it was when it was
-read. With -o json it prints the fields of stat for each node.`,
-		Example:           "  chubbyctl tree /ls/local --depth 2",
-		Args:              arguments(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: g.completePath,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.pathOf(args)
-			if err != nil {
-				return err
+read. With -o json it prints the fields of stat for each node. A directory that you may
+not list is left out: tree says so, and exits with 1 when the rest is shown. --timeout is
+for each directory.`,
+		Example: "  chubbyctl tree /ls/local --depth 2",
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
+			if depth < 1 {
+				return usagef("--depth %d: want 1 or more", depth)
 			}
-			if o.depth < 1 {
-				return usagef("--depth %d: want 1 or more", o.depth)
-			}
-			return g.withSession(cmd.Context(), p.Cell(), func(ctx context.Context, c *client.Client) error {
-				return o.printTree(ctx, c, p, cmd.OutOrStdout())
-			})
-		},
+			return g.drawTree(cmd, p, depth)
+		}),
 	}
-	cmd.Flags().IntVar(&o.depth, "depth", api.MaxDepth, "how many levels to show")
+	cmd.Flags().IntVar(&depth, "depth", api.MaxDepth, "how many levels to show")
 	return cmd
 }
 
-func (o *treeOptions) printTree(ctx context.Context, c *client.Client, p api.Path, out io.Writer) error {
-	h, err := c.Open(ctx, p.String(), client.OpenOptions{Read: true})
-	if err != nil {
-		return err
-	}
-	stat, err := h.Stat(ctx)
-	if err != nil {
-		return err
-	}
-	if err := o.printNode(out, stat, p.String()); err != nil {
-		return err
-	}
-	return o.walk(ctx, c, stat, "", o.depth, out)
-}
-
-func (o *treeOptions) printNode(out io.Writer, s api.Stat, text string) error {
-	if o.json() {
-		return o.output.Print(out, newStatFields(s))
-	}
-	_, err := fmt.Fprintln(out, term.StyleOf(out).Name(text))
-	return err
-}
-
-// walk prints what is below a node, each line after indent. A directory that is deleted
-// meanwhile has nothing below it.
-func (o *treeOptions) walk(ctx context.Context, c *client.Client, node api.Stat, indent string, depth int, out io.Writer) error {
-	if node.Kind != api.Directory || depth == 0 {
-		return nil
-	}
-	h, err := c.Open(ctx, node.Path.String(), client.OpenOptions{Read: true, Kind: api.Directory})
-	if api.CodeOf(err) == api.NotFound {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	children, err := h.ReadDir(ctx)
-	if err != nil && api.CodeOf(err) != api.HandleClosed {
-		return err
-	}
-	if err := h.Close(ctx); err != nil && api.CodeOf(err) != api.HandleClosed {
-		return err
-	}
-	for i, child := range children {
-		branch, below := "├── ", "│   "
-		if i == len(children)-1 {
-			branch, below = "└── ", "    "
-		}
-		if err := o.printNode(out, child, indent+branch+label(child)); err != nil {
+// drawTree prints what is at and below a path, as it is read, up to a depth.
+func (g *globals) drawTree(cmd *cobra.Command, p api.Path, depth int) error {
+	out := cmd.OutOrStdout()
+	style := term.StyleOf(out)
+	levels := func(p api.Path) int { return strings.Count(string(p.Name()), "/") }
+	var below []string // what is before the branch of a node, of each level above it
+	return g.withTree(cmd, p, "", func(ctx context.Context, w *treeWalk) error {
+		root, err := w.statOf(ctx, p)
+		if err != nil {
 			return err
 		}
-		if err := o.walk(ctx, c, child, indent+below, depth-1, out); err != nil {
+		return w.visit(ctx, root, treeVisitor{enter: func(s api.Stat) error {
+			text, level := p.String(), levels(s.Path)-levels(p)
+			if level > 0 {
+				branch, stem := "├── ", "│   "
+				if w.last {
+					branch, stem = "└── ", "    "
+				}
+				text = strings.Join(below[:level-1], "") + branch + label(s)
+				below = append(below[:level-1], stem)
+			}
+			err := w.print(newStatFields(s))
+			if !g.json() {
+				_, err = fmt.Fprintln(out, style.Name(text))
+			}
+			if err == nil && level == depth {
+				err = errSkip
+			}
 			return err
-		}
-	}
-	return nil
+		}})
+	})
 }

@@ -51,18 +51,13 @@ and prints what has become of those that it had shown.`,
 		Example: `  chubbyctl members ls /ls/local/up
   chubbyctl -o json members ls /ls/local/up | jq -r .value
   chubbyctl members ls /ls/local/up --watch | while read -r line; do ./re; done`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: onlyFirst(g.completePath),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.path, err = g.parsePath(args[0]); err != nil {
-				return err
-			}
-			o.out = cmd.OutOrStdout()
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
+			o.path, o.out = p, cmd.OutOrStdout()
 			if o.watch {
 				return o.watchMembers(cmd.Context())
 			}
 			return o.listMembers(cmd.Context())
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&o.watch, "watch", false, "print who joins, changes and leaves, until Ctrl-C")
 	return cmd
@@ -75,17 +70,14 @@ type upFields struct {
 	Session string `json:"session"` // empty if it is not known
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
-	Value   string `json:"value"`
-
-	ValueBase64 string `json:"value_base64"`
+	valueFields
 }
 
 func newUpFields(m recipe.Member) upFields {
-	f := upFields{Name: m.Name, Host: m.Host, PID: m.PID}
+	f := upFields{Name: m.Name, Host: m.Host, PID: m.PID, valueFields: newValueFields(m.Value)}
 	if m.Session != 0 {
 		f.Session = m.Session.String()
 	}
-	f.Value, f.ValueBase64 = valueFields(m.Value)
 	return f
 }
 
@@ -93,51 +85,35 @@ func newUpFields(m recipe.Member) upFields {
 func (o *membersOptions) listMembers(ctx context.Context) error {
 	return o.withSessionAt(ctx, o.path.Cell(), o.path, func(ctx context.Context, c *client.Client) error {
 		members, err := recipe.Members(ctx, c, o.path.String())
-		if err != nil {
+		if err == nil && len(members) == 0 && !o.json() {
+			term.Remark(o.stderr, "%v has no members", o.path)
+		}
+		if err != nil || len(members) == 0 {
 			return err
 		}
-		t := o.output.NewTable(o.out, "MEMBER", "SESSION", "HOST", "PID", "VALUE")
-		for _, m := range members {
-			f := newUpFields(m)
-			if o.json() {
-				if err := o.output.Print(o.out, f); err != nil {
-					return err
-				}
-				continue
-			}
-			t.Add(f.Name, f.Session, f.Host, f.PID, string(m.Value))
+		list := term.List[recipe.Member, upFields]{
+			Fields: newUpFields,
+			Add: func(t *term.Table, m recipe.Member) {
+				t.Add(m.Name, newUpFields(m).Session, m.Host, m.PID, string(m.Value))
+			},
+			Columns: []string{"MEMBER", "SESSION", "HOST", "PID", "VALUE"},
 		}
-		switch {
-		case o.json():
-			return nil
-		case len(members) == 0:
-			term.Remark(o.stderr, "%v has no members", o.path)
-			return nil
-		}
-		return t.Flush()
+		return list.PrintAll(o.out, o.output, members)
 	})
 }
 
 // watchMembers prints the changes of the members until an interrupt.
 func (o *membersOptions) watchMembers(ctx context.Context) error {
 	var before []recipe.Member
-	return o.withFollowing(ctx, o.path, &follower{follow: func(ctx context.Context, c *client.Client, gap error) error {
-		if gap != nil {
-			o.notice(o.stderr, describeGap(gap))
-		}
-		for members, err := range recipe.WatchMembers(ctx, c, o.path.String()) {
-			if err != nil {
+	return followEach(ctx, o.globals, o.path, recipe.WatchMembers, func(members []recipe.Member) error {
+		for _, one := range memberChanges(before, members) {
+			if err := o.printMemberChange(one); err != nil {
 				return err
 			}
-			for _, one := range memberChanges(before, members) {
-				if err := o.printMemberChange(one); err != nil {
-					return final{err}
-				}
-			}
-			before = members
 		}
+		before = members
 		return nil
-	}})
+	})
 }
 
 // memberChange is what has become of one member.
@@ -178,10 +154,7 @@ func memberChanges(before, now []recipe.Member) []memberChange {
 // printMemberChange writes a change as one line.
 func (o *membersOptions) printMemberChange(one memberChange) error {
 	f := newUpFields(one.member)
-	if o.json() {
-		f.Change = one.kind
-		return o.output.Print(o.out, f)
-	}
+	f.Change = one.kind
 	line := fmt.Sprintf("%s  %-7s  %s", now().Local().Format("2006-01-02 15:04:05.000"), one.kind, f.Name)
 	if f.Host != "" {
 		line += fmt.Sprintf("  %s (pid %d, %s)", f.Host, f.PID, f.Session)
@@ -193,6 +166,5 @@ func (o *membersOptions) printMemberChange(one memberChange) error {
 	if one.kind == "left" {
 		color = term.Waiting
 	}
-	_, err := fmt.Fprintln(o.out, term.StyleOf(o.out).Paint(color, term.Printable(line)))
-	return err
+	return o.output.SayIn(o.out, f, color, line)
 }

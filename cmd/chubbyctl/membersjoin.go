@@ -53,8 +53,7 @@ Exit codes: as acquire.`, defaultKillAfter, exitLost, exitFailed),
 		Example: `  chubbyctl members join /ls/local/up --name web1 --value 10.0.0.1:80 -- ./serve
   chubbyctl members join /ls/local/up --value "$HOSTNAME:80" --retry -- ./serve
   chubbyctl members join /ls/local/up --name $POD --wait-for-name -- ./worker`,
-		Args:              o.takeArguments,
-		ValidArgsFunction: g.completePath,
+		Args: o.takeArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.takeStreams(cmd)
 			if err := o.validate(cmd.Flags().Changed); err != nil {
@@ -100,13 +99,14 @@ func (o *joinOptions) join(ctx, _ context.Context, c *client.Client) (*heldLock,
 	if o.waitForName {
 		options = append(options, recipe.WaitForName())
 	}
-	w := o.showWait(fmt.Sprintf("its name %s is still that of another session, or the cell does not answer", o.name))
-	defer w.stop()
-	p, err := recipe.Announce(ctx, c, o.path.String(), o.name, []byte(o.value), options...)
-	if err != nil {
-		return nil, withAdvice(err, o.path, client.Directory)
-	}
-	return &heldLock{lock: membership{p, c}, member: p.Path(), giveUp: leaving(p)}, nil
+	early := fmt.Sprintf("its name %s is still that of another session, or the cell does not answer", o.name)
+	return o.waitFor(ctx, 0, early, func(ctx context.Context, _ *lockWait) (*heldLock, error) {
+		p, err := recipe.Announce(ctx, c, o.path.String(), o.name, []byte(o.value), options...)
+		if err != nil {
+			return nil, withAdvice(err, o.path, client.Directory)
+		}
+		return &heldLock{lock: membership{p, c}, member: p.Path(), giveUp: leaving(p)}, nil
+	})
 }
 
 // leaving returns how a member leaves. A session that is over has taken it along.

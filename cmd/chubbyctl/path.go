@@ -56,6 +56,25 @@ func (g *globals) pathOf(args []string) (api.Path, error) {
 	return g.parsePath(args[0])
 }
 
+// cellOf returns the cell that the optional argument of a command names, by its name or by a
+// path in it; the default cell without one.
+func (g *globals) cellOf(args []string) (string, error) {
+	if len(args) == 0 {
+		return g.defaultCell()
+	}
+	if api.ValidCell(args[0]) {
+		return args[0], nil
+	}
+	p, err := api.ParsePath(args[0])
+	if err != nil {
+		return "", usagef("%q is not a cell's name: want letters, digits, '-', '_' and '.', as in %s", args[0], api.LocalCell)
+	}
+	if p.Cell() == api.LocalCell {
+		return g.defaultCell()
+	}
+	return p.Cell(), nil
+}
+
 // parsePath reads a path. One that does not begin with /ls/CELL is in the default cell, and so is /ls/local/...: "local" is
 // the default cell everywhere. A directory may have a slash behind, as completion and ls write it.
 func (g *globals) parsePath(text string) (api.Path, error) {

@@ -17,22 +17,6 @@ func newQuotaCommand(g *globals) *cobra.Command {
 	return newGroup("quota", "Look at and set what principals and directories may use", newQuotaLsCommand(g), newQuotaSetCommand(g))
 }
 
-type amountFields struct {
-	Nodes    int   `json:"nodes"`
-	Bytes    int64 `json:"bytes"`
-	Sessions int   `json:"sessions"`
-	Handles  int   `json:"handles"`
-	Waiters  int   `json:"waiters"`
-}
-
-// quotaFields is of a principal or of a directory; the other is empty.
-type quotaFields struct {
-	Principal string       `json:"principal"`
-	Path      string       `json:"path"`
-	Used      amountFields `json:"used"`
-	Allowed   amountFields `json:"allowed"`
-}
-
 func newQuotaLsCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:     "ls [CELL]",
@@ -44,43 +28,26 @@ principal: those it created; of a directory: those below it), and of a principal
 open sessions, open handles, and Acquires that wait. With -o json an allowed amount
 of 0 is no limit.`,
 		Example: "  chubbyctl quota ls\n  chubbyctl quota ls foo -o json",
-		Args:    arguments(cobra.MaximumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
-				quotas, err := c.Quotas(ctx)
-				if err != nil {
-					return err
-				}
-				return g.printQuotas(cmd.OutOrStdout(), quotas)
-			})
-		},
+		RunE:    showCell(g, (*client.Cell).Quotas, g.printQuotas),
 	}
 }
 
 func (g *globals) printQuotas(out io.Writer, quotas []client.QuotaUse) error {
-	if g.json() {
-		for _, q := range quotas {
-			if err := g.output.Print(out, quotaFields{q.Principal, q.Path, amountFields(q.Used), amountFields(q.Allowed)}); err != nil {
-				return err
+	list := term.List[client.QuotaUse, client.QuotaUse]{
+		Fields: term.Itself[client.QuotaUse],
+		Add: func(t *term.Table, q client.QuotaUse) {
+			used, allowed := q.Used, q.Allowed
+			nodes, bytes := share(used.Nodes, allowed.Nodes), term.RoughSize(used.Bytes)+"/"+sizeLimit(allowed.Bytes)
+			if q.Path != "" {
+				t.Add(q.Path, nodes, bytes, "", "", "")
+				return
 			}
-		}
-		return nil
+			t.Add(q.Principal, nodes, bytes, share(used.Sessions, allowed.Sessions), share(used.Handles, allowed.Handles), share(used.Waiters, allowed.Waiters))
+		},
+		Columns: []string{"PRINCIPAL OR DIRECTORY", "NODES", "BYTES", "SESSIONS", "HANDLES", "WAITERS"},
+		None:    "no principal uses anything, and no directory has a quota",
 	}
-	if len(quotas) == 0 {
-		_, err := fmt.Fprintln(out, "no principal uses anything, and no directory has a quota")
-		return err
-	}
-	t := g.output.NewTable(out, "PRINCIPAL OR DIRECTORY", "NODES", "BYTES", "SESSIONS", "HANDLES", "WAITERS")
-	for _, q := range quotas {
-		used, allowed := q.Used, q.Allowed
-		nodes, bytes := share(used.Nodes, allowed.Nodes), term.RoughSize(used.Bytes)+"/"+sizeLimit(allowed.Bytes)
-		if q.Path != "" {
-			t.Add(q.Path, nodes, bytes, "", "", "")
-			continue
-		}
-		t.Add(q.Principal, nodes, bytes, share(used.Sessions, allowed.Sessions), share(used.Handles, allowed.Handles), share(used.Waiters, allowed.Waiters))
-	}
-	return t.Flush()
+	return list.PrintAll(out, g.output, quotas)
 }
 
 // share returns used and allowed as "3/10".
@@ -125,7 +92,6 @@ SIZE is a number of bytes, or as in 512KiB, 10MiB, 1GiB.`,
 		Example: `  chubbyctl quota set --principal ci --nodes 10000 --bytes 64MiB
   chubbyctl quota set --dir /ls/local/scratch --bytes 10MiB
   chubbyctl quota set --principal ci --nodes 0     # back to the defaults`,
-		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.validate(cmd, args); err != nil {
 				return err
@@ -194,24 +160,17 @@ func (o *quotaSetOptions) setQuota(ctx context.Context) error {
 
 // quotaSetFields is what was set; 0 is the default, or no limit.
 type quotaSetFields struct {
-	Principal string       `json:"principal"`
-	Path      string       `json:"path"`
-	Quota     amountFields `json:"quota"`
+	Principal string    `json:"principal"`
+	Path      string    `json:"path"`
+	Quota     api.Quota `json:"quota"`
 }
 
 // printSet prints the whole quota: amounts that were not given have changed too.
 func (o *quotaSetOptions) printSet(out io.Writer) error {
-	q := o.quota
-	if o.json() {
-		f := quotaSetFields{Principal: o.principal, Quota: amountFields(q)}
-		if !o.path.IsZero() {
-			f.Path = o.path.String()
-		}
-		return o.output.Print(out, f)
-	}
-	of, none := o.principal, "default"
+	q, of, none := o.quota, o.principal, "default"
+	f := quotaSetFields{Principal: o.principal, Quota: q}
 	if !o.path.IsZero() {
-		of, none = o.path.String(), "no limit"
+		f.Path, of, none = o.path.String(), o.path.String(), "no limit"
 	}
 	amount := func(name string, n int) string {
 		if n == 0 {
@@ -227,6 +186,5 @@ func (o *quotaSetOptions) printSet(out io.Writer) error {
 	if o.path.IsZero() {
 		parts = append(parts, amount("sessions", q.Sessions), amount("handles", q.Handles), amount("waiters", q.Waiters))
 	}
-	_, err := fmt.Fprintf(out, "quota of %s: %s\n", of, strings.Join(parts, ", "))
-	return err
+	return o.output.Say(out, f, "quota of %s: %s", of, strings.Join(parts, ", "))
 }

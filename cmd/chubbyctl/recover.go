@@ -53,7 +53,6 @@ it was removed does not know it: name the directories of others as well.
 
 If a majority is left, start those replicas instead: nothing is lost then.`,
 		Example: "  chubbyctl cell recover /var/lib/chubby/r4\n  chubbyctl cell recover copies/r4 copies/r5 --to foo.backup\n  chubbyctl cell restore foo.backup foo --yes",
-		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return g.recover(cmd, args, to, fromRemoved) },
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the `file` for the backup; without it recover only looks")
@@ -127,32 +126,27 @@ func (g *globals) writeRecovered(ctx context.Context, d recovery.Directory, to s
 
 // printSurvivors says what each directory has, the freshest first.
 func (g *globals) printSurvivors(out io.Writer, list []recovery.Directory) error {
-	table := g.output.NewTable(out, "DIRECTORY", "CELL", "REPLICA", "LAST ENTRY", "TERM", "")
-	for i, d := range list {
-		fresh := d.Term == list[0].Term && d.Index == list[0].Index
-		if g.json() {
-			f := survivorFields{d.Path, d.Cell, d.CellID, d.Replica, d.Index, d.Term, fresh, append([]string{}, d.Replicas...), d.Removed}
-			if err := g.output.Print(out, f); err != nil {
-				return err
-			}
-			continue
-		}
-		remark := ""
-		if len(list) > 1 && fresh {
-			remark = "as fresh"
-			if i == 0 {
+	fresh := func(d recovery.Directory) bool { return d.Term == list[0].Term && d.Index == list[0].Index }
+	show := term.List[recovery.Directory, survivorFields]{
+		Fields: func(d recovery.Directory) survivorFields {
+			return survivorFields{d.Path, d.Cell, d.CellID, d.Replica, d.Index, d.Term, fresh(d), append([]string{}, d.Replicas...), d.Removed}
+		},
+		Add: func(t *term.Table, d recovery.Directory) {
+			remark := ""
+			switch {
+			case len(list) > 1 && d.Path == list[0].Path:
 				remark = "freshest"
+			case len(list) > 1 && fresh(d):
+				remark = "as fresh"
 			}
-		}
-		if d.Removed {
-			remark = strings.TrimPrefix(remark+", removed", ", ")
-		}
-		table.Add(d.Path, d.Cell, d.Replica, d.Index, d.Term, remark)
+			if d.Removed {
+				remark = strings.TrimPrefix(remark+", removed", ", ")
+			}
+			t.Add(d.Path, d.Cell, d.Replica, d.Index, d.Term, remark)
+		},
+		Columns: []string{"DIRECTORY", "CELL", "REPLICA", "LAST ENTRY", "TERM", ""},
 	}
-	if g.json() {
-		return nil
-	}
-	return table.Flush()
+	return show.PrintAll(out, g.output, list)
 }
 
 // adviseRecovery says which replicas are not here, and what follows.

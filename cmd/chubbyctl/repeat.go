@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,13 +55,28 @@ func (r *repetition) run(cmd *cobra.Command, look, show func() error) error {
 		if n == r.times {
 			return nil
 		}
-		select {
-		case <-cmd.Context().Done():
+		if !sleep(cmd.Context(), r.every) {
 			return nil
-		case <-time.After(r.every):
 		}
 	}
 }
 
-// hasEnded reports whether somebody has typed Ctrl-C.
+// runScreens is run that shows text for people: on a terminal each in place of the one before.
+func (r *repetition) runScreens(cmd *cobra.Command, look func() error, draw func(term.Style) string) error {
+	style, again := term.StyleOf(cmd.OutOrStdout()), false
+	return r.run(cmd, look, func() error {
+		text := draw(style)
+		switch {
+		case style.Terminal && r.times != 1:
+			text = "\x1b[H\x1b[2J" + text // from the upper left corner, with nothing on it
+		case again:
+			text = "\n" + text
+		}
+		again = true
+		_, err := io.WriteString(cmd.OutOrStdout(), text)
+		return err
+	})
+}
+
+// hasEnded reports whether an interrupt has ended a command that runs until then.
 func hasEnded(ctx context.Context) bool { return ctx.Err() != nil }

@@ -99,11 +99,7 @@ func (g *globals) giveUpRestore(cmd *cobra.Command, args []string) error {
 		if err := client.GiveUpRestore(ctx, c); err != nil {
 			return err
 		}
-		if g.json() {
-			return g.output.Print(cmd.OutOrStdout(), map[string]bool{"given_up": true})
-		}
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "the restore is given up: the cell has what it had, and sessions can begin")
-		return err
+		return g.output.Say(cmd.OutOrStdout(), map[string]bool{"given_up": true}, "the restore is given up: the cell has what it had, and sessions can begin")
 	})
 }
 
@@ -120,10 +116,8 @@ func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOption
 	if !o.yes {
 		return usagef("this replaces everything in cell %s by the backup of cell %s of %s, with %d nodes, and ends all sessions; --yes does it", cell, b.Cell, taken, b.Nodes)
 	}
-	ctx, stop := context.WithCancelCause(cmd.Context())
-	defer stop(nil)
-	late := time.AfterFunc(g.timeout, func() { stop(outOfTime{g.timeout}) })
-	defer late.Stop()
+	ctx, step, cancel := g.withSteps(cmd.Context())
+	defer cancel()
 	c, err := client.New(ctx, g.config(cell))
 	if err != nil {
 		return err
@@ -143,7 +137,7 @@ func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOption
 	}
 	source.Parts, source.Quotas = backup.Parts(b.State)
 	begun := false
-	is, err := g.followRestore(ctx, c, source, func() { begun = true; late.Reset(g.timeout) })
+	is, err := g.followRestore(ctx, c, source, func() { begun = true; step() })
 	if mayBeDone(err) {
 		g.notice(g.stderr, "the cell has what it had, or it was restored: 'chubbyctl cell status' says so")
 	}
@@ -160,12 +154,8 @@ func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOption
 	if id, err := client.Identify(ctx, c.Cell()); err == nil && id.Principal != "" && g.lacksOperators(ctx, cell) {
 		g.notice(g.stderr, noOperators(cell)) // the backup has none, and took the place of what there was
 	}
-	if g.json() {
-		return g.output.Print(cmd.OutOrStdout(), f)
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "cell %s is restored from %s, the backup of cell %s of %s: %d nodes; %s ended; tokens go on above %d\n",
+	return g.output.Say(cmd.OutOrStdout(), f, "cell %s is restored from %s, the backup of cell %s of %s: %d nodes; %s ended; tokens go on above %d",
 		f.Cell, term.Printable(name), b.Cell, taken, f.Nodes, term.Counted(f.SessionsEnded, "session"), f.Counter)
-	return err
 }
 
 // followRestore restores a backup, and shows how far that is. It calls stepped after each step.

@@ -57,21 +57,15 @@ to be dead.`,
 		Example: `  chubbyctl lock break /ls/local/deploy --reason 'web3 hangs'  # who loses it?
   chubbyctl lock break /ls/local/deploy --reason 'web3 hangs' --yes
   chubbyctl lock break /ls/local/deploy --reason 'web3 is unplugged' --yes --now`,
-		Args:              arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: g.completePath,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := g.parsePath(args[0])
-			if err == nil {
-				err = o.validate("lock break")
-			}
-			if err != nil {
+		RunE: g.onPath(func(cmd *cobra.Command, p api.Path) error {
+			if err := o.validate("lock break"); err != nil {
 				return err
 			}
 			if !o.yes {
 				return o.refuseBreak(cmd.Context(), p)
 			}
 			return o.breakLock(cmd, p)
-		},
+		}),
 	}
 	o.flags(breaking)
 	breaking.Flags().BoolVar(&o.now, "now", false, "do not wait for the holders: two may then believe that they hold it")
@@ -98,24 +92,16 @@ type brokenFields struct {
 }
 
 func (o *revocation) printBroken(out io.Writer, p api.Path) error {
-	if o.json() {
-		return o.output.Print(out, brokenFields{p.String(), true, o.now})
-	}
 	text := "free once its holder lets go or its lease and lock-delay are over"
 	if o.now {
 		text = "free at once, or granted to the next who waits"
 	}
-	_, err := fmt.Fprintf(out, "broken: %s; 'chubbyctl locks %v' shows it\n", text, p)
-	return err
+	return o.output.Say(out, brokenFields{p.String(), true, o.now}, "broken: %s; 'chubbyctl locks %v' shows it", text, p)
 }
 
 // refuseBreak asks the cell for the holders, and says what --yes would do.
 func (o *revocation) refuseBreak(ctx context.Context, p api.Path) error {
-	var locks []client.LockInfo
-	err := o.withCell(ctx, p.Cell(), func(ctx context.Context, c *client.Cell) (err error) {
-		locks, err = c.Locks(ctx, p.String())
-		return err
-	})
+	locks, err := askNode(ctx, o.globals, p, (*client.Cell).Locks)
 	return interruptOr(ctx, o.breakRefusal(p, locks, err))
 }
 
@@ -167,7 +153,6 @@ nothing, and exits with 2. It is for operators of the cell (/ls/CELL/acl/operato
 except for sessions of one's own principal.`,
 		Example: `  chubbyctl session end s42 --reason 'left over from a test'  # whose is it?
   chubbyctl session end s42 --reason 'left over from the test' --yes`,
-		Args: arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, cell, err := g.sessionOf(args)
 			if err == nil {
@@ -198,20 +183,12 @@ type endedFields struct {
 }
 
 func (o *revocation) printEnded(out io.Writer, id api.SessionID) error {
-	if o.json() {
-		return o.output.Print(out, endedFields{id.String(), true})
-	}
-	_, err := fmt.Fprintf(out, "ended: gone once its client has heard of it or its lease is over; 'chubbyctl session show %v' shows it\n", id)
-	return err
+	return o.output.Say(out, endedFields{id.String(), true}, "ended: gone once its client has heard of it or its lease is over; 'chubbyctl session show %v' shows it", id)
 }
 
 // refuseEnd asks the cell for the session, and says what --yes would do.
 func (o *revocation) refuseEnd(ctx context.Context, cell string, id api.SessionID) error {
-	var s shownSession
-	err := o.withCell(ctx, cell, func(ctx context.Context, c *client.Cell) (err error) {
-		s, err = findSession(ctx, c, cell, id)
-		return err
-	})
+	s, err := o.askSession(ctx, cell, id)
 	return interruptOr(ctx, endRefusal(id, s, err))
 }
 

@@ -8,30 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 	"github.com/chubbylock/chubby/internal/helptext"
 )
-
-// globals are the flags that every command has.
-type globals struct {
-	output    term.Format
-	timeout   time.Duration
-	servers   []string
-	cell      string // of paths that name none, if the flag is given; see defaultCell
-	as        string
-	tls       client.TLSFiles
-	tokenFile string
-	verbose   bool
-	quiet     bool // of the verbs that run a command: nothing is said unless somebody has to act
-	trace     tracing
-
-	stop   func()               // stops catching interrupts; nil if they are not caught
-	asked  func()               // is called when a signal has asked for the end; set with stop
-	stderr *term.Speaker        // for notices while an operation waits; nil if there is nowhere to write them
-	adapt  func(*client.Config) // for tests, which have another network and clock; may be nil
-}
 
 func newRootCommand() (*cobra.Command, *globals) {
 	g := &globals{}
@@ -115,23 +94,6 @@ func addGrouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-func (g *globals) validate() error {
-	switch {
-	case !g.output.IsValid():
-		return usagef("-o %q: want text, wide, json or yaml", g.output)
-	case g.cell != "" && !api.ValidCell(g.cell):
-		return usagef("--cell %q is not a cell's name: want letters, digits, '-', '_' and '.', as in %s", g.cell, api.LocalCell)
-	case (g.tls.Cert == "") != (g.tls.Key == ""):
-		return usagef("--cert and --key are needed together")
-	case g.timeout <= 0:
-		return usagef("--timeout %v: want a positive duration, as in 15s", g.timeout)
-	}
-	return nil
-}
-
-// json reports whether programs read what is printed: as JSON, or as YAML with the same fields.
-func (g *globals) json() bool { return g.output.ForPrograms() }
-
 // needsVerb is the action of a command that only groups others. It shows people its help; programs, who expect objects, are
 // told with the error which commands there are.
 func needsVerb(cmd *cobra.Command, args []string) error {
@@ -182,11 +144,4 @@ func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 	}
 	group.Example = strings.Join(examples, "\n")
 	return group
-}
-
-// notice writes something that the user should know while things run.
-func (g *globals) notice(w io.Writer, text string) {
-	if !g.quiet {
-		g.output.Notice(w, text)
-	}
 }

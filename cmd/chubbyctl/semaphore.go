@@ -47,8 +47,7 @@ Exit codes: as acquire; %d is for --try if all slots are taken or delayed.`, exi
   chubbyctl semaphore /ls/local/licences --slots 5 --wait 10m -- ./simulate
   chubbyctl semaphore gpus --slots 4 -- sh -c './train --gpu $CHUBBY_SLOT'
   chubbyctl semaphore /ls/local/converters --slots 5 --resize`,
-		Args:              o.takeArguments,
-		ValidArgsFunction: g.completePath,
+		Args: o.takeArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.takeStreams(cmd)
 			if err := o.validate(cmd.Flags().Changed); err != nil {
@@ -86,22 +85,19 @@ func (o *semaphoreOptions) validate(given func(flag string) bool) error {
 func (o *semaphoreOptions) takeSlot(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
 	sem := recipe.NewSemaphore(c, o.path.String(), o.slots)
 	options := recipe.SemaphoreOptions{LockDelay: o.recipeDelay(), Reason: o.reason}
-	if o.isOneTry() {
-		bound, cancel := o.withTimeout(ctx)
-		defer cancel()
-		permit, err := sem.TryAcquire(bound, options)
+	early := fmt.Sprintf("all %d slots are taken, or the cell does not answer ('chubbyctl locks %v' shows who has them, and who waits)", o.slots, o.path)
+	return o.tryOrWait(ctx, minCampaign, early, func(ctx context.Context, w *lockWait) (*heldLock, error) {
+		acquire := sem.Acquire
+		if w == nil {
+			acquire = sem.TryAcquire
+		}
+		permit, err := acquire(ctx, options)
 		var refused *api.Error
 		if errors.As(err, &refused) { // the slots are tried in random order
 			slices.SortFunc(refused.Holders, func(a, b api.Holder) int { return cmp.Compare(a.Session, b.Session) })
 		}
-		return holdingSlot(permit), o.explainRefusal(o.withAdviceOnSize(err))
-	}
-	waiting, cancel, explain := o.withWait(ctx, minCampaign)
-	defer cancel()
-	w := o.showWait(fmt.Sprintf("all %d slots are taken, or the cell does not answer ('chubbyctl locks %v' shows who has them, and who waits)", o.slots, o.path))
-	defer w.stop()
-	permit, err := sem.Acquire(waiting, options)
-	return holdingSlot(permit), explain(o.withAdviceOnSize(err), w.last())
+		return holdingSlot(permit), o.withAdviceOnSize(err)
+	})
 }
 
 // holdingSlot returns a slot that is given up by Release; nil for nil.
@@ -130,15 +126,10 @@ func (o *semaphoreOptions) resizeSemaphore(ctx context.Context) error {
 	err := o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
 		return recipe.ResizeSemaphore(ctx, c, o.path.String(), o.slots)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return withAdvice(err, o.path, client.Directory)
-	case o.json():
-		return o.output.Print(o.out, resizedFields{o.path.String(), o.slots})
-	case o.verbose:
-		o.notice(fmt.Sprintf("%v has %d slots", o.path, o.slots))
 	}
-	return nil
+	return o.did(o.out, o.err, resizedFields{o.path.String(), o.slots}, "%v has %d slots", o.path, o.slots)
 }
 
 // resizedFields is what semaphore --resize -o json prints.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 	"github.com/chubbylock/chubby/sequencer"
 )
 
@@ -23,7 +24,6 @@ that generation. It exits with 0 if it is, and with %d if it is not or SEQ is no
 valid sequencer. What is true now need not be true a moment later: a server that acts on
 requests compares tokens instead (package sequencer).`, exitMismatch),
 			Example: `  chubbyctl sequencer check "$CHUBBY_SEQUENCER"`,
-			Args:    arguments(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return g.checkSequencer(cmd.Context(), args[0], cmd.OutOrStdout())
 			},
@@ -33,7 +33,6 @@ requests compares tokens instead (package sequencer).`, exitMismatch),
 			Short:   "Show the parts of a sequencer, without asking anybody",
 			Long:    fmt.Sprintf("show prints the parts of a sequencer. It exits with %d if SEQ is not a valid sequencer.", exitMismatch),
 			Example: `  chubbyctl sequencer show "$CHUBBY_SEQUENCER"`,
-			Args:    arguments(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return g.showSequencer(args[0], cmd.OutOrStdout())
 			},
@@ -78,15 +77,11 @@ func explanation(err error) string {
 }
 
 func (g *globals) printVerdict(out io.Writer, v verdictFields) error {
-	if g.json() {
-		return g.output.Print(out, v)
-	}
 	text := "valid"
 	if !v.Valid {
 		text = "not valid: " + v.Explanation
 	}
-	_, err := fmt.Fprintln(out, text)
-	return err
+	return g.output.Say(out, v, "%s", text)
 }
 
 type sequencerFields struct {
@@ -101,13 +96,8 @@ func (g *globals) showSequencer(text string, out io.Writer) error {
 	if err != nil {
 		return &exitError{exitMismatch, err}
 	}
-	if g.json() {
-		return g.output.Print(out, sequencerFields{seq.Path.String(), seq.Mode.String(), seq.Token(), seq.Cell})
-	}
-	t := g.output.NewTable(out)
-	t.Add("path", seq.Path)
-	t.Add("mode", seq.Mode)
-	t.Add("token", seq.Token())
-	t.Add("cell id", seq.Cell)
-	return t.Flush()
+	f := sequencerFields{seq.Path.String(), seq.Mode.String(), seq.Token(), seq.Cell}
+	return g.output.Show(out, f, func(p *term.Page) {
+		p.Fields("path", seq.Path, "mode", seq.Mode, "token", seq.Token(), "cell id", seq.Cell)
+	})
 }

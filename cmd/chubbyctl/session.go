@@ -14,30 +14,8 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// cellOf returns the cell that the optional argument of a command names, by its name or by a
-// path in it; the default cell without one.
-func (g *globals) cellOf(args []string) (string, error) {
-	if len(args) == 0 {
-		return g.defaultCell()
-	}
-	if api.ValidCell(args[0]) {
-		return args[0], nil
-	}
-	p, err := api.ParsePath(args[0])
-	if err != nil {
-		return "", usagef("%q is not a cell's name: want letters, digits, '-', '_' and '.', as in %s", args[0], api.LocalCell)
-	}
-	if p.Cell() == api.LocalCell {
-		return g.defaultCell()
-	}
-	return p.Cell(), nil
-}
-
 type sessionFields struct {
-	Session    string  `json:"session"`
-	Principal  string  `json:"principal"`
-	Host       string  `json:"host"`
-	PID        int     `json:"pid"`
+	party
 	LeaseS     float64 `json:"lease_s"`
 	LeftLeastS float64 `json:"left_least_s"`
 	LeftMostS  float64 `json:"left_most_s"`
@@ -48,16 +26,7 @@ type sessionFields struct {
 
 func newSessionFields(s client.SessionInfo) sessionFields {
 	return sessionFields{
-		Session:    s.Session.String(),
-		Principal:  s.Principal,
-		Host:       s.Host,
-		PID:        s.PID,
-		LeaseS:     term.Seconds(s.Lease),
-		LeftLeastS: term.Seconds(s.LeftLeast),
-		LeftMostS:  term.Seconds(s.LeftMost),
-		Handles:    s.Handles,
-		Locks:      s.Locks,
-		MayCache:   s.MayCache,
+		newParty(s.Holder), term.Seconds(s.Lease), term.Seconds(s.LeftLeast), term.Seconds(s.LeftMost), s.Handles, s.Locks, s.MayCache,
 	}
 }
 
@@ -76,7 +45,6 @@ how much of it is left. A session that is not extended lives at least as long as
 first figure says. It normally ends before the second; a fail-over, or a master that
 was stopped for a moment, starts all leases again in full.`,
 		Example: "  chubbyctl session ls -o json",
-		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
 				return g.printSessions(cmd.OutOrStdout(), c.EachSession(ctx))
@@ -135,6 +103,11 @@ func findSession(ctx context.Context, c *client.Cell, cell string, id api.Sessio
 	return shownSession{info, held}, err
 }
 
+// askSession is findSession that asks a cell by its name.
+func (g *globals) askSession(ctx context.Context, cell string, id api.SessionID) (shownSession, error) {
+	return askCell(ctx, g, cell, func(c *client.Cell, ctx context.Context) (shownSession, error) { return findSession(ctx, c, cell, id) })
+}
+
 func newSessionShowCommand(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID [CELL]",
@@ -142,19 +115,16 @@ func newSessionShowCommand(g *globals) *cobra.Command {
 		Long: `show shows one session: whose it is, its lease, how much of that is left at least
 and at most, how many handles it has open, and which locks it holds.`,
 		Example: "  chubbyctl session show s42\n  chubbyctl session show 42 foo -o json",
-		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, cell, err := g.sessionOf(args)
 			if err != nil {
 				return err
 			}
-			return g.withCell(cmd.Context(), cell, func(ctx context.Context, c *client.Cell) error {
-				s, err := findSession(ctx, c, cell, id)
-				if err != nil {
-					return err
-				}
-				return g.printSession(cmd.OutOrStdout(), s)
-			})
+			s, err := g.askSession(cmd.Context(), cell, id)
+			if err != nil {
+				return err
+			}
+			return g.printSession(cmd.OutOrStdout(), s)
 		},
 	}
 }
@@ -166,20 +136,15 @@ type shownFields struct {
 }
 
 func (g *globals) printSession(out io.Writer, s shownSession) error {
-	if g.json() {
-		return g.output.Print(out, shownFields{newSessionFields(s.info), s.held})
-	}
-	t := g.output.NewTable(out)
-	t.Add("session", s.info.Session)
-	t.Add("principal", s.info.Principal)
-	t.Add("host", s.info.Host)
-	t.Add("pid", s.info.PID)
-	t.Add("lease", s.info.Lease)
-	t.Add("left", term.Roughly(s.info.LeftLeast)+" at least, "+term.Roughly(s.info.LeftMost)+" at most")
-	t.Add("handles", s.info.Handles)
-	t.Add("locks", s.info.Locks)
-	for _, path := range s.held {
-		t.Add("holds", path)
-	}
-	return t.Flush()
+	return g.output.Show(out, shownFields{newSessionFields(s.info), s.held}, func(p *term.Page) {
+		fields := []any{
+			"session", s.info.Session, "principal", s.info.Principal, "host", s.info.Host, "pid", s.info.PID, "lease", s.info.Lease,
+			"left", term.Roughly(s.info.LeftLeast) + " at least, " + term.Roughly(s.info.LeftMost) + " at most",
+			"handles", s.info.Handles, "locks", s.info.Locks,
+		}
+		for _, path := range s.held {
+			fields = append(fields, "holds", path)
+		}
+		p.Fields(fields...)
+	})
 }

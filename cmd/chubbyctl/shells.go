@@ -95,7 +95,6 @@ func shellCommand(shell, how, example string, generate func(*cobra.Command, io.W
 		Short:   "Print the completion script for " + shell,
 		Long:    how,
 		Example: example,
-		Args:    arguments(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return generate(cmd.Root(), cmd.OutOrStdout()) },
 	}
 }

@@ -25,14 +25,8 @@ type statFields struct {
 	Checksum          string         `json:"checksum"` // hexadecimal, because a JSON number is not exact for 64 bits
 	Size              int            `json:"size"`
 	Children          int            `json:"children"`
-	ACL               aclFields      `json:"acl"`
+	ACL               api.ACL        `json:"acl"`
 	Modified          *time.Time     `json:"modified"` // null: it is not known
-}
-
-type aclFields struct {
-	Read   string `json:"read"`
-	Write  string `json:"write"`
-	Change string `json:"change"`
 }
 
 // withheldFields is what is told of a node that the caller may not read. A change of its own has the fields of what it wrote, too.
@@ -47,61 +41,35 @@ type withheldFields struct {
 	Size              *int           `json:"size,omitempty"`
 	Modified          *time.Time     `json:"modified,omitempty"`
 	ACLGeneration     api.Generation `json:"acl_generation,omitempty"`
-	ACL               *aclFields     `json:"acl,omitempty"`
+	ACL               *api.ACL       `json:"acl,omitempty"`
 }
 
 func newStatFields(s api.Stat) any {
 	if s.Withheld {
 		f := withheldFields{
-			Path: s.Path.String(), Kind: s.Kind.String(), Ephemeral: s.Ephemeral, Withheld: true, Instance: s.Instance, ContentGeneration: s.Content, Modified: modified(s),
+			Path: s.Path.String(), Kind: s.Kind.String(), Ephemeral: s.Ephemeral, Withheld: true, Instance: s.Instance, ContentGeneration: s.Content, Modified: timestamp(s.ModifiedUnix),
 		}
 		if s.Content != 0 {
 			f.Checksum, f.Size = fmt.Sprintf("%016x", s.Checksum), &s.Size
 		}
 		if s.ACLs != 0 {
-			acl := aclFields(s.ACL)
-			f.ACLGeneration, f.ACL = s.ACLs, &acl
+			f.ACLGeneration, f.ACL = s.ACLs, &s.ACL
 		}
 		return f
 	}
 	return statFields{
-		Path:              s.Path.String(),
-		Kind:              s.Kind.String(),
-		Ephemeral:         s.Ephemeral,
-		Instance:          s.Instance,
-		ContentGeneration: s.Content,
-		LockGeneration:    s.Lock,
-		ACLGeneration:     s.ACLs,
-		Checksum:          fmt.Sprintf("%016x", s.Checksum),
-		Size:              s.Size,
-		Children:          s.Children,
-		ACL:               aclFields(s.ACL),
-		Modified:          modified(s),
+		s.Path.String(), s.Kind.String(), s.Ephemeral, s.Instance, s.Content, s.Lock, s.ACLs,
+		fmt.Sprintf("%016x", s.Checksum), s.Size, s.Children, s.ACL, timestamp(s.ModifiedUnix),
 	}
-}
-
-// modified returns when a node's contents were written, in UTC; nil if that is not known.
-func modified(s api.Stat) *time.Time {
-	if s.ModifiedUnix == 0 {
-		return nil
-	}
-	at := time.Unix(s.ModifiedUnix, 0).UTC()
-	return &at
 }
 
 // printChange prints a node after a change: for programs always, for people only with -v.
 func (g *globals) printChange(out, remarks io.Writer, did string, s api.Stat) error {
-	if g.json() {
-		return g.output.Print(out, newStatFields(s))
+	text := fmt.Sprintf("%s %v", did, s.Path)
+	if !s.Withheld {
+		text += fmt.Sprintf(" (content generation %d, instance %d)", s.Content, s.Instance)
 	}
-	if g.verbose {
-		if s.Withheld {
-			term.Remark(remarks, "%s %v", did, s.Path)
-			return nil
-		}
-		term.Remark(remarks, "%s %v (content generation %d, instance %d)", did, s.Path, s.Content, s.Instance)
-	}
-	return nil
+	return g.did(out, remarks, newStatFields(s), "%s", text)
 }
 
 // printCreated is printChange for a node that was just opened with Create, as it was created. If it was there before, it asks
@@ -134,9 +102,7 @@ The time at which the contents were written is by the clock of the master at tha
 time: it is for people, and nothing depends on it. It is not known ("-", in JSON
 null) of what was written before the cell was at feature level 2 (see "chubbyctl
 cell upgrade").`,
-		Example:           "  chubbyctl stat -o json /ls/local/motd",
-		Args:              arguments(cobra.MinimumNArgs(1)),
-		ValidArgsFunction: g.completePath,
+		Example: "  chubbyctl stat -o json /ls/local/motd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			first := true
 			return g.eachPath(args, func(p api.Path) error {
@@ -144,46 +110,34 @@ cell upgrade").`,
 					fmt.Fprintln(cmd.OutOrStdout())
 				}
 				first = false
-				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
-					stat, err := h.Stat(ctx)
-					if err != nil {
-						return err
-					}
-					return g.printStat(cmd.OutOrStdout(), stat)
-				})
+				stat, err := readNode(cmd.Context(), g, p, (*client.Client).Stat)
+				if err != nil {
+					return err
+				}
+				return g.printStat(cmd.OutOrStdout(), stat)
 			})
 		},
 	}
 }
 
 func (g *globals) printStat(out io.Writer, s api.Stat) error {
-	if g.json() {
-		return g.output.Print(out, newStatFields(s))
-	}
-	kind := s.Kind.String()
+	kind, size, much := s.Kind.String(), "size", any(fmt.Sprintf("%d bytes, checksum %016x", s.Size, s.Checksum))
 	if s.Ephemeral {
 		kind = "ephemeral " + kind
 	}
-	t := g.output.NewTable(out)
-	t.Add("path", s.Path)
-	t.Add("kind", kind)
 	if s.Kind == api.Directory {
-		t.Add("children", s.Children)
-	} else {
-		t.Add("size", fmt.Sprintf("%d bytes, checksum %016x", s.Size, s.Checksum))
+		size, much = "children", s.Children
 	}
-	t.Add("instance", s.Instance)
-	t.Add("content generation", s.Content)
-	t.Add("lock generation", s.Lock)
-	t.Add("acl generation", s.ACLs)
-	t.Add("modified", modifiedForPeople(s))
-	t.Add("acl", fmt.Sprintf("read %s, write %s, change %s", term.OrDash(s.ACL.Read), term.OrDash(s.ACL.Write), term.OrDash(s.ACL.Change)))
-	return t.Flush()
+	acl := fmt.Sprintf("read %s, write %s, change %s", term.OrDash(s.ACL.Read), term.OrDash(s.ACL.Write), term.OrDash(s.ACL.Change))
+	return g.output.Show(out, newStatFields(s), func(p *term.Page) {
+		p.Fields("path", s.Path, "kind", kind, size, much, "instance", s.Instance, "content generation", s.Content,
+			"lock generation", s.Lock, "acl generation", s.ACLs, "modified", modifiedForPeople(s), "acl", acl)
+	})
 }
 
 // modifiedForPeople says when a node's contents were written: "2026-11-22 19:43:20 UTC (3m ago)".
 func modifiedForPeople(s api.Stat) string {
-	at := modified(s)
+	at := timestamp(s.ModifiedUnix)
 	if at == nil {
 		return "-"
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -21,18 +22,14 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 	if err != nil {
 		return nil, withAdvice(err, o.path, client.File)
 	}
-	if o.isOneTry() {
-		bound, cancel := o.withTimeout(ctx)
-		defer cancel()
-		lock, err := h.TryAcquire(bound, o.mode(), o.lockOptions()...)
-		return o.holdThrough(h, lock), o.explainRefusal(err)
-	}
-	waiting, cancel, explain := o.withWait(ctx, 0)
-	defer cancel()
-	w := o.showWait("no answer from the cell yet")
-	defer w.stop()
-	lock, err := h.Acquire(waiting, o.mode(), append(o.lockOptions(), client.OnQueued(w.queued))...)
-	return o.holdThrough(h, lock), explain(err, w.last())
+	return o.tryOrWait(ctx, 0, "no answer from the cell yet", func(ctx context.Context, w *lockWait) (*heldLock, error) {
+		acquire, options := h.TryAcquire, o.lockOptions()
+		if w != nil {
+			acquire, options = h.Acquire, append(options, client.OnQueued(w.queued))
+		}
+		lock, err := acquire(ctx, o.mode(), options...)
+		return o.holdThrough(h, lock), err
+	})
 }
 
 // holdThrough returns a lock that was acquired through a handle, and is released by Release; nil for nil.
@@ -50,23 +47,17 @@ func (o *acquireOptions) acquireAll(ctx, _ context.Context, c *client.Client) (*
 	for _, p := range o.paths {
 		paths = append(paths, p.String())
 	}
-	options := recipe.AllOptions{LockDelay: o.recipeDelay(), Reason: o.reason, Owner: o.owner, Try: o.isOneTry(), Quiet: o.isQuiet()}
+	options := recipe.AllOptions{LockDelay: o.recipeDelay(), Reason: o.reason, Owner: o.owner, Quiet: o.isQuiet()}
 	if o.shared {
 		paths, options.Shared = nil, paths
 	}
-	if options.Try {
-		bound, cancel := o.withTimeout(ctx)
-		defer cancel()
-		all, err := recipe.AcquireAll(bound, c, paths, options)
-		return holdingAll(all), o.explainRefusal(withAdvice(err, o.pathOf(err), client.File))
-	}
-	waiting, cancel, explain := o.withWait(ctx, minCampaign)
-	defer cancel()
-	w := o.showWait("no answer from the cell yet")
-	defer w.stop()
-	options.OnQueued = w.queuedFor
-	all, err := recipe.AcquireAll(waiting, c, paths, options)
-	return holdingAll(all), explain(withAdvice(err, o.pathOf(err), client.File), w.last())
+	return o.tryOrWait(ctx, minCampaign, "no answer from the cell yet", func(ctx context.Context, w *lockWait) (*heldLock, error) {
+		if options.Try = w == nil; w != nil {
+			options.OnQueued = w.queuedFor
+		}
+		all, err := recipe.AcquireAll(ctx, c, paths, options)
+		return holdingAll(all), withAdvice(err, o.pathOf(err), client.File)
+	})
 }
 
 // holdingAll returns locks that are released together, the last first; nil for nil.
@@ -99,6 +90,31 @@ func (o *acquireOptions) mode() api.LockMode {
 
 // isOneTry reports whether the lock is not waited for.
 func (o *workOptions) isOneTry() bool { return o.try || o.waits && o.wait <= o.begun() }
+
+// taking takes what is to be held; with nil in one try, without waiting.
+type taking = func(context.Context, *lockWait) (*heldLock, error)
+
+// tryOrWait takes what is to be held, in one try if that is all that is asked for. A wait is bounded by --wait, but for minimum at least,
+// and it is shown what is waited for: at first early.
+func (o *workOptions) tryOrWait(ctx context.Context, minimum time.Duration, early string, take taking) (*heldLock, error) {
+	if o.isOneTry() {
+		bound, cancel := o.withTimeout(ctx)
+		defer cancel()
+		t, err := take(bound, nil)
+		return t, o.explainRefusal(err)
+	}
+	return o.waitFor(ctx, minimum, early, take)
+}
+
+// waitFor is tryOrWait that always waits.
+func (o *workOptions) waitFor(ctx context.Context, minimum time.Duration, early string, take taking) (*heldLock, error) {
+	waiting, cancel, explain := o.withWait(ctx, minimum)
+	defer cancel()
+	w := o.showWait(early)
+	defer w.stop()
+	t, err := take(waiting, w)
+	return t, explain(err, w.last())
+}
 
 // explainRefusal gives the refusal of a lock that was not waited for its words and its exit code.
 func (o *workOptions) explainRefusal(err error) error {

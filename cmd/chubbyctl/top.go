@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -25,7 +24,7 @@ type topFields struct {
 	Sessions *uint64            `json:"sessions"` // null while the master is not known
 	Nodes    *uint64            `json:"nodes"`
 	Locks    *uint64            `json:"locks"`
-	Backlog  *backlogFields     `json:"backlog"` // null for who is no operator
+	Backlog  *client.Backlog    `json:"backlog"` // null for who is no operator
 	PerS     map[string]float64 `json:"per_s"`   // null the first time, after a fail-over, and for who is no operator
 	Waits    []lockFields       `json:"waits"`
 	Holdups  []holdupFields     `json:"holdups"`
@@ -34,16 +33,6 @@ type topFields struct {
 
 	MoreWaits   int `json:"more_waits,omitempty"`
 	MoreHoldups int `json:"more_holdups,omitempty"`
-}
-
-type backlogFields struct {
-	Waiters   int `json:"waiters"`
-	Changes   int `json:"changes"`
-	Delays    int `json:"delays"`
-	Handles   int `json:"handles"`
-	Mail      int `json:"mail_bytes"`
-	Copies    int `json:"copy_bytes"`
-	Proposals int `json:"proposals"`
 }
 
 type holdupFields struct {
@@ -75,7 +64,6 @@ operators, and everybody else sees the locks and changes of what he may read.`,
 		Example: `  chubbyctl top
   chubbyctl top foo --every 10s
   chubbyctl top --times 2 -o json`,
-		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.validate(); err != nil {
 				return err
@@ -97,13 +85,22 @@ operators, and everybody else sees the locks and changes of what he may read.`,
 // top looks again and again.
 func (g *globals) top(cmd *cobra.Command, args []string, o topOptions) error {
 	var before, now topLook
-	return o.run(cmd, func() error {
+	look := func() error {
 		now = topLook{}
 		return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error { return now.take(ctx, c, o.most) })
-	}, func() error {
-		err := g.showTop(cmd.OutOrStdout(), &now, &before, o)
+	}
+	if g.json() {
+		return o.run(cmd, look, func() error {
+			fields := newTopFields(&now, now.rates(&before))
+			before = now
+			return g.output.Print(cmd.OutOrStdout(), fields)
+		})
+	}
+	return o.runScreens(cmd, look, func(style term.Style) string {
+		page := g.output.NewPage(style)
+		drawTop(page, &now, now.rates(&before))
 		before = now
-		return err
+		return page.String()
 	})
 }
 
@@ -148,29 +145,6 @@ func (l *topLook) healthy() (n int) {
 	return n
 }
 
-func (g *globals) showTop(out io.Writer, now, before *topLook, o topOptions) error {
-	rates := now.rates(before)
-	if g.json() {
-		return g.output.Print(out, newTopFields(now, rates))
-	}
-	var screen bytes.Buffer
-	style := term.StyleOf(out)
-	if err := g.drawTop(&screen, style, now, rates); err != nil {
-		return err
-	}
-	text := screen.String()
-	if style.Terminal && o.times != 1 {
-		text = clearScreen + text
-	} else if before.clock != nil {
-		text = "\n" + text
-	}
-	_, err := io.WriteString(out, text)
-	return err
-}
-
-// clearScreen has a terminal begin at its upper left corner, with nothing on it.
-const clearScreen = "\x1b[H\x1b[2J"
-
 func newTopFields(l *topLook, rates map[string]float64) topFields {
 	s, o := l.status, l.overview
 	f := topFields{
@@ -186,62 +160,63 @@ func newTopFields(l *topLook, rates map[string]float64) topFields {
 		}
 	}
 	if o.Whole {
-		b := backlogFields(o.Backlog)
-		f.Backlog = &b
+		f.Backlog = &o.Backlog
 	}
 	for _, w := range o.Waits {
 		f.Waits = append(f.Waits, newLockFields(w))
 	}
 	for _, h := range o.Holdups {
-		one := holdupFields{Path: h.Path, WaitingS: term.Seconds(h.Waiting), Slow: []holderFields{}, MoreSlow: h.MoreSlow}
-		for _, s := range h.Slow {
-			one.Slow = append(one.Slow, newHolderFields(s))
-		}
-		f.Holdups = append(f.Holdups, one)
+		f.Holdups = append(f.Holdups, holdupFields{h.Path, term.Seconds(h.Waiting), newHolderList(h.Slow), h.MoreSlow})
 	}
 	return f
 }
 
 // drawTop draws a screen.
-func (g *globals) drawTop(out io.Writer, style term.Style, l *topLook, rates map[string]float64) error {
+func drawTop(p *term.Page, l *topLook, rates map[string]float64) {
 	s, o := l.status, l.overview
 	well := fmt.Sprintf("%d of %d replicas well", l.healthy(), len(s.Replicas))
 	if l.healthy() < len(s.Replicas) {
-		well = style.Paint(term.Trouble, well)
+		well = p.Paint(term.Trouble, well)
 	}
-	fmt.Fprintf(out, "cell %s: master %s, epoch %d, %s\n", s.Cell, term.OrDash(s.Master), o.Epoch, well)
+	p.Line("cell %s: master %s, epoch %d, %s", s.Cell, term.OrDash(s.Master), o.Epoch, well)
 	if text, running := describeDrill(s); running {
-		fmt.Fprintln(out, style.Paint(term.Waiting, text))
+		p.Line("%s", p.Paint(term.Waiting, text))
 	}
 	if s.Master != "" {
-		fmt.Fprintf(out, "sessions %d, nodes %d, locks %d\n", s.Sessions, s.Nodes, s.Locks)
+		p.Line("sessions %d, nodes %d, locks %d", s.Sessions, s.Nodes, s.Locks)
 	}
 	if b := o.Backlog; o.Whole {
-		fmt.Fprintf(out, "waiting: %s, %s, %s\n", paintMany(style, "requests for locks", b.Waiters), paintMany(style, "changes", b.Changes), paintMany(style, "locks in a lock-delay", b.Delays))
+		p.Line("waiting: %s, %s, %s", paintMany(p.Style, "requests for locks", b.Waiters), paintMany(p.Style, "changes", b.Changes), paintMany(p.Style, "locks in a lock-delay", b.Delays))
 	}
 	if rates != nil {
-		fmt.Fprintln(out, style.Wrap(ratesText(rates), "a second: "))
+		p.Paragraph(term.Plain, ratesText(rates), "a second: ")
 	}
-	fmt.Fprintln(out)
-	t := g.output.NewTable(out, "WAITED FOR LONGEST", "WAITING", "FOR", "FIRST IN THE QUEUE", "HELD FOR?", "HELD BY")
-	t.Fit(style)
-	for _, w := range o.Waits {
-		addWait(t, w)
+	p.Line("")
+	if len(o.Waits) == 0 {
+		p.Line("nobody waits for a lock")
+	} else {
+		p.Table(func(t *term.Table) {
+			for _, w := range o.Waits {
+				addWait(t, w)
+			}
+		}, "WAITED FOR LONGEST", "WAITING", "FOR", "FIRST IN THE QUEUE", "HELD FOR?", "HELD BY")
 	}
-	if err := flushOr(t, out, len(o.Waits), "nobody waits for a lock", o.MoreWaits, "locks"); err != nil {
-		return err
+	p.Rest(o.MoreWaits, "locks")
+	p.Line("")
+	if len(o.Holdups) == 0 {
+		p.Line("no change waits for clients' caches")
+	} else {
+		p.Table(func(t *term.Table) {
+			for _, h := range o.Holdups {
+				slow := "clients that have not answered"
+				if len(h.Slow) > 0 {
+					slow = fmt.Sprintf("session %v, %s", h.Slow[0].Session, whoseProcess(h.Slow[0]))
+				}
+				t.Add(h.Path, term.Paint(term.Waiting, term.Roughly(h.Waiting)), max(len(h.Slow)-1, 0)+h.MoreSlow, slow)
+			}
+		}, "CHANGES THAT WAIT FOR CACHES", "FOR", "AND MORE?", "OF")
 	}
-	fmt.Fprintln(out)
-	t = g.output.NewTable(out, "CHANGES THAT WAIT FOR CACHES", "FOR", "AND MORE?", "OF")
-	t.Fit(style)
-	for _, h := range o.Holdups {
-		slow := "clients that have not answered"
-		if len(h.Slow) > 0 {
-			slow = fmt.Sprintf("session %v, %s", h.Slow[0].Session, whoseProcess(h.Slow[0]))
-		}
-		t.Add(h.Path, term.Paint(term.Waiting, term.Roughly(h.Waiting)), max(len(h.Slow)-1, 0)+h.MoreSlow, slow)
-	}
-	return flushOr(t, out, len(o.Holdups), "no change waits for clients' caches", o.MoreHoldups, "changes")
+	p.Rest(o.MoreHoldups, "changes")
 }
 
 // addWait adds the row of a lock that somebody waits for.

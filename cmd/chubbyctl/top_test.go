@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -41,10 +40,8 @@ func TestTopScreen(t *testing.T) {
 		t.Errorf("200 calls in 2 s are %v a second", rates["calls"])
 	}
 	for _, width := range []int{0, 80} {
-		var b bytes.Buffer
-		if err := (&globals{}).drawTop(&b, term.Style{Width: width}, &now, rates); err != nil {
-			t.Fatal(err)
-		}
+		b := term.Text.NewPage(term.Style{Width: width})
+		drawTop(b, &now, rates)
 		for _, want := range []string{
 			"cell foo: master r2, epoch 9, 2 of 3 replicas well", "sessions 12, nodes 34, locks 5\n", "waiting: requests for locks 3, changes 1, locks in a lock-delay 0\n",
 			"a second: 100 calls", "primary", "1m", "and 4 more locks", "/ls/foo/config", "4s", "session s8, bob",

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -18,33 +21,51 @@ const treePage = 200
 // errSkip is returned by enter of a treeVisitor to leave out what is below a directory.
 var errSkip = errors.New("what is below it is left out")
 
-// treeWalk visits what is at and below a path, in one session. It keeps a page of each
-// directory on the way to where it is, and no more.
+// isEphemeral is why an ephemeral node is left alone.
+const isEphemeral = "it is ephemeral, belongs to a session, and goes with it"
+
+// treeWalk visits what is at and below a path, in one session. It keeps a page of each directory on the way to where it is, and
+// no more. It counts what was done, and says how much that is when it takes long; and what was left out, and why.
 type treeWalk struct {
-	g      *globals
-	client *client.Client
+	g        *globals
+	client   *client.Client
+	out, err io.Writer
+	did      string // what is done with the nodes, "deleted"; "" if that is not told
+	keptLine func(p api.Path, why string) any
+
+	watch func() time.Duration
+	told  time.Duration
+	done  int
+	left  int  // what was left out, with a reason
+	last  bool // the node that is visited is the last one of its directory
 }
 
 // treeVisitor is what is done at each node. Its functions may be nil.
 type treeVisitor struct {
-	enter func(api.Stat) error        // before what is below a directory
-	leave func(api.Stat) error        // after it
-	fail  func(api.Stat, error) error // a directory cannot be listed; without it, that ends the walk
+	lasting bool                        // ephemeral nodes are left out
+	enter   func(api.Stat) error        // before what is below a directory
+	leave   func(api.Stat) error        // after it
+	fail    func(api.Stat, error) error // a directory must not be listed; without it, it is left out
 }
 
-// withTree runs f with a session for a tree. --timeout bounds each call, and not the whole, which
-// may be long.
-func (g *globals) withTree(ctx context.Context, p api.Path, f func(context.Context, *treeWalk) error) error {
-	var c *client.Client
-	err := g.withReport(ctx, p.Cell(), p, func(ctx context.Context) (err error) {
-		c, err = client.New(ctx, g.config(p.Cell()))
+// withTree runs f with a session for a tree, with whose nodes f does something ("deleted"). --timeout bounds each call, and not the
+// whole, which may be long. The error says what was left out, or was done before it.
+func (g *globals) withTree(cmd *cobra.Command, p api.Path, did string, f func(context.Context, *treeWalk) error) error {
+	w := &treeWalk{g: g, out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(), did: did, watch: stopwatch()}
+	return w.finish(w.inCell(cmd.Context(), p, f))
+}
+
+// inCell runs f with a session in the cell of a path.
+func (w *treeWalk) inCell(ctx context.Context, p api.Path, f func(context.Context, *treeWalk) error) error {
+	err := w.call(ctx, p, func(ctx context.Context) (err error) {
+		w.client, err = client.New(ctx, w.g.config(p.Cell()))
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	defer g.closeSession(ctx, c)
-	return f(ctx, &treeWalk{g, c})
+	defer w.g.closeSession(ctx, w.client)
+	return f(ctx, w)
 }
 
 // call makes one call, or a few, about a node, within --timeout.
@@ -52,13 +73,30 @@ func (w *treeWalk) call(ctx context.Context, p api.Path, f func(context.Context)
 	return w.g.withReport(ctx, p.Cell(), p, f)
 }
 
-// stat returns the metadata of a node.
-func (w *treeWalk) stat(ctx context.Context, p api.Path) (stat api.Stat, err error) {
-	err = w.with(ctx, p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) (err error) {
-		stat, err = h.Stat(ctx)
+// statOf returns the metadata of a node.
+func (w *treeWalk) statOf(ctx context.Context, p api.Path) (stat api.Stat, err error) {
+	err = w.call(ctx, p, func(ctx context.Context) (err error) {
+		stat, err = w.client.Stat(ctx, p.String())
 		return err
 	})
 	return stat, err
+}
+
+// contentsOf returns the contents of a node; nil of a directory. errSkip says that it was deleted meanwhile, or replaced, or that
+// it must not be read, and is left out.
+func (w *treeWalk) contentsOf(ctx context.Context, s api.Stat) (contents []byte, err error) {
+	if s.Kind == api.Directory {
+		return nil, nil
+	}
+	err = w.call(ctx, s.Path, func(ctx context.Context) (err error) {
+		contents, _, err = w.client.Get(ctx, s.Path.String())
+		return err
+	})
+	switch api.CodeOf(err) {
+	case api.NotFound, api.HandleClosed, api.IsDirectory:
+		return nil, errSkip
+	}
+	return contents, w.leaveFor(s.Path, err, api.PermissionDenied)
 }
 
 // with runs f with an open node, and closes it.
@@ -73,22 +111,42 @@ func (w *treeWalk) with(ctx context.Context, p api.Path, opts client.OpenOptions
 	})
 }
 
+// put creates a directory, or writes a file, which it creates if it is absent.
+func (w *treeWalk) put(ctx context.Context, p api.Path, kind api.Kind, contents []byte, ifAbsent bool) error {
+	opts := client.OpenOptions{Write: true, Kind: kind, Create: client.File, Contents: contents}
+	switch {
+	case kind == api.Directory:
+		opts = client.OpenOptions{Read: true, Kind: kind, Create: client.Directory}
+	case ifAbsent:
+		opts.Create = client.NewFile
+	}
+	err := w.with(ctx, p, opts, func(ctx context.Context, h *client.Handle) error {
+		if kind == api.Directory || h.Created() {
+			return nil
+		}
+		_, err := h.SetContents(ctx, contents)
+		return err
+	})
+	return withAdvice(err, p, opts.Create)
+}
+
 // visit visits a node, and what is below it, in the order of names. What is deleted meanwhile is not
 // there; of what is created meanwhile some may be visited.
 func (w *treeWalk) visit(ctx context.Context, at api.Stat, v treeVisitor) error {
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if at.Ephemeral && v.lasting {
+		return w.leave(at.Path, isEphemeral)
+	}
 	if v.enter != nil {
-		if err := v.enter(at); errors.Is(err, errSkip) {
-			return nil
-		} else if err != nil {
-			return err
+		if err := v.enter(at); err != nil {
+			return unlessSkipped(err)
 		}
 	}
 	if at.Kind == api.Directory {
-		if gone, err := w.visitChildren(ctx, at, v); gone || err != nil {
-			return err
+		if err := w.visitChildren(ctx, at, v); err != nil {
+			return unlessSkipped(err)
 		}
 	}
 	if v.leave == nil {
@@ -97,21 +155,28 @@ func (w *treeWalk) visit(ctx context.Context, at api.Stat, v treeVisitor) error 
 	return v.leave(at)
 }
 
-// visitChildren visits what is in a directory. gone says that the directory is not to be left: it is not there any
-// more, or cannot be listed.
-func (w *treeWalk) visitChildren(ctx context.Context, at api.Stat, v treeVisitor) (gone bool, err error) {
+func unlessSkipped(err error) error {
+	if errors.Is(err, errSkip) {
+		return nil
+	}
+	return err
+}
+
+// visitChildren visits what is in a directory. errSkip says that the directory is not to be left: it is not there any more, or must not be
+// listed.
+func (w *treeWalk) visitChildren(ctx context.Context, at api.Stat, v treeVisitor) error {
 	var h *client.Handle
-	err = w.call(ctx, at.Path, func(ctx context.Context) (err error) {
+	err := w.call(ctx, at.Path, func(ctx context.Context) (err error) {
 		h, err = w.client.Open(ctx, at.Path.String(), client.OpenOptions{Read: true, Kind: api.Directory})
 		return err
 	})
-	switch {
-	case api.CodeOf(err) == api.NotFound:
-		return true, nil
-	case api.CodeOf(err) == api.PermissionDenied && v.fail != nil:
-		return true, v.fail(at, err)
+	switch code := api.CodeOf(err); {
+	case code == api.NotFound:
+		return errSkip
+	case code == api.PermissionDenied && v.fail != nil:
+		return v.fail(at, err)
 	case err != nil:
-		return true, err
+		return w.leaveFor(at.Path, err, api.PermissionDenied)
 	}
 	defer func() { _ = h.Close(ctx) }() // if that fails, the end of the session closes it
 	for after, more := "", true; more; {
@@ -121,72 +186,93 @@ func (w *treeWalk) visitChildren(ctx context.Context, at api.Stat, v treeVisitor
 			return err
 		})
 		if api.CodeOf(err) == api.HandleClosed {
-			return true, nil
+			return errSkip
 		}
 		if err != nil {
-			return true, err
+			return err
 		}
-		for _, child := range page {
+		for i, child := range page {
+			w.last = i == len(page)-1 && !more
 			if err := w.visit(ctx, child, v); err != nil {
-				return true, err
+				return err
 			}
 			after = child.Path.Base()
 		}
 	}
-	return false, nil
+	return nil
 }
 
-// treeTally counts what was done with a tree, and says how much that is when it takes long.
-type treeTally struct {
-	g     *globals
-	err   io.Writer // for notices
-	did   string    // "deleted"
-	watch func() time.Duration
-	told  time.Duration
-	done  int
-	left  int // what was left out, with a reason
-}
-
-func (g *globals) newTreeTally(err io.Writer, did string) *treeTally {
-	return &treeTally{g: g, err: err, did: did, watch: stopwatch()}
-}
-
-// count counts a node.
-func (t *treeTally) count() {
-	t.done++
-	if now := t.watch(); now-t.told >= term.Patience {
-		t.told = now
-		t.g.notice(t.err, fmt.Sprintf("%s %s so far", t.did, term.Counted(t.done, "node")))
+// count counts a node with which something was done, and prints it for programs.
+func (w *treeWalk) count(line any) error {
+	w.done++
+	if now := w.watch(); now-w.told >= term.Patience {
+		w.told = now
+		w.g.notice(w.err, fmt.Sprintf("%s %s so far", w.did, term.Counted(w.done, "node")))
 	}
+	return w.print(line)
+}
+
+// print prints a line for programs; nil is none.
+func (w *treeWalk) print(line any) error {
+	if line == nil || !w.g.json() {
+		return nil
+	}
+	return w.g.output.Print(w.out, line)
 }
 
 // maxLeftTold bounds how many nodes that are left out are told one by one.
 const maxLeftTold = 20
 
 // leave counts a node that is left out, and says why.
-func (t *treeTally) leave(p api.Path, why string) {
-	t.left++
+func (w *treeWalk) leave(p api.Path, why string) error {
+	w.left++
 	switch {
-	case t.left <= maxLeftTold:
-		t.g.notice(t.err, fmt.Sprintf("left out: %v: %s", p, why))
-	case t.left == maxLeftTold+1:
-		t.g.notice(t.err, "left out: others, which are counted at the end")
+	case w.left <= maxLeftTold:
+		w.g.notice(w.err, fmt.Sprintf("left out: %v: %s", p, why))
+	case w.left == maxLeftTold+1:
+		w.g.notice(w.err, "left out: others, which are counted at the end")
 	}
+	if w.keptLine == nil {
+		return nil
+	}
+	return w.print(w.keptLine(p, why))
+}
+
+// leaveFor leaves a node out if an error has one of some codes, and returns errSkip then, and the error otherwise.
+func (w *treeWalk) leaveFor(p api.Path, err error, codes ...api.Code) error {
+	if err == nil || !slices.Contains(codes, api.CodeOf(err)) {
+		return err
+	}
+	if err := w.leave(p, whyLeft(err)); err != nil {
+		return err
+	}
+	return errSkip
+}
+
+// whyLeft says why nothing is done with a node: of a lock, who holds it.
+func whyLeft(err error) string {
+	var e *api.Error
+	if errors.As(err, &e) && e.Code == api.LockHeld && len(e.Holders) > 0 {
+		return "its lock is " + heldBy(e.Holders)
+	}
+	return explanation(err)
 }
 
 // finish returns the error of the whole, with what was done until then.
-func (t *treeTally) finish(err error) error {
-	what := term.Counted(t.done, "node")
+func (w *treeWalk) finish(err error) error {
+	what := fmt.Sprintf("%s %s", w.did, term.Counted(w.done, "node"))
 	switch {
-	case err != nil && t.done > 0:
-		t.g.notice(t.err, fmt.Sprintf("%s %s before that", t.did, what))
+	case err != nil && w.done > 0:
+		w.g.notice(w.err, what+" before that")
 		return afterSteps(true, err)
 	case err != nil:
 		return err
-	case t.left > 0:
-		return &exitError{exitFailed, fmt.Errorf("%s %s; %s left out, for the reasons above", t.did, what, counted(t.left))}
-	case t.g.verbose:
-		t.g.notice(t.err, fmt.Sprintf("%s %s", t.did, what))
+	case w.left > 0 && w.did == "":
+		return &exitError{exitFailed, fmt.Errorf("%s left out, for the reasons above", counted(w.left))}
+	case w.left > 0:
+		return &exitError{exitFailed, fmt.Errorf("%s; %s left out, for the reasons above", what, counted(w.left))}
+	case w.g.verbose && w.did != "":
+		w.g.notice(w.err, what)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/chubbylock/chubby/cell"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 )
@@ -46,6 +47,23 @@ func makeChildren(t *testing.T, s *stage, dir string, children int) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A directory that must not be listed is left out of a tree, and the rest is shown.
+func TestTreeWithoutAllRights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{t: t, cell: celltest.Start(t, 1, func(c *cell.Config) { c.InsecurePrincipals = true }), ctx: t.Context()}
+		for _, line := range []string{"mkdir -p job/shut/in", "touch job/z", "acl file put anns ann", "acl set job/shut --read anns"} {
+			s.run(line + " --as ann")
+		}
+		const want = "  /ls/local/job\n  ├── shut/\n  └── z\n"
+		if out := s.run("tree job --as bob"); !strings.Contains(out, "left out: /ls/local/job/shut: ") || !strings.Contains(out, "├── shut/\n") || !strings.HasSuffix(out, "1 was left out, for the reasons above\n  [exit 1]\n") {
+			t.Errorf("it shows\n%swant\n%s", out, want)
+		}
+		if out := s.run("tree job --depth 1 --as bob"); out != want {
+			t.Errorf("of depth 1 it shows\n%swant\n%s", out, want)
+		}
+	})
 }
 
 // After Ctrl-C nothing more is deleted, and it is said how much was.

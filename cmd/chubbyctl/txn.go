@@ -60,7 +60,6 @@ those of put and rm.`, exitMismatch, api.MaxTxnSteps, api.MaxTxnSteps, api.MaxCo
   g=$(chubbyctl -o json stat svc/limits | jq .content_generation)
   ./raise >new && chubbyctl txn --if-generation "svc/limits=$g" \
     --if-absent svc/frozen --put-file svc/limits=new`,
-		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := o.build(cmd)
 			if err != nil {
@@ -156,13 +155,10 @@ func (o *txnOptions) printTxn(cmd *cobra.Command, t *transaction, stats []api.St
 		stat := stats[changes]
 		changes++
 		var err error
-		switch {
-		case s.writes():
+		if s.writes() {
 			err = o.printChange(cmd.OutOrStdout(), cmd.ErrOrStderr(), "wrote", stat)
-		case o.json():
-			err = o.output.Print(cmd.OutOrStdout(), removedFields{Path: s.path.String(), Deleted: true})
-		case o.verbose:
-			term.Remark(cmd.ErrOrStderr(), "deleted %v", s.path)
+		} else {
+			err = o.did(cmd.OutOrStdout(), cmd.ErrOrStderr(), removedFields{Path: s.path.String(), Deleted: true}, "deleted %v", s.path)
 		}
 		if err != nil {
 			return err

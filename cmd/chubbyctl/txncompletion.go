@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -28,9 +27,9 @@ func (g *globals) stepCompletion(flag string) cobra.CompletionFunc {
 			case stepPutFile, stepCreateFile:
 				return filesLike(before, rest), more
 			case stepIfGeneration:
-				return g.presentNumber(cmd, before, rest, path, func(s api.Stat) api.Generation { return s.Content }), cobra.ShellCompDirectiveNoFileComp
+				return g.presentNumber(cmd, before, half, path, func(s api.Stat) api.Generation { return s.Content })
 			case stepIfInstance:
-				return g.presentNumber(cmd, before, rest, path, func(s api.Stat) api.Generation { return s.Instance }), cobra.ShellCompDirectiveNoFileComp
+				return g.presentNumber(cmd, before, half, path, func(s api.Stat) api.Generation { return s.Instance })
 			}
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -44,24 +43,14 @@ func (g *globals) stepCompletion(flag string) cobra.CompletionFunc {
 	}
 }
 
-// presentNumber offers the number that a node has now.
-func (g *globals) presentNumber(cmd *cobra.Command, before, half, path string, number func(api.Stat) api.Generation) []string {
+// presentNumber offers the number that a node has now, behind before.
+func (g *globals) presentNumber(cmd *cobra.Command, before, half, path string, number func(api.Stat) api.Generation) ([]string, cobra.ShellCompDirective) {
 	p, err := g.parsePath(path)
 	if err != nil {
-		return nil
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var found []string
-	err = g.forCompletion().withHandle(cmd.Context(), p, client.OpenOptions{Read: true}, func(ctx context.Context, h *client.Handle) error {
-		stat, err := h.Stat(ctx)
-		if err == nil {
-			found = []string{before + strconv.FormatUint(uint64(number(stat)), 10)}
-		}
-		return err
-	})
-	if err != nil {
-		return nil
-	}
-	return withPrefix(before+half, found)
+	stat, err := readNode(cmd.Context(), g.forCompletion(), p, (*client.Client).Stat)
+	return offer(half, []string{before + strconv.FormatUint(uint64(number(stat)), 10)}, err)
 }
 
 // maxFiles is how many files of this machine are offered at most.

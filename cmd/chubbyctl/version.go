@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -19,14 +20,9 @@ func newVersionCommand(g *globals) *cobra.Command {
 		Use:     "version",
 		Short:   "Print what this binary was built from",
 		Example: "  chubbyctl version -o json",
-		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := builtFrom()
-			if g.json() {
-				return g.output.Print(cmd.OutOrStdout(), v)
-			}
-			_, err := fmt.Fprint(cmd.OutOrStdout(), v)
-			return err
+			return g.output.Say(cmd.OutOrStdout(), v, "%s", strings.TrimSuffix(v.String(), "\n"))
 		},
 	}
 }

@@ -104,8 +104,6 @@ It exits with 0 after Ctrl-C, and after --count events.`,
   chubbyctl watch /ls/local/config /ls/local/limits --exec 'echo "$CHUBBY_PATH"'
   chubbyctl watch /ls/local/svc --children -o json
   chubbyctl watch /ls/local/nightly --events lock-acquired --count 1`,
-		Args:              arguments(cobra.MinimumNArgs(1)),
-		ValidArgsFunction: g.completePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.out, o.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if err := o.validate(cmd, args); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/chubbylock/chubby/api"
 )
@@ -76,8 +77,19 @@ type toldEvent struct {
 	fields eventFields
 }
 
-// consume tells of events, until there is an end.
-func (o *watchOptions) consume(cmd, ctx context.Context) error {
+// consume runs pumps, which put events into the backlog, and tells of them, until there is an end.
+func (o *watchOptions) consume(cmd, ctx context.Context, pumps ...func(context.Context) error) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer fail(nil)
+	for _, pump := range pumps {
+		running.Go(func() {
+			if err := pump(ctx); err != nil {
+				fail(err)
+			}
+		})
+	}
 	for {
 		batch, err := o.backlog.take(ctx)
 		if err != nil {
@@ -108,7 +120,7 @@ func (o *watchOptions) handle(cmd, ctx context.Context, batch []happening) error
 			return final{err}
 		}
 	}
-	if isInterrupted(cmd) {
+	if hasEnded(cmd) {
 		return final{}
 	}
 	return end

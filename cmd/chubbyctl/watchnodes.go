@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -123,24 +122,17 @@ func lookAt(ctx context.Context, h *client.Handle, listed bool) (outlook, error)
 
 // followNodes follows the events of the nodes in one session. ctx ends with that, cmd with an interrupt.
 func (o *watchOptions) followNodes(cmd, ctx context.Context, nodes []*watchedNode, gap error) error {
-	ctx, fail := context.WithCancelCause(ctx)
-	var pumps sync.WaitGroup
-	defer pumps.Wait()
-	defer fail(nil)
 	if gap == nil {
 		o.notice(o.err, o.describeWatch(nodes))
 	}
 	if err := o.beginNodes(cmd, ctx, nodes); err != nil {
 		return err
 	}
+	var pumps []func(context.Context) error
 	for _, n := range nodes {
-		pumps.Go(func() {
-			if err := n.pump(ctx, o.backlog, o.kinds, gap); err != nil {
-				fail(err)
-			}
-		})
+		pumps = append(pumps, func(ctx context.Context) error { return n.pump(ctx, o.backlog, o.kinds, gap) })
 	}
-	return o.consume(cmd, ctx)
+	return o.consume(cmd, ctx, pumps...)
 }
 
 // beginNodes runs CMD for what there is, for each node for which it is to and has not in a session before.
@@ -252,6 +244,3 @@ func (o *watchOptions) describeWatch(nodes []*watchedNode) string {
 	text := fmt.Sprintf("watching %s for %s; end it with Ctrl-C", strings.Join(paths, ", "), strings.Join(kindNames(o.kinds), ", "))
 	return strings.Join(append([]string{text}, remarks...), ". ")
 }
-
-// isInterrupted reports whether an interrupt has ended a command that runs until then.
-func isInterrupted(ctx context.Context) bool { return ctx.Err() != nil }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
@@ -37,9 +39,6 @@ func newEventFields(e api.Event, at time.Time) eventFields {
 
 // printEvent writes an event as one line.
 func (o *watchOptions) printEvent(e api.Event, fields eventFields) error {
-	if o.json() {
-		return o.output.Print(o.out, fields)
-	}
 	where, generation := e.Path, "-"
 	if e.Child != "" {
 		where += "/" + e.Child
@@ -48,8 +47,7 @@ func (o *watchOptions) printEvent(e api.Event, fields eventFields) error {
 		generation = fmt.Sprint(e.Generation)
 	}
 	line := fmt.Sprintf("%s  %-18v  %s  %s  %s", o.now().Local().Format("2006-01-02 15:04:05.000"), e.Kind, where, generation, because(e))
-	_, err := fmt.Fprintln(o.out, term.StyleOf(o.out).Paint(meaning(e.Kind), term.Printable(strings.TrimRight(line, " "))))
-	return err
+	return o.output.SayIn(o.out, fields, meaning(e.Kind), strings.TrimRight(line, " "))
 }
 
 // because joins the reason and the explanation of an event: "deleted: by ann".
@@ -81,4 +79,41 @@ func explained(e api.Event) api.Event {
 		e.Explanation = "more happened than was kept for this watch: look again"
 	}
 	return e
+}
+
+// contentsForm is as what CMD needs the contents of a file. It is a flag.
+type contentsForm string
+
+const (
+	contentsText   contentsForm = "text"
+	contentsBase64 contentsForm = "base64"
+)
+
+func (f *contentsForm) String() string { return string(*f) }
+
+func (f *contentsForm) Type() string { return "form" }
+
+func (f *contentsForm) Set(text string) error {
+	switch form := contentsForm(text); form {
+	case contentsText, contentsBase64:
+		*f = form
+		return nil
+	}
+	return usagef("want text, for files that are UTF-8, or base64")
+}
+
+// watchedContents are the contents of a file after an event, for programs.
+type watchedContents struct {
+	ContentGeneration api.Generation `json:"content_generation"`
+	Contents          *string        `json:"contents,omitempty"` // if they are UTF-8
+	ContentsBase64    string         `json:"contents_base64"`
+}
+
+func newWatchedContents(contents []byte, stat api.Stat) *watchedContents {
+	w := &watchedContents{ContentGeneration: stat.Content, ContentsBase64: base64.StdEncoding.EncodeToString(contents)}
+	if utf8.Valid(contents) {
+		text := string(contents)
+		w.Contents = &text
+	}
+	return w
 }

@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -60,10 +59,6 @@ func (o *watchOptions) watchTrees(ctx context.Context) error {
 
 // followTrees tells of changes as long as a session lasts.
 func (o *watchOptions) followTrees(cmd, ctx context.Context, trees []*watchedTree, gap error) error {
-	ctx, fail := context.WithCancelCause(ctx)
-	var pumps sync.WaitGroup
-	defer pumps.Wait()
-	defer fail(nil)
 	if gap == nil {
 		var paths []string
 		var all []happening
@@ -79,14 +74,11 @@ func (o *watchOptions) followTrees(cmd, ctx context.Context, trees []*watchedTre
 			}
 		}
 	}
+	var pumps []func(context.Context) error
 	for _, t := range trees {
-		pumps.Go(func() {
-			if err := t.pump(ctx, o.backlog); err != nil {
-				fail(err)
-			}
-		})
+		pumps = append(pumps, func(ctx context.Context) error { return t.pump(ctx, o.backlog) })
 	}
-	return o.consume(cmd, ctx)
+	return o.consume(cmd, ctx, pumps...)
 }
 
 // pump puts what changes into the backlog, and the end of it.

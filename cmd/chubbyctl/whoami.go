@@ -8,6 +8,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
 // operatorsList is the name of the list of a cell's operators.
@@ -15,17 +16,10 @@ const operatorsList = "operators"
 
 // caller is whom a cell takes the user for.
 type caller struct {
-	cell      string
-	principal string
-	by        string // what the cell knows the user by: certificate, token, or none
-	operator  *bool  // nil if the user may not know
-}
-
-type callerFields struct {
-	Cell           string `json:"cell"`
-	Principal      string `json:"principal"`
-	Authentication string `json:"authentication"`
-	Operator       *bool  `json:"operator"` // null if it is not known
+	Cell      string `json:"cell"`
+	Principal string `json:"principal"`
+	By        string `json:"authentication"` // what the cell knows the user by: certificate, token, or none
+	Operator  *bool  `json:"operator"`       // null if the user may not know
 }
 
 func newWhoamiCommand(g *globals) *cobra.Command {
@@ -40,41 +34,36 @@ who may change the ACL names of the root.
 A cell that is insecure asks nobody who he is: there you are whom --as says, if the cell
 believes that, or else anonymous.`,
 		Example: "  chubbyctl whoami\n  chubbyctl whoami main -o json",
-		Args:    arguments(cobra.MaximumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cell, err := g.cellOf(args)
-			if err != nil {
-				return err
-			}
+		RunE: g.onCell(func(cmd *cobra.Command, cell string) error {
 			who, err := g.findCaller(cmd.Context(), cell)
 			if err != nil {
 				return err
 			}
 			return g.printCaller(cmd.OutOrStdout(), who)
-		},
+		}),
 	}
 }
 
 // findCaller asks a cell for whom it takes the user.
 func (g *globals) findCaller(ctx context.Context, cell string) (caller, error) {
-	who := caller{cell: cell, by: "none"}
+	who := caller{Cell: cell, By: "none"}
 	err := g.withCell(ctx, cell, func(ctx context.Context, c *client.Cell) error {
 		id, err := client.Identify(ctx, c)
 		if err != nil || id.Principal == "" {
 			return err
 		}
-		who.principal, who.by = id.Principal, id.By
+		who.Principal, who.By = id.Principal, id.By
 		overview, err := c.Overview(ctx, 1)
-		who.operator = &overview.Whole
+		who.Operator = &overview.Whole
 		return err
 	})
-	if err != nil || who.principal != "" {
+	if err != nil || who.Principal != "" {
 		return who, err
 	}
 	// Nobody is asked who he is, and so everybody sees everything: the lists say who is an operator.
 	err = g.withSession(ctx, cell, func(ctx context.Context, c *client.Client) (err error) {
-		if who.principal, err = ownPrincipal(ctx, c); err == nil {
-			who.operator, err = isOperator(ctx, c, cell, who.principal)
+		if who.Principal, err = ownPrincipal(ctx, c); err == nil {
+			who.Operator, err = isOperator(ctx, c, cell, who.Principal)
 		}
 		return err
 	})
@@ -105,27 +94,21 @@ func isOperator(ctx context.Context, c *client.Client, cell, principal string) (
 }
 
 func (g *globals) printCaller(out io.Writer, who caller) error {
-	if g.json() {
-		return g.output.Print(out, callerFields{who.cell, who.principal, who.by, who.operator})
-	}
-	by := "its " + who.by
+	by := "its " + who.By
 	switch {
-	case who.by != "none":
-	case g.as != "" && g.as == who.principal:
+	case who.By != "none":
+	case g.as != "" && g.as == who.Principal:
 		by = "its word (--as): the cell asks nobody who he is"
-	case g.principal(who.cell) == who.principal:
+	case g.principal(who.Cell) == who.Principal:
 		by = "the name of your account: 'chubbyd dev' asks nobody who he is"
 	default:
 		by = "nothing: the cell asks nobody who he is"
 	}
-	operator := "not known: you may not read " + listsOf(who.cell).String() + "/" + operatorsList
-	if who.operator != nil {
-		operator = map[bool]string{true: "yes", false: "no"}[*who.operator]
+	operator := "not known: you may not read " + listsOf(who.Cell).String() + "/" + operatorsList
+	if who.Operator != nil {
+		operator = map[bool]string{true: "yes", false: "no"}[*who.Operator]
 	}
-	t := g.output.NewTable(out)
-	t.Add("cell", who.cell)
-	t.Add("principal", who.principal)
-	t.Add("known by", by)
-	t.Add("operator", operator)
-	return t.Flush()
+	return g.output.Show(out, who, func(p *term.Page) {
+		p.Fields("cell", who.Cell, "principal", who.Principal, "known by", by, "operator", operator)
+	})
 }

@@ -77,7 +77,7 @@ func (d *draft) readKey(name, value *yaml.Node, at func(*yaml.Node) place) {
 	}
 }
 
-// readMembers reads the list of members, each with the fields of memberFields.
+// readMembers reads the list of members, each with the fields id, client, raft and http.
 func (d *draft) readMembers(name, list *yaml.Node, at func(*yaml.Node) place) {
 	d.at["members"] = at(name)
 	d.replica.Members, d.memberAt = nil, nil

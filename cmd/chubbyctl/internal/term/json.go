@@ -19,17 +19,25 @@ func encodeJSON(v any) ([]byte, error) {
 // escapeInvisible escapes what a terminal would obey or not show, and encoding/json
 // writes as it is. The JSON means the same.
 func escapeInvisible(line []byte) []byte {
-	if !bytes.ContainsFunc(line, escapable) {
-		return line
+	return escapeIn(line, func(r rune) (text string) {
+		for _, unit := range utf16.Encode([]rune{r}) {
+			text += fmt.Sprintf(`\u%04x`, unit)
+		}
+		return text
+	})
+}
+
+// escapeIn replaces what is to be escaped.
+func escapeIn(text []byte, escape func(rune) string) []byte {
+	if !bytes.ContainsFunc(text, escapable) {
+		return text
 	}
 	var b bytes.Buffer
-	for _, r := range string(line) {
-		if !escapable(r) {
+	for _, r := range string(text) {
+		if escapable(r) {
+			b.WriteString(escape(r))
+		} else {
 			b.WriteRune(r)
-			continue
-		}
-		for _, unit := range utf16.Encode([]rune{r}) {
-			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
 	}
 	return b.Bytes()

@@ -11,7 +11,21 @@ type List[T, F any] struct {
 	Fields  func(T) F       // one of it as programs are shown it
 	Add     func(*Table, T) // adds its rows to a table
 	Columns []string        // of that table
-	None    string          // what to say if the listing is empty
+	None    string          // what to say if the listing is empty; without it, the names of the columns stand alone
+}
+
+// Itself is the Fields of what has the fields for programs itself.
+func Itself[T any](item T) T { return item }
+
+// PrintAll prints a listing that is there as a whole.
+func (l List[T, F]) PrintAll(w io.Writer, format Format, list []T) error {
+	return l.Print(w, format, func(yield func(T, error) bool) {
+		for _, item := range list {
+			if !yield(item, nil) {
+				return
+			}
+		}
+	})
 }
 
 // Print prints what a listing yields, as it comes. If the listing breaks off, what came
@@ -41,7 +55,7 @@ func (l List[T, F]) Print(w io.Writer, format Format, list iter.Seq2[T, error]) 
 			return t.err
 		}
 	}
-	if empty {
+	if empty && l.None != "" {
 		_, err := fmt.Fprintln(w, l.None)
 		return err
 	}

@@ -69,19 +69,10 @@ func layOut(n *yaml.Node) {
 
 // escapeInYAML escapes what a terminal would obey or not show. It is inside of quotes only.
 func escapeInYAML(document []byte) []byte {
-	if !bytes.ContainsFunc(document, escapable) {
-		return document
-	}
-	var b bytes.Buffer
-	for _, r := range string(document) {
-		switch {
-		case !escapable(r):
-			b.WriteRune(r)
-		case utf8.RuneLen(r) > 3:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
+	return escapeIn(document, func(r rune) string {
+		if utf8.RuneLen(r) > 3 {
+			return fmt.Sprintf(`\U%08x`, r)
 		}
-	}
-	return b.Bytes()
+		return fmt.Sprintf(`\u%04x`, r)
+	})
 }

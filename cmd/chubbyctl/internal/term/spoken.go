@@ -50,10 +50,13 @@ func Guess(d time.Duration) string {
 	return text
 }
 
-// Counted is a number of things: "1 node", "2 nodes".
+// Counted is a number of things: "1 node", "2 nodes", "3 directories".
 func Counted(n int, of string) string {
 	if n == 1 {
 		return "1 " + of
+	}
+	if stem, is := strings.CutSuffix(of, "y"); is {
+		of = stem + "ie"
 	}
 	return fmt.Sprintf("%d %ss", n, of)
 }

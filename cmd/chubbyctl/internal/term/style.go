@@ -59,18 +59,7 @@ func (s Style) Paint(m Meaning, text string) string {
 	if !s.colour || m == Plain || text == "" {
 		return text
 	}
-	var attribute color.Attribute
-	switch m {
-	case Heading:
-		attribute = color.Bold
-	case Trouble:
-		attribute = color.FgRed
-	case Waiting:
-		attribute = color.FgYellow
-	default:
-		attribute = color.Faint
-	}
-	c := color.New(attribute)
+	c := color.New([]color.Attribute{Heading: color.Bold, Trouble: color.FgRed, Waiting: color.FgYellow, Secondary: color.Faint}[m])
 	c.EnableColor() // the library itself looks at standard output only
 	return c.Sprint(text)
 }

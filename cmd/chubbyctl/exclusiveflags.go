@@ -63,34 +63,22 @@ func annotate(flags *pflag.FlagSet, name, key, why string) {
 // checkFlags returns an error of usage if a flag was given that has no meaning beside another one, or without another one.
 func checkFlags(cmd *cobra.Command) error {
 	verb := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
-	for _, check := range []func(f *pflag.Flag, key, why string) error{
-		func(f *pflag.Flag, key, why string) error {
-			if other, is := strings.CutPrefix(key, apartFrom); is && isOn(cmd.Flags().Lookup(other)) {
-				return usagef("%s: --%s and --%s do not go together: %s", verb, f.Name, other, why)
-			}
-			return nil
-		},
-		func(f *pflag.Flag, key, why string) error {
-			if other, is := strings.CutPrefix(key, onlyWith); is && !isOn(cmd.Flags().Lookup(other)) {
-				return usagef("%s: --%s is for --%s, %s", verb, f.Name, other, why)
-			}
-			return nil
-		},
-		func(f *pflag.Flag, key, _ string) error {
-			if key == onlyCommand && cmd.ArgsLenAtDash() < 0 {
-				return usagef("%s: --%s is for a command, and there is none behind --", verb, f.Name)
-			}
-			return nil
-		},
-	} {
+	for _, kind := range []string{apartFrom, onlyWith, onlyCommand} {
 		var found error
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			if !isOn(f) {
 				return
 			}
 			for _, key := range slices.Sorted(maps.Keys(f.Annotations)) {
-				if found == nil {
-					found = check(f, key, f.Annotations[key][0])
+				other, is := strings.CutPrefix(key, kind)
+				switch why := f.Annotations[key][0]; {
+				case !is || found != nil:
+				case kind == apartFrom && isOn(cmd.Flags().Lookup(other)):
+					found = usagef("%s: --%s and --%s do not go together: %s", verb, f.Name, other, why)
+				case kind == onlyWith && !isOn(cmd.Flags().Lookup(other)):
+					found = usagef("%s: --%s is for --%s, %s", verb, f.Name, other, why)
+				case kind == onlyCommand && cmd.ArgsLenAtDash() < 0:
+					found = usagef("%s: --%s is for a command, and there is none behind --", verb, f.Name)
 				}
 			}
 		})

@@ -13,11 +13,9 @@ import (
 func newMkdirCommand(g *globals) *cobra.Command {
 	var parents bool
 	cmd := &cobra.Command{
-		Use:               "mkdir PATH...",
-		Short:             "Create directories",
-		Example:           "  chubbyctl mkdir -p /ls/local/svc/web",
-		Args:              arguments(cobra.MinimumNArgs(1)),
-		ValidArgsFunction: g.completePath,
+		Use:     "mkdir PATH...",
+		Short:   "Create directories",
+		Example: "  chubbyctl mkdir -p /ls/local/svc/web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.changeEach(args, func(p api.Path) error {
 				return g.withSessionAt(cmd.Context(), p.Cell(), p, func(ctx context.Context, c *client.Client) error {
@@ -56,4 +54,19 @@ func makeDirectory(ctx context.Context, c *client.Client, p api.Path, parents bo
 		made = made || h.Created()
 	}
 	return h, nil
+}
+
+func newTouchCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:     "touch PATH...",
+		Short:   "Create empty files where there are none",
+		Example: "  chubbyctl touch /ls/local/svc/lock",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.changeEach(args, func(p api.Path) error {
+				return g.withHandle(cmd.Context(), p, client.OpenOptions{Read: true, Create: client.File, Kind: api.File}, func(ctx context.Context, h *client.Handle) error {
+					return g.printCreated(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), "created", h)
+				})
+			})
+		},
+	}
 }

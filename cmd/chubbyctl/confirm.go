@@ -65,15 +65,10 @@ func (l *accessLists) read(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", nil // no list can have such a name
 	}
-	h, err := l.client.Open(ctx, p.String(), client.OpenOptions{Read: true, Kind: api.File})
+	text, _, err := l.client.Get(ctx, p.String())
 	if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {
 		return "", nil
 	}
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = h.Close(ctx) }() // if it fails, the end of the session closes it
-	text, _, err := h.Contents(ctx)
 	return string(text), err
 }
 

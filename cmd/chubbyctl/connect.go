@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -95,6 +98,13 @@ func (g *globals) withTimeout(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeoutCause(ctx, g.timeout, outOfTime{g.timeout})
 }
 
+// withSteps returns a context for an operation of several steps, each of which --timeout bounds: step begins the next.
+func (g *globals) withSteps(ctx context.Context) (bound context.Context, step func(), cancel context.CancelFunc) {
+	bound, stop := context.WithCancelCause(ctx)
+	late := time.AfterFunc(g.timeout, func() { stop(outOfTime{g.timeout}) })
+	return bound, func() { late.Reset(g.timeout) }, func() { late.Stop(); stop(nil) }
+}
+
 // closeSession ends a session. If that fails, the session ends when its lease does; what was
 // done remains.
 func (g *globals) closeSession(ctx context.Context, c *client.Client) {
@@ -103,12 +113,17 @@ func (g *globals) closeSession(ctx context.Context, c *client.Client) {
 
 // closeSessionWithin is closeSession with another bound.
 func (g *globals) closeSessionWithin(ctx context.Context, c *client.Client, bound time.Duration) {
-	if c.Left() <= 0 {
+	g.sayFarewell(ctx, c.Left(), bound, c.Close)
+}
+
+// sayFarewell ends a session of whose lease some is left, within a bound.
+func (g *globals) sayFarewell(ctx context.Context, left, bound time.Duration, end func(context.Context) error) {
+	if left <= 0 {
 		bound = farewellBound
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(bound, g.timeout))
 	defer cancel()
-	_ = c.Close(ctx)
+	_ = end(ctx)
 }
 
 // withHandle runs f with an open node, in a session of its own.
@@ -119,6 +134,76 @@ func (g *globals) withHandle(ctx context.Context, path api.Path, opts client.Ope
 			return withAdvice(err, path, opts.Create)
 		}
 		return f(ctx, h)
+	})
+}
+
+// readNode reads something of a node, in a session of its own.
+func readNode[T any](
+	ctx context.Context, g *globals, p api.Path, f func(*client.Client, context.Context, string) (T, error),
+) (answer T, err error) {
+	err = g.withSessionAt(ctx, p.Cell(), p, func(ctx context.Context, c *client.Client) (err error) {
+		answer, err = f(c, ctx, p.String())
+		return err
+	})
+	return answer, err
+}
+
+// readContents reads a file, in a session of its own.
+func (g *globals) readContents(ctx context.Context, p api.Path) (contents []byte, stat api.Stat, err error) {
+	stat, err = readNode(ctx, g, p, func(c *client.Client, ctx context.Context, path string) (stat api.Stat, err error) {
+		contents, stat, err = c.Get(ctx, path)
+		return stat, err
+	})
+	return contents, stat, err
+}
+
+// askCell asks a cell about itself, without a session.
+func askCell[T any](ctx context.Context, g *globals, cell string, f func(*client.Cell, context.Context) (T, error)) (answer T, err error) {
+	err = g.withCell(ctx, cell, func(ctx context.Context, c *client.Cell) (err error) {
+		answer, err = f(c, ctx)
+		return err
+	})
+	return answer, err
+}
+
+// askNode asks a cell about a node, without a session.
+func askNode[T any](ctx context.Context, g *globals, p api.Path, f func(*client.Cell, context.Context, string) (T, error)) (T, error) {
+	return askCell(ctx, g, p.Cell(), func(c *client.Cell, ctx context.Context) (T, error) { return f(c, ctx, p.String()) })
+}
+
+// action is what cobra runs.
+type action = func(cmd *cobra.Command, args []string) error
+
+// onPath returns the action of a command whose first argument is a path, or without it the root of the default cell.
+func (g *globals) onPath(run func(cmd *cobra.Command, p api.Path) error) action {
+	return func(cmd *cobra.Command, args []string) error {
+		p, err := g.pathOf(args)
+		if err != nil {
+			return err
+		}
+		return run(cmd, p)
+	}
+}
+
+// onCell returns the action of a command whose first argument is a cell, or without it the default one.
+func (g *globals) onCell(run func(cmd *cobra.Command, cell string) error) action {
+	return func(cmd *cobra.Command, args []string) error {
+		cell, err := g.cellOf(args)
+		if err != nil {
+			return err
+		}
+		return run(cmd, cell)
+	}
+}
+
+// showCell returns the action of a command that asks a cell about itself, and prints the answer.
+func showCell[T any](g *globals, ask func(*client.Cell, context.Context) (T, error), print func(io.Writer, T) error) action {
+	return g.onCell(func(cmd *cobra.Command, cell string) error {
+		answer, err := askCell(cmd.Context(), g, cell, ask)
+		if err != nil {
+			return err
+		}
+		return print(cmd.OutOrStdout(), answer)
 	})
 }
 

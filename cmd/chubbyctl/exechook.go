@@ -20,7 +20,7 @@ const hookGrace = 3 * time.Second
 // returns no error: CMD may need the next event too. With --contents CMD gets the fields of each on its
 // standard input, which it need not read.
 func (o *watchOptions) runHook(ctx context.Context, due []toldEvent) error {
-	if isInterrupted(ctx) {
+	if hasEnded(ctx) {
 		return nil
 	}
 	e, kind := due[len(due)-1].Event, due[len(due)-1].fields.Event
@@ -47,7 +47,7 @@ func (o *watchOptions) runHook(ctx context.Context, due []toldEvent) error {
 	finish()
 	var exit *exec.ExitError
 	switch {
-	case isInterrupted(ctx):
+	case hasEnded(ctx):
 		return nil // it was asked to end
 	case errors.Is(err, exec.ErrWaitDelay):
 		return nil // CMD has ended, and what it left behind holds its standard input
