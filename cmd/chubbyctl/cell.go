@@ -46,8 +46,6 @@ type replicaFields struct {
 	LogStore  string `json:"log_store"`
 	MaxLevel  int    `json:"max_level"`
 	Error     string `json:"error,omitempty"`
-
-	Drill *drillStatusFields `json:"drill,omitempty"` // the last that it began
 }
 
 func newStatusFields(s client.Status, fault string) statusFields {
@@ -83,7 +81,6 @@ func newStatusFields(s client.Status, fault string) statusFields {
 			StateHash: r.StateHash,
 			LogStore:  r.LogStore,
 			MaxLevel:  r.MaxLevel,
-			Drill:     newDrillStatusFields(r.Drill),
 		}
 		if r.Err != nil {
 			row.Error = r.Err.Error()
@@ -272,15 +269,6 @@ func (g *globals) writeStatus(out io.Writer, s client.Status, fault string) erro
 	}
 	if err := t.Flush(); err != nil {
 		return err
-	}
-	if text, running := describeDrill(s); text != "" {
-		text = style.Wrap(text, "")
-		if running {
-			text = style.Paint(term.Waiting, text)
-		}
-		if _, err := fmt.Fprintf(out, "\n%s\n", text); err != nil {
-			return err
-		}
 	}
 	for _, a := range s.Acts {
 		if _, err := fmt.Fprintf(out, "\n%s\n", style.Paint(term.Waiting, style.Wrap(describeAct(a), ""))); err != nil {

@@ -20,8 +20,8 @@ type restorationFields struct {
 
 // actFields are something that is under way in a cell.
 type actFields struct {
-	Kind      string        `json:"kind"`      // restore, joining, leaving
-	Replica   string        `json:"replica"`   // that is joining or leaving
+	Kind      string        `json:"kind"`      // restore, joining, leaving, outage
+	Replica   string        `json:"replica"`   // that is joining or leaving, or was the master
 	Principal string        `json:"principal"` // "" if the master has begun it
 	Session   api.SessionID `json:"session,omitempty"`
 	Since     *time.Time    `json:"since"`
@@ -35,6 +35,8 @@ func describeAct(a client.Act) string {
 	switch a.Kind {
 	case "joining":
 		what, ends = "Replica "+a.Replica+" is joining", "'chubbyctl cell remove "+a.Replica+"' gives it up."
+	case "outage":
+		what, ends = "A drill goes on: outage, begun at "+a.Replica, fmt.Sprintf("It ends with its author's chubbyctl, or by itself within %v of that.", api.MaxOutage)
 	case "leaving":
 		what, ends = "Replica "+a.Replica+" is leaving", "'chubbyctl cell remove "+a.Replica+" --cancel' has it stay."
 	default:

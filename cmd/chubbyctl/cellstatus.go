@@ -25,7 +25,8 @@ behind the furthest one, DISK what is free where its data is, and STATE the begi
 of a checksum of what it has applied: two that have applied the same are the same.
 
 Below it stands what is under way, which keeps others from something until it ends: a
-restore, a replica that joins or leaves, a drill; whose it is, and how it ends.
+restore, a replica that joins or leaves, an outage for a drill; whose it is, and how it
+ends.
 
 --check is for scripts and monitors: it exits with %d if the cell has a master, and not
 all is well: a replica does not answer or is not OK, is %d entries behind, has less than

@@ -30,8 +30,6 @@ type topFields struct {
 	Waits    []lockFields       `json:"waits"`
 	Holdups  []holdupFields     `json:"holdups"`
 
-	Drill *drillStatusFields `json:"drill,omitempty"` // that goes on
-
 	MoreWaits   int `json:"more_waits,omitempty"`
 	MoreHoldups int `json:"more_holdups,omitempty"`
 }
@@ -180,11 +178,6 @@ func newTopFields(l *topLook, rates map[string]float64) topFields {
 	if s.Master != "" {
 		f.Sessions, f.Nodes, f.Locks = &s.Sessions, &s.Nodes, &s.Locks
 	}
-	for _, r := range s.Replicas {
-		if r.Drill != nil && r.Drill.Running {
-			f.Drill = newDrillStatusFields(r.Drill)
-		}
-	}
 	if o.Whole {
 		b := backlogFields(o.Backlog)
 		f.Backlog = &b
@@ -210,9 +203,6 @@ func (g *globals) drawTop(out io.Writer, style term.Style, l *topLook, rates map
 		well = style.Paint(term.Trouble, well)
 	}
 	fmt.Fprintf(out, "cell %s: master %s, epoch %d, %s\n", s.Cell, term.OrDash(s.Master), o.Epoch, well)
-	if text, running := describeDrill(s); running {
-		fmt.Fprintln(out, style.Paint(term.Waiting, text))
-	}
 	if s.Master != "" {
 		fmt.Fprintf(out, "sessions %d, nodes %d, locks %d\n", s.Sessions, s.Nodes, s.Locks)
 	}
