@@ -52,7 +52,6 @@ const (
 	DefaultLockDelay = 10 * time.Second // long enough for a slow packet, short enough for an operator
 	MaxLockDelay     = 60 * time.Second // Chubby §2.4
 	MaxOutage        = DefaultGrace     // that an operator asks for (a drill): clients with the usual settings outlast it
-	MaxDrill         = 5 * time.Minute
 
 	// ClockRateBound (rho) bounds how much faster or slower the clock of any one
 	// machine of the cell or of its clients runs than another's, as a fraction.

@@ -15,7 +15,7 @@ import (
 
 // An act of several steps keeps others from something until it ends. The tests below begin each, have its author vanish, and ask that the
 // cell is as usable as before, within the time that docs/adr/0048-acts-end-without-their-authors.md says. That of a drill is tried by
-// TestDrillOutageEndsWithItsCaller and its neighbours.
+// TestOutageEndsWithItsCaller and its neighbours.
 
 // restoreEnds is when a restore has ended at the latest whose author takes no steps: a minute after the last one, or after the new master serves.
 const restoreEnds = time.Minute + 15*time.Second

@@ -36,10 +36,6 @@ func (r *Replica) runEpochs(ctx context.Context, elections <-chan bool) {
 		case <-elections:
 		case <-running.ended:
 			running = epochRun{}
-		case g := <-r.giveUps:
-			if running.end != nil && g.term == begun {
-				running.end(g.why) // another begins in another term
-			}
 		}
 		term, leads := r.leads()
 		switch {
@@ -71,9 +67,11 @@ func (r *Replica) startEpoch(ctx context.Context, term uint64) epochRun {
 
 // runEpoch is one epoch, from the first entry to the last goroutine (Chubby
 // §2.9). A replica that leads Raft and cannot become master ends itself: nobody
-// else is elected while it leads.
-func (r *Replica) runEpoch(ctx context.Context, term uint64) {
+// else is elected while it leads. It does so on purpose in an outage, which it waits for.
+func (r *Replica) runEpoch(leading context.Context, term uint64) {
 	began, vacant := r.clock(), r.withoutMaster()
+	ctx, end := context.WithCancelCause(leading)
+	defer end(nil)
 	m, err := r.takeOver(ctx, term)
 	switch {
 	case ctx.Err() != nil:
@@ -87,13 +85,17 @@ func (r *Replica) runEpoch(ctx context.Context, term uint64) {
 	r.metrics.takeovers.began(m.Epoch(), sessions, vacant, began)
 	m.Start()
 	took := r.metrics.takeovers.nowServes()
-	r.drills.masterServes()
 	r.master.Store(m)
 	serving := r.clock()
 	r.log.Info("master", "event", "master_began", "epoch", m.Epoch(), "sessions", sessions, "took", took,
 		"phase_log", applied.Sub(began), "phase_leases", took-applied.Sub(began))
 	r.warnOfOperators()
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case o := <-r.outages.asked:
+		defer r.withhold(leading, o)
+		end(r.beginOutage(o, m.Epoch()))
+	}
 	r.master.Store(nil)
 	r.metrics.takeovers.ended()
 	m.Wait()

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/cell/internal/master"
-	"github.com/chubbylock/chubby/cell/internal/wire"
 	"github.com/chubbylock/chubby/session"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -16,7 +15,6 @@ type gauges struct {
 	replica *Replica
 	backlog []backlogGauge
 	peers   *prometheus.Desc
-	drill   *prometheus.Desc
 	quotas  *prometheus.Desc
 
 	mu     sync.Mutex // guards what follows; the master's mutex is taken while it is held
@@ -50,7 +48,6 @@ func newGauges(r *Replica) *gauges {
 			one("commands_waiting", "Commands that wait to be put into the Raft log.", func(b master.Backlog) int { return b.Proposals }),
 		},
 		peers:  prometheus.NewDesc("chubby_peer_held_index", "The last Raft entry up to which another replica is known to hold the log. 0 if this one does not know.", []string{"peer"}, nil),
-		drill:  prometheus.NewDesc("chubby_drill", "1 while a drill of that kind goes on that this replica began as the master: what is wrong then is wrong because somebody wants to see it.", []string{"kind"}, nil),
 		quotas: prometheus.NewDesc("chubby_quota_used_ratio", "Which part of a quota the principal uses that uses most of its own, by what the quota is of; 1 is all. At most ten seconds old. 0 if this replica is not the master.", []string{"kind"}, nil),
 	}
 }
@@ -61,7 +58,6 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 		to <- one.desc
 	}
 	to <- g.peers
-	to <- g.drill
 	to <- g.quotas
 }
 
@@ -81,14 +77,6 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		if id := string(s.ID); id != g.replica.cfg.ID {
 			to <- prometheus.MustNewConstMetric(g.peers, prometheus.GaugeValue, float64(g.replica.passport.HeldBy(id)), id)
 		}
-	}
-	running, _ := g.replica.drills.running()
-	for _, kind := range wire.DrillKinds() {
-		value := 0.0
-		if kind == running {
-			value = 1
-		}
-		to <- prometheus.MustNewConstMetric(g.drill, prometheus.GaugeValue, value, kind.Word())
 	}
 }
 

@@ -19,7 +19,6 @@ type Health struct {
 	Address string `json:"master_address"`    // where clients reach it
 	Epoch   uint64 `json:"epoch"`             // the newest master's that this replica knows
 	Warning string `json:"warning,omitempty"` // what an operator should see to soon
-	Drill   string `json:"drill,omitempty"`   // the kind of drill that this replica began and that goes on (chubbyctl drill)
 }
 
 // endpoint is one path of a replica's http port.
@@ -125,8 +124,5 @@ func (r *Replica) Health() Health {
 	h.Master, h.Address = string(id), r.clientAddress(string(id))
 	//mutant: h.Ready = r.master.Load() != nil || h.Master != "" && h.Master != r.cfg.ID //by TestElectedAndUnableToTakeOver of ./cell
 	h.Ready = r.master.Load() != nil || h.Master != "" && h.Master != r.cfg.ID && h.Epoch == r.raft.CurrentTerm()
-	if kind, _ := r.drills.running(); kind != 0 {
-		h.Drill = kind.Word()
-	}
 	return h
 }

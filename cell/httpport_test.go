@@ -241,7 +241,7 @@ func TestMetricsNameNobody(t *testing.T) {
 	}
 	allowed := []string{
 		"chubby_sessions_ended_total reason", "chubby_call_seconds code", "chubby_call_seconds method", "go_info version", "chubby_build_info version", "chubby_build_info level", "go_gc_duration_seconds quantile",
-		"chubby_drill kind", "chubby_quota_used_ratio kind", "chubby_takeover_phase_seconds phase",
+		"chubby_quota_used_ratio kind", "chubby_takeover_phase_seconds phase",
 		"chubby_lock_hold_seconds prefix", "chubby_lock_wait_seconds prefix", // "other", and what the operator lists in metric-prefixes
 	}
 	var text bytes.Buffer

@@ -19,8 +19,8 @@ func (r *Replica) leads() (term uint64, leads bool) {
 func (r *Replica) notMaster() error {
 	address, id := r.raft.LeaderWithID()
 	if id == "" || string(id) == r.cfg.ID {
-		if err := r.vacancyError(); err != nil {
-			return err
+		if o := r.outages.now.Load(); o != nil {
+			return r.outageError(o)
 		}
 		return api.Errorf(api.Unavailable, "replica %s knows of no master that serves; an election takes about a second: try again", r.cfg.ID)
 	}

@@ -68,7 +68,7 @@ func newMetrics(r *Replica) *metrics {
 		gauge("publish_failures", "How often in succession this master could not have clients find the replicas by the cell's name (dns-server, dns-hook).", func() float64 { return float64(r.publishing.Load()) }),
 		gauge("backup_failures", "How often in succession this master could not take a backup (backup-to).", func() float64 { return float64(r.backups.failures.Load()) }),
 		gauge("backup_timestamp_seconds", "When the last backup in backup-to was begun, as this master knows it, in seconds since 1970; 0 if it is none, or not the master.", func() float64 { return float64(r.backups.last.Load()) }),
-		gauge("drill_timestamp_seconds", "When the last drill began that this replica began as the master, in seconds since 1970; 0 if there was none since its start.", func() float64 { return float64(r.drills.lastUnix()) }),
+		gauge("drill_timestamp_seconds", "When this replica, as the master, last left the cell without one because an operator asked for that (chubbyctl drill outage, chubbyctl drill failover --hard), in seconds since 1970; 0 if it has not since its start.", func() float64 { return float64(r.outages.last.Load()) }),
 		gauge("disk_free_bytes", "Bytes that are free on the disk of this replica; -1 if that is unknown.", func() float64 { return float64(r.space.Seen()) }),
 		gauge("term", "The Raft term this replica is in.", func() float64 { return float64(r.raft.CurrentTerm()) }),
 		gauge("applied_index", "The last Raft entry applied here.", func() float64 { return float64(r.fsm.State().Applied) }),

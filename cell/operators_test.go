@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell"
@@ -41,13 +40,8 @@ func operatorsActs(t *testing.T, ctx context.Context, c *celltest.Cell) map[stri
 			_, err := by.Transfer(ctx, "")
 			return err
 		},
-		"drill": func(by *client.Client) error {
-			ctx, end := context.WithCancel(ctx)
-			defer end()
-			_, wait, err := client.BeginDrill(ctx, by, client.Drill{Kind: client.DrillSlowClient, For: time.Second, Reason: "because"})
-			if err == nil {
-				err = wait()
-			}
+		"leave the cell without a master": func(by *client.Client) error {
+			_, err := client.TransferWith(ctx, by, client.TransferOptions{Silent: true, Why: "because"})
 			return err
 		},
 		"finish an upgrade": func(by *client.Client) error {

@@ -65,8 +65,7 @@ type Replica struct {
 	epochsEnded chan struct{}           // closed when runEpochs has ended
 	lost        chan string             // replicas that have closed a stream of their Raft messages; see replaceDead
 	handing     chan struct{}           // full while the mastership is being handed over; see Transfer
-	giveUps     chan giveUp             // has runEpochs end an epoch; see abandon
-	drills      drills
+	outages     outages
 	work        sync.WaitGroup // runEpochs and the servers
 	once        sync.Once      // the first of Stop and fail
 	left        raft.Future    // of Raft's end; for the goroutine that stops the replica

@@ -56,7 +56,6 @@ func rpcRows() map[protoreflect.Name]rpcRow {
 		"BreakLock":     {request: &pb.BreakLockRequest{Path: closedFile, Reason: "a"}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"SetQuota":      {request: &pb.SetQuotaRequest{Principal: "a", Allowed: &pb.QuotaAmounts{Nodes: 1}}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"Transfer":      {request: &pb.TransferRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
-		"Drill":         {request: &pb.DrillRequest{Kind: pb.DrillKind_DRILL_KIND_OUTAGE, ForNs: 1}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"Restore":       {request: &pb.RestoreRequest{Begin: &pb.RestoreBegin{Cell: "local", CellId: strings.Repeat("0", 32)}}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"ChangeMembers": {request: &pb.ChangeMembersRequest{Remove: "r1"}, nobody: api.SessionExpired, stranger: api.PermissionDenied},
 		"FinishUpgrade": {request: &pb.FinishUpgradeRequest{}, nobody: api.SessionExpired, stranger: api.PermissionDenied},

@@ -35,8 +35,7 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 		begun:   cfg.Clock(),
 		lost:    make(chan string, 1),
 		handing: make(chan struct{}, 1),
-		giveUps: make(chan giveUp),
-		drills:  drills{clock: cfg.Clock},
+		outages: outages{asked: make(chan *outage)},
 		started: make(chan struct{}),
 		done:    make(chan struct{}),
 	}

@@ -80,7 +80,9 @@ func (s served) Status() wire.Status {
 		Level:     state.Level,
 		MaxLevel:  r.cfg.supports,
 		Restored:  state.Restored,
-		Drill:     r.drills.status(),
+	}
+	if o := r.outages.now.Load(); o != nil {
+		status.Acts = []wire.Act{{Kind: "outage", Replica: r.cfg.ID, Principal: o.Principal, SinceUnix: o.unix}}
 	}
 	if r.master.Load() != nil {
 		counts := state.Tree.Counts()

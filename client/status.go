@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
@@ -29,14 +28,14 @@ type Status struct {
 	Level    int // the feature level of the cell, by what the furthest of the replicas that answer have applied
 
 	Restored *Restoration // the last one, as the master says; nil if there was none
-	Acts     []Act        // that are under way, as the master says
+	Acts     []Act        // that are under way, as the master says; of an outage, as the replica says that was the master
 }
 
 // Act is something of several steps that an operator or the master has begun, and that keeps others from something until it ends: a
-// restore, during which no other can begin, or a change of the replicas.
+// restore, during which no other can begin, a change of the replicas, or an outage.
 type Act struct {
-	Kind      string        // restore, joining or leaving
-	Replica   string        // that is joining or leaving
+	Kind      string        // restore, joining, leaving or outage
+	Replica   string        // that is joining or leaving, or was the master
 	Principal string        // whose it is; empty if the master has begun it
 	Session   api.SessionID // in which a restore is done
 	SinceUnix int64         // when it was decided on, for people
@@ -69,17 +68,6 @@ type ReplicaStatus struct {
 	LogStore  string
 	MaxLevel  int   // the newest feature level that it knows
 	Err       error // why nothing more is known of it
-
-	Drill *DrillStatus // the last that it began as the master, since it was started; nil if there was none
-}
-
-// DrillStatus is a drill that goes on, or has ended.
-type DrillStatus struct {
-	Kind    DrillKind
-	Since   time.Duration // how long ago it began
-	Running bool
-	Left    time.Duration // until it ends by itself, if it is running
-	Took    time.Duration // if it is not
 }
 
 // Member is one replica of a cell's configuration.
@@ -292,7 +280,7 @@ func (s *Status) addView(v replicaView, names map[string]string) {
 	s.Replicas = append(s.Replicas, ReplicaStatus{
 		ID: r.GetId(), Role: r.GetRole(), Client: r.GetClient(), Term: r.GetTerm(), Last: r.GetLast(), Applied: r.GetApplied(),
 		Healthy: r.GetHealthy(), Version: r.GetVersion(), DiskFree: r.GetDiskFreeBytes(), StateHash: r.GetStateHash(), LogStore: r.GetLogStore(),
-		MaxLevel: int(r.GetMaxLevel()), Drill: drillStatus(r.GetDrill()),
+		MaxLevel: int(r.GetMaxLevel()),
 	})
 	s.Cell, s.CellID = v.status.GetCell(), api.CellID(v.status.GetCellId())
 	s.Level = max(s.Level, int(v.status.GetLevel()))
@@ -301,26 +289,18 @@ func (s *Status) addView(v replicaView, names map[string]string) {
 		s.Master, s.Epoch = r.GetId(), epoch
 		s.Sessions, s.Nodes, s.Locks = v.status.GetSessions(), v.status.GetNodes(), v.status.GetLocks()
 		s.Acts = nil
-		for _, a := range v.status.GetActs() {
-			s.Acts = append(s.Acts, Act{
-				Kind: a.GetKind(), Replica: a.GetReplica(), Principal: a.GetPrincipal(), Session: api.SessionID(a.GetSession()),
-				SinceUnix: a.GetSinceUnix(), Sealed: a.GetSealed(), Waits: a.GetWaits(),
-			})
-		}
 		if r := v.status.GetRestored(); r != nil {
 			s.Restored = &Restoration{AtUnix: r.GetAtUnix(), Counter: r.GetCounter(), Index: r.GetIndex(), TakenUnix: r.GetTakenUnix(), Recovered: r.GetRecovered()}
 		}
 	}
-}
-
-// drillStatus converts a drill from the wire.
-func drillStatus(d *chubbypb.DrillStatus) *DrillStatus {
-	if d == nil {
-		return nil
+	if s.Master != "" && s.Master != r.GetId() {
+		return // an outage is over when there is a master
 	}
-	return &DrillStatus{
-		Kind: DrillKind(d.GetKind()), Since: time.Duration(d.GetSinceNs()), Running: d.GetRunning(),
-		Left: time.Duration(d.GetLeftNs()), Took: time.Duration(d.GetTookNs()),
+	for _, a := range v.status.GetActs() {
+		s.Acts = append(s.Acts, Act{
+			Kind: a.GetKind(), Replica: a.GetReplica(), Principal: a.GetPrincipal(), Session: api.SessionID(a.GetSession()),
+			SinceUnix: a.GetSinceUnix(), Sealed: a.GetSealed(), Waits: a.GetWaits(),
+		})
 	}
 }
 

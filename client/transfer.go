@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/api/chubbypb"
@@ -21,9 +22,28 @@ import (
 // Uncertain, and it may yet hand over. Other errors are the master's, such as
 // PermissionDenied.
 func (c *Client) Transfer(ctx context.Context, to string) (master string, err error) {
-	h := &transferCall{client: c, to: to}
+	return TransferWith(ctx, c, TransferOptions{To: to})
+}
+
+// TransferOptions say how the mastership passes to another replica.
+type TransferOptions struct {
+	To  string // the replica that is to be the master; "" for the one whose log is most complete
+	Why string // for the logs of the cell; at most api.MaxReason bytes
+
+	// Silent has the master hand over to nobody: it serves no calls any more and falls silent, as one does whose machine has lost its
+	// network, until the other replicas have found out and elected one of them. To means nothing then.
+	Silent bool
+	// Vacant is for how long, at most api.MaxOutage, the cell has no master before it falls silent. That ends early with ctx, with
+	// this process, and with the replica that was the master.
+	Vacant time.Duration
+}
+
+// TransferWith is [Client.Transfer] with more to say of it. With Silent the cell has no master for a while, not for this client either,
+// and the id may be empty; the master is asked for that once.
+func TransferWith(ctx context.Context, c *Client, o TransferOptions) (master string, err error) {
 	const op = "transfer the mastership"
-	came, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: rootPath(c.cell.cfg), session: c.session, class: classUnlimited, attempt: h.attempt})
+	h := &transferCall{client: c, TransferOptions: o}
+	came, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: rootPath(c.cell.cfg), session: c.session, class: classUnlimited, noTimeout: o.Silent, attempt: h.askMaster})
 	var e *api.Error
 	switch {
 	case err == nil && h.resultError == nil:
@@ -40,8 +60,8 @@ func (c *Client) Transfer(ctx context.Context, to string) (master string, err er
 
 // transferCall is one call of Transfer.
 type transferCall struct {
+	TransferOptions
 	client       *Client
-	to           string
 	askedEpoch   api.Epoch  // in which a master was last asked to hand over; 0 if none was
 	askedReplica string     // that master
 	lastError    *api.Error // that it answered
@@ -49,8 +69,8 @@ type transferCall struct {
 	resultError  *api.Error // why there is no result
 }
 
-// attempt asks the master to hand over, unless it is already the one that is wanted.
-func (h *transferCall) attempt(ctx context.Context, t *target, caller *chubbypb.Caller) error {
+// askMaster asks the master to hand over, unless it is already the one that is wanted.
+func (h *transferCall) askMaster(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 	now, err := t.data.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: h.client.cfg.Cell})
 	if err != nil {
 		return err
@@ -60,7 +80,7 @@ func (h *transferCall) attempt(ctx context.Context, t *target, caller *chubbypb.
 	case id == "" || id != now.GetReplica():
 		return &api.Error{Code: api.NotMaster, Replica: now.GetReplica(), Master: now.GetMasterAddress(), Message: "it is not the master"}
 	case h.askedEpoch == 0:
-	case epoch > h.askedEpoch && (id == h.to || h.to == "" && id != h.askedReplica):
+	case epoch > h.askedEpoch && (h.Silent || id == h.To || h.To == "" && id != h.askedReplica):
 		h.master = id
 		return nil
 	case epoch == h.askedEpoch:
@@ -70,7 +90,7 @@ func (h *transferCall) attempt(ctx context.Context, t *target, caller *chubbypb.
 	}
 	asked, whom := h.askedEpoch, h.askedReplica
 	h.askedEpoch, h.askedReplica = api.Epoch(caller.GetEpoch()), id
-	reply, err := t.data.chubby.Transfer(ctx, &chubbypb.TransferRequest{Caller: caller, To: h.to})
+	reply, err := t.data.chubby.Transfer(ctx, &chubbypb.TransferRequest{Caller: caller, To: h.To, Reason: h.Why, Silent: h.Silent, VacantNs: int64(h.Vacant)})
 	if err == nil {
 		h.master = reply.GetMaster()
 		return nil

@@ -52,7 +52,7 @@ type drillReport struct {
 // drill does a drill, which is to end with that exit code.
 func (w *world) drill(code int, args ...string) (r drillReport) {
 	w.t.Helper()
-	w.rest()
+	w.awaitMaster()
 	p := w.ctl(append([]string{"-o", "json", "--timeout", "40s", "drill"}, args...)...)
 	got := p.wait(3 * time.Minute)
 	if err := json.Unmarshal([]byte(p.stdout.String()), &r); err != nil || got != code {
@@ -61,8 +61,8 @@ func (w *world) drill(code int, args ...string) (r drillReport) {
 	return r
 }
 
-// rest waits until the cell has a master that is not too young for a drill; chubbyctl waits for the rest of that time.
-func (w *world) rest() {
+// awaitMaster waits until the cell has a master.
+func (w *world) awaitMaster() {
 	w.t.Helper()
 	for end := time.Now().Add(patience(30 * time.Second)); w.do("--timeout", "2s", "cell", "status").code != 0; {
 		if time.Now().After(end) {
@@ -159,8 +159,8 @@ func TestDrills(t *testing.T) {
 	}
 }
 
-// Whoever looks at the cell sees the drill; there is one at a time; and Ctrl-C and the death of chubbyctl or of the
-// master each end an outage in seconds.
+// The status of a cell tells of an outage; there is one at a time; and Ctrl-C and the death of chubbyctl or of the
+// master each end it in seconds.
 func TestDrillOutageEnds(t *testing.T) {
 	besideOthers(t)
 	w := start(t)
@@ -171,7 +171,7 @@ func TestDrillOutageEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, how := range []string{"SIGINT", "SIGKILL", "the master"} {
-		w.rest()
+		w.awaitMaster()
 		before := w.status()
 		p := launch(t, command(bin("chubbyctl"), "--servers", w.servers(), "-o", "json", "--timeout", "40s", "drill", "outage", "45s", "--yes"), (*exec.Cmd).Start)
 		for end := time.Now().Add(patience(time.Minute)); !strings.Contains(w.do("cell", "status").out, "A drill goes on: outage"); {
@@ -202,6 +202,11 @@ func TestDrillOutageEnds(t *testing.T) {
 		w.must("put", "/ls/local/x", fmt.Sprint(how))
 		if took := time.Since(began); took > 25*time.Second { // of 45 s
 			t.Errorf("%s: the cell served after %v", how, took)
+		}
+		if how == "the master" {
+			if code := p.wait(2 * time.Minute); code != 76 || !strings.Contains(p.stderr.String(), "before its time") {
+				t.Errorf("after the death of the master: exit %d\n%s%s", code, &p.stdout, &p.stderr)
+			}
 		}
 		if kept.Err() != nil {
 			t.Errorf("%s: the lock: %v", how, kept.Err())

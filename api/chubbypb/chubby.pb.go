@@ -373,64 +373,6 @@ func (TxnAction) EnumDescriptor() ([]byte, []int) {
 	return file_chubby_proto_rawDescGZIP(), []int{5}
 }
 
-type DrillKind int32
-
-const (
-	DrillKind_DRILL_KIND_UNSPECIFIED   DrillKind = 0
-	DrillKind_DRILL_KIND_FAILOVER      DrillKind = 1 // announced only: the caller asks for a Transfer
-	DrillKind_DRILL_KIND_HARD_FAILOVER DrillKind = 2 // the master gives up, and says nothing to the other replicas until they have elected another
-	DrillKind_DRILL_KIND_OUTAGE        DrillKind = 3 // the cell has no master for the time
-	DrillKind_DRILL_KIND_SESSION_LOSS  DrillKind = 4 // announced only: the caller ends a session
-	DrillKind_DRILL_KIND_SLOW_CLIENT   DrillKind = 5 // announced only: the caller has a session of its own fall silent
-)
-
-// Enum value maps for DrillKind.
-var (
-	DrillKind_name = map[int32]string{
-		0: "DRILL_KIND_UNSPECIFIED",
-		1: "DRILL_KIND_FAILOVER",
-		2: "DRILL_KIND_HARD_FAILOVER",
-		3: "DRILL_KIND_OUTAGE",
-		4: "DRILL_KIND_SESSION_LOSS",
-		5: "DRILL_KIND_SLOW_CLIENT",
-	}
-	DrillKind_value = map[string]int32{
-		"DRILL_KIND_UNSPECIFIED":   0,
-		"DRILL_KIND_FAILOVER":      1,
-		"DRILL_KIND_HARD_FAILOVER": 2,
-		"DRILL_KIND_OUTAGE":        3,
-		"DRILL_KIND_SESSION_LOSS":  4,
-		"DRILL_KIND_SLOW_CLIENT":   5,
-	}
-)
-
-func (x DrillKind) Enum() *DrillKind {
-	p := new(DrillKind)
-	*p = x
-	return p
-}
-
-func (x DrillKind) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (DrillKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_chubby_proto_enumTypes[6].Descriptor()
-}
-
-func (DrillKind) Type() protoreflect.EnumType {
-	return &file_chubby_proto_enumTypes[6]
-}
-
-func (x DrillKind) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use DrillKind.Descriptor instead.
-func (DrillKind) EnumDescriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{6}
-}
-
 // Caller is in every call of a session.
 type Caller struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -6337,11 +6279,16 @@ func (x *Holding) GetEndedWhy() string {
 }
 
 // TransferRequest asks the master to hand over to the replica of that id; if it is
-// empty, to the one whose log is furthest.
+// empty, to the one whose log is furthest. With silent it hands over to nobody: it serves no
+// calls any more, for vacant_ns or until this one is cancelled or its connection breaks, and
+// then says nothing to the other replicas until they have elected one of them.
 type TransferRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // for the log and the audit log
+	Silent        bool                   `protobuf:"varint,4,opt,name=silent,proto3" json:"silent,omitempty"`
+	VacantNs      int64                  `protobuf:"varint,5,opt,name=vacant_ns,json=vacantNs,proto3" json:"vacant_ns,omitempty"` // at most 45 s
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6390,9 +6337,30 @@ func (x *TransferRequest) GetTo() string {
 	return ""
 }
 
+func (x *TransferRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TransferRequest) GetSilent() bool {
+	if x != nil {
+		return x.Silent
+	}
+	return false
+}
+
+func (x *TransferRequest) GetVacantNs() int64 {
+	if x != nil {
+		return x.VacantNs
+	}
+	return 0
+}
+
 type TransferReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Master        string                 `protobuf:"bytes,1,opt,name=master,proto3" json:"master,omitempty"` // the id of the new master
+	Master        string                 `protobuf:"bytes,1,opt,name=master,proto3" json:"master,omitempty"` // the id of the new master; empty if that is not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6434,127 +6402,6 @@ func (x *TransferReply) GetMaster() string {
 	return ""
 }
 
-type DrillRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Kind          DrillKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=chubby.v1.DrillKind" json:"kind,omitempty"`
-	ForNs         int64                  `protobuf:"varint,3,opt,name=for_ns,json=forNs,proto3" json:"for_ns,omitempty"` // how long at most; for an outage at most 45 s, else at most 5 min
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`             // for the log and the audit log
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DrillRequest) Reset() {
-	*x = DrillRequest{}
-	mi := &file_chubby_proto_msgTypes[85]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DrillRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DrillRequest) ProtoMessage() {}
-
-func (x *DrillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[85]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DrillRequest.ProtoReflect.Descriptor instead.
-func (*DrillRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{85}
-}
-
-func (x *DrillRequest) GetCaller() *Caller {
-	if x != nil {
-		return x.Caller
-	}
-	return nil
-}
-
-func (x *DrillRequest) GetKind() DrillKind {
-	if x != nil {
-		return x.Kind
-	}
-	return DrillKind_DRILL_KIND_UNSPECIFIED
-}
-
-func (x *DrillRequest) GetForNs() int64 {
-	if x != nil {
-		return x.ForNs
-	}
-	return 0
-}
-
-func (x *DrillRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// DrillReply is sent once, when the drill has begun.
-type DrillReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Replica       string                 `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"` // that was the master then
-	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DrillReply) Reset() {
-	*x = DrillReply{}
-	mi := &file_chubby_proto_msgTypes[86]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DrillReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DrillReply) ProtoMessage() {}
-
-func (x *DrillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[86]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DrillReply.ProtoReflect.Descriptor instead.
-func (*DrillReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{86}
-}
-
-func (x *DrillReply) GetReplica() string {
-	if x != nil {
-		return x.Replica
-	}
-	return ""
-}
-
-func (x *DrillReply) GetEpoch() uint64 {
-	if x != nil {
-		return x.Epoch
-	}
-	return 0
-}
-
 type FinishUpgradeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -6566,7 +6413,7 @@ type FinishUpgradeRequest struct {
 
 func (x *FinishUpgradeRequest) Reset() {
 	*x = FinishUpgradeRequest{}
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6578,7 +6425,7 @@ func (x *FinishUpgradeRequest) String() string {
 func (*FinishUpgradeRequest) ProtoMessage() {}
 
 func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[87]
+	mi := &file_chubby_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6591,7 +6438,7 @@ func (x *FinishUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{87}
+	return file_chubby_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *FinishUpgradeRequest) GetCaller() *Caller {
@@ -6628,7 +6475,7 @@ type FinishUpgradeReply struct {
 
 func (x *FinishUpgradeReply) Reset() {
 	*x = FinishUpgradeReply{}
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6640,7 +6487,7 @@ func (x *FinishUpgradeReply) String() string {
 func (*FinishUpgradeReply) ProtoMessage() {}
 
 func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[88]
+	mi := &file_chubby_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6653,7 +6500,7 @@ func (x *FinishUpgradeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishUpgradeReply.ProtoReflect.Descriptor instead.
 func (*FinishUpgradeReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{88}
+	return file_chubby_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *FinishUpgradeReply) GetLevel() uint32 {
@@ -6687,7 +6534,7 @@ type MemberLevel struct {
 
 func (x *MemberLevel) Reset() {
 	*x = MemberLevel{}
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6699,7 +6546,7 @@ func (x *MemberLevel) String() string {
 func (*MemberLevel) ProtoMessage() {}
 
 func (x *MemberLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[89]
+	mi := &file_chubby_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6712,7 +6559,7 @@ func (x *MemberLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLevel.ProtoReflect.Descriptor instead.
 func (*MemberLevel) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{89}
+	return file_chubby_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *MemberLevel) GetId() string {
@@ -6738,7 +6585,7 @@ type LocateRequest struct {
 
 func (x *LocateRequest) Reset() {
 	*x = LocateRequest{}
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6750,7 +6597,7 @@ func (x *LocateRequest) String() string {
 func (*LocateRequest) ProtoMessage() {}
 
 func (x *LocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[90]
+	mi := &file_chubby_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6763,7 +6610,7 @@ func (x *LocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateRequest.ProtoReflect.Descriptor instead.
 func (*LocateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{90}
+	return file_chubby_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *LocateRequest) GetCell() string {
@@ -6789,7 +6636,7 @@ type LocateReply struct {
 
 func (x *LocateReply) Reset() {
 	*x = LocateReply{}
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6801,7 +6648,7 @@ func (x *LocateReply) String() string {
 func (*LocateReply) ProtoMessage() {}
 
 func (x *LocateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[91]
+	mi := &file_chubby_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6814,7 +6661,7 @@ func (x *LocateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateReply.ProtoReflect.Descriptor instead.
 func (*LocateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{91}
+	return file_chubby_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *LocateReply) GetCell() string {
@@ -6884,7 +6731,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6896,7 +6743,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[92]
+	mi := &file_chubby_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6909,7 +6756,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{92}
+	return file_chubby_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *BackupRequest) GetCell() string {
@@ -6943,7 +6790,7 @@ type BackupReply struct {
 
 func (x *BackupReply) Reset() {
 	*x = BackupReply{}
-	mi := &file_chubby_proto_msgTypes[93]
+	mi := &file_chubby_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6955,7 +6802,7 @@ func (x *BackupReply) String() string {
 func (*BackupReply) ProtoMessage() {}
 
 func (x *BackupReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[93]
+	mi := &file_chubby_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6968,7 +6815,7 @@ func (x *BackupReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupReply.ProtoReflect.Descriptor instead.
 func (*BackupReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{93}
+	return file_chubby_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *BackupReply) GetData() []byte {
@@ -7003,7 +6850,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_chubby_proto_msgTypes[94]
+	mi := &file_chubby_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7015,7 +6862,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[94]
+	mi := &file_chubby_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7028,7 +6875,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{94}
+	return file_chubby_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *RestoreRequest) GetCaller() *Caller {
@@ -7112,7 +6959,7 @@ type RestoreBegin struct {
 
 func (x *RestoreBegin) Reset() {
 	*x = RestoreBegin{}
-	mi := &file_chubby_proto_msgTypes[95]
+	mi := &file_chubby_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7124,7 +6971,7 @@ func (x *RestoreBegin) String() string {
 func (*RestoreBegin) ProtoMessage() {}
 
 func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[95]
+	mi := &file_chubby_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7137,7 +6984,7 @@ func (x *RestoreBegin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreBegin.ProtoReflect.Descriptor instead.
 func (*RestoreBegin) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{95}
+	return file_chubby_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RestoreBegin) GetCell() string {
@@ -7213,7 +7060,7 @@ type RestorePart struct {
 
 func (x *RestorePart) Reset() {
 	*x = RestorePart{}
-	mi := &file_chubby_proto_msgTypes[96]
+	mi := &file_chubby_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7225,7 +7072,7 @@ func (x *RestorePart) String() string {
 func (*RestorePart) ProtoMessage() {}
 
 func (x *RestorePart) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[96]
+	mi := &file_chubby_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7238,7 +7085,7 @@ func (x *RestorePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestorePart.ProtoReflect.Descriptor instead.
 func (*RestorePart) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{96}
+	return file_chubby_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RestorePart) GetPart() uint64 {
@@ -7264,7 +7111,7 @@ type RestoreSeal struct {
 
 func (x *RestoreSeal) Reset() {
 	*x = RestoreSeal{}
-	mi := &file_chubby_proto_msgTypes[97]
+	mi := &file_chubby_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7276,7 +7123,7 @@ func (x *RestoreSeal) String() string {
 func (*RestoreSeal) ProtoMessage() {}
 
 func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[97]
+	mi := &file_chubby_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7289,7 +7136,7 @@ func (x *RestoreSeal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreSeal.ProtoReflect.Descriptor instead.
 func (*RestoreSeal) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{97}
+	return file_chubby_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *RestoreSeal) GetWhy() string {
@@ -7311,7 +7158,7 @@ type RestoreReply struct {
 
 func (x *RestoreReply) Reset() {
 	*x = RestoreReply{}
-	mi := &file_chubby_proto_msgTypes[98]
+	mi := &file_chubby_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7323,7 +7170,7 @@ func (x *RestoreReply) String() string {
 func (*RestoreReply) ProtoMessage() {}
 
 func (x *RestoreReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[98]
+	mi := &file_chubby_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7336,7 +7183,7 @@ func (x *RestoreReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreReply.ProtoReflect.Descriptor instead.
 func (*RestoreReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{98}
+	return file_chubby_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *RestoreReply) GetRestored() bool {
@@ -7376,7 +7223,7 @@ type AuthenticateRequest struct {
 
 func (x *AuthenticateRequest) Reset() {
 	*x = AuthenticateRequest{}
-	mi := &file_chubby_proto_msgTypes[99]
+	mi := &file_chubby_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7388,7 +7235,7 @@ func (x *AuthenticateRequest) String() string {
 func (*AuthenticateRequest) ProtoMessage() {}
 
 func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[99]
+	mi := &file_chubby_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7401,7 +7248,7 @@ func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
 func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{99}
+	return file_chubby_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *AuthenticateRequest) GetToken() string {
@@ -7420,7 +7267,7 @@ type AuthenticateReply struct {
 
 func (x *AuthenticateReply) Reset() {
 	*x = AuthenticateReply{}
-	mi := &file_chubby_proto_msgTypes[100]
+	mi := &file_chubby_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7432,7 +7279,7 @@ func (x *AuthenticateReply) String() string {
 func (*AuthenticateReply) ProtoMessage() {}
 
 func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[100]
+	mi := &file_chubby_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7445,7 +7292,7 @@ func (x *AuthenticateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateReply.ProtoReflect.Descriptor instead.
 func (*AuthenticateReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{100}
+	return file_chubby_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *AuthenticateReply) GetPrincipal() string {
@@ -7463,7 +7310,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_chubby_proto_msgTypes[101]
+	mi := &file_chubby_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7475,7 +7322,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[101]
+	mi := &file_chubby_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7488,7 +7335,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{101}
+	return file_chubby_proto_rawDescGZIP(), []int{99}
 }
 
 type StatusReply struct {
@@ -7510,7 +7357,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_chubby_proto_msgTypes[102]
+	mi := &file_chubby_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7522,7 +7369,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[102]
+	mi := &file_chubby_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7535,7 +7382,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{102}
+	return file_chubby_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *StatusReply) GetCell() string {
@@ -7631,7 +7478,7 @@ type Act struct {
 
 func (x *Act) Reset() {
 	*x = Act{}
-	mi := &file_chubby_proto_msgTypes[103]
+	mi := &file_chubby_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7643,7 +7490,7 @@ func (x *Act) String() string {
 func (*Act) ProtoMessage() {}
 
 func (x *Act) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[103]
+	mi := &file_chubby_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7656,7 +7503,7 @@ func (x *Act) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Act.ProtoReflect.Descriptor instead.
 func (*Act) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{103}
+	return file_chubby_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Act) GetKind() string {
@@ -7722,7 +7569,7 @@ type Restoration struct {
 
 func (x *Restoration) Reset() {
 	*x = Restoration{}
-	mi := &file_chubby_proto_msgTypes[104]
+	mi := &file_chubby_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7734,7 +7581,7 @@ func (x *Restoration) String() string {
 func (*Restoration) ProtoMessage() {}
 
 func (x *Restoration) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[104]
+	mi := &file_chubby_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7747,7 +7594,7 @@ func (x *Restoration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restoration.ProtoReflect.Descriptor instead.
 func (*Restoration) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{104}
+	return file_chubby_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Restoration) GetAtUnix() int64 {
@@ -7799,14 +7646,13 @@ type ReplicaStatus struct {
 	StateHash     string                 `protobuf:"bytes,10,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"` // of the state at applied
 	LogStore      string                 `protobuf:"bytes,11,opt,name=log_store,json=logStore,proto3" json:"log_store,omitempty"`
 	MaxLevel      uint32                 `protobuf:"varint,12,opt,name=max_level,json=maxLevel,proto3" json:"max_level,omitempty"` // the newest feature level that it knows
-	Drill         *DrillStatus           `protobuf:"bytes,13,opt,name=drill,proto3" json:"drill,omitempty"`                        // the last that the replica began since its start
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_chubby_proto_msgTypes[105]
+	mi := &file_chubby_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7818,7 +7664,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[105]
+	mi := &file_chubby_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7831,7 +7677,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{105}
+	return file_chubby_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -7918,90 +7764,6 @@ func (x *ReplicaStatus) GetMaxLevel() uint32 {
 	return 0
 }
 
-func (x *ReplicaStatus) GetDrill() *DrillStatus {
-	if x != nil {
-		return x.Drill
-	}
-	return nil
-}
-
-// DrillStatus describes a drill, without who began it.
-type DrillStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          DrillKind              `protobuf:"varint,1,opt,name=kind,proto3,enum=chubby.v1.DrillKind" json:"kind,omitempty"`
-	SinceNs       int64                  `protobuf:"varint,2,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"` // how long ago it began
-	Running       bool                   `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
-	LeftNs        int64                  `protobuf:"varint,4,opt,name=left_ns,json=leftNs,proto3" json:"left_ns,omitempty"` // until it ends by itself, if it is running
-	TookNs        int64                  `protobuf:"varint,5,opt,name=took_ns,json=tookNs,proto3" json:"took_ns,omitempty"` // how long it took, if it is not
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DrillStatus) Reset() {
-	*x = DrillStatus{}
-	mi := &file_chubby_proto_msgTypes[106]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DrillStatus) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DrillStatus) ProtoMessage() {}
-
-func (x *DrillStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[106]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DrillStatus.ProtoReflect.Descriptor instead.
-func (*DrillStatus) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{106}
-}
-
-func (x *DrillStatus) GetKind() DrillKind {
-	if x != nil {
-		return x.Kind
-	}
-	return DrillKind_DRILL_KIND_UNSPECIFIED
-}
-
-func (x *DrillStatus) GetSinceNs() int64 {
-	if x != nil {
-		return x.SinceNs
-	}
-	return 0
-}
-
-func (x *DrillStatus) GetRunning() bool {
-	if x != nil {
-		return x.Running
-	}
-	return false
-}
-
-func (x *DrillStatus) GetLeftNs() int64 {
-	if x != nil {
-		return x.LeftNs
-	}
-	return 0
-}
-
-func (x *DrillStatus) GetTookNs() int64 {
-	if x != nil {
-		return x.TookNs
-	}
-	return 0
-}
-
 type MembersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -8010,7 +7772,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_chubby_proto_msgTypes[107]
+	mi := &file_chubby_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8022,7 +7784,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[107]
+	mi := &file_chubby_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8035,7 +7797,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{107}
+	return file_chubby_proto_rawDescGZIP(), []int{104}
 }
 
 type DebugRequest struct {
@@ -8048,7 +7810,7 @@ type DebugRequest struct {
 
 func (x *DebugRequest) Reset() {
 	*x = DebugRequest{}
-	mi := &file_chubby_proto_msgTypes[108]
+	mi := &file_chubby_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8060,7 +7822,7 @@ func (x *DebugRequest) String() string {
 func (*DebugRequest) ProtoMessage() {}
 
 func (x *DebugRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[108]
+	mi := &file_chubby_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8073,7 +7835,7 @@ func (x *DebugRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DebugRequest.ProtoReflect.Descriptor instead.
 func (*DebugRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{108}
+	return file_chubby_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *DebugRequest) GetPart() string {
@@ -8100,7 +7862,7 @@ type DebugReply struct {
 
 func (x *DebugReply) Reset() {
 	*x = DebugReply{}
-	mi := &file_chubby_proto_msgTypes[109]
+	mi := &file_chubby_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8112,7 +7874,7 @@ func (x *DebugReply) String() string {
 func (*DebugReply) ProtoMessage() {}
 
 func (x *DebugReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[109]
+	mi := &file_chubby_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8125,7 +7887,7 @@ func (x *DebugReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DebugReply.ProtoReflect.Descriptor instead.
 func (*DebugReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{109}
+	return file_chubby_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *DebugReply) GetText() []byte {
@@ -8159,7 +7921,7 @@ type ChangeMembersRequest struct {
 
 func (x *ChangeMembersRequest) Reset() {
 	*x = ChangeMembersRequest{}
-	mi := &file_chubby_proto_msgTypes[110]
+	mi := &file_chubby_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8171,7 +7933,7 @@ func (x *ChangeMembersRequest) String() string {
 func (*ChangeMembersRequest) ProtoMessage() {}
 
 func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[110]
+	mi := &file_chubby_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8184,7 +7946,7 @@ func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeMembersRequest) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{110}
+	return file_chubby_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ChangeMembersRequest) GetCaller() *Caller {
@@ -8244,7 +8006,7 @@ type ChangeMembersReply struct {
 
 func (x *ChangeMembersReply) Reset() {
 	*x = ChangeMembersReply{}
-	mi := &file_chubby_proto_msgTypes[111]
+	mi := &file_chubby_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8256,7 +8018,7 @@ func (x *ChangeMembersReply) String() string {
 func (*ChangeMembersReply) ProtoMessage() {}
 
 func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[111]
+	mi := &file_chubby_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8269,7 +8031,7 @@ func (x *ChangeMembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersReply.ProtoReflect.Descriptor instead.
 func (*ChangeMembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{111}
+	return file_chubby_proto_rawDescGZIP(), []int{108}
 }
 
 type MembersReply struct {
@@ -8281,7 +8043,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_chubby_proto_msgTypes[112]
+	mi := &file_chubby_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8293,7 +8055,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[112]
+	mi := &file_chubby_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8306,7 +8068,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{112}
+	return file_chubby_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *MembersReply) GetMembers() []*Member {
@@ -8331,7 +8093,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chubby_proto_msgTypes[113]
+	mi := &file_chubby_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8343,7 +8105,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chubby_proto_msgTypes[113]
+	mi := &file_chubby_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8356,7 +8118,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chubby_proto_rawDescGZIP(), []int{113}
+	return file_chubby_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Member) GetId() string {
@@ -8889,21 +8651,15 @@ const file_chubby_proto_rawDesc = "" +
 	"\x03end\x18\x06 \x01(\x0e2\x14.chubby.v1.EndReasonR\x03end\x12\"\n" +
 	"\rlock_delay_ns\x18\a \x01(\x03R\vlockDelayNs\x12\x19\n" +
 	"\bended_by\x18\b \x01(\tR\aendedBy\x12\x1b\n" +
-	"\tended_why\x18\t \x01(\tR\bendedWhy\"L\n" +
+	"\tended_why\x18\t \x01(\tR\bendedWhy\"\x99\x01\n" +
 	"\x0fTransferRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\tR\x02to\"'\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06silent\x18\x04 \x01(\bR\x06silent\x12\x1b\n" +
+	"\tvacant_ns\x18\x05 \x01(\x03R\bvacantNs\"'\n" +
 	"\rTransferReply\x12\x16\n" +
-	"\x06master\x18\x01 \x01(\tR\x06master\"\x92\x01\n" +
-	"\fDrillRequest\x12)\n" +
-	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12(\n" +
-	"\x04kind\x18\x02 \x01(\x0e2\x14.chubby.v1.DrillKindR\x04kind\x12\x15\n" +
-	"\x06for_ns\x18\x03 \x01(\x03R\x05forNs\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"<\n" +
-	"\n" +
-	"DrillReply\x12\x18\n" +
-	"\areplica\x18\x01 \x01(\tR\areplica\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"\x8c\x01\n" +
+	"\x06master\x18\x01 \x01(\tR\x06master\"\x8c\x01\n" +
 	"\x14FinishUpgradeRequest\x12)\n" +
 	"\x06caller\x18\x01 \x01(\v2\x11.chubby.v1.CallerR\x06caller\x12/\n" +
 	"\bmutation\x18\x02 \x01(\v2\x13.chubby.v1.MutationR\bmutation\x12\x18\n" +
@@ -8997,7 +8753,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x1d\n" +
 	"\n" +
 	"taken_unix\x18\x04 \x01(\x03R\ttakenUnix\x12\x1c\n" +
-	"\trecovered\x18\x05 \x01(\tR\trecovered\"\xf0\x02\n" +
+	"\trecovered\x18\x05 \x01(\tR\trecovered\"\xc2\x02\n" +
 	"\rReplicaStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x16\n" +
@@ -9012,14 +8768,7 @@ const file_chubby_proto_rawDesc = "" +
 	"state_hash\x18\n" +
 	" \x01(\tR\tstateHash\x12\x1b\n" +
 	"\tlog_store\x18\v \x01(\tR\blogStore\x12\x1b\n" +
-	"\tmax_level\x18\f \x01(\rR\bmaxLevel\x12,\n" +
-	"\x05drill\x18\r \x01(\v2\x16.chubby.v1.DrillStatusR\x05drill\"\x9e\x01\n" +
-	"\vDrillStatus\x12(\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x14.chubby.v1.DrillKindR\x04kind\x12\x19\n" +
-	"\bsince_ns\x18\x02 \x01(\x03R\asinceNs\x12\x18\n" +
-	"\arunning\x18\x03 \x01(\bR\arunning\x12\x17\n" +
-	"\aleft_ns\x18\x04 \x01(\x03R\x06leftNs\x12\x17\n" +
-	"\atook_ns\x18\x05 \x01(\x03R\x06tookNs\"\x10\n" +
+	"\tmax_level\x18\f \x01(\rR\bmaxLevel\"\x10\n" +
 	"\x0eMembersRequest\"2\n" +
 	"\fDebugRequest\x12\x12\n" +
 	"\x04part\x18\x01 \x01(\tR\x04part\x12\x0e\n" +
@@ -9089,14 +8838,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\x16TXN_ACTION_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eTXN_ACTION_PUT\x10\x01\x12\x15\n" +
 	"\x11TXN_ACTION_CREATE\x10\x02\x12\x15\n" +
-	"\x11TXN_ACTION_DELETE\x10\x03*\xae\x01\n" +
-	"\tDrillKind\x12\x1a\n" +
-	"\x16DRILL_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
-	"\x13DRILL_KIND_FAILOVER\x10\x01\x12\x1c\n" +
-	"\x18DRILL_KIND_HARD_FAILOVER\x10\x02\x12\x15\n" +
-	"\x11DRILL_KIND_OUTAGE\x10\x03\x12\x1b\n" +
-	"\x17DRILL_KIND_SESSION_LOSS\x10\x04\x12\x1a\n" +
-	"\x16DRILL_KIND_SLOW_CLIENT\x10\x052\xb1\x13\n" +
+	"\x11TXN_ACTION_DELETE\x10\x032\xf6\x12\n" +
 	"\x06Chubby\x12O\n" +
 	"\rCreateSession\x12\x1f.chubby.v1.CreateSessionRequest\x1a\x1d.chubby.v1.CreateSessionReply\x12C\n" +
 	"\tKeepAlive\x12\x1b.chubby.v1.KeepAliveRequest\x1a\x19.chubby.v1.KeepAliveReply\x12F\n" +
@@ -9133,8 +8875,7 @@ const file_chubby_proto_rawDesc = "" +
 	"\bSetQuota\x12\x1a.chubby.v1.SetQuotaRequest\x1a\x18.chubby.v1.SetQuotaReply\x12=\n" +
 	"\aExplain\x12\x19.chubby.v1.ExplainRequest\x1a\x17.chubby.v1.ExplainReply\x12=\n" +
 	"\aHistory\x12\x19.chubby.v1.HistoryRequest\x1a\x17.chubby.v1.HistoryReply\x12@\n" +
-	"\bTransfer\x12\x1a.chubby.v1.TransferRequest\x1a\x18.chubby.v1.TransferReply\x129\n" +
-	"\x05Drill\x12\x17.chubby.v1.DrillRequest\x1a\x15.chubby.v1.DrillReply0\x01\x12O\n" +
+	"\bTransfer\x12\x1a.chubby.v1.TransferRequest\x1a\x18.chubby.v1.TransferReply\x12O\n" +
 	"\rFinishUpgrade\x12\x1f.chubby.v1.FinishUpgradeRequest\x1a\x1d.chubby.v1.FinishUpgradeReply\x12:\n" +
 	"\x06Backup\x12\x18.chubby.v1.BackupRequest\x1a\x16.chubby.v1.BackupReply\x12=\n" +
 	"\aRestore\x12\x19.chubby.v1.RestoreRequest\x1a\x17.chubby.v1.RestoreReply\x12O\n" +
@@ -9158,8 +8899,8 @@ func file_chubby_proto_rawDescGZIP() []byte {
 	return file_chubby_proto_rawDescData
 }
 
-var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 115)
+var file_chubby_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_chubby_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
 var file_chubby_proto_goTypes = []any{
 	(LockMode)(0),                     // 0: chubby.v1.LockMode
 	(Kind)(0),                         // 1: chubby.v1.Kind
@@ -9167,322 +8908,312 @@ var file_chubby_proto_goTypes = []any{
 	(EventKind)(0),                    // 3: chubby.v1.EventKind
 	(EndReason)(0),                    // 4: chubby.v1.EndReason
 	(TxnAction)(0),                    // 5: chubby.v1.TxnAction
-	(DrillKind)(0),                    // 6: chubby.v1.DrillKind
-	(*Caller)(nil),                    // 7: chubby.v1.Caller
-	(*Mutation)(nil),                  // 8: chubby.v1.Mutation
-	(*ACL)(nil),                       // 9: chubby.v1.ACL
-	(*Stat)(nil),                      // 10: chubby.v1.Stat
-	(*Party)(nil),                     // 11: chubby.v1.Party
-	(*ErrorDetail)(nil),               // 12: chubby.v1.ErrorDetail
-	(*Wait)(nil),                      // 13: chubby.v1.Wait
-	(*CreateSessionRequest)(nil),      // 14: chubby.v1.CreateSessionRequest
-	(*CreateSessionReply)(nil),        // 15: chubby.v1.CreateSessionReply
-	(*Grant)(nil),                     // 16: chubby.v1.Grant
-	(*KeepAliveRequest)(nil),          // 17: chubby.v1.KeepAliveRequest
-	(*KeepAliveReply)(nil),            // 18: chubby.v1.KeepAliveReply
-	(*RenewCacheRequest)(nil),         // 19: chubby.v1.RenewCacheRequest
-	(*RenewCacheReply)(nil),           // 20: chubby.v1.RenewCacheReply
-	(*Event)(nil),                     // 21: chubby.v1.Event
-	(*EndSessionRequest)(nil),         // 22: chubby.v1.EndSessionRequest
-	(*EndSessionReply)(nil),           // 23: chubby.v1.EndSessionReply
-	(*OpenRequest)(nil),               // 24: chubby.v1.OpenRequest
-	(*OpenReply)(nil),                 // 25: chubby.v1.OpenReply
-	(*CloseHandleRequest)(nil),        // 26: chubby.v1.CloseHandleRequest
-	(*CloseHandleReply)(nil),          // 27: chubby.v1.CloseHandleReply
-	(*GetContentsAndStatRequest)(nil), // 28: chubby.v1.GetContentsAndStatRequest
-	(*GetContentsAndStatReply)(nil),   // 29: chubby.v1.GetContentsAndStatReply
-	(*GetStatRequest)(nil),            // 30: chubby.v1.GetStatRequest
-	(*GetStatReply)(nil),              // 31: chubby.v1.GetStatReply
-	(*ReadDirRequest)(nil),            // 32: chubby.v1.ReadDirRequest
-	(*ReadDirReply)(nil),              // 33: chubby.v1.ReadDirReply
-	(*SetContentsRequest)(nil),        // 34: chubby.v1.SetContentsRequest
-	(*SetContentsReply)(nil),          // 35: chubby.v1.SetContentsReply
-	(*SetACLRequest)(nil),             // 36: chubby.v1.SetACLRequest
-	(*SetACLReply)(nil),               // 37: chubby.v1.SetACLReply
-	(*DeleteRequest)(nil),             // 38: chubby.v1.DeleteRequest
-	(*DeleteReply)(nil),               // 39: chubby.v1.DeleteReply
-	(*TxnRequest)(nil),                // 40: chubby.v1.TxnRequest
-	(*TxnCondition)(nil),              // 41: chubby.v1.TxnCondition
-	(*TxnOperation)(nil),              // 42: chubby.v1.TxnOperation
-	(*TxnReply)(nil),                  // 43: chubby.v1.TxnReply
-	(*AcquireRequest)(nil),            // 44: chubby.v1.AcquireRequest
-	(*AcquireReply)(nil),              // 45: chubby.v1.AcquireReply
-	(*Queued)(nil),                    // 46: chubby.v1.Queued
-	(*Granted)(nil),                   // 47: chubby.v1.Granted
-	(*TryAcquireRequest)(nil),         // 48: chubby.v1.TryAcquireRequest
-	(*TryAcquireReply)(nil),           // 49: chubby.v1.TryAcquireReply
-	(*ReleaseRequest)(nil),            // 50: chubby.v1.ReleaseRequest
-	(*ReleaseReply)(nil),              // 51: chubby.v1.ReleaseReply
-	(*GetSequencerRequest)(nil),       // 52: chubby.v1.GetSequencerRequest
-	(*GetSequencerReply)(nil),         // 53: chubby.v1.GetSequencerReply
-	(*SetSequencerRequest)(nil),       // 54: chubby.v1.SetSequencerRequest
-	(*SetSequencerReply)(nil),         // 55: chubby.v1.SetSequencerReply
-	(*CheckSequencerRequest)(nil),     // 56: chubby.v1.CheckSequencerRequest
-	(*CheckSequencerReply)(nil),       // 57: chubby.v1.CheckSequencerReply
-	(*CancelRequest)(nil),             // 58: chubby.v1.CancelRequest
-	(*CancelReply)(nil),               // 59: chubby.v1.CancelReply
-	(*BreakLockRequest)(nil),          // 60: chubby.v1.BreakLockRequest
-	(*BreakLockReply)(nil),            // 61: chubby.v1.BreakLockReply
-	(*ListLocksRequest)(nil),          // 62: chubby.v1.ListLocksRequest
-	(*ListLocksReply)(nil),            // 63: chubby.v1.ListLocksReply
-	(*LockInfo)(nil),                  // 64: chubby.v1.LockInfo
-	(*Waiter)(nil),                    // 65: chubby.v1.Waiter
-	(*ListSessionsRequest)(nil),       // 66: chubby.v1.ListSessionsRequest
-	(*ListSessionsReply)(nil),         // 67: chubby.v1.ListSessionsReply
-	(*SessionInfo)(nil),               // 68: chubby.v1.SessionInfo
-	(*OverviewRequest)(nil),           // 69: chubby.v1.OverviewRequest
-	(*OverviewReply)(nil),             // 70: chubby.v1.OverviewReply
-	(*Takeover)(nil),                  // 71: chubby.v1.Takeover
-	(*TakeoverPhase)(nil),             // 72: chubby.v1.TakeoverPhase
-	(*Backlog)(nil),                   // 73: chubby.v1.Backlog
-	(*Holdup)(nil),                    // 74: chubby.v1.Holdup
-	(*LintRequest)(nil),               // 75: chubby.v1.LintRequest
-	(*LintReply)(nil),                 // 76: chubby.v1.LintReply
-	(*Finding)(nil),                   // 77: chubby.v1.Finding
-	(*ListQuotasRequest)(nil),         // 78: chubby.v1.ListQuotasRequest
-	(*ListQuotasReply)(nil),           // 79: chubby.v1.ListQuotasReply
-	(*QuotaInfo)(nil),                 // 80: chubby.v1.QuotaInfo
-	(*QuotaAmounts)(nil),              // 81: chubby.v1.QuotaAmounts
-	(*SetQuotaRequest)(nil),           // 82: chubby.v1.SetQuotaRequest
-	(*SetQuotaReply)(nil),             // 83: chubby.v1.SetQuotaReply
-	(*ExplainRequest)(nil),            // 84: chubby.v1.ExplainRequest
-	(*ExplainReply)(nil),              // 85: chubby.v1.ExplainReply
-	(*Cacher)(nil),                    // 86: chubby.v1.Cacher
-	(*HistoryRequest)(nil),            // 87: chubby.v1.HistoryRequest
-	(*HistoryReply)(nil),              // 88: chubby.v1.HistoryReply
-	(*Holding)(nil),                   // 89: chubby.v1.Holding
-	(*TransferRequest)(nil),           // 90: chubby.v1.TransferRequest
-	(*TransferReply)(nil),             // 91: chubby.v1.TransferReply
-	(*DrillRequest)(nil),              // 92: chubby.v1.DrillRequest
-	(*DrillReply)(nil),                // 93: chubby.v1.DrillReply
-	(*FinishUpgradeRequest)(nil),      // 94: chubby.v1.FinishUpgradeRequest
-	(*FinishUpgradeReply)(nil),        // 95: chubby.v1.FinishUpgradeReply
-	(*MemberLevel)(nil),               // 96: chubby.v1.MemberLevel
-	(*LocateRequest)(nil),             // 97: chubby.v1.LocateRequest
-	(*LocateReply)(nil),               // 98: chubby.v1.LocateReply
-	(*BackupRequest)(nil),             // 99: chubby.v1.BackupRequest
-	(*BackupReply)(nil),               // 100: chubby.v1.BackupReply
-	(*RestoreRequest)(nil),            // 101: chubby.v1.RestoreRequest
-	(*RestoreBegin)(nil),              // 102: chubby.v1.RestoreBegin
-	(*RestorePart)(nil),               // 103: chubby.v1.RestorePart
-	(*RestoreSeal)(nil),               // 104: chubby.v1.RestoreSeal
-	(*RestoreReply)(nil),              // 105: chubby.v1.RestoreReply
-	(*AuthenticateRequest)(nil),       // 106: chubby.v1.AuthenticateRequest
-	(*AuthenticateReply)(nil),         // 107: chubby.v1.AuthenticateReply
-	(*StatusRequest)(nil),             // 108: chubby.v1.StatusRequest
-	(*StatusReply)(nil),               // 109: chubby.v1.StatusReply
-	(*Act)(nil),                       // 110: chubby.v1.Act
-	(*Restoration)(nil),               // 111: chubby.v1.Restoration
-	(*ReplicaStatus)(nil),             // 112: chubby.v1.ReplicaStatus
-	(*DrillStatus)(nil),               // 113: chubby.v1.DrillStatus
-	(*MembersRequest)(nil),            // 114: chubby.v1.MembersRequest
-	(*DebugRequest)(nil),              // 115: chubby.v1.DebugRequest
-	(*DebugReply)(nil),                // 116: chubby.v1.DebugReply
-	(*ChangeMembersRequest)(nil),      // 117: chubby.v1.ChangeMembersRequest
-	(*ChangeMembersReply)(nil),        // 118: chubby.v1.ChangeMembersReply
-	(*MembersReply)(nil),              // 119: chubby.v1.MembersReply
-	(*Member)(nil),                    // 120: chubby.v1.Member
-	nil,                               // 121: chubby.v1.OverviewReply.CountsEntry
+	(*Caller)(nil),                    // 6: chubby.v1.Caller
+	(*Mutation)(nil),                  // 7: chubby.v1.Mutation
+	(*ACL)(nil),                       // 8: chubby.v1.ACL
+	(*Stat)(nil),                      // 9: chubby.v1.Stat
+	(*Party)(nil),                     // 10: chubby.v1.Party
+	(*ErrorDetail)(nil),               // 11: chubby.v1.ErrorDetail
+	(*Wait)(nil),                      // 12: chubby.v1.Wait
+	(*CreateSessionRequest)(nil),      // 13: chubby.v1.CreateSessionRequest
+	(*CreateSessionReply)(nil),        // 14: chubby.v1.CreateSessionReply
+	(*Grant)(nil),                     // 15: chubby.v1.Grant
+	(*KeepAliveRequest)(nil),          // 16: chubby.v1.KeepAliveRequest
+	(*KeepAliveReply)(nil),            // 17: chubby.v1.KeepAliveReply
+	(*RenewCacheRequest)(nil),         // 18: chubby.v1.RenewCacheRequest
+	(*RenewCacheReply)(nil),           // 19: chubby.v1.RenewCacheReply
+	(*Event)(nil),                     // 20: chubby.v1.Event
+	(*EndSessionRequest)(nil),         // 21: chubby.v1.EndSessionRequest
+	(*EndSessionReply)(nil),           // 22: chubby.v1.EndSessionReply
+	(*OpenRequest)(nil),               // 23: chubby.v1.OpenRequest
+	(*OpenReply)(nil),                 // 24: chubby.v1.OpenReply
+	(*CloseHandleRequest)(nil),        // 25: chubby.v1.CloseHandleRequest
+	(*CloseHandleReply)(nil),          // 26: chubby.v1.CloseHandleReply
+	(*GetContentsAndStatRequest)(nil), // 27: chubby.v1.GetContentsAndStatRequest
+	(*GetContentsAndStatReply)(nil),   // 28: chubby.v1.GetContentsAndStatReply
+	(*GetStatRequest)(nil),            // 29: chubby.v1.GetStatRequest
+	(*GetStatReply)(nil),              // 30: chubby.v1.GetStatReply
+	(*ReadDirRequest)(nil),            // 31: chubby.v1.ReadDirRequest
+	(*ReadDirReply)(nil),              // 32: chubby.v1.ReadDirReply
+	(*SetContentsRequest)(nil),        // 33: chubby.v1.SetContentsRequest
+	(*SetContentsReply)(nil),          // 34: chubby.v1.SetContentsReply
+	(*SetACLRequest)(nil),             // 35: chubby.v1.SetACLRequest
+	(*SetACLReply)(nil),               // 36: chubby.v1.SetACLReply
+	(*DeleteRequest)(nil),             // 37: chubby.v1.DeleteRequest
+	(*DeleteReply)(nil),               // 38: chubby.v1.DeleteReply
+	(*TxnRequest)(nil),                // 39: chubby.v1.TxnRequest
+	(*TxnCondition)(nil),              // 40: chubby.v1.TxnCondition
+	(*TxnOperation)(nil),              // 41: chubby.v1.TxnOperation
+	(*TxnReply)(nil),                  // 42: chubby.v1.TxnReply
+	(*AcquireRequest)(nil),            // 43: chubby.v1.AcquireRequest
+	(*AcquireReply)(nil),              // 44: chubby.v1.AcquireReply
+	(*Queued)(nil),                    // 45: chubby.v1.Queued
+	(*Granted)(nil),                   // 46: chubby.v1.Granted
+	(*TryAcquireRequest)(nil),         // 47: chubby.v1.TryAcquireRequest
+	(*TryAcquireReply)(nil),           // 48: chubby.v1.TryAcquireReply
+	(*ReleaseRequest)(nil),            // 49: chubby.v1.ReleaseRequest
+	(*ReleaseReply)(nil),              // 50: chubby.v1.ReleaseReply
+	(*GetSequencerRequest)(nil),       // 51: chubby.v1.GetSequencerRequest
+	(*GetSequencerReply)(nil),         // 52: chubby.v1.GetSequencerReply
+	(*SetSequencerRequest)(nil),       // 53: chubby.v1.SetSequencerRequest
+	(*SetSequencerReply)(nil),         // 54: chubby.v1.SetSequencerReply
+	(*CheckSequencerRequest)(nil),     // 55: chubby.v1.CheckSequencerRequest
+	(*CheckSequencerReply)(nil),       // 56: chubby.v1.CheckSequencerReply
+	(*CancelRequest)(nil),             // 57: chubby.v1.CancelRequest
+	(*CancelReply)(nil),               // 58: chubby.v1.CancelReply
+	(*BreakLockRequest)(nil),          // 59: chubby.v1.BreakLockRequest
+	(*BreakLockReply)(nil),            // 60: chubby.v1.BreakLockReply
+	(*ListLocksRequest)(nil),          // 61: chubby.v1.ListLocksRequest
+	(*ListLocksReply)(nil),            // 62: chubby.v1.ListLocksReply
+	(*LockInfo)(nil),                  // 63: chubby.v1.LockInfo
+	(*Waiter)(nil),                    // 64: chubby.v1.Waiter
+	(*ListSessionsRequest)(nil),       // 65: chubby.v1.ListSessionsRequest
+	(*ListSessionsReply)(nil),         // 66: chubby.v1.ListSessionsReply
+	(*SessionInfo)(nil),               // 67: chubby.v1.SessionInfo
+	(*OverviewRequest)(nil),           // 68: chubby.v1.OverviewRequest
+	(*OverviewReply)(nil),             // 69: chubby.v1.OverviewReply
+	(*Takeover)(nil),                  // 70: chubby.v1.Takeover
+	(*TakeoverPhase)(nil),             // 71: chubby.v1.TakeoverPhase
+	(*Backlog)(nil),                   // 72: chubby.v1.Backlog
+	(*Holdup)(nil),                    // 73: chubby.v1.Holdup
+	(*LintRequest)(nil),               // 74: chubby.v1.LintRequest
+	(*LintReply)(nil),                 // 75: chubby.v1.LintReply
+	(*Finding)(nil),                   // 76: chubby.v1.Finding
+	(*ListQuotasRequest)(nil),         // 77: chubby.v1.ListQuotasRequest
+	(*ListQuotasReply)(nil),           // 78: chubby.v1.ListQuotasReply
+	(*QuotaInfo)(nil),                 // 79: chubby.v1.QuotaInfo
+	(*QuotaAmounts)(nil),              // 80: chubby.v1.QuotaAmounts
+	(*SetQuotaRequest)(nil),           // 81: chubby.v1.SetQuotaRequest
+	(*SetQuotaReply)(nil),             // 82: chubby.v1.SetQuotaReply
+	(*ExplainRequest)(nil),            // 83: chubby.v1.ExplainRequest
+	(*ExplainReply)(nil),              // 84: chubby.v1.ExplainReply
+	(*Cacher)(nil),                    // 85: chubby.v1.Cacher
+	(*HistoryRequest)(nil),            // 86: chubby.v1.HistoryRequest
+	(*HistoryReply)(nil),              // 87: chubby.v1.HistoryReply
+	(*Holding)(nil),                   // 88: chubby.v1.Holding
+	(*TransferRequest)(nil),           // 89: chubby.v1.TransferRequest
+	(*TransferReply)(nil),             // 90: chubby.v1.TransferReply
+	(*FinishUpgradeRequest)(nil),      // 91: chubby.v1.FinishUpgradeRequest
+	(*FinishUpgradeReply)(nil),        // 92: chubby.v1.FinishUpgradeReply
+	(*MemberLevel)(nil),               // 93: chubby.v1.MemberLevel
+	(*LocateRequest)(nil),             // 94: chubby.v1.LocateRequest
+	(*LocateReply)(nil),               // 95: chubby.v1.LocateReply
+	(*BackupRequest)(nil),             // 96: chubby.v1.BackupRequest
+	(*BackupReply)(nil),               // 97: chubby.v1.BackupReply
+	(*RestoreRequest)(nil),            // 98: chubby.v1.RestoreRequest
+	(*RestoreBegin)(nil),              // 99: chubby.v1.RestoreBegin
+	(*RestorePart)(nil),               // 100: chubby.v1.RestorePart
+	(*RestoreSeal)(nil),               // 101: chubby.v1.RestoreSeal
+	(*RestoreReply)(nil),              // 102: chubby.v1.RestoreReply
+	(*AuthenticateRequest)(nil),       // 103: chubby.v1.AuthenticateRequest
+	(*AuthenticateReply)(nil),         // 104: chubby.v1.AuthenticateReply
+	(*StatusRequest)(nil),             // 105: chubby.v1.StatusRequest
+	(*StatusReply)(nil),               // 106: chubby.v1.StatusReply
+	(*Act)(nil),                       // 107: chubby.v1.Act
+	(*Restoration)(nil),               // 108: chubby.v1.Restoration
+	(*ReplicaStatus)(nil),             // 109: chubby.v1.ReplicaStatus
+	(*MembersRequest)(nil),            // 110: chubby.v1.MembersRequest
+	(*DebugRequest)(nil),              // 111: chubby.v1.DebugRequest
+	(*DebugReply)(nil),                // 112: chubby.v1.DebugReply
+	(*ChangeMembersRequest)(nil),      // 113: chubby.v1.ChangeMembersRequest
+	(*ChangeMembersReply)(nil),        // 114: chubby.v1.ChangeMembersReply
+	(*MembersReply)(nil),              // 115: chubby.v1.MembersReply
+	(*Member)(nil),                    // 116: chubby.v1.Member
+	nil,                               // 117: chubby.v1.OverviewReply.CountsEntry
 }
 var file_chubby_proto_depIdxs = []int32{
 	1,   // 0: chubby.v1.Stat.kind:type_name -> chubby.v1.Kind
-	9,   // 1: chubby.v1.Stat.acl:type_name -> chubby.v1.ACL
-	11,  // 2: chubby.v1.ErrorDetail.holders:type_name -> chubby.v1.Party
-	13,  // 3: chubby.v1.ErrorDetail.cycle:type_name -> chubby.v1.Wait
-	16,  // 4: chubby.v1.CreateSessionReply.grant:type_name -> chubby.v1.Grant
-	7,   // 5: chubby.v1.KeepAliveRequest.caller:type_name -> chubby.v1.Caller
-	16,  // 6: chubby.v1.KeepAliveReply.grant:type_name -> chubby.v1.Grant
-	21,  // 7: chubby.v1.KeepAliveReply.events:type_name -> chubby.v1.Event
-	7,   // 8: chubby.v1.RenewCacheRequest.caller:type_name -> chubby.v1.Caller
+	8,   // 1: chubby.v1.Stat.acl:type_name -> chubby.v1.ACL
+	10,  // 2: chubby.v1.ErrorDetail.holders:type_name -> chubby.v1.Party
+	12,  // 3: chubby.v1.ErrorDetail.cycle:type_name -> chubby.v1.Wait
+	15,  // 4: chubby.v1.CreateSessionReply.grant:type_name -> chubby.v1.Grant
+	6,   // 5: chubby.v1.KeepAliveRequest.caller:type_name -> chubby.v1.Caller
+	15,  // 6: chubby.v1.KeepAliveReply.grant:type_name -> chubby.v1.Grant
+	20,  // 7: chubby.v1.KeepAliveReply.events:type_name -> chubby.v1.Event
+	6,   // 8: chubby.v1.RenewCacheRequest.caller:type_name -> chubby.v1.Caller
 	3,   // 9: chubby.v1.Event.kind:type_name -> chubby.v1.EventKind
 	4,   // 10: chubby.v1.Event.reason:type_name -> chubby.v1.EndReason
-	7,   // 11: chubby.v1.EndSessionRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 12: chubby.v1.EndSessionRequest.mutation:type_name -> chubby.v1.Mutation
-	7,   // 13: chubby.v1.OpenRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 14: chubby.v1.OpenRequest.mutation:type_name -> chubby.v1.Mutation
+	6,   // 11: chubby.v1.EndSessionRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 12: chubby.v1.EndSessionRequest.mutation:type_name -> chubby.v1.Mutation
+	6,   // 13: chubby.v1.OpenRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 14: chubby.v1.OpenRequest.mutation:type_name -> chubby.v1.Mutation
 	3,   // 15: chubby.v1.OpenRequest.events:type_name -> chubby.v1.EventKind
 	2,   // 16: chubby.v1.OpenRequest.create:type_name -> chubby.v1.Create
 	1,   // 17: chubby.v1.OpenRequest.kind:type_name -> chubby.v1.Kind
-	9,   // 18: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
-	10,  // 19: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
-	7,   // 20: chubby.v1.CloseHandleRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 21: chubby.v1.CloseHandleRequest.mutation:type_name -> chubby.v1.Mutation
-	7,   // 22: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
-	10,  // 23: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
-	7,   // 24: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
-	10,  // 25: chubby.v1.GetStatReply.stat:type_name -> chubby.v1.Stat
-	7,   // 26: chubby.v1.ReadDirRequest.caller:type_name -> chubby.v1.Caller
-	10,  // 27: chubby.v1.ReadDirReply.children:type_name -> chubby.v1.Stat
-	7,   // 28: chubby.v1.SetContentsRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 29: chubby.v1.SetContentsRequest.mutation:type_name -> chubby.v1.Mutation
-	10,  // 30: chubby.v1.SetContentsReply.stat:type_name -> chubby.v1.Stat
-	7,   // 31: chubby.v1.SetACLRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 32: chubby.v1.SetACLRequest.mutation:type_name -> chubby.v1.Mutation
-	9,   // 33: chubby.v1.SetACLRequest.acl:type_name -> chubby.v1.ACL
-	10,  // 34: chubby.v1.SetACLReply.stat:type_name -> chubby.v1.Stat
-	7,   // 35: chubby.v1.DeleteRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 36: chubby.v1.DeleteRequest.mutation:type_name -> chubby.v1.Mutation
-	7,   // 37: chubby.v1.TxnRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 38: chubby.v1.TxnRequest.mutation:type_name -> chubby.v1.Mutation
-	41,  // 39: chubby.v1.TxnRequest.conditions:type_name -> chubby.v1.TxnCondition
-	42,  // 40: chubby.v1.TxnRequest.operations:type_name -> chubby.v1.TxnOperation
+	8,   // 18: chubby.v1.OpenRequest.acl:type_name -> chubby.v1.ACL
+	9,   // 19: chubby.v1.OpenReply.stat:type_name -> chubby.v1.Stat
+	6,   // 20: chubby.v1.CloseHandleRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 21: chubby.v1.CloseHandleRequest.mutation:type_name -> chubby.v1.Mutation
+	6,   // 22: chubby.v1.GetContentsAndStatRequest.caller:type_name -> chubby.v1.Caller
+	9,   // 23: chubby.v1.GetContentsAndStatReply.stat:type_name -> chubby.v1.Stat
+	6,   // 24: chubby.v1.GetStatRequest.caller:type_name -> chubby.v1.Caller
+	9,   // 25: chubby.v1.GetStatReply.stat:type_name -> chubby.v1.Stat
+	6,   // 26: chubby.v1.ReadDirRequest.caller:type_name -> chubby.v1.Caller
+	9,   // 27: chubby.v1.ReadDirReply.children:type_name -> chubby.v1.Stat
+	6,   // 28: chubby.v1.SetContentsRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 29: chubby.v1.SetContentsRequest.mutation:type_name -> chubby.v1.Mutation
+	9,   // 30: chubby.v1.SetContentsReply.stat:type_name -> chubby.v1.Stat
+	6,   // 31: chubby.v1.SetACLRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 32: chubby.v1.SetACLRequest.mutation:type_name -> chubby.v1.Mutation
+	8,   // 33: chubby.v1.SetACLRequest.acl:type_name -> chubby.v1.ACL
+	9,   // 34: chubby.v1.SetACLReply.stat:type_name -> chubby.v1.Stat
+	6,   // 35: chubby.v1.DeleteRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 36: chubby.v1.DeleteRequest.mutation:type_name -> chubby.v1.Mutation
+	6,   // 37: chubby.v1.TxnRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 38: chubby.v1.TxnRequest.mutation:type_name -> chubby.v1.Mutation
+	40,  // 39: chubby.v1.TxnRequest.conditions:type_name -> chubby.v1.TxnCondition
+	41,  // 40: chubby.v1.TxnRequest.operations:type_name -> chubby.v1.TxnOperation
 	5,   // 41: chubby.v1.TxnOperation.action:type_name -> chubby.v1.TxnAction
-	10,  // 42: chubby.v1.TxnReply.stats:type_name -> chubby.v1.Stat
-	7,   // 43: chubby.v1.AcquireRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 44: chubby.v1.AcquireRequest.mutation:type_name -> chubby.v1.Mutation
+	9,   // 42: chubby.v1.TxnReply.stats:type_name -> chubby.v1.Stat
+	6,   // 43: chubby.v1.AcquireRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 44: chubby.v1.AcquireRequest.mutation:type_name -> chubby.v1.Mutation
 	0,   // 45: chubby.v1.AcquireRequest.mode:type_name -> chubby.v1.LockMode
-	46,  // 46: chubby.v1.AcquireReply.queued:type_name -> chubby.v1.Queued
-	47,  // 47: chubby.v1.AcquireReply.granted:type_name -> chubby.v1.Granted
-	11,  // 48: chubby.v1.Queued.holders:type_name -> chubby.v1.Party
-	7,   // 49: chubby.v1.TryAcquireRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 50: chubby.v1.TryAcquireRequest.mutation:type_name -> chubby.v1.Mutation
+	45,  // 46: chubby.v1.AcquireReply.queued:type_name -> chubby.v1.Queued
+	46,  // 47: chubby.v1.AcquireReply.granted:type_name -> chubby.v1.Granted
+	10,  // 48: chubby.v1.Queued.holders:type_name -> chubby.v1.Party
+	6,   // 49: chubby.v1.TryAcquireRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 50: chubby.v1.TryAcquireRequest.mutation:type_name -> chubby.v1.Mutation
 	0,   // 51: chubby.v1.TryAcquireRequest.mode:type_name -> chubby.v1.LockMode
-	47,  // 52: chubby.v1.TryAcquireReply.granted:type_name -> chubby.v1.Granted
-	7,   // 53: chubby.v1.ReleaseRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 54: chubby.v1.ReleaseRequest.mutation:type_name -> chubby.v1.Mutation
-	7,   // 55: chubby.v1.GetSequencerRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 56: chubby.v1.SetSequencerRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 57: chubby.v1.CancelRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 58: chubby.v1.CancelRequest.mutation:type_name -> chubby.v1.Mutation
-	47,  // 59: chubby.v1.CancelReply.granted:type_name -> chubby.v1.Granted
-	7,   // 60: chubby.v1.BreakLockRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 61: chubby.v1.BreakLockRequest.mutation:type_name -> chubby.v1.Mutation
-	64,  // 62: chubby.v1.ListLocksReply.locks:type_name -> chubby.v1.LockInfo
+	46,  // 52: chubby.v1.TryAcquireReply.granted:type_name -> chubby.v1.Granted
+	6,   // 53: chubby.v1.ReleaseRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 54: chubby.v1.ReleaseRequest.mutation:type_name -> chubby.v1.Mutation
+	6,   // 55: chubby.v1.GetSequencerRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 56: chubby.v1.SetSequencerRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 57: chubby.v1.CancelRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 58: chubby.v1.CancelRequest.mutation:type_name -> chubby.v1.Mutation
+	46,  // 59: chubby.v1.CancelReply.granted:type_name -> chubby.v1.Granted
+	6,   // 60: chubby.v1.BreakLockRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 61: chubby.v1.BreakLockRequest.mutation:type_name -> chubby.v1.Mutation
+	63,  // 62: chubby.v1.ListLocksReply.locks:type_name -> chubby.v1.LockInfo
 	0,   // 63: chubby.v1.LockInfo.mode:type_name -> chubby.v1.LockMode
-	11,  // 64: chubby.v1.LockInfo.holders:type_name -> chubby.v1.Party
-	65,  // 65: chubby.v1.LockInfo.waiters:type_name -> chubby.v1.Waiter
-	11,  // 66: chubby.v1.Waiter.party:type_name -> chubby.v1.Party
+	10,  // 64: chubby.v1.LockInfo.holders:type_name -> chubby.v1.Party
+	64,  // 65: chubby.v1.LockInfo.waiters:type_name -> chubby.v1.Waiter
+	10,  // 66: chubby.v1.Waiter.party:type_name -> chubby.v1.Party
 	0,   // 67: chubby.v1.Waiter.mode:type_name -> chubby.v1.LockMode
-	68,  // 68: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
-	11,  // 69: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
-	73,  // 70: chubby.v1.OverviewReply.backlog:type_name -> chubby.v1.Backlog
-	121, // 71: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
-	64,  // 72: chubby.v1.OverviewReply.waits:type_name -> chubby.v1.LockInfo
-	74,  // 73: chubby.v1.OverviewReply.holdups:type_name -> chubby.v1.Holdup
-	71,  // 74: chubby.v1.OverviewReply.takeovers:type_name -> chubby.v1.Takeover
-	72,  // 75: chubby.v1.Takeover.phases:type_name -> chubby.v1.TakeoverPhase
-	11,  // 76: chubby.v1.Holdup.slow:type_name -> chubby.v1.Party
-	77,  // 77: chubby.v1.LintReply.findings:type_name -> chubby.v1.Finding
-	11,  // 78: chubby.v1.Finding.party:type_name -> chubby.v1.Party
-	80,  // 79: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
-	81,  // 80: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
-	81,  // 81: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
-	7,   // 82: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 83: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
-	81,  // 84: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
-	64,  // 85: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
-	86,  // 86: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
-	11,  // 87: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
-	89,  // 88: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
-	11,  // 89: chubby.v1.Holding.party:type_name -> chubby.v1.Party
+	67,  // 68: chubby.v1.ListSessionsReply.sessions:type_name -> chubby.v1.SessionInfo
+	10,  // 69: chubby.v1.SessionInfo.party:type_name -> chubby.v1.Party
+	72,  // 70: chubby.v1.OverviewReply.backlog:type_name -> chubby.v1.Backlog
+	117, // 71: chubby.v1.OverviewReply.counts:type_name -> chubby.v1.OverviewReply.CountsEntry
+	63,  // 72: chubby.v1.OverviewReply.waits:type_name -> chubby.v1.LockInfo
+	73,  // 73: chubby.v1.OverviewReply.holdups:type_name -> chubby.v1.Holdup
+	70,  // 74: chubby.v1.OverviewReply.takeovers:type_name -> chubby.v1.Takeover
+	71,  // 75: chubby.v1.Takeover.phases:type_name -> chubby.v1.TakeoverPhase
+	10,  // 76: chubby.v1.Holdup.slow:type_name -> chubby.v1.Party
+	76,  // 77: chubby.v1.LintReply.findings:type_name -> chubby.v1.Finding
+	10,  // 78: chubby.v1.Finding.party:type_name -> chubby.v1.Party
+	79,  // 79: chubby.v1.ListQuotasReply.quotas:type_name -> chubby.v1.QuotaInfo
+	80,  // 80: chubby.v1.QuotaInfo.used:type_name -> chubby.v1.QuotaAmounts
+	80,  // 81: chubby.v1.QuotaInfo.allowed:type_name -> chubby.v1.QuotaAmounts
+	6,   // 82: chubby.v1.SetQuotaRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 83: chubby.v1.SetQuotaRequest.mutation:type_name -> chubby.v1.Mutation
+	80,  // 84: chubby.v1.SetQuotaRequest.allowed:type_name -> chubby.v1.QuotaAmounts
+	63,  // 85: chubby.v1.ExplainReply.lock:type_name -> chubby.v1.LockInfo
+	85,  // 86: chubby.v1.ExplainReply.cachers:type_name -> chubby.v1.Cacher
+	10,  // 87: chubby.v1.Cacher.party:type_name -> chubby.v1.Party
+	88,  // 88: chubby.v1.HistoryReply.holdings:type_name -> chubby.v1.Holding
+	10,  // 89: chubby.v1.Holding.party:type_name -> chubby.v1.Party
 	0,   // 90: chubby.v1.Holding.mode:type_name -> chubby.v1.LockMode
 	4,   // 91: chubby.v1.Holding.end:type_name -> chubby.v1.EndReason
-	7,   // 92: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
-	7,   // 93: chubby.v1.DrillRequest.caller:type_name -> chubby.v1.Caller
-	6,   // 94: chubby.v1.DrillRequest.kind:type_name -> chubby.v1.DrillKind
-	7,   // 95: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 96: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
-	96,  // 97: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
-	7,   // 98: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 99: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
-	102, // 100: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
-	103, // 101: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
-	104, // 102: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
-	112, // 103: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
-	111, // 104: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
-	110, // 105: chubby.v1.StatusReply.acts:type_name -> chubby.v1.Act
-	113, // 106: chubby.v1.ReplicaStatus.drill:type_name -> chubby.v1.DrillStatus
-	6,   // 107: chubby.v1.DrillStatus.kind:type_name -> chubby.v1.DrillKind
-	7,   // 108: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
-	8,   // 109: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
-	120, // 110: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
-	14,  // 111: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
-	17,  // 112: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
-	17,  // 113: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
-	19,  // 114: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
-	22,  // 115: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
-	24,  // 116: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
-	26,  // 117: chubby.v1.Chubby.CloseHandle:input_type -> chubby.v1.CloseHandleRequest
-	28,  // 118: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
-	30,  // 119: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
-	32,  // 120: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
-	34,  // 121: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
-	36,  // 122: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
-	38,  // 123: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
-	40,  // 124: chubby.v1.Chubby.Txn:input_type -> chubby.v1.TxnRequest
-	44,  // 125: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
-	48,  // 126: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
-	50,  // 127: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
-	52,  // 128: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
-	54,  // 129: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
-	56,  // 130: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
-	58,  // 131: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
-	60,  // 132: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
-	62,  // 133: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
-	66,  // 134: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
-	69,  // 135: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
-	75,  // 136: chubby.v1.Chubby.Lint:input_type -> chubby.v1.LintRequest
-	78,  // 137: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
-	82,  // 138: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
-	84,  // 139: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
-	87,  // 140: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
-	90,  // 141: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
-	92,  // 142: chubby.v1.Chubby.Drill:input_type -> chubby.v1.DrillRequest
-	94,  // 143: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
-	99,  // 144: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
-	101, // 145: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
-	117, // 146: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
-	97,  // 147: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
-	108, // 148: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
-	114, // 149: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
-	115, // 150: chubby.v1.Cell.Debug:input_type -> chubby.v1.DebugRequest
-	106, // 151: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
-	15,  // 152: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
-	18,  // 153: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
-	18,  // 154: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
-	20,  // 155: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
-	23,  // 156: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
-	25,  // 157: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
-	27,  // 158: chubby.v1.Chubby.CloseHandle:output_type -> chubby.v1.CloseHandleReply
-	29,  // 159: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
-	31,  // 160: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
-	33,  // 161: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
-	35,  // 162: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
-	37,  // 163: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
-	39,  // 164: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
-	43,  // 165: chubby.v1.Chubby.Txn:output_type -> chubby.v1.TxnReply
-	45,  // 166: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
-	49,  // 167: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
-	51,  // 168: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
-	53,  // 169: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
-	55,  // 170: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
-	57,  // 171: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
-	59,  // 172: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
-	61,  // 173: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
-	63,  // 174: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
-	67,  // 175: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
-	70,  // 176: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
-	76,  // 177: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
-	79,  // 178: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
-	83,  // 179: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
-	85,  // 180: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
-	88,  // 181: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
-	91,  // 182: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
-	93,  // 183: chubby.v1.Chubby.Drill:output_type -> chubby.v1.DrillReply
-	95,  // 184: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
-	100, // 185: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
-	105, // 186: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
-	118, // 187: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
-	98,  // 188: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
-	109, // 189: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
-	119, // 190: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
-	116, // 191: chubby.v1.Cell.Debug:output_type -> chubby.v1.DebugReply
-	107, // 192: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
-	152, // [152:193] is the sub-list for method output_type
-	111, // [111:152] is the sub-list for method input_type
-	111, // [111:111] is the sub-list for extension type_name
-	111, // [111:111] is the sub-list for extension extendee
-	0,   // [0:111] is the sub-list for field type_name
+	6,   // 92: chubby.v1.TransferRequest.caller:type_name -> chubby.v1.Caller
+	6,   // 93: chubby.v1.FinishUpgradeRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 94: chubby.v1.FinishUpgradeRequest.mutation:type_name -> chubby.v1.Mutation
+	93,  // 95: chubby.v1.FinishUpgradeReply.members:type_name -> chubby.v1.MemberLevel
+	6,   // 96: chubby.v1.RestoreRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 97: chubby.v1.RestoreRequest.mutation:type_name -> chubby.v1.Mutation
+	99,  // 98: chubby.v1.RestoreRequest.begin:type_name -> chubby.v1.RestoreBegin
+	100, // 99: chubby.v1.RestoreRequest.part:type_name -> chubby.v1.RestorePart
+	101, // 100: chubby.v1.RestoreRequest.seal:type_name -> chubby.v1.RestoreSeal
+	109, // 101: chubby.v1.StatusReply.replica:type_name -> chubby.v1.ReplicaStatus
+	108, // 102: chubby.v1.StatusReply.restored:type_name -> chubby.v1.Restoration
+	107, // 103: chubby.v1.StatusReply.acts:type_name -> chubby.v1.Act
+	6,   // 104: chubby.v1.ChangeMembersRequest.caller:type_name -> chubby.v1.Caller
+	7,   // 105: chubby.v1.ChangeMembersRequest.mutation:type_name -> chubby.v1.Mutation
+	116, // 106: chubby.v1.MembersReply.members:type_name -> chubby.v1.Member
+	13,  // 107: chubby.v1.Chubby.CreateSession:input_type -> chubby.v1.CreateSessionRequest
+	16,  // 108: chubby.v1.Chubby.KeepAlive:input_type -> chubby.v1.KeepAliveRequest
+	16,  // 109: chubby.v1.Chubby.KeepAlives:input_type -> chubby.v1.KeepAliveRequest
+	18,  // 110: chubby.v1.Chubby.RenewCache:input_type -> chubby.v1.RenewCacheRequest
+	21,  // 111: chubby.v1.Chubby.EndSession:input_type -> chubby.v1.EndSessionRequest
+	23,  // 112: chubby.v1.Chubby.Open:input_type -> chubby.v1.OpenRequest
+	25,  // 113: chubby.v1.Chubby.CloseHandle:input_type -> chubby.v1.CloseHandleRequest
+	27,  // 114: chubby.v1.Chubby.GetContentsAndStat:input_type -> chubby.v1.GetContentsAndStatRequest
+	29,  // 115: chubby.v1.Chubby.GetStat:input_type -> chubby.v1.GetStatRequest
+	31,  // 116: chubby.v1.Chubby.ReadDir:input_type -> chubby.v1.ReadDirRequest
+	33,  // 117: chubby.v1.Chubby.SetContents:input_type -> chubby.v1.SetContentsRequest
+	35,  // 118: chubby.v1.Chubby.SetACL:input_type -> chubby.v1.SetACLRequest
+	37,  // 119: chubby.v1.Chubby.Delete:input_type -> chubby.v1.DeleteRequest
+	39,  // 120: chubby.v1.Chubby.Txn:input_type -> chubby.v1.TxnRequest
+	43,  // 121: chubby.v1.Chubby.Acquire:input_type -> chubby.v1.AcquireRequest
+	47,  // 122: chubby.v1.Chubby.TryAcquire:input_type -> chubby.v1.TryAcquireRequest
+	49,  // 123: chubby.v1.Chubby.Release:input_type -> chubby.v1.ReleaseRequest
+	51,  // 124: chubby.v1.Chubby.GetSequencer:input_type -> chubby.v1.GetSequencerRequest
+	53,  // 125: chubby.v1.Chubby.SetSequencer:input_type -> chubby.v1.SetSequencerRequest
+	55,  // 126: chubby.v1.Chubby.CheckSequencer:input_type -> chubby.v1.CheckSequencerRequest
+	57,  // 127: chubby.v1.Chubby.Cancel:input_type -> chubby.v1.CancelRequest
+	59,  // 128: chubby.v1.Chubby.BreakLock:input_type -> chubby.v1.BreakLockRequest
+	61,  // 129: chubby.v1.Chubby.ListLocks:input_type -> chubby.v1.ListLocksRequest
+	65,  // 130: chubby.v1.Chubby.ListSessions:input_type -> chubby.v1.ListSessionsRequest
+	68,  // 131: chubby.v1.Chubby.Overview:input_type -> chubby.v1.OverviewRequest
+	74,  // 132: chubby.v1.Chubby.Lint:input_type -> chubby.v1.LintRequest
+	77,  // 133: chubby.v1.Chubby.ListQuotas:input_type -> chubby.v1.ListQuotasRequest
+	81,  // 134: chubby.v1.Chubby.SetQuota:input_type -> chubby.v1.SetQuotaRequest
+	83,  // 135: chubby.v1.Chubby.Explain:input_type -> chubby.v1.ExplainRequest
+	86,  // 136: chubby.v1.Chubby.History:input_type -> chubby.v1.HistoryRequest
+	89,  // 137: chubby.v1.Chubby.Transfer:input_type -> chubby.v1.TransferRequest
+	91,  // 138: chubby.v1.Chubby.FinishUpgrade:input_type -> chubby.v1.FinishUpgradeRequest
+	96,  // 139: chubby.v1.Chubby.Backup:input_type -> chubby.v1.BackupRequest
+	98,  // 140: chubby.v1.Chubby.Restore:input_type -> chubby.v1.RestoreRequest
+	113, // 141: chubby.v1.Chubby.ChangeMembers:input_type -> chubby.v1.ChangeMembersRequest
+	94,  // 142: chubby.v1.Cell.Locate:input_type -> chubby.v1.LocateRequest
+	105, // 143: chubby.v1.Cell.Status:input_type -> chubby.v1.StatusRequest
+	110, // 144: chubby.v1.Cell.Members:input_type -> chubby.v1.MembersRequest
+	111, // 145: chubby.v1.Cell.Debug:input_type -> chubby.v1.DebugRequest
+	103, // 146: chubby.v1.Cell.Authenticate:input_type -> chubby.v1.AuthenticateRequest
+	14,  // 147: chubby.v1.Chubby.CreateSession:output_type -> chubby.v1.CreateSessionReply
+	17,  // 148: chubby.v1.Chubby.KeepAlive:output_type -> chubby.v1.KeepAliveReply
+	17,  // 149: chubby.v1.Chubby.KeepAlives:output_type -> chubby.v1.KeepAliveReply
+	19,  // 150: chubby.v1.Chubby.RenewCache:output_type -> chubby.v1.RenewCacheReply
+	22,  // 151: chubby.v1.Chubby.EndSession:output_type -> chubby.v1.EndSessionReply
+	24,  // 152: chubby.v1.Chubby.Open:output_type -> chubby.v1.OpenReply
+	26,  // 153: chubby.v1.Chubby.CloseHandle:output_type -> chubby.v1.CloseHandleReply
+	28,  // 154: chubby.v1.Chubby.GetContentsAndStat:output_type -> chubby.v1.GetContentsAndStatReply
+	30,  // 155: chubby.v1.Chubby.GetStat:output_type -> chubby.v1.GetStatReply
+	32,  // 156: chubby.v1.Chubby.ReadDir:output_type -> chubby.v1.ReadDirReply
+	34,  // 157: chubby.v1.Chubby.SetContents:output_type -> chubby.v1.SetContentsReply
+	36,  // 158: chubby.v1.Chubby.SetACL:output_type -> chubby.v1.SetACLReply
+	38,  // 159: chubby.v1.Chubby.Delete:output_type -> chubby.v1.DeleteReply
+	42,  // 160: chubby.v1.Chubby.Txn:output_type -> chubby.v1.TxnReply
+	44,  // 161: chubby.v1.Chubby.Acquire:output_type -> chubby.v1.AcquireReply
+	48,  // 162: chubby.v1.Chubby.TryAcquire:output_type -> chubby.v1.TryAcquireReply
+	50,  // 163: chubby.v1.Chubby.Release:output_type -> chubby.v1.ReleaseReply
+	52,  // 164: chubby.v1.Chubby.GetSequencer:output_type -> chubby.v1.GetSequencerReply
+	54,  // 165: chubby.v1.Chubby.SetSequencer:output_type -> chubby.v1.SetSequencerReply
+	56,  // 166: chubby.v1.Chubby.CheckSequencer:output_type -> chubby.v1.CheckSequencerReply
+	58,  // 167: chubby.v1.Chubby.Cancel:output_type -> chubby.v1.CancelReply
+	60,  // 168: chubby.v1.Chubby.BreakLock:output_type -> chubby.v1.BreakLockReply
+	62,  // 169: chubby.v1.Chubby.ListLocks:output_type -> chubby.v1.ListLocksReply
+	66,  // 170: chubby.v1.Chubby.ListSessions:output_type -> chubby.v1.ListSessionsReply
+	69,  // 171: chubby.v1.Chubby.Overview:output_type -> chubby.v1.OverviewReply
+	75,  // 172: chubby.v1.Chubby.Lint:output_type -> chubby.v1.LintReply
+	78,  // 173: chubby.v1.Chubby.ListQuotas:output_type -> chubby.v1.ListQuotasReply
+	82,  // 174: chubby.v1.Chubby.SetQuota:output_type -> chubby.v1.SetQuotaReply
+	84,  // 175: chubby.v1.Chubby.Explain:output_type -> chubby.v1.ExplainReply
+	87,  // 176: chubby.v1.Chubby.History:output_type -> chubby.v1.HistoryReply
+	90,  // 177: chubby.v1.Chubby.Transfer:output_type -> chubby.v1.TransferReply
+	92,  // 178: chubby.v1.Chubby.FinishUpgrade:output_type -> chubby.v1.FinishUpgradeReply
+	97,  // 179: chubby.v1.Chubby.Backup:output_type -> chubby.v1.BackupReply
+	102, // 180: chubby.v1.Chubby.Restore:output_type -> chubby.v1.RestoreReply
+	114, // 181: chubby.v1.Chubby.ChangeMembers:output_type -> chubby.v1.ChangeMembersReply
+	95,  // 182: chubby.v1.Cell.Locate:output_type -> chubby.v1.LocateReply
+	106, // 183: chubby.v1.Cell.Status:output_type -> chubby.v1.StatusReply
+	115, // 184: chubby.v1.Cell.Members:output_type -> chubby.v1.MembersReply
+	112, // 185: chubby.v1.Cell.Debug:output_type -> chubby.v1.DebugReply
+	104, // 186: chubby.v1.Cell.Authenticate:output_type -> chubby.v1.AuthenticateReply
+	147, // [147:187] is the sub-list for method output_type
+	107, // [107:147] is the sub-list for method input_type
+	107, // [107:107] is the sub-list for extension type_name
+	107, // [107:107] is the sub-list for extension extendee
+	0,   // [0:107] is the sub-list for field type_name
 }
 
 func init() { file_chubby_proto_init() }
@@ -9507,8 +9238,8 @@ func file_chubby_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chubby_proto_rawDesc), len(file_chubby_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   115,
+			NumEnums:      6,
+			NumMessages:   112,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -57,7 +57,6 @@ const (
 	Chubby_Explain_FullMethodName            = "/chubby.v1.Chubby/Explain"
 	Chubby_History_FullMethodName            = "/chubby.v1.Chubby/History"
 	Chubby_Transfer_FullMethodName           = "/chubby.v1.Chubby/Transfer"
-	Chubby_Drill_FullMethodName              = "/chubby.v1.Chubby/Drill"
 	Chubby_FinishUpgrade_FullMethodName      = "/chubby.v1.Chubby/FinishUpgrade"
 	Chubby_Backup_FullMethodName             = "/chubby.v1.Chubby/Backup"
 	Chubby_Restore_FullMethodName            = "/chubby.v1.Chubby/Restore"
@@ -136,10 +135,6 @@ type ChubbyClient interface {
 	// Transfer makes another replica the master. Its answer may be lost with the end
 	// of the epoch; Locate says who the master is then.
 	Transfer(ctx context.Context, in *TransferRequest, opts ...grpc.CallOption) (*TransferReply, error)
-	// Drill begins a drill, says when it has begun, and lasts until it has ended: when its time is
-	// over, or as soon as the call is cancelled or its connection breaks. There is one at a time. It
-	// is for operators.
-	Drill(ctx context.Context, in *DrillRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DrillReply], error)
 	// FinishUpgrade raises the cell's feature level to the newest that its replicas know, if
 	// all of them answer and know it.
 	FinishUpgrade(ctx context.Context, in *FinishUpgradeRequest, opts ...grpc.CallOption) (*FinishUpgradeReply, error)
@@ -493,25 +488,6 @@ func (c *chubbyClient) Transfer(ctx context.Context, in *TransferRequest, opts .
 	return out, nil
 }
 
-func (c *chubbyClient) Drill(ctx context.Context, in *DrillRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DrillReply], error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Chubby_ServiceDesc.Streams[2], Chubby_Drill_FullMethodName, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	x := &grpc.GenericClientStream[DrillRequest, DrillReply]{ClientStream: stream}
-	if err := x.ClientStream.SendMsg(in); err != nil {
-		return nil, err
-	}
-	if err := x.ClientStream.CloseSend(); err != nil {
-		return nil, err
-	}
-	return x, nil
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Chubby_DrillClient = grpc.ServerStreamingClient[DrillReply]
-
 func (c *chubbyClient) FinishUpgrade(ctx context.Context, in *FinishUpgradeRequest, opts ...grpc.CallOption) (*FinishUpgradeReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FinishUpgradeReply)
@@ -624,10 +600,6 @@ type ChubbyServer interface {
 	// Transfer makes another replica the master. Its answer may be lost with the end
 	// of the epoch; Locate says who the master is then.
 	Transfer(context.Context, *TransferRequest) (*TransferReply, error)
-	// Drill begins a drill, says when it has begun, and lasts until it has ended: when its time is
-	// over, or as soon as the call is cancelled or its connection breaks. There is one at a time. It
-	// is for operators.
-	Drill(*DrillRequest, grpc.ServerStreamingServer[DrillReply]) error
 	// FinishUpgrade raises the cell's feature level to the newest that its replicas know, if
 	// all of them answer and know it.
 	FinishUpgrade(context.Context, *FinishUpgradeRequest) (*FinishUpgradeReply, error)
@@ -745,9 +717,6 @@ func (UnimplementedChubbyServer) History(context.Context, *HistoryRequest) (*His
 }
 func (UnimplementedChubbyServer) Transfer(context.Context, *TransferRequest) (*TransferReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Transfer not implemented")
-}
-func (UnimplementedChubbyServer) Drill(*DrillRequest, grpc.ServerStreamingServer[DrillReply]) error {
-	return status.Error(codes.Unimplemented, "method Drill not implemented")
 }
 func (UnimplementedChubbyServer) FinishUpgrade(context.Context, *FinishUpgradeRequest) (*FinishUpgradeReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method FinishUpgrade not implemented")
@@ -1326,17 +1295,6 @@ func _Chubby_Transfer_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Chubby_Drill_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(DrillRequest)
-	if err := stream.RecvMsg(m); err != nil {
-		return err
-	}
-	return srv.(ChubbyServer).Drill(m, &grpc.GenericServerStream[DrillRequest, DrillReply]{ServerStream: stream})
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Chubby_DrillServer = grpc.ServerStreamingServer[DrillReply]
-
 func _Chubby_FinishUpgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FinishUpgradeRequest)
 	if err := dec(in); err != nil {
@@ -1558,11 +1516,6 @@ var Chubby_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Acquire",
 			Handler:       _Chubby_Acquire_Handler,
-			ServerStreams: true,
-		},
-		{
-			StreamName:    "Drill",
-			Handler:       _Chubby_Drill_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -31,12 +31,6 @@ func notUTF8(m protoreflect.Message) (field string) {
 	return field
 }
 
-// Word names a kind of drill for people: "hard-failover".
-func (k DrillKind) Word() string {
-	word := strings.TrimPrefix(k.String(), "DRILL_KIND_")
-	return strings.ReplaceAll(strings.ToLower(word), "_", "-")
-}
-
 // Word names what an operation of a transaction does, for people: "create".
 func (a TxnAction) Word() string {
 	return strings.ToLower(strings.TrimPrefix(a.String(), "TXN_ACTION_"))

@@ -46,8 +46,6 @@ type replicaFields struct {
 	LogStore  string `json:"log_store"`
 	MaxLevel  int    `json:"max_level"`
 	Error     string `json:"error,omitempty"`
-
-	Drill *drillStatusFields `json:"drill,omitempty"` // the last that it began
 }
 
 func newStatusFields(s client.Status, fault string) statusFields {
@@ -63,8 +61,7 @@ func newStatusFields(s client.Status, fault string) statusFields {
 	}
 	for _, r := range s.Replicas {
 		row := replicaFields{
-			r.ID, r.Role, r.Client, r.Term, r.Last, r.Applied, r.Lag, r.Healthy, r.Version, r.DiskFree, r.StateHash, r.LogStore, r.MaxLevel,
-			"", newDrillStatusFields(r.Drill),
+			r.ID, r.Role, r.Client, r.Term, r.Last, r.Applied, r.Lag, r.Healthy, r.Version, r.DiskFree, r.StateHash, r.LogStore, r.MaxLevel, "",
 		}
 		if r.Err != nil {
 			row.Error = r.Err.Error()
@@ -223,8 +220,6 @@ func drawStatus(p *term.Page, s client.Status, fault string) {
 			p.Paragraph(m, text, "")
 		}
 	}
-	text, running := describeDrill(s)
-	say(map[bool]term.Meaning{true: term.Waiting, false: term.Plain}[running], text)
 	for _, a := range s.Acts {
 		say(term.Waiting, describeAct(a))
 	}

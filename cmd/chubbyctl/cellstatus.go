@@ -27,7 +27,8 @@ behind the furthest one, DISK what is free where its data is, and STATE the begi
 of a checksum of what it has applied: two that have applied the same are the same.
 
 Below it stands what is under way, which keeps others from something until it ends: a
-restore, a replica that joins or leaves, a drill; whose it is, and how it ends.
+restore, a replica that joins or leaves, an outage for a drill; whose it is, and how it
+ends.
 
 --check is for scripts and monitors: it exits with %d if the cell has a master, and not
 all is well: a replica does not answer or is not OK, is %d entries behind, has less than
@@ -88,8 +89,8 @@ type restorationFields struct {
 
 // actFields are something that is under way in a cell.
 type actFields struct {
-	Kind      string        `json:"kind"`      // restore, joining, leaving
-	Replica   string        `json:"replica"`   // that is joining or leaving
+	Kind      string        `json:"kind"`      // restore, joining, leaving, outage
+	Replica   string        `json:"replica"`   // that is joining or leaving, or was the master
 	Principal string        `json:"principal"` // "" if the master has begun it
 	Session   api.SessionID `json:"session,omitempty"`
 	Since     *time.Time    `json:"since"`
@@ -103,6 +104,8 @@ func describeAct(a client.Act) string {
 	switch a.Kind {
 	case "joining":
 		what, ends = "Replica "+a.Replica+" is joining", "'chubbyctl cell remove "+a.Replica+"' gives it up."
+	case "outage":
+		what, ends = "A drill goes on: outage, begun at "+a.Replica, fmt.Sprintf("It ends with its author's chubbyctl, or by itself within %v of that.", api.MaxOutage)
 	case "leaving":
 		what, ends = "Replica "+a.Replica+" is leaving", "'chubbyctl cell remove "+a.Replica+" --cancel' has it stay."
 	default:

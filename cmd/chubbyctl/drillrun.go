@@ -4,181 +4,140 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// drillSlack is how long a drill waits, besides what it does, for the cell to serve again and for clients to return.
-const drillSlack = 10 * time.Second
+const (
+	drillPace  = 10 * time.Millisecond                        // between two writes of the drill's own session
+	drillLook  = 50 * time.Millisecond                        // between two looks at the cell afterwards
+	drillAfter = 3 * time.Second                              // what goes wrong so soon after a drill belongs to it
+	drillSlack = 10 * time.Second                             // until the cell answers again
+	drillLong  = drillSlack + api.MaxLease + api.MaxLockDelay // and all clients have returned, or lost what they had
+)
 
-// cellView is who has sessions and locks at one moment.
-type cellView struct {
-	master   string
-	epoch    api.Epoch
-	sessions map[api.SessionID]client.SessionInfo
-	locks    map[string]client.LockInfo // that are held
-}
-
-// look looks at the cell.
-func look(ctx context.Context, c *client.Cell, cell string) (*cellView, error) {
-	v := &cellView{sessions: map[api.SessionID]client.SessionInfo{}, locks: map[string]client.LockInfo{}}
-	status, err := c.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	v.master, v.epoch = status.Master, status.Epoch
-	for s, err := range c.EachSession(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		v.sessions[s.Session] = s
-	}
-	for l, err := range c.EachLock(ctx, "/"+api.Root+"/"+cell) {
-		if err != nil {
-			return nil, err
-		}
-		if len(l.Holders) > 0 {
-			v.locks[l.Path] = l
-		}
-	}
-	return v, nil
-}
-
-// run does the drill. r is filled as far as the drill came.
-func (o *drillOptions) run(ctx context.Context, r *drillReport) error {
+// run does the drill, with a session of its own that writes a file all the time: what it sees is what other clients see. It returns no
+// report if the drill did not begin.
+func (o *drillOptions) run(ctx context.Context) (r *drillReport, err error) {
 	opening, cancel := o.withTimeout(ctx)
 	defer cancel()
-	operator, err := client.New(opening, o.config(o.cell))
+	one := &drillReport{Drill: o.kind, Done: true, Cell: o.cell, Events: []drillEvent{}, passed: map[string]*float64{}}
+	watch, cfg := stopwatch(), o.config(o.cell)
+	cfg.OnState = func(s client.StateChange) { // until the session is closed
+		if !errors.Is(s.Err, client.Closed) && len(one.Events) < api.MaxListed {
+			one.Events = append(one.Events, drillEvent{term.Seconds(watch()), s.State.String()})
+		}
+	}
+	c, err := client.New(opening, cfg)
 	if err != nil {
-		return err
-	}
-	defer o.closeSession(ctx, operator)
-	work, err := o.beginWork(opening)
-	if err != nil {
-		return err
-	}
-	defer o.closeSession(ctx, work.client)
-	defer func() { r.measured(work.stop()) }()
-	if o.session == operator.Session() || o.session == work.client.Session() {
-		return usagef("drill session-loss: %v is the drill's own session", o.session)
-	}
-	before, err := look(opening, operator.Cell(), o.cell)
-	if err != nil {
-		return err
-	}
-	if _, there := before.sessions[o.session]; o.session != 0 && !there {
-		_, err := findSession(opening, operator.Cell(), o.cell, o.session)
-		return cmp.Or(err, error(api.Errorf(api.NotFound, "%v: the session has just begun; try again", o.session)))
-	}
-	delete(before.sessions, operator.Session())
-	delete(before.sessions, work.client.Session())
-	during, end := context.WithCancel(ctx)
-	defer end()
-	work.count()
-	// The call that begins it bounds its own time; the drill lasts as long as during.
-	wait, err := o.beginDrill(opening, during, operator)
-	if err != nil {
-		return err
-	}
-	r.begun, r.Cell = true, o.cell
-	r.before(before)
-	acted := o.act(during, operator, wait, before, r)
-	return errors.Join(acted, o.review(ctx, operator.Cell(), work, before, r))
-}
-
-// beginDrill has the cell begin the drill, for as long as during lasts, and returns what waits for its end.
-func (o *drillOptions) beginDrill(opening, during context.Context, operator *client.Client) (func() error, error) {
-	within, cancel := context.WithCancelCause(during)
-	stop := context.AfterFunc(opening, func() { cancel(context.Cause(opening)) })
-	length := api.MaxDrill
-	if o.kind == client.DrillOutage {
-		length = o.length
-	}
-	_, wait, err := client.BeginDrill(within, operator, client.Drill{Kind: o.kind, For: length, Reason: o.reason})
-	stop()
-	if err != nil {
-		cancel(nil)
 		return nil, err
 	}
-	return func() error {
-		defer cancel(nil)
-		return wait()
-	}, nil
-}
-
-// act does what the drill is about.
-func (o *drillOptions) act(ctx context.Context, operator *client.Client, wait func() error, before *cellView, r *drillReport) error {
+	defer o.closeSession(ctx, c)
+	file := fmt.Sprintf("%s/drill-%v", o.dir, c.Session())
+	h, err := c.Open(opening, file, client.OpenOptions{Read: true, Write: true, Create: client.File, Kind: api.File, Ephemeral: true})
+	if err != nil {
+		return nil, fmt.Errorf("the drill needs a file of its own; --dir names a directory in which you may write: %w", err)
+	}
+	o.own = append(o.own, c.Session())
+	before, err := o.look(opening, c.Cell())
+	if err != nil {
+		return nil, err
+	}
+	act := o.failOver
 	switch o.kind {
-	case client.DrillFailOver:
-		transferring, cancel := o.withTimeout(ctx)
-		defer cancel()
-		_, err := operator.Transfer(transferring, o.to)
-		return err
-	case client.DrillOutage:
-		return wait()
-	case client.DrillSessionLoss:
-		return o.loseSession(ctx, operator, before, r)
-	case client.DrillSlowClient:
-		return o.fallSilent(ctx, r)
+	case drillSessionLoss:
+		act, one.Loss = o.loseSession, &lossFields{Session: o.session.String(), Locks: []*changedFields{}}
+	case drillSlowClient:
+		slow, err := o.openSlow(opening, cmp.Or(o.file, file))
+		if err != nil {
+			return nil, err
+		}
+		defer slow.close(ctx)
+		act, one.Slow = slow.wait, &slow.slowFields
 	}
-	return nil // the master does it
+	one.MasterBefore, one.EpochBefore, one.SessionsBefore = before.master, uint64(before.epoch), len(before.sessions)
+	defer o.write(context.WithoutCancel(ctx), h, one)()
+	begun := watch()
+	err = act(ctx, c)
+	switch took := watch() - begun; {
+	case err != nil && !hasEnded(ctx) && !errors.Is(err, api.Uncertain):
+		return nil, err
+	case err == nil && took < o.length:
+		err = api.Errorf(api.Unavailable, "the %s ended after %v, before its time: another replica was elected", o.kind, took.Round(time.Millisecond))
+	}
+	return one, errors.Join(err, o.review(ctx, c.Cell(), before, one))
 }
 
-// review waits until the cell serves again and the clients have returned, and looks at it. An interrupt does not keep it from that: the
-// next one does, as it ends the process.
-func (o *drillOptions) review(ctx context.Context, c *client.Cell, work *drillWork, before *cellView, r *drillReport) error {
-	longest := time.Duration(0)
-	for _, s := range before.sessions {
-		longest = max(longest, s.Lease)
+// write writes a file all the time, until stop is called, which waits for its end.
+func (o *drillOptions) write(ctx context.Context, h *client.Handle, r *drillReport) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	watch, done := stopwatch(), make(chan struct{})
+	go func() {
+		defer close(done)
+		for answered := time.Duration(0); ctx.Err() == nil; sleep(ctx, drillPace) {
+			_, err := h.SetContents(ctx, []byte("drill"))
+			now := watch()
+			if r.noAnswer = max(r.noAnswer, now-answered); err == nil {
+				answered, r.Calls = now, r.Calls+1
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		r.NoAnswerS = term.Seconds(r.noAnswer)
+		if r.Slow != nil && o.file == "" { // it is the writer that waits
+			r.Slow.Writes, r.Slow.LongestS = r.Calls, r.NoAnswerS
+		}
+		if limit := term.Seconds(o.limit); limit > 0 {
+			r.LimitS = &limit
+		}
+		_, longest := r.longest()
+		r.WithinLimit = r.LimitS == nil || longest <= *r.LimitS
 	}
-	bound, interrupted := drillSlack+longest, hasEnded(ctx)
+}
+
+// failOver has the cell elect another master, after an outage if there is to be one.
+func (o *drillOptions) failOver(ctx context.Context, c *client.Client) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.length+o.timeout, outOfTime{o.length + o.timeout})
+	defer cancel()
+	_, err := client.TransferWith(ctx, c, client.TransferOptions{To: o.to, Why: o.reason, Silent: o.kind != drillFailOver, Vacant: o.length})
+	return err
+}
+
+// loseSession ends the session.
+func (o *drillOptions) loseSession(ctx context.Context, c *client.Client) error {
+	ctx, cancel := o.withTimeout(ctx)
+	defer cancel()
+	return c.EndSession(ctx, o.session, cmp.Or(o.reason, "a drill (chubbyctl drill session-loss)"))
+}
+
+// review looks at the cell until it serves again and the clients have returned. An interrupt does not keep it from one look: the
+// next one does, as it ends the process.
+func (o *drillOptions) review(ctx context.Context, c *client.Cell, before *cellView, r *drillReport) error {
+	interrupted, bound := hasEnded(ctx), drillLong
 	if interrupted {
 		bound = drillSlack
 	}
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), bound, outOfTime{bound})
 	defer cancel()
-	if o.kind == client.DrillHardFailOver {
-		pauseFor(ctx, time.Second) // it may not have begun
-	}
-	if err := work.awaitAnswer(ctx); err != nil {
-		return err
-	}
-	if !interrupted {
-		pauseFor(ctx, time.Second) // what goes wrong after it belongs to it
-	}
-	for {
-		after, err := look(ctx, c, o.cell)
-		if err != nil {
+	for watch := stopwatch(); ; {
+		began := watch()
+		after, err := o.look(ctx, c)
+		switch {
+		case err != nil && r.EpochAfter != nil && hasEnded(ctx):
+			return nil // what was seen is reported
+		case err != nil:
 			return err
 		}
-		waiting := false
-		for id, s := range after.sessions {
-			_, old := before.sessions[id]
-			waiting = waiting || old && s.Unheard
-		}
-		if !waiting || interrupted {
-			r.after(before, after)
+		if settled := r.compare(o, before, after, term.Seconds(watch())); settled && watch() > drillAfter || interrupted {
 			r.explain(ctx, c)
 			return nil
 		}
-		if pauseFor(ctx, drillLookAgain); ctx.Err() != nil {
-			r.after(before, after)
-			return nil
-		}
-	}
-}
-
-// drillLookAgain is between two looks at the sessions of a cell.
-const drillLookAgain = 250 * time.Millisecond
-
-// pauseFor waits, at most until ctx ends.
-func pauseFor(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+		sleep(ctx, max(drillLook, 5*(watch()-began)))
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 
@@ -15,81 +14,25 @@ import (
 type slowFields struct {
 	File     string  `json:"file"`
 	SilentS  float64 `json:"silent_s"`
-	Writes   int     `json:"writes"` // of the drill's own writer; 0 with --file
+	Writes   int     `json:"writes"` // of the drill's own session; 0 with --file
 	LongestS float64 `json:"longest_wait_s"`
 	AtMostS  float64 `json:"at_most_s"` // the cache lease: no write waits longer for one client
 }
 
-// silence holds back what a client sends and receives, as if its process were stopped.
-type silence struct {
-	mu    sync.Mutex // guards over
-	over  chan struct{}
-	quiet bool
+// slowClient is a session that has a file in its cache. While hush is full it receives and sends nothing, as if its process were stopped.
+type slowClient struct {
+	slowFields
+	*drillOptions
+	hush   chan struct{}
+	speak  func() // ends the silence
+	client *client.Client
 }
 
-// begin begins the silence.
-func (s *silence) begin() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.quiet, s.over = true, make(chan struct{})
-}
-
-// end ends it.
-func (s *silence) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.quiet {
-		s.quiet = false
-		close(s.over)
-	}
-}
-
-// wait waits while there is silence, and not longer than the connection exists.
-func (s *silence) wait(closed <-chan struct{}) {
-	s.mu.Lock()
-	quiet, over := s.quiet, s.over
-	s.mu.Unlock()
-	if !quiet {
-		return
-	}
-	select {
-	case <-over:
-	case <-closed:
-	}
-}
-
-// silentConn is a connection of a client that may be silent.
-type silentConn struct {
-	net.Conn
-	silence *silence
-	once    sync.Once
-	closed  chan struct{}
-}
-
-// Read implements net.Conn. What arrives in the silence is given to nobody before its end.
-func (c *silentConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.silence.wait(c.closed)
-	return n, err
-}
-
-// Write implements net.Conn.
-func (c *silentConn) Write(p []byte) (int, error) {
-	c.silence.wait(c.closed)
-	return c.Conn.Write(p)
-}
-
-// Close implements net.Conn.
-func (c *silentConn) Close() error {
-	c.once.Do(func() { close(c.closed) })
-	return c.Conn.Close()
-}
-
-// fallSilent has a session of its own cache the file and fall silent, and measures how long writers wait for it.
-func (o *drillOptions) fallSilent(ctx context.Context, r *drillReport) error {
-	var s silence
-	preparing, cancel := o.withTimeout(ctx)
-	defer cancel()
+// openSlow opens the session, and has it fall silent.
+func (o *drillOptions) openSlow(ctx context.Context, file string) (*slowClient, error) {
+	s := &slowClient{drillOptions: o, hush: make(chan struct{}, 1)}
+	s.File, s.AtMostS = file, term.Seconds(api.CacheLease)
+	s.speak = sync.OnceFunc(func() { <-s.hush })
 	cfg := o.config(o.cell)
 	cfg.NoCache = false
 	dial := cfg.Dialer
@@ -103,90 +46,73 @@ func (o *drillOptions) fallSilent(ctx context.Context, r *drillReport) error {
 		if err != nil {
 			return nil, err
 		}
-		return &silentConn{Conn: conn, silence: &s, closed: make(chan struct{})}, nil
+		return hushedConn{conn, s}, nil
 	}
-	slow, err := client.New(preparing, cfg)
-	if err != nil {
-		return err
+	var err error
+	if s.client, err = client.New(ctx, cfg); err != nil {
+		return nil, err
 	}
-	defer o.closeSession(ctx, slow)
-	defer s.end() // before it says goodbye
-	writer, err := client.New(preparing, o.config(o.cell))
-	if err != nil {
-		return err
+	h, err := s.client.Open(ctx, file, client.OpenOptions{Read: true, Kind: api.File})
+	for err == nil && s.client.Stats().Cache.Hits == 0 { // it may have no cache lease yet
+		_, _, err = h.Contents(ctx)
+		sleep(ctx, drillPace)
 	}
-	defer o.closeSession(ctx, writer)
-	file := o.file
-	var own *client.Handle
-	if file == "" {
-		if own, err = o.openOwn(preparing, writer, "cached"); err != nil {
-			return err
-		}
-		file = own.Path()
+	o.own = append(o.own, s.client.Session())
+	if s.hush <- struct{}{}; err != nil {
+		s.close(ctx)
 	}
-	h, err := slow.Open(preparing, file, client.OpenOptions{Read: true, Kind: api.File})
-	if err != nil {
-		return err
-	}
-	if _, _, err := h.Contents(preparing); err != nil {
-		return err
-	}
-	r.Slow = &slowFields{File: file, SilentS: term.Seconds(o.length), AtMostS: term.Seconds(api.CacheLease)}
+	return s, err
+}
+
+// close ends the silence and the session.
+func (s *slowClient) close(ctx context.Context) {
+	s.speak()
+	s.closeSession(ctx, s.client)
+}
+
+// wait waits as long as the silence lasts. With --file it looks how long writes of others wait for it.
+func (s *slowClient) wait(ctx context.Context, c *client.Client) error {
+	defer s.speak()
 	watch := stopwatch()
-	// A read renews the cache lease, so that it is as fresh as that of a client that works.
-	if _, _, err := h.Contents(preparing); err != nil {
-		return err
-	}
-	s.begin()
-	silent, cancelSilent := context.WithTimeout(ctx, o.length)
-	defer cancelSilent()
-	if own != nil {
-		err = o.writeAgainst(silent, own, r)
-	} else {
-		err = o.watchWriters(silent, writer.Cell(), file, slow.Session(), r)
-	}
-	if err == nil {
-		pauseFor(silent, o.length)
-	}
-	s.end()
-	r.Slow.SilentS, r.Slow.LongestS = term.Seconds(watch()), term.Seconds(r.longest)
-	return err
-}
-
-// writeAgainst writes the file until the silence ends.
-func (o *drillOptions) writeAgainst(silent context.Context, own *client.Handle, r *drillReport) error {
-	for silent.Err() == nil {
-		watch := stopwatch()
-		writing, cancel := o.withTimeout(context.WithoutCancel(silent))
-		_, err := own.SetContents(writing, []byte("drill"))
-		cancel()
-		if err != nil {
-			return err
-		}
-		r.longest, r.Slow.Writes = max(r.longest, watch()), r.Slow.Writes+1
-		pauseFor(silent, drillLookAgain)
-	}
-	return nil
-}
-
-// watchWriters looks how long writes of others wait for the silent session.
-func (o *drillOptions) watchWriters(silent context.Context, c *client.Cell, file string, slow api.SessionID, r *drillReport) error {
-	for silent.Err() == nil {
-		e, err := c.Explain(silent, file)
-		if err != nil && silent.Err() == nil {
-			return err
-		}
-		for _, one := range e.Cachers {
-			if one.Session == slow {
-				r.longest = max(r.longest, one.Waiting)
+	for watch() < s.length && !hasEnded(ctx) {
+		if s.file != "" {
+			e, err := c.Cell().Explain(ctx, s.File)
+			if err != nil {
+				return err
+			}
+			for _, one := range e.Cachers {
+				if one.Session == s.client.Session() {
+					s.LongestS = max(s.LongestS, term.Seconds(one.Waiting))
+				}
 			}
 		}
-		pauseFor(silent, 2*lossLook)
+		sleep(ctx, min(drillLook, s.length-watch()))
 	}
-	if cause := context.Cause(silent); !errors.Is(cause, context.DeadlineExceeded) {
-		return cause
-	}
-	return nil
+	s.SilentS = term.Seconds(watch())
+	return context.Cause(ctx)
 }
 
-var _ net.Conn = (*silentConn)(nil)
+// hushedConn is a connection of a slow client.
+type hushedConn struct {
+	net.Conn
+	of *slowClient
+}
+
+// Read implements net.Conn.
+func (c hushedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.pass()
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c hushedConn) Write(p []byte) (int, error) {
+	c.pass()
+	return c.Conn.Write(p)
+}
+
+// pass waits while there is silence.
+func (c hushedConn) pass() {
+	c.of.hush <- struct{}{}
+	<-c.of.hush
+}

@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/api"
 )
 
 // A plan says of leases and lock-delays only where these matter: the holder of a lock whose session is ended loses it, however long they are.
 func TestPlanOfSessionLossPromisesNothing(t *testing.T) {
-	for kind, says := range map[client.DrillKind]bool{client.DrillFailOver: true, client.DrillHardFailOver: true, client.DrillOutage: true, client.DrillSessionLoss: false} {
+	for kind, says := range map[string]bool{drillFailOver: true, drillHardFailOver: true, drillOutage: true, drillSessionLoss: false} {
 		var b bytes.Buffer
 		o := &drillOptions{globals: &globals{}, kind: kind, length: time.Second, out: &b}
-		if err := o.printPlan(&drillPlan{Cell: "local", gap: o.gap(), Session: &shownFields{}}); err != nil {
+		if err := o.printPlan(o.plan(&cellView{})); err != nil {
 			t.Fatal(err)
 		}
 		if said := strings.Contains(b.String(), "no holder gives up its lock"); said != says {
@@ -27,8 +27,8 @@ func TestPlanOfSessionLossPromisesNothing(t *testing.T) {
 func TestReportOfSlowClientSaysWhatEndedTheWait(t *testing.T) {
 	for longest, lapsed := range map[time.Duration]bool{time.Second: false, 2600 * time.Millisecond: true} {
 		var b bytes.Buffer
-		o := &drillOptions{globals: &globals{}, kind: client.DrillSlowClient, out: &b}
-		r := &drillReport{Slow: &slowFields{File: "/ls/local/x", SilentS: longest.Seconds(), Writes: 1}, longest: longest}
+		o := &drillOptions{globals: &globals{}, kind: drillSlowClient, out: &b}
+		r := &drillReport{Slow: &slowFields{File: "/ls/local/x", SilentS: longest.Seconds(), Writes: 1, LongestS: longest.Seconds(), AtMostS: api.CacheLease.Seconds()}}
 		if err := o.printReport(r); err != nil {
 			t.Fatal(err)
 		}

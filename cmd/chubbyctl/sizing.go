@@ -10,30 +10,13 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// sizingFields is what each replica needs. Rates are of a second.
+// sizingFields is what each replica needs, and where its costs were measured.
 type sizingFields struct {
-	Memory          int64        `json:"memory_bytes"`
-	Disk            int64        `json:"disk_bytes"`
-	MasterCores     float64      `json:"master_cores"`
-	FollowerCores   float64      `json:"follower_cores"`
-	MasterNetwork   int64        `json:"master_network_bytes"`
-	FollowerNetwork int64        `json:"follower_network_bytes"`
-	Connections     int          `json:"connections"`
-	KeepAlives      float64      `json:"keepalives"`
-	Lease           float64      `json:"lease_s"`
-	Parts           []partFields `json:"parts"`
-	Notes           []string     `json:"notes"`
-	Measured        string       `json:"measured"`
-	Machine         string       `json:"machine"`
-	Version         string       `json:"version"`
-	Quiet           bool         `json:"quiet"`
-}
-
-type partFields struct {
-	What   string  `json:"what"`
-	Memory int64   `json:"memory_bytes"`
-	Disk   int64   `json:"disk_bytes"`
-	Cores  float64 `json:"master_cores"`
+	sizing.Need
+	Measured string `json:"measured"`
+	Machine  string `json:"machine"`
+	Version  string `json:"version"`
+	Quiet    bool   `json:"quiet"`
 }
 
 func newSizingCommand(g *globals) *cobra.Command {
@@ -43,25 +26,20 @@ func newSizingCommand(g *globals) *cobra.Command {
 		Use:   "sizing",
 		Short: "Reckon what machines a cell needs, without a cell",
 		Long: `sizing reckons what each replica of a cell needs of memory, disk, network and
-processors, from what is to be in the cell and what is to be done with it. It asks
-no cell: the costs of one session, one program, one node, one write were measured
-(docs/sizing.md says on which machine), and it adds them up. Rates are of a second,
-and of all clients together.
+processors, from what is to be in the cell and what all clients together do in a
+second. It adds up measured costs (docs/sizing.md).
 
 A program has two connections to the master, with buffers for TLS, which take far
-more memory than its session. As many programs as sessions are reckoned with; if one
-program has several sessions, as a server that opens one for each of its users has,
-say how many programs there are (--programs).
+more memory than its session. If one has several sessions, as a server that opens one
+for each of its users has, say how many programs there are (--programs).
 
-Every replica may become the master, so give all of them what the master needs; and
-twice the disk, because a snapshot is written beside those that are kept, and half
-the memory again for what comes unexpectedly.`,
+Give every replica what the master needs, twice the disk, because a snapshot is
+written beside those that are kept, and half the memory again.`,
 		Example: `  chubbyctl sizing --sessions 20000 --nodes 100000 --writes 200
   chubbyctl sizing --sessions 5000 --cached 50 --watchers 20 --writes 5 -o json`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.Bytes = int64(bytes)
-			if !cmd.Flags().Changed("programs") {
+			if c.Bytes = int64(bytes); !cmd.Flags().Changed("programs") {
 				c.Programs = c.Sessions
 			}
 			if fault := c.Validate(); fault != "" {
@@ -71,7 +49,7 @@ the memory again for what comes unexpectedly.`,
 			if err != nil {
 				return err
 			}
-			return g.printSizing(cmd.OutOrStdout(), c.Need(costs), costs)
+			return g.printSizing(cmd.OutOrStdout(), sizingFields{c.Need(costs), costs.Date, costs.Machine, costs.Version, costs.Quiet})
 		},
 	}
 	flags := cmd.Flags()
@@ -90,65 +68,43 @@ the memory again for what comes unexpectedly.`,
 	return cmd
 }
 
-func (g *globals) printSizing(out io.Writer, n sizing.Need, costs sizing.Costs) error {
-	if g.json() {
-		fields := sizingFields{
-			Memory: int64(n.Memory), Disk: int64(n.Disk), MasterCores: n.MasterCores, FollowerCores: n.FollowerCores,
-			MasterNetwork: int64(n.MasterNetwork), FollowerNetwork: int64(n.FollowerNetwork), Connections: n.Connections, KeepAlives: n.KeepAlives, Lease: n.Lease,
-			Parts: []partFields{}, Notes: append([]string{}, n.Notes...),
-			Measured: costs.Date, Machine: costs.Machine, Version: costs.Version, Quiet: costs.Quiet,
-		}
-		for _, p := range n.Parts {
-			fields.Parts = append(fields.Parts, partFields{p.What, int64(p.Memory), int64(p.Disk), p.Cores})
-		}
-		return g.output.Print(out, fields)
+// orNothing leaves out what there is nothing of.
+func orNothing(is bool, text string) string {
+	if is {
+		return text
 	}
+	return ""
+}
+
+func (g *globals) printSizing(out io.Writer, n sizingFields) error {
+	if g.json() {
+		return g.output.Print(out, n)
+	}
+	size := func(b sizing.Bytes) string { return term.RoughSize(int64(b)) }
 	t := g.output.NewTable(out, "EACH REPLICA NEEDS", "AS THE MASTER", "OTHERWISE")
-	memory, disk := term.RoughSize(int64(n.Memory)), term.RoughSize(int64(n.Disk))
-	t.Add("memory", memory, memory)
-	t.Add("disk", disk, disk)
-	t.Add("network", term.RoughSize(int64(n.MasterNetwork))+"/s", term.RoughSize(int64(n.FollowerNetwork))+"/s")
-	t.Add("processors", cores(n.MasterCores), cores(n.FollowerCores))
+	t.Add("memory", size(n.Memory), size(n.Memory))
+	t.Add("disk", size(n.Disk), size(n.Disk))
+	t.Add("network", size(n.MasterNetwork)+"/s", size(n.FollowerNetwork)+"/s")
+	t.Add("processors", fmt.Sprintf("%.3f", n.MasterCores), fmt.Sprintf("%.3f", n.FollowerCores))
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(out); err != nil {
-		return err
-	}
+	fmt.Fprintln(out)
 	parts := g.output.NewTable(out, "OF WHICH", "MEMORY", "DISK", "PROCESSORS, MASTER")
 	for _, p := range n.Parts {
-		parts.Add(p.What, sizeOf(p.Memory), sizeOf(p.Disk), coresOf(p.Cores))
+		parts.Add(p.What, orNothing(p.Memory >= 1, size(p.Memory)), orNothing(p.Disk >= 1, size(p.Disk)), orNothing(p.Cores >= 0.0005, fmt.Sprintf("%.3f", p.Cores)))
 	}
 	if err := parts.Flush(); err != nil {
 		return err
 	}
 	for _, note := range n.Notes {
-		if _, err := fmt.Fprintf(out, "note: %s\n", note); err != nil {
-			return err
-		}
+		fmt.Fprintf(out, "note: %s\n", note)
 	}
 	shared := ""
-	if !costs.Quiet {
+	if !n.Quiet {
 		shared = ", beside other programs"
 	}
-	measured := fmt.Sprintf("Measured on %s with %s%s; docs/sizing.md has the machine. Your processors and disks are others: chubbyctl bench measures them.", costs.Date, costs.Version, shared)
+	measured := fmt.Sprintf("Measured on %s with %s%s; docs/sizing.md has the machine. Your processors and disks are others: chubbyctl bench measures them.", n.Measured, n.Version, shared)
 	_, err := fmt.Fprintf(out, "\n%s\n", term.StyleOf(out).Wrap(measured, ""))
 	return err
-}
-
-func cores(n float64) string { return fmt.Sprintf("%.3f", n) }
-
-// sizeOf and coresOf leave out what there is nothing of.
-func sizeOf(n float64) string {
-	if n < 1 {
-		return ""
-	}
-	return term.RoughSize(int64(n))
-}
-
-func coresOf(n float64) string {
-	if n < 0.0005 {
-		return ""
-	}
-	return cores(n)
 }

@@ -29,8 +29,6 @@ type topFields struct {
 	Waits    []lockFields       `json:"waits"`
 	Holdups  []holdupFields     `json:"holdups"`
 
-	Drill *drillStatusFields `json:"drill,omitempty"` // that goes on
-
 	MoreWaits   int `json:"more_waits,omitempty"`
 	MoreHoldups int `json:"more_holdups,omitempty"`
 }
@@ -154,11 +152,6 @@ func newTopFields(l *topLook, rates map[string]float64) topFields {
 	if s.Master != "" {
 		f.Sessions, f.Nodes, f.Locks = &s.Sessions, &s.Nodes, &s.Locks
 	}
-	for _, r := range s.Replicas {
-		if r.Drill != nil && r.Drill.Running {
-			f.Drill = newDrillStatusFields(r.Drill)
-		}
-	}
 	if o.Whole {
 		f.Backlog = &o.Backlog
 	}
@@ -179,9 +172,6 @@ func drawTop(p *term.Page, l *topLook, rates map[string]float64) {
 		well = p.Paint(term.Trouble, well)
 	}
 	p.Line("cell %s: master %s, epoch %d, %s", s.Cell, term.OrDash(s.Master), o.Epoch, well)
-	if text, running := describeDrill(s); running {
-		p.Line("%s", p.Paint(term.Waiting, text))
-	}
 	if s.Master != "" {
 		p.Line("sessions %d, nodes %d, locks %d", s.Sessions, s.Nodes, s.Locks)
 	}

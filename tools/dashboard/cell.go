@@ -91,18 +91,15 @@ func (c *cell) kill(i int) {
 	c.processes[i] = nil
 }
 
-// drill tells the cell of a drill for so long. Nothing is done to anybody: it is for the panel that shows it.
+// drill leaves the cell without a master for so long, and for an election.
 func (c *cell) drill(ctx context.Context, length time.Duration) (err error) {
 	operator, err := client.New(ctx, c.config("ops.example.org"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, operator.Close(ctx)) }()
-	_, over, err := client.BeginDrill(ctx, operator, client.Drill{Kind: client.DrillSlowClient, For: length, Reason: "for the pictures"})
-	if err != nil {
-		return err
-	}
-	return over()
+	_, err = client.TransferWith(ctx, operator, client.TransferOptions{Silent: true, Vacant: length, Why: "for the pictures"})
+	return err
 }
 
 // stop stops what runs.

@@ -32,7 +32,7 @@ type recorded struct {
 const (
 	cellName  = "main"
 	scrape    = 2 * time.Second
-	drillTime = 30 * time.Second
+	drillTime = 10 * time.Second
 )
 
 func main() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -137,34 +138,32 @@ func (p *Port) ClientAddress(id string) string {
 func (p *Port) silence() {
 	p.mu.Lock()
 	p.silent = true
-	open := make([]*portConn, 0, len(p.conns))
-	for c := range p.conns {
-		open = append(open, c)
-	}
 	p.mu.Unlock()
 	_ = p.Listen.Close() // nothing can be done about a listener that does not close
-	for _, c := range open {
-		c.abort()
-	}
+	p.breakAll()
 }
 
-// hush is silence until speak is called: every connection is broken, and none is made or taken. The listener stays
-// open, so that nobody takes this replica's process for dead. The last of two that overlap begins and the first to speak ends it.
-func (p *Port) hush() (speak func()) {
+// hush is silence for a while: every connection is broken, and none is made or taken. The listener stays open, so that nobody
+// takes this replica's process for dead. The first of two that overlap ends both.
+func (p *Port) hush(while time.Duration) {
 	p.mu.Lock()
 	p.hushed = true
-	open := make([]*portConn, 0, len(p.conns))
-	for c := range p.conns {
-		open = append(open, c)
-	}
 	p.mu.Unlock()
-	for _, c := range open {
-		c.abort()
-	}
-	return func() {
+	p.breakAll()
+	time.AfterFunc(while, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.hushed = false
+	})
+}
+
+// breakAll breaks every connection.
+func (p *Port) breakAll() {
+	p.mu.Lock()
+	open := slices.Collect(maps.Keys(p.conns))
+	p.mu.Unlock()
+	for _, c := range open {
+		c.abort()
 	}
 }
 

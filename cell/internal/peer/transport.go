@@ -146,8 +146,8 @@ func (t *Transport) passCalls(configured func() []raft.Server) {
 // Silence makes the replica fall silent at once; see Port.silence.
 func (t *Transport) Silence() { t.port.silence() }
 
-// Hush makes the replica fall silent until speak is called; see Port.hush.
-func (t *Transport) Hush() (speak func()) { return t.port.hush() }
+// Hush makes the replica fall silent for a while; see Port.hush.
+func (t *Transport) Hush(while time.Duration) { t.port.hush(while) }
 
 // raftStreams is the Port as raft.NetworkTransport sees it.
 type raftStreams struct {

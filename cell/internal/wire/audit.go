@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	pb "github.com/chubbylock/chubby/api/chubbypb"
@@ -32,7 +34,7 @@ const (
 // auditOf has every RPC: what is new has to be thought of. See TestEveryCallIsAudited.
 func auditOf(method string) audited {
 	switch path.Base(method) {
-	case "BreakLock", "SetQuota", "SetACL", "Transfer", "FinishUpgrade", "ChangeMembers", "Drill", "Debug":
+	case "BreakLock", "SetQuota", "SetACL", "Transfer", "FinishUpgrade", "ChangeMembers", "Debug":
 		return everyCall
 	case "Open", "SetContents", "Delete", "Txn":
 		return listsAlone
@@ -317,9 +319,10 @@ func namedIn(request any) string {
 	case *pb.SetQuotaRequest:
 		return cmp.Or(q.GetPath(), q.GetPrincipal())
 	case *pb.TransferRequest:
+		if q.GetSilent() {
+			return fmt.Sprintf("no master for %v", time.Duration(q.GetVacantNs()))
+		}
 		return q.GetTo()
-	case *pb.DrillRequest:
-		return "drill " + q.GetKind().Word()
 	case *pb.ChangeMembersRequest:
 		return strings.TrimSpace(q.GetAdd() + " " + q.GetRaft() + " " + cmp.Or(q.GetRemove(), q.GetKeep()))
 	case *pb.TxnRequest: // the first of its changes

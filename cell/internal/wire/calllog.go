@@ -103,10 +103,10 @@ func (c *call) Step(s steps.Step) {
 	}
 }
 
-// own is how long a call has taken without what it waits for by design: its place in a queue, news, the end of a drill.
+// own is how long a call has taken without what it waits for by design: its place in a queue, news, the end of an outage.
 func (c *call) own(method string, took time.Duration) time.Duration {
 	switch method {
-	case pb.Chubby_KeepAlive_FullMethodName, pb.Chubby_KeepAlives_FullMethodName, pb.Chubby_Drill_FullMethodName:
+	case pb.Chubby_KeepAlive_FullMethodName, pb.Chubby_KeepAlives_FullMethodName, pb.Chubby_Transfer_FullMethodName:
 		return 0
 	case pb.Chubby_Acquire_FullMethodName:
 		if c.slow == nil {

@@ -25,9 +25,9 @@ type Replica interface {
 	// Transfer hands the mastership over, to a replica or to any, and returns the new
 	// master; "" if it is not known.
 	Transfer(ctx context.Context, to string) (master string, err error)
-	// Drill does what an operator has asked for, and returns when that has ended: when its time is over, or ctx ends. It calls
-	// begun before it begins.
-	Drill(ctx context.Context, m *master.Master, d Drill, begun func() error) error
+	// Vacate leaves the cell without a master until the time of the outage is over, or ctx ends, and then has the other replicas
+	// find out and elect one.
+	Vacate(ctx context.Context, m *master.Master, o Outage) error
 	// Levels asks every member of the cell for the newest feature level that it knows.
 	Levels(ctx context.Context) ([]MemberLevel, error)
 	// Newcomer asks a replica that waits to be let in who it is, and which feature level it knows.
@@ -55,6 +55,13 @@ type TakeoverPhase struct {
 	Name       string
 	Begin, End time.Duration // since the election
 	Unfinished bool          // it goes on, and End is now
+}
+
+// Outage is a time without a master that an operator asks for.
+type Outage struct {
+	Length    time.Duration // before the other replicas can find out
+	Reason    string
+	Principal string // who asks; "" if nobody is asked who he is
 }
 
 // Location says where the master is, as far as this replica knows.
@@ -89,13 +96,12 @@ type Status struct {
 	Sessions, Nodes, Locks int // the master alone says them
 
 	Restored *raftfsm.Restoration // the last one; nil if there was none
-	Drill    *DrillStatus         // the last that began here; nil if there was none
-	Acts     []Act                // that are under way; the master alone says them
+	Acts     []Act                // that are under way; the master says them, and of an outage who began it as the master
 }
 
 // Act is something of several steps that is under way in the cell.
 type Act struct {
-	Kind      string // restore, or the phase of a replica
+	Kind      string // restore, outage, or the phase of a replica
 	Replica   string
 	Principal string        // whose it is; empty if it is the master's
 	Session   api.SessionID // in which its steps are taken; 0: the master takes them
@@ -149,7 +155,6 @@ func (s *service) Status(context.Context, *pb.StatusRequest) (*pb.StatusReply, e
 			StateHash:     is.StateHash,
 			LogStore:      is.LogStore,
 			MaxLevel:      uint32(is.MaxLevel),
-			Drill:         drillStatus(is.Drill),
 		},
 		Sessions: uint64(is.Sessions),
 		Nodes:    uint64(is.Nodes),
@@ -173,12 +178,22 @@ func (s *service) Members(context.Context, *pb.MembersRequest) (*pb.MembersReply
 	return reply, nil
 }
 
-// Transfer is for operators: it stops the service
-// for a moment.
+// Transfer is for operators: it stops the service for a moment, or for as long as they want.
 func (s *service) Transfer(ctx context.Context, q *pb.TransferRequest) (*pb.TransferReply, error) {
 	return inSession(s, "transfer", &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.TransferReply, error) {
+		//mutant: if err := m.Inspector.CheckOperator(ctx, who); err != nil && false { //by TestOutagesAreRefused of ./cell
 		if err := m.Inspector.CheckOperator(ctx, who); err != nil {
 			return nil, err
+		}
+		vacant := time.Duration(q.GetVacantNs())
+		switch {
+		case vacant < 0 || vacant > api.MaxOutage:
+			return nil, api.Errorf(api.InvalidArgument, "vacant_ns: a cell may have no master for 0 to %v, not for %v", api.MaxOutage, vacant)
+		case len(q.GetReason()) > api.MaxReason:
+			return nil, api.Errorf(api.InvalidArgument, "reason: %d bytes; at most %d are allowed", len(q.GetReason()), api.MaxReason)
+		case q.GetSilent():
+			o := Outage{Length: vacant, Reason: q.GetReason(), Principal: s.whoCalls(ctx, m, q)}
+			return &pb.TransferReply{}, s.cfg.Replica.Vacate(ctx, m, o)
 		}
 		to, err := s.cfg.Replica.Transfer(ctx, q.GetTo())
 		return &pb.TransferReply{Master: to}, err

@@ -1,5 +1,3 @@
-// Package sizing computes what a cell needs from what is in it and what it does: memory, disk,
-// network and processors of each replica. It is arithmetic: the costs of one session, one node, one
-// write were measured in a real cell (make sizing), and are in costs.json, of which docs/sizing.json
-// is a copy. It knows no cell, and asks none.
+// Package sizing adds up what a cell needs, from what is to be in it and done with it, and from what each of that costs. The costs were
+// measured (make sizing), and are those of docs/sizing.md.
 package sizing

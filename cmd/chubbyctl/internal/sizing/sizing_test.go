@@ -16,17 +16,17 @@ import (
 
 // round are costs that can be reckoned with by hand.
 func round() Costs {
-	act := func(n float64) Act {
-		return Act{Master: n * 1e6, Follower: n * 5e5, Clients: n * 1000, Replica: n * 100, Log: n * 300}
+	act := func(n float64) Cost {
+		return Cost{Master: n * 1e6, Follower: n * 5e5, Clients: n * 1000, Replica: n * 100, Log: n * 300}
 	}
 	read := act(1)
 	read.Replica, read.Log = 0, 0
 	return Costs{
-		Base:    Base{Memory: 50e6, Disk: 1e6, Master: 0.01, Follower: 0.005, Replica: 10},
-		Session: Thing{Memory: 3000, Snapshot: 200}, Program: Thing{Memory: 90_000}, Handle: Thing{Memory: 500}, Node: Thing{Memory: 400, Snapshot: 100},
-		Byte: Thing{Memory: 1.5, Snapshot: 1}, Lock: Thing{Memory: 300, Snapshot: 60}, Copy: Thing{Memory: 250},
-		Write: act(1), Read: read, Turn: act(2), KeepAlive: Act{Master: 5e4, Clients: 150}, Event: Act{Master: 1e4, Clients: 80},
-		WriteBytes: 256, Clients: 8, MostWrites: 5000, MostEntries: 500, Interval: 6.5,
+		Base:    Cost{Memory: 50e6, Disk: 1e6, MasterCores: 0.01, FollowerCores: 0.005, Replica: 10},
+		Session: Cost{Memory: 3000, Snapshot: 200}, Program: Cost{Memory: 90_000}, Handle: Cost{Memory: 500}, Node: Cost{Memory: 400, Snapshot: 100},
+		Byte: Cost{Memory: 1.5, Snapshot: 1}, Lock: Cost{Memory: 300, Snapshot: 60}, Copy: Cost{Memory: 250},
+		Write: act(1), Read: read, Turn: act(2), KeepAlive: Cost{Master: 5e4, Clients: 150}, Event: Cost{Master: 1e4, Clients: 80},
+		WriteBytes: 256, MostWrites: 5000, MostEntries: 500, Interval: 6.5,
 	}
 }
 
@@ -40,15 +40,15 @@ func TestNeed(t *testing.T) {
 		name      string
 		got, want float64
 	}{
-		{"memory", n.Memory, 50e6 + 650*3000 + 600*90_000 + 1300*500 + 2600*250 + 1000*400 + 256000*1.5 + 100*300},
+		{"memory", float64(n.Memory), 50e6 + 650*3000 + 600*90_000 + 1300*500 + 2600*250 + 1000*400 + 256000*1.5 + 100*300},
 		{"connections", float64(n.Connections), 1200},
 		{"KeepAlives", n.KeepAlives, 100},
 		{"lease", n.Lease, 12},
 		{"cores of the master", n.MasterCores, 0.01 + 20*0.001 + 100*0.001 + 10*0.002 + 100*5e-5 + 100*1e-5},
 		{"cores of another", n.FollowerCores, 0.005 + 20*0.0005 + 100*0.0005 + 10*0.001},
-		{"network of the master", n.MasterNetwork, 2*10 + 20*(1000+200) + 100*1000 + 10*(2000+400) + 100*150 + 100*80},
-		{"network of another", n.FollowerNetwork, 10 + 20*100 + 10*200},
-		{"disk", n.Disk, 3*(650*200+1000*100+256000+100*60) + 1e6 + 3*4096*300},
+		{"network of the master", float64(n.MasterNetwork), 2*10 + 20*(1000+200) + 100*1000 + 10*(2000+400) + 100*150 + 100*80},
+		{"network of another", float64(n.FollowerNetwork), 10 + 20*100 + 10*200},
+		{"disk", float64(n.Disk), 3*(650*200+1000*100+256000+100*60) + 1e6 + 3*4096*300},
 	} {
 		if !near(one.got, one.want) {
 			t.Errorf("%s is %v, want %v", one.name, one.got, one.want)
@@ -56,9 +56,9 @@ func TestNeed(t *testing.T) {
 	}
 	var memory, disk, cores float64
 	for _, p := range n.Parts {
-		memory, disk, cores = memory+p.Memory, disk+p.Disk, cores+p.Cores
+		memory, disk, cores = memory+float64(p.Memory), disk+float64(p.Disk), cores+p.Cores
 	}
-	if !near(memory, n.Memory) || !near(disk, n.Disk) || !near(cores, n.MasterCores) {
+	if !near(memory, float64(n.Memory)) || !near(disk, float64(n.Disk)) || !near(cores, n.MasterCores) {
 		t.Errorf("the parts are %v, %v and %v together; want %v, %v and %v", memory, disk, cores, n.Memory, n.Disk, n.MasterCores)
 	}
 	if len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "caches") {
@@ -70,7 +70,7 @@ func TestNeed(t *testing.T) {
 func TestContentsCount(t *testing.T) {
 	small, large := Cell{Replicas: 5, Writes: 10, Bytes: 0}, Cell{Replicas: 5, Writes: 10, Bytes: 10_000}
 	few, much := small.Need(round()), large.Need(round())
-	if more := much.MasterNetwork - few.MasterNetwork; !near(more, 10*(10_000+4*(10_000-256+100))) {
+	if more := float64(much.MasterNetwork - few.MasterNetwork); !near(more, 10*(10_000+4*(10_000-256+100))) {
 		t.Errorf("10 writes of 10,000 bytes more are %v bytes on the network of the master", more)
 	}
 	if more := much.Disk - few.Disk; more < logEntries*9_000 {
@@ -114,8 +114,9 @@ func TestMoreNeedsMore(t *testing.T) {
 		was, is := c.Need(costs), more.Need(costs)
 		const slack = 1 - 1e-9 // of numbers that are added in the same order
 		for _, one := range [][2]float64{
-			{was.Memory, is.Memory}, {was.Disk, is.Disk}, {was.MasterCores, is.MasterCores}, {was.FollowerCores, is.FollowerCores},
-			{was.MasterNetwork, is.MasterNetwork}, {was.FollowerNetwork, is.FollowerNetwork},
+			{float64(was.Memory), float64(is.Memory)}, {float64(was.Disk), float64(is.Disk)},
+			{was.MasterCores, is.MasterCores}, {was.FollowerCores, is.FollowerCores},
+			{float64(was.MasterNetwork), float64(is.MasterNetwork)}, {float64(was.FollowerNetwork), float64(is.FollowerNetwork)},
 		} {
 			if one[1] < one[0]*slack || math.IsNaN(one[1]) {
 				t.Fatalf("%+v needs %+v, and %+v less: %+v", c, was, more, is)
@@ -184,7 +185,7 @@ func TestWhatIsNeededCanBeCounted(t *testing.T) {
 			continue
 		}
 		need := c.Need(costs)
-		for what, v := range map[string]float64{"memory": need.Memory, "disk": need.Disk, "network": need.MasterNetwork, "network of another": need.FollowerNetwork, "processors": need.MasterCores} {
+		for what, v := range map[string]float64{"memory": float64(need.Memory), "disk": float64(need.Disk), "network": float64(need.MasterNetwork), "network of another": float64(need.FollowerNetwork), "processors": need.MasterCores} {
 			if !(v < math.MaxInt64) {
 				t.Errorf("%+v: %s is %v, which is printed as %d", c, what, v, int64(v))
 			}

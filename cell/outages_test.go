@@ -15,8 +15,27 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// rested is longer than a master has to have served before a drill begins.
+// rested is long after an election.
 const rested = 11 * time.Second
+
+// beginOutage has an operator leave the cell without a master, and returns when it has none; wait waits for the answer.
+func beginOutage(t *testing.T, ctx context.Context, c *celltest.Cell, operator *client.Client, length time.Duration) (before string, wait func() error) {
+	t.Helper()
+	before = c.Master()
+	answer := make(chan error, 1)
+	go func() {
+		_, err := client.TransferWith(ctx, operator, client.TransferOptions{Silent: true, Vacant: length, Why: "because"})
+		answer <- err
+	}()
+	for c.Replica(before).Health().Ready {
+		select {
+		case err := <-answer:
+			t.Fatal("no outage:", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return before, func() error { return <-answer }
+}
 
 // witness is a client that works all the time while a drill goes on: it holds a lock, and writes.
 type witness struct {
@@ -77,28 +96,31 @@ func (w *witness) end() (time.Duration, []session.State, error) {
 
 // An outage lasts as long as was asked for, and ends by itself with a master of a later epoch. A client sees it as an outage: its
 // calls wait, its session is in jeopardy and then safe, and its lock, which has a lock-delay that outlasts it, is kept.
-func TestDrillOutage(t *testing.T) {
+func TestOutage(t *testing.T) {
 	for _, length := range []time.Duration{2 * time.Second, 20 * time.Second} {
 		t.Run(length.String(), func(t *testing.T) {
 			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 				operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 				w := newWitness(t, ctx, c, client.Config{})
 				time.Sleep(rested)
-				before, epoch := c.Master(), c.Replica(c.Master()).Health().Epoch
-				master, wait, err := client.BeginDrill(ctx, operator, client.Drill{Kind: client.DrillOutage, For: length})
-				if err != nil || master != before {
-					t.Fatal(master, err)
-				}
+				epoch := c.Replica(c.Master()).Health().Epoch
+				before, wait := beginOutage(t, ctx, c, operator, length)
 				time.Sleep(length - time.Second)
-				if h := c.Replica(before).Health(); h.Ready || h.Drill != "outage" {
+				if h := c.Replica(before).Health(); h.Ready {
 					t.Errorf("after %v of %v: %+v", length-time.Second, length, h)
+				}
+				if s, err := operator.Cell().Status(ctx); err != nil || s.Master != "" || len(s.Acts) != 1 || s.Acts[0].Kind != "outage" || s.Acts[0].SinceUnix == 0 {
+					t.Errorf("after %v of %v: %+v, %v", length-time.Second, length, s, err)
 				}
 				if err := wait(); err != nil {
 					t.Error(err)
 				}
 				time.Sleep(5 * time.Second)
-				if after := c.Replica(c.Master()).Health(); after.Epoch <= epoch || after.Drill != "" {
+				if after := c.Replica(c.Master()).Health(); after.Epoch <= epoch {
 					t.Errorf("epoch %d before, and then %+v", epoch, after)
+				}
+				if s, err := operator.Cell().Status(ctx); err != nil || len(s.Acts) > 0 {
+					t.Errorf("afterwards: %+v, %v", s, err)
 				}
 				longest, states, err := w.end()
 				if err != nil || w.lock.Err() != nil {
@@ -120,7 +142,7 @@ func TestDrillOutage(t *testing.T) {
 }
 
 // The end of the call ends the outage at once: the operator cancels it, or is gone.
-func TestDrillOutageEndsWithItsCaller(t *testing.T) {
+func TestOutageEndsWithItsCaller(t *testing.T) {
 	for _, how := range []string{"cancelled", "killed"} {
 		t.Run(how, func(t *testing.T) {
 			inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
@@ -129,14 +151,11 @@ func TestDrillOutageEndsWithItsCaller(t *testing.T) {
 				time.Sleep(rested)
 				during, end := context.WithCancel(ctx)
 				defer end()
-				_, wait, err := client.BeginDrill(during, operator, client.Drill{Kind: client.DrillOutage, For: api.MaxOutage})
-				if err != nil {
-					t.Fatal(err)
-				}
+				_, wait := beginOutage(t, during, c, operator, api.MaxOutage)
 				time.Sleep(3 * time.Second)
 				if how == "cancelled" {
 					end()
-					if err := wait(); err != nil {
+					if err := wait(); !errors.Is(err, context.Canceled) {
 						t.Error(err)
 					}
 				} else {
@@ -152,18 +171,15 @@ func TestDrillOutageEndsWithItsCaller(t *testing.T) {
 }
 
 // An outage ends when its operator's certificate is revoked, although there is no master who could ask for rights: his connections are closed.
-func TestDrillOutageEndsWithItsCertificate(t *testing.T) {
+func TestOutageEndsWithItsCertificate(t *testing.T) {
 	inTLSCell(t, func(t *testing.T, ctx context.Context, c tlsCell) {
 		files := c.clients.client("ops")
 		operator := dial(t, ctx, c.Cell, "operator", client.Config{TLS: files, NoCache: true})
 		time.Sleep(rested)
 		began := time.Now()
-		before, _, err := client.BeginDrill(ctx, operator, client.Drill{Kind: client.DrillOutage, For: api.MaxOutage})
-		if err != nil {
-			t.Fatal(err)
-		}
+		before, _ := beginOutage(t, ctx, c.Cell, operator, api.MaxOutage)
 		c.clients.revoke(c.crl, files.Cert)
-		for c.Replica(before).Health().Drill != "" {
+		for !c.Replica(before).Health().Ready {
 			time.Sleep(100 * time.Millisecond) // virtual
 		}
 		if took := time.Since(began); took > 20*time.Second {
@@ -173,7 +189,7 @@ func TestDrillOutageEndsWithItsCertificate(t *testing.T) {
 }
 
 // The death of the master ends the outage: the others elect as at any other death.
-func TestDrillOutageEndsWithItsMaster(t *testing.T) {
+func TestOutageEndsWithItsMaster(t *testing.T) {
 	for what, harm := range map[string]func(c *celltest.Cell, master string){
 		"killed": (*celltest.Cell).Kill,
 		"cut":    func(c *celltest.Cell, master string) { c.Cut(master) },
@@ -183,10 +199,7 @@ func TestDrillOutageEndsWithItsMaster(t *testing.T) {
 				operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 				w := newWitness(t, ctx, c, client.Config{})
 				time.Sleep(rested)
-				master, _, err := client.BeginDrill(ctx, operator, client.Drill{Kind: client.DrillOutage, For: api.MaxOutage})
-				if err != nil {
-					t.Fatal(err)
-				}
+				master, _ := beginOutage(t, ctx, c, operator, api.MaxOutage)
 				time.Sleep(2 * time.Second)
 				harm(c, master)
 				time.Sleep(8 * time.Second)
@@ -200,27 +213,22 @@ func TestDrillOutageEndsWithItsMaster(t *testing.T) {
 
 // A master that gives up without a word is replaced after the election timeout, by another replica, and comes back as
 // a replica.
-func TestDrillHardFailOver(t *testing.T) {
+func TestHardFailOver(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 		w := newWitness(t, ctx, c, client.Config{})
 		time.Sleep(rested)
 		for range 3 {
-			during, end := context.WithCancel(ctx)
-			before, wait, err := client.BeginDrill(during, operator, client.Drill{Kind: client.DrillHardFailOver, For: time.Minute})
-			if err != nil {
-				t.Fatal(err)
+			before, wait := beginOutage(t, ctx, c, operator, 0)
+			if err := wait(); err != nil {
+				t.Error(err)
 			}
 			time.Sleep(5 * time.Second)
 			if after := c.Master(); after == before {
 				t.Errorf("%s is the master as before", after)
 			}
-			if h := c.Replica(before).Health(); h.Role != "replica" || !h.Ready || h.Drill != "hard-failover" {
+			if h := c.Replica(before).Health(); h.Role != "replica" || !h.Ready {
 				t.Errorf("the master that gave up: %+v", h)
-			}
-			end()
-			if err := wait(); err != nil {
-				t.Error(err)
 			}
 			time.Sleep(rested)
 		}
@@ -230,47 +238,40 @@ func TestDrillHardFailOver(t *testing.T) {
 	})
 }
 
-// There is one drill at a time, none while the cell recovers from a fail-over, none without another replica, and none for strangers, who
-// are told of none.
-func TestDrillsAreRefused(t *testing.T) {
+// An outage is for operators, has a bounded length, and takes another replica; during one there is no other.
+func TestOutagesAreRefused(t *testing.T) {
+	vacate := func(ctx context.Context, by *client.Client, length time.Duration) error {
+		_, err := client.TransferWith(ctx, by, client.TransferOptions{Silent: true, Vacant: length})
+		return err
+	}
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		root, eve := as(t, ctx, c, "root"), as(t, ctx, c, "eve")
+		root, other, eve := as(t, ctx, c, "root"), as(t, ctx, c, "root"), as(t, ctx, c, "eve")
+		for _, length := range []time.Duration{0, time.Second, api.MaxOutage + 1} {
+			if err := vacate(ctx, eve, length); !errors.Is(err, api.PermissionDenied) {
+				t.Errorf("a stranger's outage of %v: %v", length, err)
+			}
+		}
+		for _, length := range []time.Duration{-1, api.MaxOutage + 1} {
+			if err := vacate(ctx, root, length); !errors.Is(err, api.InvalidArgument) {
+				t.Errorf("an outage of %v: %v", length, err)
+			}
+		}
+		if _, err := client.TransferWith(ctx, root, client.TransferOptions{Why: strings.Repeat("x", api.MaxReason+1)}); !errors.Is(err, api.InvalidArgument) {
+			t.Error("a reason that is too long:", err)
+		}
+		_, wait := beginOutage(t, ctx, c, root, 10*time.Second)
 		short, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		if _, _, err := client.BeginDrill(short, root, client.Drill{Kind: client.DrillSlowClient, For: time.Second}); !errors.Is(err, api.Unavailable) {
-			t.Errorf("a drill of a master that has just begun: %v", err)
+		if err := vacate(short, other, time.Second); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error("a second outage:", err)
 		}
-		if _, _, err := client.BeginDrill(ctx, root, client.Drill{Kind: client.DrillSlowClient, For: time.Minute}); err != nil {
-			t.Fatal("it waits until the cell has rested:", err)
-		}
-		if _, _, err := client.BeginDrill(ctx, root, client.Drill{Kind: client.DrillOutage, For: time.Minute / 2}); !errors.Is(err, api.QuotaExceeded) || !strings.Contains(err.Error(), "slow-client") {
-			t.Errorf("a second drill: %v", err)
-		}
-		for _, kind := range []client.DrillKind{client.DrillFailOver, client.DrillHardFailOver, client.DrillOutage, client.DrillSessionLoss, client.DrillSlowClient} {
-			_, _, err := client.BeginDrill(ctx, eve, client.Drill{Kind: kind, For: time.Second})
-			if !errors.Is(err, api.PermissionDenied) || strings.Contains(err.Error(), "slow-client") {
-				t.Errorf("a stranger's %v: %v", kind, err)
-			}
-		}
-		for _, d := range []client.Drill{
-			{Kind: client.DrillOutage, For: api.MaxOutage + 1}, {Kind: client.DrillFailOver, For: api.MaxDrill + 1}, {Kind: client.DrillOutage}, {Kind: 6, For: 1}, {Kind: 255, For: 1},
-		} {
-			if _, _, err := client.BeginDrill(ctx, root, d); !errors.Is(err, api.InvalidArgument) {
-				t.Errorf("%+v: %v", d, err)
-			}
-		}
-		time.Sleep(time.Minute + 10*time.Second)
-		if _, wait, err := client.BeginDrill(ctx, root, client.Drill{Kind: client.DrillOutage, For: time.Second}); err != nil || wait() != nil {
-			t.Errorf("when the first had ended by itself: %v", err)
+		if err := wait(); err != nil {
+			t.Error(err)
 		}
 	}, func(cfg *cell.Config) { cfg.Operators = []string{"root"} })
 	inCellOf(t, 1, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		root := dial(t, ctx, c, "root", client.Config{})
-		time.Sleep(rested)
-		for _, kind := range []client.DrillKind{client.DrillOutage, client.DrillHardFailOver} {
-			if _, _, err := client.BeginDrill(ctx, root, client.Drill{Kind: kind, For: time.Second}); !errors.Is(err, api.InvalidArgument) {
-				t.Errorf("%v of a cell of one: %v", kind, err)
-			}
+		if err := vacate(ctx, dial(t, ctx, c, "root", client.Config{}), time.Second); !errors.Is(err, api.InvalidArgument) {
+			t.Error("of a cell of one:", err)
 		}
 	})
 }
@@ -310,65 +311,34 @@ func TestListingsForDrills(t *testing.T) {
 }
 
 // An outage is recorded with who asked for it, although there is no master any more when it has ended.
-func TestDrillIsAudited(t *testing.T) {
+func TestOutageIsAudited(t *testing.T) {
 	inAuditedCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell, records func() []auditRecord) {
 		root := as(t, ctx, c, "root")
-		time.Sleep(rested)
-		_, wait, err := client.BeginDrill(ctx, root, client.Drill{Kind: client.DrillOutage, For: time.Second, Reason: "because"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, wait := beginOutage(t, ctx, c, root, time.Second)
 		if err := wait(); err != nil {
 			t.Error(err)
 		}
 		all := records()
-		if len(all) != 1 || all[0].Call != "Drill" || all[0].Principal != "root" || all[0].On != "drill outage" || all[0].Reason != "because" || all[0].Code != "OK" {
+		if len(all) != 1 || all[0].Call != "Transfer" || all[0].Principal != "root" || all[0].On != "no master for 1s" || all[0].Reason != "because" || all[0].Code != "OK" {
 			t.Errorf("%+v", all)
 		}
 	})
 }
 
-// A drill ends soon after its master: the next one may begin another, and there is one at a time.
-func TestDrillEndsSoonAfterItsMaster(t *testing.T) {
-	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
-		first, second := dial(t, ctx, c, "first", client.Config{NoCache: true}), dial(t, ctx, c, "second", client.Config{NoCache: true})
-		time.Sleep(rested)
-		before, _, err := client.BeginDrill(ctx, first, client.Drill{Kind: client.DrillSlowClient, For: api.MaxDrill})
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		if h := c.Replica(before).Health(); h.Drill != "slow-client" {
-			t.Errorf("the drill does not go on: %+v", h)
-		}
-		c.Transfer()
-		after, wait, err := client.BeginDrill(ctx, second, client.Drill{Kind: client.DrillOutage, For: 2 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		if h := c.Replica(before).Health(); h.Drill != "" {
-			t.Errorf("%s has an outage, and beside it there is on %s: %s", after, before, h.Drill)
-		}
-		if err := wait(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// Who has asked for an outage is told if it was shorter, because another replica became the master meanwhile.
-func TestDrillOutageThatEndsEarlySaysSo(t *testing.T) {
+// Another replica that becomes the master ends an outage, also for those who asked for it; they do not ask the new one for it again.
+func TestOutageEndsWhenAnotherIsElected(t *testing.T) {
 	inCell(t, func(t *testing.T, ctx context.Context, c *celltest.Cell) {
 		operator := dial(t, ctx, c, "operator", client.Config{NoCache: true})
 		time.Sleep(rested)
 		began := time.Now()
-		master, wait, err := client.BeginDrill(ctx, operator, client.Drill{Kind: client.DrillOutage, For: api.MaxOutage})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Isolate(master)
-		if err := wait(); !errors.Is(err, api.Unavailable) || !strings.Contains(err.Error(), "before its time") || time.Since(began) > 5*time.Second {
+		before, wait := beginOutage(t, ctx, c, operator, api.MaxOutage)
+		c.Isolate(before)
+		if err := wait(); err != nil || time.Since(began) > 5*time.Second {
 			t.Errorf("an outage of %v has ended after %v: %v", api.MaxOutage, time.Since(began), err)
+		}
+		time.Sleep(2 * time.Second)
+		if h := c.Replica(c.Master()).Health(); !h.Ready {
+			t.Errorf("a second outage: %+v", h)
 		}
 	})
 }
