@@ -115,6 +115,7 @@ mutants: ## change the source in small ways, one at a time; a test has to notice
 	$(MUTANTS) $(MUTATED) || status=1; \
 	$(MUTANTS) -tolerant -part $$(date +%u)/7 $(MUTATEDINPARTS) || status=1; \
 	$(MUTANTS) -marks $(MARKED) || status=1; \
+	$(MUTANTS) -root ../contrib/recipes -marks . || status=1; \
 	exit $$status
 
 .PHONY: mutants-changed

@@ -3,7 +3,6 @@ package recipe_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -122,32 +121,6 @@ func ExampleQueue() {
 }
 
 func send(context.Context, []byte, string) bool { return true }
-
-// A program counts orders. If the context ends before an answer comes, it asks whether the order was counted.
-func ExampleCounter() {
-	ctx, c, done := connect()
-	if c == nil {
-		return
-	}
-	defer done()
-	keeper, err := client.Keep(ctx, cellOf())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer keeper.Close(ctx)
-	counter := recipe.NewCounter(keeper, "/ls/foo/orders")
-	defer counter.Close(ctx)
-	n, err := counter.Add(ctx, 1)
-	if errors.Is(err, api.Uncertain) {
-		_, counted, err := counter.Settle(context.WithoutCancel(ctx))
-		if err == nil && !counted {
-			fmt.Println("not counted, and never will be")
-		}
-		return
-	}
-	fmt.Println(n, err)
-}
 
 // Many read an index; now and then one writes it anew.
 func ExampleRWLock() {

@@ -1,4 +1,4 @@
-package recipe
+package recipes
 
 import (
 	"context"
@@ -211,7 +211,7 @@ func (k *Counter) add(ctx context.Context, c *client.Client, delta int64, fences
 		n := k.value + delta
 		t := c.Txn().If(k.mark, client.IfGeneration(k.markAt)) // first, so that it is what a refusal names
 		for _, seq := range fences {
-			//mutant: _ = seq //by TestCounterFence of ./client/recipe
+			//mutant: _ = seq
 			t.If(k.dir, client.IfSequencer(seq))
 		}
 		stats, err := t.Put(k.valueFile(), strconv.AppendInt(nil, n, 10), client.IfGeneration(k.valueAt)).Put(k.mark, k.record(c, n, false)).Commit(ctx)
