@@ -48,26 +48,6 @@ func ExampleSemaphore() {
 
 func convert(context.Context, string) {}
 
-// Workers wait while the one that changes the schema is at it, and go on if it dies.
-func ExampleBarrier() {
-	ctx, c, done := connect()
-	if c == nil {
-		return
-	}
-	defer done()
-	gate := recipe.NewBarrier(c, "/ls/foo/schema/changing", recipe.BarrierOptions{Ephemeral: true})
-	if err := gate.Raise(ctx); err != nil { // the one
-		fmt.Println(err)
-		return
-	}
-	if err := gate.Lift(ctx); err != nil {
-		fmt.Println(err)
-	}
-	if err := gate.Wait(ctx); err != nil { // the others, before each piece of work
-		fmt.Println(err)
-	}
-}
-
 // Eight processes compute in steps: none begins a step before all have ended the one before.
 func ExampleDoubleBarrier() {
 	ctx, c, done := connect()

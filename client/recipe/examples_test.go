@@ -79,7 +79,7 @@ func TestElectionExamplesRun(t *testing.T) {
 func TestExamplesRun(t *testing.T) {
 	lines := written(t, func(t *testing.T) {
 		ctx, c, done := connect()
-		for _, dir := range []string{"films", "schema", "accounts", "web"} {
+		for _, dir := range []string{"films", "accounts", "web"} {
 			h, err := c.Open(ctx, "/ls/foo/"+dir, client.OpenOptions{Read: true, Create: client.Directory})
 			if err != nil {
 				t.Fatal(err)
@@ -88,7 +88,6 @@ func TestExamplesRun(t *testing.T) {
 		}
 		done()
 		ExampleSemaphore()
-		ExampleBarrier()
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(ExampleDoubleBarrier)

@@ -71,14 +71,6 @@ func TestGivenBackWithEndedContext(t *testing.T) {
 			p, err := Campaign(w.ctx, c, "/ls/local/primary", CampaignOptions{Name: "name", LockDelay: delay})
 			return p.Resign, err
 		},
-		"barrier": func(w *world, c *client.Client) (func(context.Context) error, error) {
-			b := NewBarrier(c, "/ls/local/barrier", BarrierOptions{Ephemeral: true})
-			err := NewBarrier(c, "/ls/local/barrier", BarrierOptions{}).Wait(w.ctx) // nil only if it is not raised
-			if err == nil {
-				err = b.Raise(w.ctx)
-			}
-			return b.Lift, err
-		},
 		"double barrier": func(w *world, c *client.Client) (func(context.Context) error, error) {
 			p, err := NewDoubleBarrier(c, "/ls/local/double", 1).Enter(w.ctx)
 			return p.Leave, err

@@ -51,3 +51,32 @@ func ExampleCounter() {
 	fmt.Println(n, err)
 	// Output: 1 <nil>
 }
+
+// newSession opens a session with a cell of its own. In a program it is client.New(ctx, client.Config{Cell: "foo"}).
+func newSession() (context.Context, *client.Client, func()) {
+	ctx, cfg, stop := newCell()
+	c, err := client.New(ctx, cfg)
+	if err != nil {
+		panic(err)
+	}
+	return ctx, c, func() {
+		_ = c.Close(ctx)
+		stop()
+	}
+}
+
+// Workers wait while the one that changes the schema is at it, and go on if it dies.
+func ExampleBarrier() {
+	ctx, c, done := newSession()
+	defer done()
+	gate := recipes.NewBarrier(c, "/ls/local/changing", recipes.BarrierOptions{Ephemeral: true})
+	if err := gate.Raise(ctx); err != nil { // the one
+		fmt.Println(err)
+		return
+	}
+	if err := gate.Lift(ctx); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(gate.Wait(ctx)) // the others, before each piece of work
+	// Output: <nil>
+}

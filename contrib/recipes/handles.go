@@ -28,3 +28,19 @@ func leave(ctx context.Context, handles ...*client.Handle) {
 
 // gone reports whether an error says that a node is not there any more.
 func gone(err error) bool { return errors.Is(err, api.HandleClosed) || errors.Is(err, api.NotFound) }
+
+// ended returns the error of a call of a recipe: that it was given up, if that is what has happened, whatever the call under it
+// may have left uncertain.
+func ended(ctx context.Context, err error, op, path string) error {
+	if err == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	e := &api.Error{Code: api.ContextCode(ctx.Err()), Op: op, Path: path, Err: err, Message: "its time was over"}
+	if said := (*api.Error)(nil); errors.As(err, &said) && said.Code == e.Code && said.Op == op && said.Path == path {
+		return err // it says so already
+	}
+	if e.Code == api.Cancelled {
+		e.Message = "it was given up"
+	}
+	return e
+}

@@ -1,4 +1,4 @@
-package recipe
+package recipes
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
 )
 
 // Barrier holds up those who come to it while it is raised: while a file is there. Nobody is counted;
@@ -121,38 +122,25 @@ func (b *Barrier) Lift(ctx context.Context) error {
 	return ended(ctx, err, "lift", b.path.String())
 }
 
-// Wait returns nil if the barrier is not raised, or else once it has been lifted, also if it was raised
-// again at once (but for a fail-over in between, in which the moment may be missed). If ctx ends before,
-// it is DeadlineExceeded or Cancelled. A directory that is not there is NotFound:
-// nobody is let through by a slip of the pen.
+// Wait returns nil if the barrier is not raised, or else once it has been lifted, also if it was raised again at once. If ctx ends
+// before, it is DeadlineExceeded or Cancelled. A directory that is not there is NotFound: nobody is let through by a slip of the pen.
 func (b *Barrier) Wait(ctx context.Context) error {
 	if b.err != nil {
 		return b.err
 	}
-	watching := client.OpenOptions{Read: true, Kind: api.Directory, Events: []api.EventKind{api.EventChildRemoved}}
-	for s, err := range follow(ctx, b.c, b.path.Parent().String(), watching) {
+	var first *api.Stat // of the file when Wait began
+	for change, err := range recipe.Watch(ctx, b.c, b.path.Parent().String()) {
 		if err != nil {
 			return ended(ctx, err, "wait at the barrier", b.path.String())
 		}
-		if s.Handle == nil {
+		if change.Kind == recipe.Deleted || change.Stat.Kind != api.Directory {
 			break
 		}
-		if !s.tells(b.path.Base()) {
-			continue
+		at := slices.IndexFunc(change.Children, func(one api.Stat) bool { return one.Path.Base() == b.path.Base() })
+		if at < 0 || first != nil && change.Children[at].Instance != first.Instance {
+			return nil // or it was lifted, and is raised again
 		}
-		if slices.ContainsFunc(s.events, func(e api.Event) bool { return e.Kind == api.EventChildRemoved && e.Child == b.path.Base() }) {
-			return nil // though it may be raised again by now
-		}
-		list, err := s.ReadDir(ctx)
-		if gone(err) {
-			continue
-		}
-		if err != nil {
-			return ended(ctx, err, "wait at the barrier", b.path.String())
-		}
-		if !slices.ContainsFunc(list, func(one api.Stat) bool { return one.Path.Base() == b.path.Base() }) {
-			return nil
-		}
+		first = &change.Children[at]
 	}
 	return &api.Error{Code: api.NotFound, Op: "wait at the barrier", Path: b.path.String(), Message: "there is no directory for it; make it first"}
 }
