@@ -7,7 +7,7 @@
 // use. Each takes a *client.Client that is open and stays the caller's.
 //
 //   - Campaign, Observe, Leader: one primary among many, its value, and who it is (Chubby §2.4).
-//   - Announce, Members: who is up; Healthy: and passes a check of its own.
+//   - Announce, Members: who is up.
 //   - Publish, Lookup: the addresses of a service; package resolver has them for gRPC.
 //   - Semaphore, DoubleBarrier, Queue, RWLock: among processes what their names say.
 //   - ConfigFile: a file that everybody has the newest of; Tree: all that is below a directory; Watch: the

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/contrib/recipes"
 )
 
@@ -79,4 +81,43 @@ func ExampleBarrier() {
 	}
 	fmt.Println(gate.Wait(ctx)) // the others, before each piece of work
 	// Output: <nil>
+}
+
+// A server is announced only while it can work.
+func ExampleHealthy() {
+	ctx, c, done := newSession()
+	defer done()
+	var full atomic.Bool // the disk, for example
+	check := recipes.Check{Every: 10 * time.Millisecond, Failures: 3, Func: func(context.Context) error {
+		if full.Load() {
+			return errors.New("the disk is full")
+		}
+		return nil
+	}}
+	h, err := recipes.Healthy(ctx, c, check, func(ctx context.Context) (*recipe.Publication, error) {
+		return recipe.Publish(ctx, c, "/ls/local/svc", recipe.Endpoint{Address: "web1:80"})
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	changes := 0
+	for list, err := range recipe.WatchEndpoints(ctx, c, "/ls/local/svc") {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("servers:", len(list))
+		full.Store(len(list) > 0)
+		if changes++; changes == 3 {
+			break
+		}
+	}
+	if err := h.Withdraw(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// servers: 1
+	// servers: 0
+	// servers: 1
 }

@@ -130,3 +130,13 @@ func pass(d time.Duration) { <-time.After(d) }
 func (w *world) brief(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(w.ctx, d)
 }
+
+// over waits until something has ended.
+func (w *world) over(of interface{ Done() <-chan struct{} }) {
+	w.t.Helper()
+	select {
+	case <-of.Done():
+	case <-time.After(2 * (api.MaxLease + api.MinLease)):
+		w.t.Error("it has not ended")
+	}
+}

@@ -1,16 +1,20 @@
 //go:build linux
 
-package recipe
+package recipes
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
 )
 
 // patient has the health that it is told.
@@ -45,6 +49,66 @@ func (p *patient) times() int {
 	return p.checked
 }
 
+const up = "/ls/local/up"
+
+// member announces itself while a check passes.
+type member struct {
+	*Health[*recipe.Presence]
+	value atomic.Pointer[string]
+}
+
+func announce(ctx context.Context, c *client.Client, name, value string, check Check) (*member, error) {
+	m := &member{}
+	m.value.Store(&value)
+	var err error
+	m.Health, err = Healthy(ctx, c, check, func(ctx context.Context) (*recipe.Presence, error) {
+		return recipe.Announce(ctx, c, up, name, []byte(*m.value.Load()))
+	})
+	return m, err
+}
+
+// change changes the value.
+func (m *member) change(ctx context.Context, value string) error {
+	m.value.Store(&value)
+	return m.Update(ctx, func(p *recipe.Presence) error { return p.Update(ctx, []byte(value)) })
+}
+
+// roll is a WatchMembers in the background.
+type roll struct {
+	mu   sync.Mutex // guards sets
+	sets []string
+}
+
+func (w *world) watchMembers(host string) *roll {
+	w.t.Helper()
+	r, c := &roll{}, w.dial(host)
+	ctx, cancel := context.WithCancel(w.ctx)
+	var running sync.WaitGroup
+	w.t.Cleanup(func() { cancel(); running.Wait() })
+	running.Go(func() {
+		for list, err := range recipe.WatchMembers(ctx, c, up) {
+			if err != nil {
+				if ctx.Err() == nil {
+					w.t.Errorf("watch: %v", err)
+				}
+				return
+			}
+			r.mu.Lock()
+			r.sets = append(r.sets, names(list))
+			r.mu.Unlock()
+		}
+	})
+	return r
+}
+
+func names(list []recipe.Member) string {
+	var words []string
+	for _, m := range list {
+		words = append(words, fmt.Sprintf("%s=%s", m.Name, m.Value))
+	}
+	return strings.Join(words, " ")
+}
+
 // errSick is why a patient is not healthy.
 func errSick() error { return api.Errorf(api.Unavailable, "sick") }
 
@@ -56,14 +120,14 @@ func TestHealthy(t *testing.T) {
 		reader := w.dial("reader")
 		expect := func(what, want string) {
 			t.Helper()
-			list, err := Members(w.ctx, reader, up)
+			list, err := recipe.Members(w.ctx, reader, up)
 			w.ok(err)
 			if got := names(list); got != want {
 				t.Errorf("%s: %q; want %q", what, got, want)
 			}
 		}
 		sick := &patient{}
-		p, err := Announce(w.ctx, w.dial("a"), up, "a", []byte("1"), Healthy(sick.check, time.Second, 3))
+		p, err := announce(w.ctx, w.dial("a"), "a", "1", Check{sick.check, time.Second, 3})
 		w.ok(err)
 		seen := w.watchMembers("watcher")
 		pass(1500 * time.Millisecond)
@@ -77,24 +141,26 @@ func TestHealthy(t *testing.T) {
 		expect("after two again", "a=1")
 		pass(time.Second)
 		expect("after three in a row", "")
-		if err := p.Health(); !errors.Is(err, api.Unavailable) || p.Err() != nil {
+		if err := p.Failing(); !errors.Is(err, api.Unavailable) || p.Err() != nil {
 			t.Errorf("health %v, announcement %v", err, p.Err())
 		}
 		w.failOver()
 		ctx, cancel := w.brief(time.Second)
-		w.ok(p.Update(ctx, []byte("2")))
+		w.ok(p.change(ctx, "2"))
 		cancel()
 		pass(10 * time.Second)
 		expect("withdrawn for long", "")
 		sick.becomes(nil, nil)
 		pass(1100 * time.Millisecond)
 		expect("it passes", "a=2")
-		if p.Health() != nil {
-			t.Error(p.Health())
+		if p.Failing() != nil {
+			t.Error(p.Failing())
 		}
+		w.ok(p.change(w.ctx, "3"))
+		expect("changed while it is shown", "a=3")
 		w.rm(reader, up+"/a")
 		pass(time.Second)
-		expect("somebody has deleted it", "a=2")
+		expect("somebody has deleted it", "a=3")
 		sick.becomes(errSick(), nil)
 		pass(5 * time.Second)
 		expect("it fails again", "")
@@ -128,21 +194,21 @@ func TestHealthyHangs(t *testing.T) {
 		reader, hang, sick := w.dial("reader"), make(chan struct{}), &patient{}
 		expect := func(what, want string) {
 			t.Helper()
-			list, err := Members(w.ctx, reader, up)
+			list, err := recipe.Members(w.ctx, reader, up)
 			w.ok(err)
 			if got := names(list); got != want {
 				t.Errorf("%s: %q; want %q", what, got, want)
 			}
 		}
-		p, err := Announce(w.ctx, w.dial("a"), up, "a", nil, Healthy(sick.check, time.Second, 3))
+		p, err := announce(w.ctx, w.dial("a"), "a", "", Check{sick.check, time.Second, 3})
 		w.ok(err)
 		sick.becomes(nil, hang)
 		pass(3500 * time.Millisecond)
 		expect("it hangs for two periods", "a=")
 		pass(time.Second)
 		expect("it hangs for three", "")
-		if p.Health() == nil || sick.times() != 2 {
-			t.Errorf("%v after %d checks", p.Health(), sick.times())
+		if p.Failing() == nil || sick.times() != 2 {
+			t.Errorf("%v after %d checks", p.Failing(), sick.times())
 		}
 		sick.becomes(nil, nil)
 		close(hang)
@@ -168,24 +234,24 @@ func TestHealthyLater(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		a, b := w.dial("a"), w.dial("b")
-		announce := func() (*patient, *Presence) {
+		announceSick := func() (*patient, *member) {
 			sick := &patient{err: errSick()}
-			p, err := Announce(w.ctx, a, up, "a", nil, Healthy(sick.check, time.Second, 3))
+			p, err := announce(w.ctx, a, "a", "", Check{sick.check, time.Second, 3})
 			w.ok(err)
-			if list, err := Members(w.ctx, b, up); err == nil && len(list) > 0 || p.Health() == nil {
-				t.Errorf("announced: %v, health %v", names(list), p.Health())
+			if list, err := recipe.Members(w.ctx, b, up); err == nil && len(list) > 0 || p.Failing() == nil {
+				t.Errorf("announced: %v, health %v", names(list), p.Failing())
 			}
 			return sick, p
 		}
-		sick, p := announce()
+		sick, p := announceSick()
 		sick.becomes(nil, nil)
 		pass(2 * time.Second)
-		if list, err := Members(w.ctx, b, up); err != nil || names(list) != "a=" {
+		if list, err := recipe.Members(w.ctx, b, up); err != nil || names(list) != "a=" {
 			t.Errorf("announced: %v, %v", names(list), err)
 		}
 		w.ok(p.Withdraw(w.ctx))
-		sick, p = announce()
-		other, err := Announce(w.ctx, b, up, "a", nil)
+		sick, p = announceSick()
+		other, err := recipe.Announce(w.ctx, b, up, "a", nil)
 		w.ok(err)
 		sick.becomes(nil, nil)
 		w.over(p)
@@ -194,21 +260,21 @@ func TestHealthyLater(t *testing.T) {
 		}
 		w.ok(other.Withdraw(w.ctx))
 		w.ok(p.Withdraw(w.ctx))
-		_, p = announce()
+		_, p = announceSick()
 		w.Expire(a.Session())
 		w.over(p)
 		if err := p.Err(); !errors.Is(err, api.SessionExpired) {
 			t.Errorf("the session is over: %v", err)
 		}
 		w.ok(p.Withdraw(w.ctx))
-		for _, o := range []AnnounceOption{Healthy(nil, time.Second, 1), Healthy(sick.check, 0, 1), Healthy(sick.check, time.Second, 0)} {
-			if _, err := Announce(w.ctx, b, up, "b", nil, o); !errors.Is(err, api.InvalidArgument) {
+		for _, check := range []Check{{nil, time.Second, 1}, {sick.check, 0, 1}, {sick.check, time.Second, 0}} {
+			if _, err := announce(w.ctx, b, "b", "", check); !errors.Is(err, api.InvalidArgument) {
 				t.Errorf("arguments that make no sense: %v", err)
 			}
 		}
 		ctx, cancel := w.brief(time.Second)
 		defer cancel()
-		_, err = Announce(ctx, b, up, "b", nil, Healthy(func(ctx context.Context) error { <-ctx.Done(); return nil }, time.Minute, 1))
+		_, err = announce(ctx, b, "b", "", Check{func(ctx context.Context) error { <-ctx.Done(); return nil }, time.Minute, 1})
 		if !errors.Is(err, api.DeadlineExceeded) {
 			t.Errorf("the first check takes too long: %v", err)
 		}
@@ -223,13 +289,13 @@ func TestHealthyWhoseFileIsHeld(t *testing.T) {
 		reader, sick := w.dial("reader"), &patient{}
 		expect := func(what, want string) {
 			t.Helper()
-			list, err := Members(w.ctx, reader, up)
+			list, err := recipe.Members(w.ctx, reader, up)
 			w.ok(err)
 			if got := names(list); got != want {
 				t.Errorf("%s: %q; want %q", what, got, want)
 			}
 		}
-		p, err := Announce(w.ctx, w.dial("a"), up, "a", []byte("1"), Healthy(sick.check, time.Second, 1))
+		p, err := announce(w.ctx, w.dial("a"), "a", "1", Check{sick.check, time.Second, 1})
 		w.ok(err)
 		h, err := reader.Open(w.ctx, up+"/a", client.OpenOptions{Write: true})
 		w.ok(err)
@@ -257,11 +323,11 @@ func TestHealthyWhoseFileIsHeld(t *testing.T) {
 func TestHealthyFirst(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		other, err := Announce(w.ctx, w.dial("b"), up, "a", nil)
+		other, err := recipe.Announce(w.ctx, w.dial("b"), up, "a", nil)
 		w.ok(err)
 		ctx, cancel := w.brief(time.Second)
 		defer cancel()
-		p, err := Announce(ctx, w.dial("a"), up, "a", nil, Healthy((&patient{err: errSick()}).check, time.Second, 3))
+		p, err := announce(ctx, w.dial("a"), "a", "", Check{(&patient{err: errSick()}).check, time.Second, 3})
 		w.ok(err)
 		w.ok(p.Withdraw(w.ctx))
 		w.ok(other.Withdraw(w.ctx))

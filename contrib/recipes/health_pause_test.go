@@ -1,6 +1,6 @@
 //go:build linux
 
-package recipe
+package recipes
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ func TestHealthyAfterAPause(t *testing.T) {
 	inSmallWorld(t, func(w *world) {
 		for range 5 {
 			sick, hang := &patient{}, make(chan struct{})
-			p, err := Announce(w.ctx, w.dial("a"), up, "a", nil, Healthy(sick.check, 5*time.Minute, 1))
+			p, err := announce(w.ctx, w.dial("a"), "a", "", Check{sick.check, 5 * time.Minute, 1})
 			w.ok(err)
 			sick.becomes(errSick(), hang)
 			pass(5*time.Minute + time.Second)
