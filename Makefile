@@ -20,7 +20,7 @@ ADAPTERS := $(patsubst %/go.mod,%,$(wildcard contrib/*/go.mod))
 SHOWN := go tool -modfile=tools/go.mod gotestsum --format standard-quiet
 MUTANTS := go -C tools run ./mutants
 MUTATED := ./session ./namespace ./sequencer ./refusal
-MUTATEDINPARTS := ./raftfsm ./cell/internal/master ./cell/internal/wire ./cell/internal/disk ./cell/internal/peer ./client ./cmd/chubbyctl/internal/supervise
+MUTATEDINPARTS := ./raftfsm ./cell/internal/master ./cell/internal/wire ./cell/internal/disk ./cell/internal/peer ./client ./internal/supervise
 # Of these packages only the mutants that marks describe are run.
 MARKED := ./cell ./cell/recovery ./cell/internal/audit ./cell/internal/console ./cell/internal/fsm ./client/recipe ./cmd/chubbyd/internal/names \
   ./internal/certs ./internal/cowmap ./internal/frames ./internal/tokens

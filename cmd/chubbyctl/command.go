@@ -15,8 +15,8 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client/recipe"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/supervise"
 )
 
 // lockState is what running a command needs of a client.Lock.

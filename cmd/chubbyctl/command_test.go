@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/internal/supervise"
 )
 
 // TestMain makes this program the guardian of the tests' commands, too, and chubbyctl for tests that

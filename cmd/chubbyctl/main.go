@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/supervise"
 )
 
 func main() { os.Exit(runCommandLine()) }

@@ -11,7 +11,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/internal/supervise"
 )
 
 // queueTakeOptions are those of queue take.

@@ -11,7 +11,7 @@ import (
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/internal/supervise"
 )
 
 // Where CMD has ended with 0, and the item is lost in the moment after, queue take does not say that the item is done.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/supervise"
 )
 
 // entry is a word with what it means, for help and the reference pages.

@@ -19,8 +19,8 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/supervise"
 )
 
 // workOptions are the options that acquire, elect, semaphore, queue take and members join have in common: of
