@@ -12,6 +12,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/internal/supervise"
+	"github.com/chubbylock/chubby/internal/tenure"
 )
 
 // queueTakeOptions are those of queue take.
@@ -116,7 +117,7 @@ func (o *queueTakeOptions) takeItem(ctx, _ context.Context, c *client.Client) (*
 // an item whose CMD was not begun it says nothing: a try that has not begun does not count.
 func (o *queueTakeOptions) finishItem(ctx context.Context, item *recipe.Item, ran error) error {
 	switch {
-	case errors.As(ran, new(notBegun)):
+	case errors.As(ran, new(tenure.NotBegun)):
 		return ran
 	case ran != nil && item.Err() != nil:
 		return ran // which says that it was lost; without an error the cell says whether it was

@@ -12,6 +12,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/internal/supervise"
+	"github.com/chubbylock/chubby/internal/tenure"
 )
 
 // Where CMD has ended with 0, and the item is lost in the moment after, queue take does not say that the item is done.
@@ -72,9 +73,9 @@ func TestItemWhoseCommandCannotBeRun(t *testing.T) {
 			err    error // of CMD
 			counts bool
 		}{
-			{notBegun{&supervise.NotRunError{Name: "x", Code: supervise.ExitNotFound}}, false},
+			{tenure.NotBegun{Err: &supervise.NotRunError{Name: "x", Code: supervise.ExitNotFound}}, false},
 			{exitWith(1), true},
-			{notBegun{errors.New("no pipe")}, false},
+			{tenure.NotBegun{Err: errors.New("no pipe")}, false},
 			{nil, false}, // it did not come to CMD: an interrupt, or a file that could not be written
 			{exitWith(supervise.ExitNotFound), true},
 		} {

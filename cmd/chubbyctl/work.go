@@ -21,6 +21,7 @@ import (
 	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 	"github.com/chubbylock/chubby/internal/supervise"
+	"github.com/chubbylock/chubby/internal/tenure"
 )
 
 // workOptions are the options that acquire, elect, semaphore, queue take and members join have in common: of
@@ -189,7 +190,7 @@ func (o *workOptions) validate() error {
 	case len(o.reason) > api.MaxReason:
 		return usagef("--reason has %d bytes; at most %d are shown to others", len(o.reason), api.MaxReason)
 	}
-	if err := checkSequencerFile(o.sequencerFile); err != nil {
+	if err := usageOf(tenure.CheckSequencerFile(o.sequencerFile)); err != nil {
 		return err
 	}
 	if err := o.parseSignals(); err != nil || len(o.argv) == 0 {
@@ -200,7 +201,7 @@ func (o *workOptions) validate() error {
 		return err
 	}
 	o.scan = supervise.Scan()
-	return o.budget(o.lease).validate(o.verb)
+	return o.checkBudget(o.lease)
 }
 
 // parseSignals reads --jeopardy-signal and --safe-signal.
@@ -262,7 +263,7 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 		o.closeSessionWithin(ctx, c, bound)
 	}()
 	if len(o.argv) > 0 {
-		if err := o.budget(c.Lease()).validate(o.verb); err != nil {
+		if err := o.checkBudget(c.Lease()); err != nil {
 			return err
 		}
 	}
@@ -317,7 +318,7 @@ func countsAtLeast(err error) bool {
 
 // keepAtLeast keeps a lock for a while after CMD has ended, so that hosts whose clocks are behind
 // find it held. The loss of the lock, or a signal, ends that.
-func (o *workOptions) keepAtLeast(ctx context.Context, lock lockState, left time.Duration) {
+func (o *workOptions) keepAtLeast(ctx context.Context, lock tenure.Lock, left time.Duration) {
 	if left <= 0 || lock.Err() != nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package main
+package tenure
 
 import (
 	"context"
@@ -16,23 +16,31 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// checkSequencerFile refuses a name that cannot be a file's, and a file that chubbyctl must not
-// replace.
-func checkSequencerFile(name string) error {
+// FileError is a file for a sequencer that is not to be used: the user has to name another one.
+type FileError string
+
+// Error says why.
+func (e FileError) Error() string { return string(e) }
+
+func unfit(format string, args ...any) error { return FileError(fmt.Sprintf(format, args...)) }
+
+// CheckSequencerFile refuses a name that cannot be a file's, and a file that must not be replaced. Without a name there is no file.
+func CheckSequencerFile(name string) error {
 	if name == "" {
 		return nil
 	}
 	switch info, err := os.Lstat(name); {
 	case errors.Is(err, fs.ErrNotExist):
 		if dir, err := os.Stat(filepath.Dir(name)); err != nil || !dir.IsDir() {
-			return usagef("--sequencer-file %s: there is no directory %s", name, filepath.Dir(name))
+			return unfit("--sequencer-file %s: there is no directory %s", name, filepath.Dir(name))
 		}
 	case err != nil:
-		return usagef("--sequencer-file: %v", err)
+		return unfit("--sequencer-file: %v", err)
 	case !info.Mode().IsRegular():
-		return usagef("--sequencer-file %s is no ordinary file, and would be replaced and removed; name one of its own", name)
+		return unfit("--sequencer-file %s is no ordinary file, and would be replaced and removed; name one of its own", name)
 	case info.Size() > 0 && !holdsSequencer(name, info.Size()):
-		return usagef("--sequencer-file %s holds something else than a sequencer, and would be replaced and removed; name one of its own", name)
+		return unfit("--sequencer-file %s holds something else than a sequencer, "+
+			"and would be replaced and removed; name one of its own", name)
 	}
 	return nil
 }
@@ -52,24 +60,24 @@ func holdsSequencer(name string, size int64) bool {
 	return err == nil
 }
 
-// keepSequencer keeps the sequencer of a lock in --sequencer-file, for programs that do not
-// have CMD's environment. forget removes the file; so does the end of held, the lock's
+// KeepSequencer keeps the sequencer of a lock in a file, for programs that do not
+// have CMD's environment; without a name it does nothing. forget removes the file; so does the end of held, the lock's
 // context, at once. A chubbyctl that is killed leaves the file, and the next one replaces it.
 // Holders who share a lock have the same sequencer, and need a file each, so the file is
 // locked (flock) while it is kept.
-func (o *workOptions) keepSequencer(held context.Context, sequencer string) (forget func(), err error) {
-	if o.sequencerFile == "" {
+func KeepSequencer(held context.Context, name, sequencer string, warn func(text string)) (forget func(), err error) {
+	if name == "" {
 		return func() {}, nil
 	}
 	// The name was checked before the wait for the lock, which may have been long.
-	if err := checkSequencerFile(o.sequencerFile); err != nil {
+	if err := CheckSequencerFile(name); err != nil {
 		return nil, err
 	}
 	own := sequencer + "\n"
-	if isKeptByAnother(o.sequencerFile, own) {
-		return nil, usagef("--sequencer-file %s is kept by another chubbyctl, which shares the lock; name another file", o.sequencerFile)
+	if isKeptByAnother(name, own) {
+		return nil, unfit("--sequencer-file %s is kept by another chubbyctl, which shares the lock; name another file", name)
 	}
-	kept, err := replaceFile(o.sequencerFile, own)
+	kept, err := replaceFile(name, own)
 	if err != nil {
 		return nil, fmt.Errorf("--sequencer-file: %w", err)
 	}
@@ -77,13 +85,13 @@ func (o *workOptions) keepSequencer(held context.Context, sequencer string) (for
 	remove := func() {
 		once.Do(func() {
 			// The next holder may be on this machine, and have written its own sequencer.
-			text, err := os.ReadFile(o.sequencerFile)
+			text, err := os.ReadFile(name)
 			if err == nil && string(text) == own {
-				err = os.Remove(o.sequencerFile)
+				err = os.Remove(name)
 			}
 			_ = kept.Close() // it was synced when it was written
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				o.warn(fmt.Sprintf("the sequencer file, which says nothing any more, is still there: %v", err))
+				warn(fmt.Sprintf("the sequencer file, which says nothing any more, is still there: %v", err))
 			}
 		})
 	}
