@@ -59,7 +59,6 @@ func TestCommandLineFaults(t *testing.T) {
 		{"lock acquire a", 2, "'chubbyctl acquire PATH -- CMD'"},
 		{"lock brek a", 2, "did you mean break?"},
 		{"session rm s1", 2, "'chubbyctl session end ID'"},
-		{"queue add a", 2, "'chubbyctl queue put PATH DATA'"},
 		{"cell top", 2, "'chubbyctl top'"},
 		{"kv get a", 2, "'chubbyctl cat PATH'"},
 		{"acquire /ls/local/a --busy-exit-code 9 -- true", 2, "is for --try and --wait"},

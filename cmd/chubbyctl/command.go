@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/internal/tenure"
 )
 
@@ -35,9 +34,6 @@ func (t *heldLock) environment(session api.SessionID) []string {
 	if t.slot != nil {
 		own = append(own, "CHUBBY_SLOT="+strconv.Itoa(*t.slot))
 	}
-	if t.item != nil {
-		own = append(own, "CHUBBY_ITEM="+t.item.ID(), "CHUBBY_ATTEMPT="+strconv.Itoa(t.item.Attempt()))
-	}
 	if t.member != "" {
 		own = append(own, "CHUBBY_MEMBER="+t.member)
 	}
@@ -50,7 +46,6 @@ type work struct {
 	lock    tenure.Lock
 	session sessionState
 	env     []string
-	item    *recipe.Item    // whose data are CMD's standard input; nil: it has that of this process
 	changed <-chan struct{} // receives when the session goes into jeopardy, or out of it
 	heard   *lastHeard      // nil: nothing is known
 	request request         // that another should have the lock; CMD is asked to end if it is given up for that
@@ -67,7 +62,7 @@ func (o *workOptions) terms() tenure.Terms {
 // supervise runs CMD while the lock is held. Its error is tenure.NotBegun if CMD is known not to have begun.
 func (o *workOptions) supervise(w work) error {
 	err := tenure.Command{
-		Terms: o.terms(), Name: w.name, Lock: w.lock, Session: w.session, Program: o.program, Args: o.argv, Env: w.env, Data: w.data(),
+		Terms: o.terms(), Name: w.name, Lock: w.lock, Session: w.session, Program: o.program, Args: o.argv, Env: w.env,
 		Changed: w.changed, Heard: w.heard, Asked: w.request.asked, GivesUp: func() bool { return o.noticeRequest(w.request) },
 	}.Run(o.signals)
 	var ended *tenure.Ended
@@ -80,14 +75,6 @@ func (o *workOptions) supervise(w work) error {
 		return &exitError{exitFailed, err}
 	}
 	return exitWith(ended.Code)
-}
-
-// data is CMD's standard input; nil: that of this process.
-func (w work) data() *[]byte {
-	if w.item == nil {
-		return nil
-	}
-	return &w.item.Data
 }
 
 // checkBudget refuses settings under which CMD could not be stopped in time.

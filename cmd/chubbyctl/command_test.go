@@ -25,7 +25,7 @@ import (
 // TestMain makes this program the guardian of the tests' commands, too, and chubbyctl for tests that
 // need a process.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{guardianVerb, "put", "completion", "help", "version", "queue"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{guardianVerb, "put", "completion", "help", "version", "config", "queue", "hello"}, os.Args[1]) {
 		os.Exit(runCommandLine())
 	}
 	if len(os.Args) > 1 && os.Args[1] == "upgraded" {

@@ -173,7 +173,6 @@ func TestInterruptWithoutAnAnswer(t *testing.T) {
 			{"SetContents", "put there z", true},
 			{"Open", "put other x", true},
 			{"Open", "mkdir dir", true},
-			{"Open", "queue put films film17", true},
 			{"Open", "cat there", false},
 			{"GetContentsAndStat", "cat there", false},
 			{"Open", "acquire lock", false},

@@ -24,7 +24,7 @@ import (
 	"github.com/chubbylock/chubby/internal/tenure"
 )
 
-// workOptions are the options that acquire, elect, semaphore, queue take and members join have in common: of
+// workOptions are the options that acquire, elect, semaphore and members join have in common: of
 // what is held, and of the command that runs while it is.
 type workOptions struct {
 	*globals
@@ -293,16 +293,12 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 		lock:    t.lock,
 		session: c,
 		env:     t.environment(c.Session()),
-		item:    t.item,
 		changed: changed,
 		heard:   heard,
 		request: t.request,
 	})
 	// CMD has ended, so signals are for chubbyctl again. One of them shortens the rest.
 	farewell, stop = signal.NotifyContext(farewell, supervise.Interrupts()...)
-	if t.finish != nil {
-		err = t.finish(farewell, err)
-	}
 	if countsAtLeast(err) && asked.Err() == nil {
 		o.keepAtLeast(farewell, t.lock, o.atLeast-held())
 	}
