@@ -24,7 +24,6 @@ func upward() map[string]int {
 		"cell/internal/peer":    24,
 		"cell/internal/wire":    24,
 		"client":                20,
-		"client/recipe":         18,
 		"cmd/chubbyd":           16,
 		"internal/frames":       24,
 		"raftfsm":               28,

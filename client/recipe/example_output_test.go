@@ -148,34 +148,6 @@ func ExampleSemaphore_TryAcquire() {
 	// no permit is free
 }
 
-// An item stays in the queue until a worker says that it is done.
-func ExampleQueue_Take() {
-	ctx, c, done := newSession()
-	defer done()
-	mails := recipe.NewQueue(c, "/ls/local/mails", recipe.QueueOptions{})
-	for _, to := range []string{"to: ann", "to: bob"} {
-		if _, err := mails.Put(ctx, []byte(to)); err != nil {
-			fmt.Println(err)
-			return
-		}
-	}
-	for range 2 {
-		item, err := mails.Take(ctx)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Println(string(item.Data))
-		if err := item.Done(ctx); err != nil {
-			fmt.Println(err)
-			return
-		}
-	}
-	// Output:
-	// to: ann
-	// to: bob
-}
-
 // Who needs more room takes a permit of several slots.
 func ExampleSemaphoreOptions() {
 	ctx, c, done := newSession()

@@ -72,36 +72,6 @@ func ExampleDoubleBarrier() {
 
 func compute(context.Context, uint64) {}
 
-// A worker takes what is to be done until there is nobody to wait for.
-func ExampleQueue() {
-	ctx, c, done := connect()
-	if c == nil {
-		return
-	}
-	defer done()
-	q := recipe.NewQueue(c, "/ls/foo/mails", recipe.QueueOptions{LockDelay: api.DefaultLockDelay, Attempts: 5})
-	if _, err := q.Put(ctx, []byte("to: ann"), recipe.Priority(1)); err != nil {
-		fmt.Println(err)
-		return
-	}
-	for {
-		item, err := q.Take(ctx)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		if !send(item.Context(), item.Data, item.Sequencer().String()) {
-			_ = item.Fail(ctx, "the server did not take it", time.Minute) // after the fifth time it is a dead letter
-			continue
-		}
-		if err := item.Done(ctx); err != nil {
-			fmt.Println("it may be sent again:", err)
-		}
-	}
-}
-
-func send(context.Context, []byte, string) bool { return true }
-
 // Many read an index; now and then one writes it anew.
 func ExampleRWLock() {
 	ctx, c, done := connect()

@@ -67,6 +67,40 @@ func newSession() (context.Context, *client.Client, func()) {
 	}
 }
 
+// A worker takes items until there is none within a second. An item stays in the queue until a worker says that it is done.
+func ExampleQueue() {
+	ctx, c, done := newSession()
+	defer done()
+	q := recipes.NewQueue(c, "/ls/local/mails", recipes.QueueOptions{LockDelay: api.DefaultLockDelay, Attempts: 5})
+	for _, to := range []string{"to: ann", "to: bob"} {
+		if _, err := q.Put(ctx, []byte(to), recipes.Priority(1)); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	send := func(_ context.Context, data []byte, _ string) bool { fmt.Println(string(data)); return true }
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for {
+		item, err := q.Take(ctx)
+		if err != nil {
+			fmt.Println(api.CodeOf(err))
+			return
+		}
+		if !send(item.Context(), item.Data, item.Sequencer().String()) {
+			_ = item.Fail(ctx, "the server did not take it", time.Minute) // after the fifth time it is a dead letter
+			continue
+		}
+		if err := item.Done(ctx); err != nil {
+			fmt.Println("it may be sent again:", err)
+		}
+	}
+	// Output:
+	// to: ann
+	// to: bob
+	// DeadlineExceeded
+}
+
 // Workers wait while the one that changes the schema is at it, and go on if it dies.
 func ExampleBarrier() {
 	ctx, c, done := newSession()

@@ -3,11 +3,20 @@ package recipes
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+)
+
+const (
+	// verify is how often what is waited for is looked at although no event tells of it: a lease, since the session that has it may have
+	// been dead for so long already.
+	verify = api.DefaultLease
+	// together is how soon what another does just now is looked at again.
+	together = 5 * time.Millisecond
 )
 
 // leaveTime bounds how long the end of a recipe waits for handles to be closed while the cell does not answer. What is not
@@ -43,4 +52,24 @@ func ended(ctx context.Context, err error, op, path string) error {
 		e.Message = "it was given up"
 	}
 	return e
+}
+
+// unusable reports whether an error is about one file of a directory and says nothing of the others: it is gone, or being removed
+// (Exists), or is a stranger's that this program may not use, or no file at all. Such a file holds up nobody: it is passed over.
+func unusable(err error) bool {
+	return gone(err) || slices.Contains([]api.Code{api.Exists, api.PermissionDenied, api.IsDirectory, api.NotDirectory}, api.CodeOf(err))
+}
+
+// openIn opens a file of a recipe's directory, which is made if it is absent. The one that it is in must be there.
+func openIn(ctx context.Context, c *client.Client, dir, name string, o client.OpenOptions) (*client.Handle, error) {
+	h, err := c.Open(ctx, dir+"/"+name, o)
+	if !errors.Is(err, api.NotFound) {
+		return h, err
+	}
+	d, err := c.Open(ctx, dir, client.OpenOptions{Read: true, Create: client.Directory})
+	if err != nil {
+		return nil, err
+	}
+	leave(ctx, d)
+	return c.Open(ctx, dir+"/"+name, o)
 }

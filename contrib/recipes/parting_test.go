@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 )
 
@@ -15,6 +16,36 @@ import (
 func TestGivenBackWithEndedContext(t *testing.T) {
 	t.Parallel()
 	for name, take := range map[string]func(w *world, c *client.Client) (giveBack func(context.Context) error, err error){
+		"item, done": func(w *world, c *client.Client) (func(context.Context) error, error) {
+			q := NewQueue(c, "/ls/local/queue", QueueOptions{LockDelay: api.DefaultLockDelay})
+			for range 2 {
+				if _, err := q.Put(w.ctx, nil); err != nil {
+					return nil, err
+				}
+			}
+			i, err := q.Take(w.ctx)
+			return i.Done, err
+		},
+		"item, abandoned": func(w *world, c *client.Client) (func(context.Context) error, error) {
+			q := NewQueue(c, "/ls/local/queue", QueueOptions{LockDelay: api.DefaultLockDelay})
+			if n, err := q.Len(w.ctx); err != nil || n == 0 {
+				if _, err := q.Put(w.ctx, nil); err != nil {
+					return nil, err
+				}
+			}
+			i, err := q.Take(w.ctx)
+			return i.Abandon, err
+		},
+		"item, returned": func(w *world, c *client.Client) (func(context.Context) error, error) {
+			q := NewQueue(c, "/ls/local/queue", QueueOptions{LockDelay: api.DefaultLockDelay})
+			if n, err := q.Len(w.ctx); err != nil || n == 0 {
+				if _, err := q.Put(w.ctx, nil); err != nil {
+					return nil, err
+				}
+			}
+			i, err := q.Take(w.ctx)
+			return i.Return, err
+		},
 		"barrier": func(w *world, c *client.Client) (func(context.Context) error, error) {
 			b := NewBarrier(c, "/ls/local/barrier", BarrierOptions{Ephemeral: true})
 			err := NewBarrier(c, "/ls/local/barrier", BarrierOptions{}).Wait(w.ctx) // nil only if it is not raised

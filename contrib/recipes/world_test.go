@@ -109,6 +109,14 @@ func (w *world) rm(c *client.Client, path string) {
 	w.ok(h.Close(w.ctx))
 }
 
+// read opens a node to read it.
+func (w *world) read(c *client.Client, path string) *client.Handle {
+	w.t.Helper()
+	h, err := c.Open(w.ctx, path, client.OpenOptions{Read: true})
+	w.ok(err)
+	return h
+}
+
 // ok fails the test on an error.
 func (w *world) ok(err error) {
 	w.t.Helper()

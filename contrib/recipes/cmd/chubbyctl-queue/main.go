@@ -17,7 +17,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	recipes "github.com/chubbylock/chubby/client/recipe"
+	"github.com/chubbylock/chubby/contrib/recipes"
 	"github.com/chubbylock/chubby/internal/supervise"
 )
 

@@ -18,7 +18,8 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
-	recipes "github.com/chubbylock/chubby/client/recipe"
+	"github.com/chubbylock/chubby/client/recipe"
+	"github.com/chubbylock/chubby/contrib/recipes"
 	"github.com/chubbylock/chubby/internal/supervise"
 	"github.com/chubbylock/chubby/internal/tenure"
 )
@@ -163,28 +164,40 @@ func (o *takeOptions) work(ctx context.Context) error {
 		took := stopwatch()
 		err := o.once(ctx)
 		var own *exitError
-		ran := errors.As(err, &own) && own.code == exitLost
+		ran := errors.As(err, &own) && own.code == exitLost && own.err != nil // else it is CMD's own exit code
 		lost = lost || ran || isLost(err)
 		passes := ran || own == nil && (isLost(err) || exitCode(err) == exitUnavailable || exitCode(err) == exitUncertain)
 		if !o.retry || asked.Err() != nil || !lost || !passes {
 			return err
 		}
+		what := "an item is waited for again"
 		if ran {
+			what = "another item is taken"
 			o.begun = stopwatch() // --wait is for each wait, however many sessions that takes
 		}
 		if took() >= longPause {
 			pause = time.Second
 		}
 		next := pause/2 + rand.N(pause/2) // not all at once, when a cell has been away
-		o.warn(fmt.Sprintf("%v; another item is taken under a new session in %v (--retry)", err, next.Round(100*time.Millisecond)))
-		timer := time.NewTimer(next)
-		select {
-		case <-timer.C:
-		case <-asked.Done():
-			timer.Stop()
+		o.warn(fmt.Sprintf("%v; %s under a new session in %v (--retry)", err, what, next.Round(100*time.Millisecond)))
+		if err := sleep(ctx, next); err != nil {
 			return err
 		}
 		pause = min(2*pause, longPause)
+	}
+}
+
+// sleep waits, or returns the signal that ends the wait.
+func sleep(ctx context.Context, d time.Duration) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -250,7 +263,7 @@ func (o *takeOptions) take(ctx context.Context, c *client.Client) (*recipes.Item
 	silent := time.AfterFunc(patience, func() { o.notice(fmt.Sprintf("waiting for %v: %s", o.path, last)) })
 	defer silent.Stop()
 	item, err := recipes.NewQueue(c, o.path.String(), recipes.QueueOptions{
-		LockDelay: cmp.Or(o.lockDelay, recipes.NoLockDelay), Reason: o.reason, Attempts: o.attempts,
+		LockDelay: cmp.Or(o.lockDelay, recipe.NoLockDelay), Reason: o.reason, Attempts: o.attempts,
 		OnUnusable: func(id string, err error) { o.warn(fmt.Sprintf("item %s is passed over: %v", id, err)) },
 	}).Take(waiting)
 	return item, o.explain(waiting, withAdvice(err, o.path))

@@ -1,4 +1,4 @@
-package recipe
+package recipes
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func (q *Queue) Take(ctx context.Context) (*Item, error) {
 	if q.o.Attempts < 0 || q.o.Attempts > MaxAttempts {
 		return nil, q.fault("take an item", api.InvalidArgument, "%d attempts; want 1 to %d, or 0 for no limit", q.o.Attempts, MaxAttempts)
 	}
-	door, err := q.door.enter(ctx, q.o.Reason, func(*client.Handle) error { return nil })
+	door, err := q.door.enter(ctx, q.o.Reason)
 	if err != nil {
 		return nil, ended(ctx, err, "take an item", q.dir)
 	}
@@ -170,7 +170,7 @@ func (t *taking) try(ctx, watched context.Context, s api.Stat) (*Item, error) {
 	if one.handle == nil {
 		// It is watched before it is tried, so that nothing is missed between the two.
 		h, err := t.q.c.Open(ctx, s.Path.String(), client.OpenOptions{
-			Read: true, Write: true, Kind: api.File, LockDelay: delayOf(t.q.o.LockDelay), Events: []api.EventKind{api.EventLockVacant},
+			Read: true, Write: true, Kind: api.File, LockDelay: lockDelay(t.q.o.LockDelay), Events: []api.EventKind{api.EventLockVacant},
 		})
 		if err != nil {
 			return nil, t.pass(one, s, err)
@@ -270,7 +270,7 @@ func (t *taking) delayOf(ctx context.Context, one *busyItem, r itemRecord, stat 
 	whole := min(r.Delay, int64(MaxDelay/time.Second)) + 1 // both moments are cut to seconds
 	left := whole
 	if t.time != 0 && stat.ModifiedUnix != 0 {
-		//mutant: left = max(0, max(0, whole-(t.time-stat.ModifiedUnix))) //by TestQueueDelayByWrongClock of ./client/recipe
+		//mutant: left = max(0, max(0, whole-(t.time-stat.ModifiedUnix)))
 		left = min(whole, max(0, whole-(t.time-stat.ModifiedUnix)))
 	}
 	one.delayed = stat.Content
@@ -291,7 +291,7 @@ func (t *taking) begin(ctx context.Context, one *busyItem, s api.Stat, item *Ite
 		t.after(one, together)
 		return false, nil
 	case errors.Is(err, api.QuotaExceeded): // of a file that Put has not made; the lock, which is released, says nothing of it
-		//mutant: /* nothing */ //by TestQueuePassesOverWhatHasNoRoom of ./client/recipe
+		//mutant: /* nothing */
 		t.shut(ctx, one)
 		t.passOver(one, s, err)
 		return false, nil

@@ -1,4 +1,4 @@
-package recipe
+package recipes
 
 import (
 	"cmp"
@@ -61,7 +61,7 @@ type Queue struct {
 // QueueOptions are those of a Queue.
 type QueueOptions struct {
 	// LockDelay is how long nobody may have the item of a worker that has failed, after its lease: at most
-	// api.MaxLockDelay. Zero is api.DefaultLockDelay; NoLockDelay is for work whose servers check sequencers.
+	// api.MaxLockDelay. Zero is api.DefaultLockDelay; recipe.NoLockDelay is for work whose servers check sequencers.
 	LockDelay time.Duration
 	// Reason is shown to those who look who works on what; at most api.MaxReason bytes.
 	Reason string
@@ -104,7 +104,7 @@ const (
 // NewQueue returns the queue of a directory. It asks nobody: the directory is made by the first who
 // uses it, in one that is there.
 func NewQueue(c *client.Client, dir string, o QueueOptions) *Queue {
-	return &Queue{c: c, dir: dir, o: o, door: newTurnstile(c, dir, nil)}
+	return &Queue{c: c, dir: dir, o: o, door: newTurnstile(c, dir)}
 }
 
 // Put adds an item of at most MaxItemSize bytes, and returns its id. With the error Uncertain the

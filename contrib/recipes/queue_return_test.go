@@ -1,6 +1,6 @@
 //go:build linux
 
-package recipe
+package recipes
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/client/recipe"
 )
 
 // An item that is returned is as it was before it was taken: the try does not count, however often workers that cannot begin
@@ -16,7 +17,7 @@ import (
 func TestQueueReturn(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
-		q := NewQueue(w.dial("h1"), queueDir, QueueOptions{LockDelay: NoLockDelay, Attempts: 3})
+		q := NewQueue(w.dial("h1"), queueDir, QueueOptions{LockDelay: recipe.NoLockDelay, Attempts: 3})
 		first, err := q.Put(w.ctx, []byte("one"), Priority(1), Delay(time.Minute))
 		w.ok(err)
 		_, err = q.Put(w.ctx, []byte("two"), Priority(1))
@@ -63,7 +64,7 @@ func TestQueueReturnKeepsWhatWasBefore(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		dead := w.dial("dead")
-		o := QueueOptions{LockDelay: NoLockDelay, Attempts: 2}
+		o := QueueOptions{LockDelay: recipe.NoLockDelay, Attempts: 2}
 		_, err := NewQueue(dead, queueDir, o).Put(w.ctx, nil)
 		w.ok(err)
 		_, err = NewQueue(dead, queueDir, o).Take(w.ctx)
@@ -91,7 +92,7 @@ func TestQueueReturnIsRefused(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		one, two := w.dial("h1"), w.dial("h2")
-		a, b := NewQueue(one, queueDir, QueueOptions{LockDelay: NoLockDelay}), NewQueue(two, queueDir, QueueOptions{LockDelay: NoLockDelay})
+		a, b := NewQueue(one, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay}), NewQueue(two, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay})
 		_, err := a.Put(w.ctx, nil)
 		w.ok(err)
 		item, err := a.Take(w.ctx)

@@ -1,6 +1,6 @@
 //go:build linux
 
-package recipe
+package recipes
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/client/recipe"
 )
 
 // dead returns the dead letters, as "id: attempts, reason".
@@ -145,7 +146,7 @@ func TestQueueFailIsRefused(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		one, two := w.dial("h1"), w.dial("h2")
-		o := QueueOptions{LockDelay: NoLockDelay, Attempts: 2}
+		o := QueueOptions{LockDelay: recipe.NoLockDelay, Attempts: 2}
 		a, b := NewQueue(one, queueDir, o), NewQueue(two, queueDir, o)
 		_, err := a.Put(w.ctx, nil)
 		w.ok(err)
@@ -171,7 +172,7 @@ func TestQueueMarks(t *testing.T) {
 	t.Parallel()
 	inSmallWorld(t, func(w *world) {
 		c := w.dial("h1")
-		q := NewQueue(c, queueDir, QueueOptions{LockDelay: NoLockDelay, Attempts: 1})
+		q := NewQueue(c, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay, Attempts: 1})
 		marks := func() (names []string) {
 			list, err := w.read(c, queueDir).ReadDir(w.ctx)
 			w.ok(err)
@@ -238,15 +239,15 @@ func TestQueueOfDeadLettersIsFull(t *testing.T) {
 			w.ok(h.Close(w.ctx))
 			markDead(w.ctx, c, queueDir, id, stat.Content)
 		}
-		_, err := NewQueue(c, queueDir, QueueOptions{LockDelay: NoLockDelay}).Put(w.ctx, nil)
+		_, err := NewQueue(c, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay}).Put(w.ctx, nil)
 		w.ok(err)
 		ctx, cancel := w.brief(time.Minute)
 		defer cancel()
-		if _, err := NewQueue(c, queueDir, QueueOptions{LockDelay: NoLockDelay, Attempts: 1}).Take(ctx); !errors.Is(err, api.QuotaExceeded) {
+		if _, err := NewQueue(c, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay, Attempts: 1}).Take(ctx); !errors.Is(err, api.QuotaExceeded) {
 			t.Errorf("with %d dead letters: %v", MaxDeadLetters, err)
 		}
-		w.ok(NewQueue(c, queueDir, QueueOptions{LockDelay: NoLockDelay}).Discard(w.ctx, "p0.7"))
-		item, err := NewQueue(c, queueDir, QueueOptions{LockDelay: NoLockDelay, Attempts: 1}).Take(ctx)
+		w.ok(NewQueue(c, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay}).Discard(w.ctx, "p0.7"))
+		item, err := NewQueue(c, queueDir, QueueOptions{LockDelay: recipe.NoLockDelay, Attempts: 1}).Take(ctx)
 		w.ok(err)
 		w.ok(item.Done(w.ctx))
 	})

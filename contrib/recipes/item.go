@@ -1,4 +1,4 @@
-package recipe
+package recipes
 
 import (
 	"cmp"
@@ -94,7 +94,7 @@ func (i *Item) Done(ctx context.Context) error {
 	if !i.decide(finished) {
 		return &api.Error{Code: api.NotHeld, Op: "finish", Path: i.held.handle.Path(), Message: "the item was given back before"}
 	}
-	return i.held.end.run(ctx, i.held.c, "finish", i.held.handle.Path(), func(ctx context.Context) error {
+	return i.held.end(ctx, "finish", func(ctx context.Context) error {
 		err := i.held.handle.Delete(ctx, client.IfSequencer(i.Sequencer()))
 		_ = i.held.handle.Close(ctx) // it says that the work has stopped; what cannot be closed ends with the session
 		return i.orLost("finish", err)
@@ -135,7 +135,7 @@ func (i *Item) Fail(ctx context.Context, reason string, after time.Duration) err
 
 // giveBack has something written as the holder of the item, and releases it then.
 func (i *Item) giveBack(ctx context.Context, op string, write func(context.Context) error) error {
-	return i.held.end.run(ctx, i.held.c, op, i.held.handle.Path(), func(ctx context.Context) error {
+	return i.held.end(ctx, op, func(ctx context.Context) error {
 		err := write(ctx)
 		releasing := i.held.lock.Release(ctx)
 		_ = i.held.handle.Close(ctx)
