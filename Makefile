@@ -20,7 +20,7 @@ ADAPTERS := $(patsubst %/go.mod,%,$(wildcard contrib/*/go.mod))
 SHOWN := go tool -modfile=tools/go.mod gotestsum --format standard-quiet
 MUTANTS := go -C tools run ./mutants
 MUTATED := ./session ./namespace ./sequencer ./refusal
-MUTATEDINPARTS := ./raftfsm ./cell/internal/master ./cell/internal/wire ./cell/internal/disk ./cell/internal/peer ./client ./cmd/chubbyctl/internal/supervise
+MUTATEDINPARTS := ./raftfsm ./cell/internal/master ./cell/internal/wire ./cell/internal/disk ./cell/internal/peer ./client ./internal/supervise
 # Of these packages only the mutants that marks describe are run.
 MARKED := ./cell ./cell/recovery ./cell/internal/audit ./cell/internal/console ./cell/internal/fsm ./client/recipe ./cmd/chubbyd/internal/names \
   ./internal/certs ./internal/cowmap ./internal/frames ./internal/tokens
@@ -34,11 +34,12 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
-build: ## build bin/chubbyd and bin/chubbyctl
+build: ## build bin/chubbyd, bin/chubbyctl and bin/chubbyctl-queue
 	@mkdir -p bin
 	@# The first build compiles all libraries, and may fetch the toolchain: on a terminal it shows each package when it is compiled.
 	@[ -x bin/chubbyd ] || echo "building: the first time takes a few minutes, and fetches the toolchain and libraries"
 	go build $$([ -x bin/chubbyd ] || [ ! -t 2 ] || echo -v) -o bin/ ./cmd/chubbyd ./cmd/chubbyctl
+	go -C contrib/recipes build -o "$(CURDIR)/bin/" ./cmd/chubbyctl-queue
 
 .PHONY: run
 run: build ## start a cell of five replicas on this machine
@@ -115,6 +116,7 @@ mutants: ## change the source in small ways, one at a time; a test has to notice
 	$(MUTANTS) $(MUTATED) || status=1; \
 	$(MUTANTS) -tolerant -part $$(date +%u)/7 $(MUTATEDINPARTS) || status=1; \
 	$(MUTANTS) -marks $(MARKED) || status=1; \
+	$(MUTANTS) -root ../contrib/recipes -marks . || status=1; \
 	exit $$status
 
 .PHONY: mutants-changed
@@ -281,7 +283,7 @@ steady: ## keep a cell under load beside two busy loops for STEADY (10m); its ma
 cross: ## build for the systems beside Linux: everything, and for windows the client and chubbyctl
 	@set -e; for system in darwin/arm64 freebsd/amd64 windows/amd64; do \
 	  echo $$system; export GOOS=$${system%/*} GOARCH=$${system#*/} CGO_ENABLED=0; \
-	  go build -o /dev/null ./cmd/chubbyctl; go build ./client/... ./sequencer/...; \
+	  go build -o /dev/null ./cmd/chubbyctl; go build ./client/... ./sequencer/...; go -C contrib/recipes build -o /dev/null ./cmd/chubbyctl-queue; \
 	  if [ $$GOOS != windows ]; then \
 	    go build -o /dev/null ./cmd/chubbyd; go vet ./cell/... ./cmd/...; \
 	  fi; \

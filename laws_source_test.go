@@ -122,7 +122,7 @@ func lawState(t *testing.T, files []source) {
 		{"raftfsm/gates.go", "commandGates", "immutable, and asked for each command"},
 		{"refusal/rows.go", "rows", "the causes"},
 		{"internal/bootclock/bootclock_other.go", "origin", "where a clock counts from; all of a process must count from one moment"},
-		{"cmd/chubbyctl/internal/supervise/signals_unix.go", "inherited", "what the process was started to ignore, which can be asked once"},
+		{"internal/supervise/signals_unix.go", "inherited", "what the process was started to ignore, which can be asked once"},
 		{"cmd/*/version.go", "version", "set by the linker"},
 	}
 	for _, f := range files {

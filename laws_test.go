@@ -70,6 +70,8 @@ func rooms() []room {
 		{"internal/durable", nil, nil, "what must survive a crash of the machine is written in one way"},
 		{"internal/helptext", nil, []string{cobra}, "the help of both programs fits the terminal in one way"},
 		{"internal/flock", nil, nil, "files are locked against other processes in one way, or not at all where the system cannot"},
+		{"internal/supervise", []string{"internal/bootclock"}, nil, "what ends a command in time depends on nothing that can block"},
+		{"internal/tenure", []string{"api", "client", "sequencer", "internal/flock", "internal/supervise"}, nil, "commands of all programs run under what is held in one way"},
 		{"internal/certs", nil, nil, "certificates are read, checked and made in one place, by the standard library"},
 		{"internal/tokens", nil, []string{jose}, "bearer tokens are checked in one place: no other room knows what a JWT is"},
 		{"sequencer", []string{"api", "internal/durable", "internal/flock"}, nil, "a server that checks a sequencer must not have to link the client, or gRPC"},
@@ -143,11 +145,10 @@ func rooms() []room {
 			"names of services for gRPC: only who uses them for that links this",
 		},
 		{
-			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "misuse", "cmd/chubbyctl/internal/sizing", "cmd/chubbyctl/internal/supervise", "cmd/chubbyctl/internal/term", "internal/durable", "internal/flock", "internal/backup", "internal/backupstore", "internal/helptext", "internal/otlp", "cell/recovery"}, []string{cobra, otel},
+			"cmd/chubbyctl", []string{"client", "client/recipe", "sequencer", "api", "misuse", "cmd/chubbyctl/internal/sizing", "cmd/chubbyctl/internal/term", "internal/supervise", "internal/tenure", "internal/durable", "internal/flock", "internal/backup", "internal/backupstore", "internal/helptext", "internal/otlp", "cell/recovery"}, []string{cobra, otel},
 			"whatever the command line can do, a program can do over the exported client",
 		},
 		{"cmd/chubbyctl/internal/sizing", []string{"api"}, nil, "what a cell needs is arithmetic with what was measured: it asks no cell"},
-		{"cmd/chubbyctl/internal/supervise", []string{"internal/bootclock"}, nil, "what ends a command in time depends on nothing that can block"},
 		{"cmd/chubbyctl/internal/term", nil, nil, "how things are written to a terminal or for a program; it knows nothing of cells"},
 		{"e2e", nil, nil, "the whole as its users have it; it holds tests only"},
 		{

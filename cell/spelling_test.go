@@ -23,10 +23,6 @@ func TestOneVisibleNameIsOneNode(t *testing.T) {
 			"Put":      func() error { _, err := cl.Put(ctx, decomposed, nil); return err },
 			"MkdirAll": func() error { return cl.MkdirAll(ctx, decomposed) },
 			"Txn":      func() error { _, err := cl.Txn().Put(decomposed, nil).Commit(ctx); return err },
-			"a queue": func() error {
-				_, err := recipe.NewQueue(cl, decomposed, recipe.QueueOptions{}).Put(ctx, nil)
-				return err
-			},
 			"a member": func() error { _, err := recipe.Announce(ctx, cl, decomposed, "a", nil); return err },
 		} {
 			if err := create(); !errors.Is(err, api.InvalidPath) || !strings.Contains(err.Error(), `"caf\u00e9"`) {

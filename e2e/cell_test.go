@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(k.run())
 }
 
-// binaries is the directory into which TestMain has built chubbyd, chubbyctl and the election of
+// binaries is the directory into which TestMain has built chubbyd, chubbyctl, chubbyctl-queue and the election of
 // the README.
 var binaries string
 
@@ -51,10 +51,14 @@ func build(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binaries = dir
-	out, err := exec.Command("go", "build", "-o", dir, "../cmd/chubbyd", "../cmd/chubbyctl", "../examples/election").CombinedOutput()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "build the binaries: %v\n%s", err, out)
-		return 1
+	for _, args := range [][]string{
+		{"-o", dir, "../cmd/chubbyd", "../cmd/chubbyctl", "../examples/election"},
+		{"-C", "../contrib/recipes", "-o", dir, "./cmd/chubbyctl-queue"},
+	} {
+		if out, err := exec.Command("go", append([]string{"build"}, args...)...).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build the binaries: %v\n%s", err, out)
+			return 1
+		}
 	}
 	if err := setParallel(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

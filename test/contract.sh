@@ -241,7 +241,7 @@ ctl 1 -o json --servers 127.0.0.1:7421 ls /ls/other; cp err out; is .error.code 
 echo "== verbs"
 ctl 0 --version; out '^chubbyctl '; ctl 0 help exit-codes; out '^  69 '; ctl 0 help environment; out '^  CHUBBY_CELLS '
 "$bin/chubbyctl" --help >out 2>&1
-for verb in acquire elect semaphore barrier queue members ls tree cat put txn mkdir rm stat touch cp export import watch top locks history explain lint lock sequencer session whoami acl cell bench config completion; do out "^  $verb "; done
+for verb in acquire elect semaphore barrier members ls tree cat put txn mkdir rm stat touch cp export import watch top locks history explain lint lock sequencer session whoami acl cell bench config completion; do out "^  $verb "; done
 
 echo "== files"
 ctl 0 mkdir /ls/local/d
@@ -645,7 +645,7 @@ ctl 2 barrier /ls/local/rollout --parties 4; err 'the directory says 3'; ctl 2 b
 ctl 1 barrier /ls/local/no/where --parties 1; err 'mkdir -p'
 
 echo "== work queues"
-ctl 0 queue list /ls/local/films; err 'no such queue'; ctl 0 queue list /ls/local/films --dead; err 'has no dead letters'
+ctl 0 queue help; out '^  put '; ctl 0 queue list /ls/local/films; err 'no such queue'; ctl 0 queue list /ls/local/films --dead; err 'has no dead letters'
 ctl 0 queue put /ls/local/films 'film 17'; out '^p0\.'; film17=$(cat out)
 ctl 0 -o json queue put /ls/local/films 'film 18' --priority 5; fields out path id delay_s; is .priority 5; film18=$(jq -r .id out)
 printf 'film 19' | chubbyctl queue put /ls/local/films - --priority -1 --delay 1s >out 2>err && ok "queue put reads standard input" || bad "queue put reads standard input"
@@ -1006,7 +1006,7 @@ while read -r command; do
 	for flag in $(options "$command" Flags:); do
 		was_tried "$command" "$flag" && ok "$command $flag" || bad "$command $flag is tried nowhere in this script"
 	done
-done < <(commands "")
+done < <(commands ""; commands queue)
 for flag in $(options ls "Global Flags:"); do
 	short=$(helped ls | grep -oE -- "-[a-z], $flag" | cut -c1-2)
 	grep -Eq -- " ($flag${short:+|$short})[ =]" "$typed" && ok "$flag" || bad "$flag is tried nowhere in this script"

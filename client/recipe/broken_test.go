@@ -40,30 +40,6 @@ func (w *world) member(c *client.Client, but string) string {
 	return ""
 }
 
-// One whose turn is taken away by an operator keeps its session, and goes on waiting.
-func TestTurnIsBroken(t *testing.T) {
-	t.Parallel()
-	inSmallWorld(t, func(w *world) {
-		one, operator := w.dial("h1"), w.dial("operator")
-		q := NewQueue(one, queueDir, QueueOptions{})
-		took := make(chan error, 1)
-		go func() {
-			item, err := q.Take(w.ctx)
-			if err == nil {
-				err = item.Done(w.ctx)
-			}
-			took <- err
-		}()
-		pass(5 * time.Second)
-		w.ok(operator.BreakLock(w.ctx, queueDir+"/"+turnstileName, "a test", false))
-		w.lives(one)
-		if _, err := NewQueue(operator, queueDir, QueueOptions{}).Put(w.ctx, nil); err != nil {
-			t.Error(err)
-		}
-		w.ok(<-took)
-	})
-}
-
 // One who waits at a double barrier, and whose lock is taken away by an operator, is told, and keeps its
 // session.
 func TestParticipantIsBroken(t *testing.T) {

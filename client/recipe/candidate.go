@@ -347,8 +347,8 @@ func (s *standing) broadcast() {
 	s.changed = make(chan struct{})
 }
 
-// turn waits until nobody ranks before the candidate, and returns a context that ends when somebody does.
-func (s *standing) turn(ctx context.Context) (context.Context, error) {
+// awaitTurn waits until nobody ranks before the candidate, and returns a context that ends when somebody does.
+func (s *standing) awaitTurn(ctx context.Context) (context.Context, error) {
 	for {
 		s.mu.Lock()
 		free, err, changed := s.free, s.err, s.changed

@@ -166,3 +166,5 @@ func TestWatchConfigOfNothing(t *testing.T) {
 		}
 	})
 }
+
+func second[T any](_ T, err error) error { return err }

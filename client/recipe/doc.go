@@ -1,18 +1,17 @@
 // Package recipe holds what programs build out of files, locks and sessions, once and tested: an
-// election, a list of who is up, names of services, queues and barriers, and the like (Chubby §2.2,
+// election, a list of who is up, names of services, semaphores, and the like (Chubby §2.2,
 // §4.1).
 //
 // A recipe is a few calls of the exported client and nothing else: the cell knows none of them, and
 // whatever a recipe leaves in the cell is files and locks that chubbyctl shows and other programs may
-// use. Each takes a *client.Client that is open and stays the caller's (a Counter a *client.Keeper).
+// use. Each takes a *client.Client that is open and stays the caller's.
 //
 //   - Campaign, Observe, Leader: one primary among many, its value, and who it is (Chubby §2.4).
-//   - Announce, Members: who is up; Healthy: and passes a check of its own.
+//   - Announce, Members: who is up.
 //   - Publish, Lookup: the addresses of a service; package resolver has them for gRPC.
-//   - Semaphore, Barrier, DoubleBarrier, Queue, RWLock: among processes what their names say.
+//   - Semaphore, DoubleBarrier, RWLock: among processes what their names say.
 //   - ConfigFile: a file that everybody has the newest of; Tree: all that is below a directory; Watch: the
 //     versions of any file or directory.
-//   - Counter: a number that each addition counts in once.
 //   - AcquireAll: several locks, without a deadlock; Locked: one that functions under it may take again.
 //
 // # Sessions
@@ -46,8 +45,7 @@
 // (iter.Seq2) is for one goroutine, holds its handles while it is ranged over, and closes them when
 // the loop ends; ranging again begins anew. Functions that return a value with a goroutine of its own
 // say which call waits for that. Every call is bounded by its context, and without a deadline by the
-// life of the session; but those that give something back (Release, Resign, Withdraw, Done, Fail,
-// Return, Abandon, Leave, Lift, and Close of a Counter) have client.CleanupTime more when their context
+// life of the session; but those that give something back (Release, Resign, Withdraw, Leave) have client.CleanupTime more when their context
 // has been cancelled, also before the call, so that they may be given the context that a signal ends
 // (client.Client.CleanupContext).
 package recipe

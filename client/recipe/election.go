@@ -139,7 +139,7 @@ func (k *campaign) run(ctx context.Context) (*Primary, error) {
 	unhook := context.AfterFunc(registered, func() { k.standing.fail(context.Cause(registered)) })
 	defer unhook()
 	for {
-		turn, err := k.standing.turn(ctx)
+		turn, err := k.standing.awaitTurn(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -185,7 +185,7 @@ func (k *campaign) watch(ctx context.Context) {
 			k.standing.fail(err)
 			return
 		default:
-			k.standing.found(look, k.behind(list))
+			k.standing.found(look, k.isOutranked(list))
 		}
 	}
 }
@@ -205,8 +205,8 @@ func (k *campaign) unmask(ctx context.Context, list []*entry) error {
 	}
 }
 
-// behind reports whether another candidate ranks before this one.
-func (k *campaign) behind(list []*entry) bool { return k.before(list) != nil }
+// isOutranked reports whether another candidate ranks before this one.
+func (k *campaign) isOutranked(list []*entry) bool { return k.before(list) != nil }
 
 // before returns the first of the other candidates, if it ranks before this one, and else nil.
 func (k *campaign) before(list []*entry) (best *entry) {
@@ -251,7 +251,7 @@ func (k *campaign) win(ctx context.Context, l *client.Lock) (bool, error) {
 		list, err = nil, nil // somebody has deleted the directory: there are no others
 	}
 	if err == nil {
-		behind := k.behind(list)
+		behind := k.isOutranked(list)
 		k.standing.found(look, behind)
 		if behind {
 			return false, nil

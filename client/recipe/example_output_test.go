@@ -148,34 +148,6 @@ func ExampleSemaphore_TryAcquire() {
 	// no permit is free
 }
 
-// An item stays in the queue until a worker says that it is done.
-func ExampleQueue_Take() {
-	ctx, c, done := newSession()
-	defer done()
-	mails := recipe.NewQueue(c, "/ls/local/mails", recipe.QueueOptions{})
-	for _, to := range []string{"to: ann", "to: bob"} {
-		if _, err := mails.Put(ctx, []byte(to)); err != nil {
-			fmt.Println(err)
-			return
-		}
-	}
-	for range 2 {
-		item, err := mails.Take(ctx)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Println(string(item.Data))
-		if err := item.Done(ctx); err != nil {
-			fmt.Println(err)
-			return
-		}
-	}
-	// Output:
-	// to: ann
-	// to: bob
-}
-
 // Who needs more room takes a permit of several slots.
 func ExampleSemaphoreOptions() {
 	ctx, c, done := newSession()
@@ -204,43 +176,6 @@ func ExampleSemaphoreOptions() {
 	// slots: 3
 	// room for two: false
 	// room for two: true
-}
-
-// A server is announced only while it can work.
-func ExampleHealthy() {
-	ctx, c, done := newSession()
-	defer done()
-	var full atomic.Bool // the disk, for example
-	check := func(context.Context) error {
-		if full.Load() {
-			return errors.New("the disk is full")
-		}
-		return nil
-	}
-	p, err := recipe.Publish(ctx, c, "/ls/local/svc", recipe.Endpoint{Address: "web1:80"}, recipe.Healthy(check, 10*time.Millisecond, 3))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	changes := 0
-	for list, err := range recipe.WatchEndpoints(ctx, c, "/ls/local/svc") {
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Println("servers:", len(list))
-		full.Store(len(list) > 0)
-		if changes++; changes == 3 {
-			break
-		}
-	}
-	if err := p.Withdraw(ctx); err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// servers: 1
-	// servers: 0
-	// servers: 1
 }
 
 // A function that needs a lock may be called by one that has it.

@@ -3,7 +3,6 @@ package recipe_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -49,26 +48,6 @@ func ExampleSemaphore() {
 
 func convert(context.Context, string) {}
 
-// Workers wait while the one that changes the schema is at it, and go on if it dies.
-func ExampleBarrier() {
-	ctx, c, done := connect()
-	if c == nil {
-		return
-	}
-	defer done()
-	gate := recipe.NewBarrier(c, "/ls/foo/schema/changing", recipe.BarrierOptions{Ephemeral: true})
-	if err := gate.Raise(ctx); err != nil { // the one
-		fmt.Println(err)
-		return
-	}
-	if err := gate.Lift(ctx); err != nil {
-		fmt.Println(err)
-	}
-	if err := gate.Wait(ctx); err != nil { // the others, before each piece of work
-		fmt.Println(err)
-	}
-}
-
 // Eight processes compute in steps: none begins a step before all have ended the one before.
 func ExampleDoubleBarrier() {
 	ctx, c, done := connect()
@@ -92,62 +71,6 @@ func ExampleDoubleBarrier() {
 }
 
 func compute(context.Context, uint64) {}
-
-// A worker takes what is to be done until there is nobody to wait for.
-func ExampleQueue() {
-	ctx, c, done := connect()
-	if c == nil {
-		return
-	}
-	defer done()
-	q := recipe.NewQueue(c, "/ls/foo/mails", recipe.QueueOptions{LockDelay: api.DefaultLockDelay, Attempts: 5})
-	if _, err := q.Put(ctx, []byte("to: ann"), recipe.Priority(1)); err != nil {
-		fmt.Println(err)
-		return
-	}
-	for {
-		item, err := q.Take(ctx)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		if !send(item.Context(), item.Data, item.Sequencer().String()) {
-			_ = item.Fail(ctx, "the server did not take it", time.Minute) // after the fifth time it is a dead letter
-			continue
-		}
-		if err := item.Done(ctx); err != nil {
-			fmt.Println("it may be sent again:", err)
-		}
-	}
-}
-
-func send(context.Context, []byte, string) bool { return true }
-
-// A program counts orders. If the context ends before an answer comes, it asks whether the order was counted.
-func ExampleCounter() {
-	ctx, c, done := connect()
-	if c == nil {
-		return
-	}
-	defer done()
-	keeper, err := client.Keep(ctx, cellOf())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer keeper.Close(ctx)
-	counter := recipe.NewCounter(keeper, "/ls/foo/orders")
-	defer counter.Close(ctx)
-	n, err := counter.Add(ctx, 1)
-	if errors.Is(err, api.Uncertain) {
-		_, counted, err := counter.Settle(context.WithoutCancel(ctx))
-		if err == nil && !counted {
-			fmt.Println("not counted, and never will be")
-		}
-		return
-	}
-	fmt.Println(n, err)
-}
 
 // Many read an index; now and then one writes it anew.
 func ExampleRWLock() {

@@ -56,7 +56,7 @@ func (w *world) robbed(operator *client.Client, d deaf, lock string, now bool) {
 }
 
 // A lock that an operator takes away in the moment in which it is granted is waited for again: the candidate
-// remains one, and whoever wants a slot, an item, or its turn, gets it.
+// remains one, and whoever wants a slot, or its turn, gets it.
 func TestTakenInTheMomentOfTheGrant(t *testing.T) {
 	t.Parallel()
 	campaign := func(ctx context.Context, c *client.Client) error {
@@ -65,13 +65,6 @@ func TestTakenInTheMomentOfTheGrant(t *testing.T) {
 			return err
 		}
 		return p.Resign(ctx)
-	}
-	take := func(ctx context.Context, c *client.Client) error {
-		item, err := NewQueue(c, queueDir, QueueOptions{LockDelay: NoLockDelay}).Take(ctx)
-		if err != nil {
-			return err
-		}
-		return item.Done(ctx)
 	}
 	acquire := func(ctx context.Context, c *client.Client) error {
 		p, err := NewSemaphore(c, semDir, 1).Acquire(ctx, SemaphoreOptions{LockDelay: NoLockDelay})
@@ -86,16 +79,12 @@ func TestTakenInTheMomentOfTheGrant(t *testing.T) {
 		act          func(context.Context, *client.Client) error
 	}{
 		{office, waits, campaign},
-		{queueDir + "/" + turnstileName, waits, take},
-		{queueDir + "/" + taskPrefix, tries, take},
 		{semDir + "/" + turnstileName, waits, acquire},
 		{semDir + "/" + slotName(0), tries, acquire},
 	} {
 		for _, now := range []bool{false, true} {
 			inSmallWorld(t, func(w *world) {
 				operator, d := w.dial("operator"), w.deaf("deaf", one.method)
-				_, err := NewQueue(operator, queueDir, QueueOptions{LockDelay: NoLockDelay}).Put(w.ctx, nil)
-				w.ok(err)
 				done := make(chan error, 1)
 				go func() {
 					ctx, cancel := w.brief(time.Minute)

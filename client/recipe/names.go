@@ -70,8 +70,7 @@ type Publication struct{ presence *Presence }
 // by Announce, under the name that the address is, with WaitForName: whoever has published the address
 // before is taken for the same server before it crashed. What is said there of a directory that is absent
 // holds here. Withdraw an endpoint before the server stops, so that nobody calls it any
-// more; when a server dies, it is gone a lease and at most two seconds later. With Healthy it is published only while
-// a check of the server passes.
+// more; when a server dies, it is gone a lease and at most two seconds later.
 func Publish(ctx context.Context, c *client.Client, path string, e Endpoint, options ...AnnounceOption) (*Publication, error) {
 	if strings.TrimSpace(e.Address) == "" {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "publish", Path: path, Message: "the endpoint has no address"}
@@ -96,9 +95,6 @@ func (p *Publication) Done() <-chan struct{} { return p.presence.Done() }
 
 // Err checks the clock, and returns why the endpoint is not published any more, nil while it is (Presence.Err).
 func (p *Publication) Err() error { return p.presence.Err() }
-
-// Health returns why the endpoint is withdrawn at the moment, nil while it is not (Presence.Health).
-func (p *Publication) Health() error { return p.presence.Health() }
 
 // Path returns the path of the endpoint's file.
 func (p *Publication) Path() string { return p.presence.Path() }

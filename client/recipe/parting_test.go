@@ -29,36 +29,6 @@ func TestGivenBackWithEndedContext(t *testing.T) {
 			l, err := AcquireAll(w.ctx, c, []string{"/ls/local/a", "/ls/local/b"}, AllOptions{LockDelay: delay})
 			return l.Release, err
 		},
-		"item, done": func(w *world, c *client.Client) (func(context.Context) error, error) {
-			q := NewQueue(c, "/ls/local/queue", QueueOptions{LockDelay: delay})
-			for range 2 {
-				if _, err := q.Put(w.ctx, nil); err != nil {
-					return nil, err
-				}
-			}
-			i, err := q.Take(w.ctx)
-			return i.Done, err
-		},
-		"item, abandoned": func(w *world, c *client.Client) (func(context.Context) error, error) {
-			q := NewQueue(c, "/ls/local/queue", QueueOptions{LockDelay: delay})
-			if n, err := q.Len(w.ctx); err != nil || n == 0 {
-				if _, err := q.Put(w.ctx, nil); err != nil {
-					return nil, err
-				}
-			}
-			i, err := q.Take(w.ctx)
-			return i.Abandon, err
-		},
-		"item, returned": func(w *world, c *client.Client) (func(context.Context) error, error) {
-			q := NewQueue(c, "/ls/local/queue", QueueOptions{LockDelay: delay})
-			if n, err := q.Len(w.ctx); err != nil || n == 0 {
-				if _, err := q.Put(w.ctx, nil); err != nil {
-					return nil, err
-				}
-			}
-			i, err := q.Take(w.ctx)
-			return i.Return, err
-		},
 		"presence": func(w *world, c *client.Client) (func(context.Context) error, error) {
 			p, err := Announce(w.ctx, c, "/ls/local/up", "name", nil)
 			return p.Withdraw, err
@@ -70,14 +40,6 @@ func TestGivenBackWithEndedContext(t *testing.T) {
 		"primary": func(w *world, c *client.Client) (func(context.Context) error, error) {
 			p, err := Campaign(w.ctx, c, "/ls/local/primary", CampaignOptions{Name: "name", LockDelay: delay})
 			return p.Resign, err
-		},
-		"barrier": func(w *world, c *client.Client) (func(context.Context) error, error) {
-			b := NewBarrier(c, "/ls/local/barrier", BarrierOptions{Ephemeral: true})
-			err := NewBarrier(c, "/ls/local/barrier", BarrierOptions{}).Wait(w.ctx) // nil only if it is not raised
-			if err == nil {
-				err = b.Raise(w.ctx)
-			}
-			return b.Lift, err
 		},
 		"double barrier": func(w *world, c *client.Client) (func(context.Context) error, error) {
 			p, err := NewDoubleBarrier(c, "/ls/local/double", 1).Enter(w.ctx)

@@ -20,9 +20,7 @@ const inherit = api.MaxLease + api.MinLease
 type AnnounceOption func(*announceOptions)
 
 type announceOptions struct {
-	wait   bool
-	again  bool // the session had the name before, and may have it still because a stranger has the file open
-	health *health
+	wait bool
 }
 
 // WaitForName makes Announce wait for a name that another session has, a minute at the most, instead of
@@ -40,13 +38,11 @@ type Presence struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the goroutine that keeps the file has ended
 	end    ending        // that removes it
-	health *health       // nil: it is not bound to a check
 
 	mu     sync.Mutex     // guards what follows
 	record record         // that the file holds, as far as the cell has said, and is to hold when it is made again
 	file   *client.Handle // nil while it is made again
-	made   chan struct{}  // closed and replaced when file is there again, or away changes
-	away   bool           // there is no file until a check has passed
+	made   chan struct{}  // closed and replaced when file is there again
 }
 
 // Announce says that this process is up: by an ephemeral file of that name in a directory, which is
@@ -60,7 +56,7 @@ type Presence struct {
 // has its name when the lease of the crashed one has ended. If another has the name it is Exists, at once
 // unless WaitForName is given: the error names it, in words and in Error.Holders.
 //
-// ctx bounds Announce only. The announcement has one goroutine, and with Healthy two more, for which Withdraw waits.
+// ctx bounds Announce only. The announcement has one goroutine, for which Withdraw waits.
 func Announce(ctx context.Context, c *client.Client, dir, name string, value []byte, options ...AnnounceOption) (*Presence, error) {
 	var o announceOptions
 	for _, option := range options {
@@ -82,27 +78,12 @@ func announce(ctx context.Context, c *client.Client, dir, name string, r record,
 	if err != nil {
 		return nil, err
 	}
-	p := &Presence{c: c, path: file.String(), record: r, done: make(chan struct{}), made: make(chan struct{}), health: o.health}
-	if err = p.health.fault(p.path); err != nil {
+	p := &Presence{c: c, path: file.String(), record: r, done: make(chan struct{}), made: make(chan struct{})}
+	if p.file, err = register(ctx, c, file, r.text(), o); err != nil {
 		return nil, err
-	}
-	if p.health != nil {
-		passed, err := p.health.begin(ctx)
-		if err != nil {
-			return nil, err
-		}
-		p.away = !passed
-	}
-	if !p.away {
-		if p.file, err = register(ctx, c, file, r.text(), o); err != nil {
-			return nil, err
-		}
 	}
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	go p.keep(p.file)
-	if p.health != nil {
-		go p.health.run(p.ctx)
-	}
 	return p, nil
 }
 
@@ -124,8 +105,7 @@ func (p *Presence) Err() error {
 // Path returns the path of the file.
 func (p *Presence) Path() string { return p.path }
 
-// Update changes the value. Should the file be deleted meanwhile, or withdrawn by a check (Healthy), it is made again
-// with the new one. If
+// Update changes the value. Should the file be deleted meanwhile, it is made again with the new one. If
 // ctx ends first the error is Uncertain, Cancelled or DeadlineExceeded, and the new value may yet be
 // shown. After any other error the value is the one before.
 func (p *Presence) Update(ctx context.Context, value []byte) error {
@@ -142,14 +122,8 @@ func (p *Presence) rewrite(ctx context.Context, r record) error {
 			return context.Cause(p.ctx)
 		}
 		p.mu.Lock()
-		file, made, away := p.file, p.made, p.away
-		if away {
-			p.record = r
-		}
+		file, made := p.file, p.made
 		p.mu.Unlock()
-		if away {
-			return nil
-		}
 		if file != nil {
 			if _, err := file.SetContents(ctx, r.text()); !gone(err) && p.written(file, r, err) {
 				return err
@@ -196,12 +170,14 @@ func (p *Presence) remove(ctx context.Context) error {
 	p.mu.Lock()
 	file := p.file
 	p.mu.Unlock()
-	var err error
-	if file != nil {
-		err = discard(ctx, file)
+	if file == nil {
+		return nil
 	}
-	if p.health != nil {
-		<-p.health.checked
+	// Close alone would not do: a reader that has the file open in this moment would keep it. But it is
+	// closed whatever came of the other: left open, the file stays for the life of the session.
+	err := file.Delete(ctx)
+	if closing := file.Close(ctx); err == nil || gone(err) {
+		err = closing
 	}
 	if errors.Is(err, api.SessionExpired) {
 		return nil
@@ -213,11 +189,10 @@ func (p *Presence) remove(ctx context.Context) error {
 func (p *Presence) keep(file *client.Handle) {
 	defer close(p.done)
 	for {
-		var err error
-		if file != nil {
-			err = p.lasts(file)
-		}
+		err := deleted(p.ctx, file)
 		if err == nil {
+			p.put(nil)
+			leave(p.ctx, file)
 			file, err = p.again()
 		}
 		if err != nil {
@@ -228,20 +203,16 @@ func (p *Presence) keep(file *client.Handle) {
 	}
 }
 
-// again makes the file again, once it is to be shown. A value that was changed while it was made is written by Update.
+// again makes the file again. A value that was changed while it was made is written by Update.
 func (p *Presence) again() (*client.Handle, error) {
 	path, err := api.ParsePath(p.path)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.awaitHealth(); err != nil {
-		return nil, err
-	}
 	p.mu.Lock()
 	r := p.record
-	p.away = false
 	p.mu.Unlock()
-	return register(p.ctx, p.c, path, r.text(), announceOptions{again: true})
+	return register(p.ctx, p.c, path, r.text(), announceOptions{})
 }
 
 // put takes note of the file, or of its absence.
@@ -363,7 +334,7 @@ func (r record) holds(ctx context.Context, c *client.Client, exists *api.Error, 
 	exists.Holders = []api.Holder{who.Holder}
 	exists.Message = fmt.Sprintf("session %v of %s (host %s, pid %d) has that name; take another, or end that session", who.Session, who.Principal, who.Host, who.PID)
 	if who.Session == c.Session() {
-		return o.again, exists // else it has announced the name already
+		return false, exists // it has announced the name already
 	}
 	return o.wait || r.before(sign(c)), exists
 }

@@ -55,7 +55,7 @@ func TestLocked(t *testing.T) {
 			if _, err := two.Acquire(ctx, lockedPath, client.Try()); !errors.Is(err, api.LockHeld) {
 				t.Errorf("another session: %v", err)
 			}
-			sick := errSick()
+			sick := errors.New("sick")
 			if err := Locked(ctx, one, lockedPath, o, func(context.Context) error { return sick }); !errors.Is(err, sick) {
 				t.Errorf("the error of the function: %v", err)
 			}

@@ -104,7 +104,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit
 	if err := s.agree(ctx, h); err != nil {
 		return nil, err
 	}
-	mine, taken, err := s.try(ctx, nil, o)
+	mine, taken, err := s.trySlots(ctx, nil, o)
 	leaveSlots(ctx, taken)
 	var p *Permit
 	if err == nil {

@@ -33,7 +33,7 @@ func (s *Semaphore) take(ctx, turn context.Context, o SemaphoreOptions) (p *Perm
 	var mine []slotLock
 	for {
 		mine = stillHeld(ctx, mine)
-		more, taken, err := s.try(ctx, mine, o)
+		more, taken, err := s.trySlots(ctx, mine, o)
 		mine = append(mine, more...)
 		if isBusy(err) {
 			more, err = s.first(ctx, turn, mine, taken, o)
@@ -95,10 +95,10 @@ func (s *Semaphore) openSlot(ctx context.Context, slot int, o SemaphoreOptions) 
 	return s.c.Open(ctx, s.dir+"/"+slotName(slot), client.OpenOptions{Write: true, Create: client.File, LockDelay: delayOf(o.LockDelay)})
 }
 
-// try takes free slots, until with mine there are as many as are wanted. Those it has it returns also with an error;
+// trySlots takes free slots, until with mine there are as many as are wanted. Those it has it returns also with an error;
 // if there are too few, with the handles of those that are taken. A slot that cannot be used, because a stranger has
 // put something else in its place, is passed over as long as there are others.
-func (s *Semaphore) try(ctx context.Context, mine []slotLock, o SemaphoreOptions) (got []slotLock, taken []slotHandle, err error) {
+func (s *Semaphore) trySlots(ctx context.Context, mine []slotLock, o SemaphoreOptions) (got []slotLock, taken []slotHandle, err error) {
 	need := o.weight() - len(mine)
 	var spoilt error
 	busy := &api.Error{Code: api.LockHeld, Op: "acquire", Path: s.dir}

@@ -3,7 +3,6 @@
 package recipe
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -254,48 +253,6 @@ func TestEphemeralIsRefused(t *testing.T) {
 			if _, err := reader.Open(w.ctx, file, client.OpenOptions{Read: true}); !errors.Is(err, api.NotFound) {
 				t.Errorf("%s is there: %v", file, err)
 			}
-		}
-	})
-}
-
-// An item whose worker died while a stranger was in its lock's queue is taken, although the stranger gives
-// up, of which nobody is told.
-func TestQueueWithStranger(t *testing.T) {
-	t.Parallel()
-	inSmallWorld(t, func(w *world) {
-		const delay = 30 * time.Second
-		one, two, stranger := w.dial("h1"), w.dial("h2"), w.dial("stranger")
-		a, b := NewQueue(one, queueDir, QueueOptions{LockDelay: delay}), NewQueue(two, queueDir, QueueOptions{LockDelay: delay})
-		_, err := a.Put(w.ctx, nil)
-		w.ok(err)
-		item, err := a.Take(w.ctx)
-		w.ok(err)
-		h, err := stranger.Open(w.ctx, item.Lock().Path(), client.OpenOptions{Write: true})
-		w.ok(err)
-		waiting, giveUp := context.WithCancel(w.ctx)
-		waited := make(chan error, 1)
-		go func() {
-			_, err := h.Acquire(waiting, api.Exclusive)
-			waited <- err
-		}()
-		pass(time.Second)
-		took := make(chan error, 1)
-		go func() {
-			_, err := b.Take(w.ctx)
-			took <- err
-		}()
-		pass(time.Second)
-		w.Expire(one.Session())
-		pass(20 * time.Second) // the lock-delay
-		giveUp()
-		if err := <-waited; err == nil {
-			t.Fatal("the stranger has it")
-		}
-		select {
-		case err := <-took:
-			w.ok(err)
-		case <-time.After(delay):
-			t.Error("nobody has taken the item")
 		}
 	})
 }

@@ -93,7 +93,7 @@ func TestCloseEndsTheSession(t *testing.T) {
 		c := w.dial("writer")
 		w.mkdir(c, treeDir)
 		w.put(c, treeDir+"/n", "1")
-		w.Slow("h1", farAway)
+		w.Slow("h1", 100*time.Millisecond)
 		tree, err := WatchTree(w.ctx, w.config("h1"), treeDir, TreeOptions{})
 		w.ok(err)
 		file, err := WatchConfig(w.ctx, w.config("h1"), treeDir+"/n", number, ConfigFileOptions[int]{})

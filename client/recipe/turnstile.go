@@ -2,7 +2,6 @@ package recipe
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
@@ -18,7 +17,6 @@ type turnstile struct {
 	dir    string
 	file   client.OpenOptions // with what it is opened, and created
 	places chan struct{}      // one for each who is at the cell
-	made   atomic.Bool        // the file was there
 }
 
 const (
@@ -34,27 +32,9 @@ func newTurnstile(c *client.Client, dir string, contents []byte) *turnstile {
 		file: client.OpenOptions{Read: true, Write: true, Create: client.File, Contents: contents}}
 }
 
-// path returns that of the file.
-func (t *turnstile) path() string { return t.dir + "/" + turnstileName }
-
 // open opens the file, which is created if it is absent.
 func (t *turnstile) open(ctx context.Context) (*client.Handle, error) {
 	return openIn(ctx, t.c, t.dir, turnstileName, t.file)
-}
-
-// ensure creates the file if it is absent, once: so there is room for it, also if what it is for takes all that a quota
-// leaves.
-func (t *turnstile) ensure(ctx context.Context) error {
-	if t.made.Load() {
-		return nil
-	}
-	h, err := t.open(ctx)
-	if err != nil {
-		return err
-	}
-	leave(ctx, h)
-	t.made.Store(true)
-	return nil
 }
 
 // enter waits for its turn. check is called before it; its error ends the wait. Whoever was let
@@ -70,7 +50,7 @@ func (t *turnstile) enterTurn(ctx context.Context, reason string, check func(h *
 	select {
 	case t.places <- struct{}{}:
 	case <-ctx.Done():
-		return nil, nil, ended(ctx, ctx.Err(), "acquire", t.path())
+		return nil, nil, ended(ctx, ctx.Err(), "acquire", t.dir+"/"+turnstileName)
 	case <-t.c.Done():
 		return nil, nil, t.c.Err()
 	}

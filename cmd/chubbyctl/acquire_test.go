@@ -59,7 +59,6 @@ func TestCommandLineFaults(t *testing.T) {
 		{"lock acquire a", 2, "'chubbyctl acquire PATH -- CMD'"},
 		{"lock brek a", 2, "did you mean break?"},
 		{"session rm s1", 2, "'chubbyctl session end ID'"},
-		{"queue add a", 2, "'chubbyctl queue put PATH DATA'"},
 		{"cell top", 2, "'chubbyctl top'"},
 		{"kv get a", 2, "'chubbyctl cat PATH'"},
 		{"acquire /ls/local/a --busy-exit-code 9 -- true", 2, "is for --try and --wait"},
@@ -169,9 +168,9 @@ func TestSequencerThatIsNone(t *testing.T) {
 
 // By default CMD rides out an outage of about 11 seconds.
 func TestBudgetOfTheDefaults(t *testing.T) {
-	o := &workOptions{lockDelay: api.DefaultLockDelay, killAfter: defaultKillAfter}
-	b := o.budget(api.DefaultLease)
-	if got := b.outage().Round(time.Second); got != 11*time.Second || !strings.Contains(b.String(), "10.8s") {
+	o := &workOptions{globals: &globals{}, lockDelay: api.DefaultLockDelay, killAfter: defaultKillAfter}
+	b := o.terms().Budget(api.DefaultLease)
+	if got := b.Outage().Round(time.Second); got != 11*time.Second || !strings.Contains(b.String(), "10.8s") {
 		t.Errorf("CMD rides out %v (%v), want about 11s", got, b)
 	}
 }
@@ -184,16 +183,16 @@ func TestBudgetLeavesRoom(t *testing.T) {
 			return time.Duration(rapid.Int64Range(int64(least), int64(most)).Draw(t, name))
 		}
 		lease := draw("lease", api.MinLease, api.MaxLease)
-		o := &workOptions{lockDelay: draw("lock-delay", 0, api.MaxLockDelay), killAfter: draw("kill-after", 0, time.Minute)}
-		b := o.budget(lease)
+		o := &workOptions{globals: &globals{}, lockDelay: draw("lock-delay", 0, api.MaxLockDelay), killAfter: draw("kill-after", 0, time.Minute)}
+		b := o.terms().Budget(lease)
 		worst := float64(lease)*5/12 + float64(o.lockDelay)
 		needed := float64(o.killAfter) + float64(client.Margin(lease, o.lockDelay))
 		fits := worst*(1-api.ClockRateBound) > needed+1
-		if passes := b.validate("acquire") == nil; passes && !fits && worst*(1-api.ClockRateBound) < needed-1 || !passes && fits {
+		if passes := b.Check() == nil; passes && !fits && worst*(1-api.ClockRateBound) < needed-1 || !passes && fits {
 			t.Errorf("budget %+v: passes %t, leaves room %t", b, passes, fits)
 		}
-		if b.refresh() > lease/12 || b.refresh() <= 0 {
-			t.Errorf("refresh every %v with a lease of %v", b.refresh(), lease)
+		if b.Refresh() > lease/12 || b.Refresh() <= 0 {
+			t.Errorf("refresh every %v with a lease of %v", b.Refresh(), lease)
 		}
 	})
 }

@@ -18,13 +18,14 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/api"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/internal/supervise"
+	"github.com/chubbylock/chubby/internal/tenure"
 )
 
 // TestMain makes this program the guardian of the tests' commands, too, and chubbyctl for tests that
 // need a process.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{guardianVerb, "put", "completion", "help", "version", "queue"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{guardianVerb, "put", "completion", "help", "version", "config", "queue", "hello"}, os.Args[1]) {
 		os.Exit(runCommandLine())
 	}
 	if len(os.Args) > 1 && os.Args[1] == "upgraded" {
@@ -154,7 +155,7 @@ func TestCommandEnvironment(t *testing.T) {
 	t.Setenv("CHUBBY_TOKEN", "of an outer acquire")
 	o := supervising(t, "sh", "-c", `[ "$CHUBBY_LOCK,$CHUBBY_SEQUENCER,$CHUBBY_TOKEN,$CHUBBY_SESSION" = /ls/foo/a,seq,7,s42 ]`)
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
-	env := withVariables("CHUBBY_LOCK=/ls/foo/a", "CHUBBY_SEQUENCER=seq", "CHUBBY_TOKEN=7", "CHUBBY_SESSION=s42")
+	env := tenure.Environment("CHUBBY_LOCK=/ls/foo/a", "CHUBBY_SEQUENCER=seq", "CHUBBY_TOKEN=7", "CHUBBY_SESSION=s42")
 	if err := o.supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: env}); err != nil {
 		t.Errorf("CMD has another environment: %v", err)
 	}
@@ -308,7 +309,7 @@ func TestCommandThatIsNotBegun(t *testing.T) {
 	}
 	for argv, begun := range map[string]bool{program: false, "false": true} {
 		err := supervising(t, argv).supervise(work{lock: fakeLock{t.Context(), long}, session: &liveSession{}, env: quickly()})
-		if got := !errors.As(err, new(notBegun)); err == nil || got != begun || !begun && exitCode(err) != supervise.ExitNotFound {
+		if got := !errors.As(err, new(tenure.NotBegun)); err == nil || got != begun || !begun && exitCode(err) != supervise.ExitNotFound {
 			t.Errorf("%s: %v (exit code %d), begun: %t", argv, err, exitCode(err), got)
 		}
 	}

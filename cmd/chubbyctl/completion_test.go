@@ -8,7 +8,6 @@ import (
 
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/client/recipe"
 )
 
 // offered returns what Tab offers for a half-written command line, without the explanations, and how it
@@ -115,33 +114,6 @@ func TestSessionsAreOffered(t *testing.T) {
 		defer c.Close(t.Context())
 		if got, want := s.offered("session end ''"), c.Session().String()+" :4"; got != want {
 			t.Errorf("it offers %q, want %q", got, want)
-		}
-	})
-}
-
-// What others have written as the reason of a failure is shown, and not obeyed.
-func TestReasonsAreOfferedAsText(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cell := celltest.Start(t, 1)
-		s := &stage{t: t, cell: cell, ctx: t.Context()}
-		c, err := client.New(t.Context(), client.Config{Servers: cell.Servers(), Dialer: cell.Dial, Clock: celltest.Clock})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close(t.Context())
-		q := recipe.NewQueue(c, "/ls/local/films", recipe.QueueOptions{Attempts: 1})
-		if _, err := q.Put(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
-		item, err := q.Take(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := item.Fail(t.Context(), "bad\x1b[2J\nworse", 0); err != nil {
-			t.Fatal(err)
-		}
-		if got := s.run("__complete queue retry films ''"); strings.Contains(got, "\x1b") || !strings.Contains(got, `bad\x1b[2J\nworse`) {
-			t.Errorf("it offers %q", got)
 		}
 	})
 }

@@ -118,7 +118,7 @@ func TestGroupsWithoutACommand(t *testing.T) {
 	}
 	var errors bytes.Buffer
 	g := &globals{output: "json"}
-	_, err := execute(t, nil, "queue", "-o", "json")
+	_, err := execute(t, nil, "config", "-o", "json")
 	g.printError(&errors, err)
 	mustHave(t, errors.Bytes(), "error error.code error.message error.exit")
 }

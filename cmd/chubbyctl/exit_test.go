@@ -17,7 +17,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/celltest"
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
+	"github.com/chubbylock/chubby/internal/supervise"
 )
 
 // Every code has an exit code, wrapped or not; a new code has to be added here.
@@ -173,7 +173,6 @@ func TestInterruptWithoutAnAnswer(t *testing.T) {
 			{"SetContents", "put there z", true},
 			{"Open", "put other x", true},
 			{"Open", "mkdir dir", true},
-			{"Open", "queue put films film17", true},
 			{"Open", "cat there", false},
 			{"GetContentsAndStat", "cat there", false},
 			{"Open", "acquire lock", false},

@@ -13,20 +13,19 @@ import (
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/tenure"
 )
 
 // heldLock is what is held while CMD runs, and how it is given up: a lock, several of them, or a
 // membership.
 type heldLock struct {
-	lock   lockState
+	lock   tenure.Lock
 	locks  []*client.Lock // in the order of their names; none of a membership
 	member string         // the path of a membership's file; else empty
 	slot   *int           // of a semaphore; else nil
-	item   *recipe.Item   // of a queue, whose data CMD reads; else nil
 	giveUp func(context.Context) error
 
-	request request                                    // that another should have it
-	finish  func(ctx context.Context, ran error) error // says what became of it, before it is given up; may be nil
+	request request // that another should have it
 }
 
 // holding returns a lock that is given up by a function.

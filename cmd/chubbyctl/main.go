@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/supervise"
 )
 
 func main() { os.Exit(runCommandLine()) }
@@ -34,8 +34,12 @@ func runCommandLine() int {
 	root.SetOut(out)
 	root.SetErr(term.NewOutlet(os.Stderr, asked))
 	defer func() { g.stop() }()
-	cmd, err := root.ExecuteContextC(ctx)
-	ctx = cmd.Context() // a command may have had interrupts caught again
+	err := runPlugin(root, os.Args[1:])
+	if err == nil {
+		var cmd *cobra.Command
+		cmd, err = root.ExecuteContextC(ctx)
+		ctx = cmd.Context() // a command may have had interrupts caught again
+	}
 	err = unwritten(lastError(ctx, g.adviseOnCell(err)), out.Failure(), unread)
 	if asked := formatAskedFor(os.Args[1:]); g.stderr == nil && asked.ForPrograms() {
 		g.output = asked // cobra has not read the flags after the wrong one

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/supervise"
 )
 
 // entry is a word with what it means, for help and the reference pages.
@@ -45,7 +45,6 @@ func environment() []entry {
 		{"NO_COLOR", "no colours if it is not empty; there are none in a pipe, nor with TERM=dumb"},
 		{"CHUBBY_LOCK, CHUBBY_SEQUENCER, CHUBBY_TOKEN, CHUBBY_SESSION", "what a command that runs under a lock is told of it; see acquire. CHUBBY_TOKEN is its fencing token, and no secret: chubbyctl does not read it; the token that says who you are is in CHUBBY_TOKEN_FILE"},
 		{"CHUBBY_SLOT, CHUBBY_MEMBER", "what a command is told of its slot (semaphore), and of its membership (members join)"},
-		{"CHUBBY_ITEM, CHUBBY_ATTEMPT", "what a command is told of its item (queue take)"},
 		{"CHUBBY_EVENT, CHUBBY_PATH, CHUBBY_CHILD, CHUBBY_GENERATION", "what watch --exec tells its command"},
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/chubbylock/chubby/client"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/supervise"
 )
 
 // The pauses before CMD is run again (--retry): the first, and the longest. Each is up to twice

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 	"github.com/chubbylock/chubby/internal/helptext"
@@ -26,6 +27,9 @@ is configured; else local. The cell's servers are found from --servers; else fro
 CHUBBY_CELLS ("foo=h1:7421,h2:7421"); else from $CHUBBY_CONFIG or
 ~/.config/chubby/cells.yaml; else from DNS; else, for a cell named nowhere, on this
 machine, where 'chubbyd dev' starts one.
+
+A verb that is not in the list is the program chubbyctl-VERB, beside chubbyctl or on PATH:
+'chubbyctl queue', for work queues, is chubbyctl-queue.
 
 Exit codes are in 'chubbyctl help exit-codes', variables of the environment in 'chubbyctl
 help environment'.`,
@@ -54,23 +58,12 @@ help environment'.`,
 		},
 	}
 	root.SetFlagErrorFunc(explainFlagError)
-	flags := root.PersistentFlags()
-	flags.StringVarP((*string)(&g.output), "output", "o", string(term.Text), "text, wide (text of which nothing is left out), json (one object per line, errors too), or yaml (the same fields, a document each)")
-	flags.DurationVar(&g.timeout, "timeout", 15*time.Second, "how long an operation on the cell may take")
-	flags.StringSliceVar(&g.servers, "servers", nil, "the cell's replicas, host:port,...")
-	flags.StringVar(&g.cell, "cell", "", "the default `CELL`: of paths that do not begin with /ls/CELL, and where none is named")
-	flags.StringVar(&g.as, "as", "", "the principal to act as, where the cell takes a client's word for it")
-	flags.StringVar(&g.tls.CA, "cacert", "", "who signs the certificates of the servers, a file in PEM")
-	flags.StringVar(&g.tls.Cert, "cert", "", "the certificate that says who you are, a file in PEM")
-	flags.StringVar(&g.tls.Key, "key", "", "the key of --cert, a file in PEM")
-	flags.StringVar(&g.tokenFile, "token-file", "", "a file with the token that says who you are, instead of --cert")
-	flags.StringVar(&g.trace.endpoint, "trace-endpoint", "", "where a trace of the command is sent, by OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT with TLS")
-	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say more, on standard error")
+	g.addFlags(root.PersistentFlags())
 	addGrouped(root, "Locks", newAcquireCommand(g), newElectCommand(g), newSemaphoreCommand(g), newBarrierCommand(g),
 		newLocksCommand(g), newLockCommand(g), newHistoryCommand(g), newExplainCommand(g), newSequencerCommand(g))
 	addGrouped(root, "Files", newLsCommand(g), newTreeCommand(g), newCatCommand(g), newPutCommand(g), newTxnCommand(g), newMkdirCommand(g), newRmCommand(g),
 		newStatCommand(g), newTouchCommand(g), newCopyCommand(g), newExportCommand(g), newImportCommand(g), newWatchCommand(g))
-	addGrouped(root, "Recipes", newQueueCommand(g), newMembersCommand(g))
+	addGrouped(root, "Recipes", newMembersCommand(g))
 	addGrouped(root, "Operate", newCellCommand(g), newSessionCommand(g), newACLCommand(g), newQuotaCommand(g), newTopCommand(g), newLintCommand(g),
 		newDrillCommand(g), newBenchCommand(g), newSizingCommand(g))
 	addGrouped(root, "Set up", newConfigCommand(g), newCompletionCommand(), newVersionCommand(g), newWhoamiCommand(g))
@@ -83,6 +76,21 @@ help environment'.`,
 	helptext.Install(root, func(w io.Writer) int { return term.StyleOf(w).Width })
 	g.completeBelow(root)
 	return root, g
+}
+
+// addFlags adds the flags that every command has.
+func (g *globals) addFlags(flags *pflag.FlagSet) {
+	flags.StringVarP((*string)(&g.output), "output", "o", string(term.Text), "text, wide (text of which nothing is left out), json (one object per line, errors too), or yaml (the same fields, a document each)")
+	flags.DurationVar(&g.timeout, "timeout", 15*time.Second, "how long an operation on the cell may take")
+	flags.StringSliceVar(&g.servers, "servers", nil, "the cell's replicas, host:port,...")
+	flags.StringVar(&g.cell, "cell", "", "the default `CELL`: of paths that do not begin with /ls/CELL, and where none is named")
+	flags.StringVar(&g.as, "as", "", "the principal to act as, where the cell takes a client's word for it")
+	flags.StringVar(&g.tls.CA, "cacert", "", "who signs the certificates of the servers, a file in PEM")
+	flags.StringVar(&g.tls.Cert, "cert", "", "the certificate that says who you are, a file in PEM")
+	flags.StringVar(&g.tls.Key, "key", "", "the key of --cert, a file in PEM")
+	flags.StringVar(&g.tokenFile, "token-file", "", "a file with the token that says who you are, instead of --cert")
+	flags.StringVar(&g.trace.endpoint, "trace-endpoint", "", "where a trace of the command is sent, by OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT with TLS")
+	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say more, on standard error")
 }
 
 // addGrouped adds commands that the help of root lists under a title.

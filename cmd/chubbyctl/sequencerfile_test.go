@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chubbylock/chubby/internal/tenure"
 )
 
 // The file is there while the lock is held, and is removed then, unless another has written it meanwhile.
@@ -82,7 +84,7 @@ func TestSequencerFileIsNobodyElses(t *testing.T) {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := checkSequencerFile(name); (err == nil) != taken {
+		if err := tenure.CheckSequencerFile(name); (err == nil) != taken {
 			t.Errorf("a file of %.20q: %v, taken is to be %t", text, err, taken)
 		}
 		// As it may have become while the lock was waited for.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/supervise"
 )
 
 // stuck is the end of a chubbyctl whose CMD has ended, and whose last lines nobody reads.

@@ -60,10 +60,6 @@ func meaningBelow(group, word string, runs bool) string {
 	switch group + " " + word {
 	case "session rm", "session delete", "session kill", "session close", "session break":
 		return "'chubbyctl session end ID' ends a session"
-	case "queue add", "queue push", "queue enqueue", "queue send":
-		return "'chubbyctl queue put PATH DATA' puts an item into a work queue"
-	case "queue pop", "queue get", "queue next", "queue dequeue", "queue run":
-		return "'chubbyctl queue take PATH -- CMD' runs a command on the next item"
 	case "members add", "members register", "members announce":
 		return "'chubbyctl members join PATH -- CMD' is on a list of members while a command runs"
 	case "cell top":

@@ -19,11 +19,12 @@ import (
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/client"
 	"github.com/chubbylock/chubby/client/recipe"
-	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/supervise"
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
+	"github.com/chubbylock/chubby/internal/supervise"
+	"github.com/chubbylock/chubby/internal/tenure"
 )
 
-// workOptions are the options that acquire, elect, semaphore, queue take and members join have in common: of
+// workOptions are the options that acquire, elect, semaphore and members join have in common: of
 // what is held, and of the command that runs while it is.
 type workOptions struct {
 	*globals
@@ -189,7 +190,7 @@ func (o *workOptions) validate() error {
 	case len(o.reason) > api.MaxReason:
 		return usagef("--reason has %d bytes; at most %d are shown to others", len(o.reason), api.MaxReason)
 	}
-	if err := checkSequencerFile(o.sequencerFile); err != nil {
+	if err := usageOf(tenure.CheckSequencerFile(o.sequencerFile)); err != nil {
 		return err
 	}
 	if err := o.parseSignals(); err != nil || len(o.argv) == 0 {
@@ -200,7 +201,7 @@ func (o *workOptions) validate() error {
 		return err
 	}
 	o.scan = supervise.Scan()
-	return o.budget(o.lease).validate(o.verb)
+	return o.checkBudget(o.lease)
 }
 
 // parseSignals reads --jeopardy-signal and --safe-signal.
@@ -262,7 +263,7 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 		o.closeSessionWithin(ctx, c, bound)
 	}()
 	if len(o.argv) > 0 {
-		if err := o.budget(c.Lease()).validate(o.verb); err != nil {
+		if err := o.checkBudget(c.Lease()); err != nil {
 			return err
 		}
 	}
@@ -292,16 +293,12 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 		lock:    t.lock,
 		session: c,
 		env:     t.environment(c.Session()),
-		item:    t.item,
 		changed: changed,
 		heard:   heard,
 		request: t.request,
 	})
 	// CMD has ended, so signals are for chubbyctl again. One of them shortens the rest.
 	farewell, stop = signal.NotifyContext(farewell, supervise.Interrupts()...)
-	if t.finish != nil {
-		err = t.finish(farewell, err)
-	}
 	if countsAtLeast(err) && asked.Err() == nil {
 		o.keepAtLeast(farewell, t.lock, o.atLeast-held())
 	}
@@ -317,7 +314,7 @@ func countsAtLeast(err error) bool {
 
 // keepAtLeast keeps a lock for a while after CMD has ended, so that hosts whose clocks are behind
 // find it held. The loss of the lock, or a signal, ends that.
-func (o *workOptions) keepAtLeast(ctx context.Context, lock lockState, left time.Duration) {
+func (o *workOptions) keepAtLeast(ctx context.Context, lock tenure.Lock, left time.Duration) {
 	if left <= 0 || lock.Err() != nil {
 		return
 	}

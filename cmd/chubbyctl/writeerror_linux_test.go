@@ -11,7 +11,7 @@ import (
 
 // What cannot be written is a failure, with a message, also of help, which cobra writes without an error.
 func TestAnswerOnAFullDisk(t *testing.T) {
-	for _, line := range []string{"help", "queue --help", "queue", "version", "version -o json", "completion zsh"} {
+	for _, line := range []string{"help", "config --help", "config", "version", "version -o json", "completion zsh"} {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -22,7 +22,7 @@ func TestAnswerOnAFullDisk(t *testing.T) {
 		cmd.Stdout, cmd.Stderr, cmd.Env = full, &said, quickly()
 		_ = cmd.Run() // its exit code is looked at
 		want, text := exitFailed, "the answer could not be written"
-		if line == "queue" {
+		if line == "config" {
 			want, text = exitUsage, "needs one of the commands"
 		}
 		if got := cmd.ProcessState.ExitCode(); got != want || strings.Count(said.String(), text) != 1 || strings.Count(said.String(), "\n") != 1 {

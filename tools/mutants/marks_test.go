@@ -27,10 +27,15 @@ func TestMarksOfTheProject(t *testing.T) {
 	}
 	replacements := 0
 	for _, path := range markedPackages(t, root) {
-		if !regexp.MustCompile(` ` + regexp.QuoteMeta(path) + `\s`).Match(makefile) {
+		module, below := moduleOf(root, path)
+		words := " " + below
+		if module != "." {
+			words = " -root ../" + module + " -marks " + below
+		}
+		if !regexp.MustCompile(regexp.QuoteMeta(words) + `\s`).Match(makefile) {
 			t.Errorf("make mutants does not run the marks of %s: name it in the Makefile", path)
 		}
-		p, err := loadPackage(t.Context(), root, path)
+		p, err := loadPackage(t.Context(), filepath.Join(root, module), below)
 		if err == nil {
 			err = p.mutate(func(m *mutant) bool { return m.mark != nil })
 		}
@@ -43,7 +48,7 @@ func TestMarksOfTheProject(t *testing.T) {
 			t.Errorf("%s with the mutants of its marks: %v", path, err)
 		}
 		for _, m := range p.mutants {
-			if m.mark.test != "" && !hasTest(t, filepath.Join(root, m.mark.pkg), m.mark.test) {
+			if m.mark.test != "" && !hasTest(t, filepath.Join(root, module, m.mark.pkg), m.mark.test) {
 				t.Errorf("%s/%v: %s has no test %s", path, m, m.mark.pkg, m.mark.test)
 			}
 		}
@@ -51,6 +56,20 @@ func TestMarksOfTheProject(t *testing.T) {
 	if replacements == 0 || replacements > maxReplacements {
 		t.Errorf("marks describe %d mutants, and may describe %d: remove those that defend least", replacements, maxReplacements)
 	}
+}
+
+// moduleOf returns the directory of the module that a package is in, and the package's path in that.
+func moduleOf(root, path string) (module, below string) {
+	for module = filepath.Clean(path); module != "."; module = filepath.Dir(module) {
+		if _, err := os.Stat(filepath.Join(root, module, "go.mod")); err == nil {
+			break
+		}
+	}
+	below, _ = filepath.Rel(module, path) // both are below the root
+	if below != "." {
+		below = "./" + below
+	}
+	return filepath.ToSlash(module), filepath.ToSlash(below)
 }
 
 // checkRewritten checks the types of a package with its mutants.

@@ -251,7 +251,8 @@ func (r *runner) run(ctx context.Context, b *binary, tests []*test, limit time.D
 // mutants run there: a mutant may take the working directory for a temporary one.
 func mirror(root, path, in string) (dir string, err error) {
 	dir = in
-	for _, below := range append(strings.Split(strings.TrimPrefix(path, "./"), "/"), "") {
+	names := slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "." })
+	for _, below := range append(names, "") {
 		entries, err := os.ReadDir(root)
 		if err != nil {
 			return "", err

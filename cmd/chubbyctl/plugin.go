@@ -1,0 +1,95 @@
+package main
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chubbylock/chubby/client"
+	"github.com/chubbylock/chubby/internal/tenure"
+)
+
+// plugin is the program of a verb that chubbyctl does not have, and what it is run with: chubbyctl-VERB, beside chubbyctl's own file or on
+// PATH, as git and kubectl have it.
+type plugin struct {
+	path      string
+	args, env []string
+}
+
+// queueVerb is the verb of a program that comes with chubbyctl.
+const queueVerb = "queue"
+
+// runPlugin runs the program of a verb that root does not have, in the place of this process. It returns nil if there is nothing to run:
+// cobra knows the verb, or says what is wrong. An error may be that of a program that has ended by itself, with any exit code.
+func runPlugin(root *cobra.Command, args []string) error {
+	p, err := findPlugin(root, args)
+	if p == nil || err != nil {
+		return err
+	}
+	return runInPlace(p.path, append([]string{filepath.Base(p.path)}, p.args...), p.env)
+}
+
+// findPlugin returns the program that a command line asks for, if it does. The program gets all of it but the verb: it knows the global
+// flags, wherever they stand. The default cell, and the certificates of a cell that 'chubbyd dev' runs here, it has by its environment.
+func findPlugin(root *cobra.Command, args []string) (*plugin, error) {
+	var given globals
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.SetInterspersed(false)
+	given.addFlags(flags)
+	if flags.Parse(args) != nil || flags.NArg() == 0 {
+		return nil, nil
+	}
+	before, rest := args[:len(args)-flags.NArg()], flags.Args()
+	switch asked := rest[0]; {
+	case asked == "help" && len(rest) > 1:
+		rest = append(slices.Clone(rest[1:]), "--help")
+	case (asked == cobra.ShellCompRequestCmd || asked == cobra.ShellCompNoDescRequestCmd) && len(rest) > 2:
+		before, rest = append(slices.Clone(before), asked), rest[1:]
+	}
+	verb := rest[0]
+	isKnown := func(cmd *cobra.Command) bool { return cmd.Name() == verb || cmd.HasAlias(verb) }
+	isOther := func(r rune) bool { return r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	if strings.ContainsFunc(verb, isOther) || verb == "help" || slices.ContainsFunc(root.Commands(), isKnown) {
+		return nil, nil
+	}
+	path := programOf(verb)
+	switch {
+	case path == "" && verb == queueVerb:
+		return nil, usagef("'chubbyctl queue' is a program of its own, chubbyctl-queue, which is neither beside chubbyctl nor on PATH; " +
+			"'go install github.com/chubbylock/chubby/contrib/recipes/cmd/chubbyctl-queue@latest' installs it")
+	case path == "":
+		return nil, nil
+	}
+	cell, err := given.defaultCell()
+	if err != nil {
+		return nil, err
+	}
+	own := []string{"CHUBBY_CELL=" + cell}
+	if dev := given.tlsFiles(cell); given.tls == (client.TLSFiles{}) && dev != given.tls && len(client.ConfiguredCells()) == 0 {
+		own = append(own, "CHUBBY_CACERT="+dev.CA, "CHUBBY_CERT="+dev.Cert, "CHUBBY_KEY="+dev.Key)
+	}
+	return &plugin{path, append(slices.Clone(before), rest[1:]...), tenure.Environment(own...)}, nil
+}
+
+// programOf returns the path of the program of a verb; "" if there is none.
+func programOf(verb string) string {
+	name := "chubbyctl-" + verb
+	if self, err := os.Executable(); err == nil {
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
+			return path
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil { // or it is only in the current directory
+		return ""
+	}
+	return path
+}

@@ -1,0 +1,117 @@
+//go:build linux
+
+package recipes
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/chubbylock/chubby/api"
+)
+
+const barrierPath = "/ls/local/gate/barrier"
+
+// waiting starts a Wait.
+func waiting(w *world, b *Barrier) <-chan error {
+	passed := make(chan error, 1)
+	go func() { passed <- b.Wait(w.ctx) }()
+	return passed
+}
+
+// stuck fails the test if somebody has passed within that time.
+func stuck(t *testing.T, passed <-chan error, d time.Duration) {
+	t.Helper()
+	select {
+	case err := <-passed:
+		t.Errorf("passed a barrier that is raised: %v", err)
+	case <-time.After(d):
+	}
+}
+
+// A barrier that is raised holds up all, over a fail-over, and outlives who raised it.
+func TestBarrier(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		one, two, three := w.dial("h1"), w.dial("h2"), w.dial("h3")
+		if err := NewBarrier(one, barrierPath, BarrierOptions{}).Wait(w.ctx); !errors.Is(err, api.NotFound) {
+			t.Errorf("without a directory: %v", err)
+		}
+		w.mkdir(one, "/ls/local/gate")
+		a, b, c := NewBarrier(one, barrierPath, BarrierOptions{}), NewBarrier(two, barrierPath, BarrierOptions{}), NewBarrier(three, barrierPath, BarrierOptions{})
+		w.ok(b.Wait(w.ctx))
+		w.ok(a.Raise(w.ctx))
+		w.ok(a.Raise(w.ctx))
+		first, second := waiting(w, b), waiting(w, c)
+		stuck(t, first, 15*time.Second)
+		w.put(one, "/ls/local/gate/other", "")
+		w.rm(one, "/ls/local/gate/other")
+		w.Expire(one.Session())
+		stuck(t, first, 15*time.Second)
+		w.failOver()
+		stuck(t, second, 15*time.Second)
+		w.ok(c.Lift(w.ctx))
+		w.ok(<-first)
+		w.ok(<-second)
+		w.ok(c.Lift(w.ctx))
+		w.ok(b.Wait(w.ctx))
+		w.ok(b.Raise(w.ctx))
+		ctx, cancel := w.brief(time.Second)
+		defer cancel()
+		if err := c.Wait(ctx); !errors.Is(err, api.DeadlineExceeded) {
+			t.Errorf("Wait until the deadline: %v", err)
+		}
+		if err := NewBarrier(two, barrierPath, BarrierOptions{Ephemeral: true}).Raise(w.ctx); !errors.Is(err, api.Exists) {
+			t.Errorf("a barrier of the other kind: %v", err)
+		}
+	})
+}
+
+// Who waits is let through also if the barrier is raised again at once.
+func TestBarrierRaisedAgain(t *testing.T) {
+	t.Parallel()
+	inSmallWorld(t, func(w *world) {
+		one := w.dial("h1")
+		w.mkdir(one, "/ls/local/gate")
+		b := NewBarrier(one, barrierPath, BarrierOptions{})
+		for range 20 {
+			w.ok(b.Raise(w.ctx))
+			passed := waiting(w, NewBarrier(one, barrierPath, BarrierOptions{}))
+			stuck(t, passed, time.Second)
+			w.ok(b.Lift(w.ctx))
+			w.ok(b.Raise(w.ctx))
+			w.ok(<-passed)
+		}
+	})
+}
+
+// A barrier that is held by sessions is lifted when the last of them is over, and by nothing less.
+func TestBarrierHeld(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		one, two, three := w.dial("h1"), w.dial("h2"), w.dial("h3")
+		w.mkdir(one, "/ls/local/gate")
+		held := BarrierOptions{Ephemeral: true}
+		a, b, c := NewBarrier(one, barrierPath, held), NewBarrier(two, barrierPath, held), NewBarrier(three, barrierPath, held)
+		w.ok(a.Raise(w.ctx))
+		w.ok(b.Raise(w.ctx))
+		w.ok(b.Raise(w.ctx))
+		passed := waiting(w, c)
+		w.Expire(one.Session())
+		stuck(t, passed, 15*time.Second)
+		w.failOver()
+		stuck(t, passed, 15*time.Second)
+		w.Cut("h2")
+		cut := time.Now()
+		w.ok(<-passed)
+		if wait := time.Since(cut); wait > api.DefaultLease+2*time.Second {
+			t.Errorf("let through %v after the last holder was cut off", wait)
+		}
+		for range 5 {
+			w.ok(c.Raise(w.ctx))
+			stuck(t, waiting(w, c), time.Second)
+			w.ok(c.Lift(w.ctx))
+			w.ok(c.Wait(w.ctx))
+		}
+	})
+}
