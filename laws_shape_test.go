@@ -169,7 +169,6 @@ func large() map[string]string {
 		"cell.Replica":                        "several things still: to be cut",
 		"cell/internal/master.waiter":         "several things still: to be cut",
 		"cell/internal/wire.Connections":      "several things still: to be cut",
-		"cell/internal/wire.Status":           "a record of what cell status shows",
 		"cell/internal/wire.service":          "several things still: to be cut",
 		"client.Client":                       "several things still: to be cut",
 		"client.Handle":                       "several things still: to be cut",
