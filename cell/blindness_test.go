@@ -96,7 +96,7 @@ func (w *rights) namings(member string, handle []byte, sequencer, stale string) 
 		"backup": "a random number of the caller", "part": noName, "seal": noName, "finish": noName, "token": "it says who the caller is", "as": "it says who the caller is",
 	}
 	for name := range strings.FieldsSeq(`nonce request lease_ns host pid may_cache cache_lease acknowledged grant received reason read write change_acl events lock_delay_ns create kind
-		ephemeral contents cache_lock no_cache if_generation mode generation now raft spare most kinds sequencer_unread for_ns waited_ns give_up`) {
+		ephemeral contents cache_lock no_cache if_generation mode generation now raft spare most kinds sequencer_unread silent vacant_ns waited_ns give_up`) {
 		nothing[protoreflect.Name(name)] = noName
 	}
 	return named, nothing
