@@ -18,7 +18,6 @@ import (
 func upward() map[string]int {
 	return map[string]int{
 		"cell/internal/console": 28,
-		"cell/internal/master":  18,
 		"cell/internal/peer":    24,
 		"cell/internal/wire":    24,
 		"cmd/chubbyd":           16,

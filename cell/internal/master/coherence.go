@@ -15,19 +15,6 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// coherence keeps what clients have in their caches consistent with the nodes (Chubby
-// §2.7): a change of what they see takes effect when nobody has it in a cache any more.
-type coherence struct {
-	epoch       *epoch
-	copyset     *copyset
-	boxes       *mailboxes
-	leases      *session.Leases
-	revocations *revocations
-
-	room       room
-	slowClient time.Duration // see Config.SlowClient
-}
-
 // applyChange is the one path of every change of what clients see of nodes, whoever
 // wants it (decision 21): the names are made uncacheable, whoever may have them in
 // a cache is told to drop them, and only when everybody has said so, or has
@@ -213,17 +200,4 @@ func (co *coherence) cutOff(ch *change, names []api.Name) time.Duration {
 // heldUp is why a session is cut off that a change of that node has waited for.
 func (co *coherence) heldUp(name api.Name) string {
 	return fmt.Sprintf("it held up a change of %s for more than %v", co.epoch.path(name), co.slowClient)
-}
-
-// namesTouched returns the names of which a client may see something else after a
-// change of that node: it stands in the listing of its directory, too, and that
-// counts its children.
-func namesTouched(names ...api.Name) []api.Name {
-	var list []api.Name
-	for _, name := range names {
-		//mutant: list = append(list, name) //by TestCachesAreConsistent of ./cell
-		list = append(list, name, name.Parent())
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
 }

@@ -2,6 +2,8 @@ package master
 
 import (
 	"container/list"
+	"slices"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/session"
@@ -247,4 +249,30 @@ func (co *coherence) enterReader(id api.SessionID, names ...api.Name) bool {
 		all = co.copyset.register(id, s.Principal, name, s.CacheLease, now) && all
 	}
 	return all
+}
+
+// coherence keeps what clients have in their caches consistent with the nodes (Chubby
+// §2.7): a change of what they see takes effect when nobody has it in a cache any more.
+type coherence struct {
+	epoch       *epoch
+	copyset     *copyset
+	boxes       *mailboxes
+	leases      *session.Leases
+	revocations *revocations
+
+	room       room
+	slowClient time.Duration // see Config.SlowClient
+}
+
+// namesTouched returns the names of which a client may see something else after a
+// change of that node: it stands in the listing of its directory, too, and that
+// counts its children.
+func namesTouched(names ...api.Name) []api.Name {
+	var list []api.Name
+	for _, name := range names {
+		//mutant: list = append(list, name) //by TestCachesAreConsistent of ./cell
+		list = append(list, name, name.Parent())
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }

@@ -107,3 +107,11 @@ func (e *epoch) holder(state *raftfsm.State, h namespace.Holder) api.Holder {
 	}
 	return described
 }
+
+// principal returns whom a session belongs to.
+func (e *epoch) principal(id api.SessionID) string {
+	if s, ok := e.state().Sessions.Get(id); ok {
+		return s.Principal
+	}
+	return ""
+}

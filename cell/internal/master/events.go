@@ -15,17 +15,6 @@ import (
 // wait in the mailboxes of the sessions, which nobody ever waits for (Chubby
 // §2.5).
 
-// publisher puts events into the mailboxes of those whom they concern.
-type publisher struct {
-	epoch     *epoch
-	boxes     *mailboxes
-	handles   *handles
-	queues    *queues
-	recalls   *recalls
-	holdTimes *holdTimes
-	copyset   *copyset
-}
-
 // publishChange tells of a change whoever has the node, or its directory, open for
 // events of it. epoch.mu is held.
 func (p *publisher) publishChange(c namespace.Change) {
@@ -95,19 +84,6 @@ const permitSteps = 16
 // NeedRead reports whether some of the events need the right to read.
 func (s EventSet) NeedRead() bool {
 	return slices.ContainsFunc(api.EventKinds(), func(kind api.EventKind) bool { return s.Has(kind) && kind.NeedsRead() })
-}
-
-// postTo puts an event about a handle into its session's mailbox and returns its
-// number there, 0 if the session has none. The event is copied. epoch.mu is held.
-func (p *publisher) postTo(to namespace.Owner, ref namespace.Ref, kind api.EventKind, e *Event) uint64 {
-	box := p.boxes.byID[to.Session]
-	if box == nil {
-		return 0
-	}
-	return box.post(&Event{
-		Kind: kind, Handle: to.Handle, Path: p.epoch.path(ref.Name), Child: e.Child,
-		Generation: e.Generation, Reason: e.Reason, Explanation: e.Explanation, Recall: e.Recall,
-	})
 }
 
 // nodeRemoved tells everybody who has the node open, and those who wait for its

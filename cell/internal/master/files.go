@@ -338,14 +338,6 @@ func (f *Files) writingOf(h Handle, by session.Mutation, c *raftfsm.SetContents)
 	return writingTo(node, c.Contents)
 }
 
-// principal returns whom a session belongs to.
-func (e *epoch) principal(id api.SessionID) string {
-	if s, ok := e.state().Sessions.Get(id); ok {
-		return s.Principal
-	}
-	return ""
-}
-
 // Change makes a change through a handle on a node, which was opened for it.
 func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
 	var result raftfsm.Result

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/chubbylock/chubby/cell/internal/steps"
 )
 
 // occasion is a kind of event of which very many may happen in a second, so that its lines are sampled.
@@ -141,4 +143,13 @@ func (j *journal) endSample() {
 			slog.String("event", "lines_left_out"), slog.Group("left_out", left...), slog.Int64("dropped", dropped),
 		}})
 	}
+}
+
+// noteAsked is note with the request of a client that has caused it, if one has. It says something of a lock or a session, with the fields
+// that docs/logs.md lists, while what the log did is observed, with epoch.mu held.
+func (j *journal) noteAsked(asked steps.RequestID, o occasion, text string, attrs ...slog.Attr) {
+	if asked != 0 {
+		attrs = append(attrs, slog.String("request", asked.String()))
+	}
+	j.note(o, slog.LevelInfo, text, attrs...)
 }

@@ -9,13 +9,6 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Grant is a lease that a session was granted.
-type Grant struct {
-	Lease  time.Duration
-	Parked time.Duration // from the receipt of the call to the start of the lease
-	Number uint64        // counts up within a session and epoch
-}
-
 // Receipt is what a KeepAlive says that its client has heard in this epoch.
 type Receipt struct {
 	Received, Acknowledged uint64 // see mailbox
@@ -89,24 +82,11 @@ func (s *Sessions) hear(c Caller, h Receipt) (*mailbox, error) {
 	return box, nil
 }
 
-// replyTogether is the part of a lease by which a reply may be early or late so as
-// to be sent together with others.
-const replyTogether = 48
-
 // alignDue has replies that are due at about the same time be sent at the same
 // time, a little early, so that with very many sessions they share proofs, wake-ups
 // and packets.
 func alignDue(due session.Instant, lease time.Duration) session.Instant {
 	return due - due%session.Instant(lease/replyTogether)
-}
-
-// leaseOf returns the length of the leases that a session is granted: by the
-// rule of session.Lengthen, but not longer than the log knows of.
-func (s *Sessions) leaseOf(id api.SessionID) time.Duration {
-	if record, ok := s.epoch.state().Sessions.Get(id); ok {
-		return min(s.wantedLease(record), record.Lease)
-	}
-	return api.DefaultLease
 }
 
 // wantedLease returns how long the leases of a session are to be.

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/chubbylock/chubby/api"
@@ -183,4 +184,41 @@ func (l *Locks) Break(ctx context.Context, c raftfsm.Revoke) error {
 		return raftfsm.Command{Revoke: &c}
 	})
 	return err
+}
+
+// noteGrant notes that a request has the lock that it asked for. waited is for how long it was in the queue of this master.
+func (l *Locks) noteGrant(claim raftfsm.ClaimResult, waited time.Duration, asked steps.RequestID) {
+	if !l.epoch.journal.admits(lockGranted, slog.LevelInfo) {
+		return
+	}
+	l.epoch.journal.noteAsked(asked, lockGranted, "a lock is granted",
+		slog.String("path", l.epoch.path(claim.Answer.Lock.Name)), slog.String("session", claim.Owner.Session.String()),
+		slog.String("principal", l.epoch.principal(claim.Owner.Session)), slog.Uint64("token", uint64(claim.Answer.Generation)),
+		slog.String("mode", claim.Answer.Mode.String()), slog.Duration("waited", waited))
+}
+
+// noteLeft notes that holders have let go of locks, or lost them. It comes before the next grant of these is recorded: it
+// says for how long they were held.
+func (l *Locks) noteLeft(left []namespace.Left, asked steps.RequestID) {
+	for _, one := range left {
+		h := one.Holding
+		what, text := lockLost, "a lock is lost"
+		if h.End == api.ByClose {
+			what, text = lockReleased, "a lock is released"
+		}
+		if l.epoch.journal.admits(what, slog.LevelInfo) {
+			attrs := []slog.Attr{
+				slog.String("path", l.epoch.path(one.Lock.Name)), slog.String("session", h.Session.String()), slog.String("principal", h.Principal),
+				slog.Uint64("token", uint64(h.Generation)), slog.String("mode", h.Mode.String()), slog.String("reason", h.End.String()),
+			}
+			if since, known := l.holdTimes.heldSince(one.Lock.Name, h.Generation); known {
+				attrs = append(attrs, slog.Duration("held", l.epoch.clock().Sub(since)))
+			}
+			if what == lockLost {
+				attrs = append(attrs, slog.Duration("lock_delay", h.Delay))
+			}
+			l.epoch.journal.noteAsked(asked, what, text, attrs...)
+		}
+		l.epoch.mu.pause(1)
+	}
 }

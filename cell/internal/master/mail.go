@@ -1,5 +1,10 @@
 package master
 
+import (
+	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/namespace"
+)
+
 // mail counts the bytes of the events that wait in mailboxes. All sessions of one
 // principal share one bound, so that many watchers that do not listen, of nodes with
 // long paths, do not take the master's memory. epoch.mu guards it.
@@ -54,3 +59,27 @@ func (l *mail) isOver(principal string) bool { return l.used.of[principal] > l.l
 const maxMailFactor = 1 + maxPrincipalCopies/maxPrincipalMail
 
 func (l *mail) add(principal string, bytes int) { l.used.add(principal, bytes) }
+
+// publisher puts events into the mailboxes of those whom they concern.
+type publisher struct {
+	epoch     *epoch
+	boxes     *mailboxes
+	handles   *handles
+	queues    *queues
+	recalls   *recalls
+	holdTimes *holdTimes
+	copyset   *copyset
+}
+
+// postTo puts an event about a handle into its session's mailbox and returns its
+// number there, 0 if the session has none. The event is copied. epoch.mu is held.
+func (p *publisher) postTo(to namespace.Owner, ref namespace.Ref, kind api.EventKind, e *Event) uint64 {
+	box := p.boxes.byID[to.Session]
+	if box == nil {
+		return 0
+	}
+	return box.post(&Event{
+		Kind: kind, Handle: to.Handle, Path: p.epoch.path(ref.Name), Child: e.Child,
+		Generation: e.Generation, Reason: e.Reason, Explanation: e.Explanation, Recall: e.Recall,
+	})
+}

@@ -239,3 +239,9 @@ func (b *mailbox) unpark(p *parked) {
 		b.parked = nil
 	}
 }
+
+// mailboxes are those of all sessions.
+type mailboxes struct {
+	mail *mail
+	byID map[api.SessionID]*mailbox
+}

@@ -1,8 +1,10 @@
 package master
 
 import (
+	"log/slog"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/cell/internal/steps"
@@ -282,5 +284,35 @@ func (o *observer) unproposed(c raftfsm.Command, doubt bool) {
 		o.tables.delays.start(c.EndDelay.Name, c.EndDelay.ID, 0, o.epoch.clock())
 	case c.Evict != nil:
 		o.tables.outbox.putEviction(*c.Evict)
+	}
+}
+
+// noteDelay notes that a lock-delay runs.
+func (o *observer) noteDelay(name api.Name, delay time.Duration) {
+	if o.epoch.journal.admits(lockDelayed, slog.LevelInfo) {
+		o.epoch.journal.note(lockDelayed, slog.LevelInfo, "lock delayed: its holder failed",
+			slog.String("path", o.epoch.path(name)), slog.Duration("lock_delay", delay))
+	}
+}
+
+// noteOpened notes that a session has begun. Most clients of a cell open one for each command, so it is for who debugs.
+func (o *observer) noteOpened(id api.SessionID, c *raftfsm.CreateSession) {
+	if o.epoch.journal.admits(sessionOpened, slog.LevelDebug) {
+		o.epoch.journal.note(sessionOpened, slog.LevelDebug, "session opened",
+			slog.String("session", id.String()), slog.String("principal", c.Principal), slog.String("host", c.Host), slog.Int("pid", c.PID),
+			slog.Duration("lease", c.Lease))
+	}
+}
+
+// noteEnded notes that a session has ended. Most are closed by their clients.
+func (o *observer) noteEnded(end raftfsm.Ended) {
+	level := slog.LevelInfo
+	if end.Reason == api.ByClose {
+		level = slog.LevelDebug
+	}
+	if o.epoch.journal.admits(sessionEnded, level) {
+		o.epoch.journal.note(sessionEnded, level, "session ended",
+			slog.String("session", end.Session.String()), slog.String("reason", end.Reason.String()),
+			slog.String("principal", end.Principal), slog.String("host", end.Host), slog.Int("pid", end.PID))
 	}
 }

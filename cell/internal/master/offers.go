@@ -207,3 +207,7 @@ func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
 	}
 	return list
 }
+
+// maxOwned bounds the nodes that sessions which end in one entry own together, unless it
+// is one session only.
+const maxOwned = 1024

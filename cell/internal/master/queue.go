@@ -387,3 +387,12 @@ func (q *queues) ofNode(node namespace.Ref) []*waiter {
 // stepsOf is the steps that a look at the queue of a lock, or a change of it, takes: it
 // may pass many who are absent, or move many up.
 func (q *queues) stepsOf(name api.Name) int { return 1 + len(q.byName[name])/64 }
+
+// lockOwner is for whom locks are asked for and held: a session, or an owner that sessions
+// of one principal declare. Everything that is done for one owner is taken to be one
+// sequence of work: while one of its requests waits, none of its locks is given back.
+type lockOwner struct {
+	session   api.SessionID // 0 of a declared one
+	principal string        // of a declared one, so that nobody else can speak for it
+	declared  string
+}

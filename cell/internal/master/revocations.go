@@ -1,7 +1,10 @@
 package master
 
 import (
+	"log/slog"
+
 	"github.com/chubbylock/chubby/api"
+	"github.com/chubbylock/chubby/cell/internal/steps"
 	"github.com/chubbylock/chubby/namespace"
 	"github.com/chubbylock/chubby/raftfsm"
 	"github.com/chubbylock/chubby/session"
@@ -208,5 +211,22 @@ func (r *revocations) resumeRevocations(state *raftfsm.State) {
 		if s.Terminating != nil {
 			r.terminateSession(s.ID)
 		}
+	}
+}
+
+// noteRevocation notes that a lock is being taken away from its holders.
+func (r *revocations) noteRevocation(lost namespace.Revocation, asked steps.RequestID) {
+	if r.epoch.journal.admits(lockRevoked, slog.LevelInfo) {
+		r.epoch.journal.noteAsked(asked, lockRevoked, "lock revoked",
+			slog.String("path", r.epoch.path(lost.Lock.Name)), slog.Uint64("token", uint64(lost.Generation)),
+			slog.String("reason", lost.By.Break()), slog.Int("holders", len(lost.Holders)))
+	}
+}
+
+// noteEnding notes that a session is extended no more, and ends when its client has heard of it.
+func (r *revocations) noteEnding(id api.SessionID, principal, why string) {
+	if r.epoch.journal.admits(sessionEnding, slog.LevelInfo) {
+		r.epoch.journal.note(sessionEnding, slog.LevelInfo, "session is being ended",
+			slog.String("session", id.String()), slog.String("principal", principal), slog.String("reason", why))
 	}
 }

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"time"
 
 	"github.com/chubbylock/chubby/api"
 	"github.com/chubbylock/chubby/raftfsm"
@@ -132,3 +133,23 @@ func (s *Sessions) endLater(end raftfsm.End) {
 		s.outbox.putEnd(end)
 	}
 }
+
+// Grant is a lease that a session was granted.
+type Grant struct {
+	Lease  time.Duration
+	Parked time.Duration // from the receipt of the call to the start of the lease
+	Number uint64        // counts up within a session and epoch
+}
+
+// leaseOf returns the length of the leases that a session is granted: by the
+// rule of session.Lengthen, but not longer than the log knows of.
+func (s *Sessions) leaseOf(id api.SessionID) time.Duration {
+	if record, ok := s.epoch.state().Sessions.Get(id); ok {
+		return min(s.wantedLease(record), record.Lease)
+	}
+	return api.DefaultLease
+}
+
+// replyTogether is the part of a lease by which a reply may be early or late so as
+// to be sent together with others.
+const replyTogether = 48

@@ -36,12 +36,6 @@ func newTables(metrics Metrics) *tables {
 	}
 }
 
-// mailboxes are those of all sessions.
-type mailboxes struct {
-	mail *mail
-	byID map[api.SessionID]*mailbox
-}
-
 // add begins the mailbox of a session.
 func (b *mailboxes) add(id api.SessionID, principal string, c *usage) {
 	b.byID[id] = newMailbox(b.mail, principal)

@@ -93,10 +93,6 @@ func (p *pauses) watch(ctx context.Context) {
 // maxForgotten bounds the waiters that one tick drops because they stayed away.
 const maxForgotten = 256
 
-// maxOwned bounds the nodes that sessions which end in one entry own together, unless it
-// is one session only.
-const maxOwned = 1024
-
 // affordable says how many of the sessions are to end in one entry: as many as own no
 // more than maxOwned nodes together, but one at least. epoch.mu is held, and released in
 // between.

@@ -2,6 +2,7 @@ package master
 
 import (
 	"iter"
+	"log/slog"
 	"maps"
 	"time"
 
@@ -11,15 +12,6 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 	"github.com/chubbylock/chubby/session"
 )
-
-// lockOwner is for whom locks are asked for and held: a session, or an owner that sessions
-// of one principal declare. Everything that is done for one owner is taken to be one
-// sequence of work: while one of its requests waits, none of its locks is given back.
-type lockOwner struct {
-	session   api.SessionID // 0 of a declared one
-	principal string        // of a declared one, so that nobody else can speak for it
-	declared  string
-}
 
 func ownerOf(session api.SessionID, principal, declared string) lockOwner {
 	if declared == "" {
@@ -257,4 +249,13 @@ func checkDetection(state *raftfsm.State) error {
 		return raftfsm.NeedsLevel(raftfsm.DeadlockLevel, state.Level)
 	}
 	return nil
+}
+
+// noteDeadlock notes that a request waits for itself, in a cycle of so many steps, and is refused.
+func (g *waitGraph) noteDeadlock(w *waiter, steps int) {
+	if g.epoch.journal.admits(lockDeadlock, slog.LevelInfo) {
+		g.epoch.journal.noteAsked(w.request, lockDeadlock, "a request for a lock waits for itself: it is refused",
+			slog.String("path", g.epoch.path(w.lock.Name)), slog.String("session", w.claim.Mutation.Session.String()),
+			slog.String("principal", w.who), slog.Int("steps", steps))
+	}
 }
