@@ -6,12 +6,11 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// absentees is a heap of the waiters whose streams are broken, the one whose place
-// ends first on top. Its methods Len to Pop are those of heap.Interface; each
-// waiter knows its place.
+// absentees is a heap of the waiters without a stream, by the ends of their places. Len to Pop implement
+// heap.Interface; each waiter knows its index.
 type absentees []*waiter
 
-// put notes that a waiter is absent, and keeps its place until then.
+// put marks a waiter as absent, and keeps its place until then.
 func (a *absentees) put(w *waiter, until session.Instant) {
 	w.keep = until
 	if w.absent {
@@ -22,7 +21,7 @@ func (a *absentees) put(w *waiter, until session.Instant) {
 	heap.Push(a, w)
 }
 
-// drop notes that a waiter is back, or gone for good.
+// drop removes a waiter that has returned or left.
 func (a *absentees) drop(w *waiter) {
 	if w.absent {
 		heap.Remove(a, w.heaped)

@@ -11,40 +11,40 @@ import (
 	"github.com/chubbylock/chubby/internal/backup"
 )
 
-// Bounds of backups. Each keeps the state of its beginning, of which what changes afterwards has to be
-// copied: at the worst, all of it.
+// Bounds of backups. Each keeps the state of its beginning. Later changes copy parts of it: in the worst
+// case, all of it.
 const (
 	maxBackups  = 2
 	backupChunk = 128 << 10        // bytes of a part
-	backupIdle  = 30 * time.Second // after which a backup that nobody asks for is given up
+	backupIdle  = 30 * time.Second // without a Read, after which a backup is given up
 )
 
-// Backups are those that are being taken. The state of one is that of its beginning; it is encoded as it is asked for, part by part, by a
-// goroutine of its own, which takes no mutex of the master's.
+// Backups are the backups in progress. Each is of the state at its beginning. Its own goroutine encodes it
+// part by part, as the client reads, and takes no mutex of the master.
 type Backups struct {
 	epoch *epoch
 	wall  func() int64
 	begun func()         // called when one begins; does not wait
 	work  sync.WaitGroup // of the goroutines that encode
 
-	mu   sync.Mutex // guards what follows; not held while a part is read
+	mu   sync.Mutex // guards the fields below; not held while a part is read
 	open map[backupKey]*takenBackup
 }
 
-// backupKey names one: who takes it, and the number that he has drawn for it.
+// backupKey names a backup: its principal, and the number that the client has drawn.
 type backupKey struct {
 	who    string
 	number uint64
 }
 
-// takenBackup is one of them.
+// takenBackup is a backup in progress.
 type takenBackup struct {
 	from  *io.PipeReader
 	idle  *time.Timer
-	asked chan struct{} // has an element while a part is read; what follows belongs to whoever has put it there
-	part  uint64        // the number of the last part that was read
-	data  []byte        // that part: its answer may be lost
-	end   bool          // it is the last one
+	asked chan struct{} // full while a part is read; the reader that filled it owns the fields below
+	part  uint64        // number of the last part read
+	data  []byte        // that part, for a retry
+	end   bool          // that part is the last one
 }
 
 // BackupPart is a part of a backup.
@@ -53,9 +53,9 @@ type BackupPart struct {
 	Last bool
 }
 
-// Read returns a part of a backup, by the number that whoever takes it has drawn for it: the first begins it; each is the one
-// after that which was read last, or that one again. It is for operators; "" is anybody: nobody is asked who
-// he is.
+// Read returns a part of a backup, named by the number that the client has drawn. Part 1 begins the backup;
+// each later call asks for the next part, or for the last one again. It is for operators; the principal ""
+// may do everything, in a cell that does not authenticate.
 func (b *Backups) Read(ctx context.Context, who string, number, part uint64) (BackupPart, error) {
 	if _, err := b.epoch.fence.Prove(ctx); err != nil {
 		return BackupPart{}, err
@@ -97,7 +97,7 @@ func (b *Backups) Read(ctx context.Context, who string, number, part uint64) (Ba
 	return BackupPart{Data: one.data, Last: one.end}, nil
 }
 
-// touch has a backup stay for a while, if it has not been given up.
+// touch restarts the idle time of a backup that is still open.
 func (b *Backups) touch(key backupKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,7 +106,7 @@ func (b *Backups) touch(key backupKey) {
 	}
 }
 
-// find returns a backup, which begins if there is none and it may.
+// find returns a backup; with begin it may begin it.
 func (b *Backups) find(key backupKey, begin bool) (*takenBackup, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +137,7 @@ func (b *Backups) find(key backupKey, begin bool) (*takenBackup, error) {
 	return one, nil
 }
 
-// dropEnded drops those of which only the last answer is kept; mu is held.
+// dropEnded drops backups that keep only the last answer; mu is held.
 func (b *Backups) dropEnded() {
 	for key, one := range b.open {
 		select {
@@ -168,7 +168,7 @@ func (b *Backups) dropLocked(key backupKey) {
 
 var errBackupDropped = api.Errorf(api.Unavailable, "the backup was given up; begin again")
 
-// close gives all up, and waits for their goroutines. The epoch has ended, so that no more begin.
+// close gives up all backups, and waits for their goroutines. The epoch has ended, so no more begin.
 func (b *Backups) close() {
 	b.mu.Lock()
 	for key := range b.open {
@@ -178,7 +178,7 @@ func (b *Backups) close() {
 	b.work.Wait()
 }
 
-// Write writes a backup of this moment. It is for the replica itself, which asks nobody.
+// Write writes a backup of this moment. It is for the replica itself, and checks no rights.
 func (b *Backups) Write(ctx context.Context, w io.Writer) error {
 	if _, err := b.epoch.fence.Prove(ctx); err != nil {
 		return err

@@ -8,13 +8,13 @@ import (
 
 // Times of check points.
 const (
-	checkEvery = 3 * time.Minute  // between two, if nobody asks for one
-	checkPause = 10 * time.Second // at least, between two check points
+	checkEvery = 3 * time.Minute  // between two, without a request
+	checkPause = 10 * time.Second // min time between two
 )
 
 // CheckPoints puts check points into the log: entries without a command, at which every replica hashes its
-// whole state, so that these are compared at one moment of the log (Chubby §2.11). One comes every few minutes, and soon after a backup has
-// begun or replicas were found to differ. It is a goroutine of the master.
+// whole state. So the replicas can be compared at one moment of the log (Chubby §2.11). One comes every few
+// minutes, and soon after a backup begins or replicas differ. It is a goroutine of the master.
 type CheckPoints struct {
 	epoch *epoch
 	due   chan struct{} // full while one is wanted soon
@@ -32,7 +32,8 @@ func (c *CheckPoints) Soon() {
 	}
 }
 
-// run makes them until ctx ends. As every entry, one is written while no other is on its way, and none while the mastership is handed over.
+// run writes check points until ctx ends. Like every entry, a check point is written alone, and never while
+// the mastership is handed over.
 func (c *CheckPoints) run(ctx context.Context) {
 	for {
 		regular := time.NewTimer(checkEvery)

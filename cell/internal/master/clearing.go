@@ -9,24 +9,24 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// clearing is that everybody drops what they have of a name in their caches. All changes
-// of the name wait for it together, so that what a change costs does not grow with how
-// many have the name: nobody is added while it goes on, for the name is uncacheable, and
-// each is told once. It has ended when no session but by may use what it has of the name.
+// clearing waits until all sessions have dropped one name from their caches. All changes of the name share
+// it, so that the cost of a change does not grow with the number of sessions: the name is uncacheable
+// meanwhile, so no session joins, and each gets one event. It has ended when no session except by may use the
+// name from its cache.
 //
-// That of no name is what every change waits for after a takeover.
+// After a takeover every change waits for a clearing without a name.
 type clearing struct {
 	name     api.Name
-	by       api.SessionID          // whose changes alone wait for it, and who dropped the name before; 0 if there are others
-	since    session.Instant        // the longest ago that any of those it waits for was told
-	changes  int                    // that wait for it
-	removals []*removal             // that are looked at again when it has ended
-	left     map[api.SessionID]bool // after a takeover: who has not acknowledged it
+	by       api.SessionID          // the only session whose changes wait for it, which dropped the name before; 0 if there are others
+	since    session.Instant        // when the first session it waits for was told
+	changes  int                    // number of changes that wait for it
+	removals []*removal             // to be tried again when it has ended
+	left     map[api.SessionID]bool // after a takeover: sessions that have not acknowledged it
 	done     chan struct{}          // closed when it has ended
-	ended    func()                 // is called then, with epoch.mu held; may be nil
+	ended    func()                 // called then, with epoch.mu held; may be nil
 }
 
-// isDone reports whether nobody has to drop anything.
+// isDone reports whether the clearing has ended.
 func (cl *clearing) isDone() bool {
 	select {
 	case <-cl.done:
@@ -39,8 +39,8 @@ func (cl *clearing) isDone() bool {
 // change is one change of what clients may have cached.
 type change struct {
 	names     []api.Name
-	since     session.Instant // the longest ago that any of those it waits for was told
-	clearings []*clearing     // that it waits for
+	since     session.Instant // when the first session it waits for was told
+	clearings []*clearing     // those it waits for
 }
 
 // nextClearing returns a clearing that the change still waits for, or nil.
@@ -53,7 +53,7 @@ func (ch *change) nextClearing() *clearing {
 	return nil
 }
 
-// cachedBeside reports whether anybody else has a name in a cache.
+// cachedBeside reports whether another session may have a name in its cache.
 func (c *copyset) cachedBeside(by api.SessionID, name api.Name) bool {
 	copies := c.copies[name]
 	return len(copies) > 1 || len(copies) == 1 && copies[by] == nil
@@ -72,7 +72,7 @@ func (c *copyset) finish(cl *clearing) {
 	}
 }
 
-// flushed takes note that a session has acknowledged the takeover, or has ended.
+// flushed records that a session has acknowledged the takeover, or has ended.
 func (c *copyset) flushed(id api.SessionID) {
 	if c.flush == nil || !c.flush.left[id] {
 		return
@@ -82,7 +82,7 @@ func (c *copyset) flushed(id api.SessionID) {
 	}
 }
 
-// waitsFor reports whether somebody has to drop something for a clearing.
+// waitsFor reports whether a session still has to drop something for a clearing.
 func (c *copyset) waitsFor(cl *clearing, id api.SessionID) bool {
 	if cl.left != nil {
 		return cl.left[id]
@@ -90,9 +90,9 @@ func (c *copyset) waitsFor(cl *clearing, id api.SessionID) bool {
 	return !cl.isDone() && id != cl.by && c.copies[cl.name][id] != nil
 }
 
-// slow yields the sessions that a change waits for, each once. They may acknowledge that
-// meanwhile. Those of a second clearing that were yielded for the first are passed over,
-// and there may be very many: code that looks at all of them uses slowOf, which can pause.
+// slow yields each session that a change waits for, once; sessions may acknowledge meanwhile. In a second
+// clearing it skips those of the first, and these may be very many. Code that looks at all sessions uses
+// slowOf, which lets its caller pause.
 func (c *copyset) slow(ch *change) iter.Seq[api.SessionID] {
 	return func(yield func(api.SessionID) bool) {
 		for i, cl := range ch.clearings {
@@ -108,8 +108,7 @@ func (c *copyset) slow(ch *change) iter.Seq[api.SessionID] {
 	}
 }
 
-// slowOf yields the sessions that have to drop something for a clearing. They may
-// acknowledge that meanwhile.
+// slowOf yields the sessions that have to drop something for a clearing. They may acknowledge meanwhile.
 func (c *copyset) slowOf(cl *clearing) iter.Seq[api.SessionID] {
 	return func(yield func(api.SessionID) bool) {
 		for id := range cl.left {
@@ -125,9 +124,8 @@ func (c *copyset) slowOf(cl *clearing) iter.Seq[api.SessionID] {
 	}
 }
 
-// asked returns for how long a change has waited for a session: since that was first
-// told to drop one of the names that it has not dropped yet. (Of a takeover everybody was
-// told when it began.)
+// asked returns how long a change has waited for a session: since the session was told to drop the first of
+// the names it still has. For a takeover, that is since the takeover began.
 func (c *copyset) asked(ch *change, id api.SessionID, now session.Instant) time.Duration {
 	since := now
 	for _, cl := range ch.clearings {
@@ -140,10 +138,9 @@ func (c *copyset) asked(ch *change, id api.SessionID, now session.Instant) time.
 	return now.Sub(since)
 }
 
-// beginChange makes names uncacheable and has every session drop what it has of them,
-// but the one whose change it is: that dropped it itself before it asked. epoch.mu is
-// held, and released in between: the names are uncacheable from the first hold on, so
-// nobody is added to those that have to be told.
+// beginChange makes names uncacheable and tells every other session to drop them; by dropped them before it
+// asked. epoch.mu is held, and released in between: the names are uncacheable from the first hold on, so no
+// session joins meanwhile.
 func (co *coherence) beginChange(by api.SessionID, names []api.Name) *change {
 	ch := &change{names: names, since: co.epoch.clock()}
 	for _, name := range names {
@@ -157,14 +154,14 @@ func (co *coherence) beginChange(by api.SessionID, names []api.Name) *change {
 	return ch
 }
 
-// clearName has everybody drop a name but the one whose change it is, and returns what there
-// is to wait for; nil if there is nothing. epoch.mu is held, and released in between.
+// clearName tells every session except by to drop a name, and returns the clearing to wait for; nil if there
+// is none. epoch.mu is held, and released in between.
 func (co *coherence) clearName(by api.SessionID, name api.Name) *clearing {
 	c := co.copyset
 	if !c.cachedBeside(by, name) {
 		return nil
 	}
-	if cl := c.clearings[name]; cl != nil { // the others were told, or are being told
+	if cl := c.clearings[name]; cl != nil { // the other sessions were told, or are being told
 		cl.changes++
 		if spared := cl.by; spared != by && spared != 0 {
 			//mutant: return cl
@@ -186,7 +183,7 @@ func (co *coherence) clearName(by api.SessionID, name api.Name) *clearing {
 	return cl
 }
 
-// dropCopy tells a session to drop a copy, if it was not told. epoch.mu is held.
+// dropCopy tells a session to drop a copy, unless it was told before. epoch.mu is held.
 func (co *coherence) dropCopy(cl *clearing, one *cachedCopy) {
 	box := co.boxes.byID[one.session]
 	if box == nil {
@@ -205,8 +202,7 @@ func (co *coherence) dropCopy(cl *clearing, one *cachedCopy) {
 	co.copyset.awaitLapse(cl, one, until, now)
 }
 
-// mustWait reports whether a change of names will have to wait for anybody but the
-// one whose change it is. epoch.mu is held.
+// mustWait reports whether a change of names has to wait for any session except by. epoch.mu is held.
 func (co *coherence) mustWait(by api.SessionID, names []api.Name) bool {
 	if co.copyset.flush != nil && !co.copyset.flush.isDone() {
 		return true
@@ -219,9 +215,9 @@ func (co *coherence) mustWait(by api.SessionID, names []api.Name) bool {
 	return false
 }
 
-// endChange lets names be cached again, once a change has taken effect or never will. What
-// no change waits for any more is not waited for: of those who were told some may be
-// silent for two leases, and others may have the name anew.
+// endChange lets names be cached again, once a change has taken effect or never will. It also ends the
+// clearings that no other change waits for: some of their sessions may be silent for two leases, and others
+// may cache the name anew.
 func (co *coherence) endChange(ch *change) {
 	co.epoch.mu.Lock()
 	defer co.epoch.mu.Unlock()
@@ -238,11 +234,10 @@ func (co *coherence) endChange(ch *change) {
 	}
 }
 
-// beginFlush begins with what an earlier master knew and this one does not: every
-// session that may cache may have anything in its cache, until it has
-// acknowledged the fail-over or has ended (Chubby §2.9, step 6), or until the longest
-// cache lease is over that an earlier master may have granted. Only changes wait for
-// that (decision 12). epoch.mu is held.
+// beginFlush begins a clearing for what only an earlier master knew. Each session that may cache may have any
+// name in its cache, until it has acknowledged the fail-over or has ended (Chubby §2.9, step 6), or until
+// every cache lease of an earlier master has expired. Only changes wait for this (decision 12). epoch.mu is
+// held.
 func (co *coherence) beginFlush() {
 	flush := &clearing{since: co.epoch.clock(), left: map[api.SessionID]bool{}, done: make(chan struct{})}
 	flush.ended = func() { co.epoch.metrics.TakeoverCleared(co.epoch.clock().Sub(flush.since)) }
@@ -257,8 +252,8 @@ func (co *coherence) beginFlush() {
 	}
 }
 
-// takeoverFlush returns what every change waits for after a takeover; nil if there is nothing.
-// epoch.mu is held.
+// takeoverFlush returns what every change waits for after a takeover; nil if there is nothing. epoch.mu is
+// held.
 func (co *coherence) takeoverFlush() *change {
 	flush := co.copyset.flush
 	if flush == nil || flush.isDone() {
@@ -267,6 +262,5 @@ func (co *coherence) takeoverFlush() *change {
 	return &change{since: flush.since, clearings: []*clearing{flush}}
 }
 
-// slowChange is how long a change may wait for somebody's cache before that is
-// worth a line in the log.
+// slowChange is how long a change waits for caches before the master logs that.
 const slowChange = time.Second

@@ -10,11 +10,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Close closes a handle and gives up what it holds. It does not fail for a handle
-// that is closed already, or whose node is gone (Chubby §2.6). What it holds is
-// what the replicated state says, whatever the table of handles knows; the handle
-// is out of the table when that has committed. If there is nothing to give up, it
-// closes the handle without the log.
+// Close closes a handle and gives up what it holds. It does not fail if the handle is closed or its node is
+// gone (Chubby §2.6). The replicated state says what the handle holds, not the table of handles; the table
+// drops the handle when the command has committed. A handle that holds nothing is closed without the log.
 func (f *Files) Close(ctx context.Context, mutation session.Mutation, h Handle) error {
 	if !f.closesLogged(mutation, h) {
 		if _, err := f.epoch.fence.Prove(ctx); err != nil {
@@ -34,9 +32,8 @@ func (f *Files) Close(ctx context.Context, mutation session.Mutation, h Handle) 
 	return err
 }
 
-// closesLogged reports whether a Close needs an entry: because the handle holds
-// something, or may by the time an entry that is on its way is done. The handle is
-// entered if it is of an earlier epoch, so that it stays closed.
+// closesLogged reports whether a Close needs an entry: the handle holds something, or may hold it once a
+// pending entry is done. It enters a handle of an earlier epoch in the table, so that it stays closed.
 func (f *Files) closesLogged(mutation session.Mutation, h Handle) bool {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
@@ -45,7 +42,7 @@ func (f *Files) closesLogged(mutation session.Mutation, h Handle) bool {
 
 func (f *Files) mayHold(mutation session.Mutation, h Handle) bool {
 	if f.boxes.byID[h.Owner.Session] == nil {
-		return true // the log says what became of the session
+		return true // the log says how the session ended
 	}
 	f.handles.declare(mutation)
 	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.Owner.Session))
@@ -57,7 +54,7 @@ func (f *Files) mayHold(mutation session.Mutation, h Handle) bool {
 	return gone == nil && (node.Holds(h.Owner) || slices.Contains(node.Openers, h.Owner))
 }
 
-// closeHere closes a handle that holds nothing.
+// closeHere closes a handle without the log, unless it may hold something.
 func (f *Files) closeHere(mutation session.Mutation, h Handle) bool {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
@@ -68,9 +65,9 @@ func (f *Files) closeHere(mutation session.Mutation, h Handle) bool {
 	return true
 }
 
-// refuseHandle refuses to lock through a handle that is closed, or that a command
-// which is on its way closes before anything that is handed over from now on is
-// done: what such a handle held nobody would give up. epoch.mu is held.
+// refuseHandle returns a refusal if a handle is closed or a Close of it is on its way. That Close comes
+// before any command handed over from now on, so no later command would release a lock of the handle.
+// epoch.mu is held.
 func (f *Files) refuseHandle(owner namespace.Owner) *refusal.Refusal {
 	if one := f.handles.find(owner); one == nil || !one.open || f.queues.isClosing(owner) {
 		return &refusal.Refusal{Cause: refusal.HandleClosedWhileAsked}
@@ -78,11 +75,9 @@ func (f *Files) refuseHandle(owner namespace.Owner) *refusal.Refusal {
 	return nil
 }
 
-// handleClosed takes a handle out of the table whose Close has committed, and
-// has those refused who waited through it. They are told when the log has refused them:
-// the next master would recreate the handle for a late copy of their requests, and
-// grant the lock to somebody who was told that it has none. epoch.mu is held, and released
-// in between.
+// handleClosed drops a handle whose Close has committed, and has the log refuse its waiters. They are
+// answered only after that: otherwise the next master would recreate the handle for a late copy of a request,
+// and grant a lock that the client was refused. epoch.mu is held, and released in between.
 func (f *Files) handleClosed(owner namespace.Owner) {
 	f.handles.close(owner)
 	for w := range f.queues.ofHandle(owner) {
@@ -90,6 +85,6 @@ func (f *Files) handleClosed(owner namespace.Owner) {
 			w.refusal = &refusal.Refusal{Cause: refusal.HandleClosedWhileWaiting}
 		}
 		f.offers.askLog(w)
-		f.epoch.mu.pause(4) // a proposal is made, and handed over
+		f.epoch.mu.pause(4) // it makes a proposal, and hands it over
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// tellConflicts tells the holders of a lock that others wait because of them, if they asked for that event. It compares who waits
-// with whom the holders were told of, and posts the difference: to a holder that has just got the lock, or whose handle is new to
-// this master, the first waiter; to the others each new one. It is called after each change of the holders or of the queue that
-// may make a difference. tried is a request that was refused: it counts as a waiter that leaves at once; nil if there is none.
+// tellConflicts tells the holders of a lock that requests wait because of them, if they asked for that event.
+// It posts only news: the first waiter to a holder that has just got the lock, or whose handle is new to this
+// master; each new waiter to the others. Callers call it after each change of the holders or the queue that
+// may matter. tried is a refused request, which counts as a waiter that leaves at once; it may be nil.
 //
-// A quiet request is posted only to holders that may keep the lock without using it, as a recall, which their programs do not
-// see. epoch.mu is held, and released in between.
+// A quiet request goes only to holders that may keep the lock unused, as a recall, which programs do not see.
+// epoch.mu is held, and released in between.
 func (p *publisher) tellConflicts(lock namespace.Ref, tried *waiter) {
 	if tried == nil && len(p.queues.byName[lock.Name]) == 0 { // mostly
 		return
@@ -37,7 +37,7 @@ func (p *publisher) tellConflicts(lock namespace.Ref, tried *waiter) {
 	}
 }
 
-// tellConflictsTo tells one of the holders. epoch.mu is held.
+// tellConflictsTo tells one holder. epoch.mu is held.
 func (p *publisher) tellConflictsTo(h *openHandle, generation api.Generation, news askers) {
 	list := news.unknown
 	if !h.told {
@@ -56,15 +56,14 @@ func (p *publisher) tellConflictsTo(h *openHandle, generation api.Generation, ne
 	h.told = true
 }
 
-// askers are those who wait because a lock is held.
+// askers are the requests that wait because a lock is held.
 type askers struct {
-	first   [2]*waiter // the first that is not quiet, and the first that is; nil if there is none
-	unknown []*waiter  // those of whom the holders were not told, in the order of the queue
+	first   [2]*waiter // the first loud and the first quiet one; nil if there is none
+	unknown []*waiter  // those that the holders do not know, in the order of the queue
 }
 
-// asking returns those who cannot have a lock while it is held in that mode: their own mode conflicts with that, or they are in
-// the queue behind a request whose mode does. tried is one more, behind all others; it may be nil. From now on they count as
-// told.
+// asking returns the waiters that cannot get a lock while it is held in that mode: their own mode conflicts,
+// or they are behind a request whose mode does. tried comes last; it may be nil. asking marks them as told.
 func (q *queues) asking(lock namespace.Ref, mode api.LockMode, tried *waiter) (a askers) {
 	blocked := false
 	look := func(w *waiter) {
@@ -93,11 +92,11 @@ func (q *queues) asking(lock namespace.Ref, mode api.LockMode, tried *waiter) (a
 	return a
 }
 
-// wantsConflicts reports whether a handle was opened to be told of those who wait for the lock that it holds.
+// wantsConflicts reports whether a handle was opened for events about waiters for its lock.
 func (one *openHandle) wantsConflicts() bool { return one.Events.Has(api.EventConflictingLock) }
 
-// hearsOf reports whether a holder is to be told of a waiter: not of its own request that is being answered, and of a quiet one
-// only if it may keep the lock.
+// hearsOf reports whether a holder gets an event about a waiter. A holder does not hear of its own request,
+// and of a quiet one only if it may keep the lock.
 func (one *openHandle) hearsOf(w *waiter) bool {
 	if w.offered && w.owner() == one.Owner {
 		return false

@@ -7,19 +7,17 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// delays times the lock-delays of one epoch (Chubby §2.4). The tree says which
-// names are delayed and for how long at most; only the master knows since when,
-// and a new master starts them again in full, which is the safe direction.
+// delays times the lock-delays of one epoch (Chubby §2.4). The tree has the delayed names and their max
+// lengths. Only the master knows when a delay began, and a new master starts it again in full, which is safe.
 //
-// A delay is known by its ID, not by its name: the next holder of a shared lock
-// that fails makes a new delay on the same name, and the time of the old one says
-// nothing about it. epoch.mu guards it.
+// An ID identifies a delay, not its name: when the next holder of a shared lock fails, it makes a new delay
+// on the name, and the old delay's time does not count for it. epoch.mu guards it.
 type delays struct {
 	ids  map[api.Name]uint64 // namespace.Delay.ID
 	ends session.Timetable[api.Name]
 }
 
-// delayOver is a delay that has run its time.
+// delayOver is an expired delay.
 type delayOver struct {
 	name api.Name
 	id   uint64
@@ -27,8 +25,8 @@ type delayOver struct {
 
 func newDelays() *delays { return &delays{ids: map[api.Name]uint64{}} }
 
-// start times the delay of that ID on a name. It takes the place of an earlier
-// one, whose end still counts if it is later, and never of a later one.
+// start times the delay of that ID on a name. It replaces an earlier one, but keeps the later end; it ignores
+// a delay older than the current one.
 func (d *delays) start(name api.Name, id uint64, length time.Duration, now session.Instant) {
 	if id < d.ids[name] {
 		return
@@ -41,8 +39,7 @@ func (d *delays) start(name api.Name, id uint64, length time.Duration, now sessi
 	d.ends.Put(name, end)
 }
 
-// due returns delays that have ended, the earliest first and at most maxDue of them,
-// and times them no more.
+// due removes and returns expired delays, the earliest first, at most maxDue.
 func (d *delays) due(now session.Instant) []delayOver {
 	var over []delayOver
 	for len(over) < maxDue {
@@ -57,16 +54,16 @@ func (d *delays) due(now session.Instant) []delayOver {
 	return over
 }
 
-// maxDue bounds what one tick does of a kind; what is left is for the next.
+// maxDue bounds what one tick does of a kind; the next tick does the rest.
 const maxDue = 256
 
-// next returns when the earliest delay is over.
+// next returns when the next delay expires.
 func (d *delays) next() (at session.Instant, ok bool) {
 	_, at, ok = d.ends.Next()
 	return at, ok
 }
 
-// left returns how long a delay has yet to run, 0 if there is none.
+// left returns the rest of a delay, 0 if there is none.
 func (d *delays) left(name api.Name, now session.Instant) time.Duration {
 	end, ok := d.ends.At(name)
 	if !ok {

@@ -9,27 +9,27 @@ import (
 
 // Log is the replicated log, as a master needs it.
 type Log interface {
-	// Append puts an entry into the log and returns when it has been applied, with what
-	// its commands did. After an error of code NotMaster the entry is not in the log and
-	// never will be; after any other it may be.
+	// Append puts an entry into the log, and returns the results of its commands when it has been applied.
+	// After an error of code NotMaster the entry never gets into the log; after any other it may.
 	Append(entry []byte) ([]raftfsm.Result, error)
 }
 
-// entries puts the entries of one epoch into the log, one at a time. It is used in a turn of the proposer (proposer.turn).
+// entries puts the entries of one epoch into the log, one at a time. Its caller holds the turn of the
+// proposer (proposer.turn).
 type entries struct {
 	log   Log
 	epoch api.Epoch
 	wall  func() int64
 
 	clock  session.Clock
-	phases func() steps.Phases // of the last entry that was applied; nil if entries are not timed, as no call is traced
+	phases func() steps.Phases // of the last entry applied; nil if no call is traced, so entries are not timed
 	last   *entry              // the newest one; nil if they are not timed
 }
 
-// timed reports whether it is noted when entries were written and applied, for traces.
+// timed reports whether entries are timed, for traces.
 func (n *entries) timed() bool { return n.phases != nil }
 
-// append puts commands into the log as one entry, and returns what they did.
+// append puts commands into the log as one entry, and returns their results.
 func (n *entries) append(commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
 	if !n.timed() {
 		return AppendEntry(n.log, n.epoch, n.wall(), commands)
@@ -43,7 +43,7 @@ func (n *entries) append(commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
 	return results, err
 }
 
-// AppendEntry puts commands into the log as one entry, and returns what they did.
+// AppendEntry puts commands into the log as one entry, and returns their results.
 func AppendEntry(log Log, epoch api.Epoch, wall int64, commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
 	data, err := raftfsm.JoinEntry(epoch, wall, commands)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Locks is the master's part that grants, revokes and releases locks, and answers for
-// their sequencers (Chubby §2.4).
+// Locks is the master's part that grants, revokes and releases locks, and checks their sequencers (Chubby
+// §2.4).
 type Locks struct {
 	epoch     *epoch
 	queues    *queues
@@ -32,15 +32,15 @@ type Locks struct {
 
 // AcquireRequest asks for a lock through a handle.
 type AcquireRequest struct {
-	Claim  raftfsm.Claim // what the log is asked
-	Handle Handle        // which is open
-	Quiet  bool          // no program that holds the lock is told of it (api.EventConflictingLock)
+	Claim  raftfsm.Claim // for the log
+	Handle Handle        // open
+	Quiet  bool          // no holder's program learns of the request (api.EventConflictingLock)
 
-	// Of Acquire alone.
-	Ticket Ticket             // of the place in the queue that it had; zero if it had none
+	// For Acquire alone.
+	Ticket Ticket             // of its earlier place in the queue; zero if it had none
 	Waited time.Duration      // at earlier masters, as the client says; for people
-	Detect bool               // it is answered Deadlock if it waits for itself (waitGraph), which needs raftfsm.DeadlockLevel
-	Queued func(Queued) error // is called with its place when that changes, at most once a second
+	Detect bool               // answer Deadlock if it waits for itself (waitGraph); needs raftfsm.DeadlockLevel
+	Queued func(Queued) error // called with its place when that changes, at most once a second
 }
 
 // Acquire asks for a lock, and waits for it as awaitGrant does.
@@ -54,14 +54,14 @@ func (l *Locks) Acquire(ctx context.Context, r AcquireRequest) (raftfsm.Answer, 
 	return l.awaitGrant(ctx, r)
 }
 
-// refuseClaim makes a refusal the answer of a request for a lock; see refuse.
+// refuseClaim makes a refusal the answer of a request for a lock; see Files.Refuse.
 func (l *Locks) refuseClaim(ctx context.Context, claim raftfsm.Claim, because error) (raftfsm.Answer, error) {
 	result, err := l.files.Refuse(ctx, claim.Mutation, because)
 	return result.Answer, err
 }
 
-// recordGrant records a grant for the metrics and the log. asked names the request whose command it was: that of the
-// grant, if that did not have to wait.
+// recordGrant records a grant for the metrics and the log. asked is the request whose command made the grant:
+// the granted request itself, if it did not have to wait.
 func (l *Locks) recordGrant(claim raftfsm.ClaimResult, asked steps.RequestID) {
 	if claim.Answer.Code() != api.OK {
 		return
@@ -86,8 +86,8 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult, asked steps.RequestID) {
 	}
 }
 
-// TryAcquire takes a lock or says why not: at once, unless the lock is kept by those who may not
-// use it. Those who wait come first.
+// TryAcquire takes a lock or says why not. It waits only while holders that may keep the lock unused are
+// asked for it. Waiters come before it.
 func (l *Locks) TryAcquire(ctx context.Context, r AcquireRequest) (raftfsm.Answer, error) {
 	claim, h, lock := r.Claim, r.Handle, r.Handle.Node
 	if err := l.files.use(h, namespace.ToWrite, purpose{locking: true, trying: true}); err != nil { // Chubby §2.4: write permission in either mode
@@ -110,7 +110,7 @@ func (l *Locks) TryAcquire(ctx context.Context, r AcquireRequest) (raftfsm.Answe
 	if err == nil && len(result.Claims) > 0 {
 		answer, err = result.Claims[0].Answer, result.Claims[0].Answer.Err()
 	}
-	refused := answer.Code() == api.LockHeld || err != nil && ctx.Err() != nil // who has given up has asked, too: a recall was told to no program
+	refused := answer.Code() == api.LockHeld || err != nil && ctx.Err() != nil // after a timeout, too, the request counts as a try: a recall reaches no program
 	//mutant: if refused && !(r.Quiet || asked && r.Quiet) {
 	if refused && !(r.Quiet && asked) {
 		l.epoch.mu.LockPatient()
@@ -121,10 +121,9 @@ func (l *Locks) TryAcquire(ctx context.Context, r AcquireRequest) (raftfsm.Answe
 	return answer, err
 }
 
-// firstOvertaken returns somebody who waits for a lock that a newcomer could have now,
-// and who came first. Nobody overtakes an earlier writer, with TryAcquire neither
-// (decision 8). If the lock is not to be had at all, the log says who holds it.
-// epoch.mu is held.
+// firstOvertaken returns the first waiter that a newcomer would overtake if it got the lock now; nil if there
+// is none. No request overtakes an earlier writer, not even a TryAcquire (decision 8). While the lock
+// conflicts, it returns nil: the log then says who holds it. epoch.mu is held.
 func (l *Locks) firstOvertaken(claim raftfsm.Claim, lock namespace.Ref) *waiter {
 	node, err := l.epoch.state().Tree.Resolve(lock)
 	if err != nil || len(node.Holders) > 0 && node.Mode.Conflicts(claim.Mode) {
@@ -133,15 +132,15 @@ func (l *Locks) firstOvertaken(claim raftfsm.Claim, lock namespace.Ref) *waiter 
 	return l.queues.firstAhead(lock, claim.Mode)
 }
 
-// NoteReading notes whether the client that is about to release a lock says that nobody has read its sequencer. Only the holder knows,
-// so nobody else is believed.
+// NoteReading records whether the sequencer of a lock was never read, as the releasing client says. Only the
+// holder knows, so other callers are ignored.
 func (l *Locks) NoteReading(h Handle, g api.Generation, unread bool) {
 	if node, err := l.epoch.state().Tree.Resolve(h.Node); err == nil && node.Lock == g && node.Holds(h.Owner) {
 		l.unread.note(g, unread)
 	}
 }
 
-// Release gives a lock back; those who wait next have it in the same entry.
+// Release gives a lock back; the same entry grants it to the next waiters.
 func (l *Locks) Release(ctx context.Context, mutation session.Mutation, h Handle, generation api.Generation) error {
 	_, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		l.epoch.mu.pause(l.queues.stepsOf(h.Node.Name))
@@ -153,14 +152,13 @@ func (l *Locks) Release(ctx context.Context, mutation session.Mutation, h Handle
 	return err
 }
 
-// Cancel withdraws a request of a session. If it had been done its answer is
-// returned.
+// Cancel withdraws a request of a session. If it was already answered, Cancel returns that answer.
 func (l *Locks) Cancel(ctx context.Context, mutation session.Mutation) (raftfsm.Answer, error) {
 	result, err := l.epoch.commit(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: mutation}}, nil)
 	return result.Answer, err
 }
 
-// SequencerOf returns the sequencer of a grant, with its proof from the level of proofs on.
+// SequencerOf returns the sequencer of a grant, with its proof if the level has proofs.
 func (l *Locks) SequencerOf(a raftfsm.Answer) (sequencer.Sequencer, error) {
 	path, err := a.Lock.Name.In(l.epoch.cell)
 	state := l.epoch.state()
@@ -171,7 +169,7 @@ func (l *Locks) SequencerOf(a raftfsm.Answer) (sequencer.Sequencer, error) {
 	return s, err
 }
 
-// Break takes a lock away from its holders, at somebody's wish.
+// Break takes a lock away from its holders because another client asks for it.
 func (l *Locks) Break(ctx context.Context, c raftfsm.Revoke) error {
 	_, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		l.epoch.mu.pause(l.queues.stepsOf(c.Lock.Name))
@@ -186,7 +184,7 @@ func (l *Locks) Break(ctx context.Context, c raftfsm.Revoke) error {
 	return err
 }
 
-// noteGrant notes that a request has the lock that it asked for. waited is for how long it was in the queue of this master.
+// noteGrant logs a grant. waited is the time that the request was in this master's queue.
 func (l *Locks) noteGrant(claim raftfsm.ClaimResult, waited time.Duration, asked steps.RequestID) {
 	if !l.epoch.journal.admits(lockGranted, slog.LevelInfo) {
 		return
@@ -197,8 +195,8 @@ func (l *Locks) noteGrant(claim raftfsm.ClaimResult, waited time.Duration, asked
 		slog.String("mode", claim.Answer.Mode.String()), slog.Duration("waited", waited))
 }
 
-// noteLeft notes that holders have let go of locks, or lost them. It comes before the next grant of these is recorded: it
-// says for how long they were held.
+// noteLeft logs that holders released or lost locks, and how long they held them. It has to run before
+// recordGrant records the next grants of those locks.
 func (l *Locks) noteLeft(left []namespace.Left, asked steps.RequestID) {
 	for _, one := range left {
 		h := one.Holding

@@ -5,8 +5,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// tables is what only the master knows, and forgets with its epoch. epoch.mu guards all
-// of it. No table knows another, but for the outbox, which the queues fill.
+// tables is what only the master knows, and forgets with its epoch. epoch.mu guards all of it. The tables are
+// independent, with three exceptions: queues fill the outbox, holdTimes reads the unread sequencers of
+// usages, and a mailbox has the usage of its session.
 type tables struct {
 	leases    *session.Leases
 	boxes     *mailboxes
