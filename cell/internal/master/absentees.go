@@ -7,10 +7,10 @@ import (
 )
 
 // absentees is a heap of the waiters without a stream, by the ends of their places. Len to Pop implement
-// heap.Interface; each waiter knows its index.
+// heap.Interface.
 type absentees []*waiter
 
-// put marks a waiter as absent, and keeps its place until then.
+// put keeps the place of an absent waiter until then.
 func (a *absentees) put(w *waiter, until session.Instant) {
 	w.keep = until
 	if w.absent {

@@ -8,28 +8,26 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Cache leases (decision 23) bound how long a change waits for a client that does not answer.
-// Session.CacheLease says which sessions have them. Their clients use their caches only under such a lease,
-// and ask for the next one meanwhile. These rules make sure that a client uses no stale copy:
+// Cache leases (decision 23) bound how long a change waits for a silent client. Session.CacheLease says which
+// sessions have them. Their clients use their caches only under such a lease, and meanwhile ask for the next.
+// By these rules no client uses a stale copy:
 //
-//   - A change waits for each session that was told to drop a copy, until the session acknowledges or its
-//     cache lease expires (awaitLapse, endLapsed).
-//   - A session with pending invalidations gets no cache lease (renewCache). So a session that no change
-//     waits for any more uses nothing before it has dropped what was changed; its other copies are valid,
-//     as if its lease still ran.
-//   - A copy that no change waits for stays entered until the session has dropped it (release).
+//   - A change waits for each session with an invalidation until it acknowledges, or its cache lease expires
+//     (awaitLapse, endLapsed).
+//   - A session with pending invalidations gets no cache lease (renewCache). So once changes stop waiting for it,
+//     it uses nothing before it has dropped the changed copies; the others are valid, as under its lease.
+//   - A copy that no change waits for stays entered until it is dropped (release).
 //
 // The proof about clocks is in the documentation of package session.
 
-// RenewCache grants a session its cache lease, and returns its length, from the receipt of the call; 0 if it
-// gets none.
+// RenewCache grants a session its cache lease, and returns its length, from the receipt of the call, or 0.
 func (f *Files) RenewCache(ctx context.Context, id api.SessionID) (time.Duration, error) {
 	lease := f.coherence.renewCache(id)
-	_, err := f.epoch.fence.Prove(ctx) // the proof began after the client sent the call, so the wait of later masters is long enough
+	_, err := f.epoch.fence.Prove(ctx) // it began after the call was sent, so later masters wait long enough
 	return lease, err
 }
 
-// renewCache grants a session its cache lease, unless it has pending invalidations.
+// renewCache grants a cache lease, unless the session has pending invalidations.
 func (co *coherence) renewCache(id api.SessionID) time.Duration {
 	if s, ok := co.epoch.state().Sessions.Get(id); !ok || !s.CacheLease {
 		return 0
@@ -43,7 +41,7 @@ func (co *coherence) renewCache(id api.SessionID) time.Duration {
 	return api.CacheLease
 }
 
-// left returns the rest of a session's cache lease; 0 if it has expired or there is none.
+// left returns the rest of a session's cache lease.
 func (c *copyset) left(id api.SessionID, now session.Instant) time.Duration {
 	if until, ok := c.until[id]; ok {
 		return max(until.Sub(now), 0)
@@ -51,15 +49,14 @@ func (c *copyset) left(id api.SessionID, now session.Instant) time.Duration {
 	return 0
 }
 
-// NeedsCacheLease reports whether a session may use its cache only under cache leases; true for a session
-// that has ended.
+// NeedsCacheLease reports whether a session may use its cache only under cache leases; true for an ended one.
 func (s *Sessions) NeedsCacheLease(id api.SessionID) bool {
 	record, ok := s.epoch.state().Sessions.Get(id)
 	return !ok || record.CacheLease
 }
 
-// awaitLapse makes a clearing wait for a leased copy only until its cache lease expires: the session cannot
-// renew that before it has dropped the copy.
+// awaitLapse lets a clearing wait for a leased copy only until its lease expires: without the drop it is not
+// renewed.
 func (c *copyset) awaitLapse(cl *clearing, one *cachedCopy, until, now session.Instant) {
 	if !one.leased {
 		return
@@ -75,11 +72,11 @@ func (c *copyset) awaitLapse(cl *clearing, one *cachedCopy, until, now session.I
 	}
 }
 
-// maxLapses bounds the clearings that one tick ends because of expired cache leases.
+// maxLapses bounds the clearings of one tick.
 const maxLapses = 256
 
-// endLapsed ends the waits for cache leases that have expired at now, of at most most clearings. It reports
-// whether there may be more. epoch.mu is held, and released in between.
+// endLapsed ends the waits for cache leases expired at now, for at most most clearings. It reports whether
+// there are more. epoch.mu is held, with pauses.
 func (co *coherence) endLapsed(now session.Instant, most int) (more bool) {
 	c := co.copyset
 	for range most {
@@ -92,7 +89,7 @@ func (co *coherence) endLapsed(now session.Instant, most int) (more bool) {
 			co.endLapsedOf(cl, now)
 			continue
 		}
-		for id := range cl.left { // after a takeover: the cache leases of earlier masters have expired by now
+		for id := range cl.left { // after a takeover: earlier cache leases have expired
 			//mutant: if _, ok := co.epoch.state().Sessions.Get(id); ok {
 			if s, ok := co.epoch.state().Sessions.Get(id); ok && s.CacheLease {
 				c.flushed(id)
@@ -103,9 +100,8 @@ func (co *coherence) endLapsed(now session.Instant, most int) (more bool) {
 	return true
 }
 
-// endLapsedOf lets a clearing go on without the sessions whose cache leases have expired. A session without
-// an event is the author of the change: it stays, for the next change. epoch.mu is held, and released in
-// between.
+// endLapsedOf ends a clearing's waits for expired cache leases. A copy without an invalidation is the
+// author's, and stays for the next change. epoch.mu is held, with pauses.
 func (co *coherence) endLapsedOf(cl *clearing, now session.Instant) {
 	c := co.copyset
 	for id, one := range c.copies[cl.name] {
@@ -116,7 +112,7 @@ func (co *coherence) endLapsedOf(cl *clearing, now session.Instant) {
 	}
 }
 
-// nextLapse returns when the next cache lease expires that a change waits for.
+// nextLapse returns when the next such cache lease expires.
 func (co *coherence) nextLapse() (session.Instant, bool) {
 	_, at, ok := co.copyset.lapses.Next()
 	return at, ok

@@ -12,9 +12,9 @@ const (
 	checkPause = 10 * time.Second // min time between two
 )
 
-// CheckPoints puts check points into the log: entries without a command, at which every replica hashes its
-// whole state. So the replicas can be compared at one moment of the log (Chubby §2.11). One comes every few
-// minutes, and soon after a backup begins or replicas differ. It is a goroutine of the master.
+// CheckPoints puts check points into the log: empty entries at which every replica hashes its whole state, to
+// compare all at one moment of the log (Chubby §2.11). One comes every few minutes, and soon after a backup
+// begins or replicas differ.
 type CheckPoints struct {
 	epoch *epoch
 	due   chan struct{} // full while one is wanted soon
@@ -24,7 +24,7 @@ func newCheckPoints(e *epoch) *CheckPoints {
 	return &CheckPoints{epoch: e, due: make(chan struct{}, 1)}
 }
 
-// Soon asks for a check point, and does not wait for it.
+// Soon asks for a check point, without waiting.
 func (c *CheckPoints) Soon() {
 	select {
 	case c.due <- struct{}{}:
@@ -32,8 +32,7 @@ func (c *CheckPoints) Soon() {
 	}
 }
 
-// run writes check points until ctx ends. Like every entry, a check point is written alone, and never while
-// the mastership is handed over.
+// run writes check points until ctx ends, each alone, and never while the mastership is handed over.
 func (c *CheckPoints) run(ctx context.Context) {
 	for {
 		regular := time.NewTimer(checkEvery)

@@ -9,24 +9,22 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// clearing waits until all sessions have dropped one name from their caches. All changes of the name share
-// it, so that the cost of a change does not grow with the number of sessions: the name is uncacheable
-// meanwhile, so no session joins, and each gets one event. It has ended when no session except by may use the
-// name from its cache.
+// clearing waits until all sessions except by have dropped a name from their caches. All changes of the name
+// share it, so a change costs the same for many sessions. The name is uncacheable meanwhile: no session
+// joins, and each gets one event.
 //
 // After a takeover every change waits for a clearing without a name.
 type clearing struct {
 	name     api.Name
-	by       api.SessionID          // the only session whose changes wait for it, which dropped the name before; 0 if there are others
-	since    session.Instant        // when the first session it waits for was told
-	changes  int                    // number of changes that wait for it
-	removals []*removal             // to be tried again when it has ended
-	left     map[api.SessionID]bool // after a takeover: sessions that have not acknowledged it
-	done     chan struct{}          // closed when it has ended
+	by       api.SessionID          // only its changes wait, and it dropped the name before; 0 if there are others
+	since    session.Instant        // when the first of its sessions was told
+	changes  int                    // that wait for it
+	removals []*removal             // to look at again when it has ended
+	left     map[api.SessionID]bool // after a takeover: sessions without an acknowledgement
+	done     chan struct{}          // closed at the end
 	ended    func()                 // called then, with epoch.mu held; may be nil
 }
 
-// isDone reports whether the clearing has ended.
 func (cl *clearing) isDone() bool {
 	select {
 	case <-cl.done:
@@ -36,11 +34,11 @@ func (cl *clearing) isDone() bool {
 	}
 }
 
-// change is one change of what clients may have cached.
+// change is one change of what clients may cache.
 type change struct {
 	names     []api.Name
-	since     session.Instant // when the first session it waits for was told
-	clearings []*clearing     // those it waits for
+	since     session.Instant // when the first of its sessions was told
+	clearings []*clearing     // that it waits for
 }
 
 // nextClearing returns a clearing that the change still waits for, or nil.
@@ -53,13 +51,12 @@ func (ch *change) nextClearing() *clearing {
 	return nil
 }
 
-// cachedBeside reports whether another session may have a name in its cache.
+// cachedBeside reports whether another session may cache a name.
 func (c *copyset) cachedBeside(by api.SessionID, name api.Name) bool {
 	copies := c.copies[name]
 	return len(copies) > 1 || len(copies) == 1 && copies[by] == nil
 }
 
-// finish ends a clearing.
 func (c *copyset) finish(cl *clearing) {
 	close(cl.done)
 	if cl.ended != nil {
@@ -72,7 +69,7 @@ func (c *copyset) finish(cl *clearing) {
 	}
 }
 
-// flushed records that a session has acknowledged the takeover, or has ended.
+// flushed records that a session has acknowledged the takeover, or ended.
 func (c *copyset) flushed(id api.SessionID) {
 	if c.flush == nil || !c.flush.left[id] {
 		return
@@ -82,7 +79,7 @@ func (c *copyset) flushed(id api.SessionID) {
 	}
 }
 
-// waitsFor reports whether a session still has to drop something for a clearing.
+// waitsFor reports whether a clearing waits for a session.
 func (c *copyset) waitsFor(cl *clearing, id api.SessionID) bool {
 	if cl.left != nil {
 		return cl.left[id]
@@ -90,9 +87,8 @@ func (c *copyset) waitsFor(cl *clearing, id api.SessionID) bool {
 	return !cl.isDone() && id != cl.by && c.copies[cl.name][id] != nil
 }
 
-// slow yields each session that a change waits for, once; sessions may acknowledge meanwhile. In a second
-// clearing it skips those of the first, and these may be very many. Code that looks at all sessions uses
-// slowOf, which lets its caller pause.
+// slow yields each session that a change waits for, once; sessions may acknowledge meanwhile. It skips
+// repeated sessions, perhaps very many, without a pause: to visit all sessions, use slowOf.
 func (c *copyset) slow(ch *change) iter.Seq[api.SessionID] {
 	return func(yield func(api.SessionID) bool) {
 		for i, cl := range ch.clearings {
@@ -108,7 +104,7 @@ func (c *copyset) slow(ch *change) iter.Seq[api.SessionID] {
 	}
 }
 
-// slowOf yields the sessions that have to drop something for a clearing. They may acknowledge meanwhile.
+// slowOf yields the sessions of one clearing. They may acknowledge meanwhile.
 func (c *copyset) slowOf(cl *clearing) iter.Seq[api.SessionID] {
 	return func(yield func(api.SessionID) bool) {
 		for id := range cl.left {
@@ -124,8 +120,8 @@ func (c *copyset) slowOf(cl *clearing) iter.Seq[api.SessionID] {
 	}
 }
 
-// asked returns how long a change has waited for a session: since the session was told to drop the first of
-// the names it still has. For a takeover, that is since the takeover began.
+// asked returns how long a change has waited for a session: since the first event about a name it still has.
+// A takeover counts from its start.
 func (c *copyset) asked(ch *change, id api.SessionID, now session.Instant) time.Duration {
 	since := now
 	for _, cl := range ch.clearings {
@@ -138,9 +134,8 @@ func (c *copyset) asked(ch *change, id api.SessionID, now session.Instant) time.
 	return now.Sub(since)
 }
 
-// beginChange makes names uncacheable and tells every other session to drop them; by dropped them before it
-// asked. epoch.mu is held, and released in between: the names are uncacheable from the first hold on, so no
-// session joins meanwhile.
+// beginChange makes names uncacheable and tells every session except by, which dropped them before it asked.
+// No session joins: the names are uncacheable from the first hold on. epoch.mu is held, with pauses.
 func (co *coherence) beginChange(by api.SessionID, names []api.Name) *change {
 	ch := &change{names: names, since: co.epoch.clock()}
 	for _, name := range names {
@@ -154,14 +149,14 @@ func (co *coherence) beginChange(by api.SessionID, names []api.Name) *change {
 	return ch
 }
 
-// clearName tells every session except by to drop a name, and returns the clearing to wait for; nil if there
-// is none. epoch.mu is held, and released in between.
+// clearName tells every session except by to drop a name, and returns the clearing, or nil. epoch.mu is held,
+// with pauses.
 func (co *coherence) clearName(by api.SessionID, name api.Name) *clearing {
 	c := co.copyset
 	if !c.cachedBeside(by, name) {
 		return nil
 	}
-	if cl := c.clearings[name]; cl != nil { // the other sessions were told, or are being told
+	if cl := c.clearings[name]; cl != nil { // the others were told, or are being told
 		cl.changes++
 		if spared := cl.by; spared != by && spared != 0 {
 			//mutant: return cl
@@ -183,7 +178,7 @@ func (co *coherence) clearName(by api.SessionID, name api.Name) *clearing {
 	return cl
 }
 
-// dropCopy tells a session to drop a copy, unless it was told before. epoch.mu is held.
+// dropCopy tells a session once to drop a copy. epoch.mu is held.
 func (co *coherence) dropCopy(cl *clearing, one *cachedCopy) {
 	box := co.boxes.byID[one.session]
 	if box == nil {
@@ -202,7 +197,7 @@ func (co *coherence) dropCopy(cl *clearing, one *cachedCopy) {
 	co.copyset.awaitLapse(cl, one, until, now)
 }
 
-// mustWait reports whether a change of names has to wait for any session except by. epoch.mu is held.
+// mustWait reports whether a change waits for any session except by. epoch.mu is held.
 func (co *coherence) mustWait(by api.SessionID, names []api.Name) bool {
 	if co.copyset.flush != nil && !co.copyset.flush.isDone() {
 		return true
@@ -215,9 +210,8 @@ func (co *coherence) mustWait(by api.SessionID, names []api.Name) bool {
 	return false
 }
 
-// endChange lets names be cached again, once a change has taken effect or never will. It also ends the
-// clearings that no other change waits for: some of their sessions may be silent for two leases, and others
-// may cache the name anew.
+// endChange makes names cacheable again, after a change or without it. It also ends clearings that no change
+// needs: some sessions may be silent for two leases, and others may cache the name anew.
 func (co *coherence) endChange(ch *change) {
 	co.epoch.mu.Lock()
 	defer co.epoch.mu.Unlock()
@@ -234,10 +228,9 @@ func (co *coherence) endChange(ch *change) {
 	}
 }
 
-// beginFlush begins a clearing for what only an earlier master knew. Each session that may cache may have any
-// name in its cache, until it has acknowledged the fail-over or has ended (Chubby §2.9, step 6), or until
-// every cache lease of an earlier master has expired. Only changes wait for this (decision 12). epoch.mu is
-// held.
+// beginFlush begins the clearing after a takeover. A session may have anything in its cache until it has
+// acknowledged the fail-over or ended (Chubby §2.9, step 6), or earlier cache leases have expired. Only
+// changes wait for it (decision 12). epoch.mu is held.
 func (co *coherence) beginFlush() {
 	flush := &clearing{since: co.epoch.clock(), left: map[api.SessionID]bool{}, done: make(chan struct{})}
 	flush.ended = func() { co.epoch.metrics.TakeoverCleared(co.epoch.clock().Sub(flush.since)) }
@@ -252,8 +245,7 @@ func (co *coherence) beginFlush() {
 	}
 }
 
-// takeoverFlush returns what every change waits for after a takeover; nil if there is nothing. epoch.mu is
-// held.
+// takeoverFlush returns what changes wait for after a takeover, or nil. epoch.mu is held.
 func (co *coherence) takeoverFlush() *change {
 	flush := co.copyset.flush
 	if flush == nil || flush.isDone() {
@@ -262,5 +254,5 @@ func (co *coherence) takeoverFlush() *change {
 	return &change{since: flush.since, clearings: []*clearing{flush}}
 }
 
-// slowChange is how long a change waits for caches before the master logs that.
+// slowChange is the wait for caches after which the master logs a change.
 const slowChange = time.Second

@@ -10,9 +10,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Close closes a handle and gives up what it holds. It does not fail if the handle is closed or its node is
-// gone (Chubby §2.6). The replicated state says what the handle holds, not the table of handles; the table
-// drops the handle when the command has committed. A handle that holds nothing is closed without the log.
+// Close closes a handle and releases what it holds. A closed handle or a removed node is no error (Chubby
+// §2.6). The replicated state says what the handle holds. The table drops the handle when the command has
+// committed. If it holds nothing, no entry is needed.
 func (f *Files) Close(ctx context.Context, mutation session.Mutation, h Handle) error {
 	if !f.closesLogged(mutation, h) {
 		if _, err := f.epoch.fence.Prove(ctx); err != nil {
@@ -32,8 +32,8 @@ func (f *Files) Close(ctx context.Context, mutation session.Mutation, h Handle) 
 	return err
 }
 
-// closesLogged reports whether a Close needs an entry: the handle holds something, or may hold it once a
-// pending entry is done. It enters a handle of an earlier epoch in the table, so that it stays closed.
+// closesLogged reports whether a Close needs an entry: the handle holds something, or a pending entry may
+// give it something. It enters an earlier epoch's handle, so that it stays closed.
 func (f *Files) closesLogged(mutation session.Mutation, h Handle) bool {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
@@ -54,7 +54,7 @@ func (f *Files) mayHold(mutation session.Mutation, h Handle) bool {
 	return gone == nil && (node.Holds(h.Owner) || slices.Contains(node.Openers, h.Owner))
 }
 
-// closeHere closes a handle without the log, unless it may hold something.
+// closeHere closes a handle that holds nothing.
 func (f *Files) closeHere(mutation session.Mutation, h Handle) bool {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
@@ -65,9 +65,8 @@ func (f *Files) closeHere(mutation session.Mutation, h Handle) bool {
 	return true
 }
 
-// refuseHandle returns a refusal if a handle is closed or a Close of it is on its way. That Close comes
-// before any command handed over from now on, so no later command would release a lock of the handle.
-// epoch.mu is held.
+// refuseHandle refuses to lock through a handle that is closed, or will be by a Close on its way: no later
+// command would release the lock. epoch.mu is held.
 func (f *Files) refuseHandle(owner namespace.Owner) *refusal.Refusal {
 	if one := f.handles.find(owner); one == nil || !one.open || f.queues.isClosing(owner) {
 		return &refusal.Refusal{Cause: refusal.HandleClosedWhileAsked}
@@ -75,16 +74,16 @@ func (f *Files) refuseHandle(owner namespace.Owner) *refusal.Refusal {
 	return nil
 }
 
-// handleClosed drops a handle whose Close has committed, and has the log refuse its waiters. They are
-// answered only after that: otherwise the next master would recreate the handle for a late copy of a request,
-// and grant a lock that the client was refused. epoch.mu is held, and released in between.
+// handleClosed drops a closed handle, and has the log refuse its waiters. They are answered after that: else
+// the next master would recreate the handle for a late copy, and grant a lock whose request was refused.
+// epoch.mu is held, with pauses.
 func (f *Files) handleClosed(owner namespace.Owner) {
 	f.handles.close(owner)
 	for w := range f.queues.ofHandle(owner) {
-		if w.refusal == nil { // else another copy of the Close came first, and the log is being asked
+		if w.refusal == nil { // else another Close came first, and the log is being asked
 			w.refusal = &refusal.Refusal{Cause: refusal.HandleClosedWhileWaiting}
 		}
 		f.offers.askLog(w)
-		f.epoch.mu.pause(4) // it makes a proposal, and hands it over
+		f.epoch.mu.pause(4) // it makes and hands over a proposal
 	}
 }

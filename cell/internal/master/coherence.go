@@ -15,15 +15,15 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// applyChange is the one path of every change that clients can see (decision 21). It makes the names
-// uncacheable, and tells each session that may cache them to drop them. It proposes the change only when each
-// has acknowledged that or has ended. The observer posts the events with the log's result; then the names may
-// be cached again, and the caller has its answer. A retry of a finished change waits for no session.
+// applyChange is the only path of changes that clients can see (decision 21). It makes the names uncacheable,
+// and tells the sessions that may cache them. When each has acknowledged or ended, it proposes the change.
+// The observer posts its events; then the names are cacheable again, and the caller has its answer. A retry
+// of a finished change does not wait.
 func (co *coherence) applyChange(ctx context.Context, by session.Mutation, c raftfsm.Command, names ...api.Name) (raftfsm.Result, error) {
 	return co.applyChangeThen(ctx, by, c, func() {}, names...)
 }
 
-// applyChangeThen is applyChange, and calls after when the change has been observed, or never will be.
+// applyChangeThen is applyChange, and calls after once the change is observed, or never will be.
 func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names ...api.Name) (raftfsm.Result, error) {
 	if co.epoch.isAnswered(by) {
 		result, err := co.epoch.commit(ctx, c, after)
@@ -34,7 +34,7 @@ func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c
 	}
 	co.epoch.mu.LockPatient()
 	ch, flush := co.beginChange(by.Session, names), co.takeoverFlush()
-	var beside *change // names that its author has not dropped
+	var beside *change // names that the author has not dropped
 	if others := co.epoch.state().TouchedBeside(c); len(others) > 0 {
 		beside = co.beginChange(0, others)
 	}
@@ -62,11 +62,10 @@ func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c
 	return result, cmp.Or(err, result.Answer.Err())
 }
 
-// refusedAnyway refuses a change that the state does not allow, so that it disturbs no session and its author
-// does not wait in vain. The refusal goes into the log and is final: an earlier copy of the request may be
-// waiting here, and by its turn the state may allow it. If the change would not wait, refusedAnyway leaves it
-// to the log. After a refusal it calls after when the log has answered or never will, not when ctx ends: the
-// refusal is still on its way.
+// refusedAnyway refuses a change that would wait, if the state already rules it out: it disturbs no session,
+// and spares its author the wait. The log records the refusal for good, because an earlier copy may wait here
+// and succeed later. After a refusal it calls after once the log has answered, or never will. The end of ctx
+// does not stop the refusal.
 func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names []api.Name) (result raftfsm.Result, refused bool, err error) {
 	co.epoch.mu.Lock()
 	waits := co.mustWait(by.Session, names) || co.mustWait(0, co.epoch.state().TouchedBeside(c))
@@ -86,13 +85,12 @@ func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c r
 	return result, true, err
 }
 
-// MaxChangeWait is the longest time that a change can wait for clients that do not drop what they cache. It
-// is two of the longest leases and a moment: the lease at the start of the change, and the one that the reply
-// with the invalidation may begin.
+// MaxChangeWait is the longest wait of a change for clients that do not drop copies: two of the longest
+// leases (the current one, and one begun by the reply with the invalidation), and a moment.
 const MaxChangeWait = 2*api.MaxLease + 2*time.Second
 
-// awaitCaches waits until every session has dropped what a change of those names needs. It logs the sessions
-// that take long, and cuts them off if that is the policy.
+// awaitCaches waits until every session has dropped what a change needs. It logs slow sessions, and cuts them
+// off if that is the policy.
 func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Name) (err error) {
 	if ch == nil || ch.nextClearing() == nil { // most often
 		return nil
@@ -134,8 +132,7 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 	return nil
 }
 
-// laggards names the clients that a change waits for. For very many it gives only an estimate of their
-// number, because many changes may ask.
+// laggards names the clients that a change waits for, with an estimate of very many.
 func (co *coherence) laggards(ch *change) string {
 	co.epoch.mu.LockPatient()
 	defer co.epoch.mu.Unlock()
@@ -151,8 +148,8 @@ func (co *coherence) laggards(ch *change) string {
 	return strings.Join(list, ", ")
 }
 
-// slowest returns some of the sessions that a change waits for, and about how many there are. epoch.mu is
-// held, and released in between.
+// slowest returns some sessions that a change waits for, and about how many there are. epoch.mu is held, with
+// pauses.
 func (co *coherence) slowest(ch *change) (ids []api.SessionID, count int) {
 	const most = 5 // those with the lowest ids
 	for id := range co.copyset.slow(ch) {
@@ -162,7 +159,7 @@ func (co *coherence) slowest(ch *change) (ids []api.SessionID, count int) {
 			}
 			break
 		}
-		if at, again := slices.BinarySearch(ids, id); !again { // the session may have dropped one name meanwhile
+		if at, again := slices.BinarySearch(ids, id); !again { // it may have dropped one name meanwhile
 			ids = slices.Insert(ids, at, id)
 		}
 		ids = ids[:min(len(ids), most)]
@@ -171,9 +168,8 @@ func (co *coherence) slowest(ch *change) (ids []api.SessionID, count int) {
 	return ids, count
 }
 
-// cutOff ends the sessions that a change has waited for too long. The master no longer extends their leases,
-// whatever they acknowledge, so they end with the leases they have (decision 10). Some sessions got the event
-// later than others: cutOff returns after what time to look again.
+// cutOff stops the leases of sessions that a change has waited for too long. They end with the leases they
+// have, whatever they acknowledge (decision 10). It returns when to look again, for sessions told later.
 func (co *coherence) cutOff(ch *change, names []api.Name) time.Duration {
 	co.epoch.mu.LockPatient()
 	defer co.epoch.mu.Unlock()
@@ -191,7 +187,7 @@ func (co *coherence) cutOff(ch *change, names []api.Name) time.Duration {
 	return next
 }
 
-// heldUp is the reason to cut off a session that delays a change of a node.
+// heldUp is the reason for that.
 func (co *coherence) heldUp(name api.Name) string {
 	return fmt.Sprintf("it held up a change of %s for more than %v", co.epoch.path(name), co.slowClient)
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// tellConflicts tells the holders of a lock that requests wait because of them, if they asked for that event.
-// It posts only news: the first waiter to a holder that has just got the lock, or whose handle is new to this
-// master; each new waiter to the others. Callers call it after each change of the holders or the queue that
-// may matter. tried is a refused request, which counts as a waiter that leaves at once; it may be nil.
+// tellConflicts tells holders that want the event that requests wait because of them. A holder that just got
+// the lock, or whose handle is new here, learns of the first waiter; others of each new one. Call it after
+// changes of the holders or the queue. tried is a refused request, which counts as a waiter that leaves at
+// once; it may be nil.
 //
-// A quiet request goes only to holders that may keep the lock unused, as a recall, which programs do not see.
-// epoch.mu is held, and released in between.
+// A quiet request goes only to holders that may keep the lock unused, as a recall that programs do not see.
+// epoch.mu is held, with pauses.
 func (p *publisher) tellConflicts(lock namespace.Ref, tried *waiter) {
 	if tried == nil && len(p.queues.byName[lock.Name]) == 0 { // mostly
 		return
@@ -27,7 +27,7 @@ func (p *publisher) tellConflicts(lock namespace.Ref, tried *waiter) {
 	for _, holder := range node.Holders {
 		steps := 1
 		if h := p.handles.onNode[lock][holder.Owner]; h != nil && h.wantsConflicts() {
-			if !looked { // only now: most holders did not ask for the event, and the queue may be long
+			if !looked { // most holders do not want the event, and the queue may be long
 				news, looked = p.queues.asking(lock, node.Mode, tried), true
 				steps += p.queues.stepsOf(lock.Name)
 			}
@@ -56,14 +56,14 @@ func (p *publisher) tellConflictsTo(h *openHandle, generation api.Generation, ne
 	h.told = true
 }
 
-// askers are the requests that wait because a lock is held.
+// askers are requests that wait because a lock is held.
 type askers struct {
-	first   [2]*waiter // the first loud and the first quiet one; nil if there is none
-	unknown []*waiter  // those that the holders do not know, in the order of the queue
+	first   [2]*waiter // the first loud and first quiet one, or nil
+	unknown []*waiter  // those that holders do not know, in order
 }
 
-// asking returns the waiters that cannot get a lock while it is held in that mode: their own mode conflicts,
-// or they are behind a request whose mode does. tried comes last; it may be nil. asking marks them as told.
+// asking returns the waiters that cannot get a lock held in that mode: they conflict, or stand behind one
+// that does. tried comes last; it may be nil. They count as told now.
 func (q *queues) asking(lock namespace.Ref, mode api.LockMode, tried *waiter) (a askers) {
 	blocked := false
 	look := func(w *waiter) {
@@ -92,11 +92,10 @@ func (q *queues) asking(lock namespace.Ref, mode api.LockMode, tried *waiter) (a
 	return a
 }
 
-// wantsConflicts reports whether a handle was opened for events about waiters for its lock.
 func (one *openHandle) wantsConflicts() bool { return one.Events.Has(api.EventConflictingLock) }
 
-// hearsOf reports whether a holder gets an event about a waiter. A holder does not hear of its own request,
-// and of a quiet one only if it may keep the lock.
+// hearsOf reports whether a holder gets the event for a waiter: not for its own request, and for a quiet one
+// only if it may keep the lock.
 func (one *openHandle) hearsOf(w *waiter) bool {
 	if w.offered && w.owner() == one.Owner {
 		return false

@@ -9,30 +9,30 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// copyset knows which sessions may have which names in their caches (Chubby §2.7), and which changes wait for
-// them. Copies go by name, because clients also cache the absence of a node. One invalidation drops
-// everything of a name: contents, metadata, absence, the list of its children.
+// copyset knows which sessions may cache which names (Chubby §2.7), and which changes wait for them. It goes
+// by name, because clients also cache the absence of a node. One invalidation drops all of a name: contents,
+// metadata, absence, the list of its children.
 //
 // The rule: while a session may have a copy of a name, and its lease runs, no change of that name takes
-// effect. The lease is the cache lease (cacheleases.go), or the session's lease if it has none. register
-// enters a copy before the read, and never during a change: a node is uncacheable meanwhile, so readers never
-// wait and one round of acknowledgements is enough.
+// effect. The lease is the cache lease (cacheleases.go), or else the session's. register enters a copy before
+// the read, and never during a change: the node is uncacheable then, so readers never wait and one round of
+// acknowledgements is enough.
 //
 // epoch.mu guards it.
 type copyset struct {
 	copies   map[api.Name]map[api.SessionID]*cachedCopy
 	names    map[api.SessionID]map[api.Name]*cachedCopy // the same, by session
 	told     map[api.SessionID][]*cachedCopy            // pending invalidations, in order
-	order    map[api.SessionID]*list.List               // of *cachedCopy without an invalidation, least recently used first
+	order    map[api.SessionID]*list.List               // of *cachedCopy without invalidation, least recently used first
 	bytes    map[api.SessionID]int                      // size of its copies here
 	used     tally                                      // the same, by principal
 	changing map[api.Name]int                           // number of changes of a name under way
-	flush    *clearing                                  // every change waits for it after a takeover; nil if there is nothing
-	until    map[api.SessionID]session.Instant          // the ends of the cache leases that were granted
-	lapses   session.Timetable[*clearing]               // when the cache leases end that clearings wait for
+	flush    *clearing                                  // what changes wait for after a takeover, or nil
+	until    map[api.SessionID]session.Instant          // ends of granted cache leases
+	lapses   session.Timetable[*clearing]               // ends of the cache leases that clearings wait for
 
 	clearings map[api.Name]*clearing // those that changes wait for
-	cleared   func([]*removal)       // called with the removals that waited for an ended clearing
+	cleared   func([]*removal)       // called with the removals of an ended clearing
 }
 
 // cachedCopy is what a session may have of a name.
@@ -42,9 +42,9 @@ type cachedCopy struct {
 	principal string
 	leased    bool            // used only under cache leases
 	place     *list.Element   // in order
-	sequence  uint64          // of its invalidation; 0 if none was posted
+	sequence  uint64          // of its invalidation; 0 without one
 	posted    session.Instant // when that was posted
-	entered   session.Instant // when it was entered here
+	entered   session.Instant // when it was entered
 }
 
 func newCopyset() *copyset {
@@ -56,10 +56,10 @@ func newCopyset() *copyset {
 	}
 }
 
-// Bounds of the memory for copies: each takes copyBytes and its name. A session that reaches maxSessionCopies
-// (some 15,000 names) has to drop the least recently used ones, a part at a time, and goes on caching;
-// meanwhile it may reach maxSessionCopiesUntold. A principal's sessions together have maxPrincipalCopies.
-// Beyond that each session drops some of its own copies, and a session without copies caches nothing.
+// Bounds of copies. Each takes copyBytes and its name. At maxSessionCopies (some 15,000 names) a session has
+// to drop the least recently used, a part at a time, and goes on caching; meanwhile it may reach
+// maxSessionCopiesUntold. A principal's sessions together have maxPrincipalCopies. Beyond that each drops
+// copies of its own, and one without copies caches nothing.
 const (
 	copyBytes              = 512
 	maxSessionCopies       = 8 << 20
@@ -72,7 +72,7 @@ const (
 func (one *cachedCopy) size() int { return copyBytes + len(one.name) }
 
 // register enters a session that is about to read a name, and reports whether it may keep the result. leased
-// says that it uses its copy only under cache leases.
+// says that it uses the copy only under cache leases.
 func (c *copyset) register(id api.SessionID, principal string, name api.Name, leased bool, now session.Instant) bool {
 	if c.isChanging(name) {
 		return false
@@ -101,14 +101,14 @@ func (c *copyset) register(id api.SessionID, principal string, name api.Name, le
 }
 
 // isChanging reports whether a change of a name is under way. A change of their directory counts for all
-// access control lists: a write of the list of operators closes all of them when it is applied
-// (raftfsm.State.TouchedBeside), including lists created since that write began.
+// access control lists: a write of the list of operators closes all of them when applied
+// (raftfsm.State.TouchedBeside), also later ones.
 func (c *copyset) isChanging(name api.Name) bool {
 	return c.changing[name] > 0 || name.Parent() == api.ACLDir && c.changing[api.ACLDir] > 0
 }
 
-// surplus returns the copies that a session has to drop to make room: a sixteenth of them, and none while it
-// has pending invalidations.
+// surplus returns the copies that a session has to drop for room: a sixteenth, and none while invalidations
+// are pending.
 func (c *copyset) surplus(id api.SessionID, principal string) (drop []*cachedCopy) {
 	if c.bytes[id] < maxSessionCopies && c.used.of[principal] < maxPrincipalCopies || len(c.told[id]) > 0 || c.order[id] == nil {
 		return nil
@@ -121,9 +121,9 @@ func (c *copyset) surplus(id api.SessionID, principal string) (drop []*cachedCop
 	return drop
 }
 
-// forgetOwn drops a session's copy of a node that it deleted itself: its client has put the name aside until
-// the answer, and keeps nothing of it. It must not happen earlier: a late copy of the request would begin
-// another change, when the client may have read the name anew.
+// forgetOwn drops a session's copy of a node that it deleted: its client keeps nothing of it. Not when the
+// change begins: a late copy of the request would begin it again, when the client may have read the name
+// anew.
 func (c *copyset) forgetOwn(id api.SessionID, name api.Name) {
 	if one := c.names[id][name]; one != nil && one.sequence == 0 {
 		c.forget(one)
@@ -147,7 +147,7 @@ func (c *copyset) forget(one *cachedCopy) {
 	c.release(one)
 }
 
-// release ends the clearing that waited only for this copy.
+// release drops a copy, and ends a clearing that waited only for it.
 func (c *copyset) release(one *cachedCopy) {
 	if c.copies[one.name][one.session] != one {
 		return
@@ -162,8 +162,8 @@ func (c *copyset) release(one *cachedCopy) {
 	}
 }
 
-// acknowledge records that a session has received the events up to sequence, and so has dropped their copies.
-// It forgets at most most names, and reports whether that was all.
+// acknowledge records the events that a session has received, and forgets the copies they invalidated: at
+// most most. It reports whether that was all.
 func (c *copyset) acknowledge(id api.SessionID, sequence uint64, most int) (done bool) {
 	told := c.told[id]
 	for len(told) > 0 && told[0].sequence <= sequence {
@@ -185,7 +185,7 @@ func (c *copyset) acknowledge(id api.SessionID, sequence uint64, most int) (done
 	return true
 }
 
-// drop forgets the copies of a session that has ended, at most most names. It reports whether that was all.
+// drop forgets at most most copies of an ended session. It reports whether that was all.
 func (c *copyset) drop(id api.SessionID, most int) (done bool) {
 	for _, one := range c.names[id] {
 		if most--; most < 0 {
@@ -199,7 +199,7 @@ func (c *copyset) drop(id api.SessionID, most int) (done bool) {
 	return true
 }
 
-// invalidate tells a session to drop a copy, unless it was told before. epoch.mu is held.
+// invalidate tells a session once to drop a copy. epoch.mu is held.
 func (co *coherence) invalidate(box *mailbox, one *cachedCopy, now session.Instant) {
 	if one.sequence > 0 {
 		//mutant: co.copyset.forget(one); return
@@ -212,7 +212,7 @@ func (co *coherence) invalidate(box *mailbox, one *cachedCopy, now session.Insta
 	co.epoch.metrics.Invalidated()
 }
 
-// registerReader enters a session that is about to read names, and reports whether it may keep all of them.
+// registerReader enters a session about to read names, and reports whether it may keep all.
 func (co *coherence) registerReader(id api.SessionID, names ...api.Name) bool {
 	if s, ok := co.epoch.state().Sessions.Get(id); !ok || !s.MayCache {
 		return false
@@ -240,8 +240,8 @@ func (co *coherence) enterReader(id api.SessionID, names ...api.Name) bool {
 	return all
 }
 
-// coherence keeps clients' caches consistent with the nodes (Chubby §2.7): a change takes effect when no
-// cache has what it changes.
+// coherence keeps clients' caches consistent (Chubby §2.7): a change takes effect when no cache has what it
+// changes.
 type coherence struct {
 	epoch       *epoch
 	copyset     *copyset
@@ -253,8 +253,8 @@ type coherence struct {
 	slowClient time.Duration // see Config.SlowClient
 }
 
-// namesTouched returns the names that look different after a change of these nodes: each node is in the
-// listing of its directory, which also counts its children.
+// namesTouched returns the names that look different after a change: each node is in the listing of its
+// directory, which also counts children.
 func namesTouched(names ...api.Name) []api.Name {
 	var list []api.Name
 	for _, name := range names {

@@ -7,11 +7,11 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// delays times the lock-delays of one epoch (Chubby §2.4). The tree has the delayed names and their max
-// lengths. Only the master knows when a delay began, and a new master starts it again in full, which is safe.
+// delays times the lock-delays of one epoch (Chubby §2.4). The tree has delayed names and max lengths. Only
+// the master knows since when; a new master safely starts each again in full.
 //
-// An ID identifies a delay, not its name: when the next holder of a shared lock fails, it makes a new delay
-// on the name, and the old delay's time does not count for it. epoch.mu guards it.
+// A delay goes by ID, not name: after a shared lock's next failed holder, the name has a new delay, and the
+// old time does not count for it. epoch.mu guards it.
 type delays struct {
 	ids  map[api.Name]uint64 // namespace.Delay.ID
 	ends session.Timetable[api.Name]
@@ -25,8 +25,7 @@ type delayOver struct {
 
 func newDelays() *delays { return &delays{ids: map[api.Name]uint64{}} }
 
-// start times the delay of that ID on a name. It replaces an earlier one, but keeps the later end; it ignores
-// a delay older than the current one.
+// start times a delay. It replaces an earlier one, with the later end, and never a later one.
 func (d *delays) start(name api.Name, id uint64, length time.Duration, now session.Instant) {
 	if id < d.ids[name] {
 		return
@@ -39,7 +38,7 @@ func (d *delays) start(name api.Name, id uint64, length time.Duration, now sessi
 	d.ends.Put(name, end)
 }
 
-// due removes and returns expired delays, the earliest first, at most maxDue.
+// due removes and returns at most maxDue expired delays, the earliest first.
 func (d *delays) due(now session.Instant) []delayOver {
 	var over []delayOver
 	for len(over) < maxDue {
@@ -54,7 +53,7 @@ func (d *delays) due(now session.Instant) []delayOver {
 	return over
 }
 
-// maxDue bounds what one tick does of a kind; the next tick does the rest.
+// maxDue bounds what one tick does of a kind.
 const maxDue = 256
 
 // next returns when the next delay expires.

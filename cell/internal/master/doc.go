@@ -8,40 +8,38 @@
 // # Parts
 //
 // Four parts serve calls: Sessions (leases, KeepAlives), Files (handles, reading and changing nodes), Locks
-// (queues, grants, sequencers) and Inspector (listings for operators). Calls do not see the parts beneath
-// them:
+// (queues, grants, sequencers) and Inspector (listings for operators). Beneath them:
 //
 //   - offers hands locks to waiters, and takes back what a command did not grant;
-//   - publisher puts events into the mailboxes of the sessions;
+//   - publisher puts events into the sessions' mailboxes;
 //   - coherence delays a change until no cache has the node;
-//   - revocations takes locks and sessions away from clients that have not let go;
+//   - revocations takes locks and sessions from clients that have not let go;
 //   - remover removes ephemeral nodes that no session has open;
 //   - observer applies results of the log to the tables;
 //   - timekeeper does what is due at a time;
-//   - journal writes the log lines.
+//   - journal writes log lines.
 //
-// All of them share the epoch: the replicated state, the log (through the proposer), the fence and the clock.
-// Their data is in tables, which know none of this and are tested alone: leases, mailboxes, handles, queues,
-// hold times, delays, the copyset (who caches what), the outbox (what is still to be proposed) and usages
-// (what sessions do that may be misuse).
+// All share the epoch: the replicated state, the log (through the proposer), the fence and the clock. Their
+// data is in tables, which know none of this and are tested alone: leases, mailboxes, handles, queues, hold
+// times, delays, the copyset (who caches what), the outbox (what is still to be proposed) and usages (what
+// may be misuse).
 //
-// The package knows no protobuf, Raft, sockets or files. Cell gives it a Log, a Fence, a clock and a
-// Connection; tests give it others.
+// The package knows no protobuf, Raft, sockets or files: it gets a Log, a Fence, a clock and a Connection.
 //
 // # Concurrency
 //
-// epoch.mu guards all tables. Its holder never waits, and takes at most maxSteps steps. Longer work calls
-// pause, after which the tables may be different. Under epoch.mu a goroutine may take the proposer's mutex
-// (to hand a command over) or that of a parked KeepAlive (to wake it, or to have it wait on). No callback
-// under it may take it again: the function given to KeepAlive.Notify only wakes another goroutine. A call
-// that has paused may hold the line of epoch.mu (pausingMutex.line, in pause.go) while it waits for epoch.mu;
-// no holder of epoch.mu takes the line. So the order is
+// epoch.mu guards all tables. Its holder never waits, and takes at most maxSteps steps. Longer work pauses:
+// it releases epoch.mu and takes it again, and the tables may be different. Under epoch.mu a goroutine may
+// take the proposer's mutex, to hand a command over, or that of a parked KeepAlive, to wake or rest it.
+// Callbacks under it do not take it again: that of KeepAlive.Notify only wakes a goroutine. A patient call
+// that has paused holds the line of epoch.mu (pausingMutex.line) while it waits for epoch.mu; no holder of
+// epoch.mu takes the line. The order:
 //
 //	epoch.mu.line > epoch.mu > proposer.mu
 //	epoch.mu > parked.mu
 //
-// Code under epoch.mu does not log: it puts lines into the journal, which writes them.
+// Code under epoch.mu writes no log lines: it gives them to the journal.
 //
-// A Master has the goroutines of the proposer, the journal, the remover and the check points, and two of the
-// timekeeper. They end with the context of the epoch, and Wait waits for them.
+// A Master has goroutines for the proposer, the journal, the remover and the check points, and two for the
+// timekeeper. They end with the epoch's context, and Wait waits for them.
 package master

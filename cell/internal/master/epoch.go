@@ -11,13 +11,12 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// epoch is what all parts of a master share: the number of the epoch, the cell, the replicated state, the
-// log, the proof of leadership, and the one mutex. The fields that New sets do not change.
+// epoch is what all parts of a master share. Fields that New sets do not change.
 type epoch struct {
 	number  api.Epoch
 	cell    string
 	clock   session.Clock
-	state   func() *raftfsm.State // as of the last entry applied
+	state   func() *raftfsm.State // as of the last applied entry
 	fence   prover
 	journal *journal
 	metrics Metrics
@@ -26,7 +25,7 @@ type epoch struct {
 	proposer   *proposer
 	unproposed func(c raftfsm.Command, doubt bool) // observer.unproposed
 
-	mu pausingMutex // guards the tables; see Master for its order with others
+	mu pausingMutex // guards the tables; package documentation has its order
 }
 
 // prover proves that this replica is still the master. A proof began at t0, after the call of Prove; at t0 no
@@ -36,9 +35,8 @@ type prover interface {
 	Close(cause error) // ends all proofs
 }
 
-// handOver hands a command to the proposer; no other code does. The observer then observes each command once,
-// or the epoch calls unproposed once. So one place unmarks what was marked for a command (a waiter as
-// offered), also after a refusal. epoch.mu is held.
+// handOver hands a command to the proposer; nothing else does. Each command is then observed once, or
+// unproposed once. So one place unmarks its waiters, also after a refusal. epoch.mu is held.
 func (e *epoch) handOver(one *proposal) error {
 	if e.proposer.entries.timed() {
 		one.queued = e.clock()
@@ -51,11 +49,11 @@ func (e *epoch) handOver(one *proposal) error {
 	return err
 }
 
-// submit proposes a command of the master's own. epoch.mu is held.
+// submit proposes the master's own command. epoch.mu is held.
 func (e *epoch) submit(c raftfsm.Command) { _ = e.handOver(newProposal(c, e.state().Level, true, nil)) }
 
-// commit proposes a command and waits for its result. It calls after once the command has been observed, or
-// never will be, and before it returns, unless ctx ends first; after may be nil.
+// commit proposes a command and waits for its result. It calls after, which may be nil, once the command is
+// observed or never will be; before it returns, unless ctx ends first.
 func (e *epoch) commit(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
 	one := newProposal(c, e.state().Level, c.Remove != nil, after)
 	one.request = steps.RequestOf(ctx)
@@ -68,15 +66,14 @@ func (e *epoch) commit(ctx context.Context, c raftfsm.Command, after func()) (ra
 	return e.await(ctx, one)
 }
 
-// propose commits a command for a caller. It returns an error of the answer as its error.
+// propose is commit, with an error of the answer as its error.
 func (e *epoch) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result, error) {
 	result, err := e.commit(ctx, c, nil)
 	return result, cmp.Or(err, result.Answer.Err())
 }
 
-// proposeBuilt is propose for a command that build makes. build runs with epoch.mu held, and may pause before
-// it makes the command. The same hold hands it over: successors in it are on their way before any other
-// goroutine looks.
+// proposeBuilt is propose for a command that build makes with epoch.mu held; build may pause before that. The
+// same hold hands it over, so its successors are on their way before others look.
 func (e *epoch) proposeBuilt(ctx context.Context, build func() raftfsm.Command) (raftfsm.Result, error) {
 	e.mu.LockPatient()
 	c := build()
@@ -104,7 +101,7 @@ func (e *epoch) holder(state *raftfsm.State, h namespace.Holder) api.Holder {
 	return described
 }
 
-// principal returns the principal of a session; "" if it has ended.
+// principal returns a session's principal.
 func (e *epoch) principal(id api.SessionID) string {
 	if s, ok := e.state().Sessions.Get(id); ok {
 		return s.Principal

@@ -2,23 +2,22 @@ package master
 
 import "github.com/chubbylock/chubby/api"
 
-// Event is an event on its way to one session (Chubby §2.5). It does not change once it is in a mailbox.
+// Event is an event for one session (Chubby §2.5). It never changes in a mailbox.
 type Event struct {
-	Sequence    uint64 // counts up from 1 within a session and epoch
+	Sequence    uint64 // from 1 within a session and epoch
 	Kind        api.EventKind
-	Handle      api.HandleID // of events about a node
+	Handle      api.HandleID // of node events
 	Path        string
-	Child       string         // the child's name, in child events
-	Generation  api.Generation // of the contents, the instance or the lock
-	Reason      api.EndReason  // of the end of a lock or a handle
+	Child       string         // its name, in child events
+	Generation  api.Generation // of contents, instance or lock
+	Reason      api.EndReason  // for an end of a lock or handle
 	Explanation string         // for people
-	Recall      bool           // of a conflicting lock: asks for a kept lock back; the program does not see it
+	Recall      bool           // of a conflicting lock: a kept lock is asked back; not for the program
 }
 
-// texts returns the length of an event's strings.
 func (e *Event) texts() int { return len(e.Path) + len(e.Child) + len(e.Explanation) }
 
-// maxEncoded is the max length of an event on the wire, without its strings.
+// maxEncoded is the max length of an event on the wire, without strings.
 const maxEncoded = 64
 
 // WireSize returns the max length of an event on the wire.

@@ -10,12 +10,10 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// The observer publishes events with the log's results: in commit order, after clients can read the change,
-// and before its author is answered. Events wait in the mailboxes of the sessions, and the master never waits
-// for a mailbox (Chubby §2.5).
+// The observer publishes events in commit order: after the change can be read, and before its author has the
+// answer. They wait in mailboxes, and the master never waits for those (Chubby §2.5).
 
-// publishChange posts a change to the handles on the node and its directory that want its events. epoch.mu is
-// held.
+// publishChange posts a change to handles on the node and its directory. epoch.mu is held.
 func (p *publisher) publishChange(c namespace.Change) {
 	if !p.copyset.isChanging(c.Node.Name) {
 		p.epoch.journal.say(slog.LevelError, "a node changed although it could be cached: this is a bug",
@@ -34,22 +32,21 @@ func (p *publisher) publishChange(c namespace.Change) {
 		p.tellHandles(c.Node, api.EventContentsModified, &Event{Generation: c.Generation})
 		p.tellReaders(c.Parent, api.EventChildModified, &Event{Child: c.Node.Name.Base(), Generation: c.Generation}, c.Node) // only to handles that may read the node
 	case namespace.ACLChanged:
-		child(api.EventChildModified) // also to handles that may no longer read it
+		child(api.EventChildModified) // also to handles that may not read it now
 	}
 }
 
-// tellHandles posts an event to every handle on a node that was opened for its kind. Names and contents go
-// only to principals that may read the node now, whatever they could read at their Open. epoch.mu is held,
-// and released in between.
+// tellHandles posts an event to the handles on a node that were opened for its kind. Names and contents go
+// only to principals that may read the node now, whatever they might at Open. epoch.mu is held, with pauses.
 func (p *publisher) tellHandles(ref namespace.Ref, kind api.EventKind, e *Event) {
 	p.tellReaders(ref, kind, e, ref)
 }
 
 // tellReaders is tellHandles for an event that takes the right to read a second node, too. epoch.mu is held,
-// and released in between.
+// with pauses.
 func (p *publisher) tellReaders(ref namespace.Ref, kind api.EventKind, e *Event, other namespace.Ref) {
 	needsRead := kind.NeedsRead()
-	readers := map[string]bool{} // by principal: whether it may read both nodes
+	readers := map[string]bool{} // whether a principal may read both nodes
 	tree := p.epoch.state().Tree
 	reads := func(principal string, ref namespace.Ref) bool {
 		node, err := tree.Resolve(ref)
@@ -77,15 +74,15 @@ func (p *publisher) tellReaders(ref namespace.Ref, kind api.EventKind, e *Event,
 	}
 }
 
-// permitSteps is the number of steps of one permission check: a list may include many others.
+// permitSteps counts one permission check in steps: a list may include many others.
 const permitSteps = 16
 
-// NeedRead reports whether some of the events need the right to read.
+// NeedRead reports whether any of the events needs the right to read.
 func (s EventSet) NeedRead() bool {
 	return slices.ContainsFunc(api.EventKinds(), func(kind api.EventKind) bool { return s.Has(kind) && kind.NeedsRead() })
 }
 
-// nodeRemoved tells all handles on a node, and answers the waiters for its lock. epoch.mu is held.
+// nodeRemoved tells all handles on a node, and answers its waiters. epoch.mu is held, with pauses.
 func (p *publisher) nodeRemoved(node namespace.Ref) {
 	for _, h := range p.handles.onNode[node] {
 		p.tellRemoved(h.Owner, node)
@@ -97,22 +94,21 @@ func (p *publisher) nodeRemoved(node namespace.Ref) {
 	}
 }
 
-// tellRemoved tells one handle that its node was deleted. epoch.mu is held.
+// tellRemoved tells one handle. epoch.mu is held.
 func (p *publisher) tellRemoved(owner namespace.Owner, node namespace.Ref) {
 	p.postTo(owner, node, api.EventHandleInvalid, &Event{
 		Generation: node.Instance, Reason: api.ByDeletion, Explanation: "the node was deleted",
 	})
 }
 
-// tellAcquired tells the handles that watch a lock of a grant. epoch.mu is held.
+// tellAcquired tells handles that watch a lock of a grant. epoch.mu is held.
 func (p *publisher) tellAcquired(claim raftfsm.ClaimResult) {
 	p.tellHandles(claim.Answer.Lock, api.EventLockAcquired, &Event{Generation: claim.Answer.Generation})
 }
 
-// tellVacant ends the holds of locks that a command left without a holder, and tells the handles that watch
-// them, except for locks that it granted to the next holder. A vacant lock may still have a lock-delay. The
-// result says which locks are vacant, not the state: a later command of the same entry may have granted the
-// lock, or taken it from a successor. epoch.mu is held, and released in between.
+// tellVacant ends the holds of locks without a holder, and tells handles that watch them, unless the command
+// granted them again. A vacant lock may have a lock-delay. It uses the result, not the state: a later command
+// of the entry may have granted the lock or revoked it. epoch.mu is held, with pauses.
 func (p *publisher) tellVacant(r raftfsm.Result) {
 	if len(r.Vacant) == 0 {
 		return
@@ -133,8 +129,8 @@ func (p *publisher) tellVacant(r raftfsm.Result) {
 	}
 }
 
-// tellFailOver tells every session of an earlier master that events may be lost, so that clients look again
-// (Chubby §2.5, §2.9 step 5). epoch.mu is held.
+// tellFailOver tells every inherited session that events may be lost, so that clients look again (Chubby
+// §2.5, §2.9 step 5). epoch.mu is held, with pauses.
 func (p *publisher) tellFailOver() {
 	for _, box := range p.boxes.byID {
 		p.epoch.mu.pause(1)

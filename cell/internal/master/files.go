@@ -29,7 +29,7 @@ type Files struct {
 type OpenRequest struct {
 	Mutation  session.Mutation
 	Path      api.Path
-	Directory Handle // the directory of a relative path; zero if there is none
+	Directory Handle // of a relative path; zero if there is none
 	Handle    Handle // as asked for; the node completes it
 	Create    raftfsm.Open
 }
@@ -38,15 +38,14 @@ type OpenRequest struct {
 type Opened struct {
 	Handle  Handle
 	Created bool
-	Stat    api.Stat // of the node as it was found or created
+	Stat    api.Stat // as found or created
 
 	Cacheable bool // the client may keep the stat
-	Reusable  bool // and may use the handle for another Open
+	Reusable  bool // and reuse the handle for another Open
 }
 
-// Open opens a node. A permanent node that exists needs no log entry. An ephemeral node, or one that may have
-// to be created, goes through the log. Open reserves the handle first, so that an Open beyond the quota
-// creates no node.
+// Open opens a node. An existing permanent node needs no log entry; an ephemeral one, or one that may be
+// created, does. Open reserves the handle first, so that an Open beyond the quota creates no node.
 func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 	one, err := f.reserveHandle(r)
 	if err != nil {
@@ -58,7 +57,7 @@ func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 		if _, err := f.refuseThen(ctx, r.Mutation, err, done); err != nil {
 			return Opened{}, err
 		}
-		return f.Open(ctx, r) // the log had answered it before: an answered request is not refused
+		return f.Open(ctx, r) // the log had answered it: an answered request is not refused
 	}
 	if _, err := f.epoch.fence.Prove(ctx); err != nil {
 		f.endReservation(one)
@@ -72,8 +71,8 @@ func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 	return f.openLogged(ctx, r, one)
 }
 
-// reserveHandle enters the handle of an Open as being opened. On an error the caller has to refuse the Open.
-// From this hold of epoch.mu until handles.endRefusal, every copy of it goes to the log.
+// reserveHandle enters the handle of an Open. After an error the caller has to refuse the Open, and until
+// handles.endRefusal the log answers all its copies.
 func (f *Files) reserveHandle(r OpenRequest) (one *openHandle, err error) {
 	principal := f.epoch.principal(r.Mutation.Session)
 	f.epoch.mu.Lock()
@@ -109,7 +108,6 @@ func (f *Files) reserveHandle(r OpenRequest) (one *openHandle, err error) {
 	return f.handles.reserve(h, principal, counts, &allowed)
 }
 
-// endReservation ends the reservation of an Open.
 func (f *Files) endReservation(one *openHandle) {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
@@ -117,13 +115,12 @@ func (f *Files) endReservation(one *openHandle) {
 }
 
 // openHere opens a node without the log, or refuses to. here is false if the log has to answer. All copies of
-// a request are answered the same way: all here, or all by the log. While the log may yet refuse the request
-// because of another copy (handles.refusing), the log answers: its refusal would be final, and a handle
-// opened here would belong to no client.
+// a request are answered in one way, here or by the log. While the log may still refuse a copy
+// (handles.refusing), the log answers: its refusal is final, and no client would own a handle opened here.
 //
-// openHere reads the node and enters the handle in one hold of the mutex under which the observer applies
-// changes. So earlier changes are in the answer, and later ones are events. It registers the session as a
-// reader only if the session may know the answer: changes wait for readers, and notify them.
+// One hold of epoch.mu reads the node and enters the handle. So earlier changes are in the answer, and later
+// ones are events. A session becomes a reader only if it may know the answer: changes wait for readers, and
+// notify them.
 func (f *Files) openHere(r OpenRequest, one *openHandle) (o Opened, here bool, err error) {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
@@ -148,7 +145,7 @@ func (f *Files) openHere(r OpenRequest, one *openHandle) (o Opened, here bool, e
 	case there && !node.Ephemeral && r.Create.Create != api.MustCreate:
 		if err := mayOpen(state, id, node, &r.Create); err != nil {
 			if r.Create.Create != api.MustExist {
-				break // a late copy at another master might find no node, and create it: the log's refusal is final
+				break // a late copy at another master might create the node: the log's refusal is final
 			}
 			return o, true, f.handles.refuse(r.Mutation, err)
 		}
@@ -174,11 +171,11 @@ func (f *Files) openHere(r OpenRequest, one *openHandle) (o Opened, here bool, e
 func (f *Files) openedHere(r OpenRequest, one *openHandle, node *namespace.Node) Opened {
 	o := Opened{Handle: one.Handle, Stat: stat(node, r.Path)}
 	o.Cacheable = f.epoch.mayKeep(r.Handle, node.Name) && f.coherence.enterReader(r.Mutation.Session, node.Name)
-	o.Reusable = o.Cacheable && f.coherence.enterReader(r.Mutation.Session, api.ACLDir) // a change there may take away the right to open it
+	o.Reusable = o.Cacheable && f.coherence.enterReader(r.Mutation.Session, api.ACLDir) // a change there may withdraw the right to open
 	return o
 }
 
-// mayOpen returns why an existing node cannot be opened as asked; nil if it can.
+// mayOpen returns why an existing node cannot be opened as asked, or nil.
 func mayOpen(state *raftfsm.State, id api.SessionID, node *namespace.Node, c *raftfsm.Open) error {
 	for _, g := range c.Preconditions {
 		if err := state.CheckPrecondition(g); err != nil {
@@ -188,8 +185,8 @@ func mayOpen(state *raftfsm.State, id api.SessionID, node *namespace.Node, c *ra
 	return state.CheckOpen(id, node, c)
 }
 
-// openLogged opens a node through the log. Only MustExist surely creates no node: in other modes the node may
-// be removed before the log gets there.
+// openLogged opens a node through the log. Only MustExist surely creates none: others may find that the node
+// is gone.
 func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) (Opened, error) {
 	r.Create.Mutation, r.Create.Name = r.Mutation, r.Path.Name()
 	c := raftfsm.Command{Open: &r.Create}
@@ -208,16 +205,16 @@ func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) 
 	return openedBy(one.Handle, r.Path.Cell(), result.Answer)
 }
 
-// openedBy makes the answer to an Open from the answer of the log alone. Others may have written to the node
-// since, and its creator would take their contents for its own. A session that has ended since is answered,
-// too: its next call fails, and what it created counts as done.
+// openedBy makes the answer to an Open from the log's answer alone: others may have written since, and the
+// creator would take their contents for its own. An ended session is answered, too: its next call fails, and
+// what it created counts as done.
 func openedBy(h Handle, cell string, a raftfsm.Answer) (Opened, error) {
 	described, err := a.Stat.In(cell)
 	return Opened{Handle: h, Created: a.Created, Stat: described}, err
 }
 
-// bindOpened opens the handle of an Open that the log has done. If the node was removed since, for example
-// before a retry, the client gets an event.
+// bindOpened opens the handle of a logged Open. If the node was removed since, as before a retry, it posts
+// the event.
 func (f *Files) bindOpened(c *raftfsm.Open, done *raftfsm.Stat) {
 	owner := namespace.Owner{Session: c.Mutation.Session, Handle: api.HandleID(c.Mutation.Number)}
 	one := f.handles.find(owner)
@@ -232,8 +229,7 @@ func (f *Files) bindOpened(c *raftfsm.Open, done *raftfsm.Stat) {
 	}
 }
 
-// isAnswered reports whether the log has answered a request. Its retry goes through the log, for the same
-// answer.
+// isAnswered reports whether a request was done. Its retry goes through the log, for the same answer.
 func (e *epoch) isAnswered(mutation session.Mutation) bool {
 	s, ok := e.state().Sessions.Get(mutation.Session)
 	if !ok {
@@ -243,13 +239,12 @@ func (e *epoch) isAnswered(mutation session.Mutation) bool {
 	return found && s.Open[at].Done
 }
 
-// checkUnfinished returns an error for a late copy of a request whose answer its client has given up, with or
-// without the log; otherwise nil. epoch.mu is held.
+// checkUnfinished returns an error if the client has given up the request's answer, or nil. epoch.mu is held.
 func (f *Files) checkUnfinished(by session.Mutation) error {
 	s, ok := f.epoch.state().Sessions.Get(by.Session)
 	if !ok {
 		//mutant: f.handles.own(by.Session); return f.epoch.sessionEnded(by.Session)
-		return f.epoch.sessionEnded(by.Session) // the observer may not have seen that yet
+		return f.epoch.sessionEnded(by.Session) // perhaps not observed yet
 	}
 	_, open := requestAt(s, by.Number)
 	if (open || by.Number > s.HighestIssued) && !f.handles.own(by.Session).declared.Finished(by.Number) {
@@ -258,26 +253,25 @@ func (f *Files) checkUnfinished(by session.Mutation) error {
 	return &refusal.Refusal{Cause: refusal.RequestFinished, Request: by.Number, Session: by.Session}
 }
 
-// requestAt finds an open request of a session.
 func requestAt(s *session.Session[raftfsm.Answer], number api.RequestNumber) (at int, found bool) {
 	return slices.BinarySearchFunc(s.Open, number, func(r session.Request[raftfsm.Answer], n api.RequestNumber) int {
 		return cmp.Compare(r.Number, n)
 	})
 }
 
-// stat describes a node by the path that the caller used.
+// stat describes a node by the caller's path.
 func stat(n *namespace.Node, path api.Path) api.Stat {
 	s := n.Stat()
 	s.Path = path
 	return s
 }
 
-// Use checks that a handle is open and has the right for an operation.
+// Use checks that a handle is open and has a right.
 func (f *Files) Use(h Handle, right namespace.Rights, locking bool) error {
 	return f.use(h, right, purpose{locking: locking})
 }
 
-// purpose is the use of a handle, beside the right that it takes.
+// purpose is how a handle is used.
 type purpose struct {
 	locking bool // to ask for a lock
 	trying  bool // without waiting
@@ -315,7 +309,6 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 	return nil
 }
 
-// countUse counts a use of a handle.
 func (one *openHandle) countUse(to purpose) {
 	if to.looking && one.looked {
 		one.usage.count(actionLookAgain, one.Node.Name)
@@ -326,8 +319,7 @@ func (one *openHandle) countUse(to purpose) {
 	one.looked, one.tried = one.looked || to.looking, one.tried || to.trying
 }
 
-// writingOf returns what to count of a write once it is done: a large write, or one of the same contents. A
-// retry of a finished write counts as nothing.
+// writingOf returns what to count once a write is done. A retry counts nothing.
 func (f *Files) writingOf(h Handle, by session.Mutation, c *raftfsm.SetContents) action {
 	if c == nil || f.epoch.isAnswered(by) {
 		return noAction
@@ -336,7 +328,7 @@ func (f *Files) writingOf(h Handle, by session.Mutation, c *raftfsm.SetContents)
 	return writingTo(node, c.Contents)
 }
 
-// Change makes a change through a handle on a node.
+// Change makes a change through a handle.
 func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
 	var result raftfsm.Result
 	writing := f.writingOf(h, by, c.SetContents)
@@ -344,7 +336,7 @@ func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by
 	if err != nil {
 		result, err = f.Refuse(ctx, by, err)
 	} else {
-		if c.Delete != nil { // the log refuses it while another session holds the lock
+		if c.Delete != nil { // refused while another session holds the lock
 			f.events.awaitRecall(ctx, h.Node, h.Owner, api.Exclusive)
 		}
 		result, err = f.coherence.applyChange(ctx, by, c, namesTouched(h.Node.Name)...)

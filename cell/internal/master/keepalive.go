@@ -55,8 +55,7 @@ func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error
 	return k, nil
 }
 
-// hear records what a client has received, and returns its mailbox. epoch.mu is held, and released in
-// between.
+// hear records what a client has received, and returns its mailbox. epoch.mu is held, with pauses.
 func (s *Sessions) hear(c Caller, h Receipt) (*mailbox, error) {
 	box, ok := s.boxes.byID[c.Session]
 	switch {

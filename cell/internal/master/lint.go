@@ -97,7 +97,7 @@ const (
 )
 
 // findLeak returns a finding if a session opens handles and does not close them; otherwise nil. epoch.mu is
-// held, and released in between.
+// held, with pauses.
 func findLeak(in *Inspector, id api.SessionID, u *usage, now session.Instant) *finding {
 	own, limits := in.tables.handles.of[id], misuse.HandleLeak.Limits()
 	measured := u.all.measured(u, now)

@@ -14,8 +14,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Locks is the master's part that grants, revokes and releases locks, and checks their sequencers (Chubby
-// §2.4).
+// Locks is the master's part that grants, revokes and releases locks, and checks sequencers (Chubby §2.4).
 type Locks struct {
 	epoch     *epoch
 	queues    *queues
@@ -34,16 +33,16 @@ type Locks struct {
 type AcquireRequest struct {
 	Claim  raftfsm.Claim // for the log
 	Handle Handle        // open
-	Quiet  bool          // no holder's program learns of the request (api.EventConflictingLock)
+	Quiet  bool          // no holder's program learns of it (api.EventConflictingLock)
 
 	// For Acquire alone.
-	Ticket Ticket             // of its earlier place in the queue; zero if it had none
+	Ticket Ticket             // of its earlier place; zero if it had none
 	Waited time.Duration      // at earlier masters, as the client says; for people
 	Detect bool               // answer Deadlock if it waits for itself (waitGraph); needs raftfsm.DeadlockLevel
 	Queued func(Queued) error // called with its place when that changes, at most once a second
 }
 
-// Acquire asks for a lock, and waits for it as awaitGrant does.
+// Acquire waits for a lock, as awaitGrant does.
 func (l *Locks) Acquire(ctx context.Context, r AcquireRequest) (raftfsm.Answer, error) {
 	if err := checkDetection(l.epoch.state()); err != nil && r.Detect {
 		return raftfsm.Answer{}, err
@@ -60,8 +59,8 @@ func (l *Locks) refuseClaim(ctx context.Context, claim raftfsm.Claim, because er
 	return result.Answer, err
 }
 
-// recordGrant records a grant for the metrics and the log. asked is the request whose command made the grant:
-// the granted request itself, if it did not have to wait.
+// recordGrant records a grant for the metrics and the log. asked is the request that caused it: its own, if
+// it did not wait.
 func (l *Locks) recordGrant(claim raftfsm.ClaimResult, asked steps.RequestID) {
 	if claim.Answer.Code() != api.OK {
 		return
@@ -86,11 +85,11 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult, asked steps.RequestID) {
 	}
 }
 
-// TryAcquire takes a lock or says why not. It waits only while holders that may keep the lock unused are
-// asked for it. Waiters come before it.
+// TryAcquire takes a lock or says why not. It waits only for the recall of a lock that is kept unused.
+// Waiters come first.
 func (l *Locks) TryAcquire(ctx context.Context, r AcquireRequest) (raftfsm.Answer, error) {
 	claim, h, lock := r.Claim, r.Handle, r.Handle.Node
-	if err := l.files.use(h, namespace.ToWrite, purpose{locking: true, trying: true}); err != nil { // Chubby §2.4: write permission in either mode
+	if err := l.files.use(h, namespace.ToWrite, purpose{locking: true, trying: true}); err != nil { // Chubby §2.4, as above
 		return l.refuseClaim(ctx, claim, err)
 	}
 	claim.Try = true
@@ -110,7 +109,7 @@ func (l *Locks) TryAcquire(ctx context.Context, r AcquireRequest) (raftfsm.Answe
 	if err == nil && len(result.Claims) > 0 {
 		answer, err = result.Claims[0].Answer, result.Claims[0].Answer.Err()
 	}
-	refused := answer.Code() == api.LockHeld || err != nil && ctx.Err() != nil // after a timeout, too, the request counts as a try: a recall reaches no program
+	refused := answer.Code() == api.LockHeld || err != nil && ctx.Err() != nil // a timed-out request counts, too: a recall reaches no program
 	//mutant: if refused && !(r.Quiet || asked && r.Quiet) {
 	if refused && !(r.Quiet && asked) {
 		l.epoch.mu.LockPatient()
@@ -121,9 +120,9 @@ func (l *Locks) TryAcquire(ctx context.Context, r AcquireRequest) (raftfsm.Answe
 	return answer, err
 }
 
-// firstOvertaken returns the first waiter that a newcomer would overtake if it got the lock now; nil if there
-// is none. No request overtakes an earlier writer, not even a TryAcquire (decision 8). While the lock
-// conflicts, it returns nil: the log then says who holds it. epoch.mu is held.
+// firstOvertaken returns the first waiter that a newcomer would overtake if it got the lock now. Not even a
+// TryAcquire overtakes an earlier writer (decision 8). For a held, conflicting lock it returns nil, because
+// the log reports the holders. epoch.mu is held.
 func (l *Locks) firstOvertaken(claim raftfsm.Claim, lock namespace.Ref) *waiter {
 	node, err := l.epoch.state().Tree.Resolve(lock)
 	if err != nil || len(node.Holders) > 0 && node.Mode.Conflicts(claim.Mode) {
@@ -132,8 +131,8 @@ func (l *Locks) firstOvertaken(claim raftfsm.Claim, lock namespace.Ref) *waiter 
 	return l.queues.firstAhead(lock, claim.Mode)
 }
 
-// NoteReading records whether the sequencer of a lock was never read, as the releasing client says. Only the
-// holder knows, so other callers are ignored.
+// NoteReading records whether a holder that releases its lock says that nobody read its sequencer. It ignores
+// other callers.
 func (l *Locks) NoteReading(h Handle, g api.Generation, unread bool) {
 	if node, err := l.epoch.state().Tree.Resolve(h.Node); err == nil && node.Lock == g && node.Holds(h.Owner) {
 		l.unread.note(g, unread)
@@ -152,7 +151,7 @@ func (l *Locks) Release(ctx context.Context, mutation session.Mutation, h Handle
 	return err
 }
 
-// Cancel withdraws a request of a session. If it was already answered, Cancel returns that answer.
+// Cancel withdraws a request. It returns the answer of one that was done before.
 func (l *Locks) Cancel(ctx context.Context, mutation session.Mutation) (raftfsm.Answer, error) {
 	result, err := l.epoch.commit(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: mutation}}, nil)
 	return result.Answer, err
@@ -169,7 +168,7 @@ func (l *Locks) SequencerOf(a raftfsm.Answer) (sequencer.Sequencer, error) {
 	return s, err
 }
 
-// Break takes a lock away from its holders because another client asks for it.
+// Break revokes a lock from its holders.
 func (l *Locks) Break(ctx context.Context, c raftfsm.Revoke) error {
 	_, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		l.epoch.mu.pause(l.queues.stepsOf(c.Lock.Name))
@@ -184,7 +183,7 @@ func (l *Locks) Break(ctx context.Context, c raftfsm.Revoke) error {
 	return err
 }
 
-// noteGrant logs a grant. waited is the time that the request was in this master's queue.
+// noteGrant logs a grant. waited is its time in this master's queue.
 func (l *Locks) noteGrant(claim raftfsm.ClaimResult, waited time.Duration, asked steps.RequestID) {
 	if !l.epoch.journal.admits(lockGranted, slog.LevelInfo) {
 		return
@@ -195,8 +194,8 @@ func (l *Locks) noteGrant(claim raftfsm.ClaimResult, waited time.Duration, asked
 		slog.String("mode", claim.Answer.Mode.String()), slog.Duration("waited", waited))
 }
 
-// noteLeft logs that holders released or lost locks, and how long they held them. It has to run before
-// recordGrant records the next grants of those locks.
+// noteLeft logs who released or lost locks, and after how long: it runs before recordGrant records the next
+// grants.
 func (l *Locks) noteLeft(left []namespace.Left, asked steps.RequestID) {
 	for _, one := range left {
 		h := one.Holding

@@ -120,7 +120,7 @@ func (o *observer) madeOrClosed(c raftfsm.Command, r raftfsm.Result) {
 	}
 }
 
-// claimsAnswered takes answered requests out of their queues. epoch.mu is held, and released in between.
+// claimsAnswered takes answered requests out of their queues. epoch.mu is held, with pauses.
 func (o *observer) claimsAnswered(r raftfsm.Result) {
 	var granted namespace.Ref // to a handle that wants events about waiters
 	for _, claim := range r.Claims {
@@ -158,7 +158,7 @@ func (o *observer) requestCancelled(c *raftfsm.Cancel, r raftfsm.Result) {
 	}
 }
 
-// locksDelayed times the lock-delays that began. epoch.mu is held, and released in between.
+// locksDelayed times the lock-delays that began. epoch.mu is held, with pauses.
 func (o *observer) locksDelayed(r raftfsm.Result) {
 	for _, name := range r.Delayed {
 		if d, ok := o.epoch.state().Tree.Delay(name); ok {
@@ -170,8 +170,8 @@ func (o *observer) locksDelayed(r raftfsm.Result) {
 	}
 }
 
-// nodesChanged publishes changes of nodes, and hands dying nodes to the remover. epoch.mu is held, and
-// released in between.
+// nodesChanged publishes changes of nodes, and hands dying nodes to the remover. epoch.mu is held, with
+// pauses.
 func (o *observer) nodesChanged(c raftfsm.Command, r raftfsm.Result) {
 	o.remover.add(r.Dying...)
 	for _, change := range r.Changes {
@@ -186,7 +186,7 @@ func (o *observer) nodesChanged(c raftfsm.Command, r raftfsm.Result) {
 	}
 }
 
-// takenAway tells sessions that they lose locks or end. epoch.mu is held, and released in between.
+// takenAway tells sessions that they lose locks or end. epoch.mu is held, with pauses.
 func (o *observer) takenAway(r raftfsm.Result) {
 	for _, revocation := range r.Revoked {
 		o.revocations.noteRevocation(revocation, o.asked)
@@ -209,7 +209,7 @@ func joinable(claims []raftfsm.ClaimResult) []api.Name {
 	return slices.Compact(names)
 }
 
-// sessionEnded forgets a session and answers its waiters. epoch.mu is held, and released in between.
+// sessionEnded forgets a session and answers its waiters. epoch.mu is held, with pauses.
 func (o *observer) sessionEnded(end raftfsm.Ended) {
 	o.tables.leases.Remove(end.Session)
 	o.revocations.dropSession(end.Session)

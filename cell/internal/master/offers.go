@@ -8,8 +8,8 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// offers hands locks to waiters: it names them in commands, and takes that back when a command has not
-// granted the lock.
+// offers hands locks to waiters: it names them in commands, and withdraws that if a command did not grant the
+// lock.
 type offers struct {
 	epoch  *epoch
 	queues *queues
@@ -31,9 +31,9 @@ func (o *offers) offer(lead []*waiter) []raftfsm.Claim {
 	return claims
 }
 
-// askLog asks the log about a request that it can answer without a free lock, and reports whether it has
-// asked. While the handle is being closed, it asks only for a refusal: the handle's own lock may be free by
-// then, and the log would grant it to a closed handle. epoch.mu is held.
+// askLog asks the log about a request that needs no free lock, and reports whether it has asked. During a
+// Close of the handle it asks only for a refusal: the log might grant a freed lock to the closed handle.
+// epoch.mu is held.
 func (o *offers) askLog(w *waiter) bool {
 	if w.offered || w.refusal == nil && o.queues.isClosing(w.owner()) || !o.isAnswerable(w) {
 		return false
@@ -48,9 +48,8 @@ func (o *offers) askLog(w *waiter) bool {
 	return true
 }
 
-// isAnswerable reports whether the log can answer a request without a free lock. This is so if it is refused
-// or answered already, its handle holds the lock, its node or session is gone, or a restore has sealed the
-// cell.
+// isAnswerable reports whether the log can answer a request now: it is refused or answered, its handle holds
+// the lock, its node or session is gone, or a restore has sealed the cell.
 func (o *offers) isAnswerable(w *waiter) bool {
 	state := o.epoch.state()
 	node, err := state.Tree.Resolve(w.lock)
@@ -67,7 +66,7 @@ func (o *offers) offerLock(name api.Name) {
 	tree := o.epoch.state().Tree
 	node, ok := tree.Get(name)
 	if !ok || node.Revoked != nil {
-		return // nodeRemoved has answered the waiters; a revoked lock is free when its holders have let go
+		return // nodeRemoved has answered the waiters; a revoked lock is free when its holders let go
 	}
 	lead := o.queues.leading(node.Ref(), node.Mode)
 	if d, delayed := tree.Delay(name); delayed && len(lead) > 0 && d.Mode.Conflicts(lead[0].claim.Mode) {
@@ -78,9 +77,9 @@ func (o *offers) offerLock(name api.Name) {
 	}
 }
 
-// withdrawOffers unmarks the claims of a command that is no longer on its way, whatever its result; those
-// that still wait may get an offer again. No other code unmarks what was marked for a command. doubt says
-// that the result is unknown. epoch.mu is held, and released in between if the command is a Close.
+// withdrawOffers unmarks the claims of a command that is no longer on its way; only it does. Claims that
+// still wait may get an offer again. doubt says that the result is unknown. epoch.mu is held, with pauses for
+// a Close.
 func (o *offers) withdrawOffers(c raftfsm.Command, doubt bool) {
 	for _, next := range c.Successions() {
 		for _, claim := range next.Claims {
@@ -101,9 +100,8 @@ func (o *offers) withdrawOffers(c raftfsm.Command, doubt bool) {
 	}
 }
 
-// handleClosed records that a Close of a handle is no longer on its way, whatever its result. If requests
-// still wait through the handle, it tells the lock's holders again: a holder that got the lock meanwhile was
-// not told. epoch.mu is held, and released in between.
+// handleClosed records that a Close is no longer on its way. If requests still wait through the handle, it
+// tells the lock's holders again, because some may be new. epoch.mu is held, with pauses.
 func (o *offers) handleClosed(by namespace.Owner) {
 	if !o.queues.endClosing(by) {
 		return
@@ -120,7 +118,7 @@ func (o *offers) handleClosed(by namespace.Owner) {
 	o.events.tellConflicts(lock, nil)
 }
 
-// refusedWaiter returns the waiter that one of the master's own commands refuses, or nil. epoch.mu is held.
+// refusedWaiter returns the waiter that the master's own command refuses, or nil. epoch.mu is held.
 func (o *offers) refusedWaiter(c *raftfsm.Cancel) *waiter {
 	w := o.queues.get(waiterKey{session: c.Mutation.Session, number: c.Mutation.Number})
 	if w == nil || w.refusal == nil || w.refusal != c.Refusal {
@@ -129,10 +127,9 @@ func (o *offers) refusedWaiter(c *raftfsm.Cancel) *waiter {
 	return w
 }
 
-// successorsOf offers the lock of a node to its first waiters, for a command that frees the lock. It does so
-// only if frees says that this state lets the command free it. Otherwise any client could ask for the release
-// of a lock that others hold, and the waiters in its command would be missing from the command that hands the
-// lock over. epoch.mu is held.
+// successorsOf offers a node's lock to its first waiters, in a command that frees it. frees checks that
+// against the state: any client may ask for the release of others' locks, and its command would take the
+// waiters from the one that does hand the lock over. epoch.mu is held.
 func (o *offers) successorsOf(lock namespace.Ref, frees func(*namespace.Node) bool) []raftfsm.Succession {
 	lead := o.queues.leading(lock, 0)
 	if len(lead) == 0 { // mostly; frees may look at very many holders
@@ -145,8 +142,7 @@ func (o *offers) successorsOf(lock namespace.Ref, frees func(*namespace.Node) bo
 	return []raftfsm.Succession{{Lock: lock, Claims: o.offer(lead)}}
 }
 
-// endDelay proposes the end of an expired lock-delay, unless the state already has a later one on the name.
-// epoch.mu is held.
+// endDelay proposes the end of an expired lock-delay, unless the name has a later one. epoch.mu is held.
 func (o *offers) endDelay(over delayOver) {
 	tree := o.epoch.state().Tree
 	if d, ok := tree.Delay(over.name); !ok || d.ID != over.id {
@@ -161,17 +157,16 @@ func (o *offers) endDelay(over delayOver) {
 	o.epoch.submit(raftfsm.Command{EndDelay: c})
 }
 
-// endCommand ends the first sessions, as many as fit in one command, and names successors for their locks;
-// rest is for the next command. Locks for which it has no room or time are offered when the observer has
-// observed the end. epoch.mu is held. The caller has to hand the command over in the same hold, because its
-// waiters are marked as offered.
+// endCommand ends the first sessions, as many as fit in one command, with successors for their locks; rest is
+// for the next. The observer of the end offers other locks. epoch.mu is held, and the same hold has to hand
+// the command over: its waiters are marked as offered.
 func (o *offers) endCommand(ends []raftfsm.End) (c raftfsm.Command, rest []raftfsm.End) {
 	part := firstPart(ends, o.queues.claims, func(e raftfsm.End) int { return raftfsm.Size(e) })
 	return raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: part, Successions: o.successions(part)}}, ends[len(part):]
 }
 
-// successions names successors for the locks of ending sessions, for as many locks as fit in one command.
-// epoch.mu is held.
+// successions names successors for the locks of ending sessions, as far as one command has room. epoch.mu is
+// held.
 func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
 	var list []raftfsm.Succession
 	tree, bytes, visited := o.epoch.state().Tree, 0, 0
@@ -186,7 +181,7 @@ func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
 			}
 			//mutant: if !slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == end.Session || true }) {
 			if !slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == end.Session }) {
-				continue // the session owns the node as an opener of an ephemeral node, and does not hold its lock
+				continue // it only has the ephemeral node open
 			}
 			bytes += raftfsm.Size(node.Ref())
 			for _, w := range lead {
@@ -201,5 +196,5 @@ func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
 	return list
 }
 
-// maxOwned bounds the nodes owned by the sessions that end in one entry, unless it is one session only.
+// maxOwned bounds the nodes that the sessions of one entry own together, unless it ends only one session.
 const maxOwned = 1024

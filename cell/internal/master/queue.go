@@ -20,37 +20,37 @@ type waiter struct {
 	who     string // its principal
 	ticket  Ticket
 	since   session.Instant // by the client's count, if it waited before a fail-over
-	absent  bool            // it has no stream: its place is kept, and skipped (decision 8)
-	keep    session.Instant // end of an absent waiter's place
-	heaped  int             // its index in queues.absent, while it is absent
+	absent  bool            // without a stream: its place is kept, and skipped (decision 8)
+	keep    session.Instant // end of an absent one's place
+	heaped  int             // index in queues.absent
 	offered bool            // a command that may grant it is on its way
-	doubt   bool            // such a command had no answer: it may be in the log
+	doubt   bool            // such a command had no answer, and may be in the log
 	size    int             // bytes of its claim in the log
-	detects bool            // it wants an answer if it waits for itself; see waitGraph
+	detects bool            // wants an answer if it waits for itself; see waitGraph
 	quiet   bool            // no holder's program learns that it waits
-	told    bool            // the holders were told while it waited; see tellConflicts
-	streams int             // open streams of copies of its request; its client may listen to any of them
+	told    bool            // holders were told while it waited; see tellConflicts
+	streams int             // of copies of its request; its client may hear any of them
 
-	done   chan struct{}  // closed when it has left the queue, for every stream
-	answer raftfsm.Answer // valid once done is closed, if err is nil
-	err    error          // why the log gave no answer; valid once done is closed
+	done   chan struct{}  // closed when it has left the queue
+	answer raftfsm.Answer // once done is closed, if err is nil
+	err    error          // why the log did not answer; once done is closed
 
-	request  steps.RequestID // of the call that came first
-	trace    steps.Trace     // of that call; nil if it is not traced
-	granting session.Instant // when the command that grants it was handed over, if calls are traced
-	entry    *entry          // the entry that answered it, if calls are traced; valid once done is closed
+	request  steps.RequestID // of the first call
+	trace    steps.Trace     // likewise; nil if not traced
+	granting session.Instant // when its granting command was handed over, if traced
+	entry    *entry          // that answered it, if traced; once done is closed
 
-	refusal *refusal.Refusal // the refusal that the log is asked to record; nil if there is none
+	refusal *refusal.Refusal // that the log is asked to record; nil if there is none
 }
 
-// waiterKey names a waiter: one request.
+// waiterKey names a waiter by its request.
 type waiterKey struct {
 	session api.SessionID
 	number  api.RequestNumber
 }
 
-// abandoned returns the error for a waiter that this master no longer answers because of err. A command with
-// its claim that has no answer yet may still grant it the lock.
+// abandoned returns the error for a waiter that this master gives up because of err. A pending command may
+// still grant it the lock.
 func (w *waiter) abandoned(err error) error {
 	if !w.offered && !w.doubt {
 		return err
@@ -62,29 +62,27 @@ func (w *waiter) key() waiterKey {
 	return waiterKey{session: w.claim.Mutation.Session, number: w.claim.Mutation.Number}
 }
 
-// owner returns the handle that wants the lock.
 func (w *waiter) owner() namespace.Owner {
 	return namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}
 }
 
-// queues is the wait queues of all locks, each in the order of its tickets. It holds no lock and reads no
-// clock; epoch.mu guards it.
+// queues is the wait queues of all locks, in ticket order. It holds no lock and reads no clock; epoch.mu
+// guards it.
 //
-// An index answers each question: the waiters of a lock, of a session and of a handle, and the absent ones by
-// the ends of their places. No method visits all waiters of the cell, or of a session, which may have as many
-// as its quota.
+// Each question has an index: by lock, by session, by handle, and absent waiters by the ends of their places.
+// No method visits all waiters of the cell, or of a session, which may have its whole quota.
 type queues struct {
 	byName    map[api.Name][]*waiter
 	bySession map[api.SessionID]map[api.RequestNumber]*waiter
 	byHandle  map[namespace.Owner]map[*waiter]bool
-	declared  map[lockOwner]map[*waiter]bool // waiters of owners that they declare
-	detecting map[*waiter]bool               // waiters that want an answer if they wait for themselves
+	declared  map[lockOwner]map[*waiter]bool // by declared owner
+	detecting map[*waiter]bool               // want an answer if they wait for themselves
 	absent    absentees
 	outbox    *outbox                 // locks and requests to look at again
 	issued    uint64                  // tickets of this epoch
 	used      tally                   // waiters
-	closing   map[namespace.Owner]int // Closes on their way to the log, by handle
-	claims    int                     // max bytes of the claims that leading returns; see limits
+	closing   map[namespace.Owner]int // Closes on their way to the log
+	claims    int                     // max bytes that leading returns; see limits
 }
 
 func newQueues(out *outbox) *queues {
@@ -97,16 +95,14 @@ func newQueues(out *outbox) *queues {
 	}
 }
 
-// get returns a queued waiter, or nil.
 func (q *queues) get(key waiterKey) *waiter { return q.bySession[key.session][key.number] }
 
-// join puts a request into the queue of its lock, or returns the waiter whose place was kept. A ticket of an
-// earlier epoch keeps its order. allowed limits the waiters of the principal. After a fail-over new requests
-// may come first, so returning requests count the used places as half: they get as many places again,
-// newcomers do not.
+// join queues a request, or returns the waiter with its kept place. Tickets of an earlier epoch keep their
+// order. allowed is the principal's quota. After a fail-over newcomers may come first, so returning requests
+// have twice the places.
 func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) {
 	if kept := q.get(w.key()); kept != nil {
-		if kept.absent { // a holder that got the lock meanwhile was not told
+		if kept.absent { // a new holder was not told
 			kept.told = false
 			q.absent.drop(kept)
 		}
@@ -165,7 +161,7 @@ func byTicket(w *waiter, t Ticket) int {
 	return 0
 }
 
-// removeWaiter takes a waiter out of its queue, and returns it; nil if it is not queued.
+// removeWaiter takes a waiter out of its queue; nil if it is in none.
 func (q *queues) removeWaiter(key waiterKey) *waiter {
 	w := q.get(key)
 	if w == nil {
@@ -197,14 +193,14 @@ func (q *queues) removeWaiter(key waiterKey) *waiter {
 	return w
 }
 
-// answerWaiter takes a waiter out of its queue and answers all its streams. It returns the waiter, or nil.
+// answerWaiter removes a waiter and answers all its streams. It returns the waiter, or nil.
 func (q *queues) answerWaiter(key waiterKey, a raftfsm.Answer) *waiter { return q.dismiss(key, a, nil) }
 
-// failWaiter is answerWaiter with an error instead of the log's answer.
+// failWaiter is answerWaiter with an error, without the log's answer.
 func (q *queues) failWaiter(key waiterKey, err error) { q.dismiss(key, raftfsm.Answer{}, err) }
 
-// dismiss does the work of answerWaiter and failWaiter. Waiters behind one that leaves without the lock may
-// have waited only for it, and no command frees a lock for them, so the next tick offers it.
+// dismiss does the work of both. Others may have waited only for a waiter that leaves without the lock; no
+// command frees a lock then, so the next tick offers it.
 func (q *queues) dismiss(key waiterKey, a raftfsm.Answer, err error) *waiter {
 	w := q.removeWaiter(key)
 	if w == nil {
@@ -218,15 +214,15 @@ func (q *queues) dismiss(key waiterKey, a raftfsm.Answer, err error) *waiter {
 	return w
 }
 
-// detach records that a stream of a waiter has ended. After the last one, the place is kept until keep.
+// detach ends a stream of a waiter. After the last one, its place is kept until keep.
 func (q *queues) detach(w *waiter, keep session.Instant) {
 	if w.streams--; w.streams <= 0 && q.get(w.key()) == w {
 		q.absent.put(w, keep)
 	}
 }
 
-// dropAbsent drops at most most waiters whose places have expired, and reports whether there may be more. An
-// offered waiter stays, because the result of the offer is pending.
+// dropAbsent drops at most most waiters with expired places, and reports whether there may be more. An
+// offered one stays: its result is pending.
 func (q *queues) dropAbsent(now session.Instant, most int) (more bool) {
 	var offered []*waiter
 	for range most {
@@ -248,23 +244,22 @@ func (q *queues) dropAbsent(now session.Instant, most int) (more bool) {
 	return more
 }
 
-// at returns the index of a waiter in its queue.
 func (q *queues) at(w *waiter) int {
 	line := q.byName[w.lock.Name]
 	at, _ := slices.BinarySearchFunc(line, w.ticket, byTicket)
-	for line[at] != w { // tickets are unique; if two were equal, this would still find w itself
+	for line[at] != w { // tickets are unique; even if not, this finds w itself
 		at++
 	}
 	return at
 }
 
-// position returns the place of a waiter, from 1, and how many wait.
+// position returns a waiter's place, from 1, and how many wait.
 func (q *queues) position(w *waiter) (place, waiting int) {
 	return q.at(w) + 1, len(q.byName[w.lock.Name])
 }
 
-// inOrder yields the waiters of a lock in order, each with the number of turns ahead of it: one for each
-// writer, and one for consecutive readers, which hold the lock together.
+// inOrder yields the waiters of a lock in order, with the turns ahead of each: one a writer, one for
+// consecutive readers, which share the lock.
 func (q *queues) inOrder(name api.Name) iter.Seq2[int, *waiter] {
 	return func(yield func(int, *waiter) bool) {
 		ahead := -1
@@ -284,11 +279,10 @@ func (q *queues) inOrder(name api.Name) iter.Seq2[int, *waiter] {
 // maxSuccessors bounds the grants in one command.
 const maxSuccessors = 128
 
-// leading returns the waiters at the head of a queue that could get the lock of a node together with holders
-// in mode held (0: it has no holder): one writer, or all readers up to the first writer. It skips absent
-// waiters, and waiters for an earlier node of the name, which the log is being asked to refuse. No waiter
-// overtakes an earlier writer, and no waiter is offered a lock twice. For waiters beyond one command
-// (maxSuccessors, limits.claims), the observer offers the lock again when it has observed that command.
+// leading returns the waiters that could get the lock of a node beside holders in mode held (0: none): one
+// writer, or all readers up to the first writer. It skips absent waiters, offered ones, and those for an
+// earlier node of the name, which the log will refuse. No waiter overtakes an earlier writer. Waiters that do
+// not fit in one command (maxSuccessors, limits.claims) get an offer when the observer has observed it.
 func (q *queues) leading(lock namespace.Ref, held api.LockMode) []*waiter {
 	var lead []*waiter
 	bytes := 0
@@ -311,15 +305,14 @@ func (q *queues) leading(lock namespace.Ref, held api.LockMode) []*waiter {
 	return lead
 }
 
-// isSkipped reports whether the queue passes over a waiter for now.
 func (q *queues) isSkipped(w *waiter) bool {
 	return w.absent || w.refusal != nil || q.isClosing(w.owner())
 }
 
-// isClosing reports whether a Close of a handle is on its way. Until then waiters of the handle get no offer.
+// isClosing reports whether a Close of a handle is on its way. Its waiters get no offer then.
 func (q *queues) isClosing(owner namespace.Owner) bool { return q.closing[owner] > 0 }
 
-// endClosing records that a Close of a handle is no longer on its way, and reports whether it was the last.
+// endClosing records the end of a Close's way, and reports whether it was the last.
 func (q *queues) endClosing(owner namespace.Owner) (last bool) {
 	if q.closing[owner]--; q.closing[owner] > 0 {
 		return false
@@ -328,8 +321,7 @@ func (q *queues) endClosing(owner namespace.Owner) (last bool) {
 	return true
 }
 
-// firstAhead returns the first waiter that a newcomer with the lock of that node in that mode would overtake;
-// nil if there is none.
+// firstAhead returns the first waiter that a newcomer with the lock in that mode would overtake, or nil.
 func (q *queues) firstAhead(lock namespace.Ref, mode api.LockMode) *waiter {
 	for _, w := range q.byName[lock.Name] {
 		if w.lock == lock && !q.isSkipped(w) && w.claim.Mode.Conflicts(mode) {
@@ -339,15 +331,14 @@ func (q *queues) firstAhead(lock namespace.Ref, mode api.LockMode) *waiter {
 	return nil
 }
 
-// ofSession yields the waiters of a session. They may leave meanwhile.
+// ofSession yields a session's waiters, which may leave meanwhile.
 func (q *queues) ofSession(id api.SessionID) iter.Seq[*waiter] { return maps.Values(q.bySession[id]) }
 
-// ofHandle yields the waiters of a handle, which all wait for one lock. They may leave meanwhile.
+// ofHandle yields a handle's waiters, all for one lock. They may leave meanwhile.
 func (q *queues) ofHandle(owner namespace.Owner) iter.Seq[*waiter] {
 	return maps.Keys(q.byHandle[owner])
 }
 
-// ofOwner returns the waiters for one owner.
 func (q *queues) ofOwner(o lockOwner) (list []*waiter) {
 	if o.declared != "" {
 		return slices.Collect(maps.Keys(q.declared[o]))
@@ -360,8 +351,7 @@ func (q *queues) ofOwner(o lockOwner) (list []*waiter) {
 	return list
 }
 
-// ofNode returns the waiters for a node, the last in the queue first, so that removing them one by one moves
-// no others.
+// ofNode returns the waiters for a node, the last first, so that removals move no others.
 func (q *queues) ofNode(node namespace.Ref) []*waiter {
 	var found []*waiter
 	for _, w := range slices.Backward(q.byName[node.Name]) {
@@ -372,14 +362,13 @@ func (q *queues) ofNode(node namespace.Ref) []*waiter {
 	return found
 }
 
-// stepsOf returns the steps of reading or changing the queue of a lock: it may pass many absent waiters, or
-// move many.
+// stepsOf returns the steps of a look at a queue, or a change: it may pass many absent waiters, or move many.
 func (q *queues) stepsOf(name api.Name) int { return 1 + len(q.byName[name])/64 }
 
-// lockOwner is an owner of locks and requests: a session, or a name that sessions of one principal declare.
-// The work of one owner counts as one sequence: while one of its requests waits, it gives no lock back.
+// lockOwner owns locks and requests: a session, or an owner that sessions of one principal declare. Its work
+// counts as one sequence: while one of its requests waits, it releases nothing.
 type lockOwner struct {
-	session   api.SessionID // 0 for a declared owner
-	principal string        // of a declared owner, so that other principals cannot claim its name
+	session   api.SessionID // 0 if declared
+	principal string        // of a declared one, so that no other principal can use it
 	declared  string
 }

@@ -106,8 +106,7 @@ func (p *publisher) awaitRecall(ctx context.Context, lock namespace.Ref, by name
 }
 
 // recall asks the holders of a lock for it, unless they were asked. It returns nil if there is nothing to
-// wait for: an earlier request waits, or a holder does not keep the lock. epoch.mu is held, and released in
-// between.
+// wait for: an earlier request waits, or a holder does not keep the lock. epoch.mu is held, with pauses.
 func (p *publisher) recall(lock namespace.Ref, by namespace.Owner, mode api.LockMode) *recall {
 	p.epoch.mu.pause(p.queues.stepsOf(lock.Name))
 	node, err := p.epoch.state().Tree.Resolve(lock)

@@ -222,8 +222,7 @@ func (r *remover) reportSlowRemovals() {
 // maxLate bounds the clearings whose clients a log line names.
 const maxLate = 8
 
-// cutOffLate cuts off the clients that have delayed a removal too long. epoch.mu is held, and released in
-// between.
+// cutOffLate cuts off the clients that have delayed a removal too long. epoch.mu is held, with pauses.
 func (co *coherence) cutOffLate(cl *clearing, now session.Instant) {
 	one := &change{clearings: []*clearing{cl}}
 	for id := range co.copyset.slowOf(cl) {

@@ -93,7 +93,7 @@ func (r *revocations) takeDue(now session.Instant) []raftfsm.End {
 	return ends
 }
 
-// tellHolders tells the holders of a revoked lock. epoch.mu is held, and released in between.
+// tellHolders tells the holders of a revoked lock. epoch.mu is held, with pauses.
 func (r *revocations) tellHolders(lost namespace.Revocation) {
 	for _, owner := range lost.Holders {
 		//mutant: if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == 0 {
@@ -120,7 +120,7 @@ func (r *revocations) terminateSession(id api.SessionID) {
 }
 
 // stopLease stops a session's lease, and tells its client. The session ends when the client has acknowledged
-// that, or its last lease has expired. epoch.mu is held, and released in between.
+// that, or its last lease has expired. epoch.mu is held, with pauses.
 func (r *revocations) stopLease(id api.SessionID, why string) {
 	box := r.boxes.byID[id]
 	if box == nil || r.ends[id] != nil || !r.leases.Alive(id) {
@@ -141,7 +141,7 @@ func (r *revocations) stopLease(id api.SessionID, why string) {
 }
 
 // actOnAcknowledgement takes what a session has acknowledged losing: its revoked locks, or the session.
-// epoch.mu is held, and released in between.
+// epoch.mu is held, with pauses.
 func (r *revocations) actOnAcknowledgement(id api.SessionID) {
 	box := r.boxes.byID[id]
 	if box == nil {
@@ -180,7 +180,7 @@ func (r *revocations) actOnAcknowledgement(id api.SessionID) {
 }
 
 // evict takes a revoked lock from holders that have let go of it, and names the next ones. epoch.mu is held,
-// and released in between.
+// with pauses.
 func (r *revocations) evict(c raftfsm.Evict) {
 	c.Successions = r.offers.successorsOf(c.Lock, func(n *namespace.Node) bool { return n.Lock == c.Generation && n.HeldByAny(c.Holders) })
 	r.epoch.submit(raftfsm.Command{Evict: &c})

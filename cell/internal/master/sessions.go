@@ -9,7 +9,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Caller is the session that calls, and the epoch it believes in.
+// Caller is the calling session, and the epoch it believes in.
 type Caller struct {
 	Session api.SessionID
 	Epoch   api.Epoch
@@ -26,13 +26,12 @@ type Sessions struct {
 	offers      *offers
 	revocations *revocations
 
-	raising    map[api.SessionID]bool // sessions whose longest lease is being raised; epoch.mu guards it
+	raising    map[api.SessionID]bool // whose longest lease is being raised; epoch.mu guards it
 	keepAlives float64                // see Config.KeepAlives
 }
 
 // Create begins a session. Its entry also proves leadership, so the first lease counts from the proposal. A
-// retry gets the existing session and the rest of its lease: only KeepAlives, which acknowledge events,
-// extend a lease.
+// retry gets the existing session and the rest of its lease: only KeepAlives extend a lease.
 func (s *Sessions) Create(ctx context.Context, c raftfsm.CreateSession) (api.SessionID, Grant, error) {
 	receipt := s.epoch.clock()
 	c.CacheLease = c.CacheLease && c.MayCache && s.epoch.state().Level >= raftfsm.CacheLeaseLevel
@@ -53,7 +52,7 @@ func (s *Sessions) Create(ctx context.Context, c raftfsm.CreateSession) (api.Ses
 	return result.Session, Grant{Lease: left, Number: number}, nil
 }
 
-// Principal returns the principal of a session, which does not change.
+// Principal returns the principal of a session. It does not change.
 func (s *Sessions) Principal(id api.SessionID) (string, error) {
 	record, ok := s.epoch.state().Sessions.Get(id)
 	if !ok {
@@ -62,7 +61,7 @@ func (s *Sessions) Principal(id api.SessionID) (string, error) {
 	return record.Principal, nil
 }
 
-// End ends a session for its client. The same entry frees what it holds, and grants it to waiters.
+// End ends a session for its client. The same entry grants its locks to waiters.
 func (s *Sessions) End(ctx context.Context, id api.SessionID) error {
 	s.epoch.mu.Lock()
 	s.leases.Stop(id)
@@ -70,13 +69,13 @@ func (s *Sessions) End(ctx context.Context, id api.SessionID) error {
 	return s.endStopped(ctx, raftfsm.End{Session: id, Reason: api.ByClose})
 }
 
-// endStopped ends a session at once. The caller has stopped its lease.
+// endStopped ends a session whose lease is stopped, at once.
 func (s *Sessions) endStopped(ctx context.Context, end raftfsm.End) error {
 	_, err := s.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		c, _ := s.offers.endCommand([]raftfsm.End{end})
 		return c
 	})
-	return err // after a refusal the clock loop tries again: no lease is extended any more, so the session has to end
+	return err // after a refusal the clock loop retries: the lease is stopped for good
 }
 
 func sessionExpired(id api.SessionID) error {
@@ -118,28 +117,28 @@ func (s *Sessions) Expire(ctx context.Context, id api.SessionID) error {
 	return s.endStopped(ctx, raftfsm.End{Session: id, Reason: api.ByExpiry})
 }
 
-// Terminate ends another client's session. What it holds is free when its client has acknowledged the end, or
-// when its lease and the lock-delays have expired.
+// Terminate ends another client's session. Its locks are free once its client has acknowledged the end, or
+// its lease and the lock-delays have expired.
 func (s *Sessions) Terminate(ctx context.Context, c raftfsm.Terminate) error {
 	_, err := s.epoch.propose(ctx, raftfsm.Command{Terminate: &c})
 	return err
 }
 
-// endLater records a session that could not be ended yet, for another try. epoch.mu is held.
+// endLater queues the end of a session that could not end yet. epoch.mu is held.
 func (s *Sessions) endLater(end raftfsm.End) {
 	if !s.leases.Alive(end.Session) {
 		s.outbox.putEnd(end)
 	}
 }
 
-// Grant is a lease that the master granted to a session.
+// Grant is a lease that a session got.
 type Grant struct {
 	Lease  time.Duration
 	Parked time.Duration // from the receipt of the call to the start of the lease
 	Number uint64        // counts up within a session and epoch
 }
 
-// leaseOf returns the length of the leases of a session: by session.Lengthen, but at most what the log knows.
+// leaseOf returns the length of a session's leases: by session.Lengthen, but at most what the log knows.
 func (s *Sessions) leaseOf(id api.SessionID) time.Duration {
 	if record, ok := s.epoch.state().Sessions.Get(id); ok {
 		return min(s.wantedLease(record), record.Lease)
@@ -147,5 +146,5 @@ func (s *Sessions) leaseOf(id api.SessionID) time.Duration {
 	return api.DefaultLease
 }
 
-// replyTogether is the part of a lease by which a reply may move, so that several are sent together.
+// replyTogether is the part of a lease by which replies may move, to be sent together.
 const replyTogether = 48

@@ -92,7 +92,7 @@ func (p *pauses) watch(ctx context.Context) {
 const maxForgotten = 256
 
 // affordable returns how many of the sessions to end in one entry: those that together own at most maxOwned
-// nodes, and at least one. epoch.mu is held, and released in between.
+// nodes, and at least one. epoch.mu is held, with pauses.
 func (t *timekeeper) affordable(ends []raftfsm.End) int {
 	state, owned := t.epoch.state(), 0
 	for i, end := range ends {

@@ -100,7 +100,7 @@ type search struct {
 }
 
 // cycle returns a shortest cycle of waits from w, or nil if it finds none within its bounds. epoch.mu is
-// held, and released in between, so some edges may be gone: see holds.
+// held, with pauses, so some edges may be gone: see holds.
 func (s *search) cycle(w *waiter) []wait {
 	start := w.lockOwner()
 	reached := map[lockOwner]wait{}       // the edge that reached an owner
@@ -168,7 +168,7 @@ func (g *waitGraph) holds(cycle []wait) bool {
 }
 
 // breakCycles refuses requests until it finds no cycle with w. In each cycle it refuses the latest request
-// that detects deadlocks; a cycle without one stays. epoch.mu is held, and released in between.
+// that detects deadlocks; a cycle without one stays. epoch.mu is held, with pauses.
 func (s *search) breakCycles(w *waiter) {
 	for range maxBroken {
 		cycle := s.cycle(w)
@@ -209,8 +209,8 @@ func (g *waitGraph) refuse(cycle []wait) {
 	g.offers.askLog(w)
 }
 
-// joined breaks the cycles that a request has closed, if any request detects deadlocks. epoch.mu is held, and
-// released in between.
+// joined breaks the cycles that a request has closed, if any request detects deadlocks. epoch.mu is held,
+// with pauses.
 func (g *waitGraph) joined(w *waiter) {
 	if len(g.queues.detecting) > 0 && !w.offered {
 		s := search{graph: g, left: maxSearch}
@@ -219,7 +219,7 @@ func (g *waitGraph) joined(w *waiter) {
 }
 
 // lookAgain searches once a second, from some of the detecting requests, for cycles that no new request
-// closed. epoch.mu is held, and released in between.
+// closed. epoch.mu is held, with pauses.
 func (g *waitGraph) lookAgain(now session.Instant) {
 	if len(g.queues.detecting) == 0 || now < g.next {
 		return
