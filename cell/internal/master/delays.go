@@ -62,7 +62,7 @@ func (d *delays) next() (at session.Instant, ok bool) {
 	return at, ok
 }
 
-// left returns the rest of a delay, 0 if there is none.
+// left returns the rest of a delay, or 0.
 func (d *delays) left(name api.Name, now session.Instant) time.Duration {
 	end, ok := d.ends.At(name)
 	if !ok {

@@ -29,7 +29,7 @@ type Files struct {
 type OpenRequest struct {
 	Mutation  session.Mutation
 	Path      api.Path
-	Directory Handle // of a relative path; zero if there is none
+	Directory Handle // of a relative path, or zero
 	Handle    Handle // as asked for; the node completes it
 	Create    raftfsm.Open
 }
@@ -185,8 +185,8 @@ func mayOpen(state *raftfsm.State, id api.SessionID, node *namespace.Node, c *ra
 	return state.CheckOpen(id, node, c)
 }
 
-// openLogged opens a node through the log. Only MustExist surely creates none: others may find that the node
-// is gone.
+// openLogged opens a node through the log. Only MustExist surely creates none: in other modes the node may be
+// gone by then.
 func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) (Opened, error) {
 	r.Create.Mutation, r.Create.Name = r.Mutation, r.Path.Name()
 	c := raftfsm.Command{Open: &r.Create}

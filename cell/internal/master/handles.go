@@ -9,42 +9,42 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// handles is the table of the handles of one epoch. It is volatile: the first use of an earlier master's
-// handle recreates it (Chubby §2.9, step 8); a handle closed in this epoch stays closed. The replicated state
-// says what a handle holds, a lock or an ephemeral node, never this table. epoch.mu guards it.
+// handles is the table of the handles of one epoch. It is volatile: an earlier master's handle is recreated
+// at its first use (Chubby §2.9, step 8), and stays closed once closed here. What a handle holds, a lock or
+// an ephemeral node, is in the replicated state, which alone decides what to release. epoch.mu guards it.
 type handles struct {
 	of     map[api.SessionID]*ownHandles
 	onNode map[namespace.Ref]map[namespace.Owner]*openHandle // the open ones
 	used   tally
 
-	refusing map[namespace.Owner]int // refusals of their Opens that the log has to record, and has not yet
+	refusing map[namespace.Owner]int // refusals of their Opens on the way to the log
 }
 
 type ownHandles struct {
 	byID map[api.HandleID]*openHandle // open, or being opened
-	// earlier are the handles of earlier epochs used or closed in this one; they are closed if not in byID.
-	// At most api.MaxHandles, as many as a client can have had open.
+	// earlier are handles of earlier epochs used or closed in this one; closed, if not in byID. At most
+	// api.MaxHandles, as many as a client can have had.
 	earlier  map[api.HandleID]struct{}
 	declared session.Declared
 	refused  map[api.RequestNumber]error // Opens refused without an entry; at most api.MaxOutstanding
 }
 
-// openHandle is a handle that is open, or being opened.
+// openHandle is a handle, open or being opened.
 type openHandle struct {
 	Handle
 	principal string
 	open      bool
-	locks     bool           // a lock was asked for through it, so its Close goes through the log
-	checked   api.Generation // generation of its lock for which a client showed a sequencer here; 0 if none
-	copies    int            // of its Open that are being served
-	logged    bool           // one of those went to the log, which therefore answers them all
-	told      bool           // it has its events about the waiters until now; see tellConflicts
+	locks     bool           // a lock was asked for through it, so its Close is logged
+	checked   api.Generation // generation of its lock whose sequencer was shown here, or 0
+	copies    int            // of its Open being served
+	logged    bool           // one went to the log, which answers all
+	told      bool           // it knows the waiters until now; see tellConflicts
 
-	usage *usage // of its session; nil if it is not counted
-	known        // what was learned through it and may still be true
+	usage *usage // of its session; nil if not counted
+	known        // what is still known of the node
 }
 
-// known says what a client did through a handle since the node last changed.
+// known says what was done through a handle since the node last changed.
 type known struct{ looked, tried bool }
 
 func newHandles() *handles {
@@ -67,7 +67,7 @@ func (t *handles) own(id api.SessionID) *ownHandles {
 	return own
 }
 
-// find returns a handle that is open or being opened, or nil.
+// find returns a handle, open or being opened, or nil.
 func (t *handles) find(owner namespace.Owner) *openHandle {
 	if own := t.of[owner.Session]; own != nil {
 		return own.byID[owner.Handle]
@@ -75,7 +75,7 @@ func (t *handles) find(owner namespace.Owner) *openHandle {
 	return nil
 }
 
-// declare records the declaration of a request, and forgets the refusals that its client has received.
+// declare records a request's declaration, and forgets refusals that the client has received.
 func (t *handles) declare(by session.Mutation) {
 	own := t.own(by.Session)
 	own.declared.Record(by)
@@ -86,9 +86,9 @@ func (t *handles) declare(by session.Mutation) {
 	}
 }
 
-// reserve makes room for a handle that is being opened; copies of the same Open share it. allowed is the
-// principal's quota; nil for a retry of an answered Open, which needs none. endReservation releases the
-// handle, unless it was opened by then. counts counts its actions.
+// reserve enters a handle that is being opened; copies of the Open share it. allowed is the principal's
+// quota, nil for an Open that was answered before. endReservation removes the handle unless it is open by
+// then. counts counts its actions.
 func (t *handles) reserve(h Handle, principal string, counts *usage, allowed *int) (*openHandle, error) {
 	own := t.own(h.Owner.Session)
 	one := own.byID[h.Owner.Handle]
@@ -106,9 +106,8 @@ func (t *handles) reserve(h Handle, principal string, counts *usage, allowed *in
 	return one, nil
 }
 
-// refuse remembers the refusal of an Open without an entry until its client has received it, so that other
-// copies get the same answer. It is only for Opens that never create a node: another master does not know the
-// refusal.
+// refuse keeps the refusal of an Open without an entry until the client has it, so that copies get the same
+// answer. The Open must never create a node: another master does not know of the refusal.
 func (t *handles) refuse(by session.Mutation, because error) *api.Error {
 	told := &api.Error{Code: api.CodeOf(because), Message: because.Error()}
 	if e := (*api.Error)(nil); errors.As(because, &e) {
@@ -119,7 +118,7 @@ func (t *handles) refuse(by session.Mutation, because error) *api.Error {
 	return told
 }
 
-// endRefusal ends the wait for the log's answer to an Open that is to be refused.
+// endRefusal ends a refusal's way to the log.
 func (t *handles) endRefusal(owner namespace.Owner) {
 	if t.refusing[owner]--; t.refusing[owner] == 0 {
 		delete(t.refusing, owner)
@@ -149,16 +148,16 @@ func (t *handles) bind(one *openHandle, node namespace.Ref) {
 	t.onNode[node][one.Owner] = one
 }
 
-// get returns an open handle. It recreates a handle of an earlier epoch without a quota check: an earlier
-// master allowed it.
+// get returns an open handle. It recreates an earlier epoch's handle without a quota check: it was allowed
+// then.
 func (t *handles) get(h Handle, epoch api.Epoch, principal string) (*openHandle, error) {
 	own := t.own(h.Owner.Session)
 	one := own.byID[h.Owner.Handle]
 	if one != nil && one.open && one.Node == h.Node {
 		return one, nil
 	}
-	// A client that opens different nodes with one request, at several masters, has a handle of the same name
-	// on each; one of them is valid.
+	// A client that opens several nodes with one request number, at several masters, has a handle of one ID
+	// on each; one is valid.
 	if _, closed := own.earlier[h.Owner.Handle]; closed || h.Epoch >= epoch || one != nil && one.open {
 		return nil, &refusal.Refusal{Cause: refusal.HandleClosed}
 	}
@@ -173,7 +172,7 @@ func (t *handles) get(h Handle, epoch api.Epoch, principal string) (*openHandle,
 	return one, nil
 }
 
-// countDone counts an action through a handle, if it is still open.
+// countDone counts an action through a handle that is still open.
 func (t *handles) countDone(owner namespace.Owner, d action) {
 	if one := t.find(owner); one != nil && one.open {
 		one.usage.count(d, one.Node.Name)
@@ -190,7 +189,7 @@ func (t *handles) close(owner namespace.Owner) {
 	}
 }
 
-// drop forgets at most most handles of a session that has ended, and reports whether that was all.
+// drop forgets at most most handles of an ended session, and reports whether that was all.
 func (t *handles) drop(id api.SessionID, most int) (done bool) {
 	own := t.of[id]
 	if own == nil {
@@ -218,7 +217,7 @@ func (t *handles) remove(one *openHandle) {
 	}
 }
 
-// count returns how many handles a session has open, or is opening.
+// count returns a session's number of handles, open or being opened.
 func (t *handles) count(id api.SessionID) int {
 	if own := t.of[id]; own != nil {
 		return len(own.byID)

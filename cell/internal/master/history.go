@@ -10,11 +10,11 @@ import (
 
 // History is how the lock of a node was held.
 type History struct {
-	Holdings    []api.Holding // ended ones, the latest last; then at most api.MaxListed current ones
-	MoreHolders int           // current ones that are not listed
+	Holdings    []api.Holding // ended ones, the latest last; then current ones, at most api.MaxListed
+	MoreHolders int           // unlisted current ones
 }
 
-// History returns the holders of a node's lock, now and as far back as the cell remembers.
+// History returns the holders of a lock, current and remembered ones.
 func (in *Inspector) History(ctx context.Context, path api.Path) (h History, err error) {
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return h, err

@@ -12,9 +12,9 @@ import (
 // maxHoldTimes bounds the locks in holdTimes.
 const maxHoldTimes = 4096
 
-// holdTimes knows how long recent turns with a lock took, to estimate waits for people. A turn begins when a
-// free lock is granted, or is handed over, and ends when it has no holder; readers together take one turn. It
-// covers the locks granted last, since the epoch began. epoch.mu guards it.
+// holdTimes measures recent turns with locks, to estimate waits for people. A turn begins when a free lock is
+// granted, or is handed over, and ends when it has no holder; readers together take one turn. It covers the
+// locks granted last in this epoch. epoch.mu guards it.
 type holdTimes struct {
 	byName *simplelru.LRU[api.Name, holdTime]
 	over   func(name api.Name, took time.Duration) // counts each ended turn with one of these locks
@@ -29,9 +29,9 @@ type holdTime struct {
 
 // turn is the current turn.
 type turn struct {
-	generation api.Generation // 0 if there is none
+	generation api.Generation // or 0
 	cached     bool           // a holder may keep the lock unused, so its length means nothing
-	delays     bool           // a lock-delay follows if the holder fails, so nothing else needs to check the sequencer
+	delays     bool           // a lock-delay follows if the holder fails, so no other check of the sequencer is needed
 	by         *usage         // of the only holder's session; nil if not counted
 }
 
@@ -89,9 +89,8 @@ func (t *holdTimes) ended(name api.Name, one holdTime, now session.Instant) hold
 	return one
 }
 
-// estimateWait estimates when the current turn, if the lock is held, and ahead more turns will end. It
-// returns 0 if it cannot tell: no turn has ended yet, the current one takes longer than usual, or a holder
-// caches the lock.
+// estimateWait estimates when the current turn, if held, and ahead more will have ended. It returns 0 if it
+// cannot: no turn has ended yet, the current one takes longer than usual, or a holder caches the lock.
 func (t *holdTimes) estimateWait(name api.Name, held bool, ahead int, now session.Instant) time.Duration {
 	one, _ := t.byName.Peek(name)
 	if one.usual == 0 || held && (one.generation == 0 || one.cached) {

@@ -9,7 +9,7 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Inspector shows operators what the master knows, and changes nothing.
+// Inspector shows operators what the master knows.
 type Inspector struct {
 	Backups     *Backups
 	CheckPoints *CheckPoints
@@ -19,13 +19,13 @@ type Inspector struct {
 	sessions *Sessions
 	locks    *Locks
 
-	viewer string // principal that asks; "" may see everything
+	viewer string // asking principal; "" may see everything
 
-	pages chan struct{} // full while maxPages are being made; see maxPages
+	pages chan struct{} // full while maxPages are being made
 }
 
-// waitForPage waits until a page may be made; the caller then calls done. Call it after the proof of
-// leadership, which may take seconds.
+// waitForPage waits until a page may be made; call done after that. The proof of leadership comes first: it
+// may take seconds.
 func (in *Inspector) waitForPage(ctx context.Context) (done func(), err error) {
 	select {
 	case in.pages <- struct{}{}:
@@ -52,7 +52,7 @@ func (in *Inspector) NodeAt(ctx context.Context, path api.Path) (namespace.Ref, 
 	return node.Ref(), nil
 }
 
-// CheckOperator checks that a session's principal may change what concerns the whole cell.
+// CheckOperator checks that a session's principal may administer the cell.
 func (in *Inspector) CheckOperator(ctx context.Context, who Caller) error {
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return err

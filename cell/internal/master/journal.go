@@ -10,7 +10,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/steps"
 )
 
-// occasion is a kind of event so frequent that its lines are sampled.
+// occasion is a frequent kind of event, whose lines are sampled.
 type occasion int
 
 // The occasions. docs/logs.md explains their lines.
@@ -34,18 +34,17 @@ func (o occasion) String() string {
 	}[o]
 }
 
-// journal is the only way from a master to its log. Any goroutine puts lines into its bounded queue, with or
-// without mutexes; one goroutine, without a mutex, writes them. So a blocked log delays no caller. In each
-// sampleTime it writes at most maxLines lines of an occasion, and then the number of lines left out. An
-// occasion without a line costs an addition.
+// journal is a master's only way to its log. Lines go into a bounded queue, with or without mutexes; one
+// goroutine writes them without any. So a blocked log delays no caller. In each sampleTime it writes at most
+// maxLines lines of an occasion, and then how many it left out. An occasion without a line costs an addition.
 type journal struct {
 	log     *slog.Logger
 	lines   chan logLine
 	counts  [occasions]atomic.Int64 // since the sample began
-	dropped atomic.Int64            // lines that did not fit into the queue since then
+	dropped atomic.Int64            // lines without room since then
 }
 
-// logLine is a queued line. Nothing in it may change any more.
+// logLine is a queued line. Nothing in it changes.
 type logLine struct {
 	level slog.Level
 	text  string
@@ -54,7 +53,7 @@ type logLine struct {
 
 const (
 	maxLines   = 100              // of one occasion, in
-	sampleTime = 10 * time.Second // long enough to show a whole burst, as after a fail-over
+	sampleTime = 10 * time.Second // shows a whole burst, as after a fail-over
 	maxQueued  = 1024             // lines
 )
 
@@ -62,18 +61,18 @@ func newJournal(log *slog.Logger) *journal {
 	return &journal{log: log, lines: make(chan logLine, maxQueued)}
 }
 
-// admits counts an occasion, and reports whether it gets a line, by note.
+// admits counts an occasion, and reports whether note should write it.
 func (j *journal) admits(o occasion, level slog.Level) bool {
 	//mutant: return j.log.Enabled(context.Background(), level) && j.counts[o].Add(1) > 0
 	return j.log.Enabled(context.Background(), level) && j.counts[o].Add(1) <= maxLines
 }
 
-// note writes the line of an admitted occasion.
+// note writes an admitted occasion.
 func (j *journal) note(o occasion, level slog.Level, text string, attrs ...slog.Attr) {
 	j.put(logLine{level: level, text: text, attrs: append([]slog.Attr{slog.String("event", o.String())}, attrs...)})
 }
 
-// say writes a line that is rare, whatever clients do.
+// say writes a line that stays rare, whatever clients do.
 func (j *journal) say(level slog.Level, text string, attrs ...slog.Attr) {
 	if j.log.Enabled(context.Background(), level) {
 		j.put(logLine{level: level, text: text, attrs: attrs})
@@ -88,7 +87,7 @@ func (j *journal) put(line logLine) {
 	}
 }
 
-// run writes lines until ctx ends. flush writes the rest.
+// run writes lines until ctx ends; flush writes the rest.
 func (j *journal) run(ctx context.Context) {
 	sample := time.NewTicker(sampleTime)
 	defer sample.Stop()
@@ -104,7 +103,7 @@ func (j *journal) run(ctx context.Context) {
 	}
 }
 
-// flush writes the rest of the lines. run and all callers have ended.
+// flush writes the rest, after run and all callers have ended.
 func (j *journal) flush() {
 	for {
 		select {
@@ -131,7 +130,7 @@ func (j *journal) endSample() {
 		}
 	}
 	dropped, level := j.dropped.Swap(0), slog.LevelInfo
-	if dropped > 0 { // of a level that is logged, so this line needs such a level, too
+	if dropped > 0 { // lines of an enabled level, so this one needs an enabled level, too
 		for _, level = range []slog.Level{slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
 			if j.log.Enabled(context.Background(), level) {
 				break
@@ -145,8 +144,8 @@ func (j *journal) endSample() {
 	}
 }
 
-// noteAsked is note with the client's request that caused the event, if there is one. It logs an event of a
-// lock or session, with the fields listed in docs/logs.md, from the observer. epoch.mu is held.
+// noteAsked is note with the client's request that caused the event, if any. The observer calls it for locks
+// and sessions, with the fields of docs/logs.md. epoch.mu is held.
 func (j *journal) noteAsked(asked steps.RequestID, o occasion, text string, attrs ...slog.Attr) {
 	if asked != 0 {
 		attrs = append(attrs, slog.String("request", asked.String()))

@@ -21,11 +21,10 @@ type Extension struct {
 	Events []*Event
 }
 
-// Park records what a client has received, and parks its KeepAlive (Chubby §2.8) in place of the last one.
+// Park records what a client has received, and parks its KeepAlive (Chubby §2.8) in place of the last.
 //
-// The answer is due at once if the client has not received all events and grants, does not know this epoch,
-// or was asked for a sign of life. After a lost reply the client must not wait for the next one: its lease
-// may end before.
+// The answer is due at once if the client lacks events or a grant, does not know this epoch, or gives a
+// requested sign of life. After a lost reply it must not wait for the next: its lease may end before.
 func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error) {
 	k := &KeepAlive{sessions: s, caller: c, client: signsOfLife{receipt: s.epoch.clock(), conn: conn}}
 	s.epoch.mu.Lock()
@@ -45,9 +44,8 @@ func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error
 	}
 	lease := s.leaseOf(c.Session)
 	due := s.epoch.clock().Add(session.Due(lease))
-	if box.isAcknowledged() { // else this call extends nothing, and only waits for events
-		// Its last lease may have been longer than the next one; the client's timeout for this call comes
-		// from the last.
+	if box.isAcknowledged() { // else this call only waits for events
+		// Its last lease may have been longer than the next; the client's timeout comes from the last.
 		end, _ := s.leases.End(c.Session)
 		due = min(due, end.Add(session.Due(lease)-lease))
 	}
@@ -84,12 +82,12 @@ func alignDue(due session.Instant, lease time.Duration) session.Instant {
 	return due - due%session.Instant(lease/replyTogether)
 }
 
-// wantedLease returns how long the leases of a session should be.
+// wantedLease returns how long a session's leases should be.
 func (s *Sessions) wantedLease(record *session.Session[raftfsm.Answer]) time.Duration {
 	return session.Lengthen(record.Asked, s.epoch.state().Sessions.Len(), s.keepAlives)
 }
 
-// raiseLease proposes a longer lease if a session needs one, for its next KeepAlive. epoch.mu is held.
+// raiseLease proposes a session's longer lease, for the next KeepAlive. epoch.mu is held.
 func (s *Sessions) raiseLease(id api.SessionID) {
 	record, ok := s.epoch.state().Sessions.Get(id)
 	if !ok || s.raising[id] {
@@ -101,8 +99,8 @@ func (s *Sessions) raiseLease(id api.SessionID) {
 	}
 }
 
-// extendLease grants the lease from t0, and takes the events. It grants none if the client has pending
-// acknowledgements or no recent sign of life, or the session is ending.
+// extendLease grants the lease from t0, and takes the events. It grants none to an ending session, or if
+// acknowledgements are pending or there is no recent sign of life.
 func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, error) {
 	id := k.caller.Session
 	lease := s.leaseOf(id)
@@ -122,7 +120,7 @@ func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, err
 	case ending != nil && box.acked >= ending.sequence:
 		return Extension{}, s.epoch.sessionEnded(id)
 	case ending != nil || !box.isAcknowledged():
-	case !k.client.isFresh(t0): // the answer took long, as when all clients return after a fail-over
+	case !k.client.isFresh(t0): // slow, as when all clients return after a fail-over
 		box.asked = true
 	default:
 		number, ok := s.leases.Grant(id, lease, t0)

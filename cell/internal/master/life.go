@@ -7,24 +7,23 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// maxSilence is the max time from a client's last sign of life to the start of a grant. A longer-parked
-// KeepAlive is no such sign: its client may have stopped, or lost the network, and the master would grant it
-// a whole lease. So the locks of a silent client are free after lease, lock-delay and maxSilence.
+// maxSilence is the max time from a client's last sign of life to the start of a grant. A KeepAlive parked
+// for longer is no such sign: its client may have stopped, or lost the network. So a silent client's locks
+// are free after lease, lock-delay and maxSilence.
 //
-// Any arrival on the connection of the session's KeepAlives is a sign of life, so sessions that share one
-// seldom need another.
+// Any arrival on the connection is a sign of life, so sessions that share one seldom need another.
 const maxSilence = time.Second
 
 // Connection is the connection of a session's KeepAlives, which sessions may share.
 type Connection interface {
 	// LastArrival returns when data last arrived.
 	LastArrival() session.Instant
-	// AskForLife reports whether to ask the client for a sign of life: true if no call has done so after
-	// since. It then counts as asked at now.
+	// AskForLife reports whether to ask for a sign of life: true if no call has asked after since. Then it
+	// counts as asked at now.
 	AskForLife(now, since session.Instant) bool
 }
 
-// signsOfLife is what is known of the life of a call's client.
+// signsOfLife is what a call's client showed of its life.
 type signsOfLife struct {
 	receipt session.Instant // of the call
 	conn    Connection      // nil if unknown
@@ -40,9 +39,9 @@ func (s signsOfLife) isFresh(now session.Instant) bool {
 	return now.Sub(last) <= maxSilence
 }
 
-// awaitSignOfLife reports whether a parked call without news should be answered without a grant, because its
-// client shows no sign of life. A live client then calls again at once, and gets the grant. One session of a
-// connection is asked in this way; the others wait for its result.
+// awaitSignOfLife reports whether to answer a parked call without news and without a grant, because its
+// client is silent. A live client calls again at once, and gets the grant. One session of a connection is
+// asked so; others wait for the result.
 func (s *Sessions) awaitSignOfLife(ctx context.Context, k *KeepAlive) (bool, error) {
 	now := s.epoch.clock()
 	if k.client.isFresh(now) || s.hasNews(k) {

@@ -25,8 +25,8 @@ type finding struct {
 // usualFindings is the usual max number of findings.
 const usualFindings = 20
 
-// actionsOf returns the action that a kind of misuse counts, and the action of which it has to be a share
-// (noAction if there is none).
+// actionsOf returns the action that a kind of misuse counts, and the action that the share refers to, or
+// noAction.
 func actionsOf(kind misuse.Kind) (counted, of action) {
 	switch kind {
 	case misuse.Polling:
@@ -80,7 +80,7 @@ func (u *usage) judge(now session.Instant) (found []*finding) {
 	return found
 }
 
-// exceeds reports whether a finding reaches the limits, and records how far it exceeds them.
+// exceeds reports whether a finding reaches the limits, and sets worse.
 func (f *finding) exceeds(l misuse.Limits) bool {
 	rate := float64(f.Count) / f.Measured.Seconds()
 	f.worse = float64(f.Count) / float64(l.Count)
@@ -96,8 +96,8 @@ const (
 	leakClosed = 10 // at most one Close in so many Opens
 )
 
-// findLeak returns a finding if a session opens handles and does not close them; otherwise nil. epoch.mu is
-// held, with pauses.
+// findLeak returns a finding if a session opens handles without closing them, or nil. epoch.mu is held, with
+// pauses.
 func findLeak(in *Inspector, id api.SessionID, u *usage, now session.Instant) *finding {
 	own, limits := in.tables.handles.of[id], misuse.HandleLeak.Limits()
 	measured := u.all.measured(u, now)
@@ -122,8 +122,8 @@ func findLeak(in *Inspector, id api.SessionID, u *usage, now session.Instant) *f
 	return one
 }
 
-// collectFindings judges all sessions, under the mutex; the caller checks rights later, without it. It may
-// miss a session that begins or ends during a pause. The error is ctx's.
+// collectFindings judges all sessions, under the mutex; rights are checked later. It may miss a session that
+// begins or ends in a pause. The error is ctx's.
 func collectFindings(ctx context.Context, in *Inspector) (found []*finding, since time.Duration, err error) {
 	in.epoch.mu.LockPatient()
 	defer in.epoch.mu.Unlock()
@@ -167,8 +167,8 @@ func collectFindings(ctx context.Context, in *Inspector) (found []*finding, sinc
 	return found, now.Sub(in.tables.usages.began), nil
 }
 
-// Lint finds the sessions that misuse the cell, and describes the worst findings, as far as viewer may see
-// them; see Inspector.For. below limits findings at nodes to that subtree.
+// Lint describes the worst misuse of the cell that viewer may see; see Inspector.For. below is the subtree
+// for findings at nodes.
 func (m *Master) Lint(ctx context.Context, viewer string, below api.Name, o misuse.Options) (r misuse.Report, err error) {
 	in := m.Inspector.For(viewer)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
@@ -212,9 +212,9 @@ func (m *Master) Lint(ctx context.Context, viewer string, below api.Name, o misu
 	return r, nil
 }
 
-// describe completes a finding for its viewer, and reports whether the viewer may see any of it. A viewer
-// sees all actions of its own principal. It sees those of others, without their names, at nodes that it may
-// read; then only their count at that node matters.
+// describe completes a finding, and reports whether its viewer may see any of it. Viewers see all actions of
+// their own principal. They see those of others, without names, at nodes they may read; then only the count
+// there matters.
 func (f *finding) describe(e *epoch, state *raftfsm.State, sight sight) bool {
 	if f.Who.Session != 0 {
 		f.Who = e.holder(state, namespace.Holder{Owner: namespace.Owner{Session: f.Who.Session}})

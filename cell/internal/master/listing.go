@@ -13,9 +13,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Listings come in pages. Replicated data comes from one immutable state, without the mutex; what only the
-// master knows is added page by page under it. So a page costs the same in a cell of any size. The pages of a
-// listing are of different moments: an item that exists all the time is listed once.
+// Listings come in pages. Replicated data comes from one immutable state, without the mutex; the master's own
+// data is added under it. So a page costs the same in a cell of any size. The pages of a listing are of
+// different moments: what exists all the time is listed once.
 
 // holderBytes returns the max length of a holder on the wire.
 func holderBytes(h api.Holder) int {
@@ -37,9 +37,8 @@ type SessionInfo struct {
 // WireSize returns the max length on the wire.
 func (s *SessionInfo) WireSize() int { return maxEncoded + holderBytes(s.Session) }
 
-// ListSessions lists a page of the sessions, each with both bounds of the rest of its lease. It omits
-// sessions that the viewer may not see; if only names one, it lists just its existence. most limits a page,
-// as in newPage.
+// ListSessions lists a page of the sessions, with both bounds of the rest of their leases. It omits invisible
+// sessions; for only, it then shows just the existence. most limits a page, as in newPage.
 func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after []byte, most int) (p Page[*SessionInfo], err error) {
 	p = newPage[*SessionInfo](most)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
@@ -66,7 +65,7 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 			break
 		}
 		if last = s.ID; !sight.sees(s.Principal) {
-			if only != 0 { // its existence is no secret: recipes need to know whether it has ended
+			if only != 0 { // no secret: recipes need to know whether it has ended
 				p.add(&SessionInfo{Session: api.Holder{Session: s.ID}}, maxEncoded)
 			}
 			continue
@@ -95,7 +94,7 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 	return p, nil
 }
 
-// locksOf counts the locks that a session holds, and adds the nodes it looked at to visited.
+// locksOf counts a session's locks, and in visited the nodes it looked at.
 func locksOf(state *raftfsm.State, id api.SessionID, visited *int) (locks int) {
 	for node := range state.Tree.OwnedBy(id) {
 		*visited++
@@ -106,7 +105,7 @@ func locksOf(state *raftfsm.State, id api.SessionID, visited *int) (locks int) {
 	return locks
 }
 
-// The parts of a listing of locks. A page's mark begins with one.
+// Parts of a listing of locks, the first byte of a page's mark.
 const (
 	ofNodes  byte = 1 // locks of nodes, by their marks
 	ofDelays byte = 2 // delays on names without a node
@@ -148,7 +147,7 @@ type Waiter struct {
 }
 
 // ListLocks lists a page of the locks at and below a name that are held, waited for or delayed, by name; if
-// by is not 0, those that this session holds. most limits a page, as in newPage.
+// by is set, those that this session holds. most limits a page, as in newPage.
 func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.SessionID, after []byte, most int) (p Page[*LockInfo], err error) {
 	p = newPage[*LockInfo](most)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
@@ -177,7 +176,7 @@ func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.Sess
 // maxBatch is how many nodes a listing of locks looks at together.
 const maxBatch = 256
 
-// listNodes lists locks of nodes, and returns where the next page begins. It visits at most maxVisited nodes.
+// listNodes lists locks of nodes, and returns the next page's mark. It visits at most maxVisited nodes.
 func (in *Inspector) listNodes(p *Page[*LockInfo], prefix api.Name, behind namespace.Mark) (next []byte) {
 	state := in.epoch.state()
 	var batch []*namespace.Node
@@ -207,7 +206,7 @@ func (in *Inspector) listNodes(p *Page[*LockInfo], prefix api.Name, behind names
 	return nil
 }
 
-// lockedNodes reports for each node whether its lock is held, waited for or delayed, and visible.
+// lockedNodes reports which nodes' locks are held, waited for or delayed, and visible.
 func (in *Inspector) lockedNodes(state *raftfsm.State, nodes []*namespace.Node) []bool {
 	asked := make([]bool, len(nodes))
 	for i, node := range nodes {
@@ -236,7 +235,7 @@ func addQueues(in *Inspector, asked []bool, nodes []*namespace.Node) {
 	}
 }
 
-// listDelays lists the delays on names without a node, and returns where the next page begins.
+// listDelays lists delays on names without a node, and returns the next page's mark.
 func (in *Inspector) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte) (next []byte) {
 	state := in.epoch.state()
 	first, sight := prefix, in.sightOf(state)
@@ -280,7 +279,7 @@ func (in *Inspector) listLocksOf(p *Page[*LockInfo], prefix api.Name, id api.Ses
 
 func addLock(p *Page[*LockInfo], info *LockInfo) { p.add(info, info.WireSize()) }
 
-// lockInfo describes one lock. It takes the mutex for what only the master knows.
+// lockInfo describes one lock. It takes the mutex for the master's own data.
 func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
 	info := &LockInfo{Path: in.epoch.path(name)}
 	node, ok := state.Tree.Get(name)
@@ -321,7 +320,7 @@ func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
 	return info
 }
 
-// parties describes at most most holders, and returns the number of others.
+// parties describes at most most holders, and counts the others.
 func (e *epoch) parties(state *raftfsm.State, holders []namespace.Holder, most int) (list []api.Holder, more int) {
 	some := holders[:min(len(holders), most)]
 	for _, h := range some {

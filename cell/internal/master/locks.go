@@ -131,8 +131,8 @@ func (l *Locks) firstOvertaken(claim raftfsm.Claim, lock namespace.Ref) *waiter 
 	return l.queues.firstAhead(lock, claim.Mode)
 }
 
-// NoteReading records whether a holder that releases its lock says that nobody read its sequencer. It ignores
-// other callers.
+// NoteReading records whether a holder that releases its lock says that its sequencer was never read. It
+// ignores other callers.
 func (l *Locks) NoteReading(h Handle, g api.Generation, unread bool) {
 	if node, err := l.epoch.state().Tree.Resolve(h.Node); err == nil && node.Lock == g && node.Holds(h.Owner) {
 		l.unread.note(g, unread)

@@ -5,26 +5,26 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// mail counts the bytes of the events in mailboxes. All sessions of a principal share one bound, so that many
-// idle watchers of nodes with long paths do not fill the master's memory. epoch.mu guards it.
+// mail counts the bytes of events in mailboxes. A principal's sessions share one bound, so that many idle
+// watchers of long paths do not fill the memory. epoch.mu guards it.
 //
-// An event beyond the bound is treated like one for a full mailbox: its session learns that it missed events.
-// Only sessions of the principal at its bound are affected.
+// Beyond the bound a mailbox acts as if full: its session learns that it missed events. Other principals are
+// not affected.
 type mail struct {
-	limit   int    // bytes of one principal's events; the bounds below are parts of it
+	limit   int    // bytes of one principal; the bounds below are parts of it
 	used    tally  // bytes
-	dropped func() // called for each event that was dropped
+	dropped func() // called for each dropped event
 }
 
 func newMail(dropped func()) *mail {
 	return &mail{limit: maxPrincipalMail, used: newTally(), dropped: dropped}
 }
 
-// Bounds of a principal's mail. 256 MiB hold a million usual events. A quarter of it is for the ends of
-// handles, because no later event repeats them.
+// Bounds of a principal's mail. 256 MiB hold a million usual events. A quarter is for ends of handles,
+// because no later event repeats them.
 //
-// Events that the master waits for are counted and always accepted, with other bounds: copies bound
-// invalidations, and a session that acknowledges no loss of a lock is ended (maxMailFactor).
+// Events that the master waits for are always accepted. Copies bound invalidations; a session that does not
+// acknowledge lost locks is ended (maxMailFactor).
 const (
 	maxPrincipalMail = 256 << 20
 	eventBytes       = 192 // of an event without its strings, with its place in a mailbox
@@ -41,15 +41,15 @@ func (l *mail) hasRoom(principal string, e *Event) bool {
 	return l.used.of[principal]+eventSize(e) <= most
 }
 
-// isCrowded reports whether a principal has so much mail that its clients have to acknowledge soon.
+// isCrowded reports whether a principal's clients have to acknowledge soon.
 func (l *mail) isCrowded(principal string) bool { return l.used.of[principal] > l.limit/8 }
 
-// isOver reports whether a principal has more mail than invalidations of all its copies explain. Then a
-// session that loses a lock gets no further lease: each loss would add mail.
+// isOver reports whether a principal has more mail than invalidations of all its copies explain. A session
+// that then loses a lock gets no further lease: each loss adds mail.
 func (l *mail) isOver(principal string) bool { return l.used.of[principal] > l.limit*maxMailFactor }
 
-// maxMailFactor is that bound as a multiple of the limit: invalidations of maxPrincipalCopies take at most as
-// many bytes again.
+// maxMailFactor is that bound, times the limit: invalidations of maxPrincipalCopies take at most as many
+// bytes again.
 const maxMailFactor = 1 + maxPrincipalCopies/maxPrincipalMail
 
 func (l *mail) add(principal string, bytes int) { l.used.add(principal, bytes) }
@@ -65,8 +65,8 @@ type publisher struct {
 	copyset   *copyset
 }
 
-// postTo puts a copy of an event about a handle into its session's mailbox. It returns the event's number, 0
-// if there is no mailbox. epoch.mu is held.
+// postTo posts a copy of an event about a handle to its session. It returns the event's number, 0 without a
+// mailbox. epoch.mu is held.
 func (p *publisher) postTo(to namespace.Owner, ref namespace.Ref, kind api.EventKind, e *Event) uint64 {
 	box := p.boxes.byID[to.Session]
 	if box == nil {

@@ -6,13 +6,13 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// mailbox is one session's pending events and its parked KeepAlive (Chubby §2.8). Events are numbered from 1
-// in each epoch. A client answers an event twice. Received: the client needs no copy of it, and has dropped
-// what it invalidates in the cache. Acknowledged: the client no longer uses what the event took away. The
-// owner of a lost lock may work on before the second answer; only that lock waits for it.
+// mailbox is one session's pending events and its parked KeepAlive (Chubby §2.8). Events count from 1 in each
+// epoch. A client answers each twice. Received: it has the event, and has dropped what that invalidates in
+// its cache. Acknowledged: it no longer uses what the event took away. Between the two, the owner of a lost
+// lock may work on; only that lock waits.
 //
-// When too many events wait, or too many bytes for the principal's sessions, one event, the marker, replaces
-// later ones. epoch.mu guards it.
+// When too many events wait, or too many bytes for the principal, one event, the marker, replaces later ones.
+// epoch.mu guards it.
 type mailbox struct {
 	mail      *mail  // of all sessions
 	principal string // of the session
@@ -20,9 +20,9 @@ type mailbox struct {
 
 	events []*Event // not received, ascending by sequence
 	progress
-	ends   int    // number of invalid-handle events among events
-	marker uint64 // sequence of the marker among events; 0 if there is none
-	missed bool   // an event was dropped after the marker was delivered
+	ends   int    // of invalid handles, among events
+	marker uint64 // its sequence among events, or 0
+	missed bool   // an event was dropped after the marker's delivery
 
 	keptAlive
 	usage *usage // nil if it is not counted
@@ -31,8 +31,8 @@ type mailbox struct {
 // keptAlive is how a session is kept alive.
 type keptAlive struct {
 	calls  uint64 // KeepAlives of this epoch
-	grant  uint64 // number of the session's newest grant
-	asked  bool   // the next KeepAlive is the sign of life it was asked for, and gets the lease
+	grant  uint64 // number of the newest one
+	asked  bool   // the next KeepAlive is a requested sign of life, and gets the lease
 	parked *parked
 }
 
@@ -40,35 +40,34 @@ type keptAlive struct {
 type progress struct {
 	last           uint64 // the newest event
 	delivered      uint64 // the newest event in a reply
-	owed           uint64 // delivered at the latest answer of a call: the next call acknowledges it
+	owed           uint64 // delivered at the latest answer; the next call acknowledges it
 	received       uint64
 	acked          uint64
 	essential      uint64 // the newest essential event
-	owedAtDelivery uint64 // essential when the latest reply was made
+	owedAtDelivery uint64 // essential at the latest reply
 }
 
 func newMailbox(l *mail, principal string) *mailbox { return &mailbox{mail: l, principal: principal} }
 
-// discard drops everything, of a session that has ended.
+// discard drops everything of an ended session.
 func (b *mailbox) discard() {
 	b.wakeCall()
 	b.mail.add(b.principal, -b.bytes)
 	b.events, b.bytes, b.ends = nil, 0, 0
 }
 
-// maxTold bounds the bytes of events in one reply, because clients limit messages. A session may have
-// megabytes of events, when many cached names change together. The next KeepAlives are answered at once, with
-// the rest.
+// maxTold bounds the bytes of events in one reply, because clients limit messages; a session may have
+// megabytes when many cached names change. The next KeepAlives get the rest at once.
 const maxTold = 256 << 10
 
 // post queues an event, wakes the parked KeepAlive, and returns the event's number. It never drops an event
-// that takes something away, or the first event of an epoch. The end of a handle has precedence, because no
-// later event replaces it: as many of those may wait as a session has handles. (A client that opens and
-// closes more, and does not listen, may miss some.) Of other events at most api.MaxEventQueue wait. The
-// principal's mail bounds all of these.
+// that takes something away, or an epoch's first event. Ends of handles have precedence, because no later
+// event replaces them: as many may wait as a session has handles. (A client that opens and closes more, and
+// does not listen, may miss some.) Of others at most api.MaxEventQueue wait. The principal's mail bounds all
+// of these.
 //
-// The marker stands for all dropped events. If it was already delivered, the client may have looked before
-// this event, so a second marker follows when the client has received the first.
+// The marker stands for dropped events. Once delivered, the client may have looked before this event, so a
+// second marker follows when it has received the first.
 func (b *mailbox) post(e *Event) uint64 {
 	switch {
 	case e.Kind.Essential():
@@ -125,7 +124,7 @@ func invalidates(e *Event) bool { return e.Kind == api.EventHandleInvalid }
 func (b *mailbox) acknowledge(received, acked uint64) {
 	received = max(received, acked)
 	if received > b.delivered {
-		return // the numbers are of another epoch
+		return // numbers of another epoch
 	}
 	for len(b.events) > 0 && b.events[0].Sequence <= received {
 		b.removeFirst()
@@ -154,8 +153,8 @@ func (b *mailbox) removeFirst() {
 	}
 }
 
-// isAcknowledged reports whether the client has acknowledged all events of answered calls, and all essential
-// events that waited at the last answer. Until then a KeepAlive extends nothing (decision 6).
+// isAcknowledged reports whether the client has acknowledged all events of answered calls, and the essential
+// ones pending at the last answer. Until then a KeepAlive extends nothing (decision 6).
 func (b *mailbox) isAcknowledged() bool { return b.acked >= max(b.owed, b.owedAtDelivery) }
 
 // after returns the events after a sequence.
@@ -166,8 +165,7 @@ func (b *mailbox) after(sequence uint64) []*Event {
 	return b.events[min(sequence-b.events[0].Sequence+1, uint64(len(b.events))):] // sequences have no gaps
 }
 
-// takeEvents returns a copy of the events for a call's answer that told events up to told: as many as fit in
-// one reply.
+// takeEvents returns a copy of the events after told for a call's answer, as many as fit.
 func (b *mailbox) takeEvents(told uint64) []*Event {
 	events := b.after(told)
 	n, bytes := 0, 0
@@ -215,7 +213,7 @@ func (b *mailbox) park() *parked {
 	return b.parked
 }
 
-// wakeCall wakes the parked KeepAlive to be answered now.
+// wakeCall has the parked KeepAlive answered now.
 func (b *mailbox) wakeCall() {
 	if b.parked != nil {
 		b.parked.wake()

@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Config configures a master. All fields except the last five are required.
+// Config configures a master. Only the last five fields are optional.
 type Config struct {
 	Epoch   api.Epoch
 	Cell    string
@@ -25,21 +25,21 @@ type Config struct {
 	Logger  *slog.Logger
 	Metrics Metrics
 
-	SlowClient time.Duration        // cuts off clients that delay a change for longer; 0: none
+	SlowClient time.Duration        // max delay of a change by a client before it is cut off; 0: no max
 	KeepAlives float64              // max a second
 	MaxWeight  int64                // of the tree, see room; 0: no bound
 	Stopwatch  func() time.Duration // measures how long the mutex is held; may be nil
-	Phases     func() steps.Phases  // of the entry for which Log.Append has just returned; nil if no call is traced
+	Phases     func() steps.Phases  // of the last entry that Log.Append returned; nil if no call is traced
 }
 
-// Master is a replica's mastership in one epoch: what only the master knows and does. The replica makes it
-// when the epoch has been committed, and drops it when leadership is lost; being master is having one.
+// Master is a replica's mastership in one epoch: what only the master knows and does. It is made when the
+// epoch has been committed, and dropped when leadership is lost.
 //
-// It reads replicated data from the state, and changes them only through the proposer. Everything else is in
-// tables, under one mutex. The observer observes applied commands in order, before their callers go on; only
-// there do commands change the tables.
+// It reads replicated data from the state, and changes them only through the proposer. All else is in tables,
+// under one mutex. The observer observes applied commands in order, before callers go on; only there do
+// commands change the tables.
 //
-// Wait waits for the master's own goroutines, not for those of calls.
+// Wait waits for the master's own goroutines, not for calls.
 type Master struct {
 	epoch       *epoch
 	tables      *tables
@@ -55,7 +55,7 @@ type Master struct {
 	work        sync.WaitGroup // the journal, the proposer, the timekeeper, the remover and the check points
 }
 
-// New makes a master; Start starts it. ctx ends with the epoch, with the cause NotMaster.
+// New makes a master; Start starts it. ctx ends with the epoch, with cause NotMaster.
 func New(ctx context.Context, cfg Config) *Master {
 	if cfg.Metrics == nil {
 		cfg.Metrics = uncounted{}
@@ -118,12 +118,12 @@ func New(ctx context.Context, cfg Config) *Master {
 	}
 }
 
-// Start takes over what the log left (Chubby §2.9, step 3). Every session gets a new lease, of the max length
-// that its predecessor may have granted; every lock-delay begins again in full.
+// Start takes over what the log left (Chubby §2.9, step 3). Leases begin anew, at the max length that a
+// predecessor may have granted; lock-delays begin again in full.
 func (m *Master) Start() {
 	now, _ := m.timekeeper.pauses.take() // the time until now passed before any lease began
 	state := m.epoch.state()
-	m.epoch.mu.Lock() // no other goroutine uses it yet, but the calls below may pause
+	m.epoch.mu.Lock() // no other goroutine has it yet, but calls below may pause
 	defer m.epoch.mu.Unlock()
 	m.tables.usages.began = now
 	for s := range state.Sessions.All() {
@@ -156,8 +156,8 @@ func (m *Master) Start() {
 	m.work.Go(func() { m.Inspector.CheckPoints.run(m.epoch.ctx) })
 }
 
-// Wait ends the proofs of leadership, and returns when the master's own goroutines have ended. ctx has to end
-// before.
+// Wait ends all proofs of leadership, and returns when the master's goroutines have ended. The end of ctx
+// comes first.
 func (m *Master) Wait() {
 	m.epoch.fence.Close(context.Cause(m.epoch.ctx))
 	m.Inspector.Backups.close()
@@ -165,16 +165,16 @@ func (m *Master) Wait() {
 	m.epoch.journal.flush()
 }
 
-// Epoch returns the epoch of its mastership.
+// Epoch returns its epoch.
 func (m *Master) Epoch() api.Epoch { return m.epoch.number }
 
-// Cell returns the name of the cell.
+// Cell returns the cell's name.
 func (m *Master) Cell() string { return m.epoch.cell }
 
-// CellID returns the ID of the cell.
+// CellID returns the cell's ID.
 func (m *Master) CellID() api.CellID { return m.epoch.state().CellID }
 
-// Restored returns the last restore of the cell, or nil if it was never restored.
+// Restored returns the last restore of the cell, or nil.
 func (m *Master) Restored() *raftfsm.Restoration { return m.epoch.state().Restored }
 
 // Counter returns the fencing counter: no token is above it.
@@ -189,16 +189,16 @@ func (m *Master) Context() context.Context { return m.epoch.ctx }
 // Path returns the path of a name in this cell, for people and clients.
 func (m *Master) Path(name api.Name) string { return m.epoch.path(name) }
 
-// Pause waits until no entry is on its way to the log, and prevents new ones until resume is called. The
-// error is ctx's.
+// Pause waits until no entry is on its way to the log, and prevents new ones until resume. The error is
+// ctx's.
 func (m *Master) Pause(ctx context.Context) (resume func(), err error) {
 	return m.epoch.proposer.pause(ctx)
 }
 
-// ServersVersion counts the changes of the cell's replicas.
+// ServersVersion counts changes of the replicas.
 func (m *Master) ServersVersion() uint64 { return m.epoch.state().Roster.Version }
 
-// Level returns the feature level of the cell.
+// Level returns the cell's feature level.
 func (m *Master) Level() int { return m.epoch.state().Level }
 
 // RaiseLevel raises the cell's feature level. The caller has checked that every replica knows it.
@@ -210,7 +210,7 @@ func (m *Master) RaiseLevel(ctx context.Context, c raftfsm.RaiseLevel) error {
 	return err
 }
 
-// ChangeMembers decides on a change of the cell's replicas; the replica carries it out.
+// ChangeMembers decides on a change of the replicas; the replica carries it out.
 func (m *Master) ChangeMembers(ctx context.Context, c raftfsm.ChangeMembers) error {
 	_, err := m.epoch.propose(ctx, raftfsm.Command{ChangeMembers: &c})
 	if err == nil {
@@ -233,8 +233,8 @@ func (m *Master) ChangeMembers(ctx context.Context, c raftfsm.ChangeMembers) err
 	return err
 }
 
-// SettleMember records that a replica has joined or left, or that a spare has replaced another one. It
-// reports whether the record holds: a command that comes too late, after another change, has no effect.
+// SettleMember records that a replica has joined or left, or a spare has replaced one. It reports whether
+// that holds: a command that comes too late, after another change, has no effect.
 func (m *Master) SettleMember(ctx context.Context, c raftfsm.SettleMember) (settled bool, err error) {
 	if _, err := m.epoch.propose(ctx, raftfsm.Command{SettleMember: &c}); err != nil {
 		return false, err

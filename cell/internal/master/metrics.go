@@ -7,22 +7,21 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/steps"
 )
 
-// Metrics counts what a master does. The master calls its methods with the mutex held, so they only count.
+// Metrics counts what a master does. Its methods run with the mutex held, and only count.
 type Metrics interface {
 	Proposed(commands int, err error) // an entry was appended, or with err perhaps not
 	SessionBegun()
-	SessionEnded(why api.EndReason, unheard int) // unheard is the number of other sessions whose clients have not returned since the takeover
-	LeaseExtended(unheard int)                   // as of SessionEnded
-	// LockGranted counts a grant after a wait in the queue; trace is nil if it is not traced.
+	SessionEnded(why api.EndReason, unheard int) // unheard counts other sessions whose clients have not returned since the takeover
+	LeaseExtended(unheard int)                   // likewise
+	// LockGranted counts a grant after a wait; trace is nil if not traced.
 	LockGranted(name api.Name, wait time.Duration, trace steps.Trace)
-	// TurnEnded counts how long one holder, or readers together, held a lock; see holdTimes.
+	// TurnEnded counts how long a lock was held, by one holder or readers together; see holdTimes.
 	TurnEnded(name api.Name, held time.Duration)
 	ChangeWaited(wait time.Duration) // for clients to drop what they had cached
 	Invalidated()                    // a client was told to drop a copy
 	EventDropped()                   // because too many waited
 	MutexHeld(held time.Duration)    // once for some holds; see pausingMutex
-	// TakeoverCleared counts how long after the takeover the last client had dropped what an earlier master
-	// let it cache.
+	// TakeoverCleared counts the time until the last client had dropped what an earlier master let it cache.
 	TakeoverCleared(took time.Duration)
 }
 

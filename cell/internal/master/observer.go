@@ -27,20 +27,19 @@ type observer struct {
 	asked steps.RequestID // of the observed command, for the log; 0 if it is the master's own
 }
 
-// observe applies the results of an entry, or its failure, to the tables: ended sessions, grants, delays to
-// time, events. The proposer calls it in commit order.
+// observe applies an entry's results, or its failure, to the tables: ended sessions, grants, delays to time,
+// events. The proposer calls it in commit order.
 //
-// One entry may be much work: the end of many sessions with many handles, or an event for very many watchers.
-// So observe releases the mutex between commands and within long ones (pause), and other goroutines see a
-// partly observed entry. For them that is no new case: the state has the whole entry before, so every reader
-// tolerates a state ahead of the tables, and a part of an entry looks like a smaller entry. What holds:
-//   - the next entry is applied when this one is observed, so the state does not change during observe;
-//   - callers go on when the whole entry has been observed;
-//   - an ended session loses its lease and its mailbox first, in one hold, so that nothing new is entered for
-//     it while the rest is being forgotten;
+// An entry may be much work: the end of many sessions with many handles, or an event for very many watchers.
+// So observe pauses between and within commands, and other goroutines see a partly observed entry. For them
+// that is nothing new: the state is always ahead of the tables, and a part of an entry looks like a smaller
+// one. What holds:
+//   - the next entry is applied when this one is observed, so the state does not change meanwhile;
+//   - callers go on when the whole entry is observed;
+//   - an ended session first loses lease and mailbox, in one hold, so that nothing new is entered for it;
 //   - the events of one session are in commit order, because only observe posts events of changes.
 //
-// requests are the clients' IDs of the requests of the commands.
+// requests are the clients' IDs of the commands' requests.
 func (o *observer) observe(commands []raftfsm.Command, requests []steps.RequestID, results []raftfsm.Result, err error) {
 	o.epoch.mu.Lock()
 	defer o.epoch.mu.Unlock()
@@ -63,11 +62,11 @@ func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	for _, end := range r.Ended {
 		o.sessionEnded(end)
 	}
-	// Losses of locks are logged before the next grant (3), which overwrites how long they were held.
+	// Losses are logged before the next grant (3) overwrites how long the locks were held.
 	//mutant: defer o.locks.noteLeft(r.Left, o.asked) //by TestLogOfLocks of ./cell
 	o.locks.noteLeft(r.Left, o.asked)
-	// 2. The session or handle that the command made or closed. A handle is closed before claims are answered
-	// (3): its waiters are refused, and not offered its locks.
+	// 2. The command's own session or handle. A handle closes before claims are answered (3): its waiters are
+	// refused, and not offered its locks.
 	o.madeOrClosed(c, r)
 	// 3. Answered claims leave their queues, and 4. so does a cancelled request; both before pending claims
 	// are offered the lock again (8).
@@ -80,17 +79,16 @@ func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
 	// 6. Events of node changes. Only then is the author's copy of a deleted node forgotten: until then its
 	// name counts as changing.
 	o.nodesChanged(c, r)
-	// 7. Holders and sessions learn of revocations: after the grants (3), because a holder may have got the
-	// lock in the same entry.
+	// 7. Holders and sessions learn of revocations after the grants (3), because a holder may be of the same
+	// entry.
 	o.takenAway(r)
-	// 8. Claims of the command without an answer are no longer offered: before 10, which skips offered
-	// waiters.
+	// 8. Claims without an answer are no longer offered: before 10, which skips offered ones.
 	o.offers.withdrawOffers(c, false)
 	// 9. Vacant locks, before they are offered (10), so that the next holder's event comes after.
 	o.events.tellVacant(r)
 	// 10. Free locks are offered last, to the queues as they are after all of this.
 	//mutant: for _, name := range slices.Concat(r.Free, r.Delayed) {
-	for _, name := range slices.Concat(r.Free, r.Delayed, joinable(r.Claims)) { // readers may share a lock that readers left delayed
+	for _, name := range slices.Concat(r.Free, r.Delayed, joinable(r.Claims)) { // readers may join a lock that readers left delayed
 		o.offers.offerLock(name)
 		o.epoch.mu.pause(o.tables.queues.stepsOf(name))
 	}
@@ -240,8 +238,8 @@ func inDoubt(err error) bool {
 	return code != api.NotMaster && code != api.Unavailable
 }
 
-// unproposed records that a command was not, or perhaps not (doubt), committed. The next tick tries again
-// what it was to do.
+// unproposed records that a command was not, or perhaps not (doubt), committed. The next tick tries its work
+// again.
 func (o *observer) unproposed(c raftfsm.Command, doubt bool) {
 	o.offers.withdrawOffers(c, doubt)
 	switch {

@@ -15,17 +15,17 @@ type Overview struct {
 	Epoch   api.Epoch
 	Whole   bool        // the viewer may see everything
 	Backlog Backlog     // zero if not Whole
-	Waits   []*LockInfo // the locks with the longest waits, the longest first
-	Holdups []holdup    // the changes that have waited longest for caches, the longest first
+	Waits   []*LockInfo // locks with the longest waits, in order
+	Holdups []holdup    // changes that have waited longest for caches, in order
 
 	MoreWaits, MoreHoldups int // besides those listed
 }
 
-// holdup is a change that waits for clients to drop what they cache.
+// holdup is a change that waits for clients' caches.
 type holdup struct {
-	Path     string        // whose changes wait; that of the root directory: every change waits, after a fail-over
+	Path     string        // of its node; the root directory: every change waits, after a fail-over
 	Waiting  time.Duration // since the first client was told
-	Slow     []api.Holder  // sessions it waits for, at most maxSlow
+	Slow     []api.Holder  // waited for, at most maxSlow
 	MoreSlow int           // besides those listed
 }
 
@@ -35,8 +35,8 @@ const (
 	maxSlow       = 10 // listed sessions of a change
 )
 
-// Overview describes the locks and changes that have waited longest, at most most of each; 0 is
-// usualOverview, and api.MaxListed the max.
+// Overview describes at most most locks, and as many changes, that have waited longest; 0 is usualOverview,
+// and api.MaxListed the max.
 func (in *Inspector) Overview(ctx context.Context, most int) (o Overview, err error) {
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return o, err
@@ -91,12 +91,12 @@ func (in *Inspector) Overview(ctx context.Context, most int) (o Overview, err er
 	return o, nil
 }
 
-// maxOldest bounds the requests of a queue that are searched for the oldest. Usually that is the first; after
-// a fail-over, one with an earlier ticket may come later.
+// maxOldest bounds the search for a queue's oldest request. Usually that is the first; after a fail-over, not
+// always.
 const maxOldest = 100
 
-// collectWaits copies the subjects and ages of all queues and changes, under the mutex. It checks no rights
-// there, because that may take long. It may miss, or repeat, what changes during a pause.
+// collectWaits copies the subjects and ages of all queues and changes, under the mutex. It checks no rights,
+// which may take long. What changes in a pause may be missing, or twice.
 func collectWaits(in *Inspector) (waits []aged[api.Name], clearings []aged[*clearing]) {
 	in.epoch.mu.LockPatient()
 	defer in.epoch.mu.Unlock()
@@ -149,7 +149,7 @@ func describeHoldup(in *Inspector, cl *clearing) holdup {
 	return h
 }
 
-// longestList keeps the most oldest entries, the oldest first, and counts the others.
+// longestList keeps the most oldest entries, in order, and counts the others.
 type longestList[T any] struct {
 	most int
 	list []aged[T]

@@ -12,10 +12,10 @@ type Page[T any] struct {
 	visited int
 }
 
-// newPage returns a page of at most most entries; 0 is api.MaxPage, which is also the max.
+// newPage returns a page of at most most entries; 0 is api.MaxPage, the max.
 func newPage[T any](most int) Page[T] { return Page[T]{most: pageLength(most)} }
 
-// pageLength returns the max number of entries of a page whose caller wants most.
+// pageLength returns the max length of a page of most entries.
 func pageLength(most int) int {
 	if most <= 0 {
 		return api.MaxPage
@@ -23,13 +23,13 @@ func pageLength(most int) int {
 	return min(most, api.MaxPage)
 }
 
-// full reports whether the page ends before the next entry. Ask only about entries that the viewer may see:
-// otherwise the mark of the next page shows that others follow.
+// full reports whether the page ends before the next entry, which must be visible: else the next mark shows
+// that others follow.
 func (p *Page[T]) full() bool {
 	return len(p.List) >= p.most || p.bytes >= api.MaxPageBytes
 }
 
-// visit counts a visited item, and reports whether the page ends before it.
+// visit counts a visited item, and reports whether the page ends here.
 func (p *Page[T]) visit() (enough bool) {
 	p.visited++
 	return p.visited > maxVisited
@@ -46,5 +46,5 @@ const maxVisited = 4096
 
 // maxPages bounds the pages and Explains made at a time. Each takes most of a megabyte before it counts as a
 // reply, and the mutex many times. One client may ask for tens of thousands: gigabytes, and seconds of
-// waiting for the mutex.
+// waiting.
 const maxPages = 16

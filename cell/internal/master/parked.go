@@ -10,14 +10,13 @@ import (
 
 // parked is a KeepAlive that waits.
 type parked struct {
-	mu     sync.Mutex // guards the fields below; may be taken under epoch.mu, and is innermost
+	mu     sync.Mutex // guards the fields below; innermost, also under epoch.mu
 	woken  bool       // there are events, or nothing to wait for
-	due    bool       // the answer is due, or its caller has gone
+	due    bool       // answer it now, or its caller has gone
 	over   bool       // a newer KeepAlive has replaced it
 	resume func()     // nil before notify
 }
 
-// wake wakes the call.
 func (p *parked) wake() {
 	p.mu.Lock()
 	p.woken = true
@@ -28,7 +27,7 @@ func (p *parked) wake() {
 	}
 }
 
-// hurry makes the answer due now, with or without events.
+// hurry has the call answered now, even without events.
 func (p *parked) hurry() {
 	p.mu.Lock()
 	p.due = true
@@ -39,7 +38,7 @@ func (p *parked) hurry() {
 	}
 }
 
-// isDue reports whether the call has to be answered now.
+// isDue reports whether to answer the call now.
 func (p *parked) isDue() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,13 +77,13 @@ func (p *parked) notify(resume func()) {
 	}
 }
 
-// KeepAlive is a KeepAlive call. Only one goroutine at a time uses it.
+// KeepAlive is a call being served, by one goroutine at a time.
 type KeepAlive struct {
 	sessions *Sessions
 	caller   Caller
 	client   signsOfLife
 	number   uint64        // of the session's calls
-	told     uint64        // the newest event that the client has, or this call has told
+	told     uint64        // the newest event the client has, or this call told
 	place    *parked       // nil if the answer is due at once
 	patience time.Duration // from its receipt until the answer is due
 	timer    *time.Timer   // for patience; nil before Notify
@@ -94,9 +93,9 @@ type KeepAlive struct {
 // Waits reports whether the answer is not due yet.
 func (k *KeepAlive) Waits() bool { return k.place != nil }
 
-// Notify calls resume when there are events, the answer is due, or ctx or the epoch has ended: at once if the
-// call does not wait. It may call resume several times, also with locks held, so resume must not block. ctx
-// is the call's, the same each time.
+// Notify calls resume when there are events, the answer is due, or ctx or the epoch has ended; at once if the
+// call does not wait. It may do so several times, with locks held: resume must not block. ctx is always the
+// call's.
 func (k *KeepAlive) Notify(ctx context.Context, resume func()) {
 	if !k.Waits() {
 		resume()
@@ -120,16 +119,15 @@ func (k *KeepAlive) Wait(ctx context.Context) {
 	<-resumed
 }
 
-// Bounds of the events that a call tells before its answer. They wait in the mailbox until the next call
-// acknowledges them.
+// Bounds of events told before the answer. They wait in the mailbox for the next call's acknowledgement.
 const (
 	maxToldAside      = 32
 	maxToldAsideBytes = 16 << 10
 )
 
-// Tell returns events for the client while its call waits on; none if the call should be finished now. These
-// events take nothing away, so nothing waits for their acknowledgement; they extend no lease, so they need no
-// proof of leadership.
+// Tell returns events for the client while its call waits on; none if the call should finish now. They take
+// nothing away, so nothing waits for their acknowledgement; they extend no lease, so they need no proof of
+// leadership.
 func (k *KeepAlive) Tell() []*Event {
 	s := k.sessions
 	if !k.Waits() {
@@ -179,8 +177,7 @@ func (s *Sessions) check(ctx context.Context, p *parked) error {
 	return nil
 }
 
-// Finish answers the call: it proves the mastership, and grants the session its lease from the start of that
-// proof.
+// Finish answers the call: it proves the mastership, and grants the lease from the start of that proof.
 func (k *KeepAlive) Finish(ctx context.Context) (Extension, error) {
 	k.Abandon()
 	s := k.sessions
@@ -201,7 +198,7 @@ func (k *KeepAlive) Finish(ctx context.Context) (Extension, error) {
 	return s.extendLease(k, t0)
 }
 
-// Abandon stops the timer of a call that is answered or given up.
+// Abandon stops the call's timer.
 func (k *KeepAlive) Abandon() {
 	if k.timer != nil {
 		k.timer.Stop()

@@ -7,16 +7,16 @@ import (
 )
 
 // pausingMutex is the mutex of a master. All calls, the clock loop and the proposer take it, so no hold may
-// grow with the cell: such work calls pause, where other goroutines may take the mutex.
+// grow with the cell: long work calls pause, where others may take the mutex.
 //
-// It measures one hold in some. The zero value is an unlocked mutex that measures nothing.
+// It measures some holds. The zero value is an unlocked mutex that measures none.
 type pausingMutex struct {
 	mu               sync.Mutex
-	line             sync.Mutex           // of patient holders that have paused: the first waits for mu, the others for line
+	line             sync.Mutex           // of patient holders after a pause: the first waits for mu, others for line
 	watch            func() time.Duration // may be nil
 	held             func(time.Duration)  // called after each measured hold; may be nil
 	passed           int                  // unmeasured holds between two measured ones
-	maxStepsOverride int                  // for tests with little work; 0 otherwise
+	maxStepsOverride int                  // for tests with little work, or 0
 
 	// Guarded by mu.
 	began   time.Duration // start of a measured hold, by watch
@@ -26,8 +26,8 @@ type pausingMutex struct {
 	patient bool          // the holder lets others go first
 }
 
-// passedHolds is how many holds of a master are not measured between two that are: to measure each, by two
-// looks at the clock and a count, would cost a twentieth of a read.
+// passedHolds is how many holds of a master are not measured between two that are: two looks at the clock and
+// a count for each would cost a twentieth of a read.
 const passedHolds = 7
 
 // maxSteps bounds the steps of one hold. A step is an event posted, a handle forgotten or a lock offered: a
@@ -49,9 +49,9 @@ func (p *pausingMutex) Lock() {
 // isMeasured reports whether the current hold is measured; without a watch, all are.
 func (p *pausingMutex) isMeasured() bool { return p.watch == nil || p.skipped > p.passed }
 
-// LockPatient is Lock for a call of many holds, of which clients may have tens of thousands under way. If all
-// of them waited for the mutex at each pause, other callers would wait for one hold of each. So after
-// fewSteps such calls line up, and only one of them at a time waits for the mutex.
+// LockPatient is Lock for a call of many holds, of which clients may have tens of thousands. If all waited
+// for the mutex at each pause, others would wait for one hold of each. So after fewSteps they line up, and
+// only one at a time waits for the mutex.
 func (p *pausingMutex) LockPatient() {
 	p.Lock()
 	p.limit, p.patient = min(p.limit, fewSteps), true
@@ -72,9 +72,9 @@ func (p *pausingMutex) Unlock() {
 	}
 }
 
-// pause counts steps, and at maxSteps (fewSteps, see LockPatient) releases the mutex and takes it again. Then
-// guarded data may have changed. A goroutine that has waited for a millisecond gets the mutex next
-// (sync.Mutex is fair from then on), so none waits for many holds of one pausing goroutine.
+// pause counts steps, and at maxSteps (fewSteps, see LockPatient) releases the mutex and takes it again:
+// guarded data may change. A goroutine that has waited for a millisecond gets the mutex next (sync.Mutex is
+// fair then), so none waits for many holds of one that pauses.
 func (p *pausingMutex) pause(steps int) {
 	if p.steps += steps; p.steps < p.limit {
 		return

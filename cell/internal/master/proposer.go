@@ -10,9 +10,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// proposer puts the commands of one epoch into the Raft log. Commands that arrive while an entry is on its
-// way go together into the next one (group commit). One entry is outstanding at a time: with 64 callers that
-// is twice as fast as an entry for each command, and steady (docs/performance.md).
+// proposer puts an epoch's commands into the Raft log. Commands that arrive while an entry is on its way
+// share the next one (group commit). One entry is outstanding at a time: with 64 callers twice as fast as an
+// entry for each command, and steady (docs/performance.md).
 //
 // Commands commit in the order of enqueue. runProposer is its only goroutine.
 type proposer struct {
@@ -34,18 +34,18 @@ type proposal struct {
 	command raftfsm.Command
 	encoded raftfsm.Encoded
 	refused error           // why it cannot be encoded
-	own     bool            // the master's own, for which a quarter of the room is reserved
+	own     bool            // the master's own: a quarter of the room is only for these
 	by      api.SessionID   // session of the request, if there is one
 	request steps.RequestID // the client's ID; 0 if it is the master's own
 	done    chan outcome    // receives one
-	after   func()          // called once it is observed, or never will be; may be nil
+	after   func()          // called once observed, or never to be; may be nil
 
-	queued session.Instant // when it was handed over, if calls are traced
-	entry  *entry          // its entry, if calls are traced; valid after a receive from done
+	queued session.Instant // when handed over, if traced
+	entry  *entry          // its entry, if traced; valid after a receive from done
 }
 
-// newProposal encodes a command for a state of that feature level. after is called once it is observed, or
-// never will be; it may be nil.
+// newProposal encodes a command for a state of that level. after, which may be nil, is called once it is
+// observed or never will be.
 func newProposal(c raftfsm.Command, level int, own bool, after func()) *proposal {
 	one := &proposal{command: c, own: own, by: c.By(), done: make(chan outcome, 1), after: after}
 	one.encoded, one.refused = c.Encode(level)
@@ -64,8 +64,8 @@ func newProposer(log Log, epoch api.Epoch, wall func() int64, observe func([]raf
 	}
 }
 
-// await returns the result of a command. With an error of code Uncertain it may have been done, or may yet
-// be; with any other it was not. The end of ctx does not stop the command.
+// await returns a command's result. An error of code Uncertain means that it may have been done, or may yet
+// be; any other, that it was not. The end of ctx does not stop it.
 func (one *proposal) await(ctx context.Context) (raftfsm.Result, error) {
 	select {
 	case o := <-one.done:
@@ -80,7 +80,7 @@ func (one *proposal) await(ctx context.Context) (raftfsm.Result, error) {
 	}
 }
 
-// enqueue appends a proposal to the pending ones, or returns why not. An accepted one is always observed.
+// enqueue appends a proposal to pending, or returns why not. An accepted one is always observed.
 func (p *proposer) enqueue(one *proposal) error {
 	if one.refused != nil {
 		return one.refused
@@ -108,8 +108,8 @@ func (p *proposer) waiting() int {
 	return len(p.pending)
 }
 
-// checkRoom returns why a proposal cannot wait here, or cannot be written. A quarter of the room is for the
-// master's own commands, which hand locks over and end sessions. p.mu is held.
+// checkRoom returns why a proposal cannot wait or be written here. A quarter of the room is for the master's
+// commands, which hand over locks and end sessions. p.mu is held.
 func (p *proposer) checkRoom(one *proposal) error {
 	size, number, bytes := len(one.encoded), maxPending, p.limits.pending
 	if !one.own {
@@ -126,7 +126,7 @@ func (p *proposer) checkRoom(one *proposal) error {
 	return nil
 }
 
-// account adds a proposal to the sizes, or with sign -1 subtracts it. p.mu is held.
+// account adds (sign 1) or subtracts (-1) a proposal's size. p.mu is held.
 func (p *proposer) account(one *proposal, sign int) {
 	n := sign * len(one.encoded)
 	p.bytes += n
@@ -152,7 +152,7 @@ func (p *proposer) runProposer(ctx context.Context) {
 			if err != nil {
 				return
 			}
-			batch := p.takeBatch() // only in a turn: every taken command is committed, and so answered
+			batch := p.takeBatch() // only in a turn: each taken command is committed, and answered
 			if more = len(batch) > 0; more {
 				p.commit(batch)
 			}
@@ -161,8 +161,8 @@ func (p *proposer) runProposer(ctx context.Context) {
 	}
 }
 
-// pause waits until no entry is on its way, and prevents new ones until resume is called; commands wait in
-// order. The error is ctx's.
+// pause waits until no entry is on its way, and prevents new ones until resume; commands wait in order. The
+// error is ctx's.
 func (p *proposer) pause(ctx context.Context) (resume func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -221,8 +221,8 @@ func (p *proposer) takeBatch() []*proposal {
 	return batch
 }
 
-// commit puts a batch into the log, waits until it is applied, and has it observed. Only then it releases the
-// callers, so the tables have a call's result when its caller goes on.
+// commit puts a batch into the log, waits until it is applied, has it observed, and then releases the
+// callers: the tables then have its results.
 func (p *proposer) commit(batch []*proposal) {
 	commands, requests := commandsOf(batch)
 	encoded := make([]raftfsm.Encoded, len(batch))

@@ -40,7 +40,7 @@ type waiter struct {
 	granting session.Instant // when its granting command was handed over, if traced
 	entry    *entry          // that answered it, if traced; once done is closed
 
-	refusal *refusal.Refusal // that the log is asked to record; nil if there is none
+	refusal *refusal.Refusal // that the log is asked to record, or nil
 }
 
 // waiterKey names a waiter by its request.
@@ -312,7 +312,7 @@ func (q *queues) isSkipped(w *waiter) bool {
 // isClosing reports whether a Close of a handle is on its way. Its waiters get no offer then.
 func (q *queues) isClosing(owner namespace.Owner) bool { return q.closing[owner] > 0 }
 
-// endClosing records the end of a Close's way, and reports whether it was the last.
+// endClosing records that a Close is no longer on its way, and reports whether it was the last.
 func (q *queues) endClosing(owner namespace.Owner) (last bool) {
 	if q.closing[owner]--; q.closing[owner] > 0 {
 		return false

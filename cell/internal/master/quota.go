@@ -10,7 +10,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// The parts of a listing of quotas. A page's mark begins with one.
+// Parts of a listing of quotas, the first byte of a page's mark.
 const (
 	ofPrincipals  byte = 1 // by name
 	ofDirectories byte = 2 // by their marks
@@ -26,8 +26,8 @@ type QuotaUse struct {
 // WireSize returns the max length on the wire.
 func (u *QuotaUse) WireSize() int { return 3*maxEncoded + len(u.Principal) + len(u.Directory) }
 
-// ListQuotas lists a page of the principals that use something or have a quota, by name, and then of the
-// directories with a quota. most limits a page, as in newPage.
+// ListQuotas lists a page of the principals that use something or have a quota, then of the directories with
+// one. most limits a page, as in newPage.
 func (in *Inspector) ListQuotas(ctx context.Context, after []byte, most int) (p Page[*QuotaUse], err error) {
 	p = newPage[*QuotaUse](most)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
@@ -49,8 +49,8 @@ func (in *Inspector) ListQuotas(ctx context.Context, after []byte, most int) (p 
 	return p, nil
 }
 
-// FindQuota returns a page with that principal, even if it uses nothing, or else with that directory, if it
-// has a quota. The page omits what the viewer may not see.
+// FindQuota returns a page with that principal, even if it uses nothing, or else that directory, if it has a
+// quota. It omits what is invisible.
 func (in *Inspector) FindQuota(ctx context.Context, principal string, directory api.Name) (p Page[*QuotaUse], err error) {
 	p = newPage[*QuotaUse](1)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
@@ -70,7 +70,7 @@ func (in *Inspector) FindQuota(ctx context.Context, principal string, directory 
 	return p, nil
 }
 
-// listPrincipals lists principals after that name, and returns where the next page begins.
+// listPrincipals lists principals after a name, and returns the next page's mark.
 func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, after string) (next []byte) {
 	sight := in.sightOf(state)
 	if !sight.all { // there may be thousands of others before it
@@ -99,7 +99,7 @@ func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, af
 	return next
 }
 
-// addPrincipals adds the use of principals while there is room, and returns how many it added.
+// addPrincipals adds principals while there is room, and returns how many.
 func (in *Inspector) addPrincipals(p *Page[*QuotaUse], state *raftfsm.State, names []string) (added int) {
 	for _, name := range names {
 		if p.visit() || p.full() {
@@ -133,9 +133,9 @@ func quotaNames(state *raftfsm.State, first string) iter.Seq[string] {
 	}
 }
 
-// QuotaShares returns, for each kind of quota, the largest share that a principal uses: 1 is all of it, 0
-// nothing; after a quota was lowered it may be more. It visits every principal that uses something. It reads
-// replicated data without the mutex, and holds that for at most maxSteps principals at a time.
+// QuotaShares returns, by kind, the largest share of a quota that a principal uses: 1 is all, and more is
+// possible after a quota was lowered. It visits every principal that uses something. It reads replicated data
+// without the mutex, and holds that for maxSteps principals at a time.
 func (m *Master) QuotaShares() map[string]float64 {
 	state := m.epoch.state()
 	var nodes, bytes, sessions, handles, waiters float64
@@ -161,7 +161,7 @@ func (m *Master) QuotaShares() map[string]float64 {
 	return map[string]float64{"nodes": nodes, "bytes": bytes, "sessions": sessions, "handles": handles, "waiters": waiters}
 }
 
-// listDirectories lists directories with a quota, and returns where the next page begins.
+// listDirectories lists directories with a quota, and returns the next page's mark.
 func (in *Inspector) listDirectories(p *Page[*QuotaUse], state *raftfsm.State, behind namespace.Mark) (next []byte) {
 	if state.Tree.Counts().Limited == 0 {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// Read returns the node of a handle as it was at a moment after the call began: it proves leadership first,
-// and reads then. A refusal is proved, too.
+// Read returns a handle's node at a moment after the call began: it proves leadership first. So a refusal is
+// proved, too.
 func (f *Files) Read(ctx context.Context, h Handle, right namespace.Rights) (*namespace.Node, error) {
 	node, _, err := f.read(ctx, h, right, purpose{})
 	return node, err
@@ -28,8 +28,8 @@ func (e *epoch) look(h Handle) (*namespace.Node, error) {
 	return state.Tree.Resolve(h.Node)
 }
 
-// ReadToCache returns the node of a handle as Read does, and whether the client may cache it. It registers
-// the session as a reader before it reads the node, and after it has checked the right to do so.
+// ReadToCache is Read, and reports whether the client may cache the node. It registers the session as a
+// reader before it reads, and after it has checked the right to.
 func (f *Files) ReadToCache(ctx context.Context, h Handle, right namespace.Rights) (node *namespace.Node, cacheable bool, err error) {
 	return f.read(ctx, h, right, purpose{looking: true, caching: true})
 }
@@ -53,7 +53,7 @@ type DirectoryPage struct {
 	Cacheable bool
 }
 
-// ReadDir returns a page of a directory, of at most most children, as in newPage.
+// ReadDir returns a page of at most most children, as in newPage.
 func (f *Files) ReadDir(ctx context.Context, h Handle, after string, most int) (DirectoryPage, error) {
 	node, cacheable, err := f.read(ctx, h, namespace.ToRead, purpose{looking: after == "", caching: true})
 	if err != nil {
@@ -75,7 +75,7 @@ func (f *Files) ReadDir(ctx context.Context, h Handle, after string, most int) (
 	return p, nil
 }
 
-// statBytes returns an upper bound for the length of a node's metadata in a reply.
+// statBytes bounds the length of a node's metadata in a reply.
 func statBytes(n *namespace.Node) int {
 	const plain = 128 // numbers, and /ls/<cell>
 	return plain + len(n.Name) + len(n.ACL.Read) + len(n.ACL.Write) + len(n.ACL.Change)

@@ -13,20 +13,20 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// A request may have been done without its client's knowledge: the answer was lost, or another copy is on its
-// way to the log. So the master never refuses a numbered request by itself for what only it knows: a full
-// queue, a quota, a closed handle. It proposes the refusal, and the log decides. If the request was done, the
-// client gets that answer; if not, no copy of it ever will be. The entry also proves leadership. The error is
-// marked Final; for a retried request, a client accepts no other as the outcome.
+// A request may have been done unknown to its client: the answer was lost, or a copy is on its way to the
+// log. So the master alone never refuses a numbered request for what only it knows: a full queue, a quota, a
+// closed handle. It proposes the refusal, and the log decides. If the request was done, the client gets that
+// answer; if not, no copy ever will be. The entry also proves leadership. The error is marked Final; a client
+// accepts no other for a retried request.
 
-// Refuse makes a refusal the answer of a request. It returns the log's answer: the result if the request was
-// done, else this refusal or an earlier one.
+// Refuse makes a refusal the answer of a request. It returns the log's answer: the result if it was done,
+// else this or an earlier refusal.
 func (f *Files) Refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
 	return f.refuseThen(ctx, by, because, func() {})
 }
 
-// refuseThen is Refuse. It calls after when the log has answered, or never will, not when ctx ends: the
-// refusal is still on its way.
+// refuseThen is Refuse, and calls after when the log has answered, or never will. The end of ctx does not
+// stop the refusal.
 func (f *Files) refuseThen(ctx context.Context, by session.Mutation, because error, after func()) (raftfsm.Result, error) {
 	r, err := (*refusal.Refusal)(nil), because
 	if code := api.CodeOf(because); code != api.Cancelled && refusal.IsFinal(code) { // others say nothing about the request itself
@@ -52,9 +52,9 @@ func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, r *refusal.Re
 	return result, cmp.Or(err, result.Answer.Err())
 }
 
-// sessionEnded returns the error of a call for a session that is no longer served. It is SessionExpired only
-// if the log says that the session has ended, or has to. Until then a later master may have it alive, so this
-// one must not make its client let go of everything.
+// sessionEnded returns the error for a session that is not served. It is SessionExpired only if the log says
+// that the session has ended or has to. Until then a later master may keep it alive, and its client must not
+// let go of everything.
 func (e *epoch) sessionEnded(id api.SessionID) error {
 	switch s, ok := e.state().Sessions.Get(id); {
 	case ok && s.Terminating != nil:
@@ -65,8 +65,8 @@ func (e *epoch) sessionEnded(id api.SessionID) error {
 	return sessionExpired(id)
 }
 
-// Explain returns a copy of a call's error with what only the master knows: the holders of a lock, and the
-// rest of a lock-delay. lock is the call's node, if it had one.
+// Explain returns a call's error with the holders of a lock and the rest of a lock-delay. lock is the call's
+// node, if any.
 func (l *Locks) Explain(lock namespace.Ref, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {

@@ -10,17 +10,16 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// remover removes ephemeral nodes that no session has open (Chubby §2.3). Each removal is a change like any
-// other (decision 21), and separate: a client that does not drop a node from its cache delays only that node.
-// One goroutine does all of them; a node that waits for caches is in waiting until its change is clear.
-// epoch.mu guards it.
+// remover removes ephemeral nodes that no session has open (Chubby §2.3). Each removal is a change (decision
+// 21) of its own: a client that does not drop a node delays only that node. One goroutine does all; a node is
+// in waiting until no cache has it. epoch.mu guards it.
 type remover struct {
 	epoch     *epoch
 	queues    *queues
 	coherence *coherence
 
 	dying   []namespace.Ref   // not begun
-	waiting map[*removal]bool // sessions that may cache them were told
+	waiting map[*removal]bool // sessions that may cache them know
 	again   []*removal        // those to look at again, after a clearing has ended
 	ready   []*removal        // in no cache
 	wake    chan struct{}     // full while there may be work
@@ -37,7 +36,7 @@ type removal struct {
 // Bounds of the remover's work.
 const (
 	// maxRemovals bounds the nodes that wait for caches. One session cannot cache as many, so only several
-	// silent ones can delay nodes that they do not have.
+	// silent ones can delay others' nodes.
 	maxRemovals = 4 * maxCopies
 	// beginAtOnce bounds the removals begun in one hold of the mutex.
 	beginAtOnce = 256
@@ -103,7 +102,7 @@ func (r *remover) runRemover() {
 	}
 }
 
-// awaitFlush waits until every client has dropped what an earlier master let it cache, if a node is dying.
+// awaitFlush waits, if a node is dying, until every client has dropped what an earlier master let it cache.
 func (r *remover) awaitFlush() error {
 	r.epoch.mu.Lock()
 	flush := r.coherence.takeoverFlush()
@@ -119,8 +118,7 @@ func (r *remover) awaitFlush() error {
 	return r.coherence.awaitCaches(r.epoch.ctx, flush, names)
 }
 
-// nextRemovals begins pending removals, and returns those that no cache delays, as many as fit in one
-// command.
+// nextRemovals begins removals, and returns those that no cache delays, as many as fit in one command.
 func (r *remover) nextRemovals() []*removal {
 	r.epoch.mu.Lock()
 	defer r.epoch.mu.Unlock()
@@ -154,8 +152,7 @@ func (r *remover) nextRemovals() []*removal {
 	return batch
 }
 
-// proposeRemoval proposes the removal of nodes that are in no cache, and then lets their names be cached
-// again.
+// proposeRemoval proposes to remove nodes that are in no cache, and then makes their names cacheable.
 func (r *remover) proposeRemoval(batch []*removal) {
 	nodes := make([]namespace.Ref, len(batch))
 	for i, one := range batch {
@@ -181,8 +178,8 @@ func (r *remover) proposeRemoval(batch []*removal) {
 	}
 }
 
-// reportSlowRemovals logs, once a node, the clients that delay a removal too long, and cuts them off if that
-// is the policy.
+// reportSlowRemovals logs, once a node, clients that delay a removal too long, and cuts them off if that is
+// the policy.
 func (r *remover) reportSlowRemovals() {
 	var names []api.Name
 	late, now := map[*clearing]bool{}, r.epoch.clock()
@@ -222,7 +219,7 @@ func (r *remover) reportSlowRemovals() {
 // maxLate bounds the clearings whose clients a log line names.
 const maxLate = 8
 
-// cutOffLate cuts off the clients that have delayed a removal too long. epoch.mu is held, with pauses.
+// cutOffLate cuts off clients that have delayed a removal too long. epoch.mu is held, with pauses.
 func (co *coherence) cutOffLate(cl *clearing, now session.Instant) {
 	one := &change{clearings: []*clearing{cl}}
 	for id := range co.copyset.slowOf(cl) {

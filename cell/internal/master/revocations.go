@@ -10,10 +10,10 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// revocations is what the master takes from clients that have not let go yet. An unwilling holder loses a
-// lock only through its lease (decision 10). Its sequencer is invalid at once. But the next holder gets the
-// lock only when the holder has acknowledged the event, has let go, or its session has ended. Until the
-// acknowledgement, no lease of the session is extended. epoch.mu guards it.
+// revocations is what the master takes from clients that have not let go. An unwilling holder loses a lock
+// only through its lease (decision 10). Its sequencer is invalid at once. But the next holder gets the lock
+// only when this one has acknowledged the event or let go, or its session has ended. Until the
+// acknowledgement the lease is not extended. epoch.mu guards it.
 type revocations struct {
 	epoch  *epoch
 	leases *session.Leases
@@ -24,7 +24,7 @@ type revocations struct {
 
 	locks      map[api.SessionID]map[api.HandleID]revokedLock
 	ends       map[api.SessionID]*termination
-	lastLeases session.Timetable[api.SessionID] // ends of the last leases of those in ends that are not proposed yet
+	lastLeases session.Timetable[api.SessionID] // the last leases of those in ends that are not proposed
 }
 
 // revokedLock is a revoked lock that one handle still holds.
@@ -34,7 +34,7 @@ type revokedLock struct {
 	sequence   uint64 // of the event for the holder
 }
 
-// termination is a session that another client, or the master, is ending.
+// termination is a session that is being ended against its client's will.
 type termination struct {
 	sequence uint64 // of the event for the client
 	proposed bool
@@ -79,7 +79,7 @@ func (r *revocations) nextDue() (at session.Instant, ok bool) {
 	return at, ok
 }
 
-// takeDue returns ending sessions whose last lease has expired, at most maxDue.
+// takeDue returns at most maxDue ending sessions whose last lease has expired.
 func (r *revocations) takeDue(now session.Instant) []raftfsm.End {
 	var ends []raftfsm.End
 	for len(ends) < maxDue {
@@ -98,7 +98,7 @@ func (r *revocations) tellHolders(lost namespace.Revocation) {
 	for _, owner := range lost.Holders {
 		//mutant: if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == 0 {
 		if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == lost.Generation {
-			continue // it is revoked once more, and the holder was told
+			continue // revoked once more, and the holder was told
 		}
 		sequence := r.events.postTo(owner, lost.Lock, api.EventLockLost, &Event{
 			Generation: lost.Generation, Reason: lost.Reason, Explanation: lost.By.Break(),
@@ -112,15 +112,15 @@ func (r *revocations) tellHolders(lost namespace.Revocation) {
 	}
 }
 
-// terminateSession stops the lease of a session that another client terminates. epoch.mu is held.
+// terminateSession stops a session's lease for another client. epoch.mu is held.
 func (r *revocations) terminateSession(id api.SessionID) {
 	if record, ok := r.epoch.state().Sessions.Get(id); ok && record.Terminating != nil {
 		r.stopLease(id, record.Terminating.Termination())
 	}
 }
 
-// stopLease stops a session's lease, and tells its client. The session ends when the client has acknowledged
-// that, or its last lease has expired. epoch.mu is held, with pauses.
+// stopLease stops a session's lease, and tells its client. The session ends at the acknowledgement, or when
+// the last lease expires. epoch.mu is held, with pauses.
 func (r *revocations) stopLease(id api.SessionID, why string) {
 	box := r.boxes.byID[id]
 	if box == nil || r.ends[id] != nil || !r.leases.Alive(id) {
@@ -140,8 +140,8 @@ func (r *revocations) stopLease(id api.SessionID, why string) {
 	r.noteEnding(id, box.principal, why)
 }
 
-// actOnAcknowledgement takes what a session has acknowledged losing: its revoked locks, or the session.
-// epoch.mu is held, with pauses.
+// actOnAcknowledgement takes what a session has acknowledged losing: locks, or itself. epoch.mu is held, with
+// pauses.
 func (r *revocations) actOnAcknowledgement(id api.SessionID) {
 	box := r.boxes.byID[id]
 	if box == nil {
@@ -153,8 +153,7 @@ func (r *revocations) actOnAcknowledgement(id api.SessionID) {
 		c, _ := r.offers.endCommand([]raftfsm.End{{Session: id, Reason: api.ByOperator, Acknowledged: true}})
 		r.epoch.submit(c)
 	}
-	// One command takes a lock from many handles of the session: each copies all holders, and these may be
-	// very many.
+	// One command takes a lock from many handles of the session: each copies all holders, perhaps very many.
 	type grant struct {
 		lock       namespace.Ref
 		generation api.Generation

@@ -7,21 +7,21 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// room limits the weight of the tree to the replica's memory: it refuses a change beyond max. The log does
-// not know the memory, so the master decides, and the log records the refusal as the answer of the request.
+// room limits the tree to the replica's memory: it refuses a change that makes it heavier than max. The log
+// does not know the memory, so the master decides, and the log records the refusal.
 //
-// It checks a change before the proposal. Commands on their way to the log, up to limits.pending, may exceed
+// Changes are checked before the proposal. Those on their way to the log, up to limits.pending, may exceed
 // the bound.
 type room struct {
 	epoch *epoch
 	max   int64 // of namespace.Counts.Weight; 0: no bound
 }
 
-// operatorsShare is the part of the bound that operators may use beyond it, to repair a full cell.
+// operatorsShare is the part of the bound that operators may use beyond it, for repairs.
 const operatorsShare = 16
 
-// check returns why there is no room for a change of a session, or nil. There is always room for a change
-// that adds nothing.
+// check returns why there is no room for a session's change, or nil. A change that adds nothing always has
+// room.
 func (r room) check(by api.SessionID, c raftfsm.Command) *refusal.Refusal {
 	most := mostGrowth(c)
 	if r.max == 0 || most == 0 {
@@ -38,7 +38,7 @@ func (r room) check(by api.SessionID, c raftfsm.Command) *refusal.Refusal {
 	}
 	growth, refused := state.Growth(c)
 	switch {
-	case refused != nil: // commands on their way to the log might allow it, and nothing would have weighed it
+	case refused != nil: // commands on their way might allow it, unweighed
 		return refused
 	case growth <= 0 || weight+growth <= allowed:
 		return nil
@@ -46,8 +46,8 @@ func (r room) check(by api.SessionID, c raftfsm.Command) *refusal.Refusal {
 	return r.full(weight, allowed, growth)
 }
 
-// checkRestore returns why there is no room for more of a backup, or nil: what has arrived is larger than the
-// bound for operators. It is held beside the tree that it replaces.
+// checkRestore returns why there is no room for more of a backup, or nil: its size is over the bound for
+// operators. It is held beside the tree that it replaces.
 func (r room) checkRestore(c raftfsm.Restore) *refusal.Refusal {
 	weight, allowed := r.epoch.state().RestoreWeight(), r.max+r.max/operatorsShare
 	if r.max == 0 || c.Add == nil || weight <= allowed {

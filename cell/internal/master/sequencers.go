@@ -13,9 +13,8 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// CheckSequencer checks that a sequencer is valid: its lock was held in that mode and generation at a moment
-// after the call began (Chubby §2.4). The error says why not. by is the session that shows it; 0 if there is
-// none.
+// CheckSequencer checks that a sequencer was valid after the call began: its lock was held in that mode and
+// generation (Chubby §2.4). The error says why not. by is the session that shows it, or 0.
 func (l *Locks) CheckSequencer(ctx context.Context, by api.SessionID, s sequencer.Sequencer) error {
 	if _, err := l.epoch.fence.Prove(ctx); err != nil {
 		return err
@@ -31,8 +30,8 @@ func (l *Locks) CheckSequencer(ctx context.Context, by api.SessionID, s sequence
 	return nil
 }
 
-// noteShown records for the holders of a lock, as far as listings name them, that a client showed its
-// sequencer: that protects the work of the lock from a holder that has lost it unknowingly.
+// noteShown records that a sequencer was shown, for the holders that listings name: the work of the lock is
+// then safe from a holder that has lost it unknowingly.
 func (l *Locks) noteShown(g raftfsm.Precondition) {
 	l.epoch.mu.Lock()
 	defer l.epoch.mu.Unlock()
@@ -48,8 +47,8 @@ func (l *Locks) noteShown(g raftfsm.Precondition) {
 	}
 }
 
-// Precondition returns a sequencer as a condition for the log, if it is of this cell. All sequencers that the
-// cell has not made get the same error, which says nothing about the lock.
+// Precondition returns a sequencer of this cell as a condition for the log. All others get one error, which
+// says nothing about the lock.
 func (l *Locks) Precondition(by api.SessionID, s sequencer.Sequencer) (raftfsm.Precondition, error) {
 	state := l.epoch.state()
 	if is := state.CellID; s.Cell != is {
@@ -63,8 +62,7 @@ func (l *Locks) Precondition(by api.SessionID, s sequencer.Sequencer) (raftfsm.P
 		"this cell does not know it for its own: it has no proof, or a wrong one, and tells nothing of the lock; send the text that came with the lock (chubby2:...), and upgrade the client if it has none")
 }
 
-// sequencerProof is the first byte under a proof. Package wire makes its tokens with the same secret and
-// other first bytes.
+// sequencerProof is the first byte under a proof. Package wire uses others, with the same secret.
 const sequencerProof byte = 5
 
 // proofOf returns the proof of a sequencer, by which the cell recognizes its own.
@@ -82,8 +80,8 @@ func proved(state *raftfsm.State, p raftfsm.Precondition, proof sequencer.Proof)
 }
 
 // needsNoProof reports whether a sequencer without a proof is valid: below the level of proofs; for a lock
-// held since then; or if the session's principal may look at the lock itself, and so learns nothing new. The
-// principal is "" without a session.
+// held since; or if the session's principal may look at the lock itself. The principal is "" without a
+// session.
 func needsNoProof(state *raftfsm.State, principal string, p raftfsm.Precondition) bool {
 	if !state.HasProofs() || p.Generation <= state.Unproved && state.CheckPrecondition(p) == nil {
 		return true
@@ -91,8 +89,8 @@ func needsNoProof(state *raftfsm.State, principal string, p raftfsm.Precondition
 	return principal != "" && sight{tree: state.Tree, principal: principal}.looks(p.Lock)
 }
 
-// Preconditions returns the preconditions of a change through a handle: the sequencers of the handle and of
-// the call, if there are any.
+// Preconditions returns the sequencers that a change through a handle depends on: the handle's and the
+// call's.
 func (l *Locks) Preconditions(h Handle, text string) ([]raftfsm.Precondition, error) {
 	list := h.Preconditions()
 	if text == "" {
@@ -105,7 +103,7 @@ func (l *Locks) Preconditions(h Handle, text string) ([]raftfsm.Precondition, er
 	return append(list, g), nil
 }
 
-// Shown returns the precondition of a session's change that carries a sequencer.
+// Shown returns the precondition in a sequencer that comes with a session's change.
 func (l *Locks) Shown(by api.SessionID, text string) (raftfsm.Precondition, error) {
 	s, err := sequencer.Parse(text)
 	if err != nil {

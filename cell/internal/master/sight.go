@@ -10,9 +10,9 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// For returns an Inspector that shows a principal what it may see: locks of nodes that it may read, or could
-// if they existed; its own sessions and quotas; everything, if it is an operator. "" sees everything, in a
-// cell that does not authenticate.
+// For returns an Inspector that shows a principal what it may see: locks of nodes it may read, or could if
+// they existed; its own sessions and quotas; everything, for operators. "" sees everything, without
+// authentication.
 func (in *Inspector) For(principal string) *Inspector {
 	view := *in
 	view.viewer = principal
@@ -74,7 +74,7 @@ type Named struct {
 }
 
 // Withhold returns the error that a session gets about a path it named. Without rights there, all refusals
-// are the same, whether a node exists or not. A right to a directory shows all errors in it.
+// are the same, with or without a node. A right to a directory shows all errors in it.
 func (in *Inspector) Withhold(n Named, err error) error {
 	if !saysWhatIsAt(n.Path.Name(), err) {
 		return err
@@ -93,7 +93,7 @@ func (in *Inspector) Withhold(n Named, err error) error {
 	}
 }
 
-// saysWhatIsAt reports whether an error may depend on what is at a name, not only on the call.
+// saysWhatIsAt reports whether an error may depend on what is at a name.
 func saysWhatIsAt(name api.Name, err error) bool {
 	switch code := api.CodeOf(err); code {
 	case api.Cancelled, api.HandleClosed, api.QuotaExceeded:
@@ -111,7 +111,7 @@ func mayKnow(state *raftfsm.State, principal string, name api.Name) bool {
 }
 
 // knows reports whether a principal may know that a node exists: it has a right to the node, or to the
-// nearest existing directory above. The root always exists.
+// nearest existing ancestor. The root always exists.
 func (s sight) knows(name api.Name) bool {
 	node, there := s.tree.Get(name)
 	if name == "" || there && s.hasSome(node) {

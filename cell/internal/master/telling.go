@@ -5,11 +5,10 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// Redact removes from descriptions of nodes what a session may not see, and reports whether it removed
-// anything. A session sees all of a node that its principal may read, or that its handle was opened to read.
-// Otherwise it sees name and kind, as readers of the directory do; the access control lists, if its handle
-// may change them; and generation, length, checksum and time of contents that it has just written. Operators
-// see no more. handle has the handle's rights on the nodes.
+// Redact removes from descriptions of nodes what a session may not see, and reports whether it did. A session
+// sees all of a node that its principal may read, or that its handle was opened to read. Otherwise it sees
+// name and kind; the access control lists, if its handle may change them; and generation, length, checksum
+// and time of contents it has just written. Operators see no more. handle has the handle's rights.
 func (s *Sessions) Redact(id api.SessionID, handle namespace.Rights, written bool, nodes []api.Stat) (withheld bool) {
 	if handle&namespace.ToRead != 0 {
 		return false

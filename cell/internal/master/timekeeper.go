@@ -26,8 +26,8 @@ type timekeeper struct {
 }
 
 // clockLoop is the only place where a master acts because time has passed. It ends expired sessions and
-// lock-delays, releases changes that wait for expired cache leases, forgets absent waiters, and retries what
-// could not be proposed. It wakes for the next of these, and regularly for the outbox.
+// lock-delays, releases changes from expired cache leases, forgets absent waiters, and retries proposals. It
+// wakes for the next of these, and regularly.
 func (t *timekeeper) clockLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -46,9 +46,9 @@ func (t *timekeeper) clockLoop(ctx context.Context) {
 	}
 }
 
-// pauses records the process's pauses, as seen by two goroutines: clockLoop, before it ends any lease, and
-// watch. If clockLoop was awake when a pause began, perhaps waiting for the mutex, it would take the pause
-// for work. Then every session with a shorter lease would end.
+// pauses records the process's pauses, seen by clockLoop, before it ends any lease, and by watch. Without
+// watch, clockLoop would take a pause for work if it was awake when it began, perhaps waiting for the mutex.
+// Then sessions with shorter leases would end.
 type pauses struct {
 	clock session.Clock
 	mu    sync.Mutex // guards found, and orders the looks by clock time
@@ -91,8 +91,8 @@ func (p *pauses) watch(ctx context.Context) {
 // maxForgotten bounds the absent waiters that one tick drops.
 const maxForgotten = 256
 
-// affordable returns how many of the sessions to end in one entry: those that together own at most maxOwned
-// nodes, and at least one. epoch.mu is held, with pauses.
+// affordable returns how many sessions to end in one entry: those that together own at most maxOwned nodes,
+// and at least one. epoch.mu is held, with pauses.
 func (t *timekeeper) affordable(ends []raftfsm.End) int {
 	state, owned := t.epoch.state(), 0
 	for i, end := range ends {

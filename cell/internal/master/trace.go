@@ -17,8 +17,7 @@ func (e *epoch) traceOf(ctx context.Context) steps.Trace {
 	return steps.Of(ctx)
 }
 
-// entry is the timing of an entry. It is written before its commands are observed, and does not change
-// afterwards.
+// entry is the timing of an entry, written before its commands are observed.
 type entry struct {
 	commands  int
 	from      session.Instant // when it was made
@@ -26,8 +25,7 @@ type entry struct {
 	committed bool
 }
 
-// steps returns the steps of a call whose command was handed over at queued, and answered at done by this
-// entry.
+// steps returns the steps of a call, from the hand-over at queued to the answer by this entry at done.
 func (n *entry) steps(queued, done session.Instant, err error) []steps.Step {
 	if n == nil { // it was refused before any entry
 		return []steps.Step{{Kind: steps.Pending, From: queued, To: done, Err: err}}
@@ -44,8 +42,8 @@ func (n *entry) steps(queued, done session.Instant, err error) []steps.Step {
 	return []steps.Step{{Kind: steps.Pending, From: queued, To: n.from}, one}
 }
 
-// firstLook is when a traced change first looks for the sessions it waits for: most have dropped their copies
-// by then. Each later look waits lookAgain times as long.
+// firstLook is when a traced change first looks for the sessions it waits for: most have dropped their
+// copies. Each later look waits lookAgain times as long.
 const (
 	firstLook = 20 * time.Millisecond
 	lookAgain = 8
@@ -97,8 +95,8 @@ func (l *look) tell(ctx context.Context, names []api.Name, began, now session.In
 	l.trace.Step(step)
 }
 
-// tellWait tells a trace what a request for a lock waited for. first is its first progress; straight says
-// that the lock was offered at once.
+// tellWait tells a trace what a request for a lock waited for. first is its first progress; straight: it was
+// offered at once.
 func tellWait(t steps.Trace, w *waiter, first *Queued, straight bool, began, now session.Instant, err error) {
 	queue := steps.Step{Kind: steps.Queue, From: began, To: now, Err: err, Mode: w.claim.Mode}
 	if first != nil {
@@ -127,8 +125,7 @@ func tellWait(t steps.Trace, w *waiter, first *Queued, straight bool, began, now
 	}
 }
 
-// answering returns how long the answer to a request took after the waiters ahead of it were done; 0 if it
-// has none, or that is unknown.
+// answering returns how long a request's answer took after earlier waiters were done; 0 if unknown.
 func (w *waiter) answering(began, now session.Instant, straight bool) time.Duration {
 	select {
 	case <-w.done:

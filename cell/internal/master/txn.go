@@ -142,7 +142,7 @@ func (t *txns) countWriting(c *raftfsm.Txn, writing map[int]action) {
 	}
 }
 
-// NodeNamed returns the node of a name, zero if there is none, without a proof of leadership.
+// NodeNamed returns the node of a name, or zero, without a proof of leadership.
 func (m *Master) NodeNamed(name api.Name) namespace.Ref {
 	if node, there := m.epoch.state().Tree.Get(name); there {
 		return node.Ref()

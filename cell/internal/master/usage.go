@@ -18,11 +18,11 @@ type action uint8
 const (
 	noAction             action = iota // nothing counted
 	actionLookAgain                    // at an unchanged node
-	actionTryAgain                     // a TryAcquire, though nothing had changed
+	actionTryAgain                     // without waiting, though nothing had changed
 	actionReopen                       // an unchanged file
 	actionHoldBriefly                  // an exclusive lock
 	actionHoldUnfenced                 // an exclusive lock, without reading its sequencer
-	actionDropUnused                   // a copy, because of a change
+	actionDropUnused                   // a copy, for a change
 	actionWriteLarge                   // contents
 	actionWriteSame                    // contents
 	actionOpen                         // a node
@@ -36,9 +36,9 @@ const (
 	lastAtNode = actionOpen
 )
 
-// usage counts the recent actions of a session, or of a principal's sessions: those in this window and the
-// one before. It has a fixed size; its methods do not allocate or read a clock. A nil usage counts nothing.
-// epoch.mu guards it.
+// usage counts the recent actions of a session, or of a principal's sessions, in this window and the last. It
+// has a fixed size; its methods do not allocate or read a clock. A nil usage counts nothing. epoch.mu guards
+// it.
 type usage struct {
 	all    *usages
 	since  session.Instant // when it began
@@ -50,16 +50,16 @@ type usage struct {
 	recent [4]openedNode            // last opened
 	next   uint8                    // index in recent
 
-	nowThere, beforeThere [lastAtNode + 1]uint32 // parts of now and before at the node at[d], since the last one at another node
+	nowThere, beforeThere [lastAtNode + 1]uint32 // parts of now and before at node at[d], since the last one elsewhere
 }
 
-// openedNode is a node as it was when a session opened it.
+// openedNode is a node as it was when opened.
 type openedNode struct {
 	ref   namespace.Ref
 	stamp uint64 // grows with each change
 }
 
-// stampOf grows with each change of a node or its lock: generations only grow, from one counter.
+// stampOf grows with each change of a node or its lock, because all generations come from one counter.
 func stampOf(n *namespace.Node) uint64 {
 	return uint64(n.Content) + uint64(n.Lock) + uint64(n.ACLs)
 }
@@ -79,7 +79,7 @@ func (u *usage) count(d action, name api.Name) {
 	}
 }
 
-// turn moves to the current window, and forgets all but the one before.
+// turn moves to the current window, and keeps only the last.
 func (u *usage) turn() {
 	if u.window == u.all.window {
 		return
@@ -93,7 +93,7 @@ func (u *usage) turn() {
 // sum returns how often an action was done.
 func (u *usage) sum(d action) int { return int(u.now[d]) + int(u.before[d]) }
 
-// sumThere returns how often an action was done at its last node, without a change of node.
+// sumThere returns how often an action was done at its last node in a row.
 func (u *usage) sumThere(d action) int { return int(u.nowThere[d]) + int(u.beforeThere[d]) }
 
 // opened counts a reopening if the node is one of the last opened and has not changed.
@@ -135,8 +135,8 @@ func (u *usage) dropped(name api.Name, used bool) {
 	}
 }
 
-// usages is what is counted in an epoch. It keeps the usage of ended sessions by principal, for the last
-// principals. epoch.mu guards it, except unread.
+// usages is what is counted in an epoch. It keeps the usage of ended sessions for the last principals.
+// epoch.mu guards it, except unread.
 type usages struct {
 	began       session.Instant // of the epoch
 	window      uint32          // windows that have ended
@@ -196,12 +196,12 @@ func (all *usages) sessionEnded(principal string, u *usage, why api.EndReason, n
 	of.count(what, "")
 }
 
-// unreadSequencers remembers the generations of locks whose holders said, at the release, that nobody had
-// read the sequencer. Generations with the same place overwrite each other: one may be forgotten, but none is
-// mistaken for another. It needs no mutex.
+// unreadSequencers remembers generations of locks whose holders said at the release that the sequencer was
+// never read. Generations in one place overwrite each other: one may be forgotten, but never mistaken. It
+// needs no mutex.
 type unreadSequencers [1024]atomic.Uint64
 
-// note records what a holder says at the release. The last statement counts.
+// note records what a holder says at the release; the last statement counts.
 func (u *unreadSequencers) note(g api.Generation, unread bool) {
 	place := &u[uint64(g)%uint64(len(u))]
 	if unread {

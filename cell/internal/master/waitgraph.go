@@ -25,8 +25,8 @@ func (w *waiter) lockOwner() lockOwner {
 	return ownerOf(w.claim.Mutation.Session, w.who, w.claim.DeclaredOwner)
 }
 
-// wait is an edge of the graph: a request waits for an owner that holds the lock in a conflicting mode, or
-// has a conflicting request in front of it.
+// wait is an edge: a request waits for an owner that holds the lock in a conflicting mode, or has a
+// conflicting request in front.
 type wait struct {
 	by     *waiter
 	to     lockOwner
@@ -34,16 +34,16 @@ type wait struct {
 	queued bool          // to has a request, not the lock
 }
 
-// waitGraph has the waits between owners. It stores nothing: each search reads the edges from the queues and
-// the state of that moment.
+// waitGraph has the waits between owners. It stores nothing: searches read the current edges from the queues
+// and the state.
 //
-// It has no edge that may end without the owner's action: none to a holder that is losing the lock or whose
-// session is being ended; none to a handle that keeps a released lock, which a recall frees, or that this
-// master does not know yet; and none from or to a request that is skipped or offered the lock.
+// It has no edge that may end without the owner: none to a holder that is losing the lock or whose session is
+// being ended; none to a handle that keeps a released lock, which a recall frees, or that this master does
+// not know yet; none from or to a skipped or offered request.
 //
-// A new edge begins or ends at the owner of a request that has just joined a queue: a granted request was
-// already in front of the others. So joinQueue looks for a cycle there. The clock finds later edges, of a
-// handle that is known again or a failed offer (lookAgain).
+// A new edge begins or ends at the owner of a request that just joined a queue: a granted one was already in
+// front of the others. So joinQueue looks for cycles there. lookAgain finds edges that appear later, through
+// a handle known again or a failed offer.
 type waitGraph struct {
 	epoch  *epoch
 	queues *queues
@@ -52,7 +52,7 @@ type waitGraph struct {
 	next   session.Instant // when lookAgain looks next
 }
 
-// Bounds of one search. A cycle beyond them is not found, or found by a later search.
+// Bounds of one search. It does not find a cycle beyond them; a later search may.
 const (
 	maxWaits       = 1_000  // edges of one request: holders first, then requests in front
 	maxSearch      = 50_000 // edges of one search
@@ -99,12 +99,12 @@ type search struct {
 	left  int
 }
 
-// cycle returns a shortest cycle of waits from w, or nil if it finds none within its bounds. epoch.mu is
-// held, with pauses, so some edges may be gone: see holds.
+// cycle returns a shortest cycle from w, or nil if it finds none within its bounds. epoch.mu is held, with
+// pauses, so edges may be gone: see holds.
 func (s *search) cycle(w *waiter) []wait {
 	start := w.lockOwner()
 	reached := map[lockOwner]wait{}       // the edge that reached an owner
-	covered := map[namespace.Ref]Ticket{} // of a writer whose edges were all visited: requests in front of it lead nowhere else
+	covered := map[namespace.Ref]Ticket{} // of writers whose edges were all visited: requests in front lead nowhere else
 	for line := []*waiter{w}; len(line) > 0 && s.left > 0; line = line[1:] {
 		next := line[0]
 		if next.ticket.before(covered[next.lock]) {
@@ -151,7 +151,7 @@ func pathTo(last wait, start lockOwner, reached map[lockOwner]wait) []wait {
 	return path
 }
 
-// holds reports whether all edges of a cycle exist now, after pauses of the search. epoch.mu is held.
+// holds reports whether a cycle still exists after pauses of the search. epoch.mu is held.
 func (g *waitGraph) holds(cycle []wait) bool {
 	for _, edge := range cycle {
 		there := false
@@ -167,8 +167,8 @@ func (g *waitGraph) holds(cycle []wait) bool {
 	return true
 }
 
-// breakCycles refuses requests until it finds no cycle with w. In each cycle it refuses the latest request
-// that detects deadlocks; a cycle without one stays. epoch.mu is held, with pauses.
+// breakCycles refuses requests until it finds no cycle with w: in each the latest that detects deadlocks. A
+// cycle without such a request stays. epoch.mu is held, with pauses.
 func (s *search) breakCycles(w *waiter) {
 	for range maxBroken {
 		cycle := s.cycle(w)
@@ -218,8 +218,8 @@ func (g *waitGraph) joined(w *waiter) {
 	}
 }
 
-// lookAgain searches once a second, from some of the detecting requests, for cycles that no new request
-// closed. epoch.mu is held, with pauses.
+// lookAgain searches once a second, from some detecting requests, for cycles that no new request closed.
+// epoch.mu is held, with pauses.
 func (g *waitGraph) lookAgain(now session.Instant) {
 	if len(g.queues.detecting) == 0 || now < g.next {
 		return
