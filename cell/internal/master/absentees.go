@@ -36,14 +36,12 @@ func (a absentees) Swap(i, j int) {
 	a[i].heaped, a[j].heaped = i, j
 }
 
-// Push is for package heap.
 func (a *absentees) Push(x any) {
 	w := x.(*waiter)
 	w.heaped = len(*a)
 	*a = append(*a, w)
 }
 
-// Pop is for package heap.
 func (a *absentees) Pop() any {
 	last := len(*a) - 1
 	w := (*a)[last]

@@ -98,8 +98,8 @@ func (l *Locks) abandonWaiter(w *waiter) (raftfsm.Answer, error) {
 const offerTime = 50 * time.Millisecond
 
 // joinQueue gives a request its place, and offers it the lock if possible. waited is its time at earlier
-// masters, by its client's count. w is the request's waiter, perhaps from an earlier copy, or asked with an
-// error. offered says that a command that may grant it is on its way.
+// masters, by its client's count. w is the request's waiter, perhaps from an earlier copy; with an error it
+// is asked. offered says that a command that may grant it is on its way.
 func (l *Locks) joinQueue(asked *waiter, waited time.Duration) (w *waiter, offered bool, err error) {
 	claim, lock := asked.claim, asked.lock
 	asked.size = raftfsm.Size(claim)

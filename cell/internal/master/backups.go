@@ -31,7 +31,7 @@ type Backups struct {
 	open map[backupKey]*takenBackup
 }
 
-// backupKey names a backup: its principal, and its client's random number.
+// backupKey names a backup: its principal, and the number that its client has drawn.
 type backupKey struct {
 	who    string
 	number uint64

@@ -15,7 +15,7 @@ import (
 //   - A change waits for each session with an invalidation until it acknowledges, or its cache lease expires
 //     (awaitLapse, endLapsed).
 //   - A session with pending invalidations gets no cache lease (renewCache). So once changes stop waiting for it,
-//     it uses nothing before it has dropped the changed copies; the others are valid, as under its lease.
+//     it uses nothing before it has dropped the changed copies. Its other copies are valid, as under its lease.
 //   - A copy that no change waits for stays entered until it is dropped (release).
 //
 // The proof about clocks is in the documentation of package session.

@@ -85,8 +85,8 @@ func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c r
 	return result, true, err
 }
 
-// MaxChangeWait is the longest wait of a change for clients that do not drop copies: two of the longest
-// leases (the current one, and one begun by the reply with the invalidation), and a moment.
+// MaxChangeWait is the longest wait of a change for clients that do not drop copies. It is two of the longest
+// leases and a moment: the current lease, and one begun by the reply with the invalidation.
 const MaxChangeWait = 2*api.MaxLease + 2*time.Second
 
 // awaitCaches waits until every session has dropped what a change needs. It logs slow sessions, and cuts them
@@ -187,7 +187,7 @@ func (co *coherence) cutOff(ch *change, names []api.Name) time.Duration {
 	return next
 }
 
-// heldUp is the reason for that.
+// heldUp is why cutOff ends a session.
 func (co *coherence) heldUp(name api.Name) string {
 	return fmt.Sprintf("it held up a change of %s for more than %v", co.epoch.path(name), co.slowClient)
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// tellConflicts tells holders that want the event that requests wait because of them. A holder that just got
-// the lock, or whose handle is new here, learns of the first waiter; others of each new one. Call it after
-// changes of the holders or the queue. tried is a refused request, which counts as a waiter that leaves at
-// once; it may be nil.
+// tellConflicts posts an event to holders that want it, when requests wait because of them. A holder that
+// just got the lock, or whose handle is new here, learns of the first waiter; the others learn of each new
+// one. Call it after changes of the holders or the queue. tried is a refused request, which counts as a
+// waiter that leaves at once; it may be nil.
 //
 // A quiet request goes only to holders that may keep the lock unused, as a recall that programs do not see.
 // epoch.mu is held, with pauses.
@@ -63,7 +63,7 @@ type askers struct {
 }
 
 // asking returns the waiters that cannot get a lock held in that mode: they conflict, or stand behind one
-// that does. tried comes last; it may be nil. They count as told now.
+// that does. tried comes last; it may be nil. asking marks them as told.
 func (q *queues) asking(lock namespace.Ref, mode api.LockMode, tried *waiter) (a askers) {
 	blocked := false
 	look := func(w *waiter) {

@@ -10,14 +10,13 @@ import (
 // delays times the lock-delays of one epoch (Chubby §2.4). The tree has delayed names and max lengths. Only
 // the master knows since when; a new master safely starts each again in full.
 //
-// A delay goes by ID, not name: after a shared lock's next failed holder, the name has a new delay, and the
-// old time does not count for it. epoch.mu guards it.
+// A delay goes by ID, not name: when another holder of a shared lock fails, the name gets a new delay, for
+// which the old one's time does not count. epoch.mu guards it.
 type delays struct {
 	ids  map[api.Name]uint64 // namespace.Delay.ID
 	ends session.Timetable[api.Name]
 }
 
-// delayOver is an expired delay.
 type delayOver struct {
 	name api.Name
 	id   uint64

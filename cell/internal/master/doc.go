@@ -2,8 +2,8 @@
 // §2.9). Only packages below cell use it. The wire calls the parts of a Master; cell makes and ends one for
 // each epoch.
 //
-// The rule: each promise to a client is in the log, or the fence proved it after the client asked. What a
-// master keeps in memory dies with its epoch.
+// The rule: each promise to a client is in the log, or the fence proved it after the client asked. A master's
+// memory dies with its epoch.
 //
 // # Parts
 //

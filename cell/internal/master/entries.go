@@ -25,7 +25,6 @@ type entries struct {
 	last   *entry              // the newest; nil if none is traced
 }
 
-// timed reports whether entries are timed, for traces.
 func (n *entries) timed() bool { return n.phases != nil }
 
 // append is AppendEntry, timed if needed.

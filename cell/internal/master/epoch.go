@@ -25,7 +25,7 @@ type epoch struct {
 	proposer   *proposer
 	unproposed func(c raftfsm.Command, doubt bool) // observer.unproposed
 
-	mu pausingMutex // guards the tables; package documentation has its order
+	mu pausingMutex // guards the tables; its order with others is in doc.go
 }
 
 // prover proves that this replica is still the master. A proof began at t0, after the call of Prove; at t0 no

@@ -8,11 +8,11 @@ type Event struct {
 	Kind        api.EventKind
 	Handle      api.HandleID // of node events
 	Path        string
-	Child       string         // its name, in child events
+	Child       string         // the child's name, in child events
 	Generation  api.Generation // of contents, instance or lock
 	Reason      api.EndReason  // for an end of a lock or handle
 	Explanation string         // for people
-	Recall      bool           // of a conflicting lock: a kept lock is asked back; not for the program
+	Recall      bool           // asks a kept lock back, in an event of a conflicting lock; not for the program
 }
 
 func (e *Event) texts() int { return len(e.Path) + len(e.Child) + len(e.Explanation) }

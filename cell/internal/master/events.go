@@ -101,7 +101,7 @@ func (p *publisher) tellRemoved(owner namespace.Owner, node namespace.Ref) {
 	})
 }
 
-// tellAcquired tells handles that watch a lock of a grant. epoch.mu is held.
+// tellAcquired posts a grant to the handles that watch the lock. epoch.mu is held.
 func (p *publisher) tellAcquired(claim raftfsm.ClaimResult) {
 	p.tellHandles(claim.Answer.Lock, api.EventLockAcquired, &Event{Generation: claim.Answer.Generation})
 }

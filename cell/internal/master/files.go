@@ -44,8 +44,8 @@ type Opened struct {
 	Reusable  bool // and reuse the handle for another Open
 }
 
-// Open opens a node. An existing permanent node needs no log entry; an ephemeral one, or one that may be
-// created, does. Open reserves the handle first, so that an Open beyond the quota creates no node.
+// Open opens a node. An existing permanent node needs no log entry. An ephemeral node, or one that may be
+// created, needs one. Open reserves the handle first, so that an Open beyond the quota creates no node.
 func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 	one, err := f.reserveHandle(r)
 	if err != nil {

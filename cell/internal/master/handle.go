@@ -34,10 +34,10 @@ func (h Handle) Preconditions() []raftfsm.Precondition {
 // EventSet is a set of event kinds.
 type EventSet uint64
 
-// With adds a kind.
+// With returns the set with a kind added.
 func (s EventSet) With(k api.EventKind) EventSet { return s | 1<<k }
 
-// Has reports whether a kind is in it.
+// Has reports whether a kind is in the set.
 func (s EventSet) Has(k api.EventKind) bool { return s&(1<<k) != 0 }
 
 // Ticket is a place in the queue of one lock, for one request. Tickets of an earlier epoch come first.

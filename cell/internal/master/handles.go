@@ -10,8 +10,8 @@ import (
 )
 
 // handles is the table of the handles of one epoch. It is volatile: an earlier master's handle is recreated
-// at its first use (Chubby §2.9, step 8), and stays closed once closed here. What a handle holds, a lock or
-// an ephemeral node, is in the replicated state, which alone decides what to release. epoch.mu guards it.
+// at its first use (Chubby §2.9, step 8), and stays closed once closed here. The locks and ephemeral nodes of
+// a handle are in the replicated state, which alone decides what to release. epoch.mu guards it.
 type handles struct {
 	of     map[api.SessionID]*ownHandles
 	onNode map[namespace.Ref]map[namespace.Owner]*openHandle // the open ones
@@ -118,7 +118,7 @@ func (t *handles) refuse(by session.Mutation, because error) *api.Error {
 	return told
 }
 
-// endRefusal ends a refusal's way to the log.
+// endRefusal records that the log has answered a refusal, or never will.
 func (t *handles) endRefusal(owner namespace.Owner) {
 	if t.refusing[owner]--; t.refusing[owner] == 0 {
 		delete(t.refusing, owner)
@@ -138,7 +138,6 @@ func (t *handles) enter(h Handle, principal string) *openHandle {
 	return one
 }
 
-// bind opens a reserved handle.
 func (t *handles) bind(one *openHandle, node namespace.Ref) {
 	one.open, one.Node = true, node
 	one.usage.count(actionOpen, node.Name)

@@ -27,9 +27,8 @@ type holdTime struct {
 	usual time.Duration   // mean of turns, in which the latest counts for a quarter; 0 if none has ended
 }
 
-// turn is the current turn.
 type turn struct {
-	generation api.Generation // or 0
+	generation api.Generation // 0 between turns
 	cached     bool           // a holder may keep the lock unused, so its length means nothing
 	delays     bool           // a lock-delay follows if the holder fails, so no other check of the sequencer is needed
 	by         *usage         // of the only holder's session; nil if not counted

@@ -52,7 +52,7 @@ type logLine struct {
 }
 
 const (
-	maxLines   = 100              // of one occasion, in
+	maxLines   = 100              // of one occasion in sampleTime
 	sampleTime = 10 * time.Second // shows a whole burst, as after a fail-over
 	maxQueued  = 1024             // lines
 )

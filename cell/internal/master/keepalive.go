@@ -31,7 +31,7 @@ func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error
 	defer s.epoch.mu.Unlock()
 	box, err := s.hear(c, h)
 	//mutant: if false {
-	if err == nil && s.epoch.ctx.Err() != nil { // endCalls may be done
+	if err == nil && s.epoch.ctx.Err() != nil { // endCalls may have run
 		err = context.Cause(s.epoch.ctx)
 	}
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Sessions) hear(c Caller, h Receipt) (*mailbox, error) {
 	s.epoch.mu.pause(s.recalls.acknowledge(c.Session, box.acked))
 	s.revocations.actOnAcknowledgement(c.Session)
 	if s.boxes.byID[c.Session] != box {
-		return nil, s.epoch.sessionEnded(c.Session) // in between
+		return nil, s.epoch.sessionEnded(c.Session) // it ended in between
 	}
 	return box, nil
 }

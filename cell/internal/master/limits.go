@@ -5,9 +5,9 @@ import "github.com/chubbylock/chubby/api"
 // limits bounds what a master puts into the log at a time, and what waits for that. Sizes are bytes of the
 // real encoding (raftfsm.Command.Encode).
 //
-// A restarted replica reads the log again, and a lagging one receives it. So no larger command enters the
-// log, and commands that could name very many things (ending sessions, removed nodes, successors) are cut
-// into parts, each correct alone. Tests make the limits small.
+// A restarted replica reads the log again, and a lagging one receives it. So no command beyond the limit
+// enters the log. Commands that could name very many things (ending sessions, removed nodes, successors) are
+// cut into parts, each correct alone. Tests make the limits small.
 type limits struct {
 	command int // of one command; a larger one is refused before it is written
 	batch   int // of the commands in one entry, unless it has only one

@@ -167,8 +167,8 @@ func collectFindings(ctx context.Context, in *Inspector) (found []*finding, sinc
 	return found, now.Sub(in.tables.usages.began), nil
 }
 
-// Lint describes the worst misuse of the cell that viewer may see; see Inspector.For. below is the subtree
-// for findings at nodes.
+// Lint describes the worst misuse of the cell that viewer may see; see Inspector.For. below limits findings
+// to nodes in that subtree.
 func (m *Master) Lint(ctx context.Context, viewer string, below api.Name, o misuse.Options) (r misuse.Report, err error) {
 	in := m.Inspector.For(viewer)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {

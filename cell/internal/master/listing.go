@@ -15,7 +15,7 @@ import (
 
 // Listings come in pages. Replicated data comes from one immutable state, without the mutex; the master's own
 // data is added under it. So a page costs the same in a cell of any size. The pages of a listing are of
-// different moments: what exists all the time is listed once.
+// different moments: an entry that exists all the time is listed once.
 
 // holderBytes returns the max length of a holder on the wire.
 func holderBytes(h api.Holder) int {
@@ -38,7 +38,7 @@ type SessionInfo struct {
 func (s *SessionInfo) WireSize() int { return maxEncoded + holderBytes(s.Session) }
 
 // ListSessions lists a page of the sessions, with both bounds of the rest of their leases. It omits invisible
-// sessions; for only, it then shows just the existence. most limits a page, as in newPage.
+// sessions; if only names one, it shows just that it exists. most limits a page, as in newPage.
 func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after []byte, most int) (p Page[*SessionInfo], err error) {
 	p = newPage[*SessionInfo](most)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {

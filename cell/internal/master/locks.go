@@ -32,7 +32,7 @@ type Locks struct {
 // AcquireRequest asks for a lock through a handle.
 type AcquireRequest struct {
 	Claim  raftfsm.Claim // for the log
-	Handle Handle        // open
+	Handle Handle        // an open one
 	Quiet  bool          // no holder's program learns of it (api.EventConflictingLock)
 
 	// For Acquire alone.

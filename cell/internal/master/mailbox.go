@@ -20,7 +20,7 @@ type mailbox struct {
 
 	events []*Event // not received, ascending by sequence
 	progress
-	ends   int    // of invalid handles, among events
+	ends   int    // how many of events end handles
 	marker uint64 // its sequence among events, or 0
 	missed bool   // an event was dropped after the marker's delivery
 
@@ -31,7 +31,7 @@ type mailbox struct {
 // keptAlive is how a session is kept alive.
 type keptAlive struct {
 	calls  uint64 // KeepAlives of this epoch
-	grant  uint64 // number of the newest one
+	grant  uint64 // number of the session's newest grant
 	asked  bool   // the next KeepAlive is a requested sign of life, and gets the lease
 	parked *parked
 }
@@ -66,8 +66,8 @@ const maxTold = 256 << 10
 // does not listen, may miss some.) Of others at most api.MaxEventQueue wait. The principal's mail bounds all
 // of these.
 //
-// The marker stands for dropped events. Once delivered, the client may have looked before this event, so a
-// second marker follows when it has received the first.
+// The marker stands for dropped events. Once it is delivered, the client may have looked before this event,
+// so a second marker follows when the client has received the first.
 func (b *mailbox) post(e *Event) uint64 {
 	switch {
 	case e.Kind.Essential():
@@ -85,7 +85,6 @@ func (b *mailbox) hasRoom(e *Event) bool {
 	return (len(b.events) < api.MaxEventQueue || invalidates(e) && b.ends < api.MaxHandles) && b.mail.hasRoom(b.principal, e)
 }
 
-// dropEvent records that an event was dropped.
 func (b *mailbox) dropEvent() uint64 {
 	switch {
 	case b.marker > b.delivered:
@@ -228,7 +227,6 @@ func (b *mailbox) unpark(p *parked) {
 	}
 }
 
-// mailboxes are those of all sessions.
 type mailboxes struct {
 	mail *mail
 	byID map[api.SessionID]*mailbox

@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Config configures a master. Only the last five fields are optional.
+// Config configures a master. Metrics and the last five fields are optional.
 type Config struct {
 	Epoch   api.Epoch
 	Cell    string
@@ -25,8 +25,8 @@ type Config struct {
 	Logger  *slog.Logger
 	Metrics Metrics
 
-	SlowClient time.Duration        // max delay of a change by a client before it is cut off; 0: no max
-	KeepAlives float64              // max a second
+	SlowClient time.Duration        // cuts off clients that delay a change for longer; 0: none
+	KeepAlives float64              // max wanted per second
 	MaxWeight  int64                // of the tree, see room; 0: no bound
 	Stopwatch  func() time.Duration // measures how long the mutex is held; may be nil
 	Phases     func() steps.Phases  // of the last entry that Log.Append returned; nil if no call is traced
@@ -35,7 +35,7 @@ type Config struct {
 // Master is a replica's mastership in one epoch: what only the master knows and does. It is made when the
 // epoch has been committed, and dropped when leadership is lost.
 //
-// It reads replicated data from the state, and changes them only through the proposer. All else is in tables,
+// It reads replicated data from the state, and changes it only through the proposer. All else is in tables,
 // under one mutex. The observer observes applied commands in order, before callers go on; only there do
 // commands change the tables.
 //

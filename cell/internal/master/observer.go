@@ -27,7 +27,7 @@ type observer struct {
 	asked steps.RequestID // of the observed command, for the log; 0 if it is the master's own
 }
 
-// observe applies an entry's results, or its failure, to the tables: ended sessions, grants, delays to time,
+// observe applies an entry's results, or its failure, to the tables: ended sessions, grants, lock-delays,
 // events. The proposer calls it in commit order.
 //
 // An entry may be much work: the end of many sessions with many handles, or an event for very many watchers.

@@ -48,8 +48,8 @@ func (o *offers) askLog(w *waiter) bool {
 	return true
 }
 
-// isAnswerable reports whether the log can answer a request now: it is refused or answered, its handle holds
-// the lock, its node or session is gone, or a restore has sealed the cell.
+// isAnswerable reports whether the log can answer a request without a free lock. It is refused or answered,
+// its handle holds the lock, its node or session is gone, or a restore has sealed the cell.
 func (o *offers) isAnswerable(w *waiter) bool {
 	state := o.epoch.state()
 	node, err := state.Tree.Resolve(w.lock)
@@ -77,9 +77,9 @@ func (o *offers) offerLock(name api.Name) {
 	}
 }
 
-// withdrawOffers unmarks the claims of a command that is no longer on its way; only it does. Claims that
-// still wait may get an offer again. doubt says that the result is unknown. epoch.mu is held, with pauses for
-// a Close.
+// withdrawOffers unmarks the claims of a command that is no longer on its way. No other code does. Claims
+// that still wait may get an offer again. doubt says that the result is unknown. epoch.mu is held, with
+// pauses for a Close.
 func (o *offers) withdrawOffers(c raftfsm.Command, doubt bool) {
 	for _, next := range c.Successions() {
 		for _, claim := range next.Claims {
@@ -127,8 +127,8 @@ func (o *offers) refusedWaiter(c *raftfsm.Cancel) *waiter {
 	return w
 }
 
-// successorsOf offers a node's lock to its first waiters, in a command that frees it. frees checks that
-// against the state: any client may ask for the release of others' locks, and its command would take the
+// successorsOf offers a node's lock to its first waiters, in a command that frees it, as frees finds in the
+// state. Otherwise any client could ask for the release of others' locks, and its command would take the
 // waiters from the one that does hand the lock over. epoch.mu is held.
 func (o *offers) successorsOf(lock namespace.Ref, frees func(*namespace.Node) bool) []raftfsm.Succession {
 	lead := o.queues.leading(lock, 0)

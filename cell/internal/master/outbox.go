@@ -8,15 +8,9 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// outbox is what is still to be proposed: the proposer had no room for it, its command was not or perhaps not
-// committed, or it became due where nothing may be proposed. Each tick proposes some of it; what fails
-// returns. It holds names, not commands: a command's contents, such as the next holders, are chosen when it
-// is made.
-//
-// Two things are due again elsewhere: delays lets a lock-delay whose end was not committed expire again at
-// once, and the remover keeps its nodes.
-//
-// epoch.mu guards it. What each list names bounds it: sessions, revocations, locks and queued requests.
+// outbox is what is still to be proposed. The proposer had no room for it, its command was not or perhaps not
+// committed, or it became due where nothing may be proposed. Each tick proposes some of it; failures return.
+// It holds names, not commands: a command's contents, such as the next holders, are chosen when it is made.
 type outbox struct {
 	ends      map[api.SessionID]raftfsm.End // sessions to end
 	evictions []*raftfsm.Evict              // of holders that have let go of a revoked lock; without successions
@@ -48,10 +42,8 @@ func (o *outbox) putEviction(c raftfsm.Evict) {
 	o.evictions = append(o.evictions, &c)
 }
 
-// putLock keeps a lock to offer.
 func (o *outbox) putLock(name api.Name) { o.locks[name] = true }
 
-// putRequest keeps a request to ask the log about.
 func (o *outbox) putRequest(w *waiter) { o.requests[w] = true }
 
 // takeEnds returns some of the sessions to end. Each take reports whether there is more.

@@ -23,7 +23,7 @@ type Overview struct {
 
 // holdup is a change that waits for clients' caches.
 type holdup struct {
-	Path     string        // of its node; the root directory: every change waits, after a fail-over
+	Path     string        // of its node; of the root directory if every change waits, after a fail-over
 	Waiting  time.Duration // since the first client was told
 	Slow     []api.Holder  // waited for, at most maxSlow
 	MoreSlow int           // besides those listed
@@ -96,7 +96,7 @@ func (in *Inspector) Overview(ctx context.Context, most int) (o Overview, err er
 const maxOldest = 100
 
 // collectWaits copies the subjects and ages of all queues and changes, under the mutex. It checks no rights,
-// which may take long. What changes in a pause may be missing, or twice.
+// which may take long. A change in a pause may be missing, or be there twice.
 func collectWaits(in *Inspector) (waits []aged[api.Name], clearings []aged[*clearing]) {
 	in.epoch.mu.LockPatient()
 	defer in.epoch.mu.Unlock()

@@ -15,7 +15,7 @@ type Page[T any] struct {
 // newPage returns a page of at most most entries; 0 is api.MaxPage, the max.
 func newPage[T any](most int) Page[T] { return Page[T]{most: pageLength(most)} }
 
-// pageLength returns the max length of a page of most entries.
+// pageLength returns the max number of entries if the caller wants most.
 func pageLength(most int) int {
 	if most <= 0 {
 		return api.MaxPage
@@ -23,7 +23,7 @@ func pageLength(most int) int {
 	return min(most, api.MaxPage)
 }
 
-// full reports whether the page ends before the next entry, which must be visible: else the next mark shows
+// full reports whether the page ends before the next entry. That must be visible: else the next mark shows
 // that others follow.
 func (p *Page[T]) full() bool {
 	return len(p.List) >= p.most || p.bytes >= api.MaxPageBytes

@@ -198,7 +198,7 @@ func (k *KeepAlive) Finish(ctx context.Context) (Extension, error) {
 	return s.extendLease(k, t0)
 }
 
-// Abandon stops the call's timer.
+// Abandon releases the timer and the context of a call.
 func (k *KeepAlive) Abandon() {
 	if k.timer != nil {
 		k.timer.Stop()

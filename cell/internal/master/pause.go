@@ -26,8 +26,8 @@ type pausingMutex struct {
 	patient bool          // the holder lets others go first
 }
 
-// passedHolds is how many holds of a master are not measured between two that are: two looks at the clock and
-// a count for each would cost a twentieth of a read.
+// passedHolds is how many holds of a master are not measured between two that are. To measure each, by two
+// looks at the clock and a count, would cost a twentieth of a read.
 const passedHolds = 7
 
 // maxSteps bounds the steps of one hold. A step is an event posted, a handle forgotten or a lock offered: a

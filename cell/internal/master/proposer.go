@@ -38,7 +38,7 @@ type proposal struct {
 	by      api.SessionID   // session of the request, if there is one
 	request steps.RequestID // the client's ID; 0 if it is the master's own
 	done    chan outcome    // receives one
-	after   func()          // called once observed, or never to be; may be nil
+	after   func()          // called once it is observed or never will be; may be nil
 
 	queued session.Instant // when handed over, if traced
 	entry  *entry          // its entry, if traced; valid after a receive from done
@@ -200,7 +200,6 @@ func commandsOf(batch []*proposal) ([]raftfsm.Command, []steps.RequestID) {
 	return commands, requests
 }
 
-// takeBatch removes the next batch from the queue.
 func (p *proposer) takeBatch() []*proposal {
 	p.mu.Lock()
 	defer p.mu.Unlock()

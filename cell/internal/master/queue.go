@@ -161,7 +161,7 @@ func byTicket(w *waiter, t Ticket) int {
 	return 0
 }
 
-// removeWaiter takes a waiter out of its queue; nil if it is in none.
+// removeWaiter takes a waiter out of its queue, and returns it, or nil.
 func (q *queues) removeWaiter(key waiterKey) *waiter {
 	w := q.get(key)
 	if w == nil {
@@ -199,8 +199,8 @@ func (q *queues) answerWaiter(key waiterKey, a raftfsm.Answer) *waiter { return 
 // failWaiter is answerWaiter with an error, without the log's answer.
 func (q *queues) failWaiter(key waiterKey, err error) { q.dismiss(key, raftfsm.Answer{}, err) }
 
-// dismiss does the work of both. Others may have waited only for a waiter that leaves without the lock; no
-// command frees a lock then, so the next tick offers it.
+// dismiss does the work of answerWaiter and failWaiter. Others may have waited only for a waiter that leaves
+// without the lock. No command frees a lock then, so the next tick offers it.
 func (q *queues) dismiss(key waiterKey, a raftfsm.Answer, err error) *waiter {
 	w := q.removeWaiter(key)
 	if w == nil {
@@ -280,9 +280,10 @@ func (q *queues) inOrder(name api.Name) iter.Seq2[int, *waiter] {
 const maxSuccessors = 128
 
 // leading returns the waiters that could get the lock of a node beside holders in mode held (0: none): one
-// writer, or all readers up to the first writer. It skips absent waiters, offered ones, and those for an
-// earlier node of the name, which the log will refuse. No waiter overtakes an earlier writer. Waiters that do
-// not fit in one command (maxSuccessors, limits.claims) get an offer when the observer has observed it.
+// writer, or all readers up to the first writer. It passes over skipped waiters (isSkipped), offered ones,
+// and those for an earlier node of the name, which the log will refuse. No waiter overtakes an earlier
+// writer. Waiters that do not fit in one command (maxSuccessors, limits.claims) get an offer when the
+// observer has observed it.
 func (q *queues) leading(lock namespace.Ref, held api.LockMode) []*waiter {
 	var lead []*waiter
 	bytes := 0
@@ -362,7 +363,7 @@ func (q *queues) ofNode(node namespace.Ref) []*waiter {
 	return found
 }
 
-// stepsOf returns the steps of a look at a queue, or a change: it may pass many absent waiters, or move many.
+// stepsOf returns the steps of reading or changing a queue: that may pass many absent waiters, or move many.
 func (q *queues) stepsOf(name api.Name) int { return 1 + len(q.byName[name])/64 }
 
 // lockOwner owns locks and requests: a session, or an owner that sessions of one principal declare. Its work

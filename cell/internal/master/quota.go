@@ -135,7 +135,7 @@ func quotaNames(state *raftfsm.State, first string) iter.Seq[string] {
 
 // QuotaShares returns, by kind, the largest share of a quota that a principal uses: 1 is all, and more is
 // possible after a quota was lowered. It visits every principal that uses something. It reads replicated data
-// without the mutex, and holds that for maxSteps principals at a time.
+// without the mutex, and takes it for maxSteps principals at a time.
 func (m *Master) QuotaShares() map[string]float64 {
 	state := m.epoch.state()
 	var nodes, bytes, sessions, handles, waiters float64

@@ -19,13 +19,12 @@ type remover struct {
 	coherence *coherence
 
 	dying   []namespace.Ref   // not begun
-	waiting map[*removal]bool // sessions that may cache them know
+	waiting map[*removal]bool // sessions that may cache them were told
 	again   []*removal        // those to look at again, after a clearing has ended
 	ready   []*removal        // in no cache
 	wake    chan struct{}     // full while there may be work
 }
 
-// removal is the removal of one node.
 type removal struct {
 	node  namespace.Ref
 	ch    *change

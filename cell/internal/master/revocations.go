@@ -140,8 +140,8 @@ func (r *revocations) stopLease(id api.SessionID, why string) {
 	r.noteEnding(id, box.principal, why)
 }
 
-// actOnAcknowledgement takes what a session has acknowledged losing: locks, or itself. epoch.mu is held, with
-// pauses.
+// actOnAcknowledgement takes the locks whose loss a session has acknowledged, or ends the session. epoch.mu
+// is held, with pauses.
 func (r *revocations) actOnAcknowledgement(id api.SessionID) {
 	box := r.boxes.byID[id]
 	if box == nil {

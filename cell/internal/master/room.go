@@ -46,8 +46,8 @@ func (r room) check(by api.SessionID, c raftfsm.Command) *refusal.Refusal {
 	return r.full(weight, allowed, growth)
 }
 
-// checkRestore returns why there is no room for more of a backup, or nil: its size is over the bound for
-// operators. It is held beside the tree that it replaces.
+// checkRestore returns why there is no room for more of a backup, or nil. The part that has arrived may not
+// exceed the operators' bound: it is held beside the tree that it replaces.
 func (r room) checkRestore(c raftfsm.Restore) *refusal.Refusal {
 	weight, allowed := r.epoch.state().RestoreWeight(), r.max+r.max/operatorsShare
 	if r.max == 0 || c.Add == nil || weight <= allowed {

@@ -13,8 +13,8 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// CheckSequencer checks that a sequencer was valid after the call began: its lock was held in that mode and
-// generation (Chubby §2.4). The error says why not. by is the session that shows it, or 0.
+// CheckSequencer checks that a sequencer was valid at a moment after the call began: its lock was held in
+// that mode and generation (Chubby §2.4). The error says why not. by is the session that shows it, or 0.
 func (l *Locks) CheckSequencer(ctx context.Context, by api.SessionID, s sequencer.Sequencer) error {
 	if _, err := l.epoch.fence.Prove(ctx); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (l *Locks) CheckSequencer(ctx context.Context, by api.SessionID, s sequence
 	return nil
 }
 
-// noteShown records that a sequencer was shown, for the holders that listings name: the work of the lock is
+// noteShown records that a sequencer was shown, for the holders that listings name. The work of the lock is
 // then safe from a holder that has lost it unknowingly.
 func (l *Locks) noteShown(g raftfsm.Precondition) {
 	l.epoch.mu.Lock()
@@ -79,9 +79,9 @@ func proved(state *raftfsm.State, p raftfsm.Precondition, proof sequencer.Proof)
 	return hmac.Equal(right[:], proof[:])
 }
 
-// needsNoProof reports whether a sequencer without a proof is valid: below the level of proofs; for a lock
-// held since; or if the session's principal may look at the lock itself. The principal is "" without a
-// session.
+// needsNoProof reports whether a sequencer without a proof is valid: below the level of proofs; for a grant
+// from then that still holds; or if the session's principal may look at the lock itself. The principal is ""
+// without a session.
 func needsNoProof(state *raftfsm.State, principal string, p raftfsm.Precondition) bool {
 	if !state.HasProofs() || p.Generation <= state.Unproved && state.CheckPrecondition(p) == nil {
 		return true

@@ -146,5 +146,5 @@ func (s *Sessions) leaseOf(id api.SessionID) time.Duration {
 	return api.DefaultLease
 }
 
-// replyTogether is the part of a lease by which replies may move, to be sent together.
+// replyTogether is the part of a lease (1/48) by which a reply may move, to be sent with others.
 const replyTogether = 48

@@ -11,7 +11,7 @@ import (
 )
 
 // checkSpelling refuses to create a node whose name is not in Unicode's normal form C (NFC). Such a name
-// looks like another, so two programs that mean one lock would have two, for example when one reads the name
+// looks like another, so two programs that mean one lock would have two. That happens if one reads the name
 // from a file system that decomposes names. Existing nodes keep their names. The master checks its own tree,
 // outside the log: replicas need not agree on Unicode tables. Opens and transactions check here; a restore
 // does not.

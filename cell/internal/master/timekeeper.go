@@ -26,8 +26,8 @@ type timekeeper struct {
 }
 
 // clockLoop is the only place where a master acts because time has passed. It ends expired sessions and
-// lock-delays, releases changes from expired cache leases, forgets absent waiters, and retries proposals. It
-// wakes for the next of these, and regularly.
+// lock-delays, releases changes that wait for expired cache leases, forgets absent waiters, and retries
+// proposals. It wakes for the next of these, and regularly.
 func (t *timekeeper) clockLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

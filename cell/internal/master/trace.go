@@ -108,7 +108,7 @@ func tellWait(t steps.Trace, w *waiter, first *Queued, straight bool, began, now
 	answered := false
 	select {
 	case <-w.done:
-		answered = w.entry != nil // the fields before done are valid once it is closed
+		answered = w.entry != nil // valid, because done is closed
 	default:
 	}
 	if !answered {
@@ -133,7 +133,7 @@ func (w *waiter) answering(began, now session.Instant, straight bool) time.Durat
 		return 0
 	}
 	switch {
-	case w.entry == nil: // the fields before done are valid once it is closed
+	case w.entry == nil: // valid, because done is closed
 		return 0
 	case straight:
 		return now.Sub(began)

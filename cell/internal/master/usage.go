@@ -18,7 +18,7 @@ type action uint8
 const (
 	noAction             action = iota // nothing counted
 	actionLookAgain                    // at an unchanged node
-	actionTryAgain                     // without waiting, though nothing had changed
+	actionTryAgain                     // to take a lock without waiting, though nothing had changed
 	actionReopen                       // an unchanged file
 	actionHoldBriefly                  // an exclusive lock
 	actionHoldUnfenced                 // an exclusive lock, without reading its sequencer
@@ -59,7 +59,7 @@ type openedNode struct {
 	stamp uint64 // grows with each change
 }
 
-// stampOf grows with each change of a node or its lock, because all generations come from one counter.
+// stampOf grows with each change of a node or its lock: generations only grow, from one counter.
 func stampOf(n *namespace.Node) uint64 {
 	return uint64(n.Content) + uint64(n.Lock) + uint64(n.ACLs)
 }
@@ -79,7 +79,7 @@ func (u *usage) count(d action, name api.Name) {
 	}
 }
 
-// turn moves to the current window, and keeps only the last.
+// turn moves to the current window, and keeps only the one before.
 func (u *usage) turn() {
 	if u.window == u.all.window {
 		return
@@ -90,10 +90,9 @@ func (u *usage) turn() {
 	u.now, u.nowThere, u.window = [actions]uint32{}, [lastAtNode + 1]uint32{}, u.all.window
 }
 
-// sum returns how often an action was done.
 func (u *usage) sum(d action) int { return int(u.now[d]) + int(u.before[d]) }
 
-// sumThere returns how often an action was done at its last node in a row.
+// sumThere returns how often an action was done at its last node, since it was done elsewhere.
 func (u *usage) sumThere(d action) int { return int(u.nowThere[d]) + int(u.beforeThere[d]) }
 
 // opened counts a reopening if the node is one of the last opened and has not changed.

@@ -167,8 +167,8 @@ func (g *waitGraph) holds(cycle []wait) bool {
 	return true
 }
 
-// breakCycles refuses requests until it finds no cycle with w: in each the latest that detects deadlocks. A
-// cycle without such a request stays. epoch.mu is held, with pauses.
+// breakCycles refuses requests until it finds no cycle with w: of each, the latest request that detects
+// deadlocks. A cycle without such a request stays. epoch.mu is held, with pauses.
 func (s *search) breakCycles(w *waiter) {
 	for range maxBroken {
 		cycle := s.cycle(w)
