@@ -6,12 +6,11 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// absentees is a heap of the waiters whose streams are broken, the one whose place
-// ends first on top. Its methods Len to Pop are those of heap.Interface; each
-// waiter knows its place.
+// absentees is a heap of the waiters without a stream, by the ends of their places. Len to Pop implement
+// heap.Interface.
 type absentees []*waiter
 
-// put notes that a waiter is absent, and keeps its place until then.
+// put keeps the place of an absent waiter until then.
 func (a *absentees) put(w *waiter, until session.Instant) {
 	w.keep = until
 	if w.absent {
@@ -22,7 +21,7 @@ func (a *absentees) put(w *waiter, until session.Instant) {
 	heap.Push(a, w)
 }
 
-// drop notes that a waiter is back, or gone for good.
+// drop removes a waiter that has returned or left.
 func (a *absentees) drop(w *waiter) {
 	if w.absent {
 		heap.Remove(a, w.heaped)
@@ -37,14 +36,12 @@ func (a absentees) Swap(i, j int) {
 	a[i].heaped, a[j].heaped = i, j
 }
 
-// Push is for package heap.
 func (a *absentees) Push(x any) {
 	w := x.(*waiter)
 	w.heaped = len(*a)
 	*a = append(*a, w)
 }
 
-// Pop is for package heap.
 func (a *absentees) Pop() any {
 	last := len(*a) - 1
 	w := (*a)[last]

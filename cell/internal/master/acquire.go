@@ -12,20 +12,19 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// Queued is how things stand for a request that waits for a lock.
+// Queued is the progress of a waiting request.
 type Queued struct {
 	Ticket      Ticket
 	Place       int // 1 is next
 	Waiting     int
 	Holders     []api.Holder // the first
 	MoreHolders int
-	Delayed     time.Duration // what is left of the lock-delay
-	Estimate    time.Duration // of the wait; 0 if there is none
+	Delayed     time.Duration // rest of the lock-delay
+	Estimate    time.Duration // of the wait; 0 if unknown
 }
 
-// awaitGrant waits in the queue of a lock until the request is answered. If Queued
-// fails, or ctx ends, the stream is broken: the place is kept for one lease, and skipped
-// meanwhile, so that the client may come back (decision 8).
+// awaitGrant waits in a queue until the request is answered. If Queued fails, or ctx ends, its place is kept
+// for one lease, and skipped meanwhile, so that the client may return (decision 8).
 func (l *Locks) awaitGrant(ctx context.Context, r AcquireRequest) (raftfsm.Answer, error) {
 	trace := l.epoch.traceOf(ctx)
 	began := l.epoch.clock()
@@ -46,8 +45,7 @@ func (l *Locks) awaitGrant(ctx context.Context, r AcquireRequest) (raftfsm.Answe
 	return answer, err
 }
 
-// awaitAnswer waits for the answer to a request that is in a queue. first is how things stood when queued was first told;
-// nil if it was not.
+// awaitAnswer waits for the answer to a queued request. first is the first progress that queued got, or nil.
 func (l *Locks) awaitAnswer(ctx context.Context, w *waiter, offered bool, queued func(Queued) error) (first *Queued, answer raftfsm.Answer, err error) {
 	var last *Queued
 	var soon time.Duration
@@ -79,8 +77,8 @@ func (l *Locks) awaitAnswer(ctx context.Context, w *waiter, offered bool, queued
 	}
 }
 
-// abandonWaiter answers a waiter after its master was deposed. It takes the waiter out of the
-// queue, so that the log is not asked to grant what its client was told is not granted.
+// abandonWaiter answers a waiter of a deposed master. It first removes the waiter: the log must not grant
+// what this answer denies.
 func (l *Locks) abandonWaiter(w *waiter) (raftfsm.Answer, error) {
 	l.epoch.mu.Lock()
 	defer l.epoch.mu.Unlock()
@@ -96,14 +94,12 @@ func (l *Locks) abandonWaiter(w *waiter) (raftfsm.Answer, error) {
 	return raftfsm.Answer{}, w.abandoned(context.Cause(l.epoch.ctx))
 }
 
-// offerTime is how long a request whose lock is on its way to it is not looked at: most
-// have the lock by then.
+// offerTime delays the first progress of an offered request: most have the lock by then.
 const offerTime = 50 * time.Millisecond
 
-// joinQueue gives a request its place, and offers the lock if it can be had. waited is for how long it had waited at an earlier master,
-// as its client says. w is what stands for
-// the request, of which an earlier copy may have come; with an error it is what was asked. offered
-// says whether a command that may grant it is on its way.
+// joinQueue gives a request its place, and offers it the lock if possible. waited is its time at earlier
+// masters, by its client's count. w is the request's waiter, perhaps from an earlier copy; with an error it
+// is asked. offered says that a command that may grant it is on its way.
 func (l *Locks) joinQueue(asked *waiter, waited time.Duration) (w *waiter, offered bool, err error) {
 	claim, lock := asked.claim, asked.lock
 	asked.size = raftfsm.Size(claim)
@@ -111,7 +107,7 @@ func (l *Locks) joinQueue(asked *waiter, waited time.Duration) (w *waiter, offer
 	defer l.epoch.mu.Unlock()
 	l.epoch.mu.pause(l.queues.stepsOf(lock.Name))
 	if err := l.files.checkUnfinished(claim.Mutation); err != nil {
-		return asked, false, err // a late copy is not to stand in anybody's way
+		return asked, false, err // a late copy must not delay others
 	}
 	if r := l.files.refuseHandle(namespace.Owner{Session: claim.Mutation.Session, Handle: claim.Handle}); r != nil {
 		return asked, false, r
@@ -133,12 +129,12 @@ func (l *Locks) joinQueue(asked *waiter, waited time.Duration) (w *waiter, offer
 	return w, offered, nil
 }
 
-// detachStream takes note that a stream of a waiter broke.
+// detachStream ends a stream of a waiter.
 func (l *Locks) detachStream(w *waiter) {
 	l.epoch.mu.Lock()
 	defer l.epoch.mu.Unlock()
 	l.queues.detach(w, l.epoch.clock().Add(l.sessions.leaseOf(w.claim.Mutation.Session)))
-	l.outbox.putLock(w.lock.Name) // whoever is next need not wait for an absent one
+	l.outbox.putLock(w.lock.Name) // the next need not wait for an absent one
 }
 
 // queuePosition describes a waiter's place; nil while a grant is on its way.
@@ -166,13 +162,10 @@ func (l *Locks) queuePosition(w *waiter) *Queued {
 	return q
 }
 
-// maxEstimated bounds the work of telling each who waits, once a second, how long
-// it may be: those further back are not told.
+// maxEstimated bounds the places that get an estimate, each once a second.
 const maxEstimated = 1000
 
-// estimateWait says how long one may have to wait who has ahead turns of others
-// before him, and the rest of the one that goes on; 0 if that cannot be told.
-// epoch.mu is held.
+// estimateWait estimates the wait behind the current turn and ahead others; 0 if unknown. epoch.mu is held.
 func (l *Locks) estimateWait(name api.Name, held bool, ahead int) time.Duration {
 	now := l.epoch.clock()
 	delayed := l.delays.left(name, now)
@@ -186,8 +179,7 @@ func (l *Locks) estimateWait(name api.Name, held bool, ahead int) time.Duration 
 	return delayed + wait
 }
 
-// same reports whether two messages tell a client the same, what is left of a
-// delay and of the wait apart, which it can count down by itself.
+// same reports whether two messages differ only in times that the client can count down.
 func same(a, b *Queued) bool {
 	return b != nil && a.Place == b.Place && a.Waiting == b.Waiting && a.MoreHolders == b.MoreHolders && (a.Delayed > 0) == (b.Delayed > 0) &&
 		slices.EqualFunc(a.Holders, b.Holders, func(x, y api.Holder) bool { return x.Session == y.Session })

@@ -3,16 +3,15 @@ package master
 // Backlog is how much waits, or is kept for clients, at one moment.
 type Backlog struct {
 	Waiters   int // requests that wait for locks
-	Changes   int // names whose changes wait for clients to drop what they have cached
-	Delays    int // locks that nobody gets because of a lock-delay
+	Changes   int // names whose changes wait for caches
+	Delays    int // locks with a lock-delay
 	Handles   int // that clients have open
-	Mail      int // bytes of events that clients have not acknowledged
-	Copies    int // bytes in which the master remembers what clients may have cached
-	Proposals int // commands that wait to be put into the log
+	Mail      int // bytes of events without an acknowledgement
+	Copies    int // bytes that remember what clients may cache
+	Proposals int // commands that wait for the log
 }
 
-// Backlog returns how much waits now. It takes the mutex for as long as it needs to read a few
-// numbers, however large the cell is.
+// Backlog returns how much waits now. It holds the mutex only to read a few numbers.
 func (m *Master) Backlog() Backlog { return backlogOf(m.epoch, m.tables) }
 
 func backlogOf(e *epoch, t *tables) Backlog {

@@ -11,27 +11,27 @@ import (
 	"github.com/chubbylock/chubby/internal/backup"
 )
 
-// Bounds of backups. Each keeps the state of its beginning, of which what changes afterwards has to be
-// copied: at the worst, all of it.
+// Bounds of backups. Each keeps the state of its beginning; later changes copy parts of it, in the worst case
+// all.
 const (
 	maxBackups  = 2
 	backupChunk = 128 << 10        // bytes of a part
-	backupIdle  = 30 * time.Second // after which a backup that nobody asks for is given up
+	backupIdle  = 30 * time.Second // after which an unread backup is given up
 )
 
-// Backups are those that are being taken. The state of one is that of its beginning; it is encoded as it is asked for, part by part, by a
-// goroutine of its own, which takes no mutex of the master's.
+// Backups are the backups in progress. A goroutine of each encodes the state of its beginning part by part,
+// as it is read, without the master's mutex.
 type Backups struct {
 	epoch *epoch
 	wall  func() int64
 	begun func()         // called when one begins; does not wait
-	work  sync.WaitGroup // of the goroutines that encode
+	work  sync.WaitGroup // of the encoding goroutines
 
-	mu   sync.Mutex // guards what follows; not held while a part is read
+	mu   sync.Mutex // guards the fields below; not held during a read
 	open map[backupKey]*takenBackup
 }
 
-// backupKey names one: who takes it, and the number that he has drawn for it.
+// backupKey names a backup: its principal, and the number that its client has drawn.
 type backupKey struct {
 	who    string
 	number uint64
@@ -41,9 +41,9 @@ type backupKey struct {
 type takenBackup struct {
 	from  *io.PipeReader
 	idle  *time.Timer
-	asked chan struct{} // has an element while a part is read; what follows belongs to whoever has put it there
-	part  uint64        // the number of the last part that was read
-	data  []byte        // that part: its answer may be lost
+	asked chan struct{} // full during a read; the reader owns the fields below
+	part  uint64        // number of the last part
+	data  []byte        // that part, for a retry
 	end   bool          // it is the last one
 }
 
@@ -53,9 +53,8 @@ type BackupPart struct {
 	Last bool
 }
 
-// Read returns a part of a backup, by the number that whoever takes it has drawn for it: the first begins it; each is the one
-// after that which was read last, or that one again. It is for operators; "" is anybody: nobody is asked who
-// he is.
+// Read returns a part of a backup, by its client's number. Part 1 begins it; each later one is the next, or
+// the last one again. It is for operators; without authentication who is "", and may read.
 func (b *Backups) Read(ctx context.Context, who string, number, part uint64) (BackupPart, error) {
 	if _, err := b.epoch.fence.Prove(ctx); err != nil {
 		return BackupPart{}, err
@@ -97,7 +96,7 @@ func (b *Backups) Read(ctx context.Context, who string, number, part uint64) (Ba
 	return BackupPart{Data: one.data, Last: one.end}, nil
 }
 
-// touch has a backup stay for a while, if it has not been given up.
+// touch restarts the idle time of an open backup.
 func (b *Backups) touch(key backupKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,7 +105,7 @@ func (b *Backups) touch(key backupKey) {
 	}
 }
 
-// find returns a backup, which begins if there is none and it may.
+// find returns a backup, and may begin it.
 func (b *Backups) find(key backupKey, begin bool) (*takenBackup, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +136,7 @@ func (b *Backups) find(key backupKey, begin bool) (*takenBackup, error) {
 	return one, nil
 }
 
-// dropEnded drops those of which only the last answer is kept; mu is held.
+// dropEnded drops backups that keep only their last answer; mu is held.
 func (b *Backups) dropEnded() {
 	for key, one := range b.open {
 		select {
@@ -168,7 +167,7 @@ func (b *Backups) dropLocked(key backupKey) {
 
 var errBackupDropped = api.Errorf(api.Unavailable, "the backup was given up; begin again")
 
-// close gives all up, and waits for their goroutines. The epoch has ended, so that no more begin.
+// close gives up all backups and waits for their goroutines. None begins after the end of the epoch.
 func (b *Backups) close() {
 	b.mu.Lock()
 	for key := range b.open {
@@ -178,7 +177,7 @@ func (b *Backups) close() {
 	b.work.Wait()
 }
 
-// Write writes a backup of this moment. It is for the replica itself, which asks nobody.
+// Write writes a backup of this moment for the replica itself, without a check of rights.
 func (b *Backups) Write(ctx context.Context, w io.Writer) error {
 	if _, err := b.epoch.fence.Prove(ctx); err != nil {
 		return err

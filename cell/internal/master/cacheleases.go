@@ -8,29 +8,26 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Cache leases (decision 23) bound how long a change waits for a client that does not
-// answer. Session.CacheLease says which sessions have them: their clients use what they
-// have cached only under one, and ask for the next while they do. The rules, by
-// which a client that may use its cache has nothing in it that is not true:
+// Cache leases (decision 23) bound how long a change waits for a silent client. Session.CacheLease says which
+// sessions have them. Their clients use their caches only under such a lease, and meanwhile ask for the next.
+// By these rules no client uses a stale copy:
 //
-//   - Who is told to drop something is waited for until it has said so, or its cache
-//     lease is over (awaitLapse, endLapsed).
-//   - Who was told to drop something, and has not said so, is granted no cache lease
-//     (renewCache). So whom no change waits for any more uses nothing before it has
-//     dropped what was changed; and what else it has is true, as if its lease had run.
-//   - A copy that is not waited for stays entered until it was dropped (release).
+//   - A change waits for each session with an invalidation until it acknowledges, or its cache lease expires
+//     (awaitLapse, endLapsed).
+//   - A session with pending invalidations gets no cache lease (renewCache). So once changes stop waiting for it,
+//     it uses nothing before it has dropped the changed copies. Its other copies are valid, as under its lease.
+//   - A copy that no change waits for stays entered until it is dropped (release).
 //
 // The proof about clocks is in the documentation of package session.
 
-// RenewCache grants a session its cache lease, and returns for how long, from the receipt
-// of the call; 0 if it is granted none.
+// RenewCache grants a session its cache lease, and returns its length, from the receipt of the call, or 0.
 func (f *Files) RenewCache(ctx context.Context, id api.SessionID) (time.Duration, error) {
 	lease := f.coherence.renewCache(id)
-	_, err := f.epoch.fence.Prove(ctx) // it began after the client sent the call, so what later masters wait is enough
+	_, err := f.epoch.fence.Prove(ctx) // it began after the call was sent, so later masters wait long enough
 	return lease, err
 }
 
-// renewCache grants a session its cache lease, unless it has yet to drop something.
+// renewCache grants a cache lease, unless the session has pending invalidations.
 func (co *coherence) renewCache(id api.SessionID) time.Duration {
 	if s, ok := co.epoch.state().Sessions.Get(id); !ok || !s.CacheLease {
 		return 0
@@ -44,7 +41,7 @@ func (co *coherence) renewCache(id api.SessionID) time.Duration {
 	return api.CacheLease
 }
 
-// left returns what is left of the cache lease of a session, 0 if nothing is.
+// left returns the rest of a session's cache lease.
 func (c *copyset) left(id api.SessionID, now session.Instant) time.Duration {
 	if until, ok := c.until[id]; ok {
 		return max(until.Sub(now), 0)
@@ -52,15 +49,14 @@ func (c *copyset) left(id api.SessionID, now session.Instant) time.Duration {
 	return 0
 }
 
-// NeedsCacheLease reports whether a session uses what it has cached only under cache
-// leases. Of one that has ended it says so.
+// NeedsCacheLease reports whether a session may use its cache only under cache leases; true for an ended one.
 func (s *Sessions) NeedsCacheLease(id api.SessionID) bool {
 	record, ok := s.epoch.state().Sessions.Get(id)
 	return !ok || record.CacheLease
 }
 
-// awaitLapse has a clearing wait for a copy that is to be dropped no longer than its
-// cache lease runs, if it has one: that is not renewed before it was dropped.
+// awaitLapse lets a clearing wait for a leased copy only until its lease expires: without the drop it is not
+// renewed.
 func (c *copyset) awaitLapse(cl *clearing, one *cachedCopy, until, now session.Instant) {
 	if !one.leased {
 		return
@@ -76,12 +72,11 @@ func (c *copyset) awaitLapse(cl *clearing, one *cachedCopy, until, now session.I
 	}
 }
 
-// maxLapses bounds the clearings that one tick ends because cache leases are over.
+// maxLapses bounds the clearings of one tick.
 const maxLapses = 256
 
-// endLapsed lets go the changes that wait for cache leases which are over at now: those of
-// most clearings at most. It reports whether there are more. epoch.mu is held, and
-// released in between.
+// endLapsed ends the waits for cache leases expired at now, for at most most clearings. It reports whether
+// there are more. epoch.mu is held, with pauses.
 func (co *coherence) endLapsed(now session.Instant, most int) (more bool) {
 	c := co.copyset
 	for range most {
@@ -94,7 +89,7 @@ func (co *coherence) endLapsed(now session.Instant, most int) (more bool) {
 			co.endLapsedOf(cl, now)
 			continue
 		}
-		for id := range cl.left { // after a takeover: whatever earlier masters granted is over by now
+		for id := range cl.left { // after a takeover: earlier cache leases have expired
 			//mutant: if _, ok := co.epoch.state().Sessions.Get(id); ok {
 			if s, ok := co.epoch.state().Sessions.Get(id); ok && s.CacheLease {
 				c.flushed(id)
@@ -105,9 +100,8 @@ func (co *coherence) endLapsed(now session.Instant, most int) (more bool) {
 	return true
 }
 
-// endLapsedOf lets a clearing go on without those whose cache leases are over. Who was not
-// told is the author of the change, and has to be told of the next. epoch.mu is held, and
-// released in between.
+// endLapsedOf ends a clearing's waits for expired cache leases. A copy without an invalidation is the
+// author's, and stays for the next change. epoch.mu is held, with pauses.
 func (co *coherence) endLapsedOf(cl *clearing, now session.Instant) {
 	c := co.copyset
 	for id, one := range c.copies[cl.name] {
@@ -118,7 +112,7 @@ func (co *coherence) endLapsedOf(cl *clearing, now session.Instant) {
 	}
 }
 
-// nextLapse returns when a cache lease is over that a change waits for.
+// nextLapse returns when the next such cache lease expires.
 func (co *coherence) nextLapse() (session.Instant, bool) {
 	_, at, ok := co.copyset.lapses.Next()
 	return at, ok

@@ -8,13 +8,13 @@ import (
 
 // Times of check points.
 const (
-	checkEvery = 3 * time.Minute  // between two, if nobody asks for one
-	checkPause = 10 * time.Second // at least, between two check points
+	checkEvery = 3 * time.Minute  // between two, without a request
+	checkPause = 10 * time.Second // min time between two
 )
 
-// CheckPoints puts check points into the log: entries without a command, at which every replica hashes its
-// whole state, so that these are compared at one moment of the log (Chubby §2.11). One comes every few minutes, and soon after a backup has
-// begun or replicas were found to differ. It is a goroutine of the master.
+// CheckPoints puts check points into the log: empty entries at which every replica hashes its whole state, to
+// compare all at one moment of the log (Chubby §2.11). One comes every few minutes, and soon after a backup
+// begins or replicas differ.
 type CheckPoints struct {
 	epoch *epoch
 	due   chan struct{} // full while one is wanted soon
@@ -24,7 +24,7 @@ func newCheckPoints(e *epoch) *CheckPoints {
 	return &CheckPoints{epoch: e, due: make(chan struct{}, 1)}
 }
 
-// Soon asks for a check point, and does not wait for it.
+// Soon asks for a check point, without waiting.
 func (c *CheckPoints) Soon() {
 	select {
 	case c.due <- struct{}{}:
@@ -32,7 +32,7 @@ func (c *CheckPoints) Soon() {
 	}
 }
 
-// run makes them until ctx ends. As every entry, one is written while no other is on its way, and none while the mastership is handed over.
+// run writes check points until ctx ends, each alone, and never while the mastership is handed over.
 func (c *CheckPoints) run(ctx context.Context) {
 	for {
 		regular := time.NewTimer(checkEvery)

@@ -9,24 +9,22 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// clearing is that everybody drops what they have of a name in their caches. All changes
-// of the name wait for it together, so that what a change costs does not grow with how
-// many have the name: nobody is added while it goes on, for the name is uncacheable, and
-// each is told once. It has ended when no session but by may use what it has of the name.
+// clearing waits until all sessions except by have dropped a name from their caches. All changes of the name
+// share it, so a change costs the same for many sessions. The name is uncacheable meanwhile: no session
+// joins, and each gets one event.
 //
-// That of no name is what every change waits for after a takeover.
+// After a takeover every change waits for a clearing without a name.
 type clearing struct {
 	name     api.Name
-	by       api.SessionID          // whose changes alone wait for it, and who dropped the name before; 0 if there are others
-	since    session.Instant        // the longest ago that any of those it waits for was told
+	by       api.SessionID          // only its changes wait, and it dropped the name before; 0 if there are others
+	since    session.Instant        // when the first of its sessions was told
 	changes  int                    // that wait for it
-	removals []*removal             // that are looked at again when it has ended
-	left     map[api.SessionID]bool // after a takeover: who has not acknowledged it
-	done     chan struct{}          // closed when it has ended
-	ended    func()                 // is called then, with epoch.mu held; may be nil
+	removals []*removal             // to look at again when it has ended
+	left     map[api.SessionID]bool // after a takeover: sessions without an acknowledgement
+	done     chan struct{}          // closed at the end
+	ended    func()                 // called then, with epoch.mu held; may be nil
 }
 
-// isDone reports whether nobody has to drop anything.
 func (cl *clearing) isDone() bool {
 	select {
 	case <-cl.done:
@@ -36,10 +34,10 @@ func (cl *clearing) isDone() bool {
 	}
 }
 
-// change is one change of what clients may have cached.
+// change is one change of what clients may cache.
 type change struct {
 	names     []api.Name
-	since     session.Instant // the longest ago that any of those it waits for was told
+	since     session.Instant // when the first of its sessions was told
 	clearings []*clearing     // that it waits for
 }
 
@@ -53,13 +51,12 @@ func (ch *change) nextClearing() *clearing {
 	return nil
 }
 
-// cachedBeside reports whether anybody else has a name in a cache.
+// cachedBeside reports whether another session may cache a name.
 func (c *copyset) cachedBeside(by api.SessionID, name api.Name) bool {
 	copies := c.copies[name]
 	return len(copies) > 1 || len(copies) == 1 && copies[by] == nil
 }
 
-// finish ends a clearing.
 func (c *copyset) finish(cl *clearing) {
 	close(cl.done)
 	if cl.ended != nil {
@@ -72,7 +69,7 @@ func (c *copyset) finish(cl *clearing) {
 	}
 }
 
-// flushed takes note that a session has acknowledged the takeover, or has ended.
+// flushed records that a session has acknowledged the takeover, or ended.
 func (c *copyset) flushed(id api.SessionID) {
 	if c.flush == nil || !c.flush.left[id] {
 		return
@@ -82,7 +79,7 @@ func (c *copyset) flushed(id api.SessionID) {
 	}
 }
 
-// waitsFor reports whether somebody has to drop something for a clearing.
+// waitsFor reports whether a clearing waits for a session.
 func (c *copyset) waitsFor(cl *clearing, id api.SessionID) bool {
 	if cl.left != nil {
 		return cl.left[id]
@@ -90,9 +87,8 @@ func (c *copyset) waitsFor(cl *clearing, id api.SessionID) bool {
 	return !cl.isDone() && id != cl.by && c.copies[cl.name][id] != nil
 }
 
-// slow yields the sessions that a change waits for, each once. They may acknowledge that
-// meanwhile. Those of a second clearing that were yielded for the first are passed over,
-// and there may be very many: code that looks at all of them uses slowOf, which can pause.
+// slow yields each session that a change waits for, once; sessions may acknowledge meanwhile. It skips
+// repeated sessions, perhaps very many, without a pause: to visit all sessions, use slowOf.
 func (c *copyset) slow(ch *change) iter.Seq[api.SessionID] {
 	return func(yield func(api.SessionID) bool) {
 		for i, cl := range ch.clearings {
@@ -108,8 +104,7 @@ func (c *copyset) slow(ch *change) iter.Seq[api.SessionID] {
 	}
 }
 
-// slowOf yields the sessions that have to drop something for a clearing. They may
-// acknowledge that meanwhile.
+// slowOf yields the sessions of one clearing. They may acknowledge meanwhile.
 func (c *copyset) slowOf(cl *clearing) iter.Seq[api.SessionID] {
 	return func(yield func(api.SessionID) bool) {
 		for id := range cl.left {
@@ -125,9 +120,8 @@ func (c *copyset) slowOf(cl *clearing) iter.Seq[api.SessionID] {
 	}
 }
 
-// asked returns for how long a change has waited for a session: since that was first
-// told to drop one of the names that it has not dropped yet. (Of a takeover everybody was
-// told when it began.)
+// asked returns how long a change has waited for a session: since the first event about a name it still has.
+// A takeover counts from its start.
 func (c *copyset) asked(ch *change, id api.SessionID, now session.Instant) time.Duration {
 	since := now
 	for _, cl := range ch.clearings {
@@ -140,10 +134,8 @@ func (c *copyset) asked(ch *change, id api.SessionID, now session.Instant) time.
 	return now.Sub(since)
 }
 
-// beginChange makes names uncacheable and has every session drop what it has of them,
-// but the one whose change it is: that dropped it itself before it asked. epoch.mu is
-// held, and released in between: the names are uncacheable from the first hold on, so
-// nobody is added to those that have to be told.
+// beginChange makes names uncacheable and tells every session except by, which dropped them before it asked.
+// No session joins: the names are uncacheable from the first hold on. epoch.mu is held, with pauses.
 func (co *coherence) beginChange(by api.SessionID, names []api.Name) *change {
 	ch := &change{names: names, since: co.epoch.clock()}
 	for _, name := range names {
@@ -157,8 +149,8 @@ func (co *coherence) beginChange(by api.SessionID, names []api.Name) *change {
 	return ch
 }
 
-// clearName has everybody drop a name but the one whose change it is, and returns what there
-// is to wait for; nil if there is nothing. epoch.mu is held, and released in between.
+// clearName tells every session except by to drop a name, and returns the clearing, or nil. epoch.mu is held,
+// with pauses.
 func (co *coherence) clearName(by api.SessionID, name api.Name) *clearing {
 	c := co.copyset
 	if !c.cachedBeside(by, name) {
@@ -186,7 +178,7 @@ func (co *coherence) clearName(by api.SessionID, name api.Name) *clearing {
 	return cl
 }
 
-// dropCopy tells a session to drop a copy, if it was not told. epoch.mu is held.
+// dropCopy tells a session once to drop a copy. epoch.mu is held.
 func (co *coherence) dropCopy(cl *clearing, one *cachedCopy) {
 	box := co.boxes.byID[one.session]
 	if box == nil {
@@ -205,8 +197,7 @@ func (co *coherence) dropCopy(cl *clearing, one *cachedCopy) {
 	co.copyset.awaitLapse(cl, one, until, now)
 }
 
-// mustWait reports whether a change of names will have to wait for anybody but the
-// one whose change it is. epoch.mu is held.
+// mustWait reports whether a change waits for any session except by. epoch.mu is held.
 func (co *coherence) mustWait(by api.SessionID, names []api.Name) bool {
 	if co.copyset.flush != nil && !co.copyset.flush.isDone() {
 		return true
@@ -219,9 +210,8 @@ func (co *coherence) mustWait(by api.SessionID, names []api.Name) bool {
 	return false
 }
 
-// endChange lets names be cached again, once a change has taken effect or never will. What
-// no change waits for any more is not waited for: of those who were told some may be
-// silent for two leases, and others may have the name anew.
+// endChange makes names cacheable again, after a change or without it. It also ends clearings that no change
+// needs: some sessions may be silent for two leases, and others may cache the name anew.
 func (co *coherence) endChange(ch *change) {
 	co.epoch.mu.Lock()
 	defer co.epoch.mu.Unlock()
@@ -238,11 +228,9 @@ func (co *coherence) endChange(ch *change) {
 	}
 }
 
-// beginFlush begins with what an earlier master knew and this one does not: every
-// session that may cache may have anything in its cache, until it has
-// acknowledged the fail-over or has ended (Chubby §2.9, step 6), or until the longest
-// cache lease is over that an earlier master may have granted. Only changes wait for
-// that (decision 12). epoch.mu is held.
+// beginFlush begins the clearing after a takeover. A session may have anything in its cache until it has
+// acknowledged the fail-over or ended (Chubby §2.9, step 6), or earlier cache leases have expired. Only
+// changes wait for it (decision 12). epoch.mu is held.
 func (co *coherence) beginFlush() {
 	flush := &clearing{since: co.epoch.clock(), left: map[api.SessionID]bool{}, done: make(chan struct{})}
 	flush.ended = func() { co.epoch.metrics.TakeoverCleared(co.epoch.clock().Sub(flush.since)) }
@@ -257,8 +245,7 @@ func (co *coherence) beginFlush() {
 	}
 }
 
-// takeoverFlush returns what every change waits for after a takeover; nil if there is nothing.
-// epoch.mu is held.
+// takeoverFlush returns what changes wait for after a takeover, or nil. epoch.mu is held.
 func (co *coherence) takeoverFlush() *change {
 	flush := co.copyset.flush
 	if flush == nil || flush.isDone() {
@@ -267,6 +254,5 @@ func (co *coherence) takeoverFlush() *change {
 	return &change{since: flush.since, clearings: []*clearing{flush}}
 }
 
-// slowChange is how long a change may wait for somebody's cache before that is
-// worth a line in the log.
+// slowChange is the wait for caches after which the master logs a change.
 const slowChange = time.Second

@@ -10,11 +10,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Close closes a handle and gives up what it holds. It does not fail for a handle
-// that is closed already, or whose node is gone (Chubby §2.6). What it holds is
-// what the replicated state says, whatever the table of handles knows; the handle
-// is out of the table when that has committed. If there is nothing to give up, it
-// closes the handle without the log.
+// Close closes a handle and releases what it holds. A closed handle or a removed node is no error (Chubby
+// §2.6). The replicated state says what the handle holds. The table drops the handle when the command has
+// committed. If it holds nothing, no entry is needed.
 func (f *Files) Close(ctx context.Context, mutation session.Mutation, h Handle) error {
 	if !f.closesLogged(mutation, h) {
 		if _, err := f.epoch.fence.Prove(ctx); err != nil {
@@ -34,9 +32,8 @@ func (f *Files) Close(ctx context.Context, mutation session.Mutation, h Handle) 
 	return err
 }
 
-// closesLogged reports whether a Close needs an entry: because the handle holds
-// something, or may by the time an entry that is on its way is done. The handle is
-// entered if it is of an earlier epoch, so that it stays closed.
+// closesLogged reports whether a Close needs an entry: the handle holds something, or a pending entry may
+// give it something. It enters an earlier epoch's handle, so that it stays closed.
 func (f *Files) closesLogged(mutation session.Mutation, h Handle) bool {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
@@ -45,7 +42,7 @@ func (f *Files) closesLogged(mutation session.Mutation, h Handle) bool {
 
 func (f *Files) mayHold(mutation session.Mutation, h Handle) bool {
 	if f.boxes.byID[h.Owner.Session] == nil {
-		return true // the log says what became of the session
+		return true // the log says how the session ended
 	}
 	f.handles.declare(mutation)
 	one, err := f.handles.get(h, f.epoch.number, f.epoch.principal(h.Owner.Session))
@@ -68,9 +65,8 @@ func (f *Files) closeHere(mutation session.Mutation, h Handle) bool {
 	return true
 }
 
-// refuseHandle refuses to lock through a handle that is closed, or that a command
-// which is on its way closes before anything that is handed over from now on is
-// done: what such a handle held nobody would give up. epoch.mu is held.
+// refuseHandle refuses to lock through a handle that is closed, or will be by a Close on its way: no later
+// command would release the lock. epoch.mu is held.
 func (f *Files) refuseHandle(owner namespace.Owner) *refusal.Refusal {
 	if one := f.handles.find(owner); one == nil || !one.open || f.queues.isClosing(owner) {
 		return &refusal.Refusal{Cause: refusal.HandleClosedWhileAsked}
@@ -78,18 +74,16 @@ func (f *Files) refuseHandle(owner namespace.Owner) *refusal.Refusal {
 	return nil
 }
 
-// handleClosed takes a handle out of the table whose Close has committed, and
-// has those refused who waited through it. They are told when the log has refused them:
-// the next master would recreate the handle for a late copy of their requests, and
-// grant the lock to somebody who was told that it has none. epoch.mu is held, and released
-// in between.
+// handleClosed drops a closed handle, and has the log refuse its waiters. They are answered after that: else
+// the next master would recreate the handle for a late copy, and grant a lock whose request was refused.
+// epoch.mu is held, with pauses.
 func (f *Files) handleClosed(owner namespace.Owner) {
 	f.handles.close(owner)
 	for w := range f.queues.ofHandle(owner) {
-		if w.refusal == nil { // else another copy of the Close came first, and the log is being asked
+		if w.refusal == nil { // else another Close came first, and the log is being asked
 			w.refusal = &refusal.Refusal{Cause: refusal.HandleClosedWhileWaiting}
 		}
 		f.offers.askLog(w)
-		f.epoch.mu.pause(4) // a proposal is made, and handed over
+		f.epoch.mu.pause(4) // it makes and hands over a proposal
 	}
 }

@@ -15,18 +15,15 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// applyChange is the one path of every change of what clients see of nodes, whoever
-// wants it (decision 21): the names are made uncacheable, whoever may have them in
-// a cache is told to drop them, and only when everybody has said so, or has
-// ended, is the change proposed. Its events are posted while the log's result is
-// observed; then the names may be cached again, and the caller is answered. A
-// change that was done before, and is only to be answered again, waits for nobody.
+// applyChange is the only path of changes that clients can see (decision 21). It makes the names uncacheable,
+// and tells the sessions that may cache them. When each has acknowledged or ended, it proposes the change.
+// The observer posts its events; then the names are cacheable again, and the caller has its answer. A retry
+// of a finished change does not wait.
 func (co *coherence) applyChange(ctx context.Context, by session.Mutation, c raftfsm.Command, names ...api.Name) (raftfsm.Result, error) {
 	return co.applyChangeThen(ctx, by, c, func() {}, names...)
 }
 
-// applyChangeThen is applyChange. It calls after when the change has been observed, or never will
-// be.
+// applyChangeThen is applyChange, and calls after once the change is observed, or never will be.
 func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names ...api.Name) (raftfsm.Result, error) {
 	if co.epoch.isAnswered(by) {
 		result, err := co.epoch.commit(ctx, c, after)
@@ -37,7 +34,7 @@ func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c
 	}
 	co.epoch.mu.LockPatient()
 	ch, flush := co.beginChange(by.Session, names), co.takeoverFlush()
-	var beside *change // of which its author has dropped nothing
+	var beside *change // names that the author has not dropped
 	if others := co.epoch.state().TouchedBeside(c); len(others) > 0 {
 		beside = co.beginChange(0, others)
 	}
@@ -65,12 +62,10 @@ func (co *coherence) applyChangeThen(ctx context.Context, by session.Mutation, c
 	return result, cmp.Or(err, result.Answer.Err())
 }
 
-// refusedAnyway refuses a change that cannot be made as things are, so that nobody
-// is disturbed, and its author not kept waiting, for nothing. The refusal is the
-// request's answer for good, in the log: an earlier copy of it may be waiting here,
-// and things may be otherwise by the time that could go on. If there is nobody to
-// wait for, it leaves the request to the log. If it is refused, after is called when the
-// log has answered, or never will: not when ctx ends, for the refusal goes its way.
+// refusedAnyway refuses a change that would wait, if the state already rules it out: it disturbs no session,
+// and spares its author the wait. The log records the refusal for good, because an earlier copy may wait here
+// and succeed later. After a refusal it calls after once the log has answered, or never will. The end of ctx
+// does not stop the refusal.
 func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c raftfsm.Command, after func(), names []api.Name) (result raftfsm.Result, refused bool, err error) {
 	co.epoch.mu.Lock()
 	waits := co.mustWait(by.Session, names) || co.mustWait(0, co.epoch.state().TouchedBeside(c))
@@ -90,14 +85,12 @@ func (co *coherence) refusedAnyway(ctx context.Context, by session.Mutation, c r
 	return result, true, err
 }
 
-// MaxChangeWait is how long a change can wait for clients that do not drop what they have
-// cached: for two of the longest leases, the one that runs when the change begins, and the
-// one that the reply which tells of it may begin, and a moment.
+// MaxChangeWait is the longest wait of a change for clients that do not drop copies. It is two of the longest
+// leases and a moment: the current lease, and one begun by the reply with the invalidation.
 const MaxChangeWait = 2*api.MaxLease + 2*time.Second
 
-// awaitCaches waits until every session has dropped what a change of those names needs
-// it to drop. One that takes long is named in the log, and cut off if that is
-// the policy.
+// awaitCaches waits until every session has dropped what a change needs. It logs slow sessions, and cuts them
+// off if that is the policy.
 func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Name) (err error) {
 	if ch == nil || ch.nextClearing() == nil { // most often
 		return nil
@@ -139,8 +132,7 @@ func (co *coherence) awaitCaches(ctx context.Context, ch *change, names []api.Na
 	return nil
 }
 
-// laggards names the clients that a change waits for. Of very many it does not say
-// exactly how many there are: many changes may ask.
+// laggards names the clients that a change waits for, with an estimate of very many.
 func (co *coherence) laggards(ch *change) string {
 	co.epoch.mu.LockPatient()
 	defer co.epoch.mu.Unlock()
@@ -156,8 +148,8 @@ func (co *coherence) laggards(ch *change) string {
 	return strings.Join(list, ", ")
 }
 
-// slowest returns some of the sessions that a change waits for, and about how many there are. epoch.mu is held, and released
-// in between.
+// slowest returns some sessions that a change waits for, and about how many there are. epoch.mu is held, with
+// pauses.
 func (co *coherence) slowest(ch *change) (ids []api.SessionID, count int) {
 	const most = 5 // those with the lowest ids
 	for id := range co.copyset.slow(ch) {
@@ -176,10 +168,8 @@ func (co *coherence) slowest(ch *change) (ids []api.SessionID, count int) {
 	return ids, count
 }
 
-// cutOff ends the sessions that a change has waited for too long: they are not
-// extended any more, whatever they acknowledge, and end with the leases that they
-// have been granted (decision 10). It returns when to look again, for sessions that
-// were told later than others.
+// cutOff stops the leases of sessions that a change has waited for too long. They end with the leases they
+// have, whatever they acknowledge (decision 10). It returns when to look again, for sessions told later.
 func (co *coherence) cutOff(ch *change, names []api.Name) time.Duration {
 	co.epoch.mu.LockPatient()
 	defer co.epoch.mu.Unlock()
@@ -197,7 +187,7 @@ func (co *coherence) cutOff(ch *change, names []api.Name) time.Duration {
 	return next
 }
 
-// heldUp is why a session is cut off that a change of that node has waited for.
+// heldUp is why cutOff ends a session.
 func (co *coherence) heldUp(name api.Name) string {
 	return fmt.Sprintf("it held up a change of %s for more than %v", co.epoch.path(name), co.slowClient)
 }

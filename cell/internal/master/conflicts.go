@@ -7,13 +7,13 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// tellConflicts tells the holders of a lock that others wait because of them, if they asked for that event. It compares who waits
-// with whom the holders were told of, and posts the difference: to a holder that has just got the lock, or whose handle is new to
-// this master, the first waiter; to the others each new one. It is called after each change of the holders or of the queue that
-// may make a difference. tried is a request that was refused: it counts as a waiter that leaves at once; nil if there is none.
+// tellConflicts posts an event to holders that want it, when requests wait because of them. A holder that
+// just got the lock, or whose handle is new here, learns of the first waiter; the others learn of each new
+// one. Call it after changes of the holders or the queue. tried is a refused request, which counts as a
+// waiter that leaves at once; it may be nil.
 //
-// A quiet request is posted only to holders that may keep the lock without using it, as a recall, which their programs do not
-// see. epoch.mu is held, and released in between.
+// A quiet request goes only to holders that may keep the lock unused, as a recall that programs do not see.
+// epoch.mu is held, with pauses.
 func (p *publisher) tellConflicts(lock namespace.Ref, tried *waiter) {
 	if tried == nil && len(p.queues.byName[lock.Name]) == 0 { // mostly
 		return
@@ -27,7 +27,7 @@ func (p *publisher) tellConflicts(lock namespace.Ref, tried *waiter) {
 	for _, holder := range node.Holders {
 		steps := 1
 		if h := p.handles.onNode[lock][holder.Owner]; h != nil && h.wantsConflicts() {
-			if !looked { // only now: most holders did not ask for the event, and the queue may be long
+			if !looked { // most holders do not want the event, and the queue may be long
 				news, looked = p.queues.asking(lock, node.Mode, tried), true
 				steps += p.queues.stepsOf(lock.Name)
 			}
@@ -37,7 +37,7 @@ func (p *publisher) tellConflicts(lock namespace.Ref, tried *waiter) {
 	}
 }
 
-// tellConflictsTo tells one of the holders. epoch.mu is held.
+// tellConflictsTo tells one holder. epoch.mu is held.
 func (p *publisher) tellConflictsTo(h *openHandle, generation api.Generation, news askers) {
 	list := news.unknown
 	if !h.told {
@@ -56,15 +56,14 @@ func (p *publisher) tellConflictsTo(h *openHandle, generation api.Generation, ne
 	h.told = true
 }
 
-// askers are those who wait because a lock is held.
+// askers are requests that wait because a lock is held.
 type askers struct {
-	first   [2]*waiter // the first that is not quiet, and the first that is; nil if there is none
-	unknown []*waiter  // those of whom the holders were not told, in the order of the queue
+	first   [2]*waiter // the first loud and first quiet one, or nil
+	unknown []*waiter  // those that holders do not know, in order
 }
 
-// asking returns those who cannot have a lock while it is held in that mode: their own mode conflicts with that, or they are in
-// the queue behind a request whose mode does. tried is one more, behind all others; it may be nil. From now on they count as
-// told.
+// asking returns the waiters that cannot get a lock held in that mode: they conflict, or stand behind one
+// that does. tried comes last; it may be nil. asking marks them as told.
 func (q *queues) asking(lock namespace.Ref, mode api.LockMode, tried *waiter) (a askers) {
 	blocked := false
 	look := func(w *waiter) {
@@ -93,10 +92,9 @@ func (q *queues) asking(lock namespace.Ref, mode api.LockMode, tried *waiter) (a
 	return a
 }
 
-// wantsConflicts reports whether a handle was opened to be told of those who wait for the lock that it holds.
 func (one *openHandle) wantsConflicts() bool { return one.Events.Has(api.EventConflictingLock) }
 
-// hearsOf reports whether a holder is to be told of a waiter: not of its own request that is being answered, and of a quiet one
+// hearsOf reports whether a holder gets the event for a waiter: not for its own request, and for a quiet one
 // only if it may keep the lock.
 func (one *openHandle) hearsOf(w *waiter) bool {
 	if w.offered && w.owner() == one.Owner {

@@ -9,34 +9,30 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// copyset knows which sessions may have which names in their caches (Chubby
-// §2.7), and which changes wait for them. What is cached goes by name, because
-// the absence of a node is cached too: everything a client may keep of a name,
-// contents, metadata, absence, the list of its children, goes with one
-// invalidation.
+// copyset knows which sessions may cache which names (Chubby §2.7), and which changes wait for them. It goes
+// by name, because clients also cache the absence of a node. One invalidation drops all of a name: contents,
+// metadata, absence, the list of its children.
 //
-// The rule it upholds: while a session may have something of a name, and its
-// lease runs, no change of that name takes effect. The lease is the cache lease
-// (cacheleases.go), or, of sessions that have none, that of the session. A copy is entered before it is
-// read (register), and none is entered while a change is under way (a node is
-// uncacheable meanwhile, so that readers never wait and one round of
-// acknowledgements is enough).
+// The rule: while a session may have a copy of a name, and its lease runs, no change of that name takes
+// effect. The lease is the cache lease (cacheleases.go), or else the session's. register enters a copy before
+// the read, and never during a change: the node is uncacheable then, so readers never wait and one round of
+// acknowledgements is enough.
 //
 // epoch.mu guards it.
 type copyset struct {
 	copies   map[api.Name]map[api.SessionID]*cachedCopy
 	names    map[api.SessionID]map[api.Name]*cachedCopy // the same, by session
-	told     map[api.SessionID][]*cachedCopy            // invalidations posted and not acknowledged, in their order
-	order    map[api.SessionID]*list.List               // of *cachedCopy, those not told, by when they were last asked for
-	bytes    map[api.SessionID]int                      // that its copies take here
+	told     map[api.SessionID][]*cachedCopy            // pending invalidations, in order
+	order    map[api.SessionID]*list.List               // of *cachedCopy without invalidation, least recently used first
+	bytes    map[api.SessionID]int                      // size of its copies here
 	used     tally                                      // the same, by principal
-	changing map[api.Name]int                           // how many changes of a name are under way
-	flush    *clearing                                  // what every change waits for after a takeover; nil if there is nothing
-	until    map[api.SessionID]session.Instant          // the ends of cache leases, of sessions that had any
-	lapses   session.Timetable[*clearing]               // when the cache leases end of those whom clearings wait for
+	changing map[api.Name]int                           // number of changes of a name under way
+	flush    *clearing                                  // what changes wait for after a takeover, or nil
+	until    map[api.SessionID]session.Instant          // ends of granted cache leases
+	lapses   session.Timetable[*clearing]               // ends of the cache leases that clearings wait for
 
 	clearings map[api.Name]*clearing // those that changes wait for
-	cleared   func([]*removal)       // is called with the removals that waited for a clearing that has ended
+	cleared   func([]*removal)       // called with the removals of an ended clearing
 }
 
 // cachedCopy is what a session may have of a name.
@@ -44,11 +40,11 @@ type cachedCopy struct {
 	name      api.Name
 	session   api.SessionID
 	principal string
-	leased    bool            // it is used only under cache leases
+	leased    bool            // used only under cache leases
 	place     *list.Element   // in order
-	sequence  uint64          // of the event that invalidates it; 0 if none was posted
-	posted    session.Instant // that event
-	entered   session.Instant // when it was entered here
+	sequence  uint64          // of its invalidation; 0 without one
+	posted    session.Instant // when that was posted
+	entered   session.Instant // when it was entered
 }
 
 func newCopyset() *copyset {
@@ -60,12 +56,10 @@ func newCopyset() *copyset {
 	}
 }
 
-// What the master remembers of copies is bounded: copyBytes and the name for each.
-// A session that reaches maxSessionCopies (some 15,000 names) is told to drop
-// those that it asked for least recently, a part of them at a time, and goes on
-// caching; until it has dropped them it may reach maxSessionCopiesUntold. A principal's
-// sessions together have maxPrincipalCopies; past that, each makes room by its own
-// copies, and one that has none caches nothing.
+// Bounds of copies. Each takes copyBytes and its name. At maxSessionCopies (some 15,000 names) a session has
+// to drop the least recently used, a part at a time, and goes on caching; meanwhile it may reach
+// maxSessionCopiesUntold. A principal's sessions together have maxPrincipalCopies. Beyond that each drops
+// copies of its own, and one without copies caches nothing.
 const (
 	copyBytes              = 512
 	maxSessionCopies       = 8 << 20
@@ -77,8 +71,8 @@ const (
 
 func (one *cachedCopy) size() int { return copyBytes + len(one.name) }
 
-// register takes note that a session is about to read something of a name, and
-// reports whether it may keep it; leased says that it uses that only under cache leases.
+// register enters a session that is about to read a name, and reports whether it may keep the result. leased
+// says that it uses the copy only under cache leases.
 func (c *copyset) register(id api.SessionID, principal string, name api.Name, leased bool, now session.Instant) bool {
 	if c.isChanging(name) {
 		return false
@@ -106,15 +100,15 @@ func (c *copyset) register(id api.SessionID, principal string, name api.Name, le
 	return true
 }
 
-// isChanging reports whether a change of a name is under way. That is so of a list while their directory
-// changes: a write of the list of operators closes all that there are when it is applied (raftfsm.State.TouchedBeside), also one that was
-// made since that write began.
+// isChanging reports whether a change of a name is under way. A change of their directory counts for all
+// access control lists: a write of the list of operators closes all of them when applied
+// (raftfsm.State.TouchedBeside), also later ones.
 func (c *copyset) isChanging(name api.Name) bool {
 	return c.changing[name] > 0 || name.Parent() == api.ACLDir && c.changing[api.ACLDir] > 0
 }
 
-// surplus returns what a session is to drop to make room for more: a sixteenth of
-// what it has, and nothing while it still has to drop something.
+// surplus returns the copies that a session has to drop for room: a sixteenth, and none while invalidations
+// are pending.
 func (c *copyset) surplus(id api.SessionID, principal string) (drop []*cachedCopy) {
 	if c.bytes[id] < maxSessionCopies && c.used.of[principal] < maxPrincipalCopies || len(c.told[id]) > 0 || c.order[id] == nil {
 		return nil
@@ -127,17 +121,16 @@ func (c *copyset) surplus(id api.SessionID, principal string) (drop []*cachedCop
 	return drop
 }
 
-// forgetOwn drops what a session has of a node that it has deleted itself: its
-// client has put the name aside until it has the answer, and keeps nothing of it.
-// (It may be forgotten now, and not when the change begins: a late copy of the
-// request would begin it again, when the client may have read the name anew.)
+// forgetOwn drops a session's copy of a node that it deleted: its client keeps nothing of it. Not when the
+// change begins: a late copy of the request would begin it again, when the client may have read the name
+// anew.
 func (c *copyset) forgetOwn(id api.SessionID, name api.Name) {
 	if one := c.names[id][name]; one != nil && one.sequence == 0 {
 		c.forget(one)
 	}
 }
 
-// forget drops what a session has of a name.
+// forget drops a copy.
 func (c *copyset) forget(one *cachedCopy) {
 	if c.names[one.session][one.name] != one {
 		return
@@ -154,7 +147,7 @@ func (c *copyset) forget(one *cachedCopy) {
 	c.release(one)
 }
 
-// release lets go the changes that waited for nobody else than for a copy.
+// release drops a copy, and ends a clearing that waited only for it.
 func (c *copyset) release(one *cachedCopy) {
 	if c.copies[one.name][one.session] != one {
 		return
@@ -169,9 +162,8 @@ func (c *copyset) release(one *cachedCopy) {
 	}
 }
 
-// acknowledge takes note that a session has received the events up to that
-// sequence, and so has dropped what they told it to: of at most most names at a time. It
-// reports whether that was all.
+// acknowledge records the events that a session has received, and forgets the copies they invalidated: at
+// most most. It reports whether that was all.
 func (c *copyset) acknowledge(id api.SessionID, sequence uint64, most int) (done bool) {
 	told := c.told[id]
 	for len(told) > 0 && told[0].sequence <= sequence {
@@ -193,8 +185,7 @@ func (c *copyset) acknowledge(id api.SessionID, sequence uint64, most int) (done
 	return true
 }
 
-// drop forgets what a session that has ended may have, its lease being over: at most
-// most names. It reports whether it knows of no more.
+// drop forgets at most most copies of an ended session. It reports whether that was all.
 func (c *copyset) drop(id api.SessionID, most int) (done bool) {
 	for _, one := range c.names[id] {
 		if most--; most < 0 {
@@ -208,8 +199,7 @@ func (c *copyset) drop(id api.SessionID, most int) (done bool) {
 	return true
 }
 
-// invalidate tells a session to drop what it has of a name, unless it was told.
-// epoch.mu is held.
+// invalidate tells a session once to drop a copy. epoch.mu is held.
 func (co *coherence) invalidate(box *mailbox, one *cachedCopy, now session.Instant) {
 	if one.sequence > 0 {
 		//mutant: co.copyset.forget(one); return
@@ -222,8 +212,7 @@ func (co *coherence) invalidate(box *mailbox, one *cachedCopy, now session.Insta
 	co.epoch.metrics.Invalidated()
 }
 
-// registerReader enters a session as one that is about to read something of a name, if
-// it caches at all.
+// registerReader enters a session about to read names, and reports whether it may keep all.
 func (co *coherence) registerReader(id api.SessionID, names ...api.Name) bool {
 	if s, ok := co.epoch.state().Sessions.Get(id); !ok || !s.MayCache {
 		return false
@@ -251,8 +240,8 @@ func (co *coherence) enterReader(id api.SessionID, names ...api.Name) bool {
 	return all
 }
 
-// coherence keeps what clients have in their caches consistent with the nodes (Chubby
-// §2.7): a change of what they see takes effect when nobody has it in a cache any more.
+// coherence keeps clients' caches consistent (Chubby §2.7): a change takes effect when no cache has what it
+// changes.
 type coherence struct {
 	epoch       *epoch
 	copyset     *copyset
@@ -264,9 +253,8 @@ type coherence struct {
 	slowClient time.Duration // see Config.SlowClient
 }
 
-// namesTouched returns the names of which a client may see something else after a
-// change of that node: it stands in the listing of its directory, too, and that
-// counts its children.
+// namesTouched returns the names that look different after a change: each node is in the listing of its
+// directory, which also counts children.
 func namesTouched(names ...api.Name) []api.Name {
 	var list []api.Name
 	for _, name := range names {

@@ -7,19 +7,16 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// delays times the lock-delays of one epoch (Chubby §2.4). The tree says which
-// names are delayed and for how long at most; only the master knows since when,
-// and a new master starts them again in full, which is the safe direction.
+// delays times the lock-delays of one epoch (Chubby §2.4). The tree has delayed names and max lengths. Only
+// the master knows since when; a new master safely starts each again in full.
 //
-// A delay is known by its ID, not by its name: the next holder of a shared lock
-// that fails makes a new delay on the same name, and the time of the old one says
-// nothing about it. epoch.mu guards it.
+// A delay goes by ID, not name: when another holder of a shared lock fails, the name gets a new delay, for
+// which the old one's time does not count. epoch.mu guards it.
 type delays struct {
 	ids  map[api.Name]uint64 // namespace.Delay.ID
 	ends session.Timetable[api.Name]
 }
 
-// delayOver is a delay that has run its time.
 type delayOver struct {
 	name api.Name
 	id   uint64
@@ -27,8 +24,7 @@ type delayOver struct {
 
 func newDelays() *delays { return &delays{ids: map[api.Name]uint64{}} }
 
-// start times the delay of that ID on a name. It takes the place of an earlier
-// one, whose end still counts if it is later, and never of a later one.
+// start times a delay. It replaces an earlier one, with the later end, and never a later one.
 func (d *delays) start(name api.Name, id uint64, length time.Duration, now session.Instant) {
 	if id < d.ids[name] {
 		return
@@ -41,8 +37,7 @@ func (d *delays) start(name api.Name, id uint64, length time.Duration, now sessi
 	d.ends.Put(name, end)
 }
 
-// due returns delays that have ended, the earliest first and at most maxDue of them,
-// and times them no more.
+// due removes and returns at most maxDue expired delays, the earliest first.
 func (d *delays) due(now session.Instant) []delayOver {
 	var over []delayOver
 	for len(over) < maxDue {
@@ -57,16 +52,16 @@ func (d *delays) due(now session.Instant) []delayOver {
 	return over
 }
 
-// maxDue bounds what one tick does of a kind; what is left is for the next.
+// maxDue bounds what one tick does of a kind.
 const maxDue = 256
 
-// next returns when the earliest delay is over.
+// next returns when the next delay expires.
 func (d *delays) next() (at session.Instant, ok bool) {
 	_, at, ok = d.ends.Next()
 	return at, ok
 }
 
-// left returns how long a delay has yet to run, 0 if there is none.
+// left returns the rest of a delay, or 0.
 func (d *delays) left(name api.Name, now session.Instant) time.Duration {
 	end, ok := d.ends.At(name)
 	if !ok {

@@ -9,27 +9,25 @@ import (
 
 // Log is the replicated log, as a master needs it.
 type Log interface {
-	// Append puts an entry into the log and returns when it has been applied, with what
-	// its commands did. After an error of code NotMaster the entry is not in the log and
-	// never will be; after any other it may be.
+	// Append puts an entry into the log, and returns its commands' results once it is applied. After an error
+	// of code NotMaster the entry is not in the log, nor ever will be; after any other it may.
 	Append(entry []byte) ([]raftfsm.Result, error)
 }
 
-// entries puts the entries of one epoch into the log, one at a time. It is used in a turn of the proposer (proposer.turn).
+// entries puts an epoch's entries into the log, one at a time, in a turn of the proposer (proposer.turn).
 type entries struct {
 	log   Log
 	epoch api.Epoch
 	wall  func() int64
 
 	clock  session.Clock
-	phases func() steps.Phases // of the last entry that was applied; nil if entries are not timed, as no call is traced
-	last   *entry              // the newest one; nil if they are not timed
+	phases func() steps.Phases // of the last applied entry; nil if no call is traced
+	last   *entry              // the newest; nil if none is traced
 }
 
-// timed reports whether it is noted when entries were written and applied, for traces.
 func (n *entries) timed() bool { return n.phases != nil }
 
-// append puts commands into the log as one entry, and returns what they did.
+// append is AppendEntry, timed if needed.
 func (n *entries) append(commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
 	if !n.timed() {
 		return AppendEntry(n.log, n.epoch, n.wall(), commands)
@@ -43,7 +41,7 @@ func (n *entries) append(commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
 	return results, err
 }
 
-// AppendEntry puts commands into the log as one entry, and returns what they did.
+// AppendEntry puts commands into the log as one entry, and returns their results.
 func AppendEntry(log Log, epoch api.Epoch, wall int64, commands []raftfsm.Encoded) ([]raftfsm.Result, error) {
 	data, err := raftfsm.JoinEntry(epoch, wall, commands)
 	if err != nil {

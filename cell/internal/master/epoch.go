@@ -11,14 +11,12 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// epoch is what all parts of a master have in common: which epoch of which cell it is,
-// the replicated state, the log, the proof of leadership, and the one mutex. What is set
-// by New does not change.
+// epoch is what all parts of a master share. Fields that New sets do not change.
 type epoch struct {
 	number  api.Epoch
 	cell    string
 	clock   session.Clock
-	state   func() *raftfsm.State // as of the last entry applied
+	state   func() *raftfsm.State // as of the last applied entry
 	fence   prover
 	journal *journal
 	metrics Metrics
@@ -27,20 +25,18 @@ type epoch struct {
 	proposer   *proposer
 	unproposed func(c raftfsm.Command, doubt bool) // observer.unproposed
 
-	mu pausingMutex // guards the tables; see Master for its order with others
+	mu pausingMutex // guards the tables; its order with others is in doc.go
 }
 
-// prover proves that this replica is still the master: a proof began at t0 and
-// not before prove was called, and at t0 no later master had been elected.
+// prover proves that this replica is still the master. A proof began at t0, after the call of Prove; at t0 no
+// later master had been elected.
 type prover interface {
 	Prove(ctx context.Context) (t0 session.Instant, err error)
-	Close(cause error) // no proof is given any more
+	Close(cause error) // ends all proofs
 }
 
-// handOver hands a command to the proposer, and is the only way there. Every command
-// is then observed once, or unproposed once: so what was marked for it, a waiter as
-// offered, is unmarked in one place, and a command that was refused leaves nothing
-// behind. epoch.mu is held.
+// handOver hands a command to the proposer; nothing else does. Each command is then observed once, or
+// unproposed once. So one place unmarks its waiters, also after a refusal. epoch.mu is held.
 func (e *epoch) handOver(one *proposal) error {
 	if e.proposer.entries.timed() {
 		one.queued = e.clock()
@@ -53,12 +49,11 @@ func (e *epoch) handOver(one *proposal) error {
 	return err
 }
 
-// submit proposes a command of the master's own. epoch.mu is held.
+// submit proposes the master's own command. epoch.mu is held.
 func (e *epoch) submit(c raftfsm.Command) { _ = e.handOver(newProposal(c, e.state().Level, true, nil)) }
 
-// commit proposes a command and waits for its result. after is called when the
-// command has been observed, or never will be, and before commit returns, unless
-// ctx ends first; it may be nil.
+// commit proposes a command and waits for its result. It calls after, which may be nil, once the command is
+// observed or never will be; before it returns, unless ctx ends first.
 func (e *epoch) commit(ctx context.Context, c raftfsm.Command, after func()) (raftfsm.Result, error) {
 	one := newProposal(c, e.state().Level, c.Remove != nil, after)
 	one.request = steps.RequestOf(ctx)
@@ -71,16 +66,14 @@ func (e *epoch) commit(ctx context.Context, c raftfsm.Command, after func()) (ra
 	return e.await(ctx, one)
 }
 
-// propose commits a command for a caller and returns its answer's error, if it
-// has one, as the error.
+// propose is commit, with an error of the answer as its error.
 func (e *epoch) propose(ctx context.Context, c raftfsm.Command) (raftfsm.Result, error) {
 	result, err := e.commit(ctx, c, nil)
 	return result, cmp.Or(err, result.Answer.Err())
 }
 
-// proposeBuilt is propose of a command that build makes with epoch.mu held, under which
-// it is handed over as well: what it names, as successors, is on its way before
-// anybody else looks. It may pause before that.
+// proposeBuilt is propose for a command that build makes with epoch.mu held; build may pause before that. The
+// same hold hands it over, so its successors are on their way before others look.
 func (e *epoch) proposeBuilt(ctx context.Context, build func() raftfsm.Command) (raftfsm.Result, error) {
 	e.mu.LockPatient()
 	c := build()
@@ -108,7 +101,7 @@ func (e *epoch) holder(state *raftfsm.State, h namespace.Holder) api.Holder {
 	return described
 }
 
-// principal returns whom a session belongs to.
+// principal returns a session's principal.
 func (e *epoch) principal(id api.SessionID) string {
 	if s, ok := e.state().Sessions.Get(id); ok {
 		return s.Principal

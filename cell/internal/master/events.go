@@ -10,13 +10,10 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Events are published while the log's results are observed: in commit order,
-// after what they tell of can be read, and before its author is answered. They
-// wait in the mailboxes of the sessions, which nobody ever waits for (Chubby
-// §2.5).
+// The observer publishes events in commit order: after the change can be read, and before its author has the
+// answer. They wait in mailboxes, and the master never waits for those (Chubby §2.5).
 
-// publishChange tells of a change whoever has the node, or its directory, open for
-// events of it. epoch.mu is held.
+// publishChange posts a change to handles on the node and its directory. epoch.mu is held.
 func (p *publisher) publishChange(c namespace.Change) {
 	if !p.copyset.isChanging(c.Node.Name) {
 		p.epoch.journal.say(slog.LevelError, "a node changed although it could be cached: this is a bug",
@@ -33,23 +30,23 @@ func (p *publisher) publishChange(c namespace.Change) {
 		child(api.EventChildRemoved)
 	case namespace.Written:
 		p.tellHandles(c.Node, api.EventContentsModified, &Event{Generation: c.Generation})
-		p.tellReaders(c.Parent, api.EventChildModified, &Event{Child: c.Node.Name.Base(), Generation: c.Generation}, c.Node) // only those who may read it are told of it
+		p.tellReaders(c.Parent, api.EventChildModified, &Event{Child: c.Node.Name.Base(), Generation: c.Generation}, c.Node) // only to handles that may read the node
 	case namespace.ACLChanged:
-		child(api.EventChildModified) // also to those who may not read it any more
+		child(api.EventChildModified) // also to handles that may not read it now
 	}
 }
 
-// tellHandles posts an event to every handle on a node that was opened for its kind.
-// Names and contents are for those only who may read the node now, whatever they
-// were allowed when they opened it. epoch.mu is held, and released in between.
+// tellHandles posts an event to the handles on a node that were opened for its kind. Names and contents go
+// only to principals that may read the node now, whatever they might at Open. epoch.mu is held, with pauses.
 func (p *publisher) tellHandles(ref namespace.Ref, kind api.EventKind, e *Event) {
 	p.tellReaders(ref, kind, e, ref)
 }
 
-// tellReaders is tellHandles for an event that is for those only who may read another node, too. epoch.mu is held, and released in between.
+// tellReaders is tellHandles for an event that takes the right to read a second node, too. epoch.mu is held,
+// with pauses.
 func (p *publisher) tellReaders(ref namespace.Ref, kind api.EventKind, e *Event, other namespace.Ref) {
 	needsRead := kind.NeedsRead()
-	readers := map[string]bool{} // principals, and whether they may read the nodes: each is asked about once
+	readers := map[string]bool{} // whether a principal may read both nodes
 	tree := p.epoch.state().Tree
 	reads := func(principal string, ref namespace.Ref) bool {
 		node, err := tree.Resolve(ref)
@@ -77,45 +74,41 @@ func (p *publisher) tellReaders(ref namespace.Ref, kind api.EventKind, e *Event,
 	}
 }
 
-// permitSteps is how many steps it may take to ask whether a principal may read a
-// node: a list may include many others.
+// permitSteps counts one permission check in steps: a list may include many others.
 const permitSteps = 16
 
-// NeedRead reports whether some of the events need the right to read.
+// NeedRead reports whether any of the events needs the right to read.
 func (s EventSet) NeedRead() bool {
 	return slices.ContainsFunc(api.EventKinds(), func(kind api.EventKind) bool { return s.Has(kind) && kind.NeedsRead() })
 }
 
-// nodeRemoved tells everybody who has the node open, and those who wait for its
-// lock. epoch.mu is held.
+// nodeRemoved tells all handles on a node, and answers its waiters. epoch.mu is held, with pauses.
 func (p *publisher) nodeRemoved(node namespace.Ref) {
 	for _, h := range p.handles.onNode[node] {
 		p.tellRemoved(h.Owner, node)
 		p.epoch.mu.pause(1)
 	}
 	for _, w := range p.queues.ofNode(node) {
-		p.epoch.mu.pause(4) // four tables are changed, and the waiter is woken
+		p.epoch.mu.pause(4) // it changes four tables and wakes the waiter
 		p.queues.answerWaiter(w.key(), raftfsm.Answer{Refusal: &refusal.Refusal{Cause: refusal.NodeDeleted}})
 	}
 }
 
-// tellRemoved tells one of them. epoch.mu is held.
+// tellRemoved tells one handle. epoch.mu is held.
 func (p *publisher) tellRemoved(owner namespace.Owner, node namespace.Ref) {
 	p.postTo(owner, node, api.EventHandleInvalid, &Event{
 		Generation: node.Instance, Reason: api.ByDeletion, Explanation: "the node was deleted",
 	})
 }
 
-// tellAcquired tells those who watch a lock that somebody has it. epoch.mu is held.
+// tellAcquired posts a grant to the handles that watch the lock. epoch.mu is held.
 func (p *publisher) tellAcquired(claim raftfsm.ClaimResult) {
 	p.tellHandles(claim.Answer.Lock, api.EventLockAcquired, &Event{Generation: claim.Answer.Generation})
 }
 
-// tellVacant notes which locks a command has left without a holder, and tells those who
-// watch them: not of those that it has given to the next. One need not be to be had: see
-// lock-delay. The state does not say it, for a later command of the same entry may have
-// given the lock to somebody, or have taken it from a successor. epoch.mu is held, and
-// released in between.
+// tellVacant ends the holds of locks without a holder, and tells handles that watch them, unless the command
+// granted them again. A vacant lock may have a lock-delay. It uses the result, not the state: a later command
+// of the entry may have granted the lock or revoked it. epoch.mu is held, with pauses.
 func (p *publisher) tellVacant(r raftfsm.Result) {
 	if len(r.Vacant) == 0 {
 		return
@@ -136,9 +129,8 @@ func (p *publisher) tellVacant(r raftfsm.Result) {
 	}
 }
 
-// tellFailOver tells every session that outlived the master before this one:
-// events may have been lost with that, so clients look again (Chubby §2.5, §2.9
-// step 5). epoch.mu is held.
+// tellFailOver tells every inherited session that events may be lost, so that clients look again (Chubby
+// §2.5, §2.9 step 5). epoch.mu is held, with pauses.
 func (p *publisher) tellFailOver() {
 	for _, box := range p.boxes.byID {
 		p.epoch.mu.pause(1)

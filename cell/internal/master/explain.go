@@ -15,7 +15,7 @@ import (
 // Explanation says what an operation on a node would wait for.
 type Explanation struct {
 	Lock        *LockInfo
-	Cachers     []cacher // that may have the node in a cache: the longest waited for first
+	Cachers     []cacher // may have the node in a cache, the longest waited for first
 	MoreCachers int
 	Explanation []string
 }
@@ -23,12 +23,11 @@ type Explanation struct {
 // cacher is a session that a change of a node would wait for.
 type cacher struct {
 	Session api.Holder    // its owner
-	Waiting time.Duration // for how long a change has waited for it; 0 if none does
+	Waiting time.Duration // how long a change has waited for it; 0 if none has
 	AtMost  time.Duration // until it has dropped the node, or has ended
 }
 
-// Explain describes a node's lock, and whose caches a change of it waits
-// for, until when.
+// Explain describes a node's lock, and the sessions whose caches a change of it waits for.
 func (in *Inspector) Explain(ctx context.Context, name api.Name) (e Explanation, err error) {
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return e, err
@@ -56,7 +55,6 @@ func (in *Inspector) Explain(ctx context.Context, name api.Name) (e Explanation,
 	return e, nil
 }
 
-// explainLock says what an Acquire would wait for.
 func (in *Inspector) explainLock(state *raftfsm.State, name api.Name, lock *LockInfo) []string {
 	node, there := state.Tree.Get(name)
 	holders, waiters := len(lock.Holders)+lock.MoreHolders, len(lock.Waiters)+lock.MoreWaiters
@@ -76,9 +74,8 @@ func (in *Inspector) explainLock(state *raftfsm.State, name api.Name, lock *Lock
 	return []string{"the lock is free: an Acquire waits for nobody"}
 }
 
-// cachers lists sessions that may have something of a name in their caches, the
-// longest waited for first, and says how many more there are. Of very many it looks
-// at some only.
+// cachers lists sessions that may cache a name, the longest waited for first, and the number of others. It
+// looks only at some of very many.
 func (in *Inspector) cachers(state *raftfsm.State, name api.Name) (list []cacher, more int) {
 	waited, total := in.waitedFor(name)
 	slices.SortFunc(waited, func(a, b cacher) int {
@@ -91,9 +88,8 @@ func (in *Inspector) cachers(state *raftfsm.State, name api.Name) (list []cacher
 	return list, total - len(list)
 }
 
-// waitedFor returns sessions that may have something of a name in their caches,
-// each with how long a change has waited for it, and how many there are. It looks at
-// maxVisited at most of them, and leaves out those whose cache leases are over.
+// waitedFor returns sessions that may cache a name, each with how long a change has waited for it, and their
+// number. It looks at maxVisited at most, and omits those whose cache leases have expired.
 func (in *Inspector) waitedFor(name api.Name) (list []cacher, total int) {
 	in.epoch.mu.Lock()
 	defer in.epoch.mu.Unlock()
@@ -129,9 +125,9 @@ func (in *Inspector) waitedFor(name api.Name) (list []cacher, total int) {
 		}
 		switch {
 		case flush != nil && flush.left[id]:
-			total-- // it was counted
+			total-- // counted above
 		case one.leased && most == 0:
-			total-- // it is told of a change, and not waited for
+			total-- // a change tells it, and does not wait for it
 		case one.sequence != 0:
 			add(id, now.Sub(one.posted), most)
 		default:
@@ -141,7 +137,6 @@ func (in *Inspector) waitedFor(name api.Name) (list []cacher, total int) {
 	return list, total
 }
 
-// explainChange says what a change would wait for.
 func (in *Inspector) explainChange(cachers []cacher, more int) []string {
 	if len(cachers) == 0 {
 		return []string{"nobody has it in a cache: a change waits for nobody"}
@@ -165,7 +160,6 @@ func (in *Inspector) explainChange(cachers []cacher, more int) []string {
 	return list
 }
 
-// waiting says how many wait.
 func waiting(n int) string {
 	switch n {
 	case 0:
@@ -176,7 +170,6 @@ func waiting(n int) string {
 	return fmt.Sprintf("%d wait", n)
 }
 
-// count says how many of something there are.
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -29,24 +29,23 @@ type Files struct {
 type OpenRequest struct {
 	Mutation  session.Mutation
 	Path      api.Path
-	Directory Handle // that the path is relative to; zero if there is none
-	Handle    Handle // what was asked for; the rest is known when the node is
+	Directory Handle // of a relative path, or zero
+	Handle    Handle // as asked for; the node completes it
 	Create    raftfsm.Open
 }
 
-// Opened is what Open answers.
+// Opened is the answer of Open.
 type Opened struct {
 	Handle  Handle
 	Created bool
-	Stat    api.Stat // of the node that was found, or as it was created
+	Stat    api.Stat // as found or created
 
 	Cacheable bool // the client may keep the stat
-	Reusable  bool // and may use the handle for another Open
+	Reusable  bool // and reuse the handle for another Open
 }
 
-// Open opens a node. One that is there and permanent needs no log entry; one
-// that may have to be created, or is ephemeral, goes through the log. The handle
-// is reserved first, so that an Open that its quota refuses makes no node.
+// Open opens a node. An existing permanent node needs no log entry. An ephemeral node, or one that may be
+// created, needs one. Open reserves the handle first, so that an Open beyond the quota creates no node.
 func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 	one, err := f.reserveHandle(r)
 	if err != nil {
@@ -58,7 +57,7 @@ func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 		if _, err := f.refuseThen(ctx, r.Mutation, err, done); err != nil {
 			return Opened{}, err
 		}
-		return f.Open(ctx, r) // it had been done: what is answered already is not refused
+		return f.Open(ctx, r) // the log had answered it: an answered request is not refused
 	}
 	if _, err := f.epoch.fence.Prove(ctx); err != nil {
 		f.endReservation(one)
@@ -72,9 +71,8 @@ func (f *Files) Open(ctx context.Context, r OpenRequest) (Opened, error) {
 	return f.openLogged(ctx, r, one)
 }
 
-// reserveHandle enters the handle of an Open as one that is being opened. If it does
-// not, the Open is to be refused, and from the hold in which that was decided until
-// handles.endRefusal no copy of it is answered without the log.
+// reserveHandle enters the handle of an Open. After an error the caller has to refuse the Open, and until
+// handles.endRefusal the log answers all its copies.
 func (f *Files) reserveHandle(r OpenRequest) (one *openHandle, err error) {
 	principal := f.epoch.principal(r.Mutation.Session)
 	f.epoch.mu.Lock()
@@ -110,21 +108,19 @@ func (f *Files) reserveHandle(r OpenRequest) (one *openHandle, err error) {
 	return f.handles.reserve(h, principal, counts, &allowed)
 }
 
-// endReservation ends the reservation that an Open has made.
 func (f *Files) endReservation(one *openHandle) {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
 	f.handles.endReservation(one)
 }
 
-// openHere opens a node without the log, or refuses to. Once a copy of a request
-// was answered so, or has gone to the log, all are: here is false if the log has
-// to be asked. It is asked, too, while it may yet refuse the request because of another
-// copy (handles.refusing): that refusal would be its answer for good, and the handle
-// that was opened here nobody's. The handle is entered at the moment of the look, under the mutex
-// under which changes are observed: what was observed before is in the answer, and
-// what is observed from then on is an event. A session is entered as a reader only if it may know what
-// the answer says: changes wait for readers, and tell them.
+// openHere opens a node without the log, or refuses to. here is false if the log has to answer. All copies of
+// a request are answered in one way, here or by the log. While the log may still refuse a copy
+// (handles.refusing), the log answers: its refusal is final, and no client would own a handle opened here.
+//
+// One hold of epoch.mu reads the node and enters the handle. So earlier changes are in the answer, and later
+// ones are events. A session becomes a reader only if it may know the answer: changes wait for readers, and
+// notify them.
 func (f *Files) openHere(r OpenRequest, one *openHandle) (o Opened, here bool, err error) {
 	f.epoch.mu.Lock()
 	defer f.epoch.mu.Unlock()
@@ -149,7 +145,7 @@ func (f *Files) openHere(r OpenRequest, one *openHandle) (o Opened, here bool, e
 	case there && !node.Ephemeral && r.Create.Create != api.MustCreate:
 		if err := mayOpen(state, id, node, &r.Create); err != nil {
 			if r.Create.Create != api.MustExist {
-				break // a late copy at another master might find no node, and make it: the log refuses it for good
+				break // a late copy at another master might create the node: the log's refusal is final
 			}
 			return o, true, f.handles.refuse(r.Mutation, err)
 		}
@@ -171,15 +167,15 @@ func (f *Files) openHere(r OpenRequest, one *openHandle) (o Opened, here bool, e
 	return o, false, nil
 }
 
-// openedHere is the answer to an Open of a node that was opened without the log. epoch.mu is held.
+// openedHere returns the answer to an Open without the log. epoch.mu is held.
 func (f *Files) openedHere(r OpenRequest, one *openHandle, node *namespace.Node) Opened {
 	o := Opened{Handle: one.Handle, Stat: stat(node, r.Path)}
 	o.Cacheable = f.epoch.mayKeep(r.Handle, node.Name) && f.coherence.enterReader(r.Mutation.Session, node.Name)
-	o.Reusable = o.Cacheable && f.coherence.enterReader(r.Mutation.Session, api.ACLDir) // the right to open it may change there
+	o.Reusable = o.Cacheable && f.coherence.enterReader(r.Mutation.Session, api.ACLDir) // a change there may withdraw the right to open
 	return o
 }
 
-// mayOpen says why a node that is there cannot be opened as asked; nil if it can.
+// mayOpen returns why an existing node cannot be opened as asked, or nil.
 func mayOpen(state *raftfsm.State, id api.SessionID, node *namespace.Node, c *raftfsm.Open) error {
 	for _, g := range c.Preconditions {
 		if err := state.CheckPrecondition(g); err != nil {
@@ -189,8 +185,8 @@ func mayOpen(state *raftfsm.State, id api.SessionID, node *namespace.Node, c *ra
 	return state.CheckOpen(id, node, c)
 }
 
-// openLogged opens a node through the log. Only a node that must exist is sure
-// not to be created: another may go between the look and the log.
+// openLogged opens a node through the log. Only MustExist surely creates none: in other modes the node may be
+// gone by then.
 func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) (Opened, error) {
 	r.Create.Mutation, r.Create.Name = r.Mutation, r.Path.Name()
 	c := raftfsm.Command{Open: &r.Create}
@@ -209,16 +205,16 @@ func (f *Files) openLogged(ctx context.Context, r OpenRequest, one *openHandle) 
 	return openedBy(one.Handle, r.Path.Cell(), result.Answer)
 }
 
-// openedBy is the answer to an Open that the log has done. It is made from the answer of the log alone: by now others may have
-// written to the node, and its creator would take what they wrote for its own. Also to a session that has ended since: its next
-// call says so, and what was created is counted as done.
+// openedBy makes the answer to an Open from the log's answer alone: others may have written since, and the
+// creator would take their contents for its own. An ended session is answered, too: its next call fails, and
+// what it created counts as done.
 func openedBy(h Handle, cell string, a raftfsm.Answer) (Opened, error) {
 	described, err := a.Stat.In(cell)
 	return Opened{Handle: h, Created: a.Created, Stat: described}, err
 }
 
-// bindOpened opens the handle of an Open that the log has done. If its node has
-// gone since, as when this is the answer to a retry, that is an event.
+// bindOpened opens the handle of a logged Open. If the node was removed since, as before a retry, it posts
+// the event.
 func (f *Files) bindOpened(c *raftfsm.Open, done *raftfsm.Stat) {
 	owner := namespace.Owner{Session: c.Mutation.Session, Handle: api.HandleID(c.Mutation.Number)}
 	one := f.handles.find(owner)
@@ -233,8 +229,7 @@ func (f *Files) bindOpened(c *raftfsm.Open, done *raftfsm.Stat) {
 	}
 }
 
-// isAnswered reports whether a request has been done before; its retry then goes
-// through the log, to be answered as it was.
+// isAnswered reports whether a request was done. Its retry goes through the log, for the same answer.
 func (e *epoch) isAnswered(mutation session.Mutation) bool {
 	s, ok := e.state().Sessions.Get(mutation.Session)
 	if !ok {
@@ -244,14 +239,12 @@ func (e *epoch) isAnswered(mutation session.Mutation) bool {
 	return found && s.Open[at].Done
 }
 
-// checkUnfinished is the error of a copy that comes when its client has given up the
-// answer, be it by a request that went through the log or by one that did not;
-// nil if it has not. epoch.mu is held.
+// checkUnfinished returns an error if the client has given up the request's answer, or nil. epoch.mu is held.
 func (f *Files) checkUnfinished(by session.Mutation) error {
 	s, ok := f.epoch.state().Sessions.Get(by.Session)
 	if !ok {
 		//mutant: f.handles.own(by.Session); return f.epoch.sessionEnded(by.Session)
-		return f.epoch.sessionEnded(by.Session) // though that may not have been observed yet
+		return f.epoch.sessionEnded(by.Session) // perhaps not observed yet
 	}
 	_, open := requestAt(s, by.Number)
 	if (open || by.Number > s.HighestIssued) && !f.handles.own(by.Session).declared.Finished(by.Number) {
@@ -260,31 +253,30 @@ func (f *Files) checkUnfinished(by session.Mutation) error {
 	return &refusal.Refusal{Cause: refusal.RequestFinished, Request: by.Number, Session: by.Session}
 }
 
-// requestAt finds an open request of a session.
 func requestAt(s *session.Session[raftfsm.Answer], number api.RequestNumber) (at int, found bool) {
 	return slices.BinarySearchFunc(s.Open, number, func(r session.Request[raftfsm.Answer], n api.RequestNumber) int {
 		return cmp.Compare(r.Number, n)
 	})
 }
 
-// stat describes a node by the path it was asked for.
+// stat describes a node by the caller's path.
 func stat(n *namespace.Node, path api.Path) api.Stat {
 	s := n.Stat()
 	s.Path = path
 	return s
 }
 
-// Use checks that a handle is open, and was opened for what is to be done.
+// Use checks that a handle is open and has a right.
 func (f *Files) Use(h Handle, right namespace.Rights, locking bool) error {
 	return f.use(h, right, purpose{locking: locking})
 }
 
-// purpose is what a handle is used for, beside the right that this takes.
+// purpose is how a handle is used.
 type purpose struct {
-	locking bool // a lock is asked for
+	locking bool // to ask for a lock
 	trying  bool // without waiting
 	looking bool // at the node
-	caching bool // what is seen there
+	caching bool // what it sees
 }
 
 // use is Use, and counts.
@@ -317,7 +309,6 @@ func (f *Files) use(h Handle, right namespace.Rights, to purpose) error {
 	return nil
 }
 
-// countUse counts what a handle is used for.
 func (one *openHandle) countUse(to purpose) {
 	if to.looking && one.looked {
 		one.usage.count(actionLookAgain, one.Node.Name)
@@ -328,8 +319,7 @@ func (one *openHandle) countUse(to purpose) {
 	one.looked, one.tried = one.looked || to.looking, one.tried || to.trying
 }
 
-// writingOf says what is to be counted of a change once it is done: whether it writes much, or for nothing. A retry of what was done
-// writes nothing.
+// writingOf returns what to count once a write is done. A retry counts nothing.
 func (f *Files) writingOf(h Handle, by session.Mutation, c *raftfsm.SetContents) action {
 	if c == nil || f.epoch.isAnswered(by) {
 		return noAction
@@ -338,7 +328,7 @@ func (f *Files) writingOf(h Handle, by session.Mutation, c *raftfsm.SetContents)
 	return writingTo(node, c.Contents)
 }
 
-// Change makes a change through a handle on a node, which was opened for it.
+// Change makes a change through a handle.
 func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by session.Mutation, c raftfsm.Command) (raftfsm.Result, error) {
 	var result raftfsm.Result
 	writing := f.writingOf(h, by, c.SetContents)
@@ -346,7 +336,7 @@ func (f *Files) Change(ctx context.Context, h Handle, right namespace.Rights, by
 	if err != nil {
 		result, err = f.Refuse(ctx, by, err)
 	} else {
-		if c.Delete != nil { // which is refused while another holds the lock
+		if c.Delete != nil { // refused while another session holds the lock
 			f.events.awaitRecall(ctx, h.Node, h.Owner, api.Exclusive)
 		}
 		result, err = f.coherence.applyChange(ctx, by, c, namesTouched(h.Node.Name)...)

@@ -8,22 +8,22 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// Handle is what a client carries of a handle: enough for a new master to recreate it (Chubby §2.3, §2.9 step 8).
+// Handle is a client's copy of a handle, enough for a new master to recreate it (Chubby §2.3, §2.9 step 8).
 type Handle struct {
 	Owner        namespace.Owner
 	Node         namespace.Ref
 	Rights       namespace.Rights
 	Ephemeral    bool
 	Directory    bool
-	Delay        time.Duration        // lock-delay of locks taken through it
-	CachesLock   bool                 // its lock may be kept between two uses
-	NoCache      bool                 // the client keeps nothing of what it reads through it
+	Delay        time.Duration        // of its locks
+	CachesLock   bool                 // its lock may be kept unused
+	NoCache      bool                 // the client caches nothing it reads
 	Epoch        api.Epoch            // of the master that made it
-	Events       EventSet             // that it was opened for
-	Precondition raftfsm.Precondition // of SetSequencer; zero if there is none
+	Events       EventSet             // it was opened for
+	Precondition raftfsm.Precondition // of SetSequencer, or zero
 }
 
-// Preconditions returns the handle's precondition, for a command.
+// Preconditions returns the handle's precondition as a list.
 func (h Handle) Preconditions() []raftfsm.Precondition {
 	if h.Precondition == (raftfsm.Precondition{}) {
 		return nil
@@ -31,17 +31,16 @@ func (h Handle) Preconditions() []raftfsm.Precondition {
 	return []raftfsm.Precondition{h.Precondition}
 }
 
-// EventSet is a set of kinds of events.
+// EventSet is a set of event kinds.
 type EventSet uint64
 
-// With returns the set with another kind in it.
+// With returns the set with a kind added.
 func (s EventSet) With(k api.EventKind) EventSet { return s | 1<<k }
 
 // Has reports whether a kind is in the set.
 func (s EventSet) Has(k api.EventKind) bool { return s&(1<<k) != 0 }
 
-// Ticket is a place in the queue of one lock, good for one request. Those of an
-// earlier epoch come before those of a later one.
+// Ticket is a place in the queue of one lock, for one request. Tickets of an earlier epoch come first.
 type Ticket struct {
 	Epoch  api.Epoch
 	Number uint64

@@ -9,46 +9,42 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// handles is the table of the handles of one epoch. It is volatile: a handle that
-// an earlier master made is recreated when it is first used (Chubby §2.9, step
-// 8), and stays closed once it was closed in this epoch. What a handle holds, a
-// lock or an ephemeral node, is in the replicated state; the table never decides
-// whether there is something to give up. epoch.mu guards it.
+// handles is the table of the handles of one epoch. It is volatile: an earlier master's handle is recreated
+// at its first use (Chubby §2.9, step 8), and stays closed once closed here. The locks and ephemeral nodes of
+// a handle are in the replicated state, which alone decides what to release. epoch.mu guards it.
 type handles struct {
 	of     map[api.SessionID]*ownHandles
 	onNode map[namespace.Ref]map[namespace.Owner]*openHandle // the open ones
 	used   tally
 
-	refusing map[namespace.Owner]int // refusals of the Opens of those handles that the log is being asked for, or is about to be
+	refusing map[namespace.Owner]int // refusals of their Opens on the way to the log
 }
 
-// ownHandles is what is known of the handles of one session.
 type ownHandles struct {
 	byID map[api.HandleID]*openHandle // open, or being opened
-	// earlier are the handles of earlier epochs that were used or closed in this
-	// one: those that are not in byID are closed. At most api.MaxHandles, which is
-	// as many as a client can have had open.
+	// earlier are handles of earlier epochs used or closed in this one; closed, if not in byID. At most
+	// api.MaxHandles, as many as a client can have had.
 	earlier  map[api.HandleID]struct{}
 	declared session.Declared
-	refused  map[api.RequestNumber]error // Opens that were refused without an entry; at most api.MaxOutstanding
+	refused  map[api.RequestNumber]error // Opens refused without an entry; at most api.MaxOutstanding
 }
 
-// openHandle is a handle that is open, or being opened.
+// openHandle is a handle, open or being opened.
 type openHandle struct {
 	Handle
 	principal string
 	open      bool
-	locks     bool           // a lock was asked for through it, so closing it goes through the log
-	checked   api.Generation // of the lock, of which a sequencer was shown here while it was held through the handle; 0 if none was
-	copies    int            // of its Open that are being served
-	logged    bool           // one of those went to the log, which therefore answers them all
-	told      bool           // it was told who waited when it got the lock, and of those who came since; see tellConflicts
+	locks     bool           // a lock was asked for through it, so its Close is logged
+	checked   api.Generation // generation of its lock whose sequencer was shown here, or 0
+	copies    int            // of its Open being served
+	logged    bool           // one went to the log, which answers all
+	told      bool           // it knows the waiters until now; see tellConflicts
 
-	usage *usage // of its session; nil if nobody counts it
-	known        // what was learned through it that may be the same yet
+	usage *usage // of its session; nil if not counted
+	known        // what is still known of the node
 }
 
-// known says that nothing has happened at a node since somebody has looked, or tried to take its lock, through a handle.
+// known says what was done through a handle since the node last changed.
 type known struct{ looked, tried bool }
 
 func newHandles() *handles {
@@ -61,7 +57,7 @@ func newHandles() *handles {
 	}
 }
 
-// own returns what is known of a session, which lives.
+// own returns the record of a live session.
 func (t *handles) own(id api.SessionID) *ownHandles {
 	own := t.of[id]
 	if own == nil {
@@ -71,7 +67,7 @@ func (t *handles) own(id api.SessionID) *ownHandles {
 	return own
 }
 
-// find returns a handle that is open or being opened, nil if there is none.
+// find returns a handle, open or being opened, or nil.
 func (t *handles) find(owner namespace.Owner) *openHandle {
 	if own := t.of[owner.Session]; own != nil {
 		return own.byID[owner.Handle]
@@ -79,8 +75,7 @@ func (t *handles) find(owner namespace.Owner) *openHandle {
 	return nil
 }
 
-// declare takes note of the declaration of a request, and forgets the refusals that
-// its client has heard.
+// declare records a request's declaration, and forgets refusals that the client has received.
 func (t *handles) declare(by session.Mutation) {
 	own := t.own(by.Session)
 	own.declared.Record(by)
@@ -91,10 +86,9 @@ func (t *handles) declare(by session.Mutation) {
 	}
 }
 
-// reserve makes room for a handle that is being opened in the name of a
-// principal, which may have allowed of them (nil: of one that was opened already
-// the quota is not asked again); a copy of the same Open shares it. It is given up
-// with done, unless it was opened by then. What is done through it is counted there.
+// reserve enters a handle that is being opened; copies of the Open share it. allowed is the principal's
+// quota, nil for an Open that was answered before. endReservation removes the handle unless it is open by
+// then. counts counts its actions.
 func (t *handles) reserve(h Handle, principal string, counts *usage, allowed *int) (*openHandle, error) {
 	own := t.own(h.Owner.Session)
 	one := own.byID[h.Owner.Handle]
@@ -112,9 +106,8 @@ func (t *handles) reserve(h Handle, principal string, counts *usage, allowed *in
 	return one, nil
 }
 
-// refuse remembers the refusal of an Open that needed no entry, until its
-// client has heard it: other copies are answered the same. It is for one that makes no
-// node, whatever it finds: another master does not know of the refusal.
+// refuse keeps the refusal of an Open without an entry until the client has it, so that copies get the same
+// answer. The Open must never create a node: another master does not know of the refusal.
 func (t *handles) refuse(by session.Mutation, because error) *api.Error {
 	told := &api.Error{Code: api.CodeOf(because), Message: because.Error()}
 	if e := (*api.Error)(nil); errors.As(because, &e) {
@@ -125,22 +118,19 @@ func (t *handles) refuse(by session.Mutation, because error) *api.Error {
 	return told
 }
 
-// endRefusal notes that the log has refused an Open, or has answered it otherwise, or that it
-// is not being asked any more.
+// endRefusal records that the log has answered a refusal, or never will.
 func (t *handles) endRefusal(owner namespace.Owner) {
 	if t.refusing[owner]--; t.refusing[owner] == 0 {
 		delete(t.refusing, owner)
 	}
 }
 
-// endReservation ends a reservation.
 func (t *handles) endReservation(one *openHandle) {
 	if one.copies--; one.copies == 0 && !one.open && t.find(one.Owner) == one {
 		t.remove(one)
 	}
 }
 
-// enter counts a handle.
 func (t *handles) enter(h Handle, principal string) *openHandle {
 	one := &openHandle{Handle: h, principal: principal}
 	t.own(h.Owner.Session).byID[h.Owner.Handle] = one
@@ -148,7 +138,6 @@ func (t *handles) enter(h Handle, principal string) *openHandle {
 	return one
 }
 
-// bind opens a handle that was reserved.
 func (t *handles) bind(one *openHandle, node namespace.Ref) {
 	one.open, one.Node = true, node
 	one.usage.count(actionOpen, node.Name)
@@ -158,16 +147,16 @@ func (t *handles) bind(one *openHandle, node namespace.Ref) {
 	t.onNode[node][one.Owner] = one
 }
 
-// get returns an open handle, and recreates one of an earlier epoch, whatever
-// the quota: its principal was allowed to have it.
+// get returns an open handle. It recreates an earlier epoch's handle without a quota check: it was allowed
+// then.
 func (t *handles) get(h Handle, epoch api.Epoch, principal string) (*openHandle, error) {
 	own := t.own(h.Owner.Session)
 	one := own.byID[h.Owner.Handle]
 	if one != nil && one.open && one.Node == h.Node {
 		return one, nil
 	}
-	// A client that opens different nodes with one request, at several masters, has handles
-	// of one name on each: one of them is good.
+	// A client that opens several nodes with one request number, at several masters, has a handle of one ID
+	// on each; one is valid.
 	if _, closed := own.earlier[h.Owner.Handle]; closed || h.Epoch >= epoch || one != nil && one.open {
 		return nil, &refusal.Refusal{Cause: refusal.HandleClosed}
 	}
@@ -182,7 +171,7 @@ func (t *handles) get(h Handle, epoch api.Epoch, principal string) (*openHandle,
 	return one, nil
 }
 
-// countDone counts what was done through a handle, if it is open still.
+// countDone counts an action through a handle that is still open.
 func (t *handles) countDone(owner namespace.Owner, d action) {
 	if one := t.find(owner); one != nil && one.open {
 		one.usage.count(d, one.Node.Name)
@@ -199,8 +188,7 @@ func (t *handles) close(owner namespace.Owner) {
 	}
 }
 
-// drop forgets handles of a session that has ended, at most most of them, and
-// reports whether it knows of no more.
+// drop forgets at most most handles of an ended session, and reports whether that was all.
 func (t *handles) drop(id api.SessionID, most int) (done bool) {
 	own := t.of[id]
 	if own == nil {
@@ -216,7 +204,6 @@ func (t *handles) drop(id api.SessionID, most int) (done bool) {
 	return true
 }
 
-// remove takes a handle out of the table.
 func (t *handles) remove(one *openHandle) {
 	delete(t.of[one.Owner.Session].byID, one.Owner.Handle)
 	t.used.add(one.principal, -1)
@@ -229,7 +216,7 @@ func (t *handles) remove(one *openHandle) {
 	}
 }
 
-// count returns how many handles a session has open, or is opening.
+// count returns a session's number of handles, open or being opened.
 func (t *handles) count(id api.SessionID) int {
 	if own := t.of[id]; own != nil {
 		return len(own.byID)

@@ -10,11 +10,11 @@ import (
 
 // History is how the lock of a node was held.
 type History struct {
-	Holdings    []api.Holding // what has ended, the latest last; then what goes on, at most api.MaxListed
-	MoreHolders int           // besides those that go on and are listed
+	Holdings    []api.Holding // ended ones, the latest last; then current ones, at most api.MaxListed
+	MoreHolders int           // unlisted current ones
 }
 
-// History says who held the lock of a node, as far as the cell remembers, and who holds it.
+// History returns the holders of a lock, current and remembered ones.
 func (in *Inspector) History(ctx context.Context, path api.Path) (h History, err error) {
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return h, err

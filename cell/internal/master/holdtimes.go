@@ -9,33 +9,29 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// maxHoldTimes bounds the locks of which holdTimes knows something.
+// maxHoldTimes bounds the locks in holdTimes.
 const maxHoldTimes = 4096
 
-// holdTimes knows how long a turn with a lock has taken of late, so that those who
-// wait can be told how long they may have to. A turn begins when somebody gets a
-// lock that was free, or is handed over, and ends when nobody has it; readers who
-// hold it together take one turn. It knows the locks that were granted last, from
-// the beginning of the epoch on. Nothing depends on it but what people read.
-// epoch.mu guards it.
+// holdTimes measures recent turns with locks, to estimate waits for people. A turn begins when a free lock is
+// granted, or is handed over, and ends when it has no holder; readers together take one turn. It covers the
+// locks granted last in this epoch. epoch.mu guards it.
 type holdTimes struct {
 	byName *simplelru.LRU[api.Name, holdTime]
-	over   func(name api.Name, took time.Duration) // is told of each turn that has ended with one of these locks, to count
+	over   func(name api.Name, took time.Duration) // counts each ended turn with one of these locks
 	unread *unreadSequencers
 }
 
 type holdTime struct {
 	turn
-	began session.Instant // when that began
-	usual time.Duration   // how long one takes: a mean in which the latest counts for a quarter; 0 if none is over
+	began session.Instant // of the current turn
+	usual time.Duration   // mean of turns, in which the latest counts for a quarter; 0 if none has ended
 }
 
-// turn is one that goes on.
 type turn struct {
-	generation api.Generation // 0 if none does
-	cached     bool           // a holder may keep the lock unused: how long it takes says nothing
-	delays     bool           // nobody gets the lock for a while if the holder fails: nothing else has to refuse it
-	by         *usage         // of the session that has the lock alone; nil if that is not counted
+	generation api.Generation // 0 between turns
+	cached     bool           // a holder may keep the lock unused, so its length means nothing
+	delays     bool           // a lock-delay follows if the holder fails, so no other check of the sequencer is needed
+	by         *usage         // of the only holder's session; nil if not counted
 }
 
 func newHoldTimes(over func(api.Name, time.Duration), unread *unreadSequencers) *holdTimes {
@@ -46,7 +42,7 @@ func newHoldTimes(over func(api.Name, time.Duration), unread *unreadSequencers) 
 	return &holdTimes{byName: byName, over: over, unread: unread}
 }
 
-// beginHold notes a grant. One of the same generation is of the turn that goes on.
+// beginHold records a grant. One of the same generation belongs to the current turn.
 func (t *holdTimes) beginHold(name api.Name, next turn, now session.Instant) {
 	one, _ := t.byName.Get(name)
 	if one.generation == next.generation {
@@ -61,20 +57,20 @@ func (t *holdTimes) beginHold(name api.Name, next turn, now session.Instant) {
 	t.byName.Add(name, one)
 }
 
-// heldSince returns when the turn of that grant began, if it goes on and that is known.
+// heldSince returns when the turn of that grant began, if it is current.
 func (t *holdTimes) heldSince(name api.Name, g api.Generation) (began session.Instant, known bool) {
 	one, _ := t.byName.Peek(name)
 	return one.began, g != 0 && one.generation == g
 }
 
-// endHold notes that nobody has the lock.
+// endHold records that the lock has no holder.
 func (t *holdTimes) endHold(name api.Name, now session.Instant) {
 	if one, ok := t.byName.Get(name); ok {
 		t.byName.Add(name, t.ended(name, one, now))
 	}
 }
 
-// ended is what is known when the turn that goes on, if one does, has ended.
+// ended returns a record after the end of its turn, if it had one.
 func (t *holdTimes) ended(name api.Name, one holdTime, now session.Instant) holdTime {
 	if one.generation == 0 || one.cached {
 		one.turn = turn{}
@@ -92,10 +88,8 @@ func (t *holdTimes) ended(name api.Name, one holdTime, now session.Instant) hold
 	return one
 }
 
-// estimateWait says how long it may be until ahead more turns, and the one that goes
-// on if the lock is held, are over; 0 if that cannot be told: if none has been
-// seen to its end, or the one that goes on takes longer than usual, or one of its
-// holders caches the lock.
+// estimateWait estimates when the current turn, if held, and ahead more will have ended. It returns 0 if it
+// cannot: no turn has ended yet, the current one takes longer than usual, or a holder caches the lock.
 func (t *holdTimes) estimateWait(name api.Name, held bool, ahead int, now session.Instant) time.Duration {
 	one, _ := t.byName.Peek(name)
 	if one.usual == 0 || held && (one.generation == 0 || one.cached) {

@@ -9,7 +9,7 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Inspector tells operators what the master knows, and changes nothing.
+// Inspector shows operators what the master knows.
 type Inspector struct {
 	Backups     *Backups
 	CheckPoints *CheckPoints
@@ -19,13 +19,13 @@ type Inspector struct {
 	sessions *Sessions
 	locks    *Locks
 
-	viewer string // whom it tells; "" if everything may be told
+	viewer string // asking principal; "" may see everything
 
-	pages chan struct{} // full when maxPages are being made; see page
+	pages chan struct{} // full while maxPages are being made
 }
 
-// waitForPage waits until a page may be made; done is to be called when it has been. It is for
-// after the proof of leadership, which may take seconds.
+// waitForPage waits until a page may be made; call done after that. The proof of leadership comes first: it
+// may take seconds.
 func (in *Inspector) waitForPage(ctx context.Context) (done func(), err error) {
 	select {
 	case in.pages <- struct{}{}:
@@ -40,7 +40,7 @@ func (in *Inspector) waitForPage(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// NodeAt finds the node at a path, for an operator.
+// NodeAt returns the node at a path, for an operator.
 func (in *Inspector) NodeAt(ctx context.Context, path api.Path) (namespace.Ref, error) {
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return namespace.Ref{}, err
@@ -52,8 +52,7 @@ func (in *Inspector) NodeAt(ctx context.Context, path api.Path) (namespace.Ref, 
 	return node.Ref(), nil
 }
 
-// CheckOperator checks that a session's principal may do what concerns the whole
-// cell.
+// CheckOperator checks that a session's principal may administer the cell.
 func (in *Inspector) CheckOperator(ctx context.Context, who Caller) error {
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return err

@@ -10,10 +10,10 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/steps"
 )
 
-// occasion is a kind of event of which very many may happen in a second, so that its lines are sampled.
+// occasion is a frequent kind of event, whose lines are sampled.
 type occasion int
 
-// The occasions. docs/logs.md says what the lines of each mean.
+// The occasions. docs/logs.md explains their lines.
 const (
 	lockGranted occasion = iota
 	lockReleased
@@ -24,28 +24,27 @@ const (
 	sessionOpened
 	sessionEnding
 	sessionEnded
-	occasions // how many there are
+	occasions
 )
 
-// String is the value of the field event.
+// String returns the value of the field event.
 func (o occasion) String() string {
 	return [...]string{
 		"lock_granted", "lock_released", "lock_lost", "lock_delayed", "lock_revoked", "lock_deadlock", "session_opened", "session_ending", "session_ended",
 	}[o]
 }
 
-// journal is the only way from a master to its log. Lines are put into a queue of bounded length, with or without mutexes
-// held, and written by one goroutine, which holds none: a log that cannot be written to holds nobody up. Of each
-// occasion there are maxLines lines at most in sampleTime, and then one that says how many were left out. An occasion without a
-// line costs an addition.
+// journal is a master's only way to its log. Lines go into a bounded queue, with or without mutexes; one
+// goroutine writes them without any. So a blocked log delays no caller. In each sampleTime it writes at most
+// maxLines lines of an occasion, and then how many it left out. An occasion without a line costs an addition.
 type journal struct {
 	log     *slog.Logger
 	lines   chan logLine
 	counts  [occasions]atomic.Int64 // since the sample began
-	dropped atomic.Int64            // lines for which there was no room, since then
+	dropped atomic.Int64            // lines without room since then
 }
 
-// logLine is a line that waits. Nothing that it has may change any more.
+// logLine is a queued line. Nothing in it changes.
 type logLine struct {
 	level slog.Level
 	text  string
@@ -53,8 +52,8 @@ type logLine struct {
 }
 
 const (
-	maxLines   = 100              // of one occasion, in
-	sampleTime = 10 * time.Second // so that a burst, as of a fail-over, is there as a whole
+	maxLines   = 100              // of one occasion in sampleTime
+	sampleTime = 10 * time.Second // shows a whole burst, as after a fail-over
 	maxQueued  = 1024             // lines
 )
 
@@ -62,18 +61,18 @@ func newJournal(log *slog.Logger) *journal {
 	return &journal{log: log, lines: make(chan logLine, maxQueued)}
 }
 
-// admits counts an occasion, and reports whether it is to have a line: note.
+// admits counts an occasion, and reports whether note should write it.
 func (j *journal) admits(o occasion, level slog.Level) bool {
 	//mutant: return j.log.Enabled(context.Background(), level) && j.counts[o].Add(1) > 0
 	return j.log.Enabled(context.Background(), level) && j.counts[o].Add(1) <= maxLines
 }
 
-// note writes the line of an occasion that was admitted.
+// note writes an admitted occasion.
 func (j *journal) note(o occasion, level slog.Level, text string, attrs ...slog.Attr) {
 	j.put(logLine{level: level, text: text, attrs: append([]slog.Attr{slog.String("event", o.String())}, attrs...)})
 }
 
-// say writes a line of which there are few, however much clients do.
+// say writes a line that stays rare, whatever clients do.
 func (j *journal) say(level slog.Level, text string, attrs ...slog.Attr) {
 	if j.log.Enabled(context.Background(), level) {
 		j.put(logLine{level: level, text: text, attrs: attrs})
@@ -88,7 +87,7 @@ func (j *journal) put(line logLine) {
 	}
 }
 
-// run writes lines until ctx ends. What comes later, flush writes.
+// run writes lines until ctx ends; flush writes the rest.
 func (j *journal) run(ctx context.Context) {
 	sample := time.NewTicker(sampleTime)
 	defer sample.Stop()
@@ -104,7 +103,7 @@ func (j *journal) run(ctx context.Context) {
 	}
 }
 
-// flush writes what is left. Nobody puts lines any more, and run has ended.
+// flush writes the rest, after run and all callers have ended.
 func (j *journal) flush() {
 	for {
 		select {
@@ -122,7 +121,7 @@ func (j *journal) write(line logLine) {
 	j.log.LogAttrs(context.Background(), line.level, line.text, line.attrs...)
 }
 
-// endSample says how many lines were left out, and begins to count again.
+// endSample logs how many lines were left out, and restarts the counts.
 func (j *journal) endSample() {
 	var left []any
 	for o := range occasions {
@@ -131,7 +130,7 @@ func (j *journal) endSample() {
 		}
 	}
 	dropped, level := j.dropped.Swap(0), slog.LevelInfo
-	if dropped > 0 { // lines of a level that is logged: so this one has to be, too
+	if dropped > 0 { // lines of an enabled level, so this one needs an enabled level, too
 		for _, level = range []slog.Level{slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
 			if j.log.Enabled(context.Background(), level) {
 				break
@@ -145,8 +144,8 @@ func (j *journal) endSample() {
 	}
 }
 
-// noteAsked is note with the request of a client that has caused it, if one has. It says something of a lock or a session, with the fields
-// that docs/logs.md lists, while what the log did is observed, with epoch.mu held.
+// noteAsked is note with the client's request that caused the event, if any. The observer calls it for locks
+// and sessions, with the fields of docs/logs.md. epoch.mu is held.
 func (j *journal) noteAsked(asked steps.RequestID, o occasion, text string, attrs ...slog.Attr) {
 	if asked != 0 {
 		attrs = append(attrs, slog.String("request", asked.String()))

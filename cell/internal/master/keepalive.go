@@ -9,33 +9,29 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Receipt is what a KeepAlive says that its client has heard in this epoch.
+// Receipt is what the client of a KeepAlive has received in this epoch.
 type Receipt struct {
 	Received, Acknowledged uint64 // see mailbox
 	Grant                  uint64 // number of the newest grant
 }
 
-// Extension is what a KeepAlive brings: the lease, unless nothing is extended now, and
-// what is to be told.
+// Extension is the answer to a KeepAlive: the lease, if it is extended now, and events.
 type Extension struct {
 	Grant  *Grant
 	Events []*Event
 }
 
-// Park takes note of what a client has heard, and parks its KeepAlive (Chubby §2.8), in the
-// place of the one before.
+// Park records what a client has received, and parks its KeepAlive (Chubby §2.8) in place of the last.
 //
-// The answer is due at once if the client has not yet heard what it was told or granted,
-// does not know this epoch, or gives a sign of life that it was asked for. A reply that was
-// lost must not cost the client the time until the next one is due: its own lease may end
-// before.
+// The answer is due at once if the client lacks events or a grant, does not know this epoch, or gives a
+// requested sign of life. After a lost reply it must not wait for the next: its lease may end before.
 func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error) {
 	k := &KeepAlive{sessions: s, caller: c, client: signsOfLife{receipt: s.epoch.clock(), conn: conn}}
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()
 	box, err := s.hear(c, h)
 	//mutant: if false {
-	if err == nil && s.epoch.ctx.Err() != nil { // endCalls may have passed
+	if err == nil && s.epoch.ctx.Err() != nil { // endCalls may have run
 		err = context.Cause(s.epoch.ctx)
 	}
 	if err != nil {
@@ -48,9 +44,8 @@ func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error
 	}
 	lease := s.leaseOf(c.Session)
 	due := s.epoch.clock().Add(session.Due(lease))
-	if box.isAcknowledged() { // else nothing is extended, and there is only something to wait for
-		// Its last lease may have been longer than the next will be; its client's
-		// patience with this call is that of the lease that it was granted last.
+	if box.isAcknowledged() { // else this call only waits for events
+		// Its last lease may have been longer than the next; the client's timeout comes from the last.
 		end, _ := s.leases.End(c.Session)
 		due = min(due, end.Add(session.Due(lease)-lease))
 	}
@@ -58,8 +53,7 @@ func (s *Sessions) Park(c Caller, h Receipt, conn Connection) (*KeepAlive, error
 	return k, nil
 }
 
-// hear takes note of what a client has heard, and returns its mailbox. epoch.mu is held, and
-// released in between.
+// hear records what a client has received, and returns its mailbox. epoch.mu is held, with pauses.
 func (s *Sessions) hear(c Caller, h Receipt) (*mailbox, error) {
 	box, ok := s.boxes.byID[c.Session]
 	switch {
@@ -77,25 +71,23 @@ func (s *Sessions) hear(c Caller, h Receipt) (*mailbox, error) {
 	s.epoch.mu.pause(s.recalls.acknowledge(c.Session, box.acked))
 	s.revocations.actOnAcknowledgement(c.Session)
 	if s.boxes.byID[c.Session] != box {
-		return nil, s.epoch.sessionEnded(c.Session) // in between
+		return nil, s.epoch.sessionEnded(c.Session) // it ended in between
 	}
 	return box, nil
 }
 
-// alignDue has replies that are due at about the same time be sent at the same
-// time, a little early, so that with very many sessions they share proofs, wake-ups
-// and packets.
+// alignDue moves replies to common times, a little early, so that many sessions share proofs, wake-ups and
+// packets.
 func alignDue(due session.Instant, lease time.Duration) session.Instant {
 	return due - due%session.Instant(lease/replyTogether)
 }
 
-// wantedLease returns how long the leases of a session are to be.
+// wantedLease returns how long a session's leases should be.
 func (s *Sessions) wantedLease(record *session.Session[raftfsm.Answer]) time.Duration {
 	return session.Lengthen(record.Asked, s.epoch.state().Sessions.Len(), s.keepAlives)
 }
 
-// raiseLease has the log know of a longer lease, if a session is to be granted one:
-// from the KeepAlive after that it is. epoch.mu is held.
+// raiseLease proposes a session's longer lease, for the next KeepAlive. epoch.mu is held.
 func (s *Sessions) raiseLease(id api.SessionID) {
 	record, ok := s.epoch.state().Sessions.Get(id)
 	if !ok || s.raising[id] {
@@ -107,9 +99,8 @@ func (s *Sessions) raiseLease(id api.SessionID) {
 	}
 }
 
-// extendLease grants the lease from t0, unless the client has not acknowledged what
-// it was told, has shown no sign of life lately, or the session is ending, and takes the
-// events along.
+// extendLease grants the lease from t0, and takes the events. It grants none to an ending session, or if
+// acknowledgements are pending or there is no recent sign of life.
 func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, error) {
 	id := k.caller.Session
 	lease := s.leaseOf(id)
@@ -120,7 +111,7 @@ func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, err
 		return Extension{}, s.epoch.sessionEnded(id)
 	}
 	box.unpark(k.place)
-	if box.calls != k.number { // what it told would be owed, and the newer call would extend nothing
+	if box.calls != k.number { // its events would become owed, and the newer call would extend nothing
 		return Extension{}, errReplaced
 	}
 	var reply Extension
@@ -129,7 +120,7 @@ func (s *Sessions) extendLease(k *KeepAlive, t0 session.Instant) (Extension, err
 	case ending != nil && box.acked >= ending.sequence:
 		return Extension{}, s.epoch.sessionEnded(id)
 	case ending != nil || !box.isAcknowledged():
-	case !k.client.isFresh(t0): // the answer has taken long: a crowd comes at once after a fail-over
+	case !k.client.isFresh(t0): // slow, as when all clients return after a fail-over
 		box.asked = true
 	default:
 		number, ok := s.leases.Grant(id, lease, t0)

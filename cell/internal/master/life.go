@@ -7,32 +7,29 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// maxSilence is how long before the start of a grant the client must have shown a
-// sign of life at the latest. A KeepAlive that was parked for longer is none: its
-// client may have been stopped since, or its network be silent, and the master
-// would begin a whole lease for somebody who has gone. So what a client that falls
-// silent holds is free after lease, lock-delay and this, however it fell silent.
+// maxSilence is the max time from a client's last sign of life to the start of a grant. A KeepAlive parked
+// for longer is no such sign: its client may have stopped, or lost the network. So a silent client's locks
+// are free after lease, lock-delay and maxSilence.
 //
-// Whatever arrives over the connection of the session's KeepAlives is a sign of life:
-// sessions that share one seldom have to give another.
+// Any arrival on the connection is a sign of life, so sessions that share one seldom need another.
 const maxSilence = time.Second
 
-// Connection is the connection of a session's KeepAlives, which other sessions may share.
+// Connection is the connection of a session's KeepAlives, which sessions may share.
 type Connection interface {
-	// LastArrival returns when anything last arrived over it.
+	// LastArrival returns when data last arrived.
 	LastArrival() session.Instant
-	// AskForLife reports whether a sign of life is to be asked for over the connection:
-	// if that was not done after since. It counts as asked for at now.
+	// AskForLife reports whether to ask for a sign of life: true if no call has asked after since. Then it
+	// counts as asked at now.
 	AskForLife(now, since session.Instant) bool
 }
 
-// signsOfLife is what is known of the life of a call's client.
+// signsOfLife is what a call's client showed of its life.
 type signsOfLife struct {
 	receipt session.Instant // of the call
-	conn    Connection      // nil if it is not known
+	conn    Connection      // nil if unknown
 }
 
-// isFresh reports whether there was a sign of life lately.
+// isFresh reports whether there was a recent sign of life.
 func (s signsOfLife) isFresh(now session.Instant) bool {
 	last := s.receipt
 	if s.conn != nil {
@@ -42,10 +39,9 @@ func (s signsOfLife) isFresh(now session.Instant) bool {
 	return now.Sub(last) <= maxSilence
 }
 
-// awaitSignOfLife reports whether a call that was parked, and has nothing to bring, is to be
-// answered without a grant, because its client has shown no sign of life lately: it
-// comes back at once, if it is there, and has the grant then. Of sessions that
-// share a connection one is asked so; the others wait for what that brings.
+// awaitSignOfLife reports whether to answer a parked call without news and without a grant, because its
+// client is silent. A live client calls again at once, and gets the grant. One session of a connection is
+// asked so; others wait for the result.
 func (s *Sessions) awaitSignOfLife(ctx context.Context, k *KeepAlive) (bool, error) {
 	now := s.epoch.clock()
 	if k.client.isFresh(now) || s.hasNews(k) {
@@ -70,7 +66,7 @@ func (s *Sessions) awaitSignOfLife(ctx context.Context, k *KeepAlive) (bool, err
 	return true, nil
 }
 
-// hasNews reports whether there is something that a call has yet to tell.
+// hasNews reports whether a call has events to bring.
 func (s *Sessions) hasNews(k *KeepAlive) bool {
 	s.epoch.mu.Lock()
 	defer s.epoch.mu.Unlock()

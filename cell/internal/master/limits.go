@@ -2,39 +2,34 @@ package master
 
 import "github.com/chubbylock/chubby/api"
 
-// limits bounds what a master puts into the log at a time, and what waits for
-// that. All sizes are bytes of the real encoding (raftfsm.Command.Encode).
+// limits bounds what a master puts into the log at a time, and what waits for that. Sizes are bytes of the
+// real encoding (raftfsm.Command.Encode).
 //
-// What is in the log has to be read again by every replica that restarts, and
-// sent to every replica that lags, whatever it was that made it grow. So no
-// command is let into an entry that exceeds the limit, and those commands that
-// could name very many things (sessions that end, nodes to remove, successors of
-// a lock) are cut into pieces that are each correct alone. Tests make the limits
-// small.
+// A restarted replica reads the log again, and a lagging one receives it. So no command beyond the limit
+// enters the log. Commands that could name very many things (ending sessions, removed nodes, successors) are
+// cut into parts, each correct alone. Tests make the limits small.
 type limits struct {
 	command int // of one command; a larger one is refused before it is written
 	batch   int // of the commands in one entry, unless it has only one
-	claims  int // of the successors that one command names
+	claims  int // of the successors in one command
 	pending int // of the commands that wait for their entry
-	share   int // of those, the commands of one session
+	share   int // of those, from one session
 }
 
-// defaultLimits are those of every master.
 func defaultLimits() limits {
 	return limits{
 		command: api.MaxCommand,
 		batch:   api.MaxBatchBytes,
-		claims:  32 << 10, // a claim has 4 KiB at most, and most have less than 100 bytes
-		pending: 64 << 20, // more than 200 full entries, which take about a second
-		share:   8 << 20,  // 32 whole files, so that one session does not keep out all others
+		claims:  32 << 10, // a claim has at most 4 KiB, most have less than 100 bytes
+		pending: 64 << 20, // more than 200 full entries, about a second
+		share:   8 << 20,  // 32 whole files, so that one session does not block all others
 	}
 }
 
 // maxPending bounds the commands that wait for their entry.
 const maxPending = 64 * api.MaxBatch
 
-// firstPart returns as many of the first elements of a list as have at most that many
-// bytes together, but one at least, if there is any.
+// firstPart returns the first elements of a list within limit bytes, and at least one if there is any.
 func firstPart[T any](list []T, limit int, size func(T) int) []T {
 	bytes := 0
 	for i, one := range list {

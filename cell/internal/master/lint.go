@@ -14,18 +14,19 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// finding is a misuse.Finding, with what decides where it is listed.
+// finding is a misuse.Finding, with what decides its place in the list.
 type finding struct {
 	misuse.Finding
-	name  api.Name // where it was last; "" if it is about no node
-	there int      // how many of Count were there, as far as that is known
-	worse float64  // how many times the limit it is
+	name  api.Name // last node; "" if it is about none
+	there int      // part of Count known to be there
+	worse float64  // multiple of the limit
 }
 
-// usualFindings is how many findings are listed.
+// usualFindings is the usual max number of findings.
 const usualFindings = 20
 
-// actionsOf returns the action that a kind of misuse counts, and the one of which that has to be a share (noAction: of none).
+// actionsOf returns the action that a kind of misuse counts, and the action that the share refers to, or
+// noAction.
 func actionsOf(kind misuse.Kind) (counted, of action) {
 	switch kind {
 	case misuse.Polling:
@@ -49,10 +50,10 @@ func actionsOf(kind misuse.Kind) (counted, of action) {
 	case misuse.Abandoned:
 		return actionAbandonSession, noAction
 	}
-	return noAction, noAction // no count of actions
+	return noAction, noAction // it counts no actions
 }
 
-// judge returns the findings of a usage that follow from the counts of its actions alone. epoch.mu is held.
+// judge returns the findings that follow from a usage's counts alone. epoch.mu is held.
 func (u *usage) judge(now session.Instant) (found []*finding) {
 	u.turn()
 	measured := u.all.measured(u, now)
@@ -79,7 +80,7 @@ func (u *usage) judge(now session.Instant) (found []*finding) {
 	return found
 }
 
-// exceeds reports whether a finding reaches the limits, and notes how far it is beyond them.
+// exceeds reports whether a finding reaches the limits, and sets worse.
 func (f *finding) exceeds(l misuse.Limits) bool {
 	rate := float64(f.Count) / f.Measured.Seconds()
 	f.worse = float64(f.Count) / float64(l.Count)
@@ -91,12 +92,12 @@ func (f *finding) exceeds(l misuse.Limits) bool {
 
 // Limits of a leak of handles, beside those in its row.
 const (
-	leakOpened = 64 // that were opened recently
-	leakClosed = 10 // one in so many was closed at most
+	leakOpened = 64 // min Opens recently
+	leakClosed = 10 // at most one Close in so many Opens
 )
 
-// findLeak returns the finding that a session opens handles and does not close them; nil if it closes them. epoch.mu is held, and
-// released in between.
+// findLeak returns a finding if a session opens handles without closing them, or nil. epoch.mu is held, with
+// pauses.
 func findLeak(in *Inspector, id api.SessionID, u *usage, now session.Instant) *finding {
 	own, limits := in.tables.handles.of[id], misuse.HandleLeak.Limits()
 	measured := u.all.measured(u, now)
@@ -121,8 +122,8 @@ func findLeak(in *Inspector, id api.SessionID, u *usage, now session.Instant) *f
 	return one
 }
 
-// collectFindings judges all sessions, under the mutex. Rights are checked later, without it. A session that begins or ends
-// during a pause may be missing. The error is that of ctx.
+// collectFindings judges all sessions, under the mutex; rights are checked later. It may miss a session that
+// begins or ends in a pause. The error is ctx's.
 func collectFindings(ctx context.Context, in *Inspector) (found []*finding, since time.Duration, err error) {
 	in.epoch.mu.LockPatient()
 	defer in.epoch.mu.Unlock()
@@ -166,8 +167,8 @@ func collectFindings(ctx context.Context, in *Inspector) (found []*finding, sinc
 	return found, now.Sub(in.tables.usages.began), nil
 }
 
-// Lint finds the sessions that misuse the cell, and describes those that are furthest beyond the limits, as far as a principal may
-// see it; see Inspector.For. Those at a node are at below, or further down.
+// Lint describes the worst misuse of the cell that viewer may see; see Inspector.For. below limits findings
+// to nodes in that subtree.
 func (m *Master) Lint(ctx context.Context, viewer string, below api.Name, o misuse.Options) (r misuse.Report, err error) {
 	in := m.Inspector.For(viewer)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
@@ -182,7 +183,7 @@ func (m *Master) Lint(ctx context.Context, viewer string, below api.Name, o misu
 	if err != nil {
 		return r, err
 	}
-	state := in.epoch.state() // as it is after that: whose sessions they are is in it
+	state := in.epoch.state() // read after that: it has the owners of the sessions
 	r.Epoch, r.Since = in.epoch.number, since
 	sight := in.sightOf(state)
 	var seen []*finding
@@ -211,9 +212,9 @@ func (m *Master) Lint(ctx context.Context, viewer string, below api.Name, o misu
 	return r, nil
 }
 
-// describe completes a finding as far as its viewer may see it, and reports whether he may see any of it. He sees what his
-// own principal does. Of others he sees, without their names, what they do at a node that he may read: their count is that at the node
-// then, and he sees nothing if that alone is no misuse.
+// describe completes a finding, and reports whether its viewer may see any of it. Viewers see all actions of
+// their own principal. They see those of others, without names, at nodes they may read; then only the count
+// there matters.
 func (f *finding) describe(e *epoch, state *raftfsm.State, sight sight) bool {
 	if f.Who.Session != 0 {
 		f.Who = e.holder(state, namespace.Holder{Owner: namespace.Owner{Session: f.Who.Session}})
@@ -231,7 +232,6 @@ func (f *finding) describe(e *epoch, state *raftfsm.State, sight sight) bool {
 	return own || reads
 }
 
-// endedWhileLooking is the error of a call that ended while it looked at very many things.
 func endedWhileLooking(ctx context.Context) error {
 	return &api.Error{Code: api.ContextCode(context.Cause(ctx)), Message: "the call ended while it looked at what clients do", Err: context.Cause(ctx)}
 }

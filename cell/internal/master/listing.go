@@ -13,13 +13,11 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Listings come in pages. What is replicated is read from one state, which is
-// immutable, without the mutex; what only the master knows is added page by page
-// under it. So a listing costs the same for a cell of any size, page by page, and
-// the pages of one listing are of different moments: what is there all the time is
-// in it once.
+// Listings come in pages. Replicated data comes from one immutable state, without the mutex; the master's own
+// data is added under it. So a page costs the same in a cell of any size. The pages of a listing are of
+// different moments: an entry that exists all the time is listed once.
 
-// holderBytes is how long a holder is on the wire at most.
+// holderBytes returns the max length of a holder on the wire.
 func holderBytes(h api.Holder) int {
 	return maxEncoded + len(h.Principal) + len(h.Host) + len(h.Reason) + len(h.Owner)
 }
@@ -27,22 +25,20 @@ func holderBytes(h api.Holder) int {
 // SessionInfo describes a session.
 type SessionInfo struct {
 	Session   api.Holder    // its owner
-	Lease     time.Duration // that is granted
+	Lease     time.Duration // as granted
 	LeftLeast time.Duration // it lives at least this long
-	LeftMost  time.Duration // and is ended at the latest after this long, unless it is extended
+	LeftMost  time.Duration // and ends within this time, unless it is extended
 	Handles   int
 	Locks     int
 	MayCache  bool
 	Unheard   bool // its client has not returned since the fail-over
 }
 
-// WireSize returns how long it is on the wire at most.
+// WireSize returns the max length on the wire.
 func (s *SessionInfo) WireSize() int { return maxEncoded + holderBytes(s.Session) }
 
-// ListSessions lists a page of the sessions with both bounds of what is left of
-// their leases: none ends earlier than the one, nor, unless it is extended, lives
-// longer than the other. Of sessions that may not be seen it has nothing; of one that
-// is asked for by its number, that it is there. A page has at most as many as most, as in newPage.
+// ListSessions lists a page of the sessions, with both bounds of the rest of their leases. It omits invisible
+// sessions; if only names one, it shows just that it exists. most limits a page, as in newPage.
 func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after []byte, most int) (p Page[*SessionInfo], err error) {
 	p = newPage[*SessionInfo](most)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
@@ -69,7 +65,7 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 			break
 		}
 		if last = s.ID; !sight.sees(s.Principal) {
-			if only != 0 { // that it is there is no secret: recipes have to know whether it has ended
+			if only != 0 { // no secret: recipes need to know whether it has ended
 				p.add(&SessionInfo{Session: api.Holder{Session: s.ID}}, maxEncoded)
 			}
 			continue
@@ -85,7 +81,7 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 	now := in.epoch.clock()
 	for _, info := range p.List {
 		if info.Lease == 0 {
-			continue // it is only said to be there
+			continue // only its existence is listed
 		}
 		id := info.Session.Session
 		info.Handles, info.Unheard = in.tables.handles.count(id), in.tables.leases.Unheard(id)
@@ -98,7 +94,7 @@ func (in *Inspector) ListSessions(ctx context.Context, only api.SessionID, after
 	return p, nil
 }
 
-// locksOf counts the locks that a session holds, and the nodes that it looked at.
+// locksOf counts a session's locks, and in visited the nodes it looked at.
 func locksOf(state *raftfsm.State, id api.SessionID, visited *int) (locks int) {
 	for node := range state.Tree.OwnedBy(id) {
 		*visited++
@@ -109,26 +105,26 @@ func locksOf(state *raftfsm.State, id api.SessionID, visited *int) (locks int) {
 	return locks
 }
 
-// The parts of a listing of locks, which a page's mark begins with.
+// Parts of a listing of locks, the first byte of a page's mark.
 const (
 	ofNodes  byte = 1 // locks of nodes, by their marks
-	ofDelays byte = 2 // delays on names of which there is no node
+	ofDelays byte = 2 // delays on names without a node
 )
 
 // LockInfo describes a lock.
 type LockInfo struct {
 	Path        string
-	Mode        api.LockMode // it is held in; 0 if nobody holds it
+	Mode        api.LockMode // 0 if it has no holder
 	Generation  api.Generation
 	Holders     []api.Holder // at most api.MaxListed
 	MoreHolders int
 	Waiters     []Waiter // the first api.MaxListed
 	MoreWaiters int
 	Delayed     time.Duration
-	Revoked     string // why it is being taken from its holders; empty if it is not
+	Revoked     string // why it is being revoked; "" if it is not
 }
 
-// WireSize returns how long it is on the wire at most.
+// WireSize returns the max length on the wire.
 func (l *LockInfo) WireSize() int {
 	bytes := maxEncoded + len(l.Path) + len(l.Revoked)
 	for _, h := range l.Holders {
@@ -142,16 +138,16 @@ func (l *LockInfo) WireSize() int {
 
 // Waiter describes a request that waits for a lock.
 type Waiter struct {
-	Owner    api.Holder // whose request it is
+	Owner    api.Holder // of the request
 	Place    int        // 1 is next
 	Mode     api.LockMode
-	Waiting  time.Duration // since when
+	Waiting  time.Duration // so far
 	Absent   bool          // its stream is broken; its place is kept for a while
-	Estimate time.Duration // of the wait; 0 if there is none
+	Estimate time.Duration // of the wait; 0 if unknown
 }
 
-// ListLocks lists a page of the locks at and below a name that are held, waited
-// for or delayed, by name; of by, if it is not 0, those that this session holds. A page has at most as many as most, as in newPage.
+// ListLocks lists a page of the locks at and below a name that are held, waited for or delayed, by name; if
+// by is set, those that this session holds. most limits a page, as in newPage.
 func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.SessionID, after []byte, most int) (p Page[*LockInfo], err error) {
 	p = newPage[*LockInfo](most)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
@@ -180,8 +176,7 @@ func (in *Inspector) ListLocks(ctx context.Context, prefix api.Name, by api.Sess
 // maxBatch is how many nodes a listing of locks looks at together.
 const maxBatch = 256
 
-// listNodes lists locks of nodes, and returns where the next page begins. It looks at no more nodes than it has to, and at maxVisited
-// at most.
+// listNodes lists locks of nodes, and returns the next page's mark. It visits at most maxVisited nodes.
 func (in *Inspector) listNodes(p *Page[*LockInfo], prefix api.Name, behind namespace.Mark) (next []byte) {
 	state := in.epoch.state()
 	var batch []*namespace.Node
@@ -211,7 +206,7 @@ func (in *Inspector) listNodes(p *Page[*LockInfo], prefix api.Name, behind names
 	return nil
 }
 
-// lockedNodes says of which nodes the locks are held, waited for or delayed, and may be seen.
+// lockedNodes reports which nodes' locks are held, waited for or delayed, and visible.
 func (in *Inspector) lockedNodes(state *raftfsm.State, nodes []*namespace.Node) []bool {
 	asked := make([]bool, len(nodes))
 	for i, node := range nodes {
@@ -227,7 +222,7 @@ func (in *Inspector) lockedNodes(state *raftfsm.State, nodes []*namespace.Node) 
 	return asked
 }
 
-// addQueues notes the nodes whose locks are waited for.
+// addQueues marks the nodes whose locks have waiters.
 func addQueues(in *Inspector, asked []bool, nodes []*namespace.Node) {
 	in.epoch.mu.Lock()
 	defer in.epoch.mu.Unlock()
@@ -240,8 +235,7 @@ func addQueues(in *Inspector, asked []bool, nodes []*namespace.Node) {
 	}
 }
 
-// listDelays lists the delays on names without a node, and returns where the next
-// page begins.
+// listDelays lists delays on names without a node, and returns the next page's mark.
 func (in *Inspector) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte) (next []byte) {
 	state := in.epoch.state()
 	first, sight := prefix, in.sightOf(state)
@@ -264,7 +258,6 @@ func (in *Inspector) listDelays(p *Page[*LockInfo], prefix api.Name, from []byte
 	return nil
 }
 
-// listLocksOf lists the locks that one session holds.
 func (in *Inspector) listLocksOf(p *Page[*LockInfo], prefix api.Name, id api.SessionID, after []byte) {
 	state := in.epoch.state()
 	sight := in.sightOf(state)
@@ -284,10 +277,9 @@ func (in *Inspector) listLocksOf(p *Page[*LockInfo], prefix api.Name, id api.Ses
 	}
 }
 
-// addLock adds the description of a lock to a page.
 func addLock(p *Page[*LockInfo], info *LockInfo) { p.add(info, info.WireSize()) }
 
-// lockInfo describes one lock. It holds the mutex for what only the master knows.
+// lockInfo describes one lock. It takes the mutex for the master's own data.
 func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
 	info := &LockInfo{Path: in.epoch.path(name)}
 	node, ok := state.Tree.Get(name)
@@ -328,8 +320,7 @@ func (in *Inspector) lockInfo(state *raftfsm.State, name api.Name) *LockInfo {
 	return info
 }
 
-// parties describes the first holders, at most most of them, and says how many
-// more there are.
+// parties describes at most most holders, and counts the others.
 func (e *epoch) parties(state *raftfsm.State, holders []namespace.Holder, most int) (list []api.Holder, more int) {
 	some := holders[:min(len(holders), most)]
 	for _, h := range some {

@@ -14,8 +14,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Locks is the master's part that grants, revokes and releases locks, and answers for
-// their sequencers (Chubby §2.4).
+// Locks is the master's part that grants, revokes and releases locks, and checks sequencers (Chubby §2.4).
 type Locks struct {
 	epoch     *epoch
 	queues    *queues
@@ -32,18 +31,18 @@ type Locks struct {
 
 // AcquireRequest asks for a lock through a handle.
 type AcquireRequest struct {
-	Claim  raftfsm.Claim // what the log is asked
-	Handle Handle        // which is open
-	Quiet  bool          // no program that holds the lock is told of it (api.EventConflictingLock)
+	Claim  raftfsm.Claim // for the log
+	Handle Handle        // an open one
+	Quiet  bool          // no holder's program learns of it (api.EventConflictingLock)
 
-	// Of Acquire alone.
-	Ticket Ticket             // of the place in the queue that it had; zero if it had none
+	// For Acquire alone.
+	Ticket Ticket             // of its earlier place; zero if it had none
 	Waited time.Duration      // at earlier masters, as the client says; for people
-	Detect bool               // it is answered Deadlock if it waits for itself (waitGraph), which needs raftfsm.DeadlockLevel
-	Queued func(Queued) error // is called with its place when that changes, at most once a second
+	Detect bool               // answer Deadlock if it waits for itself (waitGraph); needs raftfsm.DeadlockLevel
+	Queued func(Queued) error // called with its place when that changes, at most once a second
 }
 
-// Acquire asks for a lock, and waits for it as awaitGrant does.
+// Acquire waits for a lock, as awaitGrant does.
 func (l *Locks) Acquire(ctx context.Context, r AcquireRequest) (raftfsm.Answer, error) {
 	if err := checkDetection(l.epoch.state()); err != nil && r.Detect {
 		return raftfsm.Answer{}, err
@@ -54,14 +53,14 @@ func (l *Locks) Acquire(ctx context.Context, r AcquireRequest) (raftfsm.Answer, 
 	return l.awaitGrant(ctx, r)
 }
 
-// refuseClaim makes a refusal the answer of a request for a lock; see refuse.
+// refuseClaim makes a refusal the answer of a request for a lock; see Files.Refuse.
 func (l *Locks) refuseClaim(ctx context.Context, claim raftfsm.Claim, because error) (raftfsm.Answer, error) {
 	result, err := l.files.Refuse(ctx, claim.Mutation, because)
 	return result.Answer, err
 }
 
-// recordGrant records a grant for the metrics and the log. asked names the request whose command it was: that of the
-// grant, if that did not have to wait.
+// recordGrant records a grant for the metrics and the log. asked is the request that caused it: its own, if
+// it did not wait.
 func (l *Locks) recordGrant(claim raftfsm.ClaimResult, asked steps.RequestID) {
 	if claim.Answer.Code() != api.OK {
 		return
@@ -86,11 +85,11 @@ func (l *Locks) recordGrant(claim raftfsm.ClaimResult, asked steps.RequestID) {
 	}
 }
 
-// TryAcquire takes a lock or says why not: at once, unless the lock is kept by those who may not
-// use it. Those who wait come first.
+// TryAcquire takes a lock or says why not. It waits only for the recall of a lock that is kept unused.
+// Waiters come first.
 func (l *Locks) TryAcquire(ctx context.Context, r AcquireRequest) (raftfsm.Answer, error) {
 	claim, h, lock := r.Claim, r.Handle, r.Handle.Node
-	if err := l.files.use(h, namespace.ToWrite, purpose{locking: true, trying: true}); err != nil { // Chubby §2.4: write permission in either mode
+	if err := l.files.use(h, namespace.ToWrite, purpose{locking: true, trying: true}); err != nil { // Chubby §2.4, as above
 		return l.refuseClaim(ctx, claim, err)
 	}
 	claim.Try = true
@@ -110,7 +109,7 @@ func (l *Locks) TryAcquire(ctx context.Context, r AcquireRequest) (raftfsm.Answe
 	if err == nil && len(result.Claims) > 0 {
 		answer, err = result.Claims[0].Answer, result.Claims[0].Answer.Err()
 	}
-	refused := answer.Code() == api.LockHeld || err != nil && ctx.Err() != nil // who has given up has asked, too: a recall was told to no program
+	refused := answer.Code() == api.LockHeld || err != nil && ctx.Err() != nil // a timed-out request counts, too: a recall reaches no program
 	//mutant: if refused && !(r.Quiet || asked && r.Quiet) {
 	if refused && !(r.Quiet && asked) {
 		l.epoch.mu.LockPatient()
@@ -121,10 +120,9 @@ func (l *Locks) TryAcquire(ctx context.Context, r AcquireRequest) (raftfsm.Answe
 	return answer, err
 }
 
-// firstOvertaken returns somebody who waits for a lock that a newcomer could have now,
-// and who came first. Nobody overtakes an earlier writer, with TryAcquire neither
-// (decision 8). If the lock is not to be had at all, the log says who holds it.
-// epoch.mu is held.
+// firstOvertaken returns the first waiter that a newcomer would overtake if it got the lock now. Not even a
+// TryAcquire overtakes an earlier writer (decision 8). For a held, conflicting lock it returns nil, because
+// the log reports the holders. epoch.mu is held.
 func (l *Locks) firstOvertaken(claim raftfsm.Claim, lock namespace.Ref) *waiter {
 	node, err := l.epoch.state().Tree.Resolve(lock)
 	if err != nil || len(node.Holders) > 0 && node.Mode.Conflicts(claim.Mode) {
@@ -133,15 +131,15 @@ func (l *Locks) firstOvertaken(claim raftfsm.Claim, lock namespace.Ref) *waiter 
 	return l.queues.firstAhead(lock, claim.Mode)
 }
 
-// NoteReading notes whether the client that is about to release a lock says that nobody has read its sequencer. Only the holder knows,
-// so nobody else is believed.
+// NoteReading records whether a holder that releases its lock says that its sequencer was never read. It
+// ignores other callers.
 func (l *Locks) NoteReading(h Handle, g api.Generation, unread bool) {
 	if node, err := l.epoch.state().Tree.Resolve(h.Node); err == nil && node.Lock == g && node.Holds(h.Owner) {
 		l.unread.note(g, unread)
 	}
 }
 
-// Release gives a lock back; those who wait next have it in the same entry.
+// Release gives a lock back; the same entry grants it to the next waiters.
 func (l *Locks) Release(ctx context.Context, mutation session.Mutation, h Handle, generation api.Generation) error {
 	_, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		l.epoch.mu.pause(l.queues.stepsOf(h.Node.Name))
@@ -153,14 +151,13 @@ func (l *Locks) Release(ctx context.Context, mutation session.Mutation, h Handle
 	return err
 }
 
-// Cancel withdraws a request of a session. If it had been done its answer is
-// returned.
+// Cancel withdraws a request. It returns the answer of one that was done before.
 func (l *Locks) Cancel(ctx context.Context, mutation session.Mutation) (raftfsm.Answer, error) {
 	result, err := l.epoch.commit(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: mutation}}, nil)
 	return result.Answer, err
 }
 
-// SequencerOf returns the sequencer of a grant, with its proof from the level of proofs on.
+// SequencerOf returns the sequencer of a grant, with its proof if the level has proofs.
 func (l *Locks) SequencerOf(a raftfsm.Answer) (sequencer.Sequencer, error) {
 	path, err := a.Lock.Name.In(l.epoch.cell)
 	state := l.epoch.state()
@@ -171,7 +168,7 @@ func (l *Locks) SequencerOf(a raftfsm.Answer) (sequencer.Sequencer, error) {
 	return s, err
 }
 
-// Break takes a lock away from its holders, at somebody's wish.
+// Break revokes a lock from its holders.
 func (l *Locks) Break(ctx context.Context, c raftfsm.Revoke) error {
 	_, err := l.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		l.epoch.mu.pause(l.queues.stepsOf(c.Lock.Name))
@@ -186,7 +183,7 @@ func (l *Locks) Break(ctx context.Context, c raftfsm.Revoke) error {
 	return err
 }
 
-// noteGrant notes that a request has the lock that it asked for. waited is for how long it was in the queue of this master.
+// noteGrant logs a grant. waited is its time in this master's queue.
 func (l *Locks) noteGrant(claim raftfsm.ClaimResult, waited time.Duration, asked steps.RequestID) {
 	if !l.epoch.journal.admits(lockGranted, slog.LevelInfo) {
 		return
@@ -197,8 +194,8 @@ func (l *Locks) noteGrant(claim raftfsm.ClaimResult, waited time.Duration, asked
 		slog.String("mode", claim.Answer.Mode.String()), slog.Duration("waited", waited))
 }
 
-// noteLeft notes that holders have let go of locks, or lost them. It comes before the next grant of these is recorded: it
-// says for how long they were held.
+// noteLeft logs who released or lost locks, and after how long: it runs before recordGrant records the next
+// grants.
 func (l *Locks) noteLeft(left []namespace.Left, asked steps.RequestID) {
 	for _, one := range left {
 		h := one.Holding

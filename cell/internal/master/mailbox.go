@@ -6,76 +6,68 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// mailbox is what one session has yet to be told, and its parked KeepAlive
-// (Chubby §2.8). Events are numbered from 1 in each epoch. There are two answers
-// to an event. The client has received it: it will not be told again, and what it
-// told the client to drop from its cache is dropped. It is acknowledged: what it
-// took away is not used any more. The second may be later by as long as the owner
-// of a lost lock works on, and nothing but that lock waits for it.
+// mailbox is one session's pending events and its parked KeepAlive (Chubby §2.8). Events count from 1 in each
+// epoch. A client answers each twice. Received: it has the event, and has dropped what that invalidates in
+// its cache. Acknowledged: it no longer uses what the event took away. Between the two, the owner of a lost
+// lock may work on; only that lock waits.
 //
-// When too many events are waiting, or too many bytes of events in the mailboxes of
-// the principal's sessions, those that come later are replaced by one event that says
-// so, the marker. epoch.mu guards it.
+// When too many events wait, or too many bytes for the principal, one event, the marker, replaces later ones.
+// epoch.mu guards it.
 type mailbox struct {
 	mail      *mail  // of all sessions
-	principal string // whose session it is
-	bytes     int    // of events, as they are counted in mail
+	principal string // of the session
+	bytes     int    // of events, as counted in mail
 
 	events []*Event // not received, ascending by sequence
 	progress
-	ends   int    // events of handles that are invalid, among events
-	marker uint64 // of the marker among events; 0 if there is none
-	missed bool   // an event was dropped after the marker was told
+	ends   int    // how many of events end handles
+	marker uint64 // its sequence among events, or 0
+	missed bool   // an event was dropped after the marker's delivery
 
 	keptAlive
-	usage *usage // nil if nobody counts it
+	usage *usage // nil if it is not counted
 }
 
 // keptAlive is how a session is kept alive.
 type keptAlive struct {
 	calls  uint64 // KeepAlives of this epoch
-	grant  uint64 // number of the newest grant made to the session
-	asked  bool   // it was asked for a sign of life, and is granted its lease when it gives it
+	grant  uint64 // number of the session's newest grant
+	asked  bool   // the next KeepAlive is a requested sign of life, and gets the lease
 	parked *parked
 }
 
 // progress says how far the events of a mailbox have come, by their sequences.
 type progress struct {
 	last           uint64 // the newest event
-	delivered      uint64 // the newest event that a reply has carried
-	owed           uint64 // what delivered was when a call was answered: the client acknowledges it with the next
+	delivered      uint64 // the newest event in a reply
+	owed           uint64 // delivered at the latest answer; the next call acknowledges it
 	received       uint64
 	acked          uint64
 	essential      uint64 // the newest essential event
-	owedAtDelivery uint64 // what essential was when the latest reply was made
+	owedAtDelivery uint64 // essential at the latest reply
 }
 
 func newMailbox(l *mail, principal string) *mailbox { return &mailbox{mail: l, principal: principal} }
 
-// discard drops everything, of a session that has ended.
+// discard drops everything of an ended session.
 func (b *mailbox) discard() {
 	b.wakeCall()
 	b.mail.add(b.principal, -b.bytes)
 	b.events, b.bytes, b.ends = nil, 0, 0
 }
 
-// maxTold bounds the bytes of events in one reply. A session may have megabytes
-// to be told at once, when many names that it has in its cache change together,
-// and clients take messages of a limited size. The rest follows in the replies to
-// the next KeepAlives, which are answered at once.
+// maxTold bounds the bytes of events in one reply, because clients limit messages; a session may have
+// megabytes when many cached names change. The next KeepAlives get the rest at once.
 const maxTold = 256 << 10
 
-// post queues an event, wakes the parked KeepAlive, and returns the event's
-// number. What takes something from the client is never dropped; nor is the first
-// event of an epoch. The end of a handle takes precedence over other events: no event
-// follows it, so a client that missed it would wait without end. (As many of those wait
-// as a session has handles; a client that opens and closes more, and does not listen,
-// may miss some.) Of other events api.MaxEventQueue wait at most. All of these have to
-// find room in the principal's mail.
+// post queues an event, wakes the parked KeepAlive, and returns the event's number. It never drops an event
+// that takes something away, or an epoch's first event. Ends of handles have precedence, because no later
+// event replaces them: as many may wait as a session has handles. (A client that opens and closes more, and
+// does not listen, may miss some.) Of others at most api.MaxEventQueue wait. The principal's mail bounds all
+// of these.
 //
-// Of those that come then the client is only told that there were some. If the
-// client was told that already, it may have looked again before this event: it is
-// told once more, after it has received that.
+// The marker stands for dropped events. Once it is delivered, the client may have looked before this event,
+// so a second marker follows when the client has received the first.
 func (b *mailbox) post(e *Event) uint64 {
 	switch {
 	case e.Kind.Essential():
@@ -88,12 +80,11 @@ func (b *mailbox) post(e *Event) uint64 {
 	return b.add(e)
 }
 
-// hasRoom reports whether an event is accepted that may be dropped.
+// hasRoom reports whether a mailbox accepts an event that may be dropped.
 func (b *mailbox) hasRoom(e *Event) bool {
 	return (len(b.events) < api.MaxEventQueue || invalidates(e) && b.ends < api.MaxHandles) && b.mail.hasRoom(b.principal, e)
 }
 
-// dropEvent takes note that an event was dropped.
 func (b *mailbox) dropEvent() uint64 {
 	switch {
 	case b.marker > b.delivered:
@@ -107,7 +98,6 @@ func (b *mailbox) dropEvent() uint64 {
 	}
 }
 
-// postMarker queues the marker.
 func (b *mailbox) postMarker() uint64 {
 	b.marker = b.add(&Event{Kind: api.EventLost, Explanation: "events were dropped because too many waited; look again"})
 	return b.marker
@@ -129,11 +119,11 @@ func (b *mailbox) add(e *Event) uint64 {
 // invalidates reports whether an event says that a handle is invalid.
 func invalidates(e *Event) bool { return e.Kind == api.EventHandleInvalid }
 
-// acknowledge takes note of what the client has received and acknowledged.
+// acknowledge records what the client has received and acknowledged.
 func (b *mailbox) acknowledge(received, acked uint64) {
 	received = max(received, acked)
 	if received > b.delivered {
-		return // what was never told cannot have been heard: a reply of another epoch is meant
+		return // numbers of another epoch
 	}
 	for len(b.events) > 0 && b.events[0].Sequence <= received {
 		b.removeFirst()
@@ -148,7 +138,7 @@ func (b *mailbox) acknowledge(received, acked uint64) {
 	}
 }
 
-// removeFirst removes the first event, and its memory with it.
+// removeFirst removes the first event, and frees its memory.
 func (b *mailbox) removeFirst() {
 	first := b.events[0]
 	if invalidates(first) {
@@ -162,21 +152,19 @@ func (b *mailbox) removeFirst() {
 	}
 }
 
-// isAcknowledged reports whether the client has acknowledged everything that calls were
-// answered with, and everything essential that was waiting when one last was. Until
-// then a KeepAlive extends nothing (decision 6).
+// isAcknowledged reports whether the client has acknowledged all events of answered calls, and the essential
+// ones pending at the last answer. Until then a KeepAlive extends nothing (decision 6).
 func (b *mailbox) isAcknowledged() bool { return b.acked >= max(b.owed, b.owedAtDelivery) }
 
-// after returns the events after one.
+// after returns the events after a sequence.
 func (b *mailbox) after(sequence uint64) []*Event {
 	if len(b.events) == 0 || sequence < b.events[0].Sequence {
 		return b.events
 	}
-	return b.events[min(sequence-b.events[0].Sequence+1, uint64(len(b.events))):] // they have no gaps
+	return b.events[min(sequence-b.events[0].Sequence+1, uint64(len(b.events))):] // sequences have no gaps
 }
 
-// takeEvents returns what a call is answered with that has told of events up to that one, in
-// a list of the caller's own: as many events as one reply holds.
+// takeEvents returns a copy of the events after told for a call's answer, as many as fit.
 func (b *mailbox) takeEvents(told uint64) []*Event {
 	events := b.after(told)
 	n, bytes := 0, 0
@@ -192,8 +180,7 @@ func (b *mailbox) takeEvents(told uint64) []*Event {
 	return slices.Clone(events[:n])
 }
 
-// takeAside returns the events after one that is told, in a list of the caller's own, if a
-// call may tell of all of them and wait on.
+// takeAside returns a copy of the events after told, if a waiting call may tell all of them.
 func (b *mailbox) takeAside(told uint64) []*Event {
 	if len(b.events) > maxToldAside || b.mail.isCrowded(b.principal) {
 		return nil
@@ -211,12 +198,12 @@ func (b *mailbox) takeAside(told uint64) []*Event {
 	return events
 }
 
-// canBeToldAside reports whether nobody waits for the acknowledgement of an event.
+// canBeToldAside reports whether nothing waits for the acknowledgement of an event.
 func (e *Event) canBeToldAside() bool {
-	return e.Kind.Subscribable() && e.Kind != api.EventConflictingLock // by which a lock that is kept is recalled
+	return e.Kind.Subscribable() && e.Kind != api.EventConflictingLock // it recalls a kept lock
 }
 
-// park takes the place of the KeepAlive that was parked before.
+// park replaces the parked KeepAlive.
 func (b *mailbox) park() *parked {
 	if b.parked != nil {
 		b.parked.replace()
@@ -225,7 +212,7 @@ func (b *mailbox) park() *parked {
 	return b.parked
 }
 
-// wakeCall answers the parked KeepAlive now.
+// wakeCall has the parked KeepAlive answered now.
 func (b *mailbox) wakeCall() {
 	if b.parked != nil {
 		b.parked.wake()
@@ -240,7 +227,6 @@ func (b *mailbox) unpark(p *parked) {
 	}
 }
 
-// mailboxes are those of all sessions.
 type mailboxes struct {
 	mail *mail
 	byID map[api.SessionID]*mailbox

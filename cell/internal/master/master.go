@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Config is what a master is told. All fields but the last five are needed.
+// Config configures a master. Metrics and the last five fields are optional.
 type Config struct {
 	Epoch   api.Epoch
 	Cell    string
@@ -25,24 +25,21 @@ type Config struct {
 	Logger  *slog.Logger
 	Metrics Metrics
 
-	SlowClient time.Duration        // cuts off clients that hold up a change for longer; 0: none
-	KeepAlives float64              // a second that are wanted at most
-	MaxWeight  int64                // of the tree, see room; 0: none
+	SlowClient time.Duration        // cuts off clients that delay a change for longer; 0: none
+	KeepAlives float64              // max wanted per second
+	MaxWeight  int64                // of the tree, see room; 0: no bound
 	Stopwatch  func() time.Duration // measures how long the mutex is held; may be nil
-	Phases     func() steps.Phases  // says when the entry was written and applied for which Log.Append has just returned; nil if no call is traced
+	Phases     func() steps.Phases  // of the last entry that Log.Append returned; nil if no call is traced
 }
 
-// Master is a replica's mastership in one epoch: what only the master knows, and what it
-// does with it. It is made when the epoch has been committed and dropped whole when
-// leadership is lost; being master is having one.
+// Master is a replica's mastership in one epoch: what only the master knows and does. It is made when the
+// epoch has been committed, and dropped when leadership is lost.
 //
-// What is replicated it reads from the state and changes through the proposer only.
-// Everything else is in tables, under one mutex. Commands that the log has applied are
-// observed in their order, before their callers go on, and the observer is the one place
-// where they change the tables.
+// It reads replicated data from the state, and changes it only through the proposer. All else is in tables,
+// under one mutex. The observer observes applied commands in order, before callers go on; only there do
+// commands change the tables.
 //
-// Its goroutines are the proposer's, the journal's, the timekeeper's two, the remover's, that of the check points, and those of the
-// calls that are being served; Wait waits for all but these.
+// Wait waits for the master's own goroutines, not for calls.
 type Master struct {
 	epoch       *epoch
 	tables      *tables
@@ -58,8 +55,7 @@ type Master struct {
 	work        sync.WaitGroup // the journal, the proposer, the timekeeper, the remover and the check points
 }
 
-// New puts a master together; start sets it going. ctx ends with the epoch, and its
-// cause is NotMaster.
+// New makes a master; Start starts it. ctx ends with the epoch, with cause NotMaster.
 func New(ctx context.Context, cfg Config) *Master {
 	if cfg.Metrics == nil {
 		cfg.Metrics = uncounted{}
@@ -122,13 +118,12 @@ func New(ctx context.Context, cfg Config) *Master {
 	}
 }
 
-// Start takes over what the log left (Chubby §2.9, step 3): every session's
-// lease begins anew at the longest its predecessor may have granted, and every
-// lock-delay in full.
+// Start takes over what the log left (Chubby §2.9, step 3). Leases begin anew, at the max length that a
+// predecessor may have granted; lock-delays begin again in full.
 func (m *Master) Start() {
-	now, _ := m.timekeeper.pauses.take() // the time up to here passed before any lease began
+	now, _ := m.timekeeper.pauses.take() // the time until now passed before any lease began
 	state := m.epoch.state()
-	m.epoch.mu.Lock() // nobody else has it yet, but what is called below may pause
+	m.epoch.mu.Lock() // no other goroutine has it yet, but calls below may pause
 	defer m.epoch.mu.Unlock()
 	m.tables.usages.began = now
 	for s := range state.Sessions.All() {
@@ -161,8 +156,8 @@ func (m *Master) Start() {
 	m.work.Go(func() { m.Inspector.CheckPoints.run(m.epoch.ctx) })
 }
 
-// Wait gives no proof of leadership any more, and returns when the master's own
-// goroutines have ended; its context must have ended before.
+// Wait ends all proofs of leadership, and returns when the master's goroutines have ended. The end of ctx
+// comes first.
 func (m *Master) Wait() {
 	m.epoch.fence.Close(context.Cause(m.epoch.ctx))
 	m.Inspector.Backups.close()
@@ -170,44 +165,43 @@ func (m *Master) Wait() {
 	m.epoch.journal.flush()
 }
 
-// Epoch returns the epoch that it is the master of.
+// Epoch returns its epoch.
 func (m *Master) Epoch() api.Epoch { return m.epoch.number }
 
-// Cell returns the name of the cell.
+// Cell returns the cell's name.
 func (m *Master) Cell() string { return m.epoch.cell }
 
-// CellID returns the id of the cell.
+// CellID returns the cell's ID.
 func (m *Master) CellID() api.CellID { return m.epoch.state().CellID }
 
-// Restored returns the last restore of the cell, or nil if it was never restored.
+// Restored returns the last restore of the cell, or nil.
 func (m *Master) Restored() *raftfsm.Restoration { return m.epoch.state().Restored }
 
-// Counter returns the fencing counter: nothing that was issued is above it.
+// Counter returns the fencing counter: no token is above it.
 func (m *Master) Counter() uint64 { return m.epoch.state().Counter }
 
 // Secret returns the key that signs what clients carry.
 func (m *Master) Secret() []byte { return m.epoch.state().Secret }
 
-// Context ends with the epoch.
+// Context returns a context that ends with the epoch.
 func (m *Master) Context() context.Context { return m.epoch.ctx }
 
 // Path returns the path of a name in this cell, for people and clients.
 func (m *Master) Path(name api.Name) string { return m.epoch.path(name) }
 
-// Pause waits until no entry is on its way to the log, and keeps it so until resume is
-// called. The error is ctx's.
+// Pause waits until no entry is on its way to the log, and prevents new ones until resume. The error is
+// ctx's.
 func (m *Master) Pause(ctx context.Context) (resume func(), err error) {
 	return m.epoch.proposer.pause(ctx)
 }
 
-// ServersVersion counts the changes of the cell's replicas.
+// ServersVersion counts changes of the replicas.
 func (m *Master) ServersVersion() uint64 { return m.epoch.state().Roster.Version }
 
-// Level returns the feature level of the cell.
+// Level returns the cell's feature level.
 func (m *Master) Level() int { return m.epoch.state().Level }
 
-// RaiseLevel takes the cell to a feature level. The caller has asked every replica whether
-// it knows that.
+// RaiseLevel raises the cell's feature level. The caller has checked that every replica knows it.
 func (m *Master) RaiseLevel(ctx context.Context, c raftfsm.RaiseLevel) error {
 	_, err := m.epoch.propose(ctx, raftfsm.Command{RaiseLevel: &c})
 	if err == nil {
@@ -216,7 +210,7 @@ func (m *Master) RaiseLevel(ctx context.Context, c raftfsm.RaiseLevel) error {
 	return err
 }
 
-// ChangeMembers decides on a change of the cell's replicas; the replica sees to it.
+// ChangeMembers decides on a change of the replicas; the replica carries it out.
 func (m *Master) ChangeMembers(ctx context.Context, c raftfsm.ChangeMembers) error {
 	_, err := m.epoch.propose(ctx, raftfsm.Command{ChangeMembers: &c})
 	if err == nil {
@@ -239,8 +233,8 @@ func (m *Master) ChangeMembers(ctx context.Context, c raftfsm.ChangeMembers) err
 	return err
 }
 
-// SettleMember notes that a replica has joined or left, or that a spare takes the place of another one. It reports whether that
-// is so: a command that comes too late, because the members have changed in the meantime, changes nothing.
+// SettleMember records that a replica has joined or left, or a spare has replaced one. It reports whether
+// that holds: a command that comes too late, after another change, has no effect.
 func (m *Master) SettleMember(ctx context.Context, c raftfsm.SettleMember) (settled bool, err error) {
 	if _, err := m.epoch.propose(ctx, raftfsm.Command{SettleMember: &c}); err != nil {
 		return false, err

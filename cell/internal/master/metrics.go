@@ -7,26 +7,25 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/steps"
 )
 
-// Metrics is told what a master does, to be counted. Its methods are called with the
-// mutex held, and so do nothing but count.
+// Metrics counts what a master does. Its methods run with the mutex held, and only count.
 type Metrics interface {
 	Proposed(commands int, err error) // an entry was appended, or with err perhaps not
 	SessionBegun()
-	SessionEnded(why api.EndReason, unheard int) // unheard are the sessions, besides, whose clients have not returned since the take-over
-	LeaseExtended(unheard int)                   // as of SessionEnded
-	// LockGranted is told how long a request waited in the queue that was granted its lock; trace is nil if it is not traced.
+	SessionEnded(why api.EndReason, unheard int) // unheard counts other sessions whose clients have not returned since the takeover
+	LeaseExtended(unheard int)                   // likewise
+	// LockGranted counts a grant after a wait; trace is nil if not traced.
 	LockGranted(name api.Name, wait time.Duration, trace steps.Trace)
-	// TurnEnded is told how long a lock was held, by one holder or by readers together; see holdTimes.
+	// TurnEnded counts how long a lock was held, by one holder or readers together; see holdTimes.
 	TurnEnded(name api.Name, held time.Duration)
 	ChangeWaited(wait time.Duration) // for clients to drop what they had cached
 	Invalidated()                    // a client was told to drop a copy
 	EventDropped()                   // because too many waited
-	MutexHeld(held time.Duration)    // once, of one hold in some; see pausingMutex
-	// TakeoverCleared is told how long after the takeover the last client had dropped what an earlier master let it cache.
+	MutexHeld(held time.Duration)    // once for some holds; see pausingMutex
+	// TakeoverCleared counts the time until the last client had dropped what an earlier master let it cache.
 	TakeoverCleared(took time.Duration)
 }
 
-// uncounted is the Metrics of a master that was given none.
+// uncounted is the Metrics of a master without one.
 type uncounted struct{}
 
 func (uncounted) Proposed(int, error)                              {}

@@ -12,8 +12,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// observer turns what the log did, or failed to do, into what only the master keeps. It
-// is the one place where commands change that.
+// observer applies the results of the log, and failures, to the tables. Only here do commands change them.
 type observer struct {
 	epoch       *epoch
 	tables      *tables
@@ -25,30 +24,22 @@ type observer struct {
 	files       *Files
 	locks       *Locks
 
-	asked steps.RequestID // for the command that is being observed, in the log; 0 if it is the master's own
+	asked steps.RequestID // of the observed command, for the log; 0 if it is the master's own
 }
 
-// observe turns what the log did, or failed to do, into what only the master
-// keeps: sessions that are no more, grants and places in queues, delays to
-// time, nodes to tell about. The proposer calls it in commit order.
+// observe applies an entry's results, or its failure, to the tables: ended sessions, grants, lock-delays,
+// events. The proposer calls it in commit order.
 //
-// One entry may be much work: the end of many sessions with many handles, or an event
-// for very many watchers. So the mutex is released in between (pause), after a
-// command and inside of those that may be long, and others see the master when it
-// has observed a part of the entry. That is no new case for them. The state has the
-// whole entry before anything of it is observed, so everybody has to bear with a
-// state that is ahead of what is kept here; and a part of an entry, observed, is what
-// an entry with fewer commands would have been. What is kept:
-//   - the next entry is applied when all of this one has been observed, so the
-//     state stays the same for as long as observe runs;
-//   - callers go on when all of the entry has been observed;
-//   - a session that has ended loses its lease and its mailbox first, in one hold,
-//     so that nothing is entered in its name while the rest of it is being
-//     forgotten;
-//   - the events of one session are posted in commit order, for only observe
-//     posts events of changes.
+// An entry may be much work: the end of many sessions with many handles, or an event for very many watchers.
+// So observe pauses between and within commands, and other goroutines see a partly observed entry. For them
+// that is nothing new: the state is always ahead of the tables, and a part of an entry looks like a smaller
+// one. What holds:
+//   - the next entry is applied when this one is observed, so the state does not change meanwhile;
+//   - callers go on when the whole entry is observed;
+//   - an ended session first loses lease and mailbox, in one hold, so that nothing new is entered for it;
+//   - the events of one session are in commit order, because only observe posts events of changes.
 //
-// requests are how clients call the requests that the commands are of.
+// requests are the clients' IDs of the commands' requests.
 func (o *observer) observe(commands []raftfsm.Command, requests []steps.RequestID, results []raftfsm.Result, err error) {
 	o.epoch.mu.Lock()
 	defer o.epoch.mu.Unlock()
@@ -64,51 +55,46 @@ func (o *observer) observe(commands []raftfsm.Command, requests []steps.RequestI
 	}
 }
 
-// observeOne observes one command. The order of the steps matters; each says what has to
-// be before it.
+// observeOne observes one command. The order of the steps matters; each says what it has to follow.
 func (o *observer) observeOne(c raftfsm.Command, r raftfsm.Result) {
-	// 1. Sessions that have ended, first: everything below enters nothing in the name of a
-	// session that has no lease and no mailbox.
+	// 1. Sessions that have ended, first: nothing below enters anything for a session without lease and
+	// mailbox.
 	for _, end := range r.Ended {
 		o.sessionEnded(end)
 	}
-	// Who has a lock no more is logged before the next grant (3), from which on it is not known for how long it was held.
+	// Losses are logged before the next grant (3) overwrites how long the locks were held.
 	//mutant: defer o.locks.noteLeft(r.Left, o.asked) //by TestLogOfLocks of ./cell
 	o.locks.noteLeft(r.Left, o.asked)
-	// 2. The session or the handle that the command itself has made or closed. A handle is
-	// closed before claims are answered (3): who waits through it is refused, and not
-	// offered what it held.
+	// 2. The command's own session or handle. A handle closes before claims are answered (3): its waiters are
+	// refused, and not offered its locks.
 	o.madeOrClosed(c, r)
-	// 3. Claims that have an answer leave their queues, and
-	// 4. so does a request that was withdrawn; both before those that have none are offered
-	// the lock again (8).
+	// 3. Answered claims leave their queues, and 4. so does a cancelled request; both before pending claims
+	// are offered the lock again (8).
 	o.claimsAnswered(r)
 	if c.Cancel != nil {
 		o.requestCancelled(c.Cancel, r)
 	}
 	// 5. Lock-delays run from now on, before a place in the queue is told (10).
 	o.locksDelayed(r)
-	// 6. Changes of nodes are told. What their author has of a node it deleted is forgotten
-	// after that: until then its name counts as changing.
+	// 6. Events of node changes. Only then is the author's copy of a deleted node forgotten: until then its
+	// name counts as changing.
 	o.nodesChanged(c, r)
-	// 7. Holders and sessions are told what is taken from them: after the grants (3), for a
-	// holder may have become one in the same entry.
+	// 7. Holders and sessions learn of revocations after the grants (3), because a holder may be of the same
+	// entry.
 	o.takenAway(r)
-	// 8. Whoever was named in the command and has no answer is not on the way to a grant any
-	// more. Before 10: nobody is offered a lock who counts as being offered it.
+	// 8. Claims without an answer are no longer offered: before 10, which skips offered ones.
 	o.offers.withdrawOffers(c, false)
-	// 9. Locks that nobody has, told before they are offered (10), so that the next holder's
-	// event comes after.
+	// 9. Vacant locks, before they are offered (10), so that the next holder's event comes after.
 	o.events.tellVacant(r)
-	// 10. What is free is offered, last: by what the queues say when all of this is observed.
+	// 10. Free locks are offered last, to the queues as they are after all of this.
 	//mutant: for _, name := range slices.Concat(r.Free, r.Delayed) {
-	for _, name := range slices.Concat(r.Free, r.Delayed, joinable(r.Claims)) { // readers may share a lock that readers left delayed
+	for _, name := range slices.Concat(r.Free, r.Delayed, joinable(r.Claims)) { // readers may join a lock that readers left delayed
 		o.offers.offerLock(name)
 		o.epoch.mu.pause(o.tables.queues.stepsOf(name))
 	}
 }
 
-// madeOrClosed observes what a command did to the session or the handle that it names.
+// madeOrClosed observes what a command did to its session or handle.
 func (o *observer) madeOrClosed(c raftfsm.Command, r raftfsm.Result) {
 	switch {
 	case c.RaiseLease != nil:
@@ -132,10 +118,9 @@ func (o *observer) madeOrClosed(c raftfsm.Command, r raftfsm.Result) {
 	}
 }
 
-// claimsAnswered takes requests that were answered out of their queues. epoch.mu is held,
-// and released in between.
+// claimsAnswered takes answered requests out of their queues. epoch.mu is held, with pauses.
 func (o *observer) claimsAnswered(r raftfsm.Result) {
-	var granted namespace.Ref // to one that is to be told who waits
+	var granted namespace.Ref // to a handle that wants events about waiters
 	for _, claim := range r.Claims {
 		if claim.Pending {
 			continue
@@ -160,20 +145,18 @@ func (o *observer) claimsAnswered(r raftfsm.Result) {
 	o.events.tellConflicts(granted, nil)
 }
 
-// requestCancelled takes a request that was withdrawn out of its queue, whose lock those
-// behind it may have now.
+// requestCancelled takes a cancelled request out of its queue, and offers the lock to the next waiters.
 func (o *observer) requestCancelled(c *raftfsm.Cancel, r raftfsm.Result) {
 	key := waiterKey{session: c.Mutation.Session, number: c.Mutation.Number}
 	if w := o.tables.queues.answerWaiter(key, r.Answer); w != nil {
 		o.offers.offerLock(w.lock.Name)
 	}
-	if r.Code() == api.Cancelled { // it may be an Open that needed no entry
+	if r.Code() == api.Cancelled { // it may be an Open without an entry
 		o.tables.handles.close(namespace.Owner{Session: key.session, Handle: api.HandleID(key.number)})
 	}
 }
 
-// locksDelayed times the lock-delays that began. epoch.mu is held, and released in
-// between.
+// locksDelayed times the lock-delays that began. epoch.mu is held, with pauses.
 func (o *observer) locksDelayed(r raftfsm.Result) {
 	for _, name := range r.Delayed {
 		if d, ok := o.epoch.state().Tree.Delay(name); ok {
@@ -185,8 +168,8 @@ func (o *observer) locksDelayed(r raftfsm.Result) {
 	}
 }
 
-// nodesChanged tells of changes of nodes, and has those removed that nobody has open.
-// epoch.mu is held, and released in between.
+// nodesChanged publishes changes of nodes, and hands dying nodes to the remover. epoch.mu is held, with
+// pauses.
 func (o *observer) nodesChanged(c raftfsm.Command, r raftfsm.Result) {
 	o.remover.add(r.Dying...)
 	for _, change := range r.Changes {
@@ -201,8 +184,7 @@ func (o *observer) nodesChanged(c raftfsm.Command, r raftfsm.Result) {
 	}
 }
 
-// takenAway tells those from whom locks or sessions are taken. epoch.mu is held, and
-// released in between.
+// takenAway tells sessions that they lose locks or end. epoch.mu is held, with pauses.
 func (o *observer) takenAway(r raftfsm.Result) {
 	for _, revocation := range r.Revoked {
 		o.revocations.noteRevocation(revocation, o.asked)
@@ -214,8 +196,7 @@ func (o *observer) takenAway(r raftfsm.Result) {
 	}
 }
 
-// joinable returns the locks that were granted in shared mode: there may be more
-// who can have them than there was room for in one command.
+// joinable returns the locks granted in shared mode: more waiters may get them than one command had room for.
 func joinable(claims []raftfsm.ClaimResult) []api.Name {
 	var names []api.Name
 	for _, claim := range claims {
@@ -226,8 +207,7 @@ func joinable(claims []raftfsm.ClaimResult) []api.Name {
 	return slices.Compact(names)
 }
 
-// sessionEnded forgets a session and tells whoever waits in its name. epoch.mu is held,
-// and released in between.
+// sessionEnded forgets a session and answers its waiters. epoch.mu is held, with pauses.
 func (o *observer) sessionEnded(end raftfsm.Ended) {
 	o.tables.leases.Remove(end.Session)
 	o.revocations.dropSession(end.Session)
@@ -252,14 +232,14 @@ func (o *observer) sessionEnded(end raftfsm.Ended) {
 	o.noteEnded(end)
 }
 
-// inDoubt reports whether an entry that came to that error may be committed yet.
+// inDoubt reports whether an entry with that error may still be committed.
 func inDoubt(err error) bool {
 	code := api.CodeOf(err)
 	return code != api.NotMaster && code != api.Unavailable
 }
 
-// unproposed takes note that a command of somebody's was not, or perhaps not (doubt),
-// committed: what it was to do is tried again on the next tick.
+// unproposed records that a command was not, or perhaps not (doubt), committed. The next tick tries its work
+// again.
 func (o *observer) unproposed(c raftfsm.Command, doubt bool) {
 	o.offers.withdrawOffers(c, doubt)
 	switch {
@@ -287,7 +267,6 @@ func (o *observer) unproposed(c raftfsm.Command, doubt bool) {
 	}
 }
 
-// noteDelay notes that a lock-delay runs.
 func (o *observer) noteDelay(name api.Name, delay time.Duration) {
 	if o.epoch.journal.admits(lockDelayed, slog.LevelInfo) {
 		o.epoch.journal.note(lockDelayed, slog.LevelInfo, "lock delayed: its holder failed",
@@ -295,7 +274,7 @@ func (o *observer) noteDelay(name api.Name, delay time.Duration) {
 	}
 }
 
-// noteOpened notes that a session has begun. Most clients of a cell open one for each command, so it is for who debugs.
+// noteOpened logs the begin of a session. Most clients open one for each command, so it is for debugging.
 func (o *observer) noteOpened(id api.SessionID, c *raftfsm.CreateSession) {
 	if o.epoch.journal.admits(sessionOpened, slog.LevelDebug) {
 		o.epoch.journal.note(sessionOpened, slog.LevelDebug, "session opened",
@@ -304,7 +283,7 @@ func (o *observer) noteOpened(id api.SessionID, c *raftfsm.CreateSession) {
 	}
 }
 
-// noteEnded notes that a session has ended. Most are closed by their clients.
+// noteEnded logs the end of a session. Most are closed by their clients.
 func (o *observer) noteEnded(end raftfsm.Ended) {
 	level := slog.LevelInfo
 	if end.Reason == api.ByClose {

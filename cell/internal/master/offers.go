@@ -8,8 +8,8 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// offers hands locks to those who wait for them: it names them in commands, and takes
-// that back when a command has not granted them the lock.
+// offers hands locks to waiters: it names them in commands, and withdraws that if a command did not grant the
+// lock.
 type offers struct {
 	epoch  *epoch
 	queues *queues
@@ -18,8 +18,7 @@ type offers struct {
 	events *publisher
 }
 
-// offer marks waiters as being on their way to a grant and returns their
-// claims. epoch.mu is held.
+// offer marks waiters as offered and returns their claims. epoch.mu is held.
 func (o *offers) offer(lead []*waiter) []raftfsm.Claim {
 	var claims []raftfsm.Claim
 	for _, w := range lead {
@@ -32,10 +31,9 @@ func (o *offers) offer(lead []*waiter) []raftfsm.Claim {
 	return claims
 }
 
-// askLog asks the log about a request that needs no free lock to be answered, and
-// reports whether it is one. While its handle is being closed it is asked nothing but
-// to refuse it: the lock that the handle holds may be free by then, and would be
-// granted to a closed handle. epoch.mu is held.
+// askLog asks the log about a request that needs no free lock, and reports whether it has asked. During a
+// Close of the handle it asks only for a refusal: the log might grant a freed lock to the closed handle.
+// epoch.mu is held.
 func (o *offers) askLog(w *waiter) bool {
 	if w.offered || w.refusal == nil && o.queues.isClosing(w.owner()) || !o.isAnswerable(w) {
 		return false
@@ -50,9 +48,8 @@ func (o *offers) askLog(w *waiter) bool {
 	return true
 }
 
-// isAnswerable reports whether a request needs no lock to be free to be answered: it is
-// refused, or was answered before, or its handle holds the lock itself, or the node is
-// gone, or everybody is refused a lock.
+// isAnswerable reports whether the log can answer a request without a free lock. It is refused or answered,
+// its handle holds the lock, its node or session is gone, or a restore has sealed the cell.
 func (o *offers) isAnswerable(w *waiter) bool {
 	state := o.epoch.state()
 	node, err := state.Tree.Resolve(w.lock)
@@ -64,13 +61,12 @@ func (o *offers) isAnswerable(w *waiter) bool {
 	return !lives || sealed || o.epoch.isAnswered(w.claim.Mutation)
 }
 
-// offerLock offers a lock to those at the head of its queue who can have it now.
-// epoch.mu is held.
+// offerLock offers a lock to the waiters that can have it now. epoch.mu is held.
 func (o *offers) offerLock(name api.Name) {
 	tree := o.epoch.state().Tree
 	node, ok := tree.Get(name)
 	if !ok || node.Revoked != nil {
-		return // nodeRemoved has told those who waited; a revoked lock is free when its holders have let go
+		return // nodeRemoved has answered the waiters; a revoked lock is free when its holders let go
 	}
 	lead := o.queues.leading(node.Ref(), node.Mode)
 	if d, delayed := tree.Delay(name); delayed && len(lead) > 0 && d.Mode.Conflicts(lead[0].claim.Mode) {
@@ -81,11 +77,9 @@ func (o *offers) offerLock(name api.Name) {
 	}
 }
 
-// withdrawOffers notes that a command's claims are not on their way any more, whatever
-// became of it; those that are still waiting may be offered the lock again. It is
-// the one place where what was marked for a command is unmarked. doubt says that
-// nobody knows what became of it. epoch.mu is held, and
-// released in between if the command is a Close.
+// withdrawOffers unmarks the claims of a command that is no longer on its way. No other code does. Claims
+// that still wait may get an offer again. doubt says that the result is unknown. epoch.mu is held, with
+// pauses for a Close.
 func (o *offers) withdrawOffers(c raftfsm.Command, doubt bool) {
 	for _, next := range c.Successions() {
 		for _, claim := range next.Claims {
@@ -106,9 +100,8 @@ func (o *offers) withdrawOffers(c raftfsm.Command, doubt bool) {
 	}
 }
 
-// handleClosed notes that a command which closes a handle is not on its way any more,
-// whatever became of it. If requests still wait through the handle, the lock's holders are
-// told of them anew: one that has got it meanwhile was not. epoch.mu is held, and released in between.
+// handleClosed records that a Close is no longer on its way. If requests still wait through the handle, it
+// tells the lock's holders again, because some may be new. epoch.mu is held, with pauses.
 func (o *offers) handleClosed(by namespace.Owner) {
 	if !o.queues.endClosing(by) {
 		return
@@ -125,8 +118,7 @@ func (o *offers) handleClosed(by namespace.Owner) {
 	o.events.tellConflicts(lock, nil)
 }
 
-// refusedWaiter returns the waiter that a command of the master's own refuses, or nil.
-// epoch.mu is held.
+// refusedWaiter returns the waiter that the master's own command refuses, or nil. epoch.mu is held.
 func (o *offers) refusedWaiter(c *raftfsm.Cancel) *waiter {
 	w := o.queues.get(waiterKey{session: c.Mutation.Session, number: c.Mutation.Number})
 	if w == nil || w.refusal == nil || w.refusal != c.Refusal {
@@ -135,13 +127,12 @@ func (o *offers) refusedWaiter(c *raftfsm.Cancel) *waiter {
 	return w
 }
 
-// successorsOf offers the lock of a node to those who wait first, for a command that frees it. It
-// does so only if the state says that the command will: anybody may ask for a lock to be
-// given up that others hold, and who is named by such a command would not be by the one
-// that hands the lock over. epoch.mu is held.
+// successorsOf offers a node's lock to its first waiters, in a command that frees it, as frees finds in the
+// state. Otherwise any client could ask for the release of others' locks, and its command would take the
+// waiters from the one that does hand the lock over. epoch.mu is held.
 func (o *offers) successorsOf(lock namespace.Ref, frees func(*namespace.Node) bool) []raftfsm.Succession {
 	lead := o.queues.leading(lock, 0)
-	if len(lead) == 0 { // mostly; of a node, frees may look at very many holders
+	if len(lead) == 0 { // mostly; frees may look at very many holders
 		return nil
 	}
 	//mutant: if node, err := o.epoch.state().Tree.Resolve(lock); err != nil || node == nil {
@@ -151,8 +142,7 @@ func (o *offers) successorsOf(lock namespace.Ref, frees func(*namespace.Node) bo
 	return []raftfsm.Succession{{Lock: lock, Claims: o.offer(lead)}}
 }
 
-// endDelay proposes the end of a lock-delay that has run its time, and of no
-// other: the state may show a later one on its name by now. epoch.mu is held.
+// endDelay proposes the end of an expired lock-delay, unless the name has a later one. epoch.mu is held.
 func (o *offers) endDelay(over delayOver) {
 	tree := o.epoch.state().Tree
 	if d, ok := tree.Delay(over.name); !ok || d.ID != over.id {
@@ -167,18 +157,16 @@ func (o *offers) endDelay(over delayOver) {
 	o.epoch.submit(raftfsm.Command{EndDelay: c})
 }
 
-// endCommand ends as many of the first sessions as one command has room for, and
-// names successors for the locks that they hold; rest is for the next command. For
-// locks that there is no room to name, or too many to look at, pump finds the next
-// ones when the end has been observed. epoch.mu is held, and the command is to be handed
-// over under the same hold: who is named in it is marked as offered.
+// endCommand ends the first sessions, as many as fit in one command, with successors for their locks; rest is
+// for the next. The observer of the end offers other locks. epoch.mu is held, and the same hold has to hand
+// the command over: its waiters are marked as offered.
 func (o *offers) endCommand(ends []raftfsm.End) (c raftfsm.Command, rest []raftfsm.End) {
 	part := firstPart(ends, o.queues.claims, func(e raftfsm.End) int { return raftfsm.Size(e) })
 	return raftfsm.Command{EndSessions: &raftfsm.EndSessions{Ends: part, Successions: o.successions(part)}}, ends[len(part):]
 }
 
-// successions names those who have the locks next that ending sessions hold, of as
-// many locks as there is room for in one command. epoch.mu is held.
+// successions names successors for the locks of ending sessions, as far as one command has room. epoch.mu is
+// held.
 func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
 	var list []raftfsm.Succession
 	tree, bytes, visited := o.epoch.state().Tree, 0, 0
@@ -193,7 +181,7 @@ func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
 			}
 			//mutant: if !slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == end.Session || true }) {
 			if !slices.ContainsFunc(node.Holders, func(h namespace.Holder) bool { return h.Session == end.Session }) {
-				continue // it has an ephemeral node open; see next
+				continue // it only has the ephemeral node open
 			}
 			bytes += raftfsm.Size(node.Ref())
 			for _, w := range lead {
@@ -208,6 +196,5 @@ func (o *offers) successions(ends []raftfsm.End) []raftfsm.Succession {
 	return list
 }
 
-// maxOwned bounds the nodes that sessions which end in one entry own together, unless it
-// is one session only.
+// maxOwned bounds the nodes that the sessions of one entry own together, unless it ends only one session.
 const maxOwned = 1024

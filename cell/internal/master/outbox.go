@@ -8,58 +8,45 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// outbox is what has to be proposed and is not on its way: the proposer had no room for
-// it, or what was proposed was not, or perhaps not, committed, or it became due where
-// nothing may be proposed. Each tick of the clock proposes some of everything that is in
-// it, and what fails again comes back. It names things, not commands: what the command
-// says, who is to have a lock next for example, is decided when it is made.
-//
-// Two things are due again elsewhere: a lock-delay whose end was not committed runs out
-// once more, at once (delays), and the remover keeps the nodes that it has to remove.
-//
-// epoch.mu guards it. Each list is bounded by what it names: the sessions, the
-// revocations, the locks and the requests of the queues.
+// outbox is what is still to be proposed. The proposer had no room for it, its command was not or perhaps not
+// committed, or it became due where nothing may be proposed. Each tick proposes some of it; failures return.
+// It holds names, not commands: a command's contents, such as the next holders, are chosen when it is made.
 type outbox struct {
-	ends      map[api.SessionID]raftfsm.End // sessions that are to be ended
-	evictions []*raftfsm.Evict              // holders that have let go of a revoked lock; without successions
-	locks     map[api.Name]bool             // to be offered to those at the head of their queue
-	requests  map[*waiter]bool              // that can be answered although no lock is free for them
+	ends      map[api.SessionID]raftfsm.End // sessions to end
+	evictions []*raftfsm.Evict              // of holders that have let go of a revoked lock; without successions
+	locks     map[api.Name]bool             // to offer to the heads of their queues
+	requests  map[*waiter]bool              // that the log can answer without a free lock
 }
 
 func newOutbox() *outbox {
 	return &outbox{ends: map[api.SessionID]raftfsm.End{}, locks: map[api.Name]bool{}, requests: map[*waiter]bool{}}
 }
 
-// The most of each that one tick proposes.
+// Bounds of what one tick proposes.
 const (
-	maxExpiries  = 256 // sessions: all in one entry, which holds up everybody else's commands
+	maxExpiries  = 256 // sessions: all in one entry, which delays all other commands
 	maxEvictions = 256
 	maxOffers    = 1024
 	maxRequests  = 256
 )
 
-// putEnd keeps the end of a session. That its client has acknowledged the end stands,
-// whatever else would end it: then nothing is delayed.
+// putEnd keeps the end of a session. An end that the client has acknowledged wins: it causes no lock-delay.
 func (o *outbox) putEnd(end raftfsm.End) {
 	if was, known := o.ends[end.Session]; !known || was.Failed() {
 		o.ends[end.Session] = end
 	}
 }
 
-// putEviction keeps an eviction.
 func (o *outbox) putEviction(c raftfsm.Evict) {
 	c.Successions = nil
 	o.evictions = append(o.evictions, &c)
 }
 
-// putLock keeps a lock that is to be offered.
 func (o *outbox) putLock(name api.Name) { o.locks[name] = true }
 
-// putRequest keeps a request that the log is to be asked about.
 func (o *outbox) putRequest(w *waiter) { o.requests[w] = true }
 
-// takeEnds returns some of the sessions that are to be ended. Each take reports whether
-// there is more.
+// takeEnds returns some of the sessions to end. Each take reports whether there is more.
 func (o *outbox) takeEnds() (ends []raftfsm.End, more bool) {
 	for id, end := range o.ends {
 		if len(ends) == maxExpiries {
@@ -83,7 +70,7 @@ func (o *outbox) takeRequests() (requests []*waiter, more bool) {
 	return takeKeys(o.requests, maxRequests)
 }
 
-// takeKeys takes some of the keys out of a set.
+// takeKeys takes some keys out of a set.
 func takeKeys[K comparable](set map[K]bool, most int) (keys []K, more bool) {
 	for key := range maps.Keys(set) {
 		if len(keys) == most {

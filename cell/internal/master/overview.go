@@ -14,29 +14,29 @@ import (
 type Overview struct {
 	Epoch   api.Epoch
 	Whole   bool        // the viewer may see everything
-	Backlog Backlog     // zero if he may not
-	Waits   []*LockInfo // the locks that somebody has waited for longest, the longest first
-	Holdups []holdup    // the changes that have waited for clients' caches longest, the longest first
+	Backlog Backlog     // zero if not Whole
+	Waits   []*LockInfo // locks with the longest waits, in order
+	Holdups []holdup    // changes that have waited longest for caches, in order
 
 	MoreWaits, MoreHoldups int // besides those listed
 }
 
-// holdup is a change that waits until clients have dropped what they have cached.
+// holdup is a change that waits for clients' caches.
 type holdup struct {
-	Path     string        // whose changes wait; that of the root directory: every change waits, after a fail-over
-	Waiting  time.Duration // since the first of the clients was told
-	Slow     []api.Holder  // sessions that it waits for, at most maxSlow
+	Path     string        // of its node; of the root directory if every change waits, after a fail-over
+	Waiting  time.Duration // since the first client was told
+	Slow     []api.Holder  // waited for, at most maxSlow
 	MoreSlow int           // besides those listed
 }
 
-// Of an overview.
+// Bounds of an overview.
 const (
 	usualOverview = 20 // entries of each list
-	maxSlow       = 10 // sessions that are listed for a change
+	maxSlow       = 10 // listed sessions of a change
 )
 
-// Overview looks at all queues and all changes that wait, and describes the most of each that have waited longest; 0 is
-// usualOverview, and api.MaxListed the most.
+// Overview describes at most most locks, and as many changes, that have waited longest; 0 is usualOverview,
+// and api.MaxListed the max.
 func (in *Inspector) Overview(ctx context.Context, most int) (o Overview, err error) {
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
 		return o, err
@@ -51,7 +51,7 @@ func (in *Inspector) Overview(ctx context.Context, most int) (o Overview, err er
 	}
 	most = min(most, api.MaxListed)
 	waits, clearings := collectWaits(in)
-	state := in.epoch.state() // as it is after that: who waits is in it
+	state := in.epoch.state() // read after that: it has the waiters
 	sight := in.sightOf(state)
 	o.Epoch, o.Whole = in.epoch.number, sight.all
 	if o.Whole {
@@ -73,7 +73,7 @@ func (in *Inspector) Overview(ctx context.Context, most int) (o Overview, err er
 			continue // it was granted meanwhile
 		}
 		if bytes += info.WireSize(); bytes > api.MaxPageBytes && i > 0 {
-			o.MoreWaits += len(longest.list) - i // as a page of ListLocks, a reply has a bound
+			o.MoreWaits += len(longest.list) - i // a reply is bounded, like a page of ListLocks
 			break
 		}
 		o.Waits = append(o.Waits, info)
@@ -91,12 +91,12 @@ func (in *Inspector) Overview(ctx context.Context, most int) (o Overview, err er
 	return o, nil
 }
 
-// maxOldest is how many requests of a queue are looked at for the one that has waited longest. Most often that is the first;
-// after a fail-over one with an earlier ticket may come later.
+// maxOldest bounds the search for a queue's oldest request. Usually that is the first; after a fail-over, not
+// always.
 const maxOldest = 100
 
-// collectWaits copies, under the mutex, what all queues and changes are about and since when. It asks for no rights there, which
-// may take long. What changes in a pause may be missing, or twice.
+// collectWaits copies the subjects and ages of all queues and changes, under the mutex. It checks no rights,
+// which may take long. A change in a pause may be missing, or be there twice.
 func collectWaits(in *Inspector) (waits []aged[api.Name], clearings []aged[*clearing]) {
 	in.epoch.mu.LockPatient()
 	defer in.epoch.mu.Unlock()
@@ -119,7 +119,7 @@ func collectWaits(in *Inspector) (waits []aged[api.Name], clearings []aged[*clea
 	return waits, clearings
 }
 
-// findLongest finds what has waited longest of what may be seen, each once. The error is ctx's.
+// findLongest returns the oldest of the visible waits, each once. The error is ctx's.
 func findLongest[T comparable](ctx context.Context, all []aged[T], most int, sees func(T) bool) (longestList[T], error) {
 	longest, seen := longestList[T]{most: most}, map[T]bool{}
 	for i, one := range all {
@@ -134,7 +134,6 @@ func findLongest[T comparable](ctx context.Context, all []aged[T], most int, see
 	return longest, nil
 }
 
-// describeHoldup says what a change waits for.
 func describeHoldup(in *Inspector, cl *clearing) holdup {
 	in.epoch.mu.LockPatient()
 	defer in.epoch.mu.Unlock()
@@ -150,7 +149,7 @@ func describeHoldup(in *Inspector, cl *clearing) holdup {
 	return h
 }
 
-// longestList keeps the most entries that are oldest, the oldest first, and counts the others.
+// longestList keeps the most oldest entries, in order, and counts the others.
 type longestList[T any] struct {
 	most int
 	list []aged[T]

@@ -10,14 +10,13 @@ import (
 
 // parked is a KeepAlive that waits.
 type parked struct {
-	mu     sync.Mutex // guards what follows; epoch.mu may be held, and no other is taken
-	woken  bool       // there is something to tell, or nothing to wait for
-	due    bool       // the answer is, or nobody waits for it any more
-	over   bool       // a newer KeepAlive has taken its place
-	resume func()     // nil if nobody waits yet
+	mu     sync.Mutex // guards the fields below; innermost, also under epoch.mu
+	woken  bool       // there are events, or nothing to wait for
+	due    bool       // answer it now, or its caller has gone
+	over   bool       // a newer KeepAlive has replaced it
+	resume func()     // nil before notify
 }
 
-// wake has the call answered now.
 func (p *parked) wake() {
 	p.mu.Lock()
 	p.woken = true
@@ -28,7 +27,7 @@ func (p *parked) wake() {
 	}
 }
 
-// hurry has the call answered now, whatever there is to tell.
+// hurry has the call answered now, even without events.
 func (p *parked) hurry() {
 	p.mu.Lock()
 	p.due = true
@@ -39,21 +38,21 @@ func (p *parked) hurry() {
 	}
 }
 
-// isDue reports whether the call is answered now in any case.
+// isDue reports whether to answer the call now.
 func (p *parked) isDue() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.due || p.over
 }
 
-// rest has a call that was woken wait on.
+// rest lets a woken call wait on.
 func (p *parked) rest() {
 	p.mu.Lock()
 	p.woken, p.resume = false, nil
 	p.mu.Unlock()
 }
 
-// replace has the call answered by its having been replaced.
+// replace ends the call because of a newer one.
 func (p *parked) replace() {
 	p.mu.Lock()
 	p.over = true
@@ -61,14 +60,13 @@ func (p *parked) replace() {
 	p.wake()
 }
 
-// isReplaced reports whether a newer KeepAlive has taken its place.
 func (p *parked) isReplaced() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.over
 }
 
-// notify has resume called when the call is woken, or at once if it was.
+// notify calls resume when the call is woken, or at once if it was.
 func (p *parked) notify(resume func()) {
 	p.mu.Lock()
 	p.resume = resume
@@ -79,25 +77,25 @@ func (p *parked) notify(resume func()) {
 	}
 }
 
-// KeepAlive is a KeepAlive that is being served. It is used by one goroutine after the other.
+// KeepAlive is a call being served, by one goroutine at a time.
 type KeepAlive struct {
 	sessions *Sessions
 	caller   Caller
 	client   signsOfLife
 	number   uint64        // of the session's calls
-	told     uint64        // the newest event that the client has, or this call has told
+	told     uint64        // the newest event the client has, or this call told
 	place    *parked       // nil if the answer is due at once
-	patience time.Duration // from its receipt, after which the answer is due
-	timer    *time.Timer   // for that; nil until somebody waits
+	patience time.Duration // from its receipt until the answer is due
+	timer    *time.Timer   // for patience; nil before Notify
 	unbind   func() bool
 }
 
 // Waits reports whether the answer is not due yet.
 func (k *KeepAlive) Waits() bool { return k.place != nil }
 
-// Notify has resume called when there is something to tell, the answer is due, or ctx has
-// ended, or the epoch has: at once if the call does not wait. It may be called more often than
-// once, also with locks held: it never blocks. ctx is the call's, the same each time.
+// Notify calls resume when there are events, the answer is due, or ctx or the epoch has ended; at once if the
+// call does not wait. It may do so several times, with locks held: resume must not block. ctx is always the
+// call's.
 func (k *KeepAlive) Notify(ctx context.Context, resume func()) {
 	if !k.Waits() {
 		resume()
@@ -109,7 +107,7 @@ func (k *KeepAlive) Notify(ctx context.Context, resume func()) {
 		k.unbind = context.AfterFunc(ctx, k.place.hurry)
 	}
 	k.place.notify(resume)
-	if k.place.isDue() { // since before resume was known
+	if k.place.isDue() { // since before notify
 		resume()
 	}
 }
@@ -121,17 +119,15 @@ func (k *KeepAlive) Wait(ctx context.Context) {
 	<-resumed
 }
 
-// Bounds of what a call tells before it is answered. The events wait in the mailbox until
-// they are acknowledged, by the next call.
+// Bounds of events told before the answer. They wait in the mailbox for the next call's acknowledgement.
 const (
 	maxToldAside      = 32
 	maxToldAsideBytes = 16 << 10
 )
 
-// Tell returns events that the client is told of while its call waits on; none if the call
-// is to be finished now. Those are events that take nothing away: nobody waits for their
-// acknowledgement, and they extend no lease, so they need no proof that this is still the
-// master.
+// Tell returns events for the client while its call waits on; none if the call should finish now. They take
+// nothing away, so nothing waits for their acknowledgement; they extend no lease, so they need no proof of
+// leadership.
 func (k *KeepAlive) Tell() []*Event {
 	s := k.sessions
 	if !k.Waits() {
@@ -168,7 +164,7 @@ func (p *parked) await(ctx context.Context, longest time.Duration) {
 
 var errReplaced = api.Errorf(api.Cancelled, "a newer KeepAlive of the session has taken the place of this one")
 
-// check returns why a call that was parked gets no answer; nil if it gets one.
+// check returns why a parked call gets no answer; nil if it gets one.
 func (s *Sessions) check(ctx context.Context, p *parked) error {
 	switch {
 	case p.isReplaced():
@@ -181,8 +177,7 @@ func (s *Sessions) check(ctx context.Context, p *parked) error {
 	return nil
 }
 
-// Finish answers the call: it proves that this is still the master, and promises the
-// session its lease from the start of that proof.
+// Finish answers the call: it proves the mastership, and grants the lease from the start of that proof.
 func (k *KeepAlive) Finish(ctx context.Context) (Extension, error) {
 	k.Abandon()
 	s := k.sessions
@@ -203,7 +198,7 @@ func (k *KeepAlive) Finish(ctx context.Context) (Extension, error) {
 	return s.extendLease(k, t0)
 }
 
-// Abandon has nothing come of the call any more.
+// Abandon releases the timer and the context of a call.
 func (k *KeepAlive) Abandon() {
 	if k.timer != nil {
 		k.timer.Stop()
@@ -211,7 +206,7 @@ func (k *KeepAlive) Abandon() {
 	}
 }
 
-// endCalls has every parked call answered, at the end of the epoch.
+// endCalls wakes every parked call, at the end of the epoch.
 func (s *Sessions) endCalls() {
 	s.epoch.mu.LockPatient()
 	defer s.epoch.mu.Unlock()

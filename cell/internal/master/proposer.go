@@ -10,44 +10,42 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// proposer puts the commands of one epoch into the Raft log. Commands that
-// arrive while an entry is on its way wait and go into the next one together
-// (group commit): one entry is outstanding at a time, which at 64 callers is
-// twice as fast as an entry for each command, and steady (docs/performance.md).
+// proposer puts an epoch's commands into the Raft log. Commands that arrive while an entry is on its way
+// share the next one (group commit). One entry is outstanding at a time: with 64 callers twice as fast as an
+// entry for each command, and steady (docs/performance.md).
 //
-// Commands commit in the order in which they were handed over. run is its one
-// goroutine.
+// Commands commit in the order of enqueue. runProposer is its only goroutine.
 type proposer struct {
 	entries entries
 	observe func([]raftfsm.Command, []steps.RequestID, []raftfsm.Result, error)
 
-	wake chan struct{} // holds a token while pending may be non-empty
-	turn chan struct{} // full while an entry is on its way, or none may be; see pause
+	wake chan struct{} // full while pending may be non-empty
+	turn chan struct{} // full while an entry is on its way or prevented; see pause
 
 	mu      sync.Mutex // guards the fields below
 	limits  limits
 	pending []*proposal
-	bytes   int                   // of all that is pending
-	shares  map[api.SessionID]int // of what is pending of each session
-	closed  error                 // why nothing more is taken
+	bytes   int                   // of pending
+	shares  map[api.SessionID]int // of pending, by session
+	closed  error                 // why nothing more is accepted
 }
 
 type proposal struct {
 	command raftfsm.Command
 	encoded raftfsm.Encoded
 	refused error           // why it cannot be encoded
-	own     bool            // the master's own: a quarter of the room is for these alone
-	by      api.SessionID   // whose request it is, if it is a session's
-	request steps.RequestID // as its client calls it; 0 if it is the master's own
+	own     bool            // the master's own: a quarter of the room is only for these
+	by      api.SessionID   // session of the request, if there is one
+	request steps.RequestID // the client's ID; 0 if it is the master's own
 	done    chan outcome    // receives one
-	after   func()          // called once it is observed, or never will be; may be nil
+	after   func()          // called once it is observed or never will be; may be nil
 
-	queued session.Instant // when it was handed over, if calls are traced
-	entry  *entry          // that it went into, if calls are traced; for those who have received from done
+	queued session.Instant // when handed over, if traced
+	entry  *entry          // its entry, if traced; valid after a receive from done
 }
 
-// newProposal encodes a command for a state of that feature level. after is called once
-// it is observed, or never will be; it may be nil.
+// newProposal encodes a command for a state of that level. after, which may be nil, is called once it is
+// observed or never will be.
 func newProposal(c raftfsm.Command, level int, own bool, after func()) *proposal {
 	one := &proposal{command: c, own: own, by: c.By(), done: make(chan outcome, 1), after: after}
 	one.encoded, one.refused = c.Encode(level)
@@ -66,9 +64,8 @@ func newProposer(log Log, epoch api.Epoch, wall func() int64, observe func([]raf
 	}
 }
 
-// await returns what a command did. An error of code Uncertain means that it may
-// have been done, or may yet be; any other that it was not. If ctx ends first the
-// command goes its way all the same.
+// await returns a command's result. An error of code Uncertain means that it may have been done, or may yet
+// be; any other, that it was not. The end of ctx does not stop it.
 func (one *proposal) await(ctx context.Context) (raftfsm.Result, error) {
 	select {
 	case o := <-one.done:
@@ -83,8 +80,7 @@ func (one *proposal) await(ctx context.Context) (raftfsm.Result, error) {
 	}
 }
 
-// enqueue puts a proposal behind those that wait, or says why not. What it takes is
-// observed, whatever becomes of it.
+// enqueue appends a proposal to pending, or returns why not. An accepted one is always observed.
 func (p *proposer) enqueue(one *proposal) error {
 	if one.refused != nil {
 		return one.refused
@@ -106,16 +102,14 @@ func (p *proposer) enqueue(one *proposal) error {
 	return nil
 }
 
-// waiting returns how many commands wait.
 func (p *proposer) waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.pending)
 }
 
-// checkRoom says why a proposal cannot wait here, or could not be written. A quarter
-// is kept for the master's own commands, by which locks are handed over and
-// sessions end. p.mu is held.
+// checkRoom returns why a proposal cannot wait or be written here. A quarter of the room is for the master's
+// commands, which hand over locks and end sessions. p.mu is held.
 func (p *proposer) checkRoom(one *proposal) error {
 	size, number, bytes := len(one.encoded), maxPending, p.limits.pending
 	if !one.own {
@@ -132,8 +126,7 @@ func (p *proposer) checkRoom(one *proposal) error {
 	return nil
 }
 
-// account counts a proposal that is put among those that wait, or taken from them.
-// p.mu is held.
+// account adds (sign 1) or subtracts (-1) a proposal's size. p.mu is held.
 func (p *proposer) account(one *proposal, sign int) {
 	n := sign * len(one.encoded)
 	p.bytes += n
@@ -145,7 +138,7 @@ func (p *proposer) account(one *proposal, sign int) {
 	}
 }
 
-// runProposer commits batches until ctx ends; what is still waiting then is refused.
+// runProposer commits batches until ctx ends; close refuses the rest.
 func (p *proposer) runProposer(ctx context.Context) {
 	defer p.close(ctx)
 	for {
@@ -159,7 +152,7 @@ func (p *proposer) runProposer(ctx context.Context) {
 			if err != nil {
 				return
 			}
-			batch := p.takeBatch() // only in a turn: what is taken is committed, and so answered
+			batch := p.takeBatch() // only in a turn: each taken command is committed, and answered
 			if more = len(batch) > 0; more {
 				p.commit(batch)
 			}
@@ -168,8 +161,8 @@ func (p *proposer) runProposer(ctx context.Context) {
 	}
 }
 
-// pause waits until no entry is on its way, and keeps it so until resume is
-// called; commands wait meanwhile, in their order. The error is ctx's.
+// pause waits until no entry is on its way, and prevents new ones until resume; commands wait in order. The
+// error is ctx's.
 func (p *proposer) pause(ctx context.Context) (resume func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -182,7 +175,7 @@ func (p *proposer) pause(ctx context.Context) (resume func(), err error) {
 	}
 }
 
-// close refuses what waits and what may still come, with the cause of ctx.
+// close refuses all pending and later commands, with the cause of ctx.
 func (p *proposer) close(ctx context.Context) {
 	p.mu.Lock()
 	p.closed = context.Cause(ctx)
@@ -198,7 +191,7 @@ func (p *proposer) close(ctx context.Context) {
 	}
 }
 
-// commandsOf returns the commands of a batch, and how their clients call the requests that they are of.
+// commandsOf returns the commands of a batch, and the clients' IDs of their requests.
 func commandsOf(batch []*proposal) ([]raftfsm.Command, []steps.RequestID) {
 	commands, requests := make([]raftfsm.Command, len(batch)), make([]steps.RequestID, len(batch))
 	for i, one := range batch {
@@ -207,7 +200,6 @@ func commandsOf(batch []*proposal) ([]raftfsm.Command, []steps.RequestID) {
 	return commands, requests
 }
 
-// takeBatch removes the next batch from the queue.
 func (p *proposer) takeBatch() []*proposal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,9 +220,8 @@ func (p *proposer) takeBatch() []*proposal {
 	return batch
 }
 
-// commit puts a batch into the log, waits until it is applied, lets the master
-// observe it, and only then releases the callers: when a caller goes on, the
-// master knows what its call has done.
+// commit puts a batch into the log, waits until it is applied, has it observed, and then releases the
+// callers: the tables then have its results.
 func (p *proposer) commit(batch []*proposal) {
 	commands, requests := commandsOf(batch)
 	encoded := make([]raftfsm.Encoded, len(batch))

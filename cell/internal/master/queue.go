@@ -19,38 +19,38 @@ type waiter struct {
 	lock    namespace.Ref
 	who     string // its principal
 	ticket  Ticket
-	since   session.Instant // by the client's count, if it had waited before a fail-over
-	absent  bool            // no stream stands for it any more: its place is kept, and skipped (decision 8)
-	keep    session.Instant // until when an absent one's place is kept
-	heaped  int             // its place in queues.absent, while it is absent
+	since   session.Instant // by the client's count, if it waited before a fail-over
+	absent  bool            // without a stream: its place is kept, and skipped (decision 8)
+	keep    session.Instant // end of an absent one's place
+	heaped  int             // index in queues.absent
 	offered bool            // a command that may grant it is on its way
-	doubt   bool            // such a command may be in the log, or not: it was left without an answer
+	doubt   bool            // such a command had no answer, and may be in the log
 	size    int             // bytes of its claim in the log
-	detects bool            // it wants to be told if it waits for itself; see waitGraph
-	quiet   bool            // no program that holds the lock is told that it waits
-	told    bool            // those who hold the lock were told of it while it waited; see tellConflicts
-	streams int             // that stand for it: copies of its request come in any order, and each of them may be the one that its client hears
+	detects bool            // wants an answer if it waits for itself; see waitGraph
+	quiet   bool            // no holder's program learns that it waits
+	told    bool            // holders were told while it waited; see tellConflicts
+	streams int             // of copies of its request; its client may hear any of them
 
-	done   chan struct{}  // closed when it is out of the queue, for every stream that stands for it
-	answer raftfsm.Answer // once done is closed, unless there is an err
-	err    error          // why there is no answer of the log; once done is closed
+	done   chan struct{}  // closed when it has left the queue
+	answer raftfsm.Answer // once done is closed, if err is nil
+	err    error          // why the log did not answer; once done is closed
 
-	request  steps.RequestID // of the call that came first
-	trace    steps.Trace     // the same; nil if it is not traced
-	granting session.Instant // when a command was handed over that was to grant it, if calls are traced
-	entry    *entry          // that has answered it, if calls are traced; once done is closed
+	request  steps.RequestID // of the first call
+	trace    steps.Trace     // likewise; nil if not traced
+	granting session.Instant // when its granting command was handed over, if traced
+	entry    *entry          // that answered it, if traced; once done is closed
 
-	refusal *refusal.Refusal // what the log is being asked to answer it; nil if nothing refuses it
+	refusal *refusal.Refusal // that the log is asked to record, or nil
 }
 
-// waiterKey names a waiter: one request.
+// waiterKey names a waiter by its request.
 type waiterKey struct {
 	session api.SessionID
 	number  api.RequestNumber
 }
 
-// abandoned is the error of a waiter that this master answers no more, because of err. If
-// the log was asked to grant it the lock, and has not answered, that may yet be done.
+// abandoned returns the error for a waiter that this master gives up because of err. A pending command may
+// still grant it the lock.
 func (w *waiter) abandoned(err error) error {
 	if !w.offered && !w.doubt {
 		return err
@@ -62,30 +62,27 @@ func (w *waiter) key() waiterKey {
 	return waiterKey{session: w.claim.Mutation.Session, number: w.claim.Mutation.Number}
 }
 
-// owner is the handle that the lock is wanted for.
 func (w *waiter) owner() namespace.Owner {
 	return namespace.Owner{Session: w.claim.Mutation.Session, Handle: w.claim.Handle}
 }
 
-// queues is the wait queues of all locks, each in the order of its tickets. It
-// holds no lock and reads no clock; epoch.mu guards it.
+// queues is the wait queues of all locks, in ticket order. It holds no lock and reads no clock; epoch.mu
+// guards it.
 //
-// Every question is answered by an index: those of one lock, those of one
-// session, those who wait through one handle, and the absent ones by when their
-// places end. No method goes through all waiters of the cell, or of a session, which
-// may have as many as its quota.
+// Each question has an index: by lock, by session, by handle, and absent waiters by the ends of their places.
+// No method visits all waiters of the cell, or of a session, which may have its whole quota.
 type queues struct {
 	byName    map[api.Name][]*waiter
 	bySession map[api.SessionID]map[api.RequestNumber]*waiter
 	byHandle  map[namespace.Owner]map[*waiter]bool
-	declared  map[lockOwner]map[*waiter]bool // those who wait for an owner that they declare
-	detecting map[*waiter]bool               // those who want to be told if they wait for themselves
+	declared  map[lockOwner]map[*waiter]bool // by declared owner
+	detecting map[*waiter]bool               // want an answer if they wait for themselves
 	absent    absentees
-	outbox    *outbox                 // of locks and requests that are to be looked at again
+	outbox    *outbox                 // locks and requests to look at again
 	issued    uint64                  // tickets of this epoch
 	used      tally                   // waiters
-	closing   map[namespace.Owner]int // Closes that are on their way to the log, by handle
-	claims    int                     // bytes of the claims that leading returns at most; see limits
+	closing   map[namespace.Owner]int // Closes on their way to the log
+	claims    int                     // max bytes that leading returns; see limits
 }
 
 func newQueues(out *outbox) *queues {
@@ -98,16 +95,14 @@ func newQueues(out *outbox) *queues {
 	}
 }
 
-// get returns a waiter that is in a queue; nil if it is in none.
 func (q *queues) get(key waiterKey) *waiter { return q.bySession[key.session][key.number] }
 
-// join puts a request into the queue of its lock, or gives it back the place it
-// has kept. A ticket of an earlier epoch keeps its order. Its principal may have
-// allowed waiters. Who comes first after a fail-over may be new: so those who come back
-// have as many places again, which newcomers do not get.
+// join queues a request, or returns the waiter with its kept place. Tickets of an earlier epoch keep their
+// order. allowed is the principal's quota. After a fail-over newcomers may come first, so returning requests
+// have twice the places.
 func (q *queues) join(w *waiter, epoch api.Epoch, allowed int) (*waiter, error) {
 	if kept := q.get(w.key()); kept != nil {
-		if kept.absent { // whoever has got the lock meanwhile was not told of it
+		if kept.absent { // a new holder was not told
 			kept.told = false
 			q.absent.drop(kept)
 		}
@@ -166,7 +161,7 @@ func byTicket(w *waiter, t Ticket) int {
 	return 0
 }
 
-// removeWaiter takes a waiter out of its queue; nil if it is in none.
+// removeWaiter takes a waiter out of its queue, and returns it, or nil.
 func (q *queues) removeWaiter(key waiterKey) *waiter {
 	w := q.get(key)
 	if w == nil {
@@ -198,16 +193,14 @@ func (q *queues) removeWaiter(key waiterKey) *waiter {
 	return w
 }
 
-// answerWaiter takes a waiter out of its queue and answers every stream that stands for
-// it; it returns the waiter, nil if there is none.
+// answerWaiter removes a waiter and answers all its streams. It returns the waiter, or nil.
 func (q *queues) answerWaiter(key waiterKey, a raftfsm.Answer) *waiter { return q.dismiss(key, a, nil) }
 
-// failWaiter is finish for a waiter that the log does not answer.
+// failWaiter is answerWaiter with an error, without the log's answer.
 func (q *queues) failWaiter(key waiterKey, err error) { q.dismiss(key, raftfsm.Answer{}, err) }
 
-// dismiss is finish and fail. Of a waiter that leaves without the lock those behind it may
-// have waited only for that, and no lock becomes free by it that would be offered to them:
-// the next tick does that.
+// dismiss does the work of answerWaiter and failWaiter. Others may have waited only for a waiter that leaves
+// without the lock. No command frees a lock then, so the next tick offers it.
 func (q *queues) dismiss(key waiterKey, a raftfsm.Answer, err error) *waiter {
 	w := q.removeWaiter(key)
 	if w == nil {
@@ -221,17 +214,15 @@ func (q *queues) dismiss(key waiterKey, a raftfsm.Answer, err error) *waiter {
 	return w
 }
 
-// detach notes that one of a waiter's streams is broken. If that was the last one, its
-// place is kept until keep.
+// detach ends a stream of a waiter. After the last one, its place is kept until keep.
 func (q *queues) detach(w *waiter, keep session.Instant) {
 	if w.streams--; w.streams <= 0 && q.get(w.key()) == w {
 		q.absent.put(w, keep)
 	}
 }
 
-// dropAbsent drops waiters that stayed away for too long, at most most of them, and
-// reports whether there may be more. One that was offered its lock stays: what
-// becomes of the offer is not known yet.
+// dropAbsent drops at most most waiters with expired places, and reports whether there may be more. An
+// offered one stays: its result is pending.
 func (q *queues) dropAbsent(now session.Instant, most int) (more bool) {
 	var offered []*waiter
 	for range most {
@@ -253,24 +244,22 @@ func (q *queues) dropAbsent(now session.Instant, most int) (more bool) {
 	return more
 }
 
-// at returns the index of a waiter in its line.
 func (q *queues) at(w *waiter) int {
 	line := q.byName[w.lock.Name]
 	at, _ := slices.BinarySearchFunc(line, w.ticket, byTicket)
-	for line[at] != w { // no two have the same ticket; if they had, no other would be taken out
+	for line[at] != w { // tickets are unique; even if not, this finds w itself
 		at++
 	}
 	return at
 }
 
-// position returns where a waiter stands, from 1, and how many wait.
+// position returns a waiter's place, from 1, and how many wait.
 func (q *queues) position(w *waiter) (place, waiting int) {
 	return q.at(w) + 1, len(q.byName[w.lock.Name])
 }
 
-// inOrder yields those who wait for a lock, in their order, each with the turns that
-// those before will take: one for each writer, and one for readers in a row, who
-// hold the lock together.
+// inOrder yields the waiters of a lock in order, with the turns ahead of each: one a writer, one for
+// consecutive readers, which share the lock.
 func (q *queues) inOrder(name api.Name) iter.Seq2[int, *waiter] {
 	return func(yield func(int, *waiter) bool) {
 		ahead := -1
@@ -290,14 +279,11 @@ func (q *queues) inOrder(name api.Name) iter.Seq2[int, *waiter] {
 // maxSuccessors bounds the grants in one command.
 const maxSuccessors = 128
 
-// leading returns those at the head of the queue who could have the lock of that
-// node together with holders in that mode (0: nobody holds it): one writer, or all
-// readers up to the first writer. The absent are skipped, and so are those who wait
-// for an earlier node of the same name, which is gone: the log is being asked to tell
-// them. Nobody overtakes an
-// earlier writer, and nobody is offered a lock twice. Whoever has no room in one
-// command (maxSuccessors, limits.claims) is offered the lock by pump when that has
-// been observed.
+// leading returns the waiters that could get the lock of a node beside holders in mode held (0: none): one
+// writer, or all readers up to the first writer. It passes over skipped waiters (isSkipped), offered ones,
+// and those for an earlier node of the name, which the log will refuse. No waiter overtakes an earlier
+// writer. Waiters that do not fit in one command (maxSuccessors, limits.claims) get an offer when the
+// observer has observed it.
 func (q *queues) leading(lock namespace.Ref, held api.LockMode) []*waiter {
 	var lead []*waiter
 	bytes := 0
@@ -320,17 +306,14 @@ func (q *queues) leading(lock namespace.Ref, held api.LockMode) []*waiter {
 	return lead
 }
 
-// isSkipped reports whether a waiter is passed over for now.
 func (q *queues) isSkipped(w *waiter) bool {
 	return w.absent || w.refusal != nil || q.isClosing(w.owner())
 }
 
-// isClosing reports whether a Close of a handle is on its way. Until none is, those who
-// wait through the handle are offered nothing.
+// isClosing reports whether a Close of a handle is on its way. Its waiters get no offer then.
 func (q *queues) isClosing(owner namespace.Owner) bool { return q.closing[owner] > 0 }
 
-// endClosing notes that a Close of a handle is not on its way any more, and reports whether
-// it was the last.
+// endClosing records that a Close is no longer on its way, and reports whether it was the last.
 func (q *queues) endClosing(owner namespace.Owner) (last bool) {
 	if q.closing[owner]--; q.closing[owner] > 0 {
 		return false
@@ -339,8 +322,7 @@ func (q *queues) endClosing(owner namespace.Owner) (last bool) {
 	return true
 }
 
-// firstAhead returns the first in the queue who would be overtaken by a newcomer that
-// got the lock of that node in that mode; nil if there is none.
+// firstAhead returns the first waiter that a newcomer with the lock in that mode would overtake, or nil.
 func (q *queues) firstAhead(lock namespace.Ref, mode api.LockMode) *waiter {
 	for _, w := range q.byName[lock.Name] {
 		if w.lock == lock && !q.isSkipped(w) && w.claim.Mode.Conflicts(mode) {
@@ -350,16 +332,14 @@ func (q *queues) firstAhead(lock namespace.Ref, mode api.LockMode) *waiter {
 	return nil
 }
 
-// ofSession yields the waiters of a session, which may leave meanwhile.
+// ofSession yields a session's waiters, which may leave meanwhile.
 func (q *queues) ofSession(id api.SessionID) iter.Seq[*waiter] { return maps.Values(q.bySession[id]) }
 
-// ofHandle yields those who wait through a handle, and so for one lock. They may leave
-// meanwhile.
+// ofHandle yields a handle's waiters, all for one lock. They may leave meanwhile.
 func (q *queues) ofHandle(owner namespace.Owner) iter.Seq[*waiter] {
 	return maps.Keys(q.byHandle[owner])
 }
 
-// ofOwner returns the waiters for one owner.
 func (q *queues) ofOwner(o lockOwner) (list []*waiter) {
 	if o.declared != "" {
 		return slices.Collect(maps.Keys(q.declared[o]))
@@ -372,8 +352,7 @@ func (q *queues) ofOwner(o lockOwner) (list []*waiter) {
 	return list
 }
 
-// ofNode returns the waiters for a node, the last in the queue first, so that to
-// take them out one after the other moves nobody up.
+// ofNode returns the waiters for a node, the last first, so that removals move no others.
 func (q *queues) ofNode(node namespace.Ref) []*waiter {
 	var found []*waiter
 	for _, w := range slices.Backward(q.byName[node.Name]) {
@@ -384,15 +363,13 @@ func (q *queues) ofNode(node namespace.Ref) []*waiter {
 	return found
 }
 
-// stepsOf is the steps that a look at the queue of a lock, or a change of it, takes: it
-// may pass many who are absent, or move many up.
+// stepsOf returns the steps of reading or changing a queue: that may pass many absent waiters, or move many.
 func (q *queues) stepsOf(name api.Name) int { return 1 + len(q.byName[name])/64 }
 
-// lockOwner is for whom locks are asked for and held: a session, or an owner that sessions
-// of one principal declare. Everything that is done for one owner is taken to be one
-// sequence of work: while one of its requests waits, none of its locks is given back.
+// lockOwner owns locks and requests: a session, or an owner that sessions of one principal declare. Its work
+// counts as one sequence: while one of its requests waits, it releases nothing.
 type lockOwner struct {
-	session   api.SessionID // 0 of a declared one
-	principal string        // of a declared one, so that nobody else can speak for it
+	session   api.SessionID // 0 if declared
+	principal string        // of a declared one, so that no other principal can use it
 	declared  string
 }

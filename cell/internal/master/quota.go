@@ -10,24 +10,24 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// The parts of a listing of quotas, which a page's mark begins with.
+// Parts of a listing of quotas, the first byte of a page's mark.
 const (
 	ofPrincipals  byte = 1 // by name
 	ofDirectories byte = 2 // by their marks
 )
 
-// QuotaUse is the quota of a principal, or of a directory, and what of it is used.
+// QuotaUse is the quota of a principal or directory, and what is used.
 type QuotaUse struct {
 	Principal     string
 	Directory     string // its path
 	Used, Allowed api.Quota
 }
 
-// WireSize returns how long it is on the wire at most.
+// WireSize returns the max length on the wire.
 func (u *QuotaUse) WireSize() int { return 3*maxEncoded + len(u.Principal) + len(u.Directory) }
 
-// ListQuotas lists a page of the principals that use something or have a quota, by
-// name, and then of the directories that have one. A page has at most as many as most, as in newPage.
+// ListQuotas lists a page of the principals that use something or have a quota, then of the directories with
+// one. most limits a page, as in newPage.
 func (in *Inspector) ListQuotas(ctx context.Context, after []byte, most int) (p Page[*QuotaUse], err error) {
 	p = newPage[*QuotaUse](most)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
@@ -49,8 +49,8 @@ func (in *Inspector) ListQuotas(ctx context.Context, after []byte, most int) (p 
 	return p, nil
 }
 
-// FindQuota is a page of that principal, whether it uses anything or not, or else of that directory, if it has a quota; of what may
-// not be seen the page has nothing.
+// FindQuota returns a page with that principal, even if it uses nothing, or else that directory, if it has a
+// quota. It omits what is invisible.
 func (in *Inspector) FindQuota(ctx context.Context, principal string, directory api.Name) (p Page[*QuotaUse], err error) {
 	p = newPage[*QuotaUse](1)
 	if _, err := in.epoch.fence.Prove(ctx); err != nil {
@@ -70,8 +70,7 @@ func (in *Inspector) FindQuota(ctx context.Context, principal string, directory 
 	return p, nil
 }
 
-// listPrincipals lists principals after the one of that name, and returns where the
-// next page begins.
+// listPrincipals lists principals after a name, and returns the next page's mark.
 func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, after string) (next []byte) {
 	sight := in.sightOf(state)
 	if !sight.all { // there may be thousands of others before it
@@ -84,7 +83,7 @@ func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, af
 	for _, list := range []iter.Seq[string]{state.Tree.Creators(after), state.Sessions.Principals(after), quotaNames(state, after)} {
 		some := len(names)
 		for name := range list {
-			if name > after { // "" is whoever made what the cell began with
+			if name > after { // "" owns the initial nodes of the cell
 				names = append(names, name)
 			}
 			if len(names)-some > p.most {
@@ -100,7 +99,7 @@ func (in *Inspector) listPrincipals(p *Page[*QuotaUse], state *raftfsm.State, af
 	return next
 }
 
-// addPrincipals adds what principals use, as many as there is room for, and returns how many those are.
+// addPrincipals adds principals while there is room, and returns how many.
 func (in *Inspector) addPrincipals(p *Page[*QuotaUse], state *raftfsm.State, names []string) (added int) {
 	for _, name := range names {
 		if p.visit() || p.full() {
@@ -123,7 +122,7 @@ func (in *Inspector) addPrincipals(p *Page[*QuotaUse], state *raftfsm.State, nam
 	return added
 }
 
-// quotaNames returns the principals that have a quota of their own.
+// quotaNames returns the principals with a quota of their own.
 func quotaNames(state *raftfsm.State, first string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for name := range state.QuotasFrom(first) {
@@ -134,10 +133,9 @@ func quotaNames(state *raftfsm.State, first string) iter.Seq[string] {
 	}
 }
 
-// QuotaShares says, of each kind of thing that principals have a quota of, which part of its quota that principal uses
-// which uses most of it: 1 is all of it, and 0 that nobody uses any. What was there before a quota was lowered may make it more.
-// It looks at every principal that uses something. What is replicated it reads without the mutex, which it holds for
-// maxSteps principals at a time.
+// QuotaShares returns, by kind, the largest share of a quota that a principal uses: 1 is all, and more is
+// possible after a quota was lowered. It visits every principal that uses something. It reads replicated data
+// without the mutex, and takes it for maxSteps principals at a time.
 func (m *Master) QuotaShares() map[string]float64 {
 	state := m.epoch.state()
 	var nodes, bytes, sessions, handles, waiters float64
@@ -163,8 +161,7 @@ func (m *Master) QuotaShares() map[string]float64 {
 	return map[string]float64{"nodes": nodes, "bytes": bytes, "sessions": sessions, "handles": handles, "waiters": waiters}
 }
 
-// listDirectories lists directories that have a quota, and returns where the next
-// page begins.
+// listDirectories lists directories with a quota, and returns the next page's mark.
 func (in *Inspector) listDirectories(p *Page[*QuotaUse], state *raftfsm.State, behind namespace.Mark) (next []byte) {
 	if state.Tree.Counts().Limited == 0 {
 		return nil
@@ -182,7 +179,6 @@ func (in *Inspector) listDirectories(p *Page[*QuotaUse], state *raftfsm.State, b
 	return nil
 }
 
-// addDirectory adds a directory that has a quota.
 func addDirectory(p *Page[*QuotaUse], path string, node *namespace.Node) {
 	info := &QuotaUse{
 		Directory: path,

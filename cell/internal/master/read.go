@@ -7,15 +7,14 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// Read returns the node of a handle as it is at some moment after the call
-// began: the proof of leadership comes first, the look second. So is a refusal
-// proved.
+// Read returns a handle's node at a moment after the call began: it proves leadership first. So a refusal is
+// proved, too.
 func (f *Files) Read(ctx context.Context, h Handle, right namespace.Rights) (*namespace.Node, error) {
 	node, _, err := f.read(ctx, h, right, purpose{})
 	return node, err
 }
 
-// look returns the node of a handle as it is now.
+// look returns the current node of a handle.
 func (e *epoch) look(h Handle) (*namespace.Node, error) {
 	state := e.state()
 	if _, ok := state.Sessions.Get(h.Owner.Session); !ok {
@@ -29,9 +28,8 @@ func (e *epoch) look(h Handle) (*namespace.Node, error) {
 	return state.Tree.Resolve(h.Node)
 }
 
-// ReadToCache returns the node of a handle as Read does, and whether the client
-// may keep what it is told: whoever reads is entered among those who may have the
-// node in a cache before the look, and after it is known that it may read so.
+// ReadToCache is Read, and reports whether the client may cache the node. It registers the session as a
+// reader before it reads, and after it has checked the right to.
 func (f *Files) ReadToCache(ctx context.Context, h Handle, right namespace.Rights) (node *namespace.Node, cacheable bool, err error) {
 	return f.read(ctx, h, right, purpose{looking: true, caching: true})
 }
@@ -55,7 +53,7 @@ type DirectoryPage struct {
 	Cacheable bool
 }
 
-// ReadDir returns a page of a directory, of at most as many children as most, as in newPage.
+// ReadDir returns a page of at most most children, as in newPage.
 func (f *Files) ReadDir(ctx context.Context, h Handle, after string, most int) (DirectoryPage, error) {
 	node, cacheable, err := f.read(ctx, h, namespace.ToRead, purpose{looking: after == "", caching: true})
 	if err != nil {
@@ -77,7 +75,7 @@ func (f *Files) ReadDir(ctx context.Context, h Handle, after string, most int) (
 	return p, nil
 }
 
-// statBytes is how long a node's metadata is in a reply, with room to spare.
+// statBytes bounds the length of a node's metadata in a reply.
 func statBytes(n *namespace.Node) int {
 	const plain = 128 // numbers, and /ls/<cell>
 	return plain + len(n.Name) + len(n.ACL.Read) + len(n.ACL.Write) + len(n.ACL.Change)

@@ -9,34 +9,34 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// maxRecall bounds how long a TryAcquire or a Delete waits for a lock to be given back that is kept.
+// maxRecall bounds how long a TryAcquire or a Delete waits for a kept lock.
 const maxRecall = time.Second
 
-// maxRecalled bounds the holders that are waited for; if there are more, none is.
+// maxRecalled bounds the holders of a recalled lock; one with more is not recalled.
 const maxRecalled = 64
 
-// recalls is the locks that are asked back for a TryAcquire or a Delete, because their holders
-// may keep them without using them (decision 22). A client acknowledges that event when it has given the
-// lock back, which it waits for for a short time, or at once if the lock is in use. epoch.mu guards it.
+// recalls is the locks that a TryAcquire or Delete asks back from holders that may keep them unused (decision
+// 22). A client acknowledges the event when it has given the lock back, after a short wait, or at once if the
+// lock is in use. epoch.mu guards it.
 type recalls struct {
 	byLock    map[namespace.Ref]*recall
-	bySession map[api.SessionID]map[*recall]uint64 // the event that the session has to acknowledge
+	bySession map[api.SessionID]map[*recall]uint64 // the event to acknowledge
 }
 
 // recall is one lock that is asked back.
 type recall struct {
 	lock  namespace.Ref
-	until session.Instant // when nobody waits any more
+	until session.Instant // end of the wait
 	of    []api.SessionID // the holders
-	left  int             // of those, who have not answered
-	done  chan struct{}   // closed when the lock is free, or nobody is left
+	left  int             // those without an answer
+	done  chan struct{}   // closed when the lock is free, or all holders have answered
 }
 
 func newRecalls() *recalls {
 	return &recalls{byLock: map[namespace.Ref]*recall{}, bySession: map[api.SessionID]map[*recall]uint64{}}
 }
 
-// add notes that a holder was told with that event.
+// add records that a holder got that event.
 func (t *recalls) add(r *recall, id api.SessionID, sequence uint64) {
 	own := t.bySession[id]
 	if own == nil {
@@ -49,7 +49,7 @@ func (t *recalls) add(r *recall, id api.SessionID, sequence uint64) {
 	own[r] = sequence
 }
 
-// acknowledge takes note of what a session has acknowledged, and returns how many steps that took.
+// acknowledge records a session's acknowledgement, and returns its steps.
 func (t *recalls) acknowledge(id api.SessionID, acked uint64) (steps int) {
 	for r, sequence := range t.bySession[id] {
 		if steps++; acked >= sequence {
@@ -69,7 +69,7 @@ func (t *recalls) forget(r *recall, id api.SessionID) {
 	}
 }
 
-// end notes that a lock is free, or that its holders have answered.
+// end ends the recall of a lock that is free or all of whose holders have answered.
 func (t *recalls) end(lock namespace.Ref) {
 	r := t.byLock[lock]
 	if r == nil {
@@ -82,8 +82,8 @@ func (t *recalls) end(lock namespace.Ref) {
 	close(r.done)
 }
 
-// awaitRecall has a lock given back that is kept, and not used, since a handle wants it in that mode, and
-// waits for that. asked says that the holders were told.
+// awaitRecall asks for a kept, unused lock that conflicts with mode, and waits for it. asked says that
+// holders were told.
 func (p *publisher) awaitRecall(ctx context.Context, lock namespace.Ref, by namespace.Owner, mode api.LockMode) (asked bool) {
 	if node, err := p.epoch.state().Tree.Resolve(lock); err != nil || len(node.Holders) == 0 { // most need no mutex
 		return false
@@ -105,9 +105,8 @@ func (p *publisher) awaitRecall(ctx context.Context, lock namespace.Ref, by name
 	return true
 }
 
-// recall asks the holders of a lock for it, if they were not asked yet. It returns nil if there is
-// nothing to wait for: others have come first, or not all holders keep it. epoch.mu is held, and
-// released in between.
+// recall asks a lock's holders for it once. It returns nil if there is nothing to wait for: an earlier
+// request waits, or a holder does not keep the lock. epoch.mu is held, with pauses.
 func (p *publisher) recall(lock namespace.Ref, by namespace.Owner, mode api.LockMode) *recall {
 	p.epoch.mu.pause(p.queues.stepsOf(lock.Name))
 	node, err := p.epoch.state().Tree.Resolve(lock)

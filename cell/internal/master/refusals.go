@@ -13,29 +13,26 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// A request may have been done although its client does not know it: the answer
-// was lost, or another copy of it is still on its way to the log. So what only
-// this master knows, a full queue, a quota, a closed handle, never refuses a
-// numbered request by itself. Such a refusal is proposed, and the log decides: if
-// the request was done the client hears so, and if not, no copy of it ever will
-// be. That entry is a proof of leadership besides. The error says so (Final), and
-// a client takes no other for the outcome of a request that it has sent before.
+// A request may have been done unknown to its client: the answer was lost, or a copy is on its way to the
+// log. So the master alone never refuses a numbered request for what only it knows: a full queue, a quota, a
+// closed handle. It proposes the refusal, and the log decides. If the request was done, the client gets that
+// answer; if not, no copy ever will be. The entry also proves leadership. The error is marked Final; a client
+// accepts no other for a retried request.
 
-// Refuse makes a refusal the answer of a request. It returns what the log has
-// answered: the result if the request had been done, or else a refusal, this one
-// or an earlier one.
+// Refuse makes a refusal the answer of a request. It returns the log's answer: the result if it was done,
+// else this or an earlier refusal.
 func (f *Files) Refuse(ctx context.Context, by session.Mutation, because error) (raftfsm.Result, error) {
 	return f.refuseThen(ctx, by, because, func() {})
 }
 
-// refuseThen is Refuse. It calls after when the log has answered, or never will: not when
-// ctx ends, for the refusal goes its way.
+// refuseThen is Refuse, and calls after when the log has answered, or never will. The end of ctx does not
+// stop the refusal.
 func (f *Files) refuseThen(ctx context.Context, by session.Mutation, because error, after func()) (raftfsm.Result, error) {
 	r, err := (*refusal.Refusal)(nil), because
-	if code := api.CodeOf(because); code != api.Cancelled && refusal.IsFinal(code) { // else it says nothing of the request itself
+	if code := api.CodeOf(because); code != api.Cancelled && refusal.IsFinal(code) { // others say nothing about the request itself
 		f.epoch.mu.Lock()
 		//mutant: err = nil
-		err = f.checkUnfinished(by) // or nobody waits for its answer; the log may not know that, and answer it once more
+		err = f.checkUnfinished(by) // no client waits for its answer; the log may not know that, and answer once more
 		f.epoch.mu.Unlock()
 	}
 	if err == nil && !errors.As(because, &r) {
@@ -49,17 +46,15 @@ func (f *Files) refuseThen(ctx context.Context, by session.Mutation, because err
 	return f.epoch.refuseAs(ctx, by, r, after)
 }
 
-// refuseAs is Refuse with a refusal that says something of the request. It calls after when
-// the log has answered, or never will.
+// refuseAs is refuseThen for a refusal about the request itself.
 func (e *epoch) refuseAs(ctx context.Context, by session.Mutation, r *refusal.Refusal, after func()) (raftfsm.Result, error) {
 	result, err := e.commit(ctx, raftfsm.Command{Cancel: &raftfsm.Cancel{Mutation: by, Refusal: r}}, after)
 	return result, cmp.Or(err, result.Answer.Err())
 }
 
-// sessionEnded is the error of a call in the name of a session that is not served any
-// more. It is SessionExpired only if the log says that the session has ended, or
-// has to: until then a later master may know it alive, and this one does not tell
-// its client to let go of everything.
+// sessionEnded returns the error for a session that is not served. It is SessionExpired only if the log says
+// that the session has ended or has to. Until then a later master may keep it alive, and its client must not
+// let go of everything.
 func (e *epoch) sessionEnded(id api.SessionID) error {
 	switch s, ok := e.state().Sessions.Get(id); {
 	case ok && s.Terminating != nil:
@@ -70,9 +65,8 @@ func (e *epoch) sessionEnded(id api.SessionID) error {
 	return sessionExpired(id)
 }
 
-// Explain adds to the error of a call what only the master knows: who the holders of a
-// lock are, and how long a lock-delay has yet to run. lock is the node that the call was
-// about, if it was about one. The error itself is not changed.
+// Explain returns a call's error with the holders of a lock and the rest of a lock-delay. lock is the call's
+// node, if any.
 func (l *Locks) Explain(lock namespace.Ref, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {

@@ -10,41 +10,36 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// remover removes ephemeral nodes that nobody has open any more (Chubby §2.3).
-// Each goes the way of every change (decision 21), and for itself: a client that
-// does not drop one node from its cache delays that node, and no other. One
-// goroutine does it for all of them (removals); a node that waits for somebody's
-// cache is an element of waiting until its change is clear.
-// epoch.mu guards it.
+// remover removes ephemeral nodes that no session has open (Chubby §2.3). Each removal is a change (decision
+// 21) of its own: a client that does not drop a node delays only that node. One goroutine does all; a node is
+// in waiting until no cache has it. epoch.mu guards it.
 type remover struct {
 	epoch     *epoch
 	queues    *queues
 	coherence *coherence
 
-	dying   []namespace.Ref   // to be removed, and nothing done about it yet
-	waiting map[*removal]bool // told to whoever may have them in a cache
-	again   []*removal        // of those, whose clearing has ended: they are looked at again
-	ready   []*removal        // in nobody's cache any more
-	wake    chan struct{}     // holds a token while there may be something to do
+	dying   []namespace.Ref   // not begun
+	waiting map[*removal]bool // sessions that may cache them were told
+	again   []*removal        // those to look at again, after a clearing has ended
+	ready   []*removal        // in no cache
+	wake    chan struct{}     // full while there may be work
 }
 
-// removal is the removal of one node.
 type removal struct {
 	node  namespace.Ref
 	ch    *change
 	began session.Instant
-	late  bool // it was reported to have waited for long
+	late  bool // its long wait was reported
 }
 
 // Bounds of the remover's work.
 const (
-	// maxRemovals is how many nodes may wait for caches at a time. One session
-	// cannot have as many in its cache, so it takes several that do not answer to
-	// hold up nodes that these do not have.
+	// maxRemovals bounds the nodes that wait for caches. One session cannot cache as many, so only several
+	// silent ones can delay others' nodes.
 	maxRemovals = 4 * maxCopies
-	// beginAtOnce is how many removals are begun under the mutex at a time.
+	// beginAtOnce bounds the removals begun in one hold of the mutex.
 	beginAtOnce = 256
-	// removeAgain is how long the remover waits after a Remove that failed.
+	// removeAgain is the wait after a failed Remove.
 	removeAgain = 100 * time.Millisecond
 )
 
@@ -52,7 +47,7 @@ func newRemover(e *epoch, q *queues, c *coherence) *remover {
 	return &remover{epoch: e, queues: q, coherence: c, waiting: map[*removal]bool{}, wake: make(chan struct{}, 1)}
 }
 
-// add takes over nodes that are dying.
+// add takes over dying nodes.
 func (r *remover) add(nodes ...namespace.Ref) {
 	if len(nodes) > 0 {
 		r.dying = append(r.dying, nodes...)
@@ -60,13 +55,13 @@ func (r *remover) add(nodes ...namespace.Ref) {
 	}
 }
 
-// cleared takes the removals that waited for a clearing which has ended.
+// cleared takes the removals whose clearing has ended.
 func (r *remover) cleared(removals []*removal) {
 	r.again = append(r.again, removals...)
 	r.wakeUp()
 }
 
-// awaitClearing has a removal wait for the next of its clearings, or be done if all are over.
+// awaitClearing makes a removal wait for its next clearing, or marks it as ready.
 func (r *remover) awaitClearing(one *removal) {
 	if cl := one.ch.nextClearing(); cl != nil {
 		cl.removals = append(cl.removals, one)
@@ -106,8 +101,7 @@ func (r *remover) runRemover() {
 	}
 }
 
-// awaitFlush waits until every client has dropped what an earlier master let it
-// cache, if there is anything to remove.
+// awaitFlush waits, if a node is dying, until every client has dropped what an earlier master let it cache.
 func (r *remover) awaitFlush() error {
 	r.epoch.mu.Lock()
 	flush := r.coherence.takeoverFlush()
@@ -123,13 +117,12 @@ func (r *remover) awaitFlush() error {
 	return r.coherence.awaitCaches(r.epoch.ctx, flush, names)
 }
 
-// nextRemovals begins removals that wait to be begun, and returns those that
-// nobody's cache is in the way of, as many as fit into one command.
+// nextRemovals begins removals, and returns those that no cache delays, as many as fit in one command.
 func (r *remover) nextRemovals() []*removal {
 	r.epoch.mu.Lock()
 	defer r.epoch.mu.Unlock()
 	if r.coherence.takeoverFlush() != nil {
-		return nil // these nodes came since; flushed waits for it
+		return nil // these nodes were added since; awaitFlush waits next
 	}
 	for _, one := range r.again[:min(len(r.again), maxSteps)] {
 		//mutant: delete(r.waiting, one); r.ready = append(r.ready, one)
@@ -149,7 +142,7 @@ func (r *remover) nextRemovals() []*removal {
 		r.awaitClearing(one)
 	}
 	if len(r.dying) > 0 && len(r.waiting) < maxRemovals {
-		r.wakeUp() // those are begun next, though all of these may have to wait
+		r.wakeUp() // the others begin next, even if all of these have to wait
 	}
 	batch := firstPart(r.ready, r.queues.claims, func(one *removal) int { return raftfsm.Size(one.node) })
 	if r.ready = r.ready[len(batch):]; len(r.ready) == 0 {
@@ -158,8 +151,7 @@ func (r *remover) nextRemovals() []*removal {
 	return batch
 }
 
-// proposeRemoval proposes the removal of nodes that are in nobody's cache, and lets their
-// names be cached again when it has taken effect.
+// proposeRemoval proposes to remove nodes that are in no cache, and then makes their names cacheable.
 func (r *remover) proposeRemoval(batch []*removal) {
 	nodes := make([]namespace.Ref, len(batch))
 	for i, one := range batch {
@@ -185,8 +177,8 @@ func (r *remover) proposeRemoval(batch []*removal) {
 	}
 }
 
-// reportSlowRemovals names the clients that nodes wait for too long, once a node,
-// and cuts them off if that is the policy.
+// reportSlowRemovals logs, once a node, clients that delay a removal too long, and cuts them off if that is
+// the policy.
 func (r *remover) reportSlowRemovals() {
 	var names []api.Name
 	late, now := map[*clearing]bool{}, r.epoch.clock()
@@ -223,11 +215,10 @@ func (r *remover) reportSlowRemovals() {
 	}
 }
 
-// maxLate is of how many clearings a log line names the clients.
+// maxLate bounds the clearings whose clients a log line names.
 const maxLate = 8
 
-// cutOffLate cuts off the clients that have held up a removal for too long. epoch.mu is
-// held, and released in between.
+// cutOffLate cuts off clients that have delayed a removal too long. epoch.mu is held, with pauses.
 func (co *coherence) cutOffLate(cl *clearing, now session.Instant) {
 	one := &change{clearings: []*clearing{cl}}
 	for id := range co.copyset.slowOf(cl) {

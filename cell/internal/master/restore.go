@@ -11,14 +11,14 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// RestoreProgress is how far the restore of a backup has come.
+// RestoreProgress is the progress of a restore.
 type RestoreProgress struct {
 	Restored bool
-	Sessions int // that have to end before the backup can be restored
+	Sessions int // that have to end before the restore
 }
 
-// Restore does one step of restoring the cell from a backup. It finishes when all other sessions have ended; until
-// then the answer has their number, and nothing is proposed.
+// Restore does one step of restoring the cell from a backup. It finishes when all other sessions have ended;
+// until then it proposes nothing, and returns their number.
 func (m *Master) Restore(ctx context.Context, c raftfsm.Restore) (RestoreProgress, error) {
 	state := m.epoch.state()
 	if by, sealed := state.Restoring(); c.Finish && sealed && by == c.Mutation.Session && state.Sessions.Len() > 1 {
@@ -36,8 +36,8 @@ func (m *Master) Restore(ctx context.Context, c raftfsm.Restore) (RestoreProgres
 	return RestoreProgress{Restored: err == nil && c.Finish}, err
 }
 
-// GiveUpRestore gives up the restore of a session, for an operator who is known by the connection: there may be no session but that. It
-// names the session, so that who asks twice, because an answer was lost, gives up no other restore.
+// GiveUpRestore gives up the restore of a session, for an operator known by its connection: there may be no
+// other session. It names the session, so that a retry after a lost answer gives up no other restore.
 func (m *Master) GiveUpRestore(ctx context.Context, principal string, of api.SessionID) error {
 	if _, err := m.epoch.fence.Prove(ctx); err != nil {
 		return err
@@ -54,45 +54,44 @@ func (m *Master) GiveUpRestore(ctx context.Context, principal string, of api.Ses
 	return err
 }
 
-// restoreIdle is for how long a restore waits for its author's next step before it is given up: nobody else may be there to end it, since
-// no session begins once it is sealed. A new master waits as long again.
+// restoreIdle is how long a restore waits for its author's next step before it is given up. No other client
+// may be there to end it, because no session begins once it is sealed. A new master waits as long again.
 const restoreIdle = time.Minute
 
-// restoreStepped notes that the author of a restore has taken a step, or has asked again for the last one.
+// restoreStepped records a step of the restore's author, or a retry of one.
 func (t *timekeeper) restoreStepped() {
 	t.epoch.mu.Lock()
 	defer t.epoch.mu.Unlock()
 	t.restoreDue = t.epoch.clock().Add(restoreIdle)
 }
 
-// endIdleRestore gives up a restore whose author takes no steps. epoch.mu is held.
+// endIdleRestore gives up an idle restore. epoch.mu is held.
 func (t *timekeeper) endIdleRestore(now session.Instant, forgiven time.Duration) {
 	by, _ := t.epoch.state().Restoring()
 	switch {
 	case by == 0:
 		t.restoreDue = never
-	case t.restoreDue == never: // it was begun, perhaps by the client of another master
+	case t.restoreDue == never: // it was begun, perhaps at another master
 		t.restoreDue = now.Add(restoreIdle)
 	case t.restoreDue.Add(forgiven) > now:
 		t.restoreDue = t.restoreDue.Add(forgiven)
 	default:
-		t.restoreDue = now.Add(time.Second) // until it is tried again
+		t.restoreDue = now.Add(time.Second) // until the next try
 		t.epoch.submit(raftfsm.Command{Restore: &raftfsm.Restore{GiveUp: true, Of: by}})
 	}
 }
 
-// never is the end of what does not run.
+// never is the end of a restore that does not run.
 const never = session.Instant(math.MinInt64)
 
-// restoreSealed has the log answer those requests for locks that the author of a restore waits for: they are refused from now on, and
-// their nodes are about to go. epoch.mu is held.
+// restoreSealed has the log answer the author's pending requests for locks: they are refused from now on, and
+// their nodes will go. epoch.mu is held.
 func (o *observer) restoreSealed(id api.SessionID) {
 	for w := range o.tables.queues.ofSession(id) {
 		o.tables.outbox.putRequest(w)
 	}
 }
 
-// restoreGivenUp says that a restore was given up. epoch.mu is held.
 func (o *observer) restoreGivenUp(c *raftfsm.Restore) {
 	id, why := c.Mutation.Session, "by its author"
 	switch {
@@ -106,8 +105,8 @@ func (o *observer) restoreGivenUp(c *raftfsm.Restore) {
 		slog.String("event", "restore_given_up"), slog.String("session", id.String()), slog.String("reason", why))
 }
 
-// restored forgets what is known of nodes that the cell had before a backup was restored: the handles of the session
-// that restored it, which is the only one. The lock-delays are the same as before.
+// restored forgets the handles of the only session, which restored the backup: their nodes are gone. The
+// lock-delays stay.
 func (o *observer) restored(c *raftfsm.Restore) {
 	id := c.Mutation.Session
 	for !o.tables.handles.drop(id, maxSteps) {

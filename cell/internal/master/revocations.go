@@ -10,12 +10,10 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// losses is what is being taken from clients that have not let go yet. A lock
-// leaves an unwilling holder only through its lease (decision 10): its
-// sequencer is dead from the start, but nobody else gets the lock before the
-// holder has acknowledged the event that tells it, or let go by itself, or its
-// session has ended. Until it acknowledges, no lease of it is extended.
-// epoch.mu guards it.
+// revocations is what the master takes from clients that have not let go. An unwilling holder loses a lock
+// only through its lease (decision 10). Its sequencer is invalid at once. But the next holder gets the lock
+// only when this one has acknowledged the event or let go, or its session has ended. Until the
+// acknowledgement the lease is not extended. epoch.mu guards it.
 type revocations struct {
 	epoch  *epoch
 	leases *session.Leases
@@ -26,19 +24,19 @@ type revocations struct {
 
 	locks      map[api.SessionID]map[api.HandleID]revokedLock
 	ends       map[api.SessionID]*termination
-	lastLeases session.Timetable[api.SessionID] // when the last leases of those end that were not proposed yet
+	lastLeases session.Timetable[api.SessionID] // the last leases of those in ends that are not proposed
 }
 
 // revokedLock is a revoked lock that one handle still holds.
 type revokedLock struct {
 	lock       namespace.Ref
 	generation api.Generation
-	sequence   uint64 // of the event that tells the holder
+	sequence   uint64 // of the event for the holder
 }
 
-// termination is a session that somebody else is ending.
+// termination is a session that is being ended against its client's will.
 type termination struct {
-	sequence uint64 // of the event that tells the client
+	sequence uint64 // of the event for the client
 	proposed bool
 }
 
@@ -48,7 +46,7 @@ func newRevocations(e *epoch, t *tables, events *publisher, out *offers) *revoca
 		locks: map[api.SessionID]map[api.HandleID]revokedLock{}, ends: map[api.SessionID]*termination{}}
 }
 
-// add takes note that a holder is losing its lock.
+// add records that a holder is losing its lock.
 func (r *revocations) add(owner namespace.Owner, lost revokedLock) {
 	if r.locks[owner.Session] == nil {
 		r.locks[owner.Session] = map[api.HandleID]revokedLock{}
@@ -56,7 +54,6 @@ func (r *revocations) add(owner namespace.Owner, lost revokedLock) {
 	r.locks[owner.Session][owner.Handle] = lost
 }
 
-// remove forgets the loss of one lock.
 func (r *revocations) remove(owner namespace.Owner) {
 	delete(r.locks[owner.Session], owner.Handle)
 	if len(r.locks[owner.Session]) == 0 {
@@ -64,26 +61,25 @@ func (r *revocations) remove(owner namespace.Owner) {
 	}
 }
 
-// markProposed takes note that the end of a session is being proposed.
+// markProposed records that the end of a session is being proposed.
 func (r *revocations) markProposed(id api.SessionID, e *termination) {
 	e.proposed = true
 	r.lastLeases.Drop(id)
 }
 
-// dropSession drops what is known of a session that has ended.
 func (r *revocations) dropSession(id api.SessionID) {
 	delete(r.ends, id)
 	delete(r.locks, id)
 	r.lastLeases.Drop(id)
 }
 
-// nextDue returns when the earliest of the ending sessions is over.
+// nextDue returns when the next ending session's last lease expires.
 func (r *revocations) nextDue() (at session.Instant, ok bool) {
 	_, at, ok = r.lastLeases.Next()
 	return at, ok
 }
 
-// takeDue returns ending sessions whose last lease is over, at most maxDue of them.
+// takeDue returns at most maxDue ending sessions whose last lease has expired.
 func (r *revocations) takeDue(now session.Instant) []raftfsm.End {
 	var ends []raftfsm.End
 	for len(ends) < maxDue {
@@ -97,12 +93,12 @@ func (r *revocations) takeDue(now session.Instant) []raftfsm.End {
 	return ends
 }
 
-// tellHolders tells the holders of a revoked lock of their loss. epoch.mu is held.
+// tellHolders tells the holders of a revoked lock. epoch.mu is held, with pauses.
 func (r *revocations) tellHolders(lost namespace.Revocation) {
 	for _, owner := range lost.Holders {
 		//mutant: if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == 0 {
 		if was, told := r.locks[owner.Session][owner.Handle]; told && was.generation == lost.Generation {
-			continue // it is broken once more, and its holder has been told
+			continue // revoked once more, and the holder was told
 		}
 		sequence := r.events.postTo(owner, lost.Lock, api.EventLockLost, &Event{
 			Generation: lost.Generation, Reason: lost.Reason, Explanation: lost.By.Break(),
@@ -116,17 +112,15 @@ func (r *revocations) tellHolders(lost namespace.Revocation) {
 	}
 }
 
-// terminateSession stops the lease of a session that another terminates. epoch.mu is
-// held.
+// terminateSession stops a session's lease for another client. epoch.mu is held.
 func (r *revocations) terminateSession(id api.SessionID) {
 	if record, ok := r.epoch.state().Sessions.Get(id); ok && record.Terminating != nil {
 		r.stopLease(id, record.Terminating.Termination())
 	}
 }
 
-// stopLease extends a session no more, and tells its client; it ends when the
-// client has acknowledged that, or its last lease is over. epoch.mu is held, and released
-// in between.
+// stopLease stops a session's lease, and tells its client. The session ends at the acknowledgement, or when
+// the last lease expires. epoch.mu is held, with pauses.
 func (r *revocations) stopLease(id api.SessionID, why string) {
 	box := r.boxes.byID[id]
 	if box == nil || r.ends[id] != nil || !r.leases.Alive(id) {
@@ -146,8 +140,8 @@ func (r *revocations) stopLease(id api.SessionID, why string) {
 	r.noteEnding(id, box.principal, why)
 }
 
-// actOnAcknowledgement acts upon what a session has heard by now: it has let go of what
-// those events took from it. epoch.mu is held, and released in between.
+// actOnAcknowledgement takes the locks whose loss a session has acknowledged, or ends the session. epoch.mu
+// is held, with pauses.
 func (r *revocations) actOnAcknowledgement(id api.SessionID) {
 	box := r.boxes.byID[id]
 	if box == nil {
@@ -159,8 +153,7 @@ func (r *revocations) actOnAcknowledgement(id api.SessionID) {
 		c, _ := r.offers.endCommand([]raftfsm.End{{Session: id, Reason: api.ByOperator, Acknowledged: true}})
 		r.epoch.submit(c)
 	}
-	// One command takes a lock from many handles of the session: each copies all holders, of whom there may be very
-	// many.
+	// One command takes a lock from many handles of the session: each copies all holders, perhaps very many.
 	type grant struct {
 		lock       namespace.Ref
 		generation api.Generation
@@ -185,16 +178,15 @@ func (r *revocations) actOnAcknowledgement(id api.SessionID) {
 	}
 }
 
-// evict takes a revoked lock from holders that have let go of it, and names who has it
-// next. epoch.mu is held, and released in between.
+// evict takes a revoked lock from holders that have let go of it, and names the next ones. epoch.mu is held,
+// with pauses.
 func (r *revocations) evict(c raftfsm.Evict) {
 	c.Successions = r.offers.successorsOf(c.Lock, func(n *namespace.Node) bool { return n.Lock == c.Generation && n.HeldByAny(c.Holders) })
 	r.epoch.submit(raftfsm.Command{Evict: &c})
 	r.epoch.mu.pause(r.queues.stepsOf(c.Lock.Name) + len(c.Holders)/8)
 }
 
-// resumeRevocations takes up what an earlier master had begun to take away: it tells again,
-// and waits again. epoch.mu is held.
+// resumeRevocations continues the revocations of an earlier master, with new events. epoch.mu is held.
 func (r *revocations) resumeRevocations(state *raftfsm.State) {
 	for node := range state.Tree.Locked("") {
 		if node.Revoked == nil {
@@ -214,7 +206,6 @@ func (r *revocations) resumeRevocations(state *raftfsm.State) {
 	}
 }
 
-// noteRevocation notes that a lock is being taken away from its holders.
 func (r *revocations) noteRevocation(lost namespace.Revocation, asked steps.RequestID) {
 	if r.epoch.journal.admits(lockRevoked, slog.LevelInfo) {
 		r.epoch.journal.noteAsked(asked, lockRevoked, "lock revoked",
@@ -223,7 +214,7 @@ func (r *revocations) noteRevocation(lost namespace.Revocation, asked steps.Requ
 	}
 }
 
-// noteEnding notes that a session is extended no more, and ends when its client has heard of it.
+// noteEnding logs that the lease of a session has stopped.
 func (r *revocations) noteEnding(id api.SessionID, principal, why string) {
 	if r.epoch.journal.admits(sessionEnding, slog.LevelInfo) {
 		r.epoch.journal.note(sessionEnding, slog.LevelInfo, "session is being ended",

@@ -7,19 +7,21 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// room keeps the tree as small as the replica's memory wants it: a change that makes it weigh more than max is refused. How much memory
-// there is, the log does not know, so the master decides, and the log records the refusal as the answer of the request.
+// room limits the tree to the replica's memory: it refuses a change that makes it heavier than max. The log
+// does not know the memory, so the master decides, and the log records the refusal.
 //
-// It is looked at before a change is proposed. What is on its way to the log then, up to limits.pending, may exceed the bound.
+// Changes are checked before the proposal. Those on their way to the log, up to limits.pending, may exceed
+// the bound.
 type room struct {
 	epoch *epoch
 	max   int64 // of namespace.Counts.Weight; 0: no bound
 }
 
-// operatorsShare is the part of the bound that operators may use beyond it, so that a full cell can be mended.
+// operatorsShare is the part of the bound that operators may use beyond it, for repairs.
 const operatorsShare = 16
 
-// check returns why there is no room for a change of a session, or nil. What makes nothing larger always has room.
+// check returns why there is no room for a session's change, or nil. A change that adds nothing always has
+// room.
 func (r room) check(by api.SessionID, c raftfsm.Command) *refusal.Refusal {
 	most := mostGrowth(c)
 	if r.max == 0 || most == 0 {
@@ -36,7 +38,7 @@ func (r room) check(by api.SessionID, c raftfsm.Command) *refusal.Refusal {
 	}
 	growth, refused := state.Growth(c)
 	switch {
-	case refused != nil: // what is on its way to the log might have it done, and nobody would have weighed it
+	case refused != nil: // commands on their way might allow it, unweighed
 		return refused
 	case growth <= 0 || weight+growth <= allowed:
 		return nil
@@ -44,8 +46,8 @@ func (r room) check(by api.SessionID, c raftfsm.Command) *refusal.Refusal {
 	return r.full(weight, allowed, growth)
 }
 
-// checkRestore returns why there is no room for more of the backup that is being restored, or nil: what has arrived of it is larger already
-// than what operators may have. It is held beside the tree whose place it takes.
+// checkRestore returns why there is no room for more of a backup, or nil. The part that has arrived may not
+// exceed the operators' bound: it is held beside the tree that it replaces.
 func (r room) checkRestore(c raftfsm.Restore) *refusal.Refusal {
 	weight, allowed := r.epoch.state().RestoreWeight(), r.max+r.max/operatorsShare
 	if r.max == 0 || c.Add == nil || weight <= allowed {
@@ -54,7 +56,6 @@ func (r room) checkRestore(c raftfsm.Restore) *refusal.Refusal {
 	return r.full(weight, allowed, 0)
 }
 
-// full is the refusal of more.
 func (r room) full(used, allowed, more int64) *refusal.Refusal {
 	cause := refusal.CellFull
 	if r.epoch.state().Level < cause.Level() {
@@ -63,7 +64,7 @@ func (r room) full(used, allowed, more int64) *refusal.Refusal {
 	return &refusal.Refusal{Cause: cause, Used: used, Allowed: allowed, More: more}
 }
 
-// mostGrowth returns by how much a command can make the tree weigh more at most.
+// mostGrowth returns the max weight that a command can add to the tree.
 func mostGrowth(c raftfsm.Command) (most int64) {
 	switch {
 	case c.Open != nil && c.Open.Create != api.MustExist:
@@ -83,11 +84,11 @@ func mostGrowth(c raftfsm.Command) (most int64) {
 	return most
 }
 
-// What a node may weigh at most beside its contents, and the names in it that may be changed.
+// The max weight of a node without its contents, and of the names in it that may change.
 const (
 	mostOfNames = 3 * api.MaxACLName
 	mostOfNode  = namespace.NodeWeight + api.MaxPath + mostOfNames + api.MaxPrincipal
 )
 
-// mostOfContents is what contents weigh if they are an access control list.
+// mostOfContents returns the weight of contents that are an access control list.
 func mostOfContents(contents []byte) int64 { return namespace.ListWeight * int64(len(contents)) }

@@ -13,9 +13,8 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// CheckSequencer reports whether a sequencer still describes its lock: held, in
-// that mode and generation, at some moment after the call began (Chubby §2.4).
-// The error says why not. by is the session that shows it; 0 if none does.
+// CheckSequencer checks that a sequencer was valid at a moment after the call began: its lock was held in
+// that mode and generation (Chubby §2.4). The error says why not. by is the session that shows it, or 0.
 func (l *Locks) CheckSequencer(ctx context.Context, by api.SessionID, s sequencer.Sequencer) error {
 	if _, err := l.epoch.fence.Prove(ctx); err != nil {
 		return err
@@ -31,8 +30,8 @@ func (l *Locks) CheckSequencer(ctx context.Context, by api.SessionID, s sequence
 	return nil
 }
 
-// noteShown notes with the holders of a lock, as far as listings name them, that a sequencer of it was shown: what it protects
-// is protected from a holder that does not know that it has lost it.
+// noteShown records that a sequencer was shown, for the holders that listings name. The work of the lock is
+// then safe from a holder that has lost it unknowingly.
 func (l *Locks) noteShown(g raftfsm.Precondition) {
 	l.epoch.mu.Lock()
 	defer l.epoch.mu.Unlock()
@@ -48,8 +47,8 @@ func (l *Locks) noteShown(g raftfsm.Precondition) {
 	}
 }
 
-// Precondition returns a sequencer that a session shows, if it is one of this cell, as a condition for the log. What this cell has not
-// made gets one answer, whatever there is: that it is not valid tells nothing of the lock.
+// Precondition returns a sequencer of this cell as a condition for the log. All others get one error, which
+// says nothing about the lock.
 func (l *Locks) Precondition(by api.SessionID, s sequencer.Sequencer) (raftfsm.Precondition, error) {
 	state := l.epoch.state()
 	if is := state.CellID; s.Cell != is {
@@ -63,10 +62,10 @@ func (l *Locks) Precondition(by api.SessionID, s sequencer.Sequencer) (raftfsm.P
 		"this cell does not know it for its own: it has no proof, or a wrong one, and tells nothing of the lock; send the text that came with the lock (chubby2:...), and upgrade the client if it has none")
 }
 
-// sequencerProof begins what proofs are made of. Package wire makes its tokens with the same secret and other first bytes.
+// sequencerProof is the first byte under a proof. Package wire uses others, with the same secret.
 const sequencerProof byte = 5
 
-// proofOf returns the proof of a sequencer of the cell, by which the cell alone knows that it has made it.
+// proofOf returns the proof of a sequencer, by which the cell recognizes its own.
 func proofOf(state *raftfsm.State, p raftfsm.Precondition) (proof sequencer.Proof) {
 	mac := hmac.New(sha256.New, state.Secret)
 	mac.Write(binary.BigEndian.AppendUint64([]byte{sequencerProof, byte(p.Mode)}, uint64(p.Generation)))
@@ -75,15 +74,14 @@ func proofOf(state *raftfsm.State, p raftfsm.Precondition) (proof sequencer.Proo
 	return proof
 }
 
-// proved reports whether a sequencer has the right proof.
 func proved(state *raftfsm.State, p raftfsm.Precondition, proof sequencer.Proof) bool {
 	right := proofOf(state, p)
 	return hmac.Equal(right[:], proof[:])
 }
 
-// needsNoProof reports whether a sequencer counts that has none: below the level of proofs; of a lock that is held since then; and if
-// the principal of the session that shows it may look at the lock itself, as it is then asked about what it can see, of a change of its
-// own. The principal is "" if no session shows it.
+// needsNoProof reports whether a sequencer without a proof is valid: below the level of proofs; for a grant
+// from then that still holds; or if the session's principal may look at the lock itself. The principal is ""
+// without a session.
 func needsNoProof(state *raftfsm.State, principal string, p raftfsm.Precondition) bool {
 	if !state.HasProofs() || p.Generation <= state.Unproved && state.CheckPrecondition(p) == nil {
 		return true
@@ -91,8 +89,8 @@ func needsNoProof(state *raftfsm.State, principal string, p raftfsm.Precondition
 	return principal != "" && sight{tree: state.Tree, principal: principal}.looks(p.Lock)
 }
 
-// Preconditions returns what a change through a handle is conditional on: the handle's
-// own sequencer and the one of the call, if there are any.
+// Preconditions returns the sequencers that a change through a handle depends on: the handle's and the
+// call's.
 func (l *Locks) Preconditions(h Handle, text string) ([]raftfsm.Precondition, error) {
 	list := h.Preconditions()
 	if text == "" {
@@ -105,7 +103,7 @@ func (l *Locks) Preconditions(h Handle, text string) ([]raftfsm.Precondition, er
 	return append(list, g), nil
 }
 
-// Shown returns what a change of a session is conditional on that comes with a sequencer.
+// Shown returns the precondition in a sequencer that comes with a session's change.
 func (l *Locks) Shown(by api.SessionID, text string) (raftfsm.Precondition, error) {
 	s, err := sequencer.Parse(text)
 	if err != nil {
@@ -118,8 +116,8 @@ func (l *Locks) Shown(by api.SessionID, text string) (raftfsm.Precondition, erro
 	return g, err
 }
 
-// expirySlack is how long after its lease an idle cell may take to end a
-// session: the clock loop's period, and the entry that ends it.
+// expirySlack is how long after its lease an idle cell may take to end a session: the clock loop's period,
+// and the entry.
 const expirySlack = 500 * time.Millisecond
 
 // within reports whether name is prefix or below it.

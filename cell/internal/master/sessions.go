@@ -9,7 +9,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Caller is who calls: a session, and the epoch it believes in.
+// Caller is the calling session, and the epoch it believes in.
 type Caller struct {
 	Session api.SessionID
 	Epoch   api.Epoch
@@ -26,14 +26,12 @@ type Sessions struct {
 	offers      *offers
 	revocations *revocations
 
-	raising    map[api.SessionID]bool // sessions whose longest lease is being raised; epoch.mu guards it
+	raising    map[api.SessionID]bool // whose longest lease is being raised; epoch.mu guards it
 	keepAlives float64                // see Config.KeepAlives
 }
 
-// Create begins a session. The entry that creates it proves leadership
-// too, so its first lease counts from the proposal. A retry is answered with the
-// session that is there, and with what is left of its lease: only KeepAlives,
-// which acknowledge what was told, extend a lease.
+// Create begins a session. Its entry also proves leadership, so the first lease counts from the proposal. A
+// retry gets the existing session and the rest of its lease: only KeepAlives extend a lease.
 func (s *Sessions) Create(ctx context.Context, c raftfsm.CreateSession) (api.SessionID, Grant, error) {
 	receipt := s.epoch.clock()
 	c.CacheLease = c.CacheLease && c.MayCache && s.epoch.state().Level >= raftfsm.CacheLeaseLevel
@@ -54,7 +52,7 @@ func (s *Sessions) Create(ctx context.Context, c raftfsm.CreateSession) (api.Ses
 	return result.Session, Grant{Lease: left, Number: number}, nil
 }
 
-// Principal returns whose session it is, which does not change.
+// Principal returns the principal of a session. It does not change.
 func (s *Sessions) Principal(id api.SessionID) (string, error) {
 	record, ok := s.epoch.state().Sessions.Get(id)
 	if !ok {
@@ -63,8 +61,7 @@ func (s *Sessions) Principal(id api.SessionID) (string, error) {
 	return record.Principal, nil
 }
 
-// End ends a session at its client's wish. What it holds is free in the
-// same entry, and those who wait have it.
+// End ends a session for its client. The same entry grants its locks to waiters.
 func (s *Sessions) End(ctx context.Context, id api.SessionID) error {
 	s.epoch.mu.Lock()
 	s.leases.Stop(id)
@@ -72,20 +69,20 @@ func (s *Sessions) End(ctx context.Context, id api.SessionID) error {
 	return s.endStopped(ctx, raftfsm.End{Session: id, Reason: api.ByClose})
 }
 
-// endStopped ends a session whose lease was stopped, at once.
+// endStopped ends a session whose lease is stopped, at once.
 func (s *Sessions) endStopped(ctx context.Context, end raftfsm.End) error {
 	_, err := s.epoch.proposeBuilt(ctx, func() raftfsm.Command {
 		c, _ := s.offers.endCommand([]raftfsm.End{end})
 		return c
 	})
-	return err // if it was refused the clock loop tries again: it is not extended any more, so it has to be ended
+	return err // after a refusal the clock loop retries: the lease is stopped for good
 }
 
 func sessionExpired(id api.SessionID) error {
 	return api.Errorf(api.SessionExpired, "session %v has ended; open a new one", id)
 }
 
-// CheckEpoch refuses a caller that knows of a later epoch.
+// CheckEpoch rejects a caller that knows a later epoch.
 func (s *Sessions) CheckEpoch(who Caller) error {
 	if who.Epoch > s.epoch.number {
 		return api.Errorf(api.NotMaster, "this replica was master in epoch %d; you have heard of epoch %d", s.epoch.number, who.Epoch)
@@ -93,7 +90,7 @@ func (s *Sessions) CheckEpoch(who Caller) error {
 	return nil
 }
 
-// Admit refuses a caller that does not know this epoch, or whose session does not live.
+// Admit rejects a caller with another epoch, or with an expired session.
 func (s *Sessions) Admit(who Caller) error {
 	if err := s.CheckEpoch(who); err != nil {
 		return err
@@ -120,29 +117,28 @@ func (s *Sessions) Expire(ctx context.Context, id api.SessionID) error {
 	return s.endStopped(ctx, raftfsm.End{Session: id, Reason: api.ByExpiry})
 }
 
-// Terminate ends another client's session. What it holds is free when its client
-// has acknowledged the end, or its lease and the lock-delays are over.
+// Terminate ends another client's session. Its locks are free once its client has acknowledged the end, or
+// its lease and the lock-delays have expired.
 func (s *Sessions) Terminate(ctx context.Context, c raftfsm.Terminate) error {
 	_, err := s.epoch.propose(ctx, raftfsm.Command{Terminate: &c})
 	return err
 }
 
-// endLater takes note that a session is to be ended which could not be yet. epoch.mu is held.
+// endLater queues the end of a session that could not end yet. epoch.mu is held.
 func (s *Sessions) endLater(end raftfsm.End) {
 	if !s.leases.Alive(end.Session) {
 		s.outbox.putEnd(end)
 	}
 }
 
-// Grant is a lease that a session was granted.
+// Grant is a lease that a session got.
 type Grant struct {
 	Lease  time.Duration
 	Parked time.Duration // from the receipt of the call to the start of the lease
 	Number uint64        // counts up within a session and epoch
 }
 
-// leaseOf returns the length of the leases that a session is granted: by the
-// rule of session.Lengthen, but not longer than the log knows of.
+// leaseOf returns the length of a session's leases: by session.Lengthen, but at most what the log knows.
 func (s *Sessions) leaseOf(id api.SessionID) time.Duration {
 	if record, ok := s.epoch.state().Sessions.Get(id); ok {
 		return min(s.wantedLease(record), record.Lease)
@@ -150,6 +146,5 @@ func (s *Sessions) leaseOf(id api.SessionID) time.Duration {
 	return api.DefaultLease
 }
 
-// replyTogether is the part of a lease by which a reply may be early or late so as
-// to be sent together with others.
+// replyTogether is the part of a lease (1/48) by which a reply may move, to be sent with others.
 const replyTogether = 48

@@ -10,9 +10,9 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// For returns an Inspector that tells a principal what it may see: the locks of nodes that it may read, or might read if they were
-// there; its own sessions and quotas; and everything, if it is an operator. "" sees everything: nobody is asked
-// who he is.
+// For returns an Inspector that shows a principal what it may see: locks of nodes it may read, or could if
+// they existed; its own sessions and quotas; everything, for operators. "" sees everything, without
+// authentication.
 func (in *Inspector) For(principal string) *Inspector {
 	view := *in
 	view.viewer = principal
@@ -31,11 +31,10 @@ func (in *Inspector) sightOf(state *raftfsm.State) sight {
 	return sight{tree: state.Tree, principal: in.viewer, all: all}
 }
 
-// sees reports whether what a principal has may be seen.
+// sees reports whether the principal may see what belongs to owner.
 func (s sight) sees(owner string) bool { return s.all || owner == s.principal }
 
-// reads reports whether what there is at a name may be seen, or would be: where there is no node, the nearest
-// above it decides.
+// reads reports whether the principal may read a name. Without a node there, the nearest ancestor decides.
 func (s sight) reads(name api.Name) bool {
 	if s.all {
 		return true
@@ -51,7 +50,7 @@ func (s sight) reads(name api.Name) bool {
 	}
 }
 
-// looks reports whether the principal may read or lock what there is at a name, or would be.
+// looks reports whether the principal may read or lock a name, by the same rule.
 func (s sight) looks(name api.Name) bool {
 	node, there := s.tree.Get(name)
 	for ; !there && name != ""; node, there = s.tree.Get(name) {
@@ -60,7 +59,7 @@ func (s sight) looks(name api.Name) bool {
 	return there && (s.tree.Permit(node, s.principal, namespace.ToRead) == nil || s.tree.Permit(node, s.principal, namespace.ToWrite) == nil)
 }
 
-// refuse is the answer about a name that may not be seen. It does not say whether there is anything.
+// refuse returns the error for an invisible name. It does not say whether there is a node.
 func (s sight) refuse(path string) error {
 	return &api.Error{
 		Code: api.PermissionDenied, Path: path,
@@ -74,8 +73,8 @@ type Named struct {
 	Path api.Path
 }
 
-// Withhold returns what a session is told of an error about a path that it has named: where it has no
-// right, each refusal is the same, whatever there is. Whoever has a right to a directory is told of everything in it.
+// Withhold returns the error that a session gets about a path it named. Without rights there, all refusals
+// are the same, with or without a node. A right to a directory shows all errors in it.
 func (in *Inspector) Withhold(n Named, err error) error {
 	if !saysWhatIsAt(n.Path.Name(), err) {
 		return err
@@ -94,25 +93,25 @@ func (in *Inspector) Withhold(n Named, err error) error {
 	}
 }
 
-// saysWhatIsAt reports whether an error may depend on what there is at a name: whether it is not of the call itself.
+// saysWhatIsAt reports whether an error may depend on what is at a name.
 func saysWhatIsAt(name api.Name, err error) bool {
 	switch code := api.CodeOf(err); code {
 	case api.Cancelled, api.HandleClosed, api.QuotaExceeded:
 		return false
-	case api.InvalidArgument: // among the access control lists, what is not there cannot be created in every way
+	case api.InvalidArgument: // among the access control lists, some ways to create depend on what exists
 		return name == api.ACLDir || name.Parent() == api.ACLDir
 	default:
 		return refusal.IsFinal(code)
 	}
 }
 
-// mayKnow is knows, of operators, too.
+// mayKnow is knows, and true for operators.
 func mayKnow(state *raftfsm.State, principal string, name api.Name) bool {
 	return state.PermitOperator(principal) == nil || (sight{tree: state.Tree, principal: principal}).knows(name)
 }
 
-// knows reports whether a principal may know whether there is a node of a name: it has some right to the
-// node, or to the directory where it would be, as far as that is there. The root is always there.
+// knows reports whether a principal may know that a node exists: it has a right to the node, or to the
+// nearest existing ancestor. The root always exists.
 func (s sight) knows(name api.Name) bool {
 	node, there := s.tree.Get(name)
 	if name == "" || there && s.hasSome(node) {
@@ -125,7 +124,6 @@ func (s sight) knows(name api.Name) bool {
 	return there && s.hasSome(node)
 }
 
-// hasSome reports whether a principal has any right to a node.
 func (s sight) hasSome(node *namespace.Node) bool {
 	for _, right := range []namespace.Rights{namespace.ToRead, namespace.ToWrite, namespace.ToChange} {
 		if s.tree.Permit(node, s.principal, right) == nil {
@@ -135,5 +133,5 @@ func (s sight) hasSome(node *namespace.Node) bool {
 	return false
 }
 
-// State returns what is replicated, as far as this replica knows: without a proof that it is the master.
+// State returns the replicated state of this replica, without a proof of leadership.
 func (m *Master) State() *raftfsm.State { return m.epoch.state() }

@@ -10,11 +10,11 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// checkSpelling refuses to create a node whose name is not in Unicode's normal form C (NFC): another name looks the same, so two
-// programs that mean one lock would have two, as where one takes the name from a file system that decomposes names. A node that is
-// there is opened, written and deleted by whatever name it has. The tree is that of the master, and not of the log's turn: replicas
-// need not agree on the tables of Unicode. Every way to create a node leads here, by an Open or a transaction; a restore, which brings
-// what was there, does not.
+// checkSpelling refuses to create a node whose name is not in Unicode's normal form C (NFC). Such a name
+// looks like another, so two programs that mean one lock would have two. That happens if one reads the name
+// from a file system that decomposes names. Existing nodes keep their names. The master checks its own tree,
+// outside the log: replicas need not agree on Unicode tables. Opens and transactions check here; a restore
+// does not.
 func checkSpelling(state *raftfsm.State, name api.Name, create api.Create) *api.Error {
 	own := path.Base(string(name))
 	if create == api.MustExist || !state.WantsNFC() || norm.NFC.IsNormalString(own) {

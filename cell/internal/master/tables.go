@@ -5,8 +5,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// tables is what only the master knows, and forgets with its epoch. epoch.mu guards all
-// of it. No table knows another, but for the outbox, which the queues fill.
+// tables is what only the master knows, and forgets with its epoch. epoch.mu guards it. The tables are
+// independent, except: queues fill the outbox, holdTimes and mailboxes use usages.
 type tables struct {
 	leases    *session.Leases
 	boxes     *mailboxes
@@ -36,7 +36,6 @@ func newTables(metrics Metrics) *tables {
 	}
 }
 
-// add begins the mailbox of a session.
 func (b *mailboxes) add(id api.SessionID, principal string, c *usage) {
 	b.byID[id] = newMailbox(b.mail, principal)
 	b.byID[id].usage = c

@@ -1,14 +1,14 @@
 package master
 
-// tally counts something by principal, for quotas and bounds, and in all. epoch.mu guards it.
+// tally counts something by principal, and in total. epoch.mu guards it.
 type tally struct {
-	of  map[string]int // none is 0
+	of  map[string]int // without zeros
 	all int
 }
 
 func newTally() tally { return tally{of: map[string]int{}} }
 
-// add counts n more of a principal's, or fewer.
+// add adds n, which may be negative, for a principal.
 func (t *tally) add(principal string, n int) {
 	if t.of[principal] += n; t.of[principal] == 0 {
 		delete(t.of, principal)

@@ -5,17 +5,16 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// Redact leaves of the descriptions of nodes what a session may be told, and reports whether it has left anything out. A session is told
-// everything of a node that its principal may read, or that its handle was opened to read, which keeps that right. Else it is told what
-// each reader of a directory is, the name and the kind; the access control lists, if its handle may change those; and, if it has just
-// written the contents, their generation, length, checksum and time. Operators are told no more. handle has the rights of a handle on the
-// nodes.
+// Redact removes from descriptions of nodes what a session may not see, and reports whether it did. A session
+// sees all of a node that its principal may read, or that its handle was opened to read. Otherwise it sees
+// name and kind; the access control lists, if its handle may change them; and generation, length, checksum
+// and time of contents it has just written. Operators see no more. handle has the handle's rights.
 func (s *Sessions) Redact(id api.SessionID, handle namespace.Rights, written bool, nodes []api.Stat) (withheld bool) {
 	if handle&namespace.ToRead != 0 {
 		return false
 	}
 	tree, principal := s.epoch.state().Tree, s.epoch.principal(id)
-	admitted := map[string]bool{} // by lists: most nodes of a directory name the same
+	admitted := map[string]bool{} // by list: most nodes of a directory name the same
 	for i, n := range nodes {
 		may, asked := admitted[n.ACL.Read]
 		if !asked {
@@ -29,7 +28,7 @@ func (s *Sessions) Redact(id api.SessionID, handle namespace.Rights, written boo
 	return withheld
 }
 
-// mayKeep reports whether a session is told all of a node through a handle that caches: of a part it keeps nothing.
+// mayKeep reports whether a session may cache a node through a handle: it must see all of the node.
 func (e *epoch) mayKeep(h Handle, name api.Name) bool {
 	if h.NoCache || h.Rights&namespace.ToRead != 0 {
 		return !h.NoCache
@@ -39,7 +38,7 @@ func (e *epoch) mayKeep(h Handle, name api.Name) bool {
 	return there && tree.Permit(node, e.principal(h.Owner.Session), namespace.ToRead) == nil
 }
 
-// outline is what is told of a node to a session that may not read it.
+// outline returns what a session sees of a node that it may not read.
 func outline(s api.Stat, handle namespace.Rights, written bool) api.Stat {
 	told := api.Stat{Path: s.Path, Kind: s.Kind, Ephemeral: s.Ephemeral, Withheld: true}
 	if handle&namespace.ToChange != 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// timekeeper does what is due because time has passed.
+// timekeeper does what is due at a time.
 type timekeeper struct {
 	epoch       *epoch
 	tables      *tables
@@ -22,14 +22,12 @@ type timekeeper struct {
 	graph       *waitGraph
 	pauses      *pauses
 
-	restoreDue session.Instant // when a restore is given up, unless its author takes a step; epoch.mu guards it
+	restoreDue session.Instant // when to give up a restore, unless its author takes a step; epoch.mu guards it
 }
 
-// clockLoop is the only place where a master acts because time has passed: it
-// ends sessions whose leases ran out and lock-delays that are over, lets go changes
-// that wait for cache leases which are over, forgets
-// waiters that stayed away, and offers again what could not be proposed. It
-// wakes for the next of these, and often enough for what others have it do.
+// clockLoop is the only place where a master acts because time has passed. It ends expired sessions and
+// lock-delays, releases changes that wait for expired cache leases, forgets absent waiters, and retries
+// proposals. It wakes for the next of these, and regularly.
 func (t *timekeeper) clockLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -48,12 +46,12 @@ func (t *timekeeper) clockLoop(ctx context.Context) {
 	}
 }
 
-// pauses are the process's pauses, as two goroutines see them: clockLoop, before it ends any lease, and one that does
-// nothing else. Without the second a pause would pass for work if clockLoop was awake when it began, perhaps
-// waiting for the mutex, and every session that it outlasted would end.
+// pauses records the process's pauses, seen by clockLoop, before it ends any lease, and by watch. Without
+// watch, clockLoop would take a pause for work if it was awake when it began, perhaps waiting for the mutex.
+// Then sessions with shorter leases would end.
 type pauses struct {
 	clock session.Clock
-	mu    sync.Mutex // guards found, and has looks come in the order of what the clock read
+	mu    sync.Mutex // guards found, and orders the looks by clock time
 	found *session.Pauses
 }
 
@@ -61,7 +59,7 @@ func newPauses(clock session.Clock) *pauses {
 	return &pauses{clock: clock, found: session.NewPauses(clock())}
 }
 
-// take looks at the clock, and returns what it reads and the pauses up to then that were not taken yet.
+// take reads the clock, and returns it with the pauses not yet taken.
 func (p *pauses) take() (now session.Instant, forgiven time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +74,7 @@ func (p *pauses) look() {
 	p.found.Look(p.clock())
 }
 
-// watch looks at the clock often enough, whatever clockLoop waits for.
+// watch reads the clock often enough, whatever clockLoop waits for.
 func (p *pauses) watch(ctx context.Context) {
 	ticker := time.NewTicker(session.MaxTick / 2)
 	defer ticker.Stop()
@@ -90,12 +88,11 @@ func (p *pauses) watch(ctx context.Context) {
 	}
 }
 
-// maxForgotten bounds the waiters that one tick drops because they stayed away.
+// maxForgotten bounds the absent waiters that one tick drops.
 const maxForgotten = 256
 
-// affordable says how many of the sessions are to end in one entry: as many as own no
-// more than maxOwned nodes together, but one at least. epoch.mu is held, and released in
-// between.
+// affordable returns how many sessions to end in one entry: those that together own at most maxOwned nodes,
+// and at least one. epoch.mu is held, with pauses.
 func (t *timekeeper) affordable(ends []raftfsm.End) int {
 	state, owned := t.epoch.state(), 0
 	for i, end := range ends {
@@ -109,8 +106,7 @@ func (t *timekeeper) affordable(ends []raftfsm.End) int {
 	return len(ends)
 }
 
-// tick does what is due at now, with so much forgiven for pauses, and returns
-// how long to sleep until the next time.
+// tick does what is due at now, with forgiven for pauses, and returns how long to sleep.
 func (t *timekeeper) tick(now session.Instant, forgiven time.Duration) time.Duration {
 	t.epoch.mu.Lock()
 	defer t.epoch.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// traceOf returns the trace of a call, or nil.
 func (e *epoch) traceOf(ctx context.Context) steps.Trace {
 	if !e.proposer.entries.timed() {
 		return nil
@@ -18,17 +17,17 @@ func (e *epoch) traceOf(ctx context.Context) steps.Trace {
 	return steps.Of(ctx)
 }
 
-// entry is how an entry came about. It is written before its commands are observed, and not changed afterwards.
+// entry is the timing of an entry, written before its commands are observed.
 type entry struct {
 	commands  int
-	from      session.Instant // when it was put together
+	from      session.Instant // when it was made
 	phases    steps.Phases
 	committed bool
 }
 
-// steps are the parts of a call whose command was handed over at queued, and was answered at done by this entry.
+// steps returns the steps of a call, from the hand-over at queued to the answer by this entry at done.
 func (n *entry) steps(queued, done session.Instant, err error) []steps.Step {
-	if n == nil { // it was refused before it was in any
+	if n == nil { // it was refused before any entry
 		return []steps.Step{{Kind: steps.Pending, From: queued, To: done, Err: err}}
 	}
 	one := steps.Step{Kind: steps.Entry, From: n.from, To: done, Err: err, Commands: n.commands}
@@ -43,14 +42,14 @@ func (n *entry) steps(queued, done session.Instant, err error) []steps.Step {
 	return []steps.Step{{Kind: steps.Pending, From: queued, To: n.from}, one}
 }
 
-// firstLook is after what time a traced change that waits for caches is first looked at: most have been dropped by then. The time
-// to the next look is lookAgain times as long.
+// firstLook is when a traced change first looks for the sessions it waits for: most have dropped their
+// copies. Each later look waits lookAgain times as long.
 const (
 	firstLook = 20 * time.Millisecond
 	lookAgain = 8
 )
 
-// look is who is waited for by a change that is traced. Of one that is not, it is zero, and does nothing.
+// look records the sessions that a traced change waits for. The zero look does nothing.
 type look struct {
 	co    *coherence
 	trace steps.Trace
@@ -60,7 +59,7 @@ type look struct {
 	slow  []api.SessionID
 }
 
-// look begins to look for the trace of a call, if there is one.
+// look begins to look for a traced call.
 func (co *coherence) look(ctx context.Context) (l look) {
 	if l.trace = co.epoch.traceOf(ctx); l.trace != nil {
 		l.co, l.after, l.timer = co, firstLook, time.NewTimer(firstLook)
@@ -69,7 +68,7 @@ func (co *coherence) look(ctx context.Context) (l look) {
 	return l
 }
 
-// at looks who has to drop something yet.
+// at records the sessions that still have to drop something.
 func (l *look) at(ch *change) {
 	l.co.epoch.mu.LockPatient()
 	if ids, _ := l.co.slowest(ch); len(ids) > 0 {
@@ -96,8 +95,8 @@ func (l *look) tell(ctx context.Context, names []api.Name, began, now session.In
 	l.trace.Step(step)
 }
 
-// tellWait tells a trace what a request for a lock has waited for. first is how things stood when it was first told; straight says
-// that a command which was to grant it was on its way at once.
+// tellWait tells a trace what a request for a lock waited for. first is its first progress; straight: it was
+// offered at once.
 func tellWait(t steps.Trace, w *waiter, first *Queued, straight bool, began, now session.Instant, err error) {
 	queue := steps.Step{Kind: steps.Queue, From: began, To: now, Err: err, Mode: w.claim.Mode}
 	if first != nil {
@@ -109,7 +108,7 @@ func tellWait(t steps.Trace, w *waiter, first *Queued, straight bool, began, now
 	answered := false
 	select {
 	case <-w.done:
-		answered = w.entry != nil // of what comes before, nothing is read until done is closed
+		answered = w.entry != nil // valid, because done is closed
 	default:
 	}
 	if !answered {
@@ -126,8 +125,7 @@ func tellWait(t steps.Trace, w *waiter, first *Queued, straight bool, began, now
 	}
 }
 
-// answering is how long the answer to a request that began at a moment has taken since it was not kept waiting any more by who was
-// before it; 0 if it has none, or that is not known.
+// answering returns how long a request's answer took after earlier waiters were done; 0 if unknown.
 func (w *waiter) answering(began, now session.Instant, straight bool) time.Duration {
 	select {
 	case <-w.done:
@@ -135,7 +133,7 @@ func (w *waiter) answering(began, now session.Instant, straight bool) time.Durat
 		return 0
 	}
 	switch {
-	case w.entry == nil: // of what comes before, nothing is read until done is closed
+	case w.entry == nil: // valid, because done is closed
 		return 0
 	case straight:
 		return now.Sub(began)
@@ -143,7 +141,7 @@ func (w *waiter) answering(began, now session.Instant, straight bool) time.Durat
 	return now.Sub(max(began, w.granting))
 }
 
-// await is one.await, and tells the trace of the call what it has waited for.
+// await is proposal.await, and tells the call's trace what it waited for.
 func (e *epoch) await(ctx context.Context, one *proposal) (raftfsm.Result, error) {
 	result, err := one.await(ctx)
 	if !e.proposer.entries.timed() || one.queued == 0 {
@@ -153,7 +151,7 @@ func (e *epoch) await(ctx context.Context, one *proposal) (raftfsm.Result, error
 	for _, t := range []steps.Trace{e.traceOf(ctx), steps.LateOf(ctx, now.Sub(one.queued))} {
 		switch {
 		case t == nil:
-		case ctx.Err() != nil && err != nil: // one may be changed yet
+		case ctx.Err() != nil && err != nil: // the proposer may still change one
 			t.Step(steps.Step{Kind: steps.Pending, From: one.queued, To: now, Err: err})
 		default:
 			for _, step := range one.entry.steps(one.queued, now, err) {

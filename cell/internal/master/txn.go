@@ -12,7 +12,6 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// txns does transactions.
 type txns struct {
 	epoch     *epoch
 	boxes     *mailboxes
@@ -20,19 +19,19 @@ type txns struct {
 	coherence *coherence
 }
 
-// Commit does a transaction, of a session that may be served. Who may do what in it, the log decides.
-// The result of one that was refused says which step it was (Refusal.Step), beside the error.
+// Commit does a transaction of an admitted session. The log checks rights. The result of a refused one names
+// the step (Refusal.Step), beside the error.
 func (t *txns) Commit(ctx context.Context, c *raftfsm.Txn) (raftfsm.Result, error) {
 	//mutant: if level := t.epoch.state().Level; level < 0 { //by TestTxnBelowItsLevel of ./cell
 	if level := t.epoch.state().Level; level < raftfsm.TxnLevel {
-		return raftfsm.Result{}, api.Errorf(api.InvalidArgument, // and not Unavailable, for which clients try again and again
+		return raftfsm.Result{}, api.Errorf(api.InvalidArgument, // not Unavailable, for which clients retry
 			"transactions need feature level %d, and the cell is at level %d: nothing was done; finish the upgrade of the cell (chubbyctl cell upgrade finish), or change one file at a time", raftfsm.TxnLevel, level)
 	}
 	command := raftfsm.Command{Txn: c}
 	if step, fault := t.checkSpellings(c); fault != nil {
 		return raftfsm.Result{Answer: raftfsm.Answer{Refusal: &refusal.Refusal{Step: step}}}, fault
 	}
-	if len(c.Operations) == 0 { // it changes nothing that anybody has in a cache
+	if len(c.Operations) == 0 { // it changes nothing that clients cache
 		result, err := t.epoch.commit(ctx, command, func() {})
 		return result, cmp.Or(err, result.Answer.Err())
 	}
@@ -51,7 +50,8 @@ func (t *txns) Commit(ctx context.Context, c *raftfsm.Txn) (raftfsm.Result, erro
 	return result, err
 }
 
-// checkSpellings is checkSpelling of what a transaction may create, unless it has been done. It returns which step is refused.
+// checkSpellings is checkSpelling for the nodes that a transaction may create, unless it was answered. It
+// returns the refused step.
 func (t *txns) checkSpellings(c *raftfsm.Txn) (step int, fault error) {
 	for i, o := range c.Operations {
 		if o.Delete {
@@ -64,8 +64,8 @@ func (t *txns) checkSpellings(c *raftfsm.Txn) (step int, fault error) {
 	return 0, nil
 }
 
-// askBack has locks given back that are kept and not used (decision 22), of nodes that a transaction is
-// to delete: but only what all else allows it to delete, so that no holder is asked in vain.
+// askBack recalls kept locks (decision 22) of nodes that a transaction deletes. It does so only if nothing
+// else prevents the transaction, so that no holder is asked in vain.
 func (t *txns) askBack(ctx context.Context, command raftfsm.Command) {
 	c := command.Txn
 	for last := 0; ; {
@@ -76,7 +76,7 @@ func (t *txns) askBack(ctx context.Context, command raftfsm.Command) {
 		//mutant: answer := state.Try(raftfsm.Command{Txn: &raftfsm.Txn{Mutation: c.Mutation, Operations: c.Operations[len(c.Operations)-1:]}}); if answer.Refusal != nil { own := *answer.Refusal; own.Step += len(c.Conditions) + len(c.Operations) - 1; answer.Refusal = &own } //by TestTxnAsksNobodyInVain of ./cell
 		answer := state.Try(command)
 		if answer.Code() != api.LockHeld || answer.Refusal.Step <= last {
-			return // if it is refused for a lock that was asked for, its holder uses that
+			return // the holder of a lock that was asked for is using it
 		}
 		last = answer.Refusal.Step
 		node, there := state.Tree.Get(c.Operations[last-len(c.Conditions)-1].Name)
@@ -99,7 +99,7 @@ func deletesHeld(state *raftfsm.State, c *raftfsm.Txn) bool {
 	return false
 }
 
-// writingOf says what is to be counted of each operation of a transaction once it is done; nil if nothing is.
+// writingOf returns what to count of each operation once it is done; nil if nothing.
 func (t *txns) writingOf(c *raftfsm.Txn) (writing map[int]action) {
 	if t.epoch.isAnswered(c.Mutation) {
 		return nil
@@ -119,7 +119,7 @@ func (t *txns) writingOf(c *raftfsm.Txn) (writing map[int]action) {
 	return writing
 }
 
-// writingTo says what is to be counted of contents that are written to a node, which may be nil.
+// writingTo returns what to count of a write to a node, which may be nil.
 func writingTo(node *namespace.Node, contents []byte) action {
 	switch {
 	case len(contents) >= misuse.LargeWrite:
@@ -130,7 +130,6 @@ func writingTo(node *namespace.Node, contents []byte) action {
 	return noAction
 }
 
-// countWriting counts what a transaction has done.
 func (t *txns) countWriting(c *raftfsm.Txn, writing map[int]action) {
 	t.epoch.mu.Lock()
 	defer t.epoch.mu.Unlock()
@@ -143,7 +142,7 @@ func (t *txns) countWriting(c *raftfsm.Txn, writing map[int]action) {
 	}
 }
 
-// NodeNamed returns the node of a name, as far as this replica knows: without a proof that it is the master. It is zero if there is none.
+// NodeNamed returns the node of a name, or zero, without a proof of leadership.
 func (m *Master) NodeNamed(name api.Name) namespace.Ref {
 	if node, there := m.epoch.state().Tree.Get(name); there {
 		return node.Ref()

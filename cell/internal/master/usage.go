@@ -12,17 +12,17 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// action is something that a session does and that is counted. Those up to lastAtNode are done at a node.
+// action is a counted action of a session. Those up to lastAtNode are at a node.
 type action uint8
 
 const (
-	noAction             action = iota // nothing that is counted
-	actionLookAgain                    // at a node that had not changed
+	noAction             action = iota // nothing counted
+	actionLookAgain                    // at an unchanged node
 	actionTryAgain                     // to take a lock without waiting, though nothing had changed
-	actionReopen                       // a file that had not changed
+	actionReopen                       // an unchanged file
 	actionHoldBriefly                  // an exclusive lock
 	actionHoldUnfenced                 // an exclusive lock, without reading its sequencer
-	actionDropUnused                   // a copy that a change had it drop
+	actionDropUnused                   // a copy, for a change
 	actionWriteLarge                   // contents
 	actionWriteSame                    // contents
 	actionOpen                         // a node
@@ -36,35 +36,35 @@ const (
 	lastAtNode = actionOpen
 )
 
-// usage counts the recent actions of one session, or of the sessions of one principal: those in this window and in
-// the one before. It has a fixed size; its methods allocate nothing and read no clock. A nil usage counts nothing.
-// epoch.mu guards it.
+// usage counts the recent actions of a session, or of a principal's sessions, in this window and the last. It
+// has a fixed size; its methods do not allocate or read a clock. A nil usage counts nothing. epoch.mu guards
+// it.
 type usage struct {
 	all    *usages
-	since  session.Instant // when it was begun
+	since  session.Instant // when it began
 	begun  bool            // the session was created in this epoch
 	window uint32          // of now
 	now    [actions]uint32
 	before [actions]uint32
-	at     [lastAtNode + 1]api.Name // where each was done last
-	recent [4]openedNode            // that it has opened last
-	next   uint8                    // place in recent
+	at     [lastAtNode + 1]api.Name // last node of each
+	recent [4]openedNode            // last opened
+	next   uint8                    // index in recent
 
-	nowThere, beforeThere [lastAtNode + 1]uint32 // those of now and before that were done at the node at[d], since the last one at another node
+	nowThere, beforeThere [lastAtNode + 1]uint32 // parts of now and before at node at[d], since the last one elsewhere
 }
 
-// openedNode is a node as it was when a session opened it.
+// openedNode is a node as it was when opened.
 type openedNode struct {
 	ref   namespace.Ref
-	stamp uint64 // greater after each change
+	stamp uint64 // grows with each change
 }
 
-// stampOf grows with each change of a node, or of the lock on it: generations only grow, and are drawn from one counter.
+// stampOf grows with each change of a node or its lock: generations only grow, from one counter.
 func stampOf(n *namespace.Node) uint64 {
 	return uint64(n.Content) + uint64(n.Lock) + uint64(n.ACLs)
 }
 
-// count counts an action at a node; "" if it was at none. epoch.mu is held.
+// count counts an action at a node, or at "" for none. epoch.mu is held.
 func (u *usage) count(d action, name api.Name) {
 	if u == nil || d == noAction {
 		return
@@ -79,7 +79,7 @@ func (u *usage) count(d action, name api.Name) {
 	}
 }
 
-// turn goes on to the current window, and forgets all but the one before it.
+// turn moves to the current window, and keeps only the one before.
 func (u *usage) turn() {
 	if u.window == u.all.window {
 		return
@@ -90,13 +90,12 @@ func (u *usage) turn() {
 	u.now, u.nowThere, u.window = [actions]uint32{}, [lastAtNode + 1]uint32{}, u.all.window
 }
 
-// sum is how often an action was done.
 func (u *usage) sum(d action) int { return int(u.now[d]) + int(u.before[d]) }
 
-// sumThere is how often an action was done at the node where it was done last, since it was done at another one.
+// sumThere returns how often an action was done at its last node, since it was done elsewhere.
 func (u *usage) sumThere(d action) int { return int(u.nowThere[d]) + int(u.beforeThere[d]) }
 
-// opened counts that a node was opened, and that it was opened again if it is one of the last ones and has not changed.
+// opened counts a reopening if the node is one of the last opened and has not changed.
 func (u *usage) opened(n *namespace.Node) {
 	if u == nil {
 		return
@@ -105,7 +104,7 @@ func (u *usage) opened(n *namespace.Node) {
 	for i := range u.recent {
 		one := &u.recent[i]
 		if one.ref == now.ref {
-			if one.stamp == now.stamp && n.Kind == api.File { // whether a directory has changed is not in the node
+			if one.stamp == now.stamp && n.Kind == api.File { // a directory node does not show its changes
 				u.count(actionReopen, n.Name)
 			}
 			*one = now
@@ -116,7 +115,7 @@ func (u *usage) opened(n *namespace.Node) {
 	u.next = (u.next + 1) % uint8(len(u.recent))
 }
 
-// held counts a turn with an exclusive lock that has ended.
+// held counts an ended turn with an exclusive lock.
 func (u *usage) held(name api.Name, took time.Duration, unfenced bool) {
 	u.count(actionHold, name)
 	if took < misuse.BriefHold {
@@ -127,7 +126,7 @@ func (u *usage) held(name api.Name, took time.Duration, unfenced bool) {
 	}
 }
 
-// dropped counts a copy that a change has the client drop, which it may have used.
+// dropped counts a copy that a change made the client drop, and whether it may have used it.
 func (u *usage) dropped(name api.Name, used bool) {
 	u.count(actionDrop, "")
 	if !used {
@@ -135,16 +134,16 @@ func (u *usage) dropped(name api.Name, used bool) {
 	}
 }
 
-// usages is what is counted in an epoch. It keeps the usage of sessions that have ended by principal, for the principals
-// whose sessions have ended last. epoch.mu guards it, except unread.
+// usages is what is counted in an epoch. It keeps the usage of ended sessions for the last principals.
+// epoch.mu guards it, except unread.
 type usages struct {
 	began       session.Instant // of the epoch
-	window      uint32          // how many windows are over
+	window      uint32          // windows that have ended
 	ofPrincipal *simplelru.LRU[string, *usage]
 	unread      unreadSequencers
 }
 
-// maxUsagePrincipals is of how many principals usages keeps something.
+// maxUsagePrincipals bounds the principals in usages.
 const maxUsagePrincipals = 1024
 
 func newUsages() *usages {
@@ -155,17 +154,17 @@ func newUsages() *usages {
 	return &usages{ofPrincipal: list}
 }
 
-// begin begins to count the actions of a session that was created now, or that the epoch has inherited.
+// begin returns the usage of a session that was created now, or inherited.
 func (all *usages) begin(now session.Instant, created bool) *usage {
 	return &usage{all: all, since: now, begun: created, window: all.window}
 }
 
-// advance notes what time it is.
+// advance sets the current window.
 func (all *usages) advance(now session.Instant) {
 	all.window = uint32(max(now.Sub(all.began), 0) / misuse.Window)
 }
 
-// measured is how long the time is over which a usage has counted.
+// measured returns the time over which a usage has counted.
 func (all *usages) measured(u *usage, now session.Instant) time.Duration {
 	first := all.began
 	if all.window > 0 {
@@ -174,7 +173,7 @@ func (all *usages) measured(u *usage, now session.Instant) time.Duration {
 	return now.Sub(max(u.since, first))
 }
 
-// sessionEnded counts, for its principal, a session that did not live long. u is the session's own usage.
+// sessionEnded counts a short session for its principal. u is the session's usage.
 func (all *usages) sessionEnded(principal string, u *usage, why api.EndReason, now session.Instant) {
 	if u == nil || !u.begun {
 		return
@@ -196,11 +195,12 @@ func (all *usages) sessionEnded(principal string, u *usage, why api.EndReason, n
 	of.count(what, "")
 }
 
-// unreadSequencers remembers the generations of locks whose holders said, when they released the lock, that nobody has read the
-// sequencer. Generations that share a place overwrite each other: one may be forgotten, but none is taken for another. It needs no mutex.
+// unreadSequencers remembers generations of locks whose holders said at the release that the sequencer was
+// never read. Generations in one place overwrite each other: one may be forgotten, but never mistaken. It
+// needs no mutex.
 type unreadSequencers [1024]atomic.Uint64
 
-// note notes what a holder says when it releases its lock. If it says so several times, the last one counts.
+// note records what a holder says at the release; the last statement counts.
 func (u *unreadSequencers) note(g api.Generation, unread bool) {
 	place := &u[uint64(g)%uint64(len(u))]
 	if unread {
@@ -210,7 +210,7 @@ func (u *unreadSequencers) note(g api.Generation, unread bool) {
 	}
 }
 
-// has reports whether a client has said so.
+// has reports whether a holder has said so.
 func (u *unreadSequencers) has(g api.Generation) bool {
 	return u[uint64(g)%uint64(len(u))].Load() == uint64(g)
 }

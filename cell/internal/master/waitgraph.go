@@ -20,32 +20,30 @@ func ownerOf(session api.SessionID, principal, declared string) lockOwner {
 	return lockOwner{principal: principal, declared: declared}
 }
 
-// lockOwner is for whom a request waits.
+// lockOwner returns the owner for which a request waits.
 func (w *waiter) lockOwner() lockOwner {
 	return ownerOf(w.claim.Mutation.Session, w.who, w.claim.DeclaredOwner)
 }
 
-// wait is an edge of the graph: a request waits for an owner, who holds the lock in a mode
-// that conflicts with it, or has a request in front of it that does.
+// wait is an edge: a request waits for an owner that holds the lock in a conflicting mode, or has a
+// conflicting request in front.
 type wait struct {
 	by     *waiter
 	to     lockOwner
-	other  api.SessionID // of that owner, which holds the lock or waits for it
-	queued bool          // it only waits for it
+	other  api.SessionID // the owner's session with the lock or request
+	queued bool          // to has a request, not the lock
 }
 
-// waitGraph says who waits for whom. Nothing of it is kept: the edges are read from the
-// queues and the state when somebody asks, so they are those of this moment.
+// waitGraph has the waits between owners. It stores nothing: searches read the current edges from the queues
+// and the state.
 //
-// It has no edge that may end without the owner's doing: to a holder from whom the lock is
-// being taken, or whose session is being ended; to a handle that keeps a released lock,
-// which is given back when it is asked for, or that this master does not know yet; and none
-// from or to a request that is skipped in its queue, or that the lock is on its way to.
+// It has no edge that may end without the owner: none to a holder that is losing the lock or whose session is
+// being ended; none to a handle that keeps a released lock, which a recall frees, or that this master does
+// not know yet; none from or to a skipped or offered request.
 //
-// A new edge begins or ends at the owner of a request that has just joined a queue: who is
-// granted a lock was in front of those who wait for it before. So a cycle is looked for
-// there (Locks.joinQueue). What becomes an edge later, because a handle is known again or
-// an offer has failed, is found by the clock (lookAgain).
+// A new edge begins or ends at the owner of a request that just joined a queue: a granted one was already in
+// front of the others. So joinQueue looks for cycles there. lookAgain finds edges that appear later, through
+// a handle known again or a failed offer.
 type waitGraph struct {
 	epoch  *epoch
 	queues *queues
@@ -54,18 +52,16 @@ type waitGraph struct {
 	next   session.Instant // when lookAgain looks next
 }
 
-// Bounds of one search: an answer that is not found within these is not given, or found by
-// a later search.
+// Bounds of one search. It does not find a cycle beyond them; a later search may.
 const (
-	maxWaits       = 1_000  // edges of one request that are looked at: holders first, then those in front
-	maxSearch      = 50_000 // edges that one search looks at
+	maxWaits       = 1_000  // edges of one request: holders first, then requests in front
+	maxSearch      = 50_000 // edges of one search
 	maxCycleLength = 64     // steps of a cycle
 	maxBroken      = 16     // requests that one search refuses
-	maxLookAgain   = 20_000 // edges that the clock looks at in one second
+	maxLookAgain   = 20_000 // edges that the clock visits in one second
 )
 
-// waits yields for whom a request waits. epoch.mu is held, and nothing may change
-// meanwhile.
+// waits yields the edges of a request. epoch.mu is held, and nothing may change meanwhile.
 func (g *waitGraph) waits(w *waiter) iter.Seq[wait] {
 	return func(yield func(wait) bool) {
 		state := g.epoch.state()
@@ -97,19 +93,18 @@ func (g *waitGraph) waits(w *waiter) iter.Seq[wait] {
 	}
 }
 
-// search looks for cycles; left is how many edges it may yet look at.
+// search looks for cycles; left is how many edges it may still visit.
 type search struct {
 	graph *waitGraph
 	left  int
 }
 
-// cycle returns a shortest cycle of waits that begins with w, or nil if it finds none within
-// its bounds. epoch.mu is held, and released in between, so edges of it may be gone
-// when it returns: see holds.
+// cycle returns a shortest cycle from w, or nil if it finds none within its bounds. epoch.mu is held, with
+// pauses, so edges may be gone: see holds.
 func (s *search) cycle(w *waiter) []wait {
 	start := w.lockOwner()
-	reached := map[lockOwner]wait{}       // by which edge an owner was reached
-	covered := map[namespace.Ref]Ticket{} // of a writer whose edges were all looked at: those in front of it lead nowhere else
+	reached := map[lockOwner]wait{}       // the edge that reached an owner
+	covered := map[namespace.Ref]Ticket{} // of writers whose edges were all visited: requests in front lead nowhere else
 	for line := []*waiter{w}; len(line) > 0 && s.left > 0; line = line[1:] {
 		next := line[0]
 		if next.ticket.before(covered[next.lock]) {
@@ -147,7 +142,7 @@ func (s *search) cycle(w *waiter) []wait {
 	return nil
 }
 
-// pathTo returns the edges from start to the last, which leads back to it.
+// pathTo returns the edges from start to last, which leads back to start.
 func pathTo(last wait, start lockOwner, reached map[lockOwner]wait) []wait {
 	path := []wait{last}
 	for path[0].by.lockOwner() != start && len(path) <= maxCycleLength {
@@ -156,8 +151,7 @@ func pathTo(last wait, start lockOwner, reached map[lockOwner]wait) []wait {
 	return path
 }
 
-// holds reports whether all edges of a cycle are there now: the search may have paused
-// since it saw them. epoch.mu is held.
+// holds reports whether a cycle still exists after pauses of the search. epoch.mu is held.
 func (g *waitGraph) holds(cycle []wait) bool {
 	for _, edge := range cycle {
 		there := false
@@ -173,9 +167,8 @@ func (g *waitGraph) holds(cycle []wait) bool {
 	return true
 }
 
-// breakCycles refuses requests until w is in no cycle that is found: of each cycle the
-// one that came last, of those that want to be told. A cycle in which nobody wants that
-// stays. epoch.mu is held, and released in between.
+// breakCycles refuses requests until it finds no cycle with w: of each, the latest request that detects
+// deadlocks. A cycle without such a request stays. epoch.mu is held, with pauses.
 func (s *search) breakCycles(w *waiter) {
 	for range maxBroken {
 		cycle := s.cycle(w)
@@ -195,8 +188,7 @@ func (s *search) breakCycles(w *waiter) {
 	}
 }
 
-// refuse has the log answer the first request of a cycle, that it waits for itself.
-// epoch.mu is held.
+// refuse has the log refuse the first request of a cycle. epoch.mu is held.
 func (g *waitGraph) refuse(cycle []wait) {
 	w := cycle[0].by
 	state := g.epoch.state()
@@ -217,8 +209,8 @@ func (g *waitGraph) refuse(cycle []wait) {
 	g.offers.askLog(w)
 }
 
-// joined breaks the cycles that a request has closed. Nobody wants to be told: nothing is
-// looked at. epoch.mu is held, and released in between.
+// joined breaks the cycles that a request has closed, if any request detects deadlocks. epoch.mu is held,
+// with pauses.
 func (g *waitGraph) joined(w *waiter) {
 	if len(g.queues.detecting) > 0 && !w.offered {
 		s := search{graph: g, left: maxSearch}
@@ -226,15 +218,15 @@ func (g *waitGraph) joined(w *waiter) {
 	}
 }
 
-// lookAgain looks at some of the requests that want to be told, once a second, for cycles
-// that no request closed when it came. epoch.mu is held, and released in between.
+// lookAgain searches once a second, from some detecting requests, for cycles that no new request closed.
+// epoch.mu is held, with pauses.
 func (g *waitGraph) lookAgain(now session.Instant) {
 	if len(g.queues.detecting) == 0 || now < g.next {
 		return
 	}
 	g.next = now.Add(time.Second)
 	s := search{graph: g, left: maxLookAgain}
-	for w := range maps.Keys(g.queues.detecting) { // in no order: each has its turn
+	for w := range maps.Keys(g.queues.detecting) { // random order: each has its turn
 		if s.left <= 0 {
 			return
 		}
@@ -243,7 +235,7 @@ func (g *waitGraph) lookAgain(now session.Instant) {
 	}
 }
 
-// checkDetection returns why a request cannot ask to be told of a deadlock, nil if it can.
+// checkDetection returns why the cell cannot detect deadlocks yet, or nil.
 func checkDetection(state *raftfsm.State) error {
 	if state.Level < raftfsm.DeadlockLevel {
 		return raftfsm.NeedsLevel(raftfsm.DeadlockLevel, state.Level)
@@ -251,7 +243,6 @@ func checkDetection(state *raftfsm.State) error {
 	return nil
 }
 
-// noteDeadlock notes that a request waits for itself, in a cycle of so many steps, and is refused.
 func (g *waitGraph) noteDeadlock(w *waiter, steps int) {
 	if g.epoch.journal.admits(lockDeadlock, slog.LevelInfo) {
 		g.epoch.journal.noteAsked(w.request, lockDeadlock, "a request for a lock waits for itself: it is refused",
