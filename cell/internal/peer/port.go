@@ -23,7 +23,7 @@ import (
 // Limits of a Raft port. A replica has a handful of peers, each with half a dozen connections.
 const (
 	helloTimeout = 5 * time.Second // for both hellos of a connection, and for all of dialling
-	maxHalfOpen  = 64              // inbound connections with an unread hello; the oldest is closed
+	maxHalfOpen  = 64              // inbound connections with an unread hello; see expectHello
 	maxPortConns = 256             // all connections; a Raft stream costs some 260 KB of buffers
 	maxPeers     = 64              // replicas whose client address is remembered
 	acceptPause  = 50 * time.Millisecond
