@@ -10,8 +10,8 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// boltOptions are the options of both bbolt files. Without a synced freelist a commit
-// costs the same however many pages are free; opening then scans the file.
+// boltOptions returns the options of both bbolt files. Without a synced freelist, a commit's cost does not
+// depend on the number of free pages; opening then scans the file.
 func boltOptions() *bbolt.Options {
 	return &bbolt.Options{Timeout: boltLockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType}
 }
@@ -21,8 +21,8 @@ func bboltDamage() []error {
 	return []error{berrors.ErrInvalid, berrors.ErrChecksum, berrors.ErrVersionMismatch}
 }
 
-// makeFile makes a bbolt file, if it is absent, under another name first: bbolt is not
-// crash-safe while it makes a file, and never syncs the directory.
+// makeFile creates a bbolt file, if it is absent, under another name first: bbolt does so without crash safety,
+// and never syncs the directory.
 func makeFile(path string, create func(path string) (io.Closer, error)) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/chubbylock/chubby/internal/durable"
 )
 
-// makeDir makes a directory and those above it that are absent, durably: a name that is
-// lost in a power failure takes everything below with it.
+// makeDir creates a directory and its absent parents, durably: a name lost in a power failure takes everything
+// below with it.
 func makeDir(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -25,8 +25,7 @@ func makeDir(dir string) error {
 	return syncDir(parent)
 }
 
-// writeDurably gives a file new contents. After a crash it has the old ones or
-// the new ones.
+// writeDurably replaces a file's contents. After a crash it has the old or the new ones.
 func writeDurably(path string, text []byte) error {
 	if err := durable.WriteFile(path+newSuffix, text, 0o600); err != nil {
 		return dataError(path, err, "it cannot be written")

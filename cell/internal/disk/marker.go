@@ -11,8 +11,8 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// marker says whose data directory it is in. It is written once, after every other file
-// of a new directory, so where there is a marker there must be the other files.
+// marker names the replica of a directory. It is written once, after all other files of a new directory, so
+// with a marker those must exist.
 type marker struct {
 	Format      int      `json:"format"`
 	Cell        string   `json:"cell"`
@@ -21,7 +21,7 @@ type marker struct {
 	Incarnation string   `json:"incarnation"` // random; see package identity
 }
 
-// readMarker returns the directory's marker, nil if it has none.
+// readMarker returns the directory's marker, nil without one.
 func readMarker(dir string) (*marker, error) {
 	path := filepath.Join(dir, markerName)
 	text, err := os.ReadFile(path)
@@ -38,8 +38,7 @@ func readMarker(dir string) (*marker, error) {
 	return m, nil
 }
 
-// check refuses a marker that is not want's, or whose files, with that log store, are
-// not all there.
+// check rejects a marker that differs from want, or some of whose files, for that log store, are missing.
 func (m marker) check(dir string, want marker, store logStore) error {
 	switch {
 	case m.Format == 1:
@@ -69,7 +68,7 @@ func (m marker) check(dir string, want marker, store logStore) error {
 	return nil
 }
 
-// writeMarker makes the directory that of the replica in the marker.
+// writeMarker makes the directory the marker's replica's.
 func writeMarker(dir string, m marker) error {
 	text, err := json.Marshal(m)
 	if err != nil {
