@@ -128,7 +128,6 @@ func (c *Console) perform(name string, a act) http.HandlerFunc {
 	}
 }
 
-// outcomeOf describes the outcome of a failed act.
 func outcomeOf(err error) string {
 	switch api.CodeOf(err) {
 	case api.OK, api.Uncertain, api.DeadlineExceeded, api.SessionExpired: // OK: the error has no code
@@ -137,7 +136,6 @@ func outcomeOf(err error) string {
 	return "It was not done. " + explainProblem(err)
 }
 
-// withDone adds a mark of doneMark to an address.
 func withDone(to, mark string) string {
 	if strings.Contains(to, "?") {
 		return to + "&done=" + mark
@@ -177,7 +175,6 @@ func breakForm(ctx context.Context, v *visitor, values url.Values) (actForm, err
 	}, nil
 }
 
-// heldBy names a lock's holders.
 func heldBy(l client.LockInfo) string {
 	if len(l.Holders) == 0 {
 		return "Nobody holds it now."
@@ -197,7 +194,6 @@ func breakLock(ctx context.Context, v *visitor, values url.Values) (string, erro
 	})
 }
 
-// sessionOf parses a session's name.
 func sessionOf(text string) (api.SessionID, error) {
 	number, err := strconv.ParseUint(strings.TrimPrefix(text, "s"), 10, 64)
 	if err != nil || number == 0 {

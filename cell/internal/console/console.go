@@ -91,7 +91,6 @@ func New(cfg Config) *Console {
 	return c
 }
 
-// routes returns all pages and forms.
 func (c *Console) routes() map[string]http.HandlerFunc {
 	list := map[string]http.HandlerFunc{
 		"GET /console/{$}":           c.visit(c.glance),

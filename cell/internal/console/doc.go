@@ -1,15 +1,15 @@
-// Package console is a console for browsers: its pages show what a cell does, and by its forms operators act. A
-// replica serves it at its http port. Only package cell uses it.
+// Package console is a console for browsers: its pages show what a cell does, and its forms let operators act.
+// A replica serves it at its http port. Only package cell uses it.
 //
 // The console is a client. It asks the cell for everything, by package client, over connections of its visitor
 // (Door.Dial): the services check the visitor's rights, limit them and record acts, as with chubbyctl. The
 // console identifies a caller by the certificates and tokens of the client port, but decides nothing about
-// rights. That it hides the operators' buttons from others is a courtesy.
+// rights. It hides the operators' buttons from others only as a courtesy.
 //
 // It knows neither Raft nor the replica's state: package client finds the master, so each replica shows what
 // the master says.
 //
-// # Bounds
+// # Limits
 //
 // Requests at a time, their sizes and times, logins, visitors (each with a client.Cell), streams of events and
 // the rows of a page are limited, most in console.go. The console asks for no more rows than a page shows. It

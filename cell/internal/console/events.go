@@ -22,7 +22,6 @@ const (
 	eventsPath    = "/console/events/stream"
 )
 
-// eventPage follows the events of a node.
 type eventPage struct {
 	Path   string
 	Stream string // the address of its stream; empty without a path
@@ -90,7 +89,6 @@ func (c *Console) stream(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// stream is one browser's stream.
 type stream struct {
 	w    http.ResponseWriter
 	to   *http.ResponseController

@@ -16,7 +16,6 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// functions returns the templates' functions.
 func functions(files assets) template.FuncMap {
 	return template.FuncMap{
 		"asset": files.address, "dur": roughly, "count": grouped, "bytes": byteSize, "when": when, "stamp": stamp,
@@ -75,7 +74,6 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%d d", int(d.Hours()/24))
 }
 
-// grouped formats a number in groups of three digits.
 func grouped(n any) string {
 	text := fmt.Sprint(n)
 	if _, err := strconv.ParseInt(text, 10, 64); err != nil {

@@ -20,7 +20,6 @@ type pager struct {
 	First, Next string // addresses; empty without such a page
 }
 
-// pagerOf reads the place of a page.
 func pagerOf(q *http.Request) (pager, error) {
 	after, err := base64.RawURLEncoding.DecodeString(q.URL.Query().Get("after"))
 	if err != nil {
@@ -33,7 +32,6 @@ func pagerOf(q *http.Request) (pager, error) {
 // many nodes and few locks.
 const maxAsked = 8
 
-// list asks for the page's part of a listing.
 func list[T any](p *pager, q *http.Request, ask func(after string) (part []T, next string, err error)) (part []T, err error) {
 	next := p.after
 	for range maxAsked {
@@ -50,7 +48,6 @@ func list[T any](p *pager, q *http.Request, ask func(after string) (part []T, ne
 	return part, err
 }
 
-// withMark returns the address of another part.
 func withMark(u *url.URL, after string) string {
 	values := u.Query()
 	values.Del("after")

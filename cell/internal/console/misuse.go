@@ -19,7 +19,6 @@ type misusePage struct {
 	More   int           // further findings
 }
 
-// brokenRule is a rule, with the clients that break it.
 type brokenRule struct {
 	Kind     misuse.Kind
 	Findings []misuse.Finding
@@ -43,7 +42,6 @@ func (c *Console) misuse(ctx context.Context, v *visitor, _ *http.Request) (stri
 	return "misuse", p, err
 }
 
-// howOften formats the count of a misuse.
 func howOften(f misuse.Finding) string {
 	switch {
 	case f.Lease > 0:
@@ -54,7 +52,6 @@ func howOften(f misuse.Finding) string {
 	return grouped(f.Count)
 }
 
-// aSecond formats the rate of a misuse.
 func aSecond(f misuse.Finding) string {
 	if f.Lease > 0 {
 		return ""

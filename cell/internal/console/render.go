@@ -41,7 +41,6 @@ type page struct {
 	URL                    string // of this page
 }
 
-// pages has the templates of the pages, by name.
 type pages map[string]*template.Template
 
 // newPages parses the templates. They are part of the program, and the tests render each, so an error panics.
@@ -59,7 +58,7 @@ func newPages(files assets) pages {
 	return all
 }
 
-// render writes a page, once it is complete.
+// render writes a page, after it is complete.
 func (c *Console) render(w http.ResponseWriter, code int, name string, p page) {
 	p.Cell, p.Replica, p.Version = c.cfg.Cell, c.cfg.Replica, c.cfg.Version
 	var text bytes.Buffer
@@ -154,7 +153,6 @@ func (c *Console) postpone(w http.ResponseWriter, err error) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// explainProblem explains an error, for people.
 func explainProblem(err error) string {
 	var e *api.Error
 	switch {
@@ -166,7 +164,6 @@ func explainProblem(err error) string {
 	return err.Error()
 }
 
-// statusOf returns the HTTP status for an error.
 func statusOf(err error) int {
 	switch api.CodeOf(err) {
 	case api.PermissionDenied, api.Unauthenticated:
@@ -189,7 +186,6 @@ type staticFile struct {
 	version string
 }
 
-// newAssets reads the files, which are part of the program.
 func newAssets() assets {
 	types := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 	all := assets{}

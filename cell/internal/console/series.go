@@ -23,7 +23,6 @@ type series struct {
 	points []point
 }
 
-// point has the figures of one moment.
 type point struct {
 	at      session.Instant
 	epoch   uint64

@@ -30,7 +30,6 @@ type timeline struct {
 	ServedX  int // where it begins to serve, in units of the drawing
 }
 
-// timelineRow is a phase.
 type timelineRow struct {
 	Name, About string
 	Begin, Took time.Duration // Begin is since the timeline's

@@ -19,10 +19,8 @@ type treePage struct {
 	Contents contents
 }
 
-// crumb is a directory on the way to a node.
 type crumb struct{ Name, Path string }
 
-// crumbs returns the way from the root of a cell to a path.
 func crumbs(p api.Path) []crumb {
 	root := "/" + api.Root + "/" + p.Cell()
 	list := []crumb{{root, root}}

@@ -37,7 +37,6 @@ type visitor struct {
 	operatorT atomic.Int64 // when it said so, a session.Instant; 0 for never
 }
 
-// who returns the visitor as the replica knows it.
 func (v *visitor) who() Guest {
 	return Guest{Address: v.address, Principal: v.principal, Counts: func() bool { return (*v.counts.Load())() }}
 }
@@ -155,7 +154,6 @@ func (vs *visitors) newVisitor(ctx context.Context, who Guest) (*visitor, error)
 	return v, err
 }
 
-// close ends all visitors' connections.
 func (vs *visitors) close() {
 	vs.mu.Lock()
 	vs.closed = true

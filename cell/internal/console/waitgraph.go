@@ -27,7 +27,6 @@ type waitGraph struct {
 	large map[int][]api.SessionID // groups with at least two sessions
 }
 
-// wait is a pending request for a lock.
 type wait struct {
 	session, lock int // nodes
 	took          time.Duration
@@ -55,7 +54,6 @@ func newWaitGraph(locks []client.LockInfo) *waitGraph {
 	return g
 }
 
-// session returns the node of a session.
 func (g *waitGraph) session(h api.Holder) int {
 	i, ok := g.node[h.Session]
 	if !ok {
@@ -108,7 +106,6 @@ func (g *waitGraph) findGroups() {
 	}
 }
 
-// finish makes nodes a group.
 func (g *waitGraph) finish(group int, nodes []int) {
 	var sessions []api.SessionID
 	for _, node := range nodes {

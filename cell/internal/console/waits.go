@@ -30,20 +30,17 @@ type edge struct {
 	Waiting  time.Duration
 }
 
-// box is a drawn session.
 type box struct {
 	Who    api.Holder
 	X, Y   int
 	InRing bool // see waitGraph.isInRing
 }
 
-// arrow is a drawn edge.
 type arrow struct {
 	Line   string // an SVG path
 	InRing bool
 }
 
-// waitsPage shows which session waits for which.
 type waitsPage struct {
 	Edges         []edge         // the longest waits first, at most maxRows
 	Rings         [][]api.Holder // one of each large group

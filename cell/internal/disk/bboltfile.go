@@ -16,7 +16,6 @@ func boltOptions() *bbolt.Options {
 	return &bbolt.Options{Timeout: boltLockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType}
 }
 
-// bboltDamage lists the errors of bbolt that mean damage.
 func bboltDamage() []error {
 	return []error{berrors.ErrInvalid, berrors.ErrChecksum, berrors.ErrVersionMismatch}
 }

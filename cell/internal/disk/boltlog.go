@@ -9,7 +9,6 @@ import (
 // BoltStore is one B+ tree file, with two syncs for each write.
 const BoltStore LogStore = "boltdb"
 
-// boltLogName is the file of bbolt's log in the data directory.
 const boltLogName = "log.db"
 
 func openBoltLog(path string, _ logOptions) (logFiles, error) {

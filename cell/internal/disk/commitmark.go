@@ -10,11 +10,11 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// commitMark is the index up to which this replica knows its log to be committed, so clients may have answers
-// for those entries. Raft forgets that at every restart. It would then silently replace committed entries by
-// those of a leader that never had them (elected by replicas that lost their data). Version 0.1.0 could also
-// set the mark too high, and apply too much: see capCommit in cell/internal/peer. So each entry is stored with
-// the current mark, and the log keeps everything up to it (failStopLogs.DeleteRange).
+// commitMark is the index up to which this replica knows its log to be committed: clients may have answers for
+// these entries. Raft forgets it at every restart. It would then silently replace committed entries by those of
+// a leader that never had them (elected by replicas that lost their data). Version 0.1.0 could also set the
+// mark too high, and apply too much: see capCommit in cell/internal/peer. So each entry is stored with the
+// current mark, and the log keeps everything up to it (failStopLogs.DeleteRange).
 //
 // It is safe for concurrent use. A nil mark protects nothing.
 type commitMark struct {
@@ -41,7 +41,6 @@ func (c *commitMark) index() uint64 {
 	return mark
 }
 
-// noteStored records an entry's mark.
 func (c *commitMark) noteStored(index uint64) { c.stored.Store(max(c.stored.Load(), index)) }
 
 // noteSnapshot records a complete snapshot. Then the log may delete the covered entries.
@@ -67,7 +66,6 @@ func (c *commitMark) snapshots() (newest, latest covered) {
 	return c.newest, c.latest
 }
 
-// snapshotIndex returns the end of the newest complete snapshot.
 func (c *commitMark) snapshotIndex() uint64 {
 	if c == nil {
 		return 0
@@ -87,7 +85,6 @@ func (c *commitMark) lastSurplus() uint64 {
 	return c.before.index
 }
 
-// followRaft makes the mark follow Raft's commit index.
 func (c *commitMark) followRaft(live func() uint64) { c.live.Store(&live) }
 
 // errRestart is in the chain of every error that a restart of the replica repairs.
@@ -115,10 +112,10 @@ func (c *commitMark) checkDelete(begin, first, last uint64) error {
 	return nil
 }
 
-// checkEmptied is called after entries first to last, the whole log, were deleted for a snapshot of the master.
-// It returns an error if the last entry, of that term, is neither the last one of the newest snapshot nor
-// before it. Until its next start, Raft believes this entry still in the log, and accepts none of the master's,
-// since none follows it.
+// checkEmptied is called after entries first to last, the whole log, were deleted for a master's snapshot. It
+// returns an error unless the last entry, of that term, is the last one of the newest snapshot or before it.
+// Until its next start, Raft believes this entry still in the log, and accepts none of the master's, since none
+// follows it.
 func (c *commitMark) checkEmptied(begin, first, last, term uint64) error {
 	if c == nil || first > begin {
 		return nil // the master's entries replace them
@@ -133,9 +130,9 @@ func (c *commitMark) checkEmptied(begin, first, last, term uint64) error {
 }
 
 // checkFirst is called before the first entry is stored in an empty log. It returns an error if entries are
-// missing between this one and Raft's snapshot. Until its next start Raft believes in the log that it has
-// emptied, and matches the master's entries with that. A late old snapshot has then taken Raft back further
-// than it knows, and it would panic over the missing entries. The newest snapshot has them.
+// missing between Raft's snapshot and this one. Until its next start, Raft matches the master's entries with
+// the log that it has emptied. A late old snapshot has then taken it further back than it knows, and it would
+// panic over the missing entries. The newest snapshot has them.
 func (c *commitMark) checkFirst(index uint64) error {
 	if c == nil {
 		return nil

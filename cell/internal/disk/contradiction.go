@@ -49,7 +49,6 @@ func ReadContradiction(dir string) (*Contradiction, error) {
 	return c, nil
 }
 
-// checkContradiction rejects a contradicted replica's directory.
 func checkContradiction(dir string) error {
 	c, err := ReadContradiction(dir)
 	if err != nil || c == nil {

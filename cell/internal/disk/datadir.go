@@ -31,7 +31,6 @@ const (
 	ContradictionName = "contradicted.json" // why no replica may run on the directory
 )
 
-// dataError is an error of Open about a directory or a file in it.
 func dataError(path string, err error, format string, args ...any) *api.Error {
 	return &api.Error{
 		Code:    api.Unavailable,
@@ -122,7 +121,6 @@ func lockDataDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// sweepSnapshots removes the remains of interrupted snapshots.
 func sweepSnapshots(dir string) error {
 	snapshots := filepath.Join(dir, snapshotsName)
 	entries, err := os.ReadDir(snapshots)

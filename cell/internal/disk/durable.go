@@ -41,7 +41,6 @@ func moveIntoPlace(path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// syncDir makes the names in a directory durable.
 func syncDir(dir string) error {
 	if err := durable.SyncDir(dir); err != nil {
 		return dataError(dir, err, "the directory cannot be synced")

@@ -18,9 +18,9 @@ import (
 // failStop stands between Raft and its stores: the first error of a store ends the replica.
 //
 // Raft itself goes on. A leader that cannot write its log steps down and stands for election again. A follower
-// that cannot goes on with a last index that it knows to be wrong (Raft.appendEntries, after a truncation). If
-// a term cannot be written, Raft panics (Raft.setCurrentTerm, Raft.processLogs). And after a failed fsync,
-// Linux marks the pages clean, so that a retry "succeeds" with nothing on the disk.
+// goes on with a last index that it knows to be wrong (Raft.appendEntries, after a truncation). If a term
+// cannot be written, Raft panics (Raft.setCurrentTerm, Raft.processLogs). And after a failed fsync, Linux marks
+// the pages clean, so that a retry "succeeds" with nothing on the disk.
 //
 // So fatal gets the first error. From then on no operation on the log or the votes begins or returns: it ends
 // its goroutine (runtime.Goexit), which would otherwise panic, or go on without its data. Raft's Shutdown still
@@ -43,7 +43,6 @@ func newFailStop(stall time.Duration, silence func(), fatal func(error)) *failSt
 	return f
 }
 
-// storeOp is an operation, for messages.
 type storeOp struct {
 	verb     string // "append"
 	from, to uint64 // its log entries, zero without any
@@ -81,7 +80,6 @@ func (f *failStop) fail(err error) {
 	}
 }
 
-// diskStalled is the watchdog's alarm.
 func (f *failStop) diskStalled(op fmt.Stringer, limit time.Duration) {
 	f.silence()
 	f.fail(&api.Error{Code: api.Unavailable, Op: op.String(),
@@ -148,7 +146,6 @@ func catchPanic(do func() error) (err error) {
 	return do()
 }
 
-// storeError returns what failed, and what to do about it.
 func storeError(op storeOp, err error) *api.Error {
 	e := &api.Error{Code: api.Unavailable, Op: op.String(), Err: err}
 	switch {

@@ -11,16 +11,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// MaxLogEntry is the largest entry, in bytes, that a replica writes into its log. It is the last line of
-// defence: a larger one could not be read again. raft-wal writes entries of any size, and reads those above 64
-// MiB as damage. Entries of this version are far smaller (api.MaxCommand), and every entry passes that an
-// earlier version wrote and could read.
+// MaxLogEntry is the largest entry, in bytes, that a replica writes into its log: a larger one could not be
+// read again. raft-wal writes entries of any size, and reads those above 64 MiB as damage. Entries of this
+// version are far smaller (api.MaxCommand), and every entry passes that an earlier version wrote and could
+// read.
 const MaxLogEntry = 16 << 20
 
 // failStopLogs is the Raft log, with a fail-stop and a checksum in each entry.
 //
-// It writes each entry with the commit mark and the checksum (CRC32C over index, term, type, data, extensions
-// and mark) at the end of its Extensions. It removes them when it reads the entry, so neither Raft nor another
+// It adds the commit mark and the checksum (CRC32C over index, term, type, data, extensions and mark) to the
+// Extensions of each entry that it writes, and removes them when it reads the entry. Neither Raft nor another
 // replica sees them. Neither log store checks what it reads: one flipped bit would be applied, or sent to other
 // replicas.
 type failStopLogs struct {
@@ -42,9 +42,8 @@ var (
 )
 
 // IsMonotonic makes Raft empty the log after it has installed a leader's snapshot. raft-wal accepts no gaps. In
-// bbolt's log, Raft would leave the newest entries from before the gap, which may be a deposed master's and
-// uncommitted. Once elected, this replica would send them to a replica further behind, as if they had been
-// committed.
+// bbolt's log, Raft would leave the newest entries from before the gap, perhaps a deposed master's and
+// uncommitted. Once elected, this replica would send them to a replica further behind, as if committed.
 func (l *failStopLogs) IsMonotonic() bool { return true }
 
 func (l *failStopLogs) FirstIndex() (index uint64, err error) {
@@ -89,8 +88,8 @@ func (l *failStopLogs) reportDamaged(index uint64, err error) {
 func (l *failStopLogs) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
 
 // StoreLogs implements raft.LogStore. It leaves the caller's entries unchanged, which raft.LogCache keeps. If
-// an entry could not be read again, it writes nothing of the batch. That ends the replica, like every error,
-// but it can start again, and its vote does not commit the entry. The master's limits prevent such an entry.
+// an entry could not be read again, it writes nothing of the batch. That ends the replica, but it can start
+// again, and its vote does not commit the entry. The master's limits prevent such an entry.
 func (l *failStopLogs) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
@@ -142,9 +141,8 @@ func (l *failStopLogs) checkSize(logs []*raft.Log) error {
 // when it has received a leader's snapshot, and the newest when the leader has others in their place. Committed
 // entries may only be deleted in the first way; other requests end the replica.
 //
-// Raft deletes the oldest entries on a goroutine of its own, and may have deleted all entries before. Of the
-// oldest, those after the last snapshot but one stay in the log: they replace the newest snapshot if that is
-// damaged.
+// Raft deletes the oldest entries on a goroutine of its own, perhaps after it has deleted all. Of the oldest,
+// those after the last snapshot but one stay in the log: they replace the newest snapshot if that is damaged.
 func (l *failStopLogs) DeleteRange(first, last uint64) error {
 	op := storeOp{verb: "delete", from: first, to: last, path: l.path}
 	return l.failStop.attemptOrExit(op, nil, func() error {

@@ -59,7 +59,6 @@ func (s *failStopSnapshots) attempt(verb string, do func() error) error {
 	return s.failStop.attempt(storeOp{verb: verb, path: s.path}, snapshotWaits, nil, do)
 }
 
-// failStopSink writes one snapshot, with a fail-stop.
 type failStopSink struct {
 	raft.SnapshotSink
 	store  *failStopSnapshots
@@ -88,7 +87,6 @@ func (s *failStopSink) Cancel() error {
 	return s.store.attempt("remove an unfinished snapshot", s.SnapshotSink.Cancel)
 }
 
-// failStopReader reads one snapshot, with a fail-stop.
 type failStopReader struct {
 	io.ReadCloser
 	store *failStopSnapshots

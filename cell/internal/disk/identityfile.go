@@ -37,7 +37,6 @@ type IdentityFile struct {
 	writing sync.Mutex // serializes writers; held across I/O, and never taken by readers
 }
 
-// readIdentity reads the identity of a directory with that marker.
 func readIdentity(dir string, m marker) (*IdentityFile, error) {
 	f := &IdentityFile{path: filepath.Join(dir, rosterName)}
 	now := identity.Replica{ID: m.ID, Incarnation: m.Incarnation}

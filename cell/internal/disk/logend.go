@@ -28,7 +28,6 @@ type notedLog struct {
 	note *os.File
 }
 
-// logFiles is a log with open files.
 type logFiles interface {
 	raft.LogStore
 	io.Closer

@@ -24,7 +24,6 @@ type logStore struct {
 	damage []error // further errors of open that mean damage, besides api.Corrupt
 }
 
-// logOptions are the options of a log.
 type logOptions struct {
 	logger      hclog.Logger
 	segmentSize int // bytes of a segment, if the log has them; 0 is its default

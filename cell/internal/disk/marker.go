@@ -21,7 +21,6 @@ type marker struct {
 	Incarnation string   `json:"incarnation"` // random; see package identity
 }
 
-// readMarker returns the directory's marker, nil without one.
 func readMarker(dir string) (*marker, error) {
 	path := filepath.Join(dir, markerName)
 	text, err := os.ReadFile(path)
@@ -68,7 +67,6 @@ func (m marker) check(dir string, want marker, store logStore) error {
 	return nil
 }
 
-// writeMarker makes the directory the marker's replica's.
 func writeMarker(dir string, m marker) error {
 	text, err := json.Marshal(m)
 	if err != nil {

@@ -101,7 +101,6 @@ func (s *Stores) Replay(machine raft.FSM, applied func(index uint64) error) erro
 	return nil
 }
 
-// openSnapshot opens a readable snapshot.
 func (s *Stores) openSnapshot(which covered) (contents io.ReadCloser, err error) {
 	list, err := s.rawSnaps.List()
 	for _, meta := range list {
@@ -113,7 +112,6 @@ func (s *Stores) openSnapshot(which covered) (contents io.ReadCloser, err error)
 	return nil, errors.Join(err, fs.ErrNotExist)
 }
 
-// read reads an entry of the log, without its mark.
 func (s *Stores) read(index uint64, entry *raft.Log) error {
 	if err := catchPanic(func() error { return readLog(s.rawLogs, index, entry) }); err != nil {
 		return &api.Error{Code: api.Corrupt, Op: "read the log", Path: s.dir, Message: fmt.Sprintf("entry %d of %d cannot be read", index, s.last), Err: err}

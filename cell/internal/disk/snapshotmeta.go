@@ -97,7 +97,6 @@ func (s checkedSnapshots) writeSum(id string) error {
 	return writeDurably(filepath.Join(s.path, id, metaSumName), []byte(sum+"\n"))
 }
 
-// sumOf returns the checksum of a snapshot's metadata (CRC32C), in hexadecimal.
 func (s checkedSnapshots) sumOf(id string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(s.path, id, metaName))
 	return fmt.Sprintf("%08x", crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))), err
@@ -120,8 +119,8 @@ func (s checkedSnapshots) checkSum(id string) (summed bool, err error) {
 	return true, err
 }
 
-// removeOld removes all snapshots except the newest maxSnapshots and the one just completed, by the names of
-// their directories. The store itself would remove the directory named in the metadata: with a damaged name,
+// removeOld removes all snapshots except the newest maxSnapshots and the one just completed, by their
+// directories' names. The store itself would remove the directory named in the metadata: with a damaged name,
 // all snapshots.
 func (s checkedSnapshots) removeOld(completed string) error {
 	entries, err := os.ReadDir(s.path)

@@ -100,7 +100,6 @@ func Open(dir string, kind LogStore, opts Options) (*Stores, error) {
 	return s, nil
 }
 
-// open opens the locked directory.
 func (s *Stores) open(store logStore, opts Options) error {
 	whose := marker{Format: markerFormat, Cell: opts.Cell, ID: opts.ID, LogStore: store.name}
 	found, err := readMarker(s.dir)
@@ -165,7 +164,6 @@ func (s *Stores) open(store logStore, opts Options) error {
 	return err
 }
 
-// openFiles opens the three stores, and creates absent ones.
 func (s *Stores) openFiles(store logStore, opts Options) error {
 	if err := s.openVotes(); err != nil {
 		return err

@@ -41,7 +41,6 @@ type voteStore struct {
 
 var _ raft.StableStore = (*voteStore)(nil)
 
-// initVotes creates the bucket.
 func initVotes(db *bbolt.DB) error {
 	return db.Update(func(tx *bbolt.Tx) error {
 		_, err := tx.CreateBucketIfNotExists([]byte(votesBucket))

@@ -18,10 +18,8 @@ const (
 	walMetaName = "wal-meta.db"
 )
 
-// walSegment returns the size of a segment, in bytes.
 func walSegment() int { return wal.DefaultSegmentSize }
 
-// walDamage lists the errors of raft-wal that mean damage.
 func walDamage() []error { return []error{wal.ErrCorrupt} }
 
 func openWAL(path string, opts logOptions) (logFiles, error) {

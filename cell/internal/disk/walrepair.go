@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// reopenWALTail makes the newest segment of a log in dir appendable. It must precede wal.Open. It leaves a
-// properly closed log unchanged.
+// reopenWALTail makes the newest segment of a log in dir appendable, before wal.Open. A properly closed log
+// stays unchanged.
 //
 // raft-wal (v0.4.2) seals a segment with the append that fills it, or with a truncation, and then notes that in
 // its metadata. If it is killed in between, it opens the segment as the tail again, remembers that it has an

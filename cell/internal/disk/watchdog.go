@@ -17,17 +17,17 @@ const snapshotWaits = 10
 
 // watchdog detects an operation that hangs.
 //
-// A leader with a hanging fsync goes on sending heartbeats, from other goroutines, and so permanently prevents
-// the election of another (hashicorp/raft issues 503, 612, 666). Only silence helps: an exit alone may hang on
-// the same disk, with the sockets still open.
+// A leader with a hanging fsync still sends heartbeats, from other goroutines, and so permanently prevents the
+// election of another (hashicorp/raft issues 503, 612, 666). Only silence helps: an exit alone may hang on the
+// same disk, with the sockets still open.
 type watchdog struct {
 	limit   time.Duration
 	stalled func(op fmt.Stringer, limit time.Duration) // called on its own goroutine, while the operation still hangs
 }
 
 // maxLooks is how many times the watchdog looks at an operation before it declares the disk stalled. A process
-// that was stopped, or starved of processor time, may wake after its timer has fired and the operation has
-// ended. That is one look, and the next one finds that the disk works.
+// that was stopped, or starved of processor time, may wake when its timer has fired and the operation has
+// ended. That is one look; the next one finds that the disk works.
 const maxLooks = 6
 
 // watch must be called when an operation begins, and ended when it has ended. The operation may take patience

@@ -67,7 +67,6 @@ func (p *watchedPipeline) Close() error {
 	return err
 }
 
-// forwardAnswers forwards answers to Raft until the pipeline is closed.
 func (p *watchedPipeline) forwardAnswers(answered func(raft.AppendFuture)) {
 	for {
 		select {

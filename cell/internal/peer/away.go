@@ -50,7 +50,6 @@ func newAwayPeers(logger *slog.Logger, clock session.Clock) *awayPeers {
 	return &awayPeers{logger: logger, clock: clock, peers: map[string]*awayPeer{}, named: map[string]bool{}}
 }
 
-// note records a complaint of Raft.
 func (a *awayPeers) note(id string, why error, entries bool) {
 	now := a.clock()
 	a.mu.Lock()
@@ -81,7 +80,6 @@ func explainAway(why error, entries bool) string {
 	return text
 }
 
-// noteFruitless records an election without a master.
 func (a *awayPeers) noteFruitless() {
 	now := a.clock()
 	a.mu.Lock()
@@ -105,7 +103,6 @@ func (a *awayPeers) unanswering() []string {
 	return slices.Sorted(maps.Keys(a.peers))
 }
 
-// log names the peers that are due, or reports fruitless elections.
 func (a *awayPeers) log(now session.Instant) {
 	if list, why, due := a.due(now); due && len(list) > 0 {
 		a.logger.Warn("replicas cannot be reached", "event", "peers_away", "peers", list, "error", why)

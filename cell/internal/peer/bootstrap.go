@@ -42,7 +42,6 @@ type BootstrapReport struct {
 	MaxLevel int    `json:"max_level,omitempty"`
 }
 
-// bootstrapStep is a member's next step.
 type bootstrapStep struct {
 	store   *identity.Roster // store this roster
 	begin   bool             // write the first entry and start Raft
@@ -128,12 +127,10 @@ func incompletable(holder, gone, cellID string) error {
 		"If no replica of this cell has ever become ready, remove the data directories of all of them and start them again with --bootstrap. Otherwise %s", cellID, holder, gone, identity.LossAdvice)
 }
 
-// isLowest reports whether no member has a lower ID.
 func isLowest(id string, members []identity.Member) bool {
 	return !slices.ContainsFunc(members, func(m identity.Member) bool { return m.ID < id })
 }
 
-// drawRoster makes the roster of a new cell from the reports.
 func drawRoster(me identity.Replica, members []identity.Member, heard map[string]BootstrapReport) (*identity.Roster, error) {
 	id, err := identity.RandomID()
 	if err != nil {
@@ -150,7 +147,6 @@ func drawRoster(me identity.Replica, members []identity.Member, heard map[string
 	return r, nil
 }
 
-// reasonOf returns briefly why a member was not heard.
 func reasonOf(err error) string {
 	if err == nil {
 		return "not asked yet"
@@ -166,7 +162,6 @@ const (
 	bootstrapLogEvery  = 5 * time.Second        // between log lines
 )
 
-// identityStore stores a member's identity durably.
 type identityStore interface {
 	Get() identity.Replica
 	Store(r *identity.Roster, begun bool) error

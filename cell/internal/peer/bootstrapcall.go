@@ -63,8 +63,8 @@ func (p *Port) AskBootstrap(m identity.Member) (BootstrapReport, error) {
 // maxCallers is how many callers a replica without a cell remembers.
 const maxCallers = 16
 
-// noteCaller remembers a caller in a cell while this replica is in none, and may ask it for admission: all
-// configured members may have left.
+// noteCaller remembers a caller that is in a cell, while this replica is in none. This replica may ask it for
+// admission: all configured members may have left.
 func (p *Port) noteCaller(h hello, verdict helloVerdict) {
 	if verdict != helloAccepted && verdict != helloNoCell || h.cellID == "" || h.raft == "" || p.Passport.me().InCell() {
 		return

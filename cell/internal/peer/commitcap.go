@@ -6,7 +6,7 @@ import "github.com/hashicorp/raft"
 type appendChange func(*raft.AppendEntriesRequest) *raft.AppendEntriesRequest
 
 // capCommit lowers a request's commit index to the last entry that the request shows: PrevLogEntry, compared
-// with the receiver's log, or its own last.
+// with the receiver's log, or the last entry that it brings.
 //
 // Raft.appendEntries (hashicorp/raft v1.7.3) commits min(LeaderCommitIndex, its own last index); the Raft paper
 // says min(leaderCommit, index of last new entry). Behind the message's last entry, the receiver may have

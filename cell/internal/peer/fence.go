@@ -13,8 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// maxFenceRound is the longest round; then its callers get an error. Raft's own lease has usually ended by
-// then.
+// maxFenceRound limits a round; then its callers get an error. Raft's own lease has usually ended by then.
 const maxFenceRound = 2 * time.Second
 
 // fenceHedge is how long a round waits for its first voters before it asks the others. The first are as few as
@@ -262,7 +261,6 @@ func (f *Fence) endRound(r *fenceRound, err error) {
 	close(r.done)
 }
 
-// notMaster returns the error of a deposed master.
 func (f *Fence) notMaster(why string) error {
 	e := &api.Error{Code: api.NotMaster, Op: "prove leadership", Replica: f.Self, Message: why + ": ask the new one"}
 	if f.Hint != nil {
@@ -271,7 +269,6 @@ func (f *Fence) notMaster(why string) error {
 	return e
 }
 
-// contextError returns the error of a caller whose context ended.
 func (f *Fence) contextError(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var known *api.Error

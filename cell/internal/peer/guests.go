@@ -71,7 +71,6 @@ func readGuest(c *portConn) (who Guest, err error) {
 	return who, nil
 }
 
-// takeGuest counts a connection as a guest's, if there is room.
 func (p *Port) takeGuest(c *portConn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

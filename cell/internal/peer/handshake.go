@@ -48,7 +48,7 @@ func (p *Port) answerHello(c *portConn) (hello, error) {
 	verdict, err := p.checkCaller(h)
 	p.noteCaller(h, verdict)
 	answer := hello{kind: h.kind, verdict: verdict, cell: p.Cell, from: p.ID, to: h.from}
-	if verdict != helloWrongCell { // other cells learn only that
+	if verdict != helloWrongCell { // another cell learns only that it is wrong here
 		answer.client = p.Client
 		answer = p.Passport.complete(answer)
 	}
@@ -67,7 +67,6 @@ func (p *Port) answerHello(c *portConn) (hello, error) {
 	return h, err
 }
 
-// checkCaller accepts or refuses a caller's hello.
 func (p *Port) checkCaller(h hello) (helloVerdict, error) {
 	kind, known := streamKinds()[h.kind]
 	switch {
@@ -86,7 +85,6 @@ func (p *Port) checkCaller(h hello) (helloVerdict, error) {
 	return p.Passport.checkCaller(h)
 }
 
-// noteClientAddress records where clients reach a hello's sender.
 func (p *Port) noteClientAddress(h hello) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -81,7 +81,6 @@ func streamKinds() map[helloKind]streamKind {
 	}
 }
 
-// helloVerdict is the answering replica's decision.
 type helloVerdict byte
 
 const (
@@ -99,7 +98,6 @@ const (
 // errHello is the cause of every error about bytes that are not a hello.
 var errHello = api.Errorf(api.InvalidArgument, "not a hello of a chubby replica of this version")
 
-// encode encodes the hello. It fails if a text is too long.
 func (h hello) encode() ([]byte, error) {
 	buf := make([]byte, 0, helloSize)
 	buf = append(buf, helloMagic...)
@@ -127,7 +125,6 @@ func appendText(buf []byte, text string) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint16(buf, uint16(len(text))), text...), nil
 }
 
-// textIn reads a text, and returns the rest.
 func textIn(buf []byte) (text string, rest []byte, err error) {
 	if len(buf) < 2 {
 		return "", nil, fmt.Errorf("%w: it is cut short", errHello)

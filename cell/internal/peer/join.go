@@ -13,7 +13,6 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// joiningStore stores a joining replica's identity durably.
 type joiningStore interface {
 	Get() identity.Replica
 	Join(r *identity.Roster) error
@@ -95,7 +94,6 @@ func admittedBy(me identity.Replica, heard map[string]BootstrapReport) (*identit
 	return nil, nil
 }
 
-// whatIsKnown returns what each replica knows, for the log.
 func whatIsKnown(members []identity.Member, me string, heard map[string]BootstrapReport, failed map[string]error) string {
 	var words []string
 	for _, m := range members {

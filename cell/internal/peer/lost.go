@@ -9,7 +9,6 @@ func lostData(id, by, cellID string) error {
 		"If it still exists, start the replica with it. Otherwise %s", id, by, cellID, identity.LossAdvice)
 }
 
-// hasLeft returns the error of a replica that was removed from its cell.
 func hasLeft(id, cellID string) error {
 	return identity.Refused("replica %s was removed from the cell with the id %.12s (chubbyctl cell remove, or cell replace), and its ID is never used again there. "+
 		"Its data directory is not needed any more: stop starting it", id, cellID)

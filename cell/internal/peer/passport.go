@@ -187,7 +187,6 @@ func (p *Passport) logRefusal(id string, err error) {
 	}
 }
 
-// notKnown returns the error of a replica outside the roster.
 func notKnown(id string) error {
 	return api.Errorf(api.Unavailable, "replica %.64q is not one of the cell's, as far as this replica knows. If it was added just now, this one will hear of it from the log in a moment. "+
 		"If this goes on, compare with chubbyctl cell members: one that is not listed there has to be added (chubbyctl cell add), or stopped", id)

@@ -202,7 +202,6 @@ func (p *Port) isSilent() bool {
 	return p.silent
 }
 
-// quiet returns an error if the port makes no connections.
 func (p *Port) quiet() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,7 +219,6 @@ func (p *Port) quietLocked() error {
 	return nil
 }
 
-// register adds c to the port's connections.
 func (p *Port) register(c *portConn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -261,7 +259,6 @@ func (p *Port) expectHello(c *portConn) {
 	}
 }
 
-// helloRead records that c is no longer half open.
 func (p *Port) helloRead(c *portConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -92,7 +92,6 @@ func (p *Prober) Close() {
 	p.work.Wait()
 }
 
-// probePeer is one replica for the prober.
 type probePeer struct {
 	prober  *Prober
 	id      string
@@ -101,7 +100,7 @@ type probePeer struct {
 	gone    chan struct{} // closed when the replica's address has changed
 
 	mu       sync.Mutex // guards the fields below; never held across I/O
-	conn     net.Conn   // nil while there is none
+	conn     net.Conn   // nil without one
 	asked    uint64     // the newest question's number
 	sent     uint64     // the newest question sent on conn
 	answered uint64     // the newest question answered on conn
@@ -187,7 +186,7 @@ func (q *probePeer) awaitWork(timer <-chan time.Time) bool {
 	return true
 }
 
-// converse uses one connection until it fails, and reports whether it brought an answer.
+// converse uses one connection until it fails, and reports whether an answer came.
 func (q *probePeer) converse(conn net.Conn) bool {
 	q.mu.Lock()
 	q.conn = conn

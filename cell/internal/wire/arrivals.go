@@ -126,7 +126,6 @@ func (c *heardConn) reader() (*bufio.Reader, error) {
 	return c.buffer, nil
 }
 
-// Peek returns the next bytes that Read will return.
 func (c *heardConn) Peek(n int) ([]byte, error) {
 	buffer, err := c.reader()
 	if err != nil {
@@ -153,7 +152,6 @@ type heardAddr struct {
 
 func (c *heardConn) LastArrival() session.Instant { return session.Instant(c.last.Load()) }
 
-// AskForLife implements Connection.
 func (c *heardConn) AskForLife(now, since session.Instant) bool {
 	last := c.asked.Load()
 	return session.Instant(last) <= since && c.asked.CompareAndSwap(last, int64(now))

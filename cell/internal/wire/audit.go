@@ -59,7 +59,6 @@ type witness struct {
 	own       bool // about the caller's own session, which needs no right
 }
 
-// witness examines a call that may be an act.
 func (s *service) witness(ctx context.Context, method string, request any) (w witness) {
 	if s.cfg.Audit != nil && auditOf(method) != onlyRefusals {
 		w.master, _ = s.cfg.Replica.Master()
@@ -177,7 +176,6 @@ func isNumbered(request any) bool {
 	return ok && q.GetMutation() != nil
 }
 
-// listsOf returns the access control lists that a transaction changes.
 func listsOf(q *pb.TxnRequest) (lists []api.Path) {
 	for _, o := range q.GetOperations()[:min(len(q.GetOperations()), api.MaxTxnSteps)] {
 		if p, err := api.ParsePath(o.GetPath()); err == nil && isList(p.Name()) {
@@ -234,7 +232,6 @@ func (r rights) isOperator(principal string) bool {
 	return slices.ContainsFunc(r, func(s *raftfsm.State) bool { return s.PermitOperator(principal) == nil })
 }
 
-// hasRight reports whether a principal has a right to the node at a name.
 func (r rights) hasRight(principal string, name api.Name, right namespace.Rights) bool {
 	return slices.ContainsFunc(r, func(s *raftfsm.State) bool {
 		node, there := s.Tree.Get(name)
@@ -242,7 +239,6 @@ func (r rights) hasRight(principal string, name api.Name, right namespace.Rights
 	})
 }
 
-// isFor reports whether a request's handle belongs to the caller and has a right.
 func (s *service) isFor(m *master.Master, q handleRequest, right namespace.Rights) bool {
 	who, err := s.callerOf(m, q.GetCaller())
 	if err != nil {
@@ -253,12 +249,10 @@ func (s *service) isFor(m *master.Master, q handleRequest, right namespace.Right
 	return err == nil && h.Rights&right != 0
 }
 
-// mayBeDone reports whether what a call asked for may have been done.
 func mayBeDone(code api.Code) bool {
 	return slices.Contains([]api.Code{api.OK, api.Uncertain, api.Cancelled, api.DeadlineExceeded}, code)
 }
 
-// isAct reports whether its scope makes a call an act.
 func isAct(scope audited, node api.Name, request any) bool {
 	switch q := request.(type) {
 	case *pb.EndSessionRequest:
@@ -275,7 +269,6 @@ func isAct(scope audited, node api.Name, request any) bool {
 	return scope == everyCall || scope == listsAlone && isList(node)
 }
 
-// isList reports whether a node is in the directory of access control lists.
 func isList(node api.Name) bool { return strings.HasPrefix(string(node), string(api.ACLDir)+"/") }
 
 // nodeOf returns the name of the node that a request concerns, if any, and if a master can tell. m may be nil.

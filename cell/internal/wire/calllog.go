@@ -13,7 +13,6 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/steps"
 )
 
-// identify records the client's id of a request.
 func (c *call) identify(request any) {
 	if c != nil {
 		c.named = requestIDOf(request)

@@ -23,7 +23,6 @@ func (s *service) Debug(ctx context.Context, q *pb.DebugRequest) (*pb.DebugReply
 	return &pb.DebugReply{Text: last, Cut: len(last) < len(text)}, nil
 }
 
-// lastLines returns the last lines of a text, at most most bytes.
 func lastLines(text []byte, most int) []byte {
 	if len(text) <= most {
 		return text

@@ -122,7 +122,6 @@ func (d *sealed) decode(wire []byte) error {
 // gRPC's pool has none between 32 KiB and 1 MiB.
 type exactCodec struct{ encoding.CodecV2 }
 
-// Unmarshal implements encoding.CodecV2.
 func (c exactCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	d, ok := v.(*sealed)
 	if !ok {
@@ -133,7 +132,6 @@ func (c exactCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return d.Decode(whole.ReadOnlyData())
 }
 
-// Marshal implements encoding.CodecV2.
 func (c exactCodec) Marshal(v any) (mem.BufferSlice, error) {
 	message, ok := v.(proto.Message)
 	if !ok || proto.Size(message) <= 32<<10 {

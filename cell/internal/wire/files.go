@@ -157,7 +157,6 @@ func statIn(m *master.Master, n *namespace.Node) (described api.Stat, err error)
 	return described, nil
 }
 
-// changed describes the node of a handle after a change.
 func changed(m *master.Master, h master.Handle, result raftfsm.Result, written bool) (*pb.Stat, error) {
 	described, err := result.Stat.In(m.Cell())
 	if err != nil {

@@ -134,7 +134,6 @@ func (c *heardConn) refuse(who *identity) {
 	}
 }
 
-// unauthenticated returns why a client is refused, and what it can do.
 func unauthenticated(why string, tokens Tokens) error {
 	why += "; this cell knows clients by certificates (Config.TLS; chubbyctl --cacert, --cert and --key)"
 	if tokens != nil {

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 )
 
-// lockRequest is what Acquire and TryAcquire have in common.
 type lockRequest interface {
 	handleRequest
 	GetMutation() *pb.Mutation
@@ -170,7 +169,6 @@ func (s *service) CheckSequencer(ctx context.Context, q *pb.CheckSequencerReques
 	})
 }
 
-// explanation returns the text of an error without its code.
 func explanation(err error) string {
 	if e := (*api.Error)(nil); errors.As(err, &e) && e.Message != "" {
 		return e.Message

@@ -26,7 +26,6 @@ const markHead = "\x01\x00"
 // maxPlace is the maximum length of a place: the part of the listing, the depth, and the name of a node.
 const maxPlace = 2 + api.MaxPath
 
-// marks makes and reads the marks of one listing for one caller.
 type marks struct {
 	secret []byte
 	about  []byte // the caller and the RPC

@@ -33,7 +33,6 @@ func (s *service) ListQuotas(ctx context.Context, q *pb.ListQuotasRequest) (*pb.
 	})
 }
 
-// quotas returns the requested page, after a place.
 func (s *service) quotas(ctx context.Context, in *master.Inspector, q *pb.ListQuotasRequest, after []byte) (page master.Page[*master.QuotaUse], err error) {
 	switch {
 	case q.GetPrincipal() != "":

@@ -73,7 +73,6 @@ func (b *bucket) spend(now session.Instant, n int64, rate int, most time.Duratio
 
 func (b *bucket) isFull(now session.Instant) bool { return b.full.Load() <= int64(now) }
 
-// caller is a principal with connections.
 type caller struct {
 	name string
 	open int // connections; Connections.mu guards it
@@ -133,7 +132,6 @@ func (f *fading[T]) put(name string, one T, now session.Instant) {
 	f.order = append(f.order, name)
 }
 
-// find returns one that is remembered.
 func (f *fading[T]) find(name string, now session.Instant) (T, bool) {
 	f.prune(now)
 	one, ok := f.byName[name]

@@ -47,9 +47,9 @@ func (c *Connections) full(o *source) error {
 // lasting returns how many bytes closing connections could free.
 func (o *source) lasting() int64 { return o.bytes.Load() - o.ending.Load() }
 
-// relieve closes connections if too much is held: the grown one if it holds too much itself, or the heaviest of
-// the heaviest address. It ignores what closed connections still hold; else it would close one after the other
-// until calls being served end.
+// relieve closes connections if too much is held: the grown one if it holds too much itself, or the heaviest
+// one of the address that holds most. It ignores what closed connections still hold; else it would close one
+// after the other until calls being served end.
 func (c *Connections) relieve(grown *account, bytes int64) {
 	over := func() (*source, bool) {
 		if grown.origin.lasting() > overflow*c.limits.address {

@@ -52,7 +52,6 @@ func NewServer(cfg Config) *Server {
 	})
 }
 
-// newServer returns a server of services, behind the door of s.
 func newServer(s *service, register func(grpc.ServiceRegistrar)) *Server {
 	f := frames.NewServer(frames.ServerConfig{
 		Times:    frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: maxIdle},

@@ -119,7 +119,6 @@ func (s *service) count(ctx context.Context, call *call, method string, request 
 	}
 }
 
-// answered returns the answer to a call.
 func (s *service) answered(call *call, reply any, err error) (any, error) {
 	if err != nil {
 		return nil, status(err)
@@ -241,7 +240,6 @@ func checkPlain(ctx context.Context) error {
 	return api.Errorf(api.InvalidArgument, "the request is compressed (grpc-encoding: %.20q), which no replica takes: send it uncompressed", call.RecvCompress())
 }
 
-// checkKnown returns the error of calls over a refused connection.
 func (s *service) checkKnown(ctx context.Context) error {
 	if conn := connOf(ctx); conn != nil {
 		if err := conn.refused(); err != nil {

@@ -107,7 +107,6 @@ func givesBack(method string) bool {
 	return false
 }
 
-// served ends what serve began.
 func (c *call) served() {
 	if c == nil {
 		return

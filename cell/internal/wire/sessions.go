@@ -53,7 +53,6 @@ func leaseOf(g master.Grant) *pb.Grant {
 	return &pb.Grant{LeaseNs: int64(g.Lease), ParkedNs: int64(g.Parked), Number: g.Number}
 }
 
-// sessionOf checks a client's request for a session.
 func (s *service) sessionOf(ctx context.Context, q *pb.CreateSessionRequest) (raftfsm.CreateSession, error) {
 	lease := time.Duration(q.GetLeaseNs())
 	if lease == 0 {
@@ -147,7 +146,6 @@ func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.Ke
 	return s.finish(ctx, k)
 }
 
-// KeepAlives waits as KeepAlive does.
 func (s *service) KeepAlives(q *pb.KeepAliveRequest, stream grpc.ServerStreamingServer[pb.KeepAliveReply]) error {
 	ctx := stream.Context()
 	k, err := s.receive(ctx, q)
@@ -200,7 +198,6 @@ func (s *service) tell(k *keepAlive, stream grpc.ServerStreamingServer[pb.KeepAl
 	return true, nil
 }
 
-// receive passes a KeepAlive to the master.
 func (s *service) receive(ctx context.Context, q *pb.KeepAliveRequest) (*keepAlive, error) {
 	return onMaster(s, opKeepAlive, "", func(m *master.Master) (*keepAlive, error) {
 		who, err := s.callerOf(m, q.GetCaller())
@@ -215,7 +212,6 @@ func (s *service) receive(ctx context.Context, q *pb.KeepAliveRequest) (*keepAli
 	})
 }
 
-// finish answers a KeepAlive.
 func (s *service) finish(ctx context.Context, k *keepAlive) (*pb.KeepAliveReply, error) {
 	x, err := k.call.Finish(ctx)
 	if err != nil {
@@ -239,7 +235,6 @@ func (s *service) RenewCache(ctx context.Context, q *pb.RenewCacheRequest) (*pb.
 	})
 }
 
-// connectionOf returns the connection of a call, nil if unknown.
 func connectionOf(ctx context.Context) master.Connection {
 	if conn := connOf(ctx); conn != nil {
 		return conn

@@ -17,7 +17,6 @@ import (
 // client can forge one, and any later master can read it.
 type signer struct{ secret []byte }
 
-// The kinds of token.
 const (
 	sessionToken byte = 1
 	handleToken  byte = 2
@@ -62,7 +61,6 @@ func (s signer) parseSession(token []byte) (api.SessionID, error) {
 	return 0, api.Errorf(api.SessionExpired, "this is no session of this cell; open a new one")
 }
 
-// Flags of a handle token.
 const (
 	ofEphemeral uint64 = 1 << 0
 	ofDirectory uint64 = 1 << 1
@@ -135,7 +133,6 @@ func (s signer) parseTicket(token []byte, lock namespace.Ref, id api.SessionID, 
 	return master.Ticket{Epoch: api.Epoch(numbers[0]), Number: numbers[1]}
 }
 
-// uvarints reads n numbers and returns the rest.
 func uvarints(data []byte, n int) (numbers []uint64, rest []byte, ok bool) {
 	numbers = make([]uint64, n)
 	for i := range numbers {

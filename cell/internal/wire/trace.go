@@ -90,7 +90,6 @@ func (s *service) traceSubject(request any) (about TraceSubject) {
 	return about
 }
 
-// traceID returns the id of a trace, "" without one.
 func traceID(t Trace) string {
 	if t == nil {
 		return ""

@@ -94,7 +94,6 @@ func checkTxn(q *pb.TxnRequest) error {
 	return nil
 }
 
-// holdsSomething reports whether a condition demands something.
 func holdsSomething(c *pb.TxnCondition) bool {
 	switch is := c.GetHolds().(type) {
 	case *pb.TxnCondition_Generation:
@@ -132,7 +131,6 @@ func txnParts(op string, q *pb.TxnRequest) [][]byte {
 	return parts
 }
 
-// txnOf decodes a checked transaction.
 func (s *service) txnOf(m *master.Master, who master.Caller, q *pb.TxnRequest) (*raftfsm.Txn, error) {
 	c := &raftfsm.Txn{}
 	for _, one := range q.GetConditions() {
@@ -166,7 +164,6 @@ func (s *service) txnOf(m *master.Master, who master.Caller, q *pb.TxnRequest) (
 	return c, nil
 }
 
-// conditionOf decodes a checked condition.
 func (s *service) conditionOf(m *master.Master, who master.Caller, one *pb.TxnCondition) (c raftfsm.Condition, err error) {
 	if text := one.GetSequencer(); text != "" {
 		shown, err := m.Locks.Shown(who.Session, text)
