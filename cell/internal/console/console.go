@@ -124,8 +124,7 @@ func (c *Console) Close() {
 	}
 }
 
-// Beside returns a handler that serves the console at /console/ and redirects the root there; rest serves the
-// others.
+// Beside returns a handler that serves the console at /console/ and redirects the root there; rest serves the others.
 func (c *Console) Beside(rest http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		path := q.URL.EscapedPath()
@@ -183,8 +182,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// enter takes a place for a request, if there is one. Strangers have their own, since they may read answers
-// slowly.
+// enter takes a place for a request, if there is one. Strangers have their own, since they may read answers slowly.
 func (c *Console) enter(q *http.Request) (leave func(), ok bool) {
 	slots := c.serving
 	if _, err := c.guest(q); err != nil {
@@ -235,8 +233,7 @@ func (c *Console) refuse(w http.ResponseWriter, code int, text string) {
 	http.Error(w, text, code)
 }
 
-// protect limits what a browser does with an answer: it runs and shows only the console's own, and no site
-// frames it.
+// protect limits what a browser does with an answer: it runs and shows only the console's own, and no site frames it.
 func (c *Console) protect(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -51,8 +51,7 @@ type told struct {
 	Explanation string `json:"explanation,omitempty"`
 }
 
-// stream sends the events of a node as they come (text/event-stream), in a session of the visitor's that ends
-// with it.
+// stream sends the events of a node as they come (text/event-stream), in a session of the visitor's that ends with it.
 func (c *Console) stream(w http.ResponseWriter, q *http.Request) {
 	who, err := c.guest(q)
 	if err != nil {

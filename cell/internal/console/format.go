@@ -103,8 +103,7 @@ func byteSize(n int64) string {
 	return grouped(n>>30) + " GiB"
 }
 
-// when formats how long ago a moment was, with the moment as a title. Both are by clocks of replicas, for
-// display.
+// when formats how long ago a moment was, with the moment as a title. Both are by clocks of replicas, for display.
 func when(unix, now int64) template.HTML {
 	if unix == 0 {
 		return `<span class="faint">unknown</span>`

@@ -188,8 +188,7 @@ func ownPath(to string) string {
 	return to
 }
 
-// formToken returns the token that a principal's form must return. Other sites cannot read it from the
-// console's pages.
+// formToken returns the token that a principal's form must return. Other sites cannot read it from the console's pages.
 func (c *Console) formToken(principal string) string { return c.sign("form", principal) }
 
 // sign returns a code for some words that only this console can make.

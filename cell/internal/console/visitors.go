@@ -184,8 +184,7 @@ func (c *Console) sawOverview(v *visitor, o client.Overview) {
 	v.operatorT.Store(int64(max(c.cfg.Clock(), 1)))
 }
 
-// inSession calls do in a session of the visitor's, and ends it. Calls that name nodes, or change something,
-// need one.
+// inSession calls do in a session of the visitor's, and ends it. Calls that name nodes, or change something, need one.
 func inSession(ctx context.Context, v *visitor, do func(*client.Client) error) error {
 	s, err := v.cell.NewSession(ctx, client.SessionConfig{NoCache: true})
 	if err != nil {

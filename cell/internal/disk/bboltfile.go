@@ -10,8 +10,8 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// boltOptions returns the options of both bbolt files. Without a synced freelist, a commit's cost does not
-// depend on the number of free pages; opening then scans the file.
+// boltOptions returns the options of both bbolt files. Without a synced freelist, free pages do not slow a
+// commit; opening scans the file instead.
 func boltOptions() *bbolt.Options {
 	return &bbolt.Options{Timeout: boltLockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType}
 }

@@ -43,7 +43,7 @@ func (c *commitMark) index() uint64 {
 
 func (c *commitMark) noteStored(index uint64) { c.stored.Store(max(c.stored.Load(), index)) }
 
-// noteSnapshot records a complete snapshot. Then the log may delete the covered entries.
+// noteSnapshot records a complete snapshot. Then the log may delete the entries it covers.
 func (c *commitMark) noteSnapshot(index, term uint64) {
 	if c == nil {
 		return
@@ -74,8 +74,7 @@ func (c *commitMark) snapshotIndex() uint64 {
 	return newest.index
 }
 
-// lastSurplus returns the last index that may be deleted after this replica's snapshot: the log must reach back
-// to the last snapshot but one.
+// lastSurplus returns the last index that may be deleted: the log must reach back to the last snapshot but one.
 func (c *commitMark) lastSurplus() uint64 {
 	if c == nil {
 		return math.MaxUint64
@@ -91,7 +90,7 @@ func (c *commitMark) followRaft(live func() uint64) { c.live.Store(&live) }
 var errRestart = errors.New("the replica has to be started again")
 
 // checkDelete rejects the deletion of entries first to last, from a log that begins at begin, if they are
-// committed and in no snapshot.
+// committed and no snapshot has them.
 func (c *commitMark) checkDelete(begin, first, last uint64) error {
 	if c == nil {
 		return nil

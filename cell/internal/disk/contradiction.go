@@ -10,8 +10,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// Contradiction says why a replica must not run on its data: a majority has another state after the same entry
-// of the log.
+// Contradiction is why a replica must not run on its data: a majority has another state after the same entry.
 type Contradiction struct {
 	Index  uint64   `json:"index"` // of that entry
 	Ours   string   `json:"ours"`  // a hash of the state there
@@ -30,8 +29,7 @@ func (s *Stores) NoteContradiction(c Contradiction) error {
 	return writeDurably(filepath.Join(s.dir, ContradictionName), append(text, '\n'))
 }
 
-// ReadContradiction returns why no replica may run on a directory, or nil. An unreadable note counts: nothing
-// else creates that file.
+// ReadContradiction returns why no replica may run on a directory, or nil. An unreadable note counts.
 func ReadContradiction(dir string) (*Contradiction, error) {
 	path := filepath.Join(dir, ContradictionName)
 	text, err := os.ReadFile(path)

@@ -19,8 +19,8 @@ func damaged(path string, err error, format string, args ...any) error {
 	return identity.Refuse(e)
 }
 
-// isDenied reports whether a system error says nothing about the data: the replica may not open a file, or
-// lacks descriptors or memory. The operator must correct that and restart the replica.
+// isDenied reports whether a system error says nothing about the data, as for want of rights, descriptors or
+// memory. The operator must correct that and restart the replica.
 func isDenied(err error) bool {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) || errors.Is(err, fs.ErrNotExist) {

@@ -88,7 +88,7 @@ func openDataDir(dir string) (lock *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// An earlier run may have died after a rename and before that was durable; the file is about to be read.
+	// An earlier run may have died between a rename and its sync; the file is about to be read.
 	if err := syncDir(dir); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -141,9 +141,8 @@ func sweepSnapshots(dir string) error {
 	return nil
 }
 
-// newestSnapshot returns the index of the newest snapshot that was completed here and still exists, or 0.
-// Damaged ones count. It fails if this process may not read a snapshot's metadata, which raft.FileSnapshotStore
-// would skip as damaged.
+// newestSnapshot returns the index of the newest complete snapshot, damaged or not, or 0. It fails if this
+// process may not read a snapshot's metadata, which raft.FileSnapshotStore would skip as damaged.
 func newestSnapshot(dir string) (newest uint64, err error) {
 	snapshots := filepath.Join(dir, snapshotsName)
 	entries, err := os.ReadDir(snapshots)

@@ -9,8 +9,7 @@ import (
 	"github.com/chubbylock/chubby/internal/durable"
 )
 
-// makeDir creates a directory and its absent parents, durably: a name lost in a power failure takes everything
-// below with it.
+// makeDir creates a directory and its absent parents, durably: a name lost in a power failure takes all below with it.
 func makeDir(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil

@@ -36,7 +36,6 @@ type failStop struct {
 	failed error      // the error for fatal
 }
 
-// newFailStop returns a failStop with a watchdog for operations longer than stall.
 func newFailStop(stall time.Duration, silence func(), fatal func(error)) *failStop {
 	f := &failStop{fatal: fatal, silence: silence}
 	f.watchdog = watchdog{limit: stall, stalled: f.diskStalled}
@@ -60,14 +59,12 @@ func (o storeOp) String() string {
 	return fmt.Sprintf("%s log entries %d to %d in %s", o.verb, o.from, o.to, o.path)
 }
 
-// failure returns the error that ended the replica, or nil.
 func (f *failStop) failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.failed
 }
 
-// fail ends the replica with err, unless it has ended already.
 func (f *failStop) fail(err error) {
 	f.mu.Lock()
 	first := f.failed == nil
@@ -117,7 +114,7 @@ func (f *failStop) attemptOrExit(op storeOp, notFound error, do func() error) er
 }
 
 // callOnGoroutine calls do, which may use the fail-stop stores, on a goroutine and waits for it. It returns the
-// error of do, or of the store that ended the goroutine.
+// error of do, or the store's that ended the goroutine.
 func (f *failStop) callOnGoroutine(do func() error) error {
 	var err error
 	returned := false
@@ -135,7 +132,7 @@ func (f *failStop) callOnGoroutine(do func() error) error {
 }
 
 // catchPanic turns a panic of do, and a fault on mapped memory (the file was cut, or its page is unreadable),
-// into an error: bbolt reports corruption only that way.
+// into an error: bbolt reports corruption only so.
 func catchPanic(do func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -13,16 +13,14 @@ import (
 
 // MaxLogEntry is the largest entry, in bytes, that a replica writes into its log: a larger one could not be
 // read again. raft-wal writes entries of any size, and reads those above 64 MiB as damage. Entries of this
-// version are far smaller (api.MaxCommand), and every entry passes that an earlier version wrote and could
-// read.
+// version are far smaller (api.MaxCommand), and every entry passes that an earlier version wrote and could read.
 const MaxLogEntry = 16 << 20
 
 // failStopLogs is the Raft log, with a fail-stop and a checksum in each entry.
 //
 // It adds the commit mark and the checksum (CRC32C over index, term, type, data, extensions and mark) to the
 // Extensions of each entry that it writes, and removes them when it reads the entry. Neither Raft nor another
-// replica sees them. Neither log store checks what it reads: one flipped bit would be applied, or sent to other
-// replicas.
+// replica sees them. Neither log store checks what it reads: one flipped bit would be applied, or sent to other replicas.
 type failStopLogs struct {
 	inner    raft.LogStore
 	failStop *failStop
@@ -63,8 +61,8 @@ func (l *failStopLogs) LastIndex() (index uint64, err error) {
 }
 
 // GetLog implements raft.LogStore. It also returns raft.ErrLogNotFound for a damaged entry that the newest
-// snapshot covers: no replica needs it, and a master sends the snapshot instead. Raft also reads a master's
-// oldest entry every ten seconds, for its age.
+// snapshot covers: a master then sends the snapshot. Raft also reads a master's oldest entry every ten seconds,
+// for its age.
 func (l *failStopLogs) GetLog(index uint64, log *raft.Log) error {
 	op := storeOp{verb: "read", from: index, to: index, path: l.path}
 	return l.failStop.attemptOrExit(op, raft.ErrLogNotFound, func() error {
@@ -78,7 +76,6 @@ func (l *failStopLogs) GetLog(index uint64, log *raft.Log) error {
 	})
 }
 
-// reportDamaged reports a damaged entry, once in succession.
 func (l *failStopLogs) reportDamaged(index uint64, err error) {
 	if !errors.Is(err, raft.ErrLogNotFound) && l.onDamaged != nil && l.lastReported.Swap(index) != index {
 		l.onDamaged(index, err)
@@ -126,7 +123,6 @@ func (l *failStopLogs) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-// checkSize rejects entries that could not be read again.
 func (l *failStopLogs) checkSize(logs []*raft.Log) error {
 	limit := cmp.Or(l.maxEntry, MaxLogEntry)
 	for _, log := range logs {

@@ -33,8 +33,8 @@ func (s *failStopSnapshots) Create(version raft.SnapshotVersion, index, term uin
 	return &failStopSink{SnapshotSink: sink, store: s, covers: covered{index: index, term: term}}, nil
 }
 
-// List implements raft.SnapshotStore. It omits snapshots that were damaged at the start. Raft would restore or
-// send the newest first, and fail, which would end the replica after every start.
+// List implements raft.SnapshotStore. It omits snapshots that were damaged at the start: Raft would restore or
+// send the newest first, and its failure would end the replica after every start.
 func (s *failStopSnapshots) List() (list []*raft.SnapshotMeta, err error) {
 	err = s.attempt("list the snapshots", func() error {
 		list, err = s.inner.List()

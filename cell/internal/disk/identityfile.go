@@ -14,7 +14,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// cellFile is the contents of rosterName. It has a checksum, since readable damage would make this replica tell
+// cellFile is the contents of rosterName. It has a checksum, since with readable damage this replica would tell
 // a healthy one that it has lost its data, and end it.
 type cellFile struct {
 	identity.Roster
@@ -83,7 +83,7 @@ func (f *IdentityFile) Join(r *identity.Roster) error {
 	})
 }
 
-// HoldsData durably records that a joined replica holds data: without it later, the replica has lost that.
+// HoldsData durably records that a joined replica holds data; without it later, the replica has lost that.
 func (f *IdentityFile) HoldsData() error {
 	return f.change(func(now *identity.Replica) bool {
 		was := now.Begun
@@ -103,7 +103,6 @@ func (f *IdentityFile) Update(next func(*identity.Roster) *identity.Roster) erro
 	})
 }
 
-// change writes the identity after edit, if that reports a change.
 func (f *IdentityFile) change(edit func(*identity.Replica) bool) error {
 	f.writing.Lock()
 	defer f.writing.Unlock()

@@ -19,7 +19,7 @@ func (s *Stores) covered() uint64 {
 	return index
 }
 
-// verify reads what Raft will read, and would panic over: the newest snapshot, and every later log entry,
+// verify reads what Raft will read, and would panic over: the newest snapshot, and all later log entries,
 // without a gap.
 func (s *Stores) verify() error {
 	newest, err := newestSnapshot(s.dir)
@@ -62,7 +62,7 @@ func (s *Stores) verify() error {
 }
 
 // checkEnd rejects data that ends before what this replica has held. A master's snapshot replaces the whole
-// log: if it becomes unreadable, an older snapshot and an empty log still follow each other without a gap.
+// log: if it is unreadable, an older snapshot and an empty log still follow each other without a gap.
 func (s *Stores) checkEnd(newest uint64) error {
 	switch {
 	case newest > s.last:
@@ -73,8 +73,8 @@ func (s *Stores) checkEnd(newest uint64) error {
 	return nil
 }
 
-// checkVotes compares the votes with the newest entry's term. Raft writes a term before it stores any entry of
-// it, so votes that end in an earlier term are an old copy, with which a replica could vote twice in a term.
+// checkVotes compares the votes with the newest entry's term. Raft writes a term before any entry of it, so
+// votes of an earlier term are an old copy, with which a replica could vote twice in a term.
 func (s *Stores) checkVotes(term uint64) error {
 	path := filepath.Join(s.dir, votesName)
 	current, err := s.rawVotes.GetUint64([]byte(currentTermKey))
@@ -88,7 +88,7 @@ func (s *Stores) checkVotes(term uint64) error {
 }
 
 // readableSnapshot returns the index and the term of the newest snapshot with the right checksum, which Raft
-// will restore; 0 without snapshots. It fails if all are damaged, as Raft would.
+// will restore; 0 without snapshots. It fails if all are damaged.
 func (s *Stores) readableSnapshot() (index, term uint64, err error) {
 	list, err := s.rawSnaps.List()
 	if err != nil {

@@ -17,12 +17,10 @@ import (
 // the last confirmed entries, and an old copy everything after it. Such a replica may help to elect a leader
 // that never had them.
 //
-// The note prevents that. It is written after the append is durable, so a log that ends before its note has
-// lost something. Nothing is lost if a snapshot covers all of that.
-//
-// The note of an append is not synced: after a power failure it may be old, which hides damage but never
-// invents any. Before the end of the log is deleted, the note is synced, so that it never claims deleted
-// entries.
+// The note is written after the append is durable, so a log that ends before its note has lost something,
+// unless a snapshot covers that. The note of an append is not synced: after a power failure it may be old,
+// which hides damage but never invents any. Before the end of the log is deleted, the note is synced, so that
+// it never claims deleted entries.
 type notedLog struct {
 	logFiles
 	note *os.File
@@ -33,8 +31,8 @@ type logFiles interface {
 	io.Closer
 }
 
-// openNotedLog checks a log against its note, and closes it on failure. covered returns the index up to which a
-// snapshot has the entries; it is called only if the log lacks some.
+// openNotedLog checks a log against its note, and closes it on failure. It calls covered only if the log lacks
+// entries, for the index up to which a snapshot has them.
 func openNotedLog(logs logFiles, path string, covered func() uint64) (*notedLog, error) {
 	note, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -86,8 +84,7 @@ func (n *notedLog) StoreLogs(logs []*raft.Log) error {
 	return n.write(logs[len(logs)-1].Index)
 }
 
-// DeleteRange implements raft.LogStore. If it empties the log, a snapshot covers everything before, as check
-// considers.
+// DeleteRange implements raft.LogStore. If it empties the log, a snapshot covers everything before, as check considers.
 func (n *notedLog) DeleteRange(first, last uint64) error {
 	end, err := n.LastIndex()
 	if err != nil {

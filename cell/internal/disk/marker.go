@@ -12,7 +12,7 @@ import (
 )
 
 // marker names the replica of a directory. It is written once, after all other files of a new directory, so
-// with a marker those must exist.
+// with it those must exist.
 type marker struct {
 	Format      int      `json:"format"`
 	Cell        string   `json:"cell"`

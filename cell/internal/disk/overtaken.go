@@ -6,10 +6,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// emptyOvertaken deletes the log if it does not continue the newest snapshot, of that index and term, and so is
-// overtaken. Raft does so after it installs a leader's snapshot, but a crash may come between. Raft then
-// appends the entry after the snapshot, which raft-wal, without gaps, would permanently reject. And entries
-// before a gap, or of another term than the snapshot, may never have been committed.
+// emptyOvertaken deletes an overtaken log: one that does not continue the newest snapshot, of that index and
+// term. Raft does so after it installs a leader's snapshot, but a crash may come between. Raft then appends the
+// entry after the snapshot, and raft-wal, which accepts no gaps, would permanently reject it. Entries before a
+// gap, or of another term than the snapshot, may never have been committed.
 func (s *Stores) emptyOvertaken(base, term uint64) error {
 	failed := func(err error) error {
 		return dataError(s.dir, err, "the log, which the newest snapshot (of entry %d) has overtaken, cannot be emptied", base)

@@ -7,15 +7,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// noData returns the refusal of an empty directory.
 func noData(dir string, opts Options) error {
 	return identity.Refused("the data directory %s of replica %s holds no data. If cell %s is new, start each of its replicas with --bootstrap (bootstrap: true, CHUBBYD_BOOTSTRAP=true). "+
 		"If this replica has run before, its data is missing: is the disk mounted, is the path right? If its data is lost, it must not vote under its ID again: "+
 		"the other replicas go on serving while they are a majority, and chubbyctl cell replace puts a new replica in its place, which is started with --join", dir, opts.ID, opts.Cell)
 }
 
-// initialize makes the directory this replica's. Without a marker it has the empty stores of an interrupted
-// start, or is not a replica's.
+// initialize makes the directory this replica's. Without a marker it has an interrupted start's empty stores,
+// or is not a replica's.
 func (s *Stores) initialize(whose marker, opts Options) (*marker, error) {
 	used, err := s.holdsCell()
 	if err != nil {
@@ -54,7 +53,6 @@ func (s *Stores) checkVoter(m marker) error {
 	return nil
 }
 
-// checkIdentity checks that the identity fits the stores.
 func (s *Stores) checkIdentity(opts Options) error {
 	used, err := s.holdsCell()
 	if err != nil {

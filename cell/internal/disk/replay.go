@@ -35,7 +35,7 @@ func OwnerOf(dir string) (Owner, error) {
 	return Owner{Cell: m.Cell, ID: m.ID, LogStore: m.LogStore}, nil
 }
 
-// End returns the index and the term of the last entry in the snapshots and the log when they were opened. Raft
+// End returns the index and the term of the last entry in the snapshots and the log at their opening. Raft
 // compares replicas by them.
 func (s *Stores) End() (index, term uint64, err error) {
 	newest, _ := s.mark.snapshots()
@@ -69,9 +69,9 @@ func (s *Stores) WasRemoved(id string) bool {
 	return len(servers) > 0 && !slices.ContainsFunc(servers, func(one raft.Server) bool { return string(one.ID) == id })
 }
 
-// Replay passes the directory's contents to a state machine, as Raft would if everything were committed: the
-// newest readable snapshot, if any, and the later entries. It calls applied with each entry's index. It stops
-// at the first error of applied or of the state machine.
+// Replay passes the directory's contents to a state machine, as if everything were committed: the newest
+// readable snapshot, if any, and the later entries. It calls applied with each entry's index. It stops at the
+// first error of either.
 func (s *Stores) Replay(machine raft.FSM, applied func(index uint64) error) error {
 	newest, _ := s.mark.snapshots()
 	//mutant: if newest.index > 1<<60 {

@@ -20,8 +20,8 @@ import (
 )
 
 // checkedSnapshots is Raft's snapshot store. It rejects a snapshot's metadata that contradict other facts,
-// since the store's own checksum covers only the contents. With a wrong index or term, a replica would go on
-// from another entry's state, and consider entries overtaken that are in no snapshot. With a wrong size or
+// since the store's checksum covers only the contents. With a wrong index or term, a replica would go on from
+// another entry's state, and consider entries overtaken that are in no snapshot. With a wrong size or
 // configuration, it would damage the replicas to which it sends the snapshot.
 type checkedSnapshots struct {
 	raft.SnapshotStore
@@ -71,8 +71,7 @@ type cleaningSink struct {
 	closeFile func() error // closes the file for syncs; idempotent, since Raft may cancel twice
 }
 
-// Write implements io.Writer. One sync at the end would make the log, on the same disk, wait for the whole
-// snapshot.
+// Write implements io.Writer. One sync at the end would make the log, on the same disk, wait for the whole snapshot.
 func (s *cleaningSink) Write(p []byte) (int, error) { return s.steady.Write(p) }
 
 func (s *cleaningSink) Cancel() error { return errors.Join(s.closeFile(), s.SnapshotSink.Cancel()) }
@@ -87,8 +86,7 @@ func (s *cleaningSink) Close() error {
 	return s.store.removeOld(s.ID())
 }
 
-// writeSum writes the checksum beside a snapshot's metadata. It is missing after a crash before this, or with
-// an older version.
+// writeSum writes the checksum beside a snapshot's metadata. A crash before this, or an older version, leaves none.
 func (s checkedSnapshots) writeSum(id string) error {
 	sum, err := s.sumOf(id)
 	if err != nil {
@@ -147,8 +145,8 @@ func (s checkedSnapshots) removeOld(completed string) error {
 	return nil
 }
 
-// checkMeta returns what is wrong with the metadata of the snapshot with that directory name and size. If their
-// checksum is right (summed), unusual contents are no damage.
+// checkMeta returns what is wrong with the metadata of the snapshot with that directory name and size. If
+// summed, their checksum is right, so unusual contents are no damage.
 func (s checkedSnapshots) checkMeta(name string, meta *raft.SnapshotMeta, size int64, summed bool) error {
 	term, index, ok := snapshotNamed(name)
 	r := s.roster()
@@ -168,7 +166,7 @@ func (s checkedSnapshots) checkMeta(name string, meta *raft.SnapshotMeta, size i
 }
 
 // checkServers returns what is wrong with a configuration of Raft. Another replica's snapshot may have members
-// that the roster does not know yet; known ones keep their addresses.
+// unknown to the roster; known ones keep their addresses.
 func checkServers(servers []raft.Server, r *identity.Roster, summed bool) error {
 	voters := 0
 	seen := map[raft.ServerID]bool{}

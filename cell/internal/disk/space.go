@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// minFree is how many bytes should be free on a replica's disk: for a few segments of the log, and a
-	// snapshot beside the last.
+	// minFree is how many bytes should be free: for a few segments of the log, and a second snapshot.
 	minFree = 1 << 30
 
 	freeEvery        = 10 * time.Second // between two checks
@@ -59,8 +58,8 @@ func (s *Space) Watch(ctx context.Context) {
 	}
 }
 
-// Note returns the text of /readyz for a nearly full disk, "" otherwise. Only the log names the directory,
-// since fewer people may read it.
+// Note returns the text of /readyz for a nearly full disk, "" otherwise. It omits the directory, which only
+// readers of the log may know.
 func (s *Space) Note() string {
 	//mutant: if free := s.free.Load(); free < 0 {
 	if free := s.free.Load(); free >= 0 && free < minFree {
@@ -69,8 +68,7 @@ func (s *Space) Note() string {
 	return ""
 }
 
-// ExplainFull adds to an error of a full disk the free space and the needs of a start. It returns other errors
-// unchanged.
+// ExplainFull adds to an error of a full disk the free space and the needs of a start. It returns other errors unchanged.
 func ExplainFull(dir string, err error) error {
 	if !errors.Is(err, syscall.ENOSPC) {
 		return err

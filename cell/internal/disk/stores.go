@@ -26,7 +26,7 @@ const (
 
 // Appended describes entries that were written to the log and synced.
 type Appended struct {
-	First, Last uint64
+	First, Last uint64 // indexes
 	From, To    session.Instant
 }
 
@@ -35,7 +35,7 @@ type Options struct {
 	Cell, ID string
 	Fatal    func(error)   // called once, on any goroutine, with the error that ends the replica; must not block
 	Silence  func()        // called before Fatal when the disk has stalled, to silence the replica immediately
-	Stall    time.Duration // the longest operation on the log or the votes before the disk counts as stalled; default maxStoreWait
+	Stall    time.Duration // the longest operation on the log or the votes on a working disk; default maxStoreWait
 	Logger   *slog.Logger
 	RaftLog  hclog.Logger // for the libraries of the log and the snapshots; default none
 
@@ -45,7 +45,7 @@ type Options struct {
 	Bootstrap bool // an empty directory may become a replica's
 	Inspect   bool // no replica will run: the directory may be a contradicted replica's
 
-	segmentSize int // bytes of a segment of WALStore; default 64 MiB. Tests use small ones
+	segmentSize int // bytes of a segment of WALStore; default 64 MiB
 }
 
 // Stores is a replica's open data directory, with its lock. Its store fields are for Raft alone; see failStop.
@@ -182,7 +182,6 @@ func (s *Stores) openFiles(store logStore, opts Options) error {
 	return s.openLog(store, logOptions{logger: opts.RaftLog, segmentSize: opts.segmentSize})
 }
 
-// roster returns the directory's roster, nil while unknown.
 func (s *Stores) roster() *identity.Roster {
 	if s.who == nil {
 		return nil
@@ -209,8 +208,7 @@ func (s *Stores) openLog(store logStore, opts logOptions) error {
 // Identity returns the directory's identity.
 func (s *Stores) Identity() *IdentityFile { return s.who }
 
-// Configuration returns the newest configuration in the snapshots and the log at their opening; empty without
-// one.
+// Configuration returns the newest configuration in the snapshots and the log at their opening; empty without one.
 func (s *Stores) Configuration() raft.Configuration { return s.configuration }
 
 // Last returns the last index in the snapshots and the log at their opening.
@@ -226,7 +224,7 @@ func (s *Stores) Votes() raft.StableStore { return s.stable }
 func (s *Stores) Snapshots() raft.SnapshotStore { return s.snapshots }
 
 // Holds returns the index up to which the directory has every entry, in a snapshot or the log. Raft's own index
-// differs: it goes back to an older snapshot of the leader for a while, and to a newer one only once applied.
+// goes back to an older snapshot of the leader for a while, and to a newer one only once applied.
 func (s *Stores) Holds(r *raft.Raft) uint64 { return max(r.LastIndex(), s.mark.snapshotIndex()) }
 
 // First returns the first index of the log, or 0 if it is empty or unreadable. It is safe for concurrent use:

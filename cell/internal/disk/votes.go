@@ -30,8 +30,7 @@ const (
 // Raft writes the term and the candidate of a vote separately. A crash between would leave the new term with
 // the old candidate. Raft.requestVote would then grant that candidate a vote of this term, as a repetition,
 // without comparing logs (hashicorp/raft issue 661). So the store holds the term back until the candidate
-// arrives, and writes both in one transaction; until then the old vote holds. raft-boltdb has no transaction
-// over two keys.
+// arrives, and writes both in one transaction, which raft-boltdb lacks; until then the old vote holds.
 type voteStore struct {
 	db *bbolt.DB
 
@@ -138,12 +137,10 @@ func (s *voteStore) GetUint64(key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(value), nil
 }
 
-// sealVote appends the checksum to a value.
 func sealVote(key, value []byte) []byte {
 	return binary.BigEndian.AppendUint32(bytes.Clone(value), voteSum(key, value))
 }
 
-// isSealedVote reports whether a value has its checksum.
 func isSealedVote(key, stored []byte) bool {
 	own := len(stored) - crc32.Size
 	return own >= 0 && binary.BigEndian.Uint32(stored[own:]) == voteSum(key, stored[:own])

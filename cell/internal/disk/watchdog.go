@@ -7,7 +7,7 @@ import (
 )
 
 // maxStoreWait is how long one operation on the log or the votes may take before the disk counts as stalled,
-// unless Options.Stall differs. A slow disk syncs in tens of milliseconds; the replicas elect another leader
+// unless Options.Stall is set. A slow disk syncs in tens of milliseconds; the replicas elect another leader
 // within two or three seconds.
 const maxStoreWait = 3 * time.Second
 

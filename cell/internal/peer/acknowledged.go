@@ -29,8 +29,8 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	return p, nil
 }
 
-// acknowledged records that a replica answers, and how far its log agrees with this leader's, up to the index
-// that was committed at the request.
+// acknowledged records that a replica answers, and how far its log agrees with this leader's, at most up to the
+// commit index of the request.
 func (t *Transport) acknowledged(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
 	t.away.answered(string(id), args.PrevLogEntry != 0 || len(args.Entries) > 0) // a heartbeat has neither
 	if !resp.Success {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	awayLogEvery = time.Minute      // between two lines about peers that are away
+	awayLogEvery = time.Minute      // between two lines with all peers that are away
 	awayLogGrace = 10 * time.Second // after the start, while others may be starting
 	awayAfter    = 2 * time.Second  // a peer without an answer for so long is away
 	maxAwayPeers = 64               // remembered by name
@@ -23,9 +23,9 @@ const (
 	maxCause     = 300              // bytes of the reason
 )
 
-// awayPeers logs which peers cannot be reached, and why. Raft complains many times a second, and also if an
-// answer is a little late. So a peer is away once it has not answered for awayAfter since Raft's first
-// complaint. The log names it then, and once a minute all that are away. It is safe for concurrent use.
+// awayPeers logs which peers cannot be reached, and why. Raft complains many times a second, even if an answer
+// is only late. So a peer is away once it has not answered for awayAfter since Raft's first complaint. The log
+// names it then, and all that are away once a minute. It is safe for concurrent use.
 type awayPeers struct {
 	logger *slog.Logger
 	clock  session.Clock
@@ -33,13 +33,13 @@ type awayPeers struct {
 	mu        sync.Mutex // guards the fields below; not held while logging
 	began     bool
 	since     session.Instant // Raft's first complaint
-	last      session.Instant // the last line with all peers that are away
+	last      session.Instant // the last such line
 	peers     map[string]*awayPeer
 	named     map[string]bool // peers logged then or since
 	fruitless int             // elections without a result since then
 }
 
-// awayPeer is a peer of which Raft complains, and that has not answered since.
+// awayPeer is a peer that has not answered since Raft complained of it.
 type awayPeer struct {
 	since, last session.Instant // the first and the latest complaint
 	entries     bool            // concerns entries: an answer to a heartbeat does not end it
@@ -111,7 +111,6 @@ func (a *awayPeers) log(now session.Instant) {
 	}
 }
 
-// due returns the peers to log now, and why they are away. If due is false, there is nothing to log.
 func (a *awayPeers) due(now session.Instant) (list []string, why string, due bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

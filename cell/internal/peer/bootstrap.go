@@ -18,14 +18,14 @@ import (
 // (docs/adr/0009-bootstrap-and-identity.md has the argument). Each member repeatedly asks the others what they
 // hold, and takes the next step on its own:
 //
-// 1. The member with the lowest ID draws and stores the roster (the cell's id and each member's incarnation), once
-//    every other member reports that it holds nothing, bootstraps, and has the same list of members.
-// 2. A member that holds nothing stores another's roster, if that has its own incarnation.
-// 3. A member with a stored roster begins (writes the first entry of the log and starts Raft) when every other
-//    one has stored it, or one has begun.
+//  1. The member with the lowest ID draws and stores the roster (the cell's id and each member's incarnation), once
+//     every other member reports that it holds nothing, bootstraps, and has the same list of members.
+//  2. A member that holds nothing stores another's roster, if that has its own incarnation.
+//  3. A member with a stored roster begins (writes the first entry of the log and starts Raft) when every other
+//     one has stored it, or one has begun.
 //
 // So every directory of a roster knows the cell before anybody votes or acknowledges, and a roster with a lost
-// directory can never begin. A stored roster is never replaced: a contradicted replica refuses to run.
+// directory can never begin. A roster is never replaced: a contradicted replica refuses to run.
 
 // BootstrapReport is a replica's answer to one that bootstraps.
 type BootstrapReport struct {
@@ -93,8 +93,7 @@ func nextStep(me identity.Replica, members []identity.Member, heard map[string]B
 	return step, nil
 }
 
-// checkContradiction compares another member's report with this one. Its error is why this replica must not
-// run.
+// checkContradiction compares another's report with this member. Its error is why this replica must not run.
 func checkContradiction(me identity.Replica, r BootstrapReport) error {
 	switch {
 	case r.Roster == nil && me.Roster == nil:
@@ -121,7 +120,6 @@ func checkContradiction(me identity.Replica, r BootstrapReport) error {
 	}
 }
 
-// incompletable returns the error of a bootstrap that can never complete.
 func incompletable(holder, gone, cellID string) error {
 	return identity.Refused("the bootstrap of the cell with the id %.12s can never be completed: replica %s had begun it with another data directory of replica %s, which is gone. "+
 		"If no replica of this cell has ever become ready, remove the data directories of all of them and start them again with --bootstrap. Otherwise %s", cellID, holder, gone, identity.LossAdvice)
@@ -171,7 +169,7 @@ type identityStore interface {
 type Bootstrapper struct {
 	Cell     string
 	Members  []identity.Member
-	Callers  func() []identity.Member // callers that are in a cell: all other members may have left meanwhile
+	Callers  func() []identity.Member // callers in a cell: all other members may have left
 	Identity identityStore
 	Ask      func(m identity.Member) (BootstrapReport, error) // returns within maxBootstrapAnswer
 	Begin    func() error                                     // writes the first entry
@@ -179,8 +177,7 @@ type Bootstrapper struct {
 	Logger   *slog.Logger
 }
 
-// Complete returns when the cell has begun here. It fails when ctx ends, or if this cell must not be
-// bootstrapped.
+// Complete returns when the cell has begun here. It fails when ctx ends, or if this cell must not be bootstrapped.
 func (b *Bootstrapper) Complete(ctx context.Context) error {
 	began := b.Clock()
 	told := began.Add(-bootstrapLogEvery)
@@ -217,7 +214,7 @@ func (b *Bootstrapper) Complete(ctx context.Context) error {
 	}
 }
 
-// hasBegun reports whether a later member says that the cell of the stored roster has begun.
+// hasBegun reports whether a later member says that the stored roster's cell has begun.
 func (b *Bootstrapper) hasBegun() bool {
 	me := b.Identity.Get()
 	return me.Roster != nil && slices.ContainsFunc(b.Callers(), func(m identity.Member) bool {
@@ -230,7 +227,6 @@ func (b *Bootstrapper) askAll() (heard map[string]BootstrapReport, failed map[st
 	return askAll(b.Members, b.Identity.Get().ID, b.Ask)
 }
 
-// askAll asks all members but one in parallel what they hold.
 func askAll(members []identity.Member, me string, ask func(identity.Member) (BootstrapReport, error)) (heard map[string]BootstrapReport, failed map[string]error) {
 	var mu sync.Mutex // guards the maps
 	heard, failed = map[string]BootstrapReport{}, map[string]error{}

@@ -11,12 +11,11 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// maxReport limits the bytes of a BootstrapReport. The longest roster, of 1,000 present or former replicas with
-// the longest IDs and addresses, takes about half: TestLongestReport.
+// maxReport limits the bytes of a BootstrapReport. The longest roster, of 1,000 replicas with the longest IDs
+// and addresses, takes about half: TestLongestReport.
 const maxReport = 1 << 20
 
-// serveBootstrap answers a replica that bootstraps: 4 bytes of length, big-endian, and a BootstrapReport in
-// JSON.
+// serveBootstrap answers a replica that bootstraps: 4 bytes of length, big-endian, and a BootstrapReport in JSON.
 func (p *Port) serveBootstrap(c *portConn) {
 	defer func() { _ = c.Close() }() // nothing is buffered that a failing close could lose
 	text, err := json.Marshal(p.Bootstrap())

@@ -8,15 +8,15 @@ import (
 	"github.com/chubbylock/chubby/internal/certs"
 )
 
-// encryptInbound encrypts an inbound connection, if there are certificates. The handshake comes with the hello.
+// encryptInbound encrypts an inbound connection, if there are certificates. The hello does the handshake.
 func (p *Port) encryptInbound(c *portConn) {
 	if p.Certificates != nil {
 		c.Conn = p.Certificates.Accept(c.Conn)
 	}
 }
 
-// encryptOutbound encrypts a connection to a replica, if there are certificates. The handshake comes with the
-// hello, and fails if another replica answers.
+// encryptOutbound encrypts a connection to a replica, if there are certificates. The hello does the handshake,
+// which fails if another replica answers.
 func (p *Port) encryptOutbound(c *portConn, id string) {
 	if p.Certificates == nil {
 		return

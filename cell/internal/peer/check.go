@@ -15,8 +15,8 @@ type Check struct {
 	Sum   uint64 // 48 bits of a hash of the state
 }
 
-// NewCheck returns the check of a state. software names the version and the feature levels, since others may
-// encode the same state differently.
+// NewCheck returns the check of a state. software names version and feature levels: others may encode a state
+// differently.
 func NewCheck(index, term uint64, software string, hash []byte) Check {
 	//mutant: kind := sha256.Sum256(fmt.Appendf(nil, "%d", term)) //by TestOtherVersionsStopNobody of ./cell
 	kind := sha256.Sum256(fmt.Appendf(nil, "%d %s", term, software))
@@ -30,21 +30,19 @@ func (c Check) put(to []byte) {
 	binary.BigEndian.PutUint64(to[8:], c.Sum<<32|uint64(c.Kind))
 }
 
-// checkIn decodes what put wrote.
 func checkIn(from []byte) Check {
 	high, low := binary.BigEndian.Uint64(from), binary.BigEndian.Uint64(from[8:])
 	return Check{Index: high >> 16, Kind: uint32(low), Sum: high&(1<<16-1)<<32 | low>>32}
 }
 
-// Differs reports whether two states at the same entry differ. Checks of different entries or kinds say
-// nothing.
+// Differs reports whether two states at the same entry differ. Checks of different entries or kinds say nothing.
 func (c Check) Differs(other Check) bool {
 	return c.Index > 0 && c.Index == other.Index && c.Kind == other.Kind && c.Sum != other.Sum
 }
 
-// Contradicted returns the voters that contradict a replica, if they are a majority: they agree on another
-// state at own's check point. Only one state has a majority there, so only a minority is contradicted. In a
-// cell of three or more, a faulty replica contradicts nobody, unless another agrees with it.
+// Contradicted returns the voters that contradict a replica, if a majority agrees on another state at own's
+// check point. Only one state has a majority, so only a minority is contradicted. In a cell of three or more,
+// one faulty replica contradicts nobody alone.
 func Contradicted(own Check, others map[string]Check, voters []string) (by []string, sum uint64) {
 	having := map[uint64][]string{}
 	for _, id := range voters {

@@ -10,7 +10,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// divergedEvery is the time between two log lines about one replica that differs.
+// divergedEvery is the time between two log lines about one replica.
 const divergedEvery = time.Minute
 
 // Comparison compares this replica with the others by their probe answers: running hashes of what each applied,
@@ -26,7 +26,7 @@ type Comparison struct {
 	differs map[string]bool            // by replica ID: those that applied other entries
 	own     Check                      // the newest of this replica
 	checks  map[string]Check           // by replica ID: the newest of the others
-	apart   map[string]bool            // by replica ID: those with another state at the last common check point
+	apart   map[string]bool            // by replica ID: those that differed at the last common check point
 	told    map[string]session.Instant // by replica ID: the last log line
 }
 
@@ -41,7 +41,7 @@ func NewComparison(ownHash func(index uint64) (sum uint64, ok bool), clock sessi
 // Compare compares another replica's report with this one. It reports whether it logged a difference: new, or
 // last logged a minute ago.
 func (c *Comparison) Compare(id string, report Report) (logged bool) {
-	ours, ok := c.ownHash(report.Applied) // else it is ahead, or far behind; then the other replica compares
+	ours, ok := c.ownHash(report.Applied) // else the other replica compares: it is ahead, or far behind
 	c.mu.Lock()
 	if ok {
 		setIn(c.differs, id, ours != report.History)
@@ -86,7 +86,7 @@ func setIn(set map[string]bool, id string, in bool) {
 	}
 }
 
-// Reached takes the check of this replica's state at a newer check point.
+// Reached takes this replica's check at a newer check point.
 func (c *Comparison) Reached(own Check) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +136,7 @@ func (c *Comparison) Differing() []string {
 	}))
 }
 
-// divergedAdvice is for replicas that differ. It names none to remove: that could be the only one with the
+// divergedAdvice is for replicas that differ. It names none to remove: that could be the only one with all
 // acknowledged entries.
 const divergedAdvice = "one of them has lost entries or is damaged; being the master proves nothing. Remove no data directory. " +
 	"One that a majority of the voting replicas contradicts stops by itself, with a message, at the next check point, and is then to be replaced (chubbyctl cell replace). " +

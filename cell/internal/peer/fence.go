@@ -17,7 +17,7 @@ import (
 const maxFenceRound = 2 * time.Second
 
 // fenceHedge is how long a round waits for its first voters before it asks the others. The first are as few as
-// can decide: to ask all would cost every read twice the messages, and decide no sooner.
+// can decide: asking all would double every read's messages, and decide no sooner.
 const fenceHedge = 2 * time.Millisecond
 
 // raftView is what the fence reads of *raft.Raft. Its methods are safe for concurrent use and do not wait for
@@ -44,11 +44,10 @@ type FenceConfig struct {
 // that this replica's state lacks. It writes nothing. Every read, lease grant and CheckSequencer passes it. See
 // probe.go for the argument.
 //
-// Callers share proofs, as writers share a group commit. One round is under way at a time. Callers that come
-// meanwhile share the next: only a round that began after a caller came releases it.
+// Callers share proofs, as writers share a group commit. One round is under way at a time, and callers that
+// come meanwhile share the next: only a round that began after a caller came releases it.
 //
-// It is safe for concurrent use and has no goroutine: callers begin rounds, and the prober's goroutines or a
-// timer end them.
+// It is safe for concurrent use and has no goroutine: callers begin rounds; the prober's goroutines or a timer end them.
 type Fence struct {
 	FenceConfig
 
@@ -80,10 +79,10 @@ func NewFence(cfg FenceConfig) *Fence {
 	return &Fence{FenceConfig: cfg}
 }
 
-// Prove returns once it is certain that no other replica had been elected since this one by t0, which is not
-// before the call. It fails with NotMaster if one may have been, with Unavailable if no majority of the voters
-// answers within maxFenceRound, with Close's cause after Close, and with DeadlineExceeded or Cancelled (or an
-// *api.Error that is ctx's cause) when ctx ends.
+// Prove returns once it is certain that no other replica had been elected by t0, which is not before the call.
+// It fails with NotMaster if one may have been, with Unavailable if no majority of the voters answers within
+// maxFenceRound, with Close's cause after Close, and with DeadlineExceeded or Cancelled (or an *api.Error that
+// is ctx's cause) when ctx ends.
 func (f *Fence) Prove(ctx context.Context) (session.Instant, error) {
 	//mutant: if true { return f.Clock(), nil }; r, err := f.joinRound()
 	r, err := f.joinRound()
@@ -173,7 +172,6 @@ func (f *Fence) beginRound(r *fenceRound) {
 	f.askVoters(r, others[:first])
 }
 
-// rank orders voters by their speed in the last round.
 func (f *Fence) rank(id raft.ServerID) int {
 	if at := slices.Index(f.prompt, id); at >= 0 {
 		return at

@@ -19,7 +19,7 @@ type Guest struct {
 }
 
 const (
-	maxGuests     = 64      // open connections for guests of all replicas, at the replica that is called
+	maxGuests     = 64      // open connections for guests of all replicas, at the called replica
 	maxIntroduced = 2 << 10 // bytes of a Guest in JSON
 )
 

@@ -10,7 +10,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// exchangeHellos exchanges hellos on an inbound connection and passes it on.
 func (p *Port) exchangeHellos(c *portConn) {
 	h, err := p.answerHello(c)
 	p.helloRead(c)
@@ -21,7 +20,6 @@ func (p *Port) exchangeHellos(c *portConn) {
 	streamKinds()[h.kind].serve(p, c)
 }
 
-// handToRaft passes a connection to Raft's transport, which accepts it as its own.
 func (p *Port) handToRaft(c *portConn) {
 	select {
 	case p.streams <- c:
@@ -31,7 +29,7 @@ func (p *Port) handToRaft(c *portConn) {
 }
 
 // answerHello reads and answers the caller's hello. A caller of this version learns why it is refused; others
-// only lose their connection.
+// are only disconnected.
 func (p *Port) answerHello(c *portConn) (hello, error) {
 	late := time.AfterFunc(helloTimeout, c.abort)
 	defer late.Stop()
@@ -43,7 +41,7 @@ func (p *Port) answerHello(c *portConn) (hello, error) {
 		return hello{}, err // without an answer, which would tell a stranger of this replica
 	}
 	p.mu.Lock()
-	c.from = h.from // before the check whether it has left: from now on Expel finds the connection
+	c.from = h.from // before the check whether it has left: Expel finds the connection from now on
 	p.mu.Unlock()
 	verdict, err := p.checkCaller(h)
 	p.noteCaller(h, verdict)
@@ -130,8 +128,7 @@ func (p *Port) dial(kind helloKind, id, address string, timeout time.Duration) (
 // refusalTimeout limits Refused. A kernel refuses within a round trip.
 const refusalTimeout = 200 * time.Millisecond
 
-// Refused reports whether a replica's kernel refuses connections: its process has died, or is silent and
-// ending.
+// Refused reports whether a replica's kernel refuses connections: its process has died, or is silent and ending.
 func (p *Port) Refused(id, address string) bool {
 	conn, err := p.dial(probeStream, id, address, refusalTimeout)
 	if err == nil {
@@ -140,7 +137,6 @@ func (p *Port) Refused(id, address string) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// sendHello introduces this replica and checks the answer.
 func (p *Port) sendHello(c *portConn, kind helloKind, id string) error {
 	asked := p.Passport.complete(hello{
 		kind:   kind,

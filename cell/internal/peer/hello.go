@@ -12,12 +12,11 @@ import (
 // A hello opens every connection to a replica's Raft port: the caller sends one, the replica answers with one,
 // and then the requested conversation begins. Hellos keep Raft messages away from other cells, and from a
 // replica that took over an address. They keep stray connections (a port scan, an HTTP client) away from Raft's
-// decoder, which trusts the lengths that it reads. They keep a replica that lost its data from voting; see
-// Passport.
+// decoder, which trusts the lengths that it reads. They keep a replica that lost its data from voting; see Passport.
 //
-// A hello authenticates nobody. On an untrusted network, the connection must be TLS.
+// A hello authenticates nobody: an untrusted network needs TLS.
 //
-// It always has helloSize bytes, so that reading one never allocates what a stranger asks for:
+// It always has helloSize bytes, so reading one never allocates what a stranger asks for:
 //
 //	magic   4 bytes "chby"
 //	version 1 byte
@@ -50,7 +49,7 @@ const (
 	helloSize    = 2048 // bytes; two segments of any network
 	helloMagic   = "chby"
 	helloVersion = 1
-	MaxText      = 255 // bytes of each text: a host name with its port, a component of a path
+	MaxText      = 255 // bytes of each text: a host with its port, a component of a path
 )
 
 // helloKind is a connection's purpose. Each has a row in streamKinds.
@@ -136,7 +135,7 @@ func textIn(buf []byte) (text string, rest []byte, err error) {
 	return string(buf[2 : 2+n]), buf[2+n:], nil
 }
 
-// decodeHello decodes what encode wrote. Its error fits one log line, with only four bytes of a stranger's.
+// decodeHello decodes what encode wrote. Its error fits one log line, and quotes at most four bytes of a stranger.
 func decodeHello(buf []byte) (hello, error) {
 	if len(buf) != helloSize || string(buf[:len(helloMagic)]) != helloMagic {
 		return hello{}, fmt.Errorf("%w: it begins with %.4q", errHello, buf)

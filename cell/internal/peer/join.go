@@ -18,9 +18,9 @@ type joiningStore interface {
 	Join(r *identity.Roster) error
 }
 
-// Joiner takes a replica with an empty data directory into a running cell. After an operator has added it
-// there, a roster has its incarnation. Until then it takes part in nothing, and has promised nothing. It asks
-// its configured replicas and its callers, among them the master that added it.
+// Joiner takes a replica with an empty data directory into a running cell, once an operator has added it there
+// and a roster has its incarnation. Until then it takes part in nothing, and has promised nothing. It asks its
+// configured replicas and its callers, among them the master that added it.
 type Joiner struct {
 	Cell     string
 	Members  []identity.Member        // replicas of the cell to ask
@@ -34,7 +34,7 @@ type Joiner struct {
 }
 
 // Complete returns when the cell has let this replica in. It fails when ctx ends, or if the cell has known
-// another replica under this ID.
+// another replica with this ID.
 func (j *Joiner) Complete(ctx context.Context) error {
 	began := j.Clock()
 	told := began.Add(-bootstrapLogEvery)
@@ -76,8 +76,7 @@ func (j *Joiner) Complete(ctx context.Context) error {
 	}
 }
 
-// admittedBy returns the roster of a replica that knows this one, or nil. Its error is why this replica must
-// not run.
+// admittedBy returns the roster of a replica that knows this one, or nil. Its error is why this replica must not run.
 func admittedBy(me identity.Replica, heard map[string]BootstrapReport) (*identity.Roster, error) {
 	for _, r := range heard {
 		if r.Roster == nil || !r.Begun {

@@ -14,8 +14,7 @@ func hasLeft(id, cellID string) error {
 		"Its data directory is not needed any more: stop starting it", id, cellID)
 }
 
-// lostEntries returns the error of a replica whose data directory holds less than another knows it to have
-// held.
+// lostEntries returns the error of a replica whose data directory holds less than another knows it to have held.
 func lostEntries(id string, last uint64, by string, held uint64) error {
 	return identity.Refused("replica %s lost entries: replica %s knows that it held all entries up to %d, and its data directory ends at %d. "+
 		"It was restored from an old copy, or the disk lost what it had reported as written. It must not vote: %s", id, by, held, last, identity.LossAdvice)

@@ -15,9 +15,8 @@ import (
 // Passport is what a replica shows in every hello, and checks in others': that both are of the same cell, that
 // each comes from the data directory that the cell knows under its ID, and that each holds what it is known to
 // have held. All votes, appended entries and proofs of leadership use connections that begin with this check.
-// So a replica that lost its data takes part in nothing, once it meets one that remembers.
-//
-// A replica that learns of its own loss stops, and says why. It is safe for concurrent use.
+// So a replica that lost its data takes part in nothing, once it meets one that remembers. A replica that
+// learns of its own loss stops, and says why. It is safe for concurrent use.
 type Passport struct {
 	me     func() identity.Replica
 	onLoss func(error) // called when this replica must stop; must not block
@@ -70,8 +69,7 @@ func (p *Passport) knows(me identity.Replica, h hello) string {
 
 func (p *Passport) last() uint64 { return (*p.holds.Load())() }
 
-// NoteHeld remembers that a replica held every entry up to index, all committed: none may ever be missing
-// again.
+// NoteHeld remembers that a replica held every entry up to index, all committed: none may ever be missing again.
 func (p *Passport) NoteHeld(id string, index uint64) {
 	if r := p.me().Roster; r == nil || r.IncarnationOf(id) == "" {
 		return // this bounds the map
@@ -88,7 +86,7 @@ func (p *Passport) HeldBy(id string) uint64 {
 	return p.held[id]
 }
 
-// complete adds to a hello this replica's identity, and what it remembers of the receiver.
+// complete adds to a hello this replica's identity, and its memory of the receiver.
 func (p *Passport) complete(h hello) hello {
 	me := p.me()
 	h.cellID, h.incarnation = me.CellID(), me.Incarnation
@@ -121,8 +119,8 @@ func (p *Passport) checkCaller(h hello) (helloVerdict, error) {
 	return helloAccepted, nil
 }
 
-// checkAnswer accepts or refuses an answer to this replica's hello. It was written after asked, so the other
-// replica cannot hold less than was then known of it.
+// checkAnswer accepts or refuses an answer to this replica's hello. The other replica wrote it after asked, so
+// it cannot hold less than was then known of it.
 func (p *Passport) checkAnswer(asked, h hello) error {
 	me := p.me()
 	known := p.knows(me, h)
@@ -192,7 +190,6 @@ func notKnown(id string) error {
 		"If this goes on, compare with chubbyctl cell members: one that is not listed there has to be added (chubbyctl cell add), or stopped", id)
 }
 
-// otherCell returns the error of a replica whose cell has the same name and another id.
 func otherCell(h hello, me identity.Replica) error {
 	return &api.Error{Code: api.WrongCell, Message: "replica " + printable(h.from) + " is of another cell of the same name: its cell has the id " + printable(h.cellID) +
 		", this one's has " + me.Roster.CellID + ". They were bootstrapped separately: check the raft addresses and the data directory there"}

@@ -22,7 +22,7 @@ import (
 
 // Limits of a Raft port. A replica has a handful of peers, each with half a dozen connections.
 const (
-	helloTimeout = 5 * time.Second // for both hellos of a connection, and for all of dialling
+	helloTimeout = 5 * time.Second // for both hellos, and for all of dialling
 	maxHalfOpen  = 64              // inbound connections with an unread hello; see expectHello
 	maxPortConns = 256             // all connections; a Raft stream costs some 260 KB of buffers
 	maxPeers     = 64              // replicas whose client address is remembered
@@ -64,7 +64,7 @@ type PortConfig struct {
 // Port owns a replica's Raft listener and every connection to and from it. After the hello, it passes a
 // connection to Raft's transport, or answers probes or a bootstrap.
 //
-// Goroutines: one accepts; each inbound connection has one for its hello and for probes; close waits for all.
+// One goroutine accepts, and each inbound connection has one for its hello and for probes; close waits for all.
 type Port struct {
 	PortConfig
 	streams chan *portConn // inbound Raft streams for Raft's Accept
@@ -80,7 +80,7 @@ type Port struct {
 	clients map[string]string // client addresses by replica ID, from hellos
 	guests  int               // how many of conns serve other replicas' guests
 	report  func() Report     // the answer to probes; nil before Raft runs
-	callers map[string]string // Raft addresses by ID of callers in a cell, while this replica is in none
+	callers map[string]string // Raft addresses by ID of callers in a cell; empty once this replica is in one
 
 	said loglimit.Refusals
 }
@@ -109,8 +109,8 @@ func OpenPort(cfg PortConfig) *Port {
 	return p
 }
 
-// AnswerProbes lets the port answer probes. Call it only after Raft was constructed: before that, the stored
-// term is not loaded, and an answer of zero would support a leader that this replica voted out.
+// AnswerProbes lets the port answer probes. Call it only after Raft was constructed: before, the stored term is
+// not loaded, and an answer of zero would support a leader that this replica voted out.
 func (p *Port) AnswerProbes(report func() Report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *Port) ClientAddress(id string) string {
 }
 
 // silence makes the replica silent immediately: no connection sends, answers or is made any more. It discards
-// what the kernel has buffered, where possible. It does not wait, is idempotent, and safe for concurrent use.
+// the kernel's buffers, where possible. It does not wait, is idempotent, and safe for concurrent use.
 func (p *Port) silence() {
 	p.mu.Lock()
 	p.silent = true
@@ -134,8 +134,8 @@ func (p *Port) silence() {
 	p.breakAll()
 }
 
-// hush breaks every connection, and neither makes nor accepts one for a while. The listener stays open, so that
-// the process does not seem dead. The first of two overlapping calls ends both.
+// hush breaks every connection, and neither makes nor accepts one for a while. The listener stays open, so the
+// process does not seem dead. The first of two overlapping calls ends both.
 func (p *Port) hush(while time.Duration) {
 	p.mu.Lock()
 	p.hushed = true
@@ -232,8 +232,7 @@ func (p *Port) register(c *portConn) error {
 	return nil
 }
 
-// expectHello counts c as half open. Above the limit, it closes the oldest of the address with most: a replica
-// has few.
+// expectHello counts c as half open. Above the limit, it closes the oldest of the address with most: a replica has few.
 func (p *Port) expectHello(c *portConn) {
 	p.mu.Lock()
 	p.half = append(p.half, c)

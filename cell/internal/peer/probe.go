@@ -19,22 +19,21 @@ import (
 // Raft.requestVote calls Raft.setCurrentTerm, which writes the stable store and then the variable that
 // Raft.CurrentTerm reads, before the deferred Respond; the candidate does so in Raft.electSelf before it counts
 // its own vote. (Raft.requestPreVote changes no term, but a pre-vote elects nobody.) Terms only grow. So since
-// before t0 that majority has been above T. If it shares a member with ours, that member would have answered
-// so.
+// before t0 that majority has been above T. If it shares a member with ours, that member would have answered so.
 //
-//  - Restarts: Raft.NewRaft loads the term from the stable store, and no probe is answered before that
-//    (Port.AnswerProbes). Peers refuse a replica whose store was wiped, or is older than what it has acknowledged
-//    (docs/adr/0009-bootstrap-and-identity.md).
-//  - Leadership transfer: the TimeoutNow message makes its target skip the pre-vote and the voters skip their loyalty
-//    to a known leader, nothing else: electSelf and requestVote raise the terms as above.
-//  - Membership: Raft changes one voter at a time, and Raft.configurationChangeChIfStable starts a change only after
-//    the last one and an entry of this term have committed. The new leader's configuration entries are of terms <= T
-//    (nobody led a term between T and T'), and those of term T are ours. Of ours, all but the newest have committed,
-//    hence are in its log; the newest may be. (If the newest was appended after T' was elected it can never commit, for
-//    its majority would need a voter that has left term T, so there is at most one such.) Thus its configuration is our
-//    latest or the one before, and majorities of two configurations that differ in one voter share a member.
-//    Raft.GetConfiguration may briefly lag the log by that one entry (Raft.appendConfigurationEntry stores the entry
-//    first); the argument is the same with the two exchanged. Non-voters count for nothing.
+//   - Restarts: Raft.NewRaft loads the term from the stable store, and no probe is answered before that
+//     (Port.AnswerProbes). Peers refuse a replica whose store was wiped, or is older than what it has acknowledged
+//     (docs/adr/0009-bootstrap-and-identity.md).
+//   - Leadership transfer: the TimeoutNow message makes its target skip the pre-vote and the voters skip their loyalty
+//     to a known leader, nothing else: electSelf and requestVote raise the terms as above.
+//   - Membership: Raft changes one voter at a time, and Raft.configurationChangeChIfStable starts a change only after
+//     the last one and an entry of this term have committed. The new leader's configuration entries are of terms <= T
+//     (nobody led a term between T and T'), and those of term T are ours. Of ours, all but the newest have committed,
+//     hence are in its log; the newest may be. (If the newest was appended after T' was elected it can never commit, for
+//     its majority would need a voter that has left term T, so there is at most one such.) Thus its configuration is our
+//     latest or the one before, and majorities of two configurations that differ in one voter share a member.
+//     Raft.GetConfiguration may briefly lag the log by that one entry (Raft.appendConfigurationEntry stores the entry
+//     first); the argument is the same with the two exchanged. Non-voters count for nothing.
 //
 // The question does not pass Raft's main goroutine, which may be in an fsync. It needs no clock. An answer
 // proves nothing about questions asked after it was requested: raft.VerifyLeader gets that wrong.

@@ -13,7 +13,6 @@ import (
 )
 
 // Prober asks the other replicas for their terms, over one connection to each. It is safe for concurrent use.
-//
 // Close waits for its goroutines: one for each replica ever asked, which connects and sends, and one for each
 // connection, which receives.
 type Prober struct {
@@ -168,8 +167,7 @@ func (q *probePeer) askQuestions() {
 	}
 }
 
-// awaitWork waits for the timer, or without one for a nudge. It returns false when the peer is no longer
-// needed.
+// awaitWork waits for the timer, or without one for a nudge. It returns false when the peer is no longer needed.
 func (q *probePeer) awaitWork(timer <-chan time.Time) bool {
 	wake := q.wake
 	if timer != nil {
@@ -244,7 +242,6 @@ func (q *probePeer) send(conn net.Conn, broken <-chan struct{}) {
 	}
 }
 
-// receive reads answers and passes them on until the connection fails.
 func (q *probePeer) receive(conn net.Conn) {
 	in := bufio.NewReaderSize(conn, probeWindow*answerSize)
 	var frame [answerSize]byte

@@ -24,8 +24,7 @@ type RaftLog struct {
 }
 
 // NewRaftLog returns a logger for hashicorp/raft and its transport. It writes to logger, in an operator's
-// words; memberAt returns the ID for a Raft address. The libraries log addresses, indexes, terms and file
-// names, never entries' contents.
+// words; memberAt returns the ID for a Raft address. The libraries never log entries' contents.
 func NewRaftLog(logger *slog.Logger, clock session.Clock, memberAt func(address string) (id string, ok bool)) *RaftLog {
 	away := newAwayPeers(logger, clock)
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Off})

@@ -11,7 +11,7 @@ import (
 )
 
 // raftRPCTimeout limits one Raft RPC, and each 256 KB of a snapshot. It is short: a peer that vanished silently
-// and came back may wait that long for a new connection.
+// may wait that long for a new connection.
 const raftRPCTimeout = 5 * time.Second
 
 // MaxIdleStreams is how many idle streams each peer keeps: heartbeats and replication use one each, votes
@@ -98,8 +98,7 @@ func (t *Transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 	return err
 }
 
-// Close closes the port with every connection, so that no goroutine here or at a peer stays in a read. It is
-// idempotent.
+// Close closes the port with every connection, so that no goroutine here or at a peer stays in a read. It is idempotent.
 func (t *Transport) Close() error {
 	err := t.NetworkTransport.Close() // closes the port through raftStreams
 	t.CloseStreams()
@@ -142,7 +141,6 @@ func (t *Transport) Silence() { t.port.silence() }
 // Hush makes the replica fall silent for a while; see Port.hush.
 func (t *Transport) Hush(while time.Duration) { t.port.hush(while) }
 
-// raftStreams is the Port for raft.NetworkTransport.
 type raftStreams struct {
 	port  *Port
 	ready <-chan struct{}
@@ -190,7 +188,7 @@ func (s raftStreams) Dial(address raft.ServerAddress, timeout time.Duration) (ne
 }
 
 // inboundStream is a connection for another replica's messages. It may be quiet between messages; within one,
-// the next bytes must come within raftRPCTimeout. Raft reads a snapshot on its main goroutine: while a sender
+// the next bytes must come within raftRPCTimeout. Raft reads a snapshot on its main goroutine: if a sender
 // stopped halfway, this replica would neither answer nor vote.
 type inboundStream struct {
 	*portConn

@@ -13,8 +13,8 @@ import "github.com/hashicorp/raft"
 // grants it once in a term, to a candidate whose log is as complete as the voter's. The candidate counts votes
 // of its own newest configuration. Majorities of two successive configurations share a voter, so an elected
 // candidate has everything committed, whatever its voters know of the configuration. The check is against
-// removed replicas that disturb the others. Here they cannot: all that know of the removal refuse the hello,
-// which stops the replica, and all that have a leader reject its pre-vote.
+// removed replicas that disturb the others. Here they cannot: all that know of the removal refuse their hellos,
+// which stops them, and all that have a leader reject their pre-votes.
 
 // admitCandidate replaces the ID in a request for a vote with that of a replica that has a vote here.
 func admitCandidate(command any, configured func() []raft.Server) {

@@ -21,8 +21,7 @@ const (
 	callWeight = 8 << 10
 	// smallCall is the size up to which requests and replies pass, whatever their connection holds.
 	smallCall = 16 << 10
-	// leastHeld is what each connection may hold, whatever others hold: enough to find the master and release
-	// locks.
+	// leastHeld is what each connection may hold, whatever others hold: enough to find the master and release locks.
 	leastHeld = 32 << 10
 	// frameWeight is for a frame itself.
 	frameWeight = 128
@@ -273,8 +272,7 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// full returns an error if there is no room for n more bytes, or for a request of n bytes already counted. a.mu
-// is held.
+// full returns an error if there is no room for n more bytes, or for a request of n bytes already counted. a.mu is held.
 func (a *account) full(n int64) error {
 	if limit := a.all.limits.conn; a.bytes > limit && n > smallCall {
 		return api.Errorf(api.Unavailable, "the calls of this connection hold %d bytes of the replica's memory, and at most %d are allowed; wait for some answers, and read them, then try again", a.bytes, limit)
@@ -288,8 +286,7 @@ func (a *account) full(n int64) error {
 // answer counts a reply, or rejects it: a long one while others are unread, any one while much of the same call
 // is unread. No KeepAlive reply is rejected for its length, since it extends a lease.
 //
-// The error is Uncertain: the call may have taken effect, and only a retry finds out. Unavailable would deny
-// that.
+// The error is Uncertain: the call may have taken effect, and only a retry finds out. Unavailable would deny that.
 func (c *call) answer(reply any) error {
 	message, ok := reply.(proto.Message)
 	if c == nil || !ok {

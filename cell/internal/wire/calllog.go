@@ -99,8 +99,7 @@ func (c *call) Step(s steps.Step) {
 	}
 }
 
-// own returns how long a call took, except what it waits for by design: a queue position, news, an outage's
-// end.
+// own returns how long a call took, except what it waits for by design: a queue position, news, an outage's end.
 func (c *call) own(method string, took time.Duration) time.Duration {
 	switch method {
 	case pb.Chubby_KeepAlive_FullMethodName, pb.Chubby_KeepAlives_FullMethodName, pb.Chubby_Transfer_FullMethodName:
@@ -114,8 +113,7 @@ func (c *call) own(method string, took time.Duration) time.Duration {
 	return took
 }
 
-// logSlow logs a slow call and what it waited for, as far as the master reported. It writes at most one line a
-// second.
+// logSlow logs a slow call and what it waited for, as far as the master reported. It writes at most one line a second.
 func (s *service) logSlow(ctx context.Context, call *call, method string, request any, trace Trace, took, own time.Duration) {
 	n, ok := s.slow.Next()
 	if !ok {

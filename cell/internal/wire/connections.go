@@ -21,8 +21,7 @@ const (
 )
 
 // maxSilent is how many connections of one address may have sent nothing but a handshake. Honest clients send
-// immediately. Handshakes take turns (see heardConn.begin), so few wait even if all clients of an address
-// reconnect.
+// immediately. Handshakes take turns (see heardConn.begin), so few wait even if all clients of an address reconnect.
 const maxSilent = 100
 
 // maxIdle is how long a client's connection may have no call before the replica closes it. A session always has

@@ -14,8 +14,7 @@
 // # Errors
 //
 // The master and the state machine say what went wrong. When the call ends, service.complete adds the operation
-// (Op), the path unless there is one, the replica, and from Locks.Explain the lock's holder and the rest of a
-// lock-delay.
+// (Op), the path unless there is one, the replica, and from Locks.Explain the lock's holder and the rest of a lock-delay.
 //
 // # Concurrency
 //

@@ -21,8 +21,7 @@ type door struct {
 	service *service
 }
 
-// RegisterService implements grpc.ServiceRegistrar. A call by a former name of its method counts under the
-// current name.
+// RegisterService implements grpc.ServiceRegistrar. A call by a former name of its method counts under the current name.
 func (d door) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	own := *desc
 	own.Methods = nil

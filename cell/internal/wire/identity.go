@@ -27,8 +27,7 @@ type Certificates interface {
 
 // Tokens identify the other end of a connection without a certificate.
 type Tokens interface {
-	// Verify returns a token's principal, and a function that reports whether it is still valid; or why it is
-	// invalid.
+	// Verify returns a token's principal, and a function that reports whether it is still valid; or why it is invalid.
 	Verify(ctx context.Context, token string) (principal string, counts func() bool, err error)
 }
 

@@ -30,8 +30,7 @@ func (s *service) Lint(ctx context.Context, q *pb.LintRequest) (*pb.LintReply, e
 	})
 }
 
-// lintOptions decodes and checks the options, and the node at or below which to look. Unknown kinds match
-// nothing.
+// lintOptions decodes and checks the options, and the node at or below which to look. Unknown kinds match nothing.
 func (s *service) lintOptions(q *pb.LintRequest) (below api.Name, o misuse.Options, err error) {
 	o = misuse.Options{Path: q.GetPath(), Session: api.SessionID(q.GetSession()), Principal: q.GetPrincipal(), Most: int(min(q.GetMost(), 1<<16))}
 	if err := s.checkCell(q.GetCell()); err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// ChangeMembers is for operators. The master asks a newcomer for its identity, by its address, before it
-// decides.
+// ChangeMembers is for operators. The master asks a newcomer for its identity, by its address, before it decides.
 func (s *service) ChangeMembers(ctx context.Context, q *pb.ChangeMembersRequest) (*pb.ChangeMembersReply, error) {
 	const op = "change the members"
 	return inSession(s, op, &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.ChangeMembersReply, error) {

@@ -56,8 +56,7 @@ func (b *bucket) take(now session.Instant, rate int) bool {
 	return ok
 }
 
-// spend takes n tokens, unless refilling the bucket would then take longer than most. It returns the refill
-// time.
+// spend takes n tokens, unless refilling the bucket would then take longer than most. It returns the refill time.
 func (b *bucket) spend(now session.Instant, n int64, rate int, most time.Duration) (refill time.Duration, ok bool) {
 	for {
 		full := b.full.Load()

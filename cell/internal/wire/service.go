@@ -55,8 +55,7 @@ func (s *service) options() []grpc.ServerOption {
 
 // maxStreams limits the calls of a connection. It may carry many processes' sessions, each with a parked
 // KeepAlive and a call or a queue position, so 2,000 calls are a thousand such sessions. 100,000 sessions need
-// a hundred connections, from several addresses: heldLimits closes those of one address above some 60,000
-// parked calls.
+// a hundred connections, from several addresses: heldLimits closes those of one address above some 60,000 parked calls.
 const maxStreams = 2_000
 
 // unary serves a call with one reply, after the door has let it in.

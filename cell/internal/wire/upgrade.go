@@ -16,8 +16,7 @@ type MemberLevel struct {
 	MaxLevel int // 0 if it did not answer
 }
 
-// FinishUpgrade is for operators: older binaries cannot follow the cell afterwards. It asks the members each
-// time.
+// FinishUpgrade is for operators: older binaries cannot follow the cell afterwards. It asks the members each time.
 func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest) (*pb.FinishUpgradeReply, error) {
 	const op = "finish the upgrade"
 	return inSession(s, op, &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.FinishUpgradeReply, error) {

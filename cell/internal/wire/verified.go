@@ -13,8 +13,7 @@ type verified[V any] struct {
 	values map[string]V
 }
 
-// Limits of the cache: tokens, and the bytes of one. A full cache is emptied; tokens in use return with their
-// next call.
+// Limits of the cache: tokens, and the bytes of one. A full cache is emptied; tokens in use return with their next call.
 const (
 	maxVerified     = 4_096
 	maxVerifiedSize = 256
