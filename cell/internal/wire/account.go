@@ -49,7 +49,7 @@ type account struct {
 	closed  bool
 }
 
-// call is what remains of a call. Its account's mutex guards it.
+// call is a call, or what remains of it. Its account's mutex guards it.
 type call struct {
 	of      *account
 	request int64

@@ -29,7 +29,8 @@ type Replica interface {
 	Levels(ctx context.Context) ([]MemberLevel, error)
 	// Newcomer asks a joining replica for its identity and newest feature level.
 	Newcomer(ctx context.Context, id, raft string) (one raftfsm.Member, maxLevel int, err error)
-	// MayLeave returns an error if too few others answer for a replica to leave. joined: another one joins first.
+	// MayLeave returns an error if a replica cannot leave because too few others answer. joined says that
+	// another one joins first.
 	MayLeave(ctx context.Context, id string, joined bool) error
 	// Debug returns a part of the replica's internal state, of any length, if the principal is an operator as
 	// far as the replica knows.

@@ -18,7 +18,7 @@ type Rates struct {
 	HandshakesPerAddress int // each connection begins with one
 }
 
-// maxWaste is how many bytes the useless calls of one address may take in a second, or 200 short ones: calls
+// maxWaste is how many bytes the useless calls of one address may take in a second, as 200 short ones do: calls
 // that the client resets, that exceed a rate, or that end before they are served. Beyond it, their connection
 // is read later.
 const maxWaste = 200 * callWeight

@@ -37,7 +37,7 @@ type Server struct {
 	frames *frames.Server
 }
 
-// After pingTime of silence, the server pings a connection; after pingTimeout more, it closes it.
+// The server pings a connection after pingTime of silence, and closes it if nothing arrives within pingTimeout.
 const (
 	pingTime    = 10 * time.Second
 	pingTimeout = 5 * time.Second

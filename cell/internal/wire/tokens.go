@@ -122,7 +122,8 @@ func (s signer) ticket(t master.Ticket, lock namespace.Ref, id api.SessionID, re
 	return s.seal(ticketToken, fields)
 }
 
-// parseTicket reads the ticket of a request for a lock. Any other token gives the zero ticket, the end of the queue.
+// parseTicket reads the ticket of a request for a lock. With any other token, it returns the zero ticket, and
+// the request goes to the end of the queue.
 func (s signer) parseTicket(token []byte, lock namespace.Ref, id api.SessionID, request api.RequestNumber) master.Ticket {
 	fields, ok := s.unseal(ticketToken, token)
 	numbers, rest, whole := uvarints(fields, 5)
