@@ -16,29 +16,30 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// act is something that operators do. Its form says what it does, and is its confirmation. Who may do it the master decides.
+// act is an operation of operators. Its form explains it, and serves as confirmation. The master decides who
+// may do it.
 type act struct {
-	// form returns the form for what the values of an address or of a form name.
+	// form returns the form for the values of an address or of a form.
 	form  func(ctx context.Context, v *visitor, values url.Values) (actForm, error)
-	names []string // the values that an address may have: which thing it is about. What is to be done with it, people put in themselves
-	// do does it, and returns the page that shows what has come of it.
+	names []string // values that an address may have: what the act concerns. People enter the rest
+	// do performs it, and returns the page that shows the result.
 	do   func(ctx context.Context, v *visitor, values url.Values) (to string, err error)
-	done string // what is said there
+	done string // the message on that page
 }
 
-// actForm is what the page of an act shows.
+// actForm is the page of an act.
 type actForm struct {
 	Title   string
-	About   []string // what it does, in sentences
+	About   []string // sentences that explain it
 	Fields  []actField
 	Submit  string
-	Danger  bool // somebody loses something
+	Danger  bool // a client loses something
 	Back    string
-	Seen    string // what would be different if somebody else had to lose something, or something else: the form brings it back
+	Seen    string // returned by the form: it differs if the act would now concern something else
 	Refusal string // why it was not done
 }
 
-// actField is one field of a form. Its type is that of HTML, or select.
+// actField is a field of a form. Its type is an HTML one, or select.
 type actField struct {
 	Name, Label, Type, Value, Hint string
 	Required                       bool
@@ -47,7 +48,7 @@ type actField struct {
 
 type actOption struct{ Value, Label string }
 
-// acts are all of them, by the names of their pages.
+// acts returns all acts, by the names of their pages.
 func (c *Console) acts() map[string]act {
 	return map[string]act{
 		"break":    {form: breakForm, names: []string{"path"}, do: breakLock, done: "The lock is being taken from its holders."},
@@ -57,17 +58,17 @@ func (c *Console) acts() map[string]act {
 	}
 }
 
-// doneTime is for how long the address of a page says what was done. People share addresses, keep them and go back to them.
+// doneTime is how long a page's address has a message. People share addresses, keep them and go back to them.
 const doneTime = 30 * time.Second
 
-// doneMark is what the address of a page has that says what somebody has just done.
+// doneMark returns the part of an address that names a completed act.
 func (c *Console) doneMark(principal, name string) string {
 	at := strconv.FormatInt(int64(c.cfg.Clock()), 36)
 	return name + "." + at + "." + c.sign("done", principal, name, at)
 }
 
-// done says what somebody has just done, by the mark in the address of a page. Addresses come from anywhere: one that this console did not
-// make for him, or long ago, says nothing.
+// done returns the message for the mark in an address. It ignores a mark that is old, or that this console did
+// not make for the principal: addresses come from anywhere.
 func (c *Console) done(principal, mark string) string {
 	name, rest, _ := strings.Cut(mark, ".")
 	at, signature, _ := strings.Cut(rest, ".")
@@ -78,7 +79,6 @@ func (c *Console) done(principal, mark string) string {
 	return c.acts()[name].done
 }
 
-// actPage serves the form of an act.
 func (c *Console) actPage(a act) show {
 	return func(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {
 		values := url.Values{}
@@ -91,7 +91,7 @@ func (c *Console) actPage(a act) show {
 	}
 }
 
-// perform does what a form asks for, if what it is about is still what it was when the form was shown.
+// perform performs the act of a form, unless its subject has changed since the form was shown.
 func (c *Console) perform(name string, a act) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
 		who, err := c.guest(q)
@@ -128,7 +128,6 @@ func (c *Console) perform(name string, a act) http.HandlerFunc {
 	}
 }
 
-// outcomeOf says what has become of an act that has failed.
 func outcomeOf(err error) string {
 	switch api.CodeOf(err) {
 	case api.OK, api.Uncertain, api.DeadlineExceeded, api.SessionExpired: // OK: the error has no code
@@ -137,7 +136,6 @@ func outcomeOf(err error) string {
 	return "It was not done. " + explainProblem(err)
 }
 
-// withDone adds to an address what was done.
 func withDone(to, mark string) string {
 	if strings.Contains(to, "?") {
 		return to + "&done=" + mark
@@ -145,10 +143,10 @@ func withDone(to, mark string) string {
 	return to + "?done=" + mark
 }
 
-// hidden is a field that the form brings back as it is.
+// hidden returns a field that the form returns unchanged.
 func hidden(name, value string) actField { return actField{Name: name, Type: "hidden", Value: value} }
 
-// reasonField asks for what those who lose something are told.
+// reasonField asks for the reason that clients get when they lose something.
 func reasonField(values url.Values) actField {
 	return actField{Name: "reason", Label: "Reason", Type: "text", Value: values.Get("reason"), Required: true, Hint: fmt.Sprintf("Those who lose something are told. At most %d bytes.", api.MaxReason)}
 }
@@ -177,7 +175,6 @@ func breakForm(ctx context.Context, v *visitor, values url.Values) (actForm, err
 	}, nil
 }
 
-// heldBy says who has a lock.
 func heldBy(l client.LockInfo) string {
 	if len(l.Holders) == 0 {
 		return "Nobody holds it now."
@@ -197,7 +194,6 @@ func breakLock(ctx context.Context, v *visitor, values url.Values) (string, erro
 	})
 }
 
-// sessionOf reads which session is meant.
 func sessionOf(text string) (api.SessionID, error) {
 	number, err := strconv.ParseUint(strings.TrimPrefix(text, "s"), 10, 64)
 	if err != nil || number == 0 {
@@ -263,14 +259,13 @@ func (c *Console) transfer(ctx context.Context, v *visitor, values url.Values) (
 	})
 }
 
-// amount is a field of a quota.
 type amount struct {
 	name, label string
 	at          func(n int64)
 	is          int64
 }
 
-// amounts are the fields of a quota, in their order: of a principal's, or of a directory's if there is a path, which has two.
+// amounts returns the fields of a quota, in order: all for a principal, two for a directory (with a path).
 func amounts(q *api.Quota, path string) []amount {
 	list := []amount{
 		{"nodes", "Nodes", func(n int64) { q.Nodes = int(n) }, int64(q.Nodes)},
@@ -301,7 +296,7 @@ func quotaForm(ctx context.Context, v *visitor, values url.Values) (actForm, err
 	} else {
 		form.Fields = form.Fields[:1]
 	}
-	use, found, err := v.cell.FindQuota(ctx, principal, path) // of a directory without one all is 0
+	use, found, err := v.cell.FindQuota(ctx, principal, path) // all 0 for a directory without a quota
 	if err != nil {
 		return form, err
 	}
@@ -338,7 +333,6 @@ func setQuota(ctx context.Context, v *visitor, values url.Values) (string, error
 	})
 }
 
-// quotaPage lists quotas.
 type quotaPage struct {
 	Quotas   []client.QuotaUse
 	Pager    pager

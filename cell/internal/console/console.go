@@ -17,49 +17,49 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Bounds of the console.
+// Limits of the console.
 const (
-	maxServed     = 32               // requests that are served at a time; others are told to try again
-	maxStrangers  = 16               // requests of those whom nobody knows, which are apart; so one who is known is served whatever they do
+	maxServed     = 32               // requests at a time; others must retry
+	maxStrangers  = 16               // requests of unknown callers, counted apart so that known callers are always served
 	maxFromOne    = 4                // of these, from one address
 	maxBody       = 32 << 10         // bytes of a form: a token has at most 16 KiB
-	maxFields     = 32               // of a form: parsed, one of a byte takes a hundred
-	maxURL        = 4 << 10          // bytes: a path has at most 1 KiB, and each may be three when escaped
-	maxPageTime   = 10 * time.Second // for everything that a page has to ask
-	maxStatusTime = time.Second      // for what replicas say of themselves: one that is gone must not hold up a page
+	maxFields     = 32               // of a form: parsed, a field of one byte takes a hundred
+	maxURL        = 4 << 10          // bytes: a path has at most 1 KiB, each escaped to at most three
+	maxPageTime   = 10 * time.Second // for all requests of a page
+	maxStatusTime = time.Second      // for the replicas' status: an absent one must not delay a page
 	maxRows       = 100              // of a table of locks, sessions or nodes
 )
 
-// Guest is somebody who looks at the console, as the replica has to know him.
+// Guest is a caller as the replica knows it.
 type Guest struct {
-	Address   net.Addr    // of his browser
-	Principal string      // empty where nobody is asked who he is
-	Counts    func() bool // whether Principal counts still
+	Address   net.Addr    // of the browser
+	Principal string      // empty if callers are not identified
+	Counts    func() bool // whether Principal is still valid
 }
 
-// Door is what the console asks of its replica. Its methods are called from any goroutine.
+// Door is what the console needs of its replica. Its methods are safe for concurrent use.
 type Door interface {
-	// Servers are the client addresses of the replicas of the cell, that of this one first.
+	// Servers returns the client addresses of the cell's replicas, this replica's first.
 	Servers() []string
-	// Dial connects to the services of the replica at one of these addresses, for a guest. It returns within some seconds.
+	// Dial connects a guest to the services of the replica at one of these addresses, within seconds.
 	Dial(ctx context.Context, who Guest, address string) (net.Conn, error)
-	// Verify returns whom a token names, which a browser at an address has sent, and a function that reports whether it counts
-	// still; or why it does not count.
+	// Verify returns the principal of a token from a browser's address, and a function that reports whether it
+	// is still valid; or why it is invalid.
 	Verify(ctx context.Context, token, from string) (principal string, counts func() bool, err error)
 	// Identify is Verify for the certificate of a connection.
 	Identify(state *tls.ConnectionState) (principal string, counts func() bool, err error)
 }
 
-// Config is what a console is told.
+// Config configures a console.
 type Config struct {
 	Cell, Replica, Version string
 	Door                   Door
 	Logger                 *slog.Logger
 	Clock                  session.Clock
-	Wall                   func() int64 // the seconds since 1970, for display
+	Wall                   func() int64 // seconds since 1970, for display
 
-	Encrypted bool // people have to say who they are, and the console is served over TLS only
-	Tokens    bool // they may show a token
+	Encrypted bool // callers must identify themselves, and only over TLS
+	Tokens    bool // a token is accepted
 }
 
 // Console is the console of a replica.
@@ -69,11 +69,11 @@ type Console struct {
 	mux      *http.ServeMux
 	visitors *visitors
 	logins   *logins
-	key      [32]byte // signs what forms have to bring back
+	key      [32]byte // signs what forms must return
 	origin   *http.CrossOriginProtection
-	serving  chan struct{} // has an element for each request that is served,
+	serving  chan struct{} // an element for each request,
 	streams  chan struct{} // or each stream of events
-	unknown  strangers     // those of strangers
+	unknown  strangers     // the requests of unknown callers
 }
 
 // New returns a console.
@@ -91,7 +91,6 @@ func New(cfg Config) *Console {
 	return c
 }
 
-// routes are all pages and forms of the console.
 func (c *Console) routes() map[string]http.HandlerFunc {
 	list := map[string]http.HandlerFunc{
 		"GET /console/{$}":           c.visit(c.glance),
@@ -117,15 +116,15 @@ func (c *Console) routes() map[string]http.HandlerFunc {
 	return list
 }
 
-// Close ends what the console has under way, and returns when none of its goroutines runs any more. Requests that come
-// later are refused. Of a nil Console it does nothing.
+// Close ends everything under way, and waits for the console's goroutines. Later requests are rejected. A nil
+// Console ignores it.
 func (c *Console) Close() {
 	if c != nil {
 		c.visitors.close()
 	}
 }
 
-// Beside returns a handler that serves the console at /console/, and has the root lead there; rest serves everything else.
+// Beside returns a handler that serves the console at /console/ and redirects the root there; rest serves the others.
 func (c *Console) Beside(rest http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		path := q.URL.EscapedPath()
@@ -165,7 +164,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 				c.refuse(w, http.StatusForbidden, "this form is not the console's own")
 				return
 			}
-			form, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxBody)) // before it takes a place: it may never come
+			form, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxBody)) // before the form takes a place: it may never arrive
 			if err != nil || bytes.Count(form, []byte("&")) > maxFields {
 				c.refuse(w, http.StatusRequestEntityTooLarge, "too much was sent, or too slowly")
 				return
@@ -183,8 +182,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// enter takes a place for a request, if there is one. Those of strangers are apart: they may read what they have asked for as slowly as
-// they like.
+// enter takes a place for a request, if there is one. Strangers have their own, since they may read answers slowly.
 func (c *Console) enter(q *http.Request) (leave func(), ok bool) {
 	slots := c.serving
 	if _, err := c.guest(q); err != nil {
@@ -200,9 +198,9 @@ func (c *Console) enter(q *http.Request) (leave func(), ok bool) {
 	}
 }
 
-// strangers counts the requests of those whom nobody knows. Its zero value is ready. It is safe for concurrent use.
+// strangers counts the requests of unknown callers. Its zero value is ready. It is safe for concurrent use.
 type strangers struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	all  int
 	from map[string]int // by origin
 }
@@ -229,13 +227,13 @@ func (s *strangers) enter(address string) (leave func(), ok bool) {
 	}, true
 }
 
-// refuse answers what never comes to a page, and ends the connection.
+// refuse answers a request that reaches no page, and closes the connection.
 func (c *Console) refuse(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Connection", "close")
 	http.Error(w, text, code)
 }
 
-// protect says what a browser may do with an answer: it runs and shows what comes from the console alone, and nobody frames it.
+// protect limits what a browser does with an answer: it runs and shows only the console's own, and no site frames it.
 func (c *Console) protect(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -249,7 +247,7 @@ func (c *Console) protect(h http.Header) {
 	}
 }
 
-// isOwnHost reports whether a request was made to this machine by a name that nobody else can give to it.
+// isOwnHost reports whether a request names this machine by a name that nobody else can assign.
 func isOwnHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -12,20 +12,19 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// Bounds of streams of events.
+// Limits of streams of events.
 const (
-	maxStreams    = 16               // of all visitors at a time,
-	maxOwnStreams = 4                // and of those that one principal has, where people say who they are
-	maxStreamTime = 10 * time.Minute // then the browser asks again, if its page is still open
-	streamSign    = 10 * time.Second // without an event, after which a sign of life is sent
+	maxStreams    = 16               // of all visitors,
+	maxOwnStreams = 4                // and of one principal, where callers are identified
+	maxStreamTime = 10 * time.Minute // then the browser reconnects, if its page is still open
+	streamSign    = 10 * time.Second // without an event; then the stream sends a sign of life
 	streamWrite   = 10 * time.Second // for a browser to take what is sent
 	eventsPath    = "/console/events/stream"
 )
 
-// eventPage follows the events of a node.
 type eventPage struct {
 	Path   string
-	Stream string // where they come from; empty without a path
+	Stream string // the address of its stream; empty without a path
 }
 
 func (c *Console) events(_ context.Context, _ *visitor, q *http.Request) (string, page, error) {
@@ -43,7 +42,7 @@ func (c *Console) events(_ context.Context, _ *visitor, q *http.Request) (string
 	return "events", p, nil
 }
 
-// told is an event as the browser gets it.
+// told is an event for the browser.
 type told struct {
 	At          string `json:"at"`
 	Kind        string `json:"kind"`
@@ -52,7 +51,7 @@ type told struct {
 	Explanation string `json:"explanation,omitempty"`
 }
 
-// stream sends the events of a node as they come (text/event-stream), in a session of the visitor's, which ends with it.
+// stream sends the events of a node as they come (text/event-stream), in a session of the visitor's that ends with it.
 func (c *Console) stream(w http.ResponseWriter, q *http.Request) {
 	who, err := c.guest(q)
 	if err != nil {
@@ -85,20 +84,19 @@ func (c *Console) stream(w http.ResponseWriter, q *http.Request) {
 		err = api.Errorf(api.Unauthenticated, "your login does not count any more: load the page again")
 	}
 	if err != nil && ctx.Err() == nil {
-		_ = out.send("problem", told{At: stamp(c.cfg.Wall()), Kind: "ended", On: path.String(), Explanation: explainProblem(err)}) // nobody is left to tell otherwise
+		_ = out.send("problem", told{At: stamp(c.cfg.Wall()), Kind: "ended", On: path.String(), Explanation: explainProblem(err)}) // the browser may be gone
 	}
 }
 
-// stream is what a browser reads.
 type stream struct {
 	w    http.ResponseWriter
 	to   *http.ResponseController
 	wall func() int64
 	path api.Path
-	last string // what the browser has got last of an earlier stream, by its time; empty if this is the first
+	last string // the time of the last event of an earlier stream; empty for a first one
 }
 
-// follow sends events until ctx ends, or the visitor's login does not count any more.
+// follow sends events until ctx ends or the visitor's login is no longer valid.
 func (s *stream) follow(ctx context.Context, session *client.Client, counts func() bool) error {
 	kinds := []api.EventKind{api.EventContentsModified, api.EventLockAcquired, api.EventLockVacant, api.EventConflictingLock, api.EventChildAdded, api.EventChildRemoved, api.EventChildModified}
 	h, err := session.Open(ctx, s.path.String(), client.OpenOptions{Read: true, Events: kinds})
@@ -145,16 +143,16 @@ func toldOf(now int64, path api.Path, e api.Event) told {
 	return t
 }
 
-// send sends one event of the stream. Its id is the time: a browser whose stream was interrupted says with it what it has got last.
+// send sends one event. Its id is the time: after an interruption, the browser returns the last one.
 func (s *stream) send(kind string, what told) error {
-	text, err := json.Marshal(what) // on one line, and with no < in it
+	text, err := json.Marshal(what) // one line, without <
 	if err != nil {
 		return fmt.Errorf("encode an event: %w", err)
 	}
 	return s.write("id: " + what.At + "\nevent: " + kind + "\ndata: " + string(text) + "\n\n")
 }
 
-// write sends a piece, in bounded time.
+// write sends text, in limited time.
 func (s *stream) write(text string) error {
 	if err := s.to.SetWriteDeadline(time.Unix(s.wall(), 0).Add(streamWrite)); err != nil {
 		return fmt.Errorf("bound the time of a stream: %w", err)

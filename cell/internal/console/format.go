@@ -16,7 +16,6 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// functions are what templates write values with.
 func functions(files assets) template.FuncMap {
 	return template.FuncMap{
 		"asset": files.address, "dur": roughly, "count": grouped, "bytes": byteSize, "when": when, "stamp": stamp,
@@ -34,14 +33,13 @@ func functions(files assets) template.FuncMap {
 	}
 }
 
-// reversed returns a list from its end to its beginning.
 func reversed[T any](list []T) []T {
 	list = slices.Clone(list)
 	slices.Reverse(list)
 	return list
 }
 
-// pageURL is the address of a page that shows one thing.
+// pageURL returns the address of a page about one thing.
 func pageURL(name string, pairs ...string) string {
 	values := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -55,7 +53,7 @@ func pageURL(name string, pairs ...string) string {
 	return "/console/" + name + "?" + values.Encode()
 }
 
-// roughly writes a duration with two digits that matter.
+// roughly formats a duration with about two significant digits.
 func roughly(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -76,7 +74,6 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%d d", int(d.Hours()/24))
 }
 
-// grouped writes a number in groups of three digits.
 func grouped(n any) string {
 	text := fmt.Sprint(n)
 	if _, err := strconv.ParseInt(text, 10, 64); err != nil {
@@ -85,14 +82,13 @@ func grouped(n any) string {
 	var b strings.Builder
 	for i, r := range text {
 		if i > 0 && (len(text)-i)%3 == 0 && text[i-1] != '-' {
-			b.WriteRune('\u202f') // a narrow space, at which no line ends
+			b.WriteRune('\u202f') // a narrow space without a line break
 		}
 		b.WriteRune(r)
 	}
 	return b.String()
 }
 
-// byteSize writes a number of bytes.
 func byteSize(n int64) string {
 	switch {
 	case n < 0:
@@ -107,7 +103,7 @@ func byteSize(n int64) string {
 	return grouped(n>>30) + " GiB"
 }
 
-// when says how long ago a moment was, and gives the moment itself for who points at it. Both are by clocks of replicas, for display.
+// when formats how long ago a moment was, with the moment as a title. Both are by clocks of replicas, for display.
 func when(unix, now int64) template.HTML {
 	if unix == 0 {
 		return `<span class="faint">unknown</span>`
@@ -116,7 +112,6 @@ func when(unix, now int64) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time datetime=%q title=%q>%s ago</time>`, at, at, roughly(time.Duration(max(now-unix, 0))*time.Second))) //nolint:gosec // of numbers alone
 }
 
-// stamp writes a moment.
 func stamp(unix int64) string {
 	if unix == 0 {
 		return ""
@@ -124,7 +119,7 @@ func stamp(unix int64) string {
 	return time.Unix(unix, 0).UTC().Format(time.RFC3339)
 }
 
-// shorten cuts a text after n characters.
+// shorten cuts a text to n characters.
 func shorten(text string, n int) string {
 	if runes := []rune(text); len(runes) > n {
 		return string(runes[:n-1]) + "…"
@@ -132,20 +127,19 @@ func shorten(text string, n int) string {
 	return text
 }
 
-// Bounds of what is shown of a file.
+// Limits of a file's display, in bytes.
 const (
 	maxTextShown = 64 << 10
 	maxHexShown  = 4 << 10
 )
 
-// contents is what is shown of a file.
 type contents struct {
 	Text string
 	Hex  bool
-	More int // bytes that are not shown
+	More int // bytes not shown
 }
 
-// showContents writes contents as text if they are text, else as numbers.
+// showContents shows text as text, and other contents in hexadecimal.
 func showContents(data []byte) contents {
 	shown := data[:min(len(data), maxTextShown)]
 	for len(shown) < len(data) && len(shown) > 0 && !utf8.RuneStart(data[len(shown)]) {

@@ -8,11 +8,11 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// glance is the page that shows the cell at a glance.
+// glance is the page with the cell at a glance.
 type glance struct {
 	Now      int64
 	Status   client.Status
-	Here     string // the replica that serves the page
+	Here     string // the replica that serves it
 	Healthy  int
 	Overview client.Overview
 	Plots    []plot

@@ -13,14 +13,13 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// pager says which part of a listing a page shows, and how to come to others.
+// pager is the place of a page in a listing, with the addresses of others.
 type pager struct {
-	after string // the mark of the part; empty of the first
+	after string // the mark of the page; empty for the first
 
-	First, Next string // addresses; empty if there is none
+	First, Next string // addresses; empty without such a page
 }
 
-// pagerOf reads where a page of a listing begins.
 func pagerOf(q *http.Request) (pager, error) {
 	after, err := base64.RawURLEncoding.DecodeString(q.URL.Query().Get("after"))
 	if err != nil {
@@ -29,11 +28,10 @@ func pagerOf(q *http.Request) (pager, error) {
 	return pager{after: string(after)}, nil
 }
 
-// maxAsked is how often a page asks for the next part because one has nothing in it although others follow, as in a cell with many
-// nodes and few locks.
+// maxAsked is how often a page asks again because a part is empty although others follow, as in a cell with
+// many nodes and few locks.
 const maxAsked = 8
 
-// list asks for the part of a listing that a page shows.
 func list[T any](p *pager, q *http.Request, ask func(after string) (part []T, next string, err error)) (part []T, err error) {
 	next := p.after
 	for range maxAsked {
@@ -50,7 +48,6 @@ func list[T any](p *pager, q *http.Request, ask func(after string) (part []T, ne
 	return part, err
 }
 
-// withMark is the address of another part of a listing.
 func withMark(u *url.URL, after string) string {
 	values := u.Query()
 	values.Del("after")
@@ -64,20 +61,18 @@ func withMark(u *url.URL, after string) string {
 	return u.Path + "?" + values.Encode()
 }
 
-// lockPage lists locks.
 type lockPage struct {
 	Now   int64
 	Under string
 	Locks []lockRow
 	Pager pager
 
-	Missing bool // there is no such node
+	Missing bool // the node does not exist
 }
 
-// lockRow is a lock in a list.
 type lockRow struct {
 	client.LockInfo
-	Longest time.Duration // that somebody has waited
+	Longest time.Duration // the longest wait for it
 }
 
 func rowOf(l client.LockInfo) lockRow {
@@ -96,10 +91,10 @@ func rowsOf(locks []client.LockInfo) []lockRow {
 	return rows
 }
 
-// Waiting is how many wait for the lock.
+// Waiting returns the number of waiters.
 func (r lockRow) Waiting() int { return len(r.Waiters) + r.MoreWaiters }
 
-// State says in one word how it is with the lock.
+// State returns the lock's state in one word.
 func (r lockRow) State() string {
 	switch {
 	case r.Revoked != "":

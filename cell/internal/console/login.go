@@ -17,36 +17,36 @@ import (
 )
 
 const (
-	loginTime   = time.Hour       // after which a login has ended, whatever was done meanwhile
-	maxLogins   = 256             // that count at a time; the oldest makes room
-	maxOwn      = 8               // of them, of one principal
-	verifyTime  = 5 * time.Second // for a token: its issuer's keys may have to be read
-	loginBytes  = 24              // random ones, of a cookie
-	maxLoginNow = 4               // tokens that are looked at at a time
+	loginTime   = time.Hour       // ends a login, even an active one
+	maxLogins   = 256             // valid at a time; the oldest makes room
+	maxOwn      = 8               // of these, of one principal
+	verifyTime  = 5 * time.Second // for a token: this may read its issuer's keys
+	loginBytes  = 24              // random bytes of a cookie
+	maxLoginNow = 4               // tokens verified at a time
 )
 
-// login is what a browser has shown a token for. Of the token itself nothing is kept.
+// login is the result of a browser's token. The token itself is not kept.
 type login struct {
 	principal string
 	counts    func() bool
 	ends      session.Instant
 }
 
-// logins are kept in memory alone: the replica forgets them when it ends. The keys are hashes of cookies.
+// logins are only in memory: the replica forgets them when it stops. The keys are hashes of cookies.
 type logins struct {
 	clock     session.Clock
 	verifying chan struct{}
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	all   map[[sha256.Size]byte]login
-	order [][sha256.Size]byte // in which they began; some have ended
+	order [][sha256.Size]byte // in order of their beginnings; some have ended
 }
 
 func newLogins(clock session.Clock) *logins {
 	return &logins{clock: clock, verifying: make(chan struct{}, maxLoginNow), all: map[[sha256.Size]byte]login{}}
 }
 
-// add begins a login, and returns what its cookie has to be.
+// add begins a login, and returns its cookie.
 func (ls *logins) add(principal string, counts func() bool) (cookie string) {
 	raw := make([]byte, loginBytes)
 	_, _ = rand.Read(raw) // it never fails
@@ -54,7 +54,7 @@ func (ls *logins) add(principal string, counts func() bool) (cookie string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now, own := ls.clock(), 0
-	for i := len(ls.order) - 1; i >= 0; i-- { // the newest first
+	for i := len(ls.order) - 1; i >= 0; i-- { // newest first
 		l, there := ls.all[ls.order[i]]
 		if there && l.principal == principal {
 			own++
@@ -72,14 +72,14 @@ func (ls *logins) add(principal string, counts func() bool) (cookie string) {
 	return cookie
 }
 
-// remove ends one of order. mu is held.
+// remove ends one login of order. mu is held.
 func (ls *logins) remove(i int) {
 	delete(ls.all, ls.order[i])
 	ls.order = append(ls.order[:i], ls.order[i+1:]...)
 }
 
-// find returns the login of a cookie, if it counts still. Its counts asks for the login itself, too: what goes on for longer than a request
-// ends with the login.
+// find returns the login of a cookie, if it is valid. Its counts also checks the login itself, so that a stream
+// of events ends with it.
 func (ls *logins) find(cookie string) (login, bool) {
 	hash := sha256.Sum256([]byte(cookie))
 	l, ok := ls.at(hash)
@@ -97,24 +97,22 @@ func (ls *logins) at(hash [sha256.Size]byte) (login, bool) {
 	return l, ok && l.ends > ls.clock() && l.counts()
 }
 
-// end ends the login of a cookie.
 func (ls *logins) end(cookie string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	delete(ls.all, sha256.Sum256([]byte(cookie)))
 }
 
-// cookieName is of this replica: browsers give a cookie to all ports of a machine.
+// cookieName contains the replica's ID: browsers send a cookie to all ports of a machine.
 func (c *Console) cookieName() string { return "__Host-chubby-" + c.cfg.Replica }
 
-// setCookie has the browser keep a cookie for so long, or drop it.
+// setCookie has the browser keep a cookie for some seconds, or drop it.
 func (c *Console) setCookie(w http.ResponseWriter, value string, seconds int) {
 	http.SetCookie(w, &http.Cookie{
 		Name: c.cookieName(), Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode,
 	})
 }
 
-// loginPage shows the form for a token.
 func (c *Console) loginPage(w http.ResponseWriter, q *http.Request) {
 	if !c.cfg.Encrypted {
 		http.Redirect(w, q, "/console/", http.StatusSeeOther)
@@ -123,7 +121,6 @@ func (c *Console) loginPage(w http.ResponseWriter, q *http.Request) {
 	c.showLogin(w, q, http.StatusOK, "", q.URL.Query().Get("to"))
 }
 
-// loginForm is what the page of the login shows.
 type loginForm struct{ Refusal, To, CertificateRefusal string }
 
 func (c *Console) showLogin(w http.ResponseWriter, q *http.Request, code int, refusal, to string) {
@@ -136,7 +133,6 @@ func (c *Console) showLogin(w http.ResponseWriter, q *http.Request, code int, re
 	c.render(w, code, "login", page{Title: "Log in", Content: form, CSRF: c.formToken("")})
 }
 
-// login takes a token.
 func (c *Console) login(w http.ResponseWriter, q *http.Request) {
 	if !c.cfg.Encrypted || q.ParseForm() != nil || !c.isFormToken("", q.PostForm.Get("csrf")) {
 		c.refuse(w, http.StatusForbidden, "the form is not, or not any more, one of the console's: go back and load the page again")
@@ -157,8 +153,8 @@ func (c *Console) login(w http.ResponseWriter, q *http.Request) {
 
 var errManyLogins = errors.New("others are logging in; try again")
 
-// verify returns whom the token of a form names. It has a place for no longer than that takes: strangers read answers as slowly as they
-// like.
+// verify returns the principal of a form's token. It holds its place only meanwhile, since strangers may read
+// answers slowly.
 func (c *Console) verify(q *http.Request) (principal string, counts func() bool, err error) {
 	select {
 	case c.logins.verifying <- struct{}{}:
@@ -171,7 +167,6 @@ func (c *Console) verify(q *http.Request) (principal string, counts func() bool,
 	return c.cfg.Door.Verify(ctx, strings.TrimSpace(q.PostForm.Get("token")), q.RemoteAddr)
 }
 
-// logout ends the login of a browser.
 func (c *Console) logout(w http.ResponseWriter, q *http.Request) {
 	who, err := c.guest(q)
 	if err != nil || q.ParseForm() != nil || !c.isFormToken(who.Principal, q.PostForm.Get("csrf")) {
@@ -185,7 +180,7 @@ func (c *Console) logout(w http.ResponseWriter, q *http.Request) {
 	http.Redirect(w, q, "/console/login", http.StatusSeeOther)
 }
 
-// ownPath returns a path of the console, to which a browser may be sent.
+// ownPath returns a path of the console, safe for a redirect.
 func ownPath(to string) string {
 	if !strings.HasPrefix(to, "/console/") || strings.ContainsAny(to, "\\\r\n") || len(to) > maxURL {
 		return "/console/"
@@ -193,10 +188,10 @@ func ownPath(to string) string {
 	return to
 }
 
-// formToken is what a form for somebody has to bring back. Other sites cannot know it: they cannot read the console's pages.
+// formToken returns the token that a principal's form must return. Other sites cannot read it from the console's pages.
 func (c *Console) formToken(principal string) string { return c.sign("form", principal) }
 
-// sign returns what only this console can make of some words.
+// sign returns a code for some words that only this console can make.
 func (c *Console) sign(words ...string) string {
 	mac := hmac.New(sha256.New, c.key[:])
 	for _, word := range words {

@@ -10,16 +10,15 @@ import (
 	"github.com/chubbylock/chubby/misuse"
 )
 
-// misusePage names the clients that misuse the cell, by rules, as chubbyctl lint does. A visitor sees what the master lets him see: an
-// operator everything.
+// misusePage lists the clients that misuse the cell, by rule, like chubbyctl lint. The master decides what a
+// visitor sees: operators see everything.
 type misusePage struct {
 	Epoch  api.Epoch
-	Since  time.Duration // for how long its master has counted
-	Broken []brokenRule  // that with the worst finding first
-	More   int           // findings besides
+	Since  time.Duration // how long its master has counted
+	Broken []brokenRule  // the one with the worst finding first
+	More   int           // further findings
 }
 
-// brokenRule is a rule, and who breaks it.
 type brokenRule struct {
 	Kind     misuse.Kind
 	Findings []misuse.Finding
@@ -30,7 +29,7 @@ func (c *Console) misuse(ctx context.Context, v *visitor, _ *http.Request) (stri
 	p := page{Title: "Misuse", Nav: "misuse", Every: 5, Content: &content}
 	report, err := v.cell.Lint(ctx, misuse.Options{Most: maxRows})
 	content.Epoch, content.Since, content.More = report.Epoch, report.Since, report.More
-	at := map[misuse.Kind]int{} // an index of Broken
+	at := map[misuse.Kind]int{} // index of Broken
 	for _, f := range report.Findings {
 		i, ok := at[f.Kind]
 		if !ok {
@@ -43,7 +42,6 @@ func (c *Console) misuse(ctx context.Context, v *visitor, _ *http.Request) (stri
 	return "misuse", p, err
 }
 
-// howOften writes what was counted of a misuse.
 func howOften(f misuse.Finding) string {
 	switch {
 	case f.Lease > 0:
@@ -54,7 +52,6 @@ func howOften(f misuse.Finding) string {
 	return grouped(f.Count)
 }
 
-// aSecond writes how often it happened.
 func aSecond(f misuse.Finding) string {
 	if f.Lease > 0 {
 		return ""

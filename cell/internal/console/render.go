@@ -23,28 +23,27 @@ var templateFiles embed.FS
 //go:embed static
 var staticFiles embed.FS
 
-// page is what a page shows, around its content.
+// page is a page around its content.
 type page struct {
 	Title   string
-	Nav     string // which of the pages in the navigation it is
+	Nav     string // its entry in the navigation
 	Content any
 	Problem string // why there is no content
-	CSRF    string // what its forms have to bring back
-	Done    string // what was just done
-	Every   int    // seconds between two updates; 0: none
+	CSRF    string // the token that its forms must return
+	Done    string // the act just done
+	Every   int    // seconds between updates; 0: none
 
-	// What follows is filled in by render and visit.
+	// Filled in by render and visit.
 	Cell, Replica, Version string
 	Principal              string
-	Known                  bool // people log in here, and this one has
+	Known                  bool // callers log in here, and this one has
 	CanLogOut              bool
 	URL                    string // of this page
 }
 
-// pages are the templates of the pages, by name.
 type pages map[string]*template.Template
 
-// newPages reads the templates. They are part of the program, and the tests render each: that one cannot be read is a fault of the program.
+// newPages parses the templates. They are part of the program, and the tests render each, so an error panics.
 func newPages(files assets) pages {
 	all := pages{}
 	names, err := fs.Glob(templateFiles, "templates/*.html")
@@ -59,7 +58,7 @@ func newPages(files assets) pages {
 	return all
 }
 
-// render writes a page. It is complete before any of it is written.
+// render writes a page, after it is complete.
 func (c *Console) render(w http.ResponseWriter, code int, name string, p page) {
 	p.Cell, p.Replica, p.Version = c.cfg.Cell, c.cfg.Replica, c.cfg.Version
 	var text bytes.Buffer
@@ -70,13 +69,13 @@ func (c *Console) render(w http.ResponseWriter, code int, name string, p page) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write(text.Bytes()) // the reader is gone; nobody is left to tell
+	_, _ = w.Write(text.Bytes()) // the browser is gone
 }
 
-// show is a page for a visitor: its name, and what it shows; or why it cannot.
+// show makes a page for a visitor, or returns why it cannot.
 type show func(ctx context.Context, v *visitor, q *http.Request) (name string, p page, err error)
 
-// visit serves a page to those who are known, and has others log in.
+// visit serves a page to known callers, and has others log in.
 func (c *Console) visit(what show) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
 		who, err := c.guest(q)
@@ -109,7 +108,7 @@ func (c *Console) visit(what show) http.HandlerFunc {
 	}
 }
 
-// withoutDone is the address of a page, without what was done before it was shown.
+// withoutDone returns the address of a page without the mark of doneMark.
 func withoutDone(u *url.URL) string {
 	if !u.Query().Has("done") {
 		return u.RequestURI()
@@ -131,7 +130,7 @@ func (c *Console) hasLogin(q *http.Request) bool {
 	return ok
 }
 
-// turnAway leads who is not known to the login.
+// turnAway redirects an unknown caller to the login.
 func (c *Console) turnAway(w http.ResponseWriter, q *http.Request) {
 	if isUpdate(q) {
 		w.Header().Set("HX-Refresh", "true")
@@ -139,22 +138,21 @@ func (c *Console) turnAway(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	login := "/console/login?" + url.Values{"to": {q.URL.RequestURI()}}.Encode()
-	if len(login) > maxURL { // what is escaped twice is long
+	if len(login) > maxURL { // double escaping makes it long
 		login = "/console/login"
 	}
 	http.Redirect(w, q, login, http.StatusSeeOther)
 }
 
-// isUpdate reports whether a page asks for its own newest state.
+// isUpdate reports whether a page asks for its newest state.
 func isUpdate(q *http.Request) bool { return q.Header.Get("HX-Request") == "true" }
 
-// postpone answers an update for which there is nothing new: the page stays as it is, and says why.
+// postpone answers an update that failed: the page stays, and shows why.
 func (c *Console) postpone(w http.ResponseWriter, err error) {
 	w.Header().Set("X-Console-Problem", url.PathEscape(explainProblem(err)))
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// explainProblem says why something could not be had, for people.
 func explainProblem(err error) string {
 	var e *api.Error
 	switch {
@@ -166,7 +164,6 @@ func explainProblem(err error) string {
 	return err.Error()
 }
 
-// statusOf returns the status of HTTP for why something could not be had.
 func statusOf(err error) int {
 	switch api.CodeOf(err) {
 	case api.PermissionDenied, api.Unauthenticated:
@@ -179,17 +176,16 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// assets are the files that pages are made of besides, by name.
+// assets are the other files of pages, by name.
 type assets map[string]staticFile
 
-// staticFile is one of them. Its address has its hash in it, so what is there never changes.
+// staticFile is one of them. Its address contains its hash, so its contents never change.
 type staticFile struct {
 	data    []byte
 	kind    string
 	version string
 }
 
-// newAssets reads the files, which are part of the program.
 func newAssets() assets {
 	types := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 	all := assets{}
@@ -206,7 +202,6 @@ func newAssets() assets {
 	return all
 }
 
-// ServeHTTP implements http.Handler.
 func (a assets) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	file := a[q.PathValue("name")]
 	if file.kind == "" {
@@ -217,10 +212,9 @@ func (a assets) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if q.URL.Query().Get("v") == file.version {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	_, _ = w.Write(file.data) // the reader is gone; nobody is left to tell
+	_, _ = w.Write(file.data) // the browser is gone
 }
 
-// address returns where a file is served.
 func (a assets) address(name string) (string, error) {
 	file, ok := a[name]
 	if !ok {

@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	maxPoints  = 150                    // of a plot: five minutes at one in two seconds
-	minSpan    = time.Minute            // that a plot is wide
-	minBetween = 900 * time.Millisecond // between two points, however many pages are open
+	maxPoints  = 150                    // of a plot: five minutes, a point every two seconds
+	minSpan    = time.Minute            // the minimum width of a plot
+	minBetween = 900 * time.Millisecond // between two points, with any number of open pages
 )
 
-// series are the figures of the last minutes, as a visitor was told them while he kept a page open. Its zero value is ready.
+// series are a visitor's figures of the last minutes, while a page is open. Its zero value is ready.
 type series struct {
 	mu     sync.Mutex // guards points
 	points []point
 }
 
-// point is what was told at one moment.
 type point struct {
 	at      session.Instant
 	epoch   uint64
@@ -31,7 +30,7 @@ type point struct {
 	waiters int
 }
 
-// add notes what an overview says, if its viewer may see the figures of the whole cell.
+// add records the figures of an overview, if its viewer may see those of the whole cell.
 func (s *series) add(now session.Instant, o client.Overview) {
 	if !o.Whole {
 		return
@@ -47,24 +46,23 @@ func (s *series) add(now session.Instant, o client.Overview) {
 	s.points = append(s.points, point{at: now, epoch: uint64(o.Epoch), counts: o.Counts, waiters: o.Backlog.Waiters})
 }
 
-// plot is one figure over time, drawn as SVG.
+// plot is one figure over time, as SVG.
 type plot struct {
 	Name  string
 	Unit  string
 	Last  string
 	Most  string
-	Lines []string // points of polylines; a line ends where a master does
+	Lines []string // points of polylines; a line ends with its master
 	Area  []string
-	Span  time.Duration // that the width stands for
+	Span  time.Duration // of the whole width
 }
 
-// Size of a plot, in units of its own.
+// Size of a plot, in its own units.
 const (
 	plotWidth  = 300
 	plotHeight = 64
 )
 
-// plots draws the figures.
 func (s *series) plots() []plot {
 	s.mu.Lock()
 	points := append([]point(nil), s.points...)
@@ -82,7 +80,7 @@ func (s *series) plots() []plot {
 	return append(list, draw("Requests waiting for locks", "", points, func(_, now point) float64 { return float64(now.waiters) }))
 }
 
-// draw draws one figure. What it is of two points is known if both are of one epoch.
+// draw draws one figure. A value between two points exists only if both are of one epoch.
 func draw(name, unit string, points []point, value func(before, now point) float64) plot {
 	p := plot{Name: name, Unit: unit, Last: "–", Most: "–", Span: minSpan}
 	for p.Span < points[len(points)-1].at.Sub(points[0].at) {
@@ -125,7 +123,7 @@ func draw(name, unit string, points []point, value func(before, now point) float
 	return p
 }
 
-// figure writes a number with as many digits as matter: of a rate more than of a count.
+// figure formats a number: small rates with a decimal.
 func figure(v float64, unit string) string {
 	if v > 0 && v < 10 && unit != "" {
 		return fmt.Sprintf("%.1f", v)

@@ -9,7 +9,6 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// sessionPage lists sessions.
 type sessionPage struct {
 	Now      int64
 	Sessions []client.SessionInfo
@@ -29,16 +28,16 @@ func (c *Console) sessions(ctx context.Context, v *visitor, q *http.Request) (st
 	return "sessions", p, err
 }
 
-// oneSession is a session, with what it holds and what waits for it.
+// oneSession is the page of a session: what it holds, and what waits for it.
 type oneSession struct {
 	Now      int64
 	Session  client.SessionInfo
 	Locks    []lockRow
-	More     int // locks besides
+	More     int // further locks
 	Holdups  []client.Holdup
-	Partly   bool // changes may wait for its cache that are not among them
+	Partly   bool // some changes that wait for its cache may be missing
 	Operator bool
-	Withheld bool // the visitor may see only that it is there
+	Withheld bool // the visitor may see only that it exists
 }
 
 func (c *Console) oneSession(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {

@@ -10,36 +10,35 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// takeoversPage shows how the master became it, phase by phase.
+// takeoversPage shows each take-over of the master, phase by phase.
 type takeoversPage struct {
 	Now       int64
 	Whole     bool // the visitor may see it
 	Takeovers []timeline
 }
 
-// timeline is a take-over, drawn.
+// timeline is a drawn take-over.
 type timeline struct {
 	Epoch    api.Epoch
 	At       int64
 	Sessions int
-	Replaced bool          // there was a master before
+	Replaced bool          // there was an earlier master
 	Vacant   time.Duration // between the two
-	Served   time.Duration // after its election it served
-	Whole    time.Duration // from the beginning to the end of what is drawn
+	Served   time.Duration // from its election until it served
+	Whole    time.Duration // the whole drawing
 	Rows     []timelineRow
-	ServedX  int // where it serves, in units of the drawing
+	ServedX  int // where it begins to serve, in units of the drawing
 }
 
-// timelineRow is a phase.
 type timelineRow struct {
 	Name, About string
-	Begin, Took time.Duration // Begin is since the beginning of the timeline
+	Begin, Took time.Duration // Begin is since the timeline's
 	Unfinished  bool
-	Before      bool // the master serves
+	Before      bool // before the master serves
 	X, Width    int
 }
 
-// Size of the drawing of a phase, in units of its own.
+// Size of a phase's drawing, in its own units.
 const (
 	timelineWidth = 600
 	leastBar      = 3
@@ -60,7 +59,7 @@ func (c *Console) takeovers(ctx context.Context, v *visitor, _ *http.Request) (s
 	return "takeovers", p, nil
 }
 
-// timelineOf draws a take-over, on a scale from the beginning of its first phase to the end of its last.
+// timelineOf draws a take-over, from the beginning of its first phase to the end of its last.
 func timelineOf(t client.Takeover) timeline {
 	line := timeline{Epoch: t.Epoch, At: t.ElectedUnix, Sessions: t.Sessions}
 	var begin, end time.Duration
@@ -86,7 +85,7 @@ func timelineOf(t client.Takeover) timeline {
 	return line
 }
 
-// aboutPhase says what a phase is; of one that only newer masters know, its name.
+// aboutPhase describes a phase; for one that only newer masters know, its name.
 func aboutPhase(name string) (title, about string) {
 	words := map[string][2]string{
 		"election":    {"Election", "from the last message of the master before"},

@@ -10,7 +10,6 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// treePage shows a node.
 type treePage struct {
 	Now      int64
 	Stat     api.Stat
@@ -20,10 +19,8 @@ type treePage struct {
 	Contents contents
 }
 
-// crumb is a directory on the way to a node.
 type crumb struct{ Name, Path string }
 
-// crumbs returns the way from the root of a cell to a path.
 func crumbs(p api.Path) []crumb {
 	root := "/" + api.Root + "/" + p.Cell()
 	list := []crumb{{root, root}}
@@ -52,7 +49,7 @@ func (c *Console) tree(ctx context.Context, v *visitor, q *http.Request) (string
 	return "tree", p, inSession(ctx, v, func(s *client.Client) error { return content.read(ctx, s, path, q) })
 }
 
-// read reads a node. Its handle is closed with its session.
+// read reads a node. The handle closes with its session.
 func (t *treePage) read(ctx context.Context, s *client.Client, path api.Path, q *http.Request) error {
 	h, err := s.Open(ctx, path.String(), client.OpenOptions{Read: true})
 	if err != nil {
@@ -76,8 +73,8 @@ func (t *treePage) read(ctx context.Context, s *client.Client, path api.Path, q 
 	return err
 }
 
-// parsePath reads a path as somebody has typed it; without one it is the root of the cell. What does not begin with /ls/CELL is in this
-// cell, as chubbyctl takes it.
+// parsePath reads a path as people type it, like chubbyctl; without /ls/CELL it is in this cell, and an empty
+// one is its root.
 func (c *Console) parsePath(text string) (api.Path, error) {
 	text = strings.TrimSpace(text)
 	below := strings.TrimSuffix(strings.TrimPrefix(text, "/"), "/")
@@ -97,9 +94,9 @@ type explainPage struct {
 	Explanation client.Explanation
 	Lock        lockRow
 	History     client.History
-	NoHistory   string // why there is none
+	NoHistory   string // why it is missing
 	Operator    bool
-	Asked       bool // a path was given
+	Asked       bool // with a path
 }
 
 func (c *Console) explain(ctx context.Context, v *visitor, q *http.Request) (string, page, error) {

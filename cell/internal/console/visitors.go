@@ -14,45 +14,45 @@ import (
 )
 
 const (
-	maxVisitors = 64              // who look at the console at a time, each with connections of his own
-	forgotten   = 5 * time.Minute // after which a visitor who has asked for nothing is
+	maxVisitors = 64              // at a time, each with its own connections
+	forgotten   = 5 * time.Minute // idle time after which a visitor is forgotten
 	askAgain    = 10 * time.Second
 )
 
-// visitor is somebody who looks at the console. His connections are his own: the services know whose calls they are.
+// visitor is a caller who looks at the console. It has its own connections, so that the services know whose
+// calls they are.
 type visitor struct {
 	principal string
 	address   net.Addr
-	counts    atomic.Pointer[func() bool] // of what he has shown last
+	counts    atomic.Pointer[func() bool] // of its latest credentials
 	cell      *client.Cell
 	series    series
 
-	// What follows is guarded by visitors.mu.
+	// visitors.mu guards these.
 	used    session.Instant
 	serving int // requests
-	streams int // of those, streams of events
+	streams int // of these, streams of events
 
-	operator  atomic.Bool  // whether the master said so, at
-	operatorT atomic.Int64 // a session.Instant; 0 if it has not been asked
+	operator  atomic.Bool  // whether the master said so
+	operatorT atomic.Int64 // when it said so, a session.Instant; 0 for never
 }
 
-// who is the visitor, as the replica has to know him.
 func (v *visitor) who() Guest {
 	return Guest{Address: v.address, Principal: v.principal, Counts: func() bool { return (*v.counts.Load())() }}
 }
 
-// visitors are those whose connections are kept. They are bounded: he who was away for longest makes room.
+// visitors are those with open connections. At the limit, the longest idle one makes room.
 type visitors struct {
 	cfg Config
 
-	mu     sync.Mutex // guards what follows, and fields of visitors that say so
+	mu     sync.Mutex // guards the fields below, and those of visitors that say so
 	byKey  map[string]*visitor
 	closed bool
 }
 
 func newVisitors(cfg Config) *visitors { return &visitors{cfg: cfg, byKey: map[string]*visitor{}} }
 
-// key is what tells visitors apart: who they are, and from where they come.
+// key distinguishes visitors: by principal and host.
 func (g Guest) key() string {
 	host, _, err := net.SplitHostPort(g.Address.String())
 	if err != nil {
@@ -61,7 +61,7 @@ func (g Guest) key() string {
 	return g.Principal + "\x00" + host
 }
 
-// enter returns the visitor for a guest; leave is to be called when his request has been served.
+// enter returns the visitor of a guest. The caller must call leave after the request.
 func (vs *visitors) enter(ctx context.Context, who Guest) (*visitor, error) {
 	key := who.key()
 	vs.mu.Lock()
@@ -91,11 +91,11 @@ func (vs *visitors) enter(ctx context.Context, who Guest) (*visitor, error) {
 	return v, err
 }
 
-// beginStream notes that a visitor begins to follow events, and reports whether he may; if so, endStream is to be called.
+// beginStream counts a new stream of a visitor, if it may have one; then the caller must call endStream.
 func (vs *visitors) beginStream(v *visitor) bool {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	own := 0 // from wherever
+	own := 0 // from any address
 	for _, one := range vs.byKey {
 		if one.principal == v.principal {
 			own += one.streams
@@ -121,7 +121,7 @@ func (vs *visitors) leave(v *visitor) {
 	v.used = vs.cfg.Clock()
 }
 
-// forget takes out visitors who have not asked for anything for a while, or, if there is no room, for longest. mu is held.
+// forget removes idle visitors, and, if there is no room, the longest idle one. mu is held.
 func (vs *visitors) forget(now session.Instant) (gone []*visitor) {
 	var oldest string
 	for key, v := range vs.byKey {
@@ -141,7 +141,7 @@ func (vs *visitors) forget(now session.Instant) (gone []*visitor) {
 	return gone
 }
 
-// newVisitor makes the connections of a guest. None is opened yet.
+// newVisitor makes a guest's client, which connects later.
 func (vs *visitors) newVisitor(ctx context.Context, who Guest) (*visitor, error) {
 	v := &visitor{principal: who.Principal, address: who.Address}
 	var err error
@@ -154,7 +154,6 @@ func (vs *visitors) newVisitor(ctx context.Context, who Guest) (*visitor, error)
 	return v, err
 }
 
-// close ends the connections of all.
 func (vs *visitors) close() {
 	vs.mu.Lock()
 	vs.closed = true
@@ -166,7 +165,7 @@ func (vs *visitors) close() {
 	}
 }
 
-// isOperator reports whether the master takes a visitor for an operator. It asks the master if the last answer is older than askAgain.
+// isOperator reports whether the master considers a visitor an operator. An answer is valid for askAgain.
 func (c *Console) isOperator(ctx context.Context, v *visitor) bool {
 	now := c.cfg.Clock()
 	if last := session.Instant(v.operatorT.Load()); last != 0 && now.Sub(last) < askAgain {
@@ -179,23 +178,23 @@ func (c *Console) isOperator(ctx context.Context, v *visitor) bool {
 	return err == nil && o.Whole
 }
 
-// sawOverview notes what an overview says of its viewer.
+// sawOverview records whether its viewer is an operator.
 func (c *Console) sawOverview(v *visitor, o client.Overview) {
 	v.operator.Store(o.Whole)
 	v.operatorT.Store(int64(max(c.cfg.Clock(), 1)))
 }
 
-// inSession does something in a session of a visitor's, which ends with it. What names nodes, or changes something, takes one.
+// inSession calls do in a session of the visitor's, and ends it. Calls that name nodes, or change something, need one.
 func inSession(ctx context.Context, v *visitor, do func(*client.Client) error) error {
 	s, err := v.cell.NewSession(ctx, client.SessionConfig{NoCache: true})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.Close(ctx) }() // it ends with its lease otherwise
+	defer func() { _ = s.Close(ctx) }() // else it ends with its lease
 	return do(s)
 }
 
-// guest finds out who asks. It is by what he shows now (a certificate) or has shown (a token, at the login).
+// guest identifies a caller, by an earlier login with a token or by the certificate of the connection.
 func (c *Console) guest(q *http.Request) (Guest, error) {
 	who := Guest{Address: remoteAddress(q.RemoteAddr), Counts: func() bool { return true }}
 	if !c.cfg.Encrypted {
@@ -215,11 +214,9 @@ func (c *Console) guest(q *http.Request) (Guest, error) {
 	return who, err
 }
 
-// remoteAddress is where a browser is.
+// remoteAddress is a browser's address.
 type remoteAddress string
 
-// Network implements net.Addr.
 func (remoteAddress) Network() string { return "tcp" }
 
-// String implements net.Addr.
 func (a remoteAddress) String() string { return string(a) }

@@ -10,24 +10,23 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// waitGraph is the graph of who waits for whom: sessions wait for locks, and locks for the sessions that hold them. The cell has no such
-// graph: it is made of the locks that somebody has waited for longest, as the visitor may see them, with the holders and waiters that are
-// listed of each. A lock that nobody holds, the order of a queue, and requests whose connection is broken are not in it.
+// waitGraph is the graph of waits: sessions wait for locks, and locks for the sessions that hold them. The
+// console makes it of the locks with the longest waits that the visitor may see, and of their listed holders
+// and waiters. It omits free locks, the order of queues, and requests with a broken connection.
 //
-// Locks are nodes of their own, because clients choose how many hold one and how many wait for it: the work is in proportion to the sum
-// of both, and not to their product.
+// Locks are nodes of their own, since clients choose the numbers of holders and waiters: so the work is in
+// proportion to their sum, and not to their product.
 type waitGraph struct {
-	locks []client.LockInfo       // node i is locks[i],
-	who   []api.Holder            // and those after them are sessions
+	locks []client.LockInfo       // node i is locks[i];
+	who   []api.Holder            // the nodes after them are sessions
 	node  map[api.SessionID]int   // of a session
-	out   [][]int                 // for which nodes each waits
+	out   [][]int                 // the nodes for which each waits
 	waits []wait                  // the longest first
-	group []int                   // of a node: those that wait for each other, by way of others, have the same
-	level []int                   // of a node: by way of how many locks it waits, at most, for what waits for nothing; those of one group have the same
-	large map[int][]api.SessionID // groups of two sessions or more, which wait for each other
+	group []int                   // by node: nodes that wait for each other have the same
+	level []int                   // by node: the maximum of locks through which it waits; the same within a group
+	large map[int][]api.SessionID // groups with at least two sessions
 }
 
-// wait is a request that waits for a lock.
 type wait struct {
 	session, lock int // nodes
 	took          time.Duration
@@ -55,7 +54,6 @@ func newWaitGraph(locks []client.LockInfo) *waitGraph {
 	return g
 }
 
-// session returns the node of a session.
 func (g *waitGraph) session(h api.Holder) int {
 	i, ok := g.node[h.Session]
 	if !ok {
@@ -70,12 +68,13 @@ func (g *waitGraph) isSession(node int) bool { return node >= len(g.locks) }
 
 func (g *waitGraph) holder(node int) api.Holder { return g.who[node-len(g.locks)] }
 
-// findGroups finds the groups and levels: the strongly connected components, by Tarjan's algorithm, which finds a group after all
-// those that it waits for. A path has each lock once at most, so the recursion is no deeper than twice their number.
+// findGroups finds the groups and levels: the strongly connected components, by Tarjan's algorithm, which finds
+// a group after all those for which it waits. A path has each lock at most once, so the recursion is at most
+// twice as deep.
 func (g *waitGraph) findGroups() {
-	g.group, g.level = make([]int, len(g.out)), make([]int, len(g.out)) // groups are numbered from 1
+	g.group, g.level = make([]int, len(g.out)), make([]int, len(g.out)) // groups begin with 1
 	order, low := make([]int, len(g.out)), make([]int, len(g.out))
-	var open []int // nodes whose group is not known yet
+	var open []int // nodes without a group yet
 	visited, groups := 0, 0
 	var visit func(node int)
 	visit = func(node int) {
@@ -107,7 +106,6 @@ func (g *waitGraph) findGroups() {
 	}
 }
 
-// finish makes nodes a group.
 func (g *waitGraph) finish(group int, nodes []int) {
 	var sessions []api.SessionID
 	for _, node := range nodes {
@@ -117,7 +115,7 @@ func (g *waitGraph) finish(group int, nodes []int) {
 		}
 	}
 	level, step := 0, 0
-	if len(sessions) > 0 { // which wait for what is outside, by locks that are in the group, too, if they hold these besides others
+	if len(sessions) > 0 { // a session of the group may hold a lock of the group together with sessions outside
 		step = 1
 	}
 	for _, node := range nodes {
@@ -136,8 +134,7 @@ func (g *waitGraph) finish(group int, nodes []int) {
 	}
 }
 
-// rings returns, of each group of sessions that wait for each other, some each of which waits for the next, and the last for
-// the first.
+// rings returns a ring of each large group: each session waits for the next, and the last for the first.
 func (g *waitGraph) rings() (rings [][]api.Holder) {
 	firsts := make([]api.SessionID, 0, len(g.large))
 	for sessions := range maps.Values(g.large) {
@@ -150,7 +147,7 @@ func (g *waitGraph) rings() (rings [][]api.Holder) {
 	return rings
 }
 
-// ring returns a shortest ring in which a session is with another.
+// ring returns a shortest ring with a session.
 func (g *waitGraph) ring(first int) []api.Holder {
 	holds := map[int]bool{} // locks that first holds
 	for i := range g.locks {
@@ -175,11 +172,11 @@ func (g *waitGraph) ring(first int) []api.Holder {
 			}
 		}
 	}
-	return nil // it waits for nobody who waits for it
+	return nil // no other session waits for it in turn
 }
 
-// areOfOneRing reports whether two sessions wait for each other, by way of others.
+// areOfOneRing reports whether two sessions wait for each other, perhaps through others.
 func (g *waitGraph) areOfOneRing(a, b int) bool { return g.group[a] == g.group[b] && g.isInRing(a) }
 
-// isInRing reports whether a session waits for another that waits for it, by way of others.
+// isInRing reports whether a session and another wait for each other, perhaps through others.
 func (g *waitGraph) isInRing(session int) bool { return g.large[g.group[session]] != nil }

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	maxDrawn  = 60 // sessions that are drawn
-	maxColumn = 12 // of them one below the other
+	maxDrawn  = 60 // drawn sessions
+	maxColumn = 12 // of these, in one column
 )
 
-// Sizes of what is drawn, in units of its own.
+// Sizes of a drawing, in its own units.
 const (
 	boxWidth, boxHeight = 190, 40
 	boxGapX, boxGapY    = 110, 16
@@ -30,29 +30,26 @@ type edge struct {
 	Waiting  time.Duration
 }
 
-// box is a session as it is drawn.
 type box struct {
 	Who    api.Holder
 	X, Y   int
-	InRing bool // it waits for another that waits for it, by way of others
+	InRing bool // see waitGraph.isInRing
 }
 
-// arrow is an edge as it is drawn.
 type arrow struct {
-	Line   string // of an SVG path
+	Line   string // an SVG path
 	InRing bool
 }
 
-// waitsPage shows who waits for whom.
 type waitsPage struct {
 	Edges         []edge         // the longest waits first, at most maxRows
-	Rings         [][]api.Holder // one of each group of sessions that wait for each other
+	Rings         [][]api.Holder // one of each large group
 	Boxes         []box
 	Arrows        []arrow
 	Width, Height int
 	Undrawn       int // sessions
 	Unlisted      int // edges
-	More          int // locks that others wait for, besides
+	More          int // further locks with waiters
 	Whole         bool
 }
 
@@ -69,7 +66,6 @@ func (c *Console) waits(ctx context.Context, v *visitor, _ *http.Request) (strin
 	return "waits", p, nil
 }
 
-// graphOf makes the page of some locks.
 func graphOf(locks []client.LockInfo) *waitsPage {
 	g := newWaitGraph(locks)
 	p := &waitsPage{Rings: g.rings()}
@@ -85,7 +81,7 @@ func graphOf(locks []client.LockInfo) *waitsPage {
 	return p
 }
 
-// draw places sessions in columns: those that wait for nobody at the left, who waits for them next to them, and so on.
+// draw places sessions in columns: at the left those that wait for no other, then their waiters, and so on.
 func (p *waitsPage) draw(g *waitGraph) {
 	sessions := make([]int, len(g.who))
 	for i := range sessions {
@@ -110,7 +106,7 @@ func (p *waitsPage) draw(g *waitGraph) {
 	p.drawArrows(g, at)
 }
 
-// drawArrows draws an arrow from each session to those for whom it waits, at most one for two sessions.
+// drawArrows draws an arrow from each session to those for which it waits, one for each pair.
 func (p *waitsPage) drawArrows(g *waitGraph, at map[int]box) {
 	drawn := map[[2]int]bool{}
 	for _, w := range g.waits {
@@ -127,7 +123,7 @@ func (p *waitsPage) drawArrows(g *waitGraph, at map[int]box) {
 			drawn[pair] = true
 			x1, y1, x2, y2 := a.X, a.Y+boxHeight/2, b.X+boxWidth, b.Y+boxHeight/2
 			middle1, middle2 := (x1+x2)/2, (x1+x2)/2
-			if a.X <= b.X { // in a ring: it leads back
+			if a.X <= b.X { // in a ring: the arrow leads back
 				x1 = a.X + boxWidth
 				middle1, middle2 = x1+70, x2+70
 				p.Width = max(p.Width, x1+boxGapX)

@@ -10,19 +10,18 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// boltOptions are the options of both bbolt files. Without a synced freelist a commit
-// costs the same however many pages are free; opening then scans the file.
+// boltOptions returns the options of both bbolt files. Without a synced freelist, free pages do not slow a
+// commit; opening scans the file instead.
 func boltOptions() *bbolt.Options {
 	return &bbolt.Options{Timeout: boltLockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType}
 }
 
-// bboltDamage lists the errors of bbolt that mean damage.
 func bboltDamage() []error {
 	return []error{berrors.ErrInvalid, berrors.ErrChecksum, berrors.ErrVersionMismatch}
 }
 
-// makeFile makes a bbolt file, if it is absent, under another name first: bbolt is not
-// crash-safe while it makes a file, and never syncs the directory.
+// makeFile creates a bbolt file, if it is absent, under another name first: bbolt does so without crash safety,
+// and never syncs the directory.
 func makeFile(path string, create func(path string) (io.Closer, error)) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		if err != nil {

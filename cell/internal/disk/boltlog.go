@@ -6,13 +6,11 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
 
-// BoltStore is one B+ tree file, with two syncs a write.
+// BoltStore is one B+ tree file, with two syncs for each write.
 const BoltStore LogStore = "boltdb"
 
-// boltLogName is the file of a log that bbolt keeps, in the data directory.
 const boltLogName = "log.db"
 
-// openBoltLog opens a log in a bbolt file.
 func openBoltLog(path string, _ logOptions) (logFiles, error) {
 	open := func(path string) (*raftboltdb.BoltStore, error) {
 		return raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions(), MsgpackUseNewTimeFormat: true})

@@ -10,29 +10,26 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// commitMark is how far this replica knows its log to be committed: clients may have
-// been answered for entries up to there. Raft itself forgets that with every restart. It
-// would then replace committed entries by those of a leader that never had them (one
-// that was elected by replicas which lost their data), and not say so. Version 0.1.0 could also note too much, and
-// apply it: see capCommit in cell/internal/peer. So each entry is
-// stored with the mark at that time, and the log keeps what is at or below the mark
-// (failStopLogs.DeleteRange).
+// commitMark is the index up to which this replica knows its log to be committed: clients may have answers for
+// these entries. Raft forgets it at every restart. It would then silently replace committed entries by those of
+// a leader that never had them (elected by replicas that lost their data). Version 0.1.0 could also set the
+// mark too high, and apply too much: see capCommit in cell/internal/peer. So each entry is stored with the
+// current mark, and the log keeps everything up to it (failStopLogs.DeleteRange).
 //
-// It is for any goroutine. A nil mark knows nothing and protects nothing.
+// It is safe for concurrent use. A nil mark protects nothing.
 type commitMark struct {
-	stored atomic.Uint64                 // the highest that an entry had when the log was opened
+	stored atomic.Uint64                 // the highest mark of an entry when the log was opened
 	live   atomic.Pointer[func() uint64] // Raft's commit index, once Raft runs
 
-	mu     sync.Mutex // guards what follows
-	newest covered    // of the newest complete snapshot
-	before covered    // of the snapshot before that
-	latest covered    // of the snapshot that was completed last, which may be older
+	mu     sync.Mutex // guards the fields below
+	newest covered    // by the newest complete snapshot
+	before covered    // by the snapshot before it
+	latest covered    // by the snapshot completed last, which may be older
 }
 
 // covered is the last entry that a snapshot covers.
 type covered struct{ index, term uint64 }
 
-// index returns the mark.
 func (c *commitMark) index() uint64 {
 	if c == nil {
 		return 0
@@ -44,11 +41,9 @@ func (c *commitMark) index() uint64 {
 	return mark
 }
 
-// noteStored notes a mark that an entry was stored with.
 func (c *commitMark) noteStored(index uint64) { c.stored.Store(max(c.stored.Load(), index)) }
 
-// noteSnapshot notes a complete snapshot. The entries that it covers may be deleted from
-// the log.
+// noteSnapshot records a complete snapshot. Then the log may delete the entries it covers.
 func (c *commitMark) noteSnapshot(index, term uint64) {
 	if c == nil {
 		return
@@ -64,14 +59,13 @@ func (c *commitMark) noteSnapshot(index, term uint64) {
 	}
 }
 
-// snapshots returns what the newest complete snapshot covers, and the one completed last.
+// snapshots returns the end of the newest complete snapshot, and of the one completed last.
 func (c *commitMark) snapshots() (newest, latest covered) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.newest, c.latest
 }
 
-// snapshotIndex returns the index of the newest complete snapshot.
 func (c *commitMark) snapshotIndex() uint64 {
 	if c == nil {
 		return 0
@@ -80,8 +74,7 @@ func (c *commitMark) snapshotIndex() uint64 {
 	return newest.index
 }
 
-// lastSurplus returns the last index that may be deleted from a log behind a snapshot of
-// this replica: the log must reach back to the last snapshot but one.
+// lastSurplus returns the last index that may be deleted: the log must reach back to the last snapshot but one.
 func (c *commitMark) lastSurplus() uint64 {
 	if c == nil {
 		return math.MaxUint64
@@ -91,22 +84,20 @@ func (c *commitMark) lastSurplus() uint64 {
 	return c.before.index
 }
 
-// followRaft makes the mark follow Raft's commit index.
 func (c *commitMark) followRaft(live func() uint64) { c.live.Store(&live) }
 
-// errRestart is in the chain of every error of a replica that cannot go on, but can
-// after a restart.
+// errRestart is in the chain of every error that a restart of the replica repairs.
 var errRestart = errors.New("the replica has to be started again")
 
-// checkDelete refuses to delete entries first to last from a log that begins at begin,
-// if they are committed and in no snapshot.
+// checkDelete rejects the deletion of entries first to last, from a log that begins at begin, if they are
+// committed and no snapshot has them.
 func (c *commitMark) checkDelete(begin, first, last uint64) error {
 	if c == nil {
 		return nil
 	}
 	mark, snapshot := c.index(), c.snapshotIndex()
 	//mutant: switch replaced := first > begin; {
-	switch replaced := first > begin || begin > snapshot; { // a log that a snapshot has overtaken begins within the snapshot
+	switch replaced := first > begin || begin > snapshot; { // an overtaken log begins within the snapshot
 	case replaced && first <= mark:
 		return identity.Refused("the master wants log entries %d to %d replaced, and those up to %d were committed, as this replica has noted. It stops and keeps what it has. There are two possible causes. "+
 			"If any replica was started with an empty, damaged or older data directory, the master was elected by replicas that lost their data: "+
@@ -120,14 +111,13 @@ func (c *commitMark) checkDelete(begin, first, last uint64) error {
 	return nil
 }
 
-// checkEmptied is called after entries first to last, the whole log, were deleted for a
-// snapshot of the master. It returns an error if the last of them, of that term, is not
-// the last entry that the newest snapshot covers or one before it. Raft believes until
-// its next start that this entry is still in the log, and accepts no entry of the
-// master, because none follows it.
+// checkEmptied is called after entries first to last, the whole log, were deleted for a master's snapshot. It
+// returns an error unless the last entry, of that term, is the last one of the newest snapshot or before it.
+// Until its next start, Raft believes this entry still in the log, and accepts none of the master's, since none
+// follows it.
 func (c *commitMark) checkEmptied(begin, first, last, term uint64) error {
 	if c == nil || first > begin {
-		return nil // the master's entries are stored in their place now
+		return nil // the master's entries replace them
 	}
 	newest, _ := c.snapshots()
 	//mutant: if newest.index == 0 || last < newest.index || last == newest.index && term > 0 {
@@ -138,12 +128,10 @@ func (c *commitMark) checkEmptied(begin, first, last, term uint64) error {
 	return fmt.Errorf("log entries %d to %d, of which the master does not have the last, were deleted for a snapshot of its: %w", first, last, errRestart)
 }
 
-// checkFirst is called before the first entry is stored in an empty log. It returns an
-// error if entries are missing between the snapshot that Raft goes on from and this one.
-// Until its next start Raft believes in a log that it has emptied, and matches the
-// master's entries with that. An old snapshot that arrived late has then taken it
-// further back than it knows, and it would panic over the missing entries. They are in
-// the newest snapshot.
+// checkFirst is called before the first entry is stored in an empty log. It returns an error if entries are
+// missing between Raft's snapshot and this one. Until its next start, Raft matches the master's entries with
+// the log that it has emptied. A late old snapshot has then taken it further back than it knows, and it would
+// panic over the missing entries. The newest snapshot has them.
 func (c *commitMark) checkFirst(index uint64) error {
 	if c == nil {
 		return nil

@@ -10,8 +10,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// Contradiction says why a replica must not run on its data any more: a majority of the replicas has another
-// state after the same entry of the log.
+// Contradiction is why a replica must not run on its data: a majority has another state after the same entry.
 type Contradiction struct {
 	Index  uint64   `json:"index"` // of that entry
 	Ours   string   `json:"ours"`  // a hash of the state there
@@ -20,7 +19,7 @@ type Contradiction struct {
 	Why    string   `json:"why"` // for people, with what to do next
 }
 
-// NoteContradiction makes durable that no replica may run on this directory. Nothing else in it changes.
+// NoteContradiction durably forbids replicas to run on this directory. It changes nothing else there.
 func (s *Stores) NoteContradiction(c Contradiction) error {
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
@@ -30,8 +29,7 @@ func (s *Stores) NoteContradiction(c Contradiction) error {
 	return writeDurably(filepath.Join(s.dir, ContradictionName), append(text, '\n'))
 }
 
-// ReadContradiction returns why no replica may run on a directory, nil if none of it was noted. A note that cannot be read
-// counts: nothing else makes that file.
+// ReadContradiction returns why no replica may run on a directory, or nil. An unreadable note counts.
 func ReadContradiction(dir string) (*Contradiction, error) {
 	path := filepath.Join(dir, ContradictionName)
 	text, err := os.ReadFile(path)
@@ -49,7 +47,6 @@ func ReadContradiction(dir string) (*Contradiction, error) {
 	return c, nil
 }
 
-// checkContradiction refuses a directory whose replica was contradicted.
 func checkContradiction(dir string) error {
 	c, err := ReadContradiction(dir)
 	if err != nil || c == nil {

@@ -13,25 +13,24 @@ import (
 	"github.com/chubbylock/chubby/internal/flock"
 )
 
-// What a data directory holds.
+// Files of a data directory.
 const (
-	lockName      = "lock"         // locked while a replica runs; holds its pid, for people
-	markerName    = "replica.json" // whose directory this is
-	rosterName    = "cell.json"    // of which cell, with which replicas; see package identity
+	lockName      = "lock"         // locked while a replica runs; has its pid, for people
+	markerName    = "replica.json" // the directory's replica
+	rosterName    = "cell.json"    // its cell and the cell's replicas; see package identity
 	votesName     = "votes.db"
-	logNoteName   = "log-end"   // how far the log has got
-	snapshotsName = "snapshots" // the name that raft.FileSnapshotStore uses
-	metaName      = "meta.json" // of a snapshot; also its name
-	metaSumName   = "meta.sum"  // the checksum of metaName
-	stateName     = "state.bin" // its contents
-	newSuffix     = ".new"      // of a file that is being made
-	tmpSuffix     = ".tmp"      // of a snapshot that is being made
+	logNoteName   = "log-end"   // the last index of the log
+	snapshotsName = "snapshots" // raft.FileSnapshotStore's name for it
+	metaName      = "meta.json" // of a snapshot; also raft's name
+	metaSumName   = "meta.sum"  // checksum of metaName
+	stateName     = "state.bin" // contents of a snapshot
+	newSuffix     = ".new"      // of an unfinished file
+	tmpSuffix     = ".tmp"      // of an unfinished snapshot
 	markerFormat  = 2
 
-	ContradictionName = "contradicted.json" // why no replica may run on the directory any more
+	ContradictionName = "contradicted.json" // why no replica may run on the directory
 )
 
-// dataError is an error of Open about a directory or a file in it.
 func dataError(path string, err error, format string, args ...any) *api.Error {
 	return &api.Error{
 		Code:    api.Unavailable,
@@ -42,8 +41,7 @@ func dataError(path string, err error, format string, args ...any) *api.Error {
 	}
 }
 
-// isEmpty reports whether nothing was ever stored in the directory, or it does not
-// exist.
+// isEmpty reports whether the directory is absent, or nothing was ever stored in it.
 func isEmpty(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,8 +58,8 @@ func isEmpty(dir string) (bool, error) {
 	return true, nil
 }
 
-// openDataDir makes the directory if it is absent, removes other users' access to it if
-// it is new or a replica's, and locks it.
+// openDataDir creates the directory if it is absent, removes other users' access if it is new or a replica's,
+// and locks it.
 func openDataDir(dir string) (lock *os.File, err error) {
 	if err := makeDir(filepath.Clean(dir)); err != nil {
 		return nil, err
@@ -75,7 +73,7 @@ func openDataDir(dir string) (lock *os.File, err error) {
 		switch e.Name() {
 		case lockName, markerName:
 			ours = true
-		case "lost+found": // of a file system of the replica's own
+		case "lost+found": // on a file system of its own
 		default:
 			foreign = e.Name()
 		}
@@ -90,16 +88,14 @@ func openDataDir(dir string) (lock *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// An earlier run may have renamed a file into place and been killed before that
-	// was durable; the file is about to be read.
+	// An earlier run may have died between a rename and its sync; the file is about to be read.
 	if err := syncDir(dir); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return lock, nil
 }
 
-// lockDataDir keeps other processes out of the directory until the file is closed, or
-// this process ends, in whatever way.
+// lockDataDir keeps other processes out of the directory until the file closes or this process ends.
 func lockDataDir(dir string) (*os.File, error) {
 	path := filepath.Join(dir, lockName)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -119,13 +115,12 @@ func lockDataDir(dir string) (*os.File, error) {
 		_, err = fmt.Fprintf(f, "%d\n", os.Getpid())
 	}
 	if err != nil {
-		_ = f.Close() // the error to report is the first
+		_ = f.Close() // report only the first error
 		return nil, dataError(path, err, "the lock file cannot be written")
 	}
 	return f, nil
 }
 
-// sweepSnapshots removes the remains of interrupted snapshots.
 func sweepSnapshots(dir string) error {
 	snapshots := filepath.Join(dir, snapshotsName)
 	entries, err := os.ReadDir(snapshots)
@@ -146,10 +141,8 @@ func sweepSnapshots(dir string) error {
 	return nil
 }
 
-// newestSnapshot returns the index of the newest snapshot that was completed here and
-// not removed since, or 0. A damaged snapshot counts. It fails if this process may not
-// read a snapshot's metadata; raft.FileSnapshotStore would skip that snapshot as
-// damaged.
+// newestSnapshot returns the index of the newest complete snapshot, damaged or not, or 0. It fails if this
+// process may not read a snapshot's metadata, which raft.FileSnapshotStore would skip as damaged.
 func newestSnapshot(dir string) (newest uint64, err error) {
 	snapshots := filepath.Join(dir, snapshotsName)
 	entries, err := os.ReadDir(snapshots)

@@ -9,8 +9,7 @@ import (
 	"github.com/chubbylock/chubby/internal/durable"
 )
 
-// makeDir makes a directory and those above it that are absent, durably: a name that is
-// lost in a power failure takes everything below with it.
+// makeDir creates a directory and its absent parents, durably: a name lost in a power failure takes all below with it.
 func makeDir(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -25,8 +24,7 @@ func makeDir(dir string) error {
 	return syncDir(parent)
 }
 
-// writeDurably gives a file new contents. After a crash it has the old ones or
-// the new ones.
+// writeDurably replaces a file's contents. After a crash it has the old or the new ones.
 func writeDurably(path string, text []byte) error {
 	if err := durable.WriteFile(path+newSuffix, text, 0o600); err != nil {
 		return dataError(path, err, "it cannot be written")
@@ -42,7 +40,6 @@ func moveIntoPlace(path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// syncDir makes the names in a directory durable.
 func syncDir(dir string) error {
 	if err := durable.SyncDir(dir); err != nil {
 		return dataError(dir, err, "the directory cannot be synced")

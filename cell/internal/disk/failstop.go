@@ -15,41 +15,36 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// failStop stands between Raft and its stores: the first error of a store ends the
-// replica.
+// failStop stands between Raft and its stores: the first error of a store ends the replica.
 //
-// Raft itself does not do that. A leader that cannot write its log steps down and stands
-// for election again; a follower that cannot goes on with a last index that it knows to
-// be wrong (Raft.appendEntries, after a truncation); a term that cannot be written is a
-// panic (Raft.setCurrentTerm, Raft.processLogs). And after a failed fsync Linux marks
+// Raft itself goes on. A leader that cannot write its log steps down and stands for election again. A follower
+// goes on with a last index that it knows to be wrong (Raft.appendEntries, after a truncation). If a term
+// cannot be written, Raft panics (Raft.setCurrentTerm, Raft.processLogs). And after a failed fsync, Linux marks
 // the pages clean, so that a retry "succeeds" with nothing on the disk.
 //
-// So the first error is reported to fatal. From then on no operation on the log or the
-// votes begins, and none returns: it ends the goroutine that called it (runtime.Goexit),
-// which would otherwise panic, or go on with what it does not have. Raft's Shutdown
-// waits for Raft's goroutines all the same. Other goroutines must use callOnGoroutine.
+// So fatal gets the first error. From then on no operation on the log or the votes begins or returns: it ends
+// its goroutine (runtime.Goexit), which would otherwise panic, or go on without its data. Raft's Shutdown still
+// waits for Raft's goroutines. Other goroutines must use callOnGoroutine.
 type failStop struct {
-	fatal    func(error) // called once, from any goroutine; must not block
+	fatal    func(error) // called once, on any goroutine; must not block
 	silence  func()      // called before fatal when the disk has stalled
 	watchdog watchdog
 
-	active atomic.Int32 // operations that have begun and not ended
+	active atomic.Int32 // operations under way
 
 	mu     sync.Mutex // guards failed
-	failed error      // what fatal was told
+	failed error      // the error for fatal
 }
 
-// newFailStop returns a failStop whose watchdog waits for an operation for that long.
 func newFailStop(stall time.Duration, silence func(), fatal func(error)) *failStop {
 	f := &failStop{fatal: fatal, silence: silence}
 	f.watchdog = watchdog{limit: stall, stalled: f.diskStalled}
 	return f
 }
 
-// storeOp is one operation, for messages.
 type storeOp struct {
 	verb     string // "append"
-	from, to uint64 // the log entries it is about, zero if it is about none
+	from, to uint64 // its log entries, zero without any
 	path     string
 }
 
@@ -64,14 +59,12 @@ func (o storeOp) String() string {
 	return fmt.Sprintf("%s log entries %d to %d in %s", o.verb, o.from, o.to, o.path)
 }
 
-// failure returns what fatal was told, nil if it was not.
 func (f *failStop) failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.failed
 }
 
-// fail ends the replica with err, unless it has ended already.
 func (f *failStop) fail(err error) {
 	f.mu.Lock()
 	first := f.failed == nil
@@ -84,15 +77,13 @@ func (f *failStop) fail(err error) {
 	}
 }
 
-// diskStalled is the watchdog's alarm.
 func (f *failStop) diskStalled(op fmt.Stringer, limit time.Duration) {
 	f.silence()
 	f.fail(&api.Error{Code: api.Unavailable, Op: op.String(),
 		Message: fmt.Sprintf("the disk stalled: nothing came back within %v. This replica has fallen silent so that the others can go on; see to the disk, then start it again", limit)})
 }
 
-// attempt does one operation and returns its error, which ends the replica. notFound, if
-// not nil, is an error that is returned and ends nothing.
+// attempt runs an operation and returns its error, which ends the replica unless it is notFound.
 func (f *failStop) attempt(op storeOp, patience int, notFound error, do func() error) error {
 	if err := f.failure(); err != nil {
 		return err
@@ -108,13 +99,12 @@ func (f *failStop) attempt(op storeOp, patience int, notFound error, do func() e
 		return err
 	}
 	if late := f.failure(); late != nil {
-		return late // it came back after all, or another one failed; the replica has ended
+		return late // it returned late, or another one failed; the replica has ended
 	}
 	return err
 }
 
-// attemptOrExit is attempt for the log and the votes. It returns nil or notFound, or
-// does not return.
+// attemptOrExit is attempt for the log and the votes. It returns nil or notFound, or does not return.
 func (f *failStop) attemptOrExit(op storeOp, notFound error, do func() error) error {
 	err := f.attempt(op, 1, notFound, do)
 	if f.failure() != nil {
@@ -123,9 +113,8 @@ func (f *failStop) attemptOrExit(op storeOp, notFound error, do func() error) er
 	return err
 }
 
-// callOnGoroutine calls do, which may use the fail-stop stores, on a goroutine of its
-// own and waits for it. It returns the error of do, or that of the store which ended the
-// goroutine.
+// callOnGoroutine calls do, which may use the fail-stop stores, on a goroutine and waits for it. It returns the
+// error of do, or the store's that ended the goroutine.
 func (f *failStop) callOnGoroutine(do func() error) error {
 	var err error
 	returned := false
@@ -142,8 +131,8 @@ func (f *failStop) callOnGoroutine(do func() error) error {
 	return err
 }
 
-// catchPanic turns a panic of do, and a fault on mapped memory (the file became shorter,
-// or its page cannot be read), into an error: bbolt reports corruption in no other way.
+// catchPanic turns a panic of do, and a fault on mapped memory (the file was cut, or its page is unreadable),
+// into an error: bbolt reports corruption only so.
 func catchPanic(do func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -154,7 +143,6 @@ func catchPanic(do func() error) (err error) {
 	return do()
 }
 
-// storeError says what failed and what to do about it.
 func storeError(op storeOp, err error) *api.Error {
 	e := &api.Error{Code: api.Unavailable, Op: op.String(), Err: err}
 	switch {

@@ -11,20 +11,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// MaxLogEntry is the largest entry, in bytes, that a replica writes into its log. It is
-// the last line of defence: a larger entry could not be read again. raft-wal writes
-// entries of any size, and takes one above 64 MiB for damage when it reads it. An entry
-// of this version is far smaller (api.MaxCommand), and no entry is refused that an
-// earlier version wrote and could read.
+// MaxLogEntry is the largest entry, in bytes, that a replica writes into its log: a larger one could not be
+// read again. raft-wal writes entries of any size, and reads those above 64 MiB as damage. Entries of this
+// version are far smaller (api.MaxCommand), and every entry passes that an earlier version wrote and could read.
 const MaxLogEntry = 16 << 20
 
-// failStopLogs is the Raft log, with a fail-stop and with a checksum in each entry.
+// failStopLogs is the Raft log, with a fail-stop and a checksum in each entry.
 //
-// It appends the commit mark and the checksum (CRC32C over index, term, type, data,
-// extensions and mark) to an entry's Extensions when it writes the entry, and takes them
-// off when it reads it, so that neither Raft nor another replica ever sees them. Neither
-// log store checks what it reads. Without the checksum, one flipped bit would be
-// applied, or sent to other replicas.
+// It adds the commit mark and the checksum (CRC32C over index, term, type, data, extensions and mark) to the
+// Extensions of each entry that it writes, and removes them when it reads the entry. Neither Raft nor another
+// replica sees them. Neither log store checks what it reads: one flipped bit would be applied, or sent to other replicas.
 type failStopLogs struct {
 	inner    raft.LogStore
 	failStop *failStop
@@ -34,8 +30,8 @@ type failStopLogs struct {
 	clock    session.Clock  // for appended
 	appended func(Appended) // called after each append; may be nil
 
-	onDamaged    func(index uint64, err error) // called for a damaged entry that a snapshot replaces; may be nil
-	lastReported atomic.Uint64                 // the entry that onDamaged was called for last
+	onDamaged    func(index uint64, err error) // called for a damaged entry that a snapshot covers; may be nil
+	lastReported atomic.Uint64                 // the last entry for which onDamaged was called
 }
 
 var (
@@ -43,14 +39,11 @@ var (
 	_ raft.MonotonicLogStore = (*failStopLogs)(nil)
 )
 
-// IsMonotonic makes Raft empty the log after it has installed a snapshot of the leader,
-// whatever the inner store supports. raft-wal accepts no gaps. In bbolt's log Raft would
-// leave the newest entries from before the gap, which may be of a deposed master and
-// never have been committed. This replica, once elected, would send them to a replica
-// that is further behind, as if they had been committed.
+// IsMonotonic makes Raft empty the log after it has installed a leader's snapshot. raft-wal accepts no gaps. In
+// bbolt's log, Raft would leave the newest entries from before the gap, perhaps a deposed master's and
+// uncommitted. Once elected, this replica would send them to a replica further behind, as if committed.
 func (l *failStopLogs) IsMonotonic() bool { return true }
 
-// FirstIndex implements raft.LogStore.
 func (l *failStopLogs) FirstIndex() (index uint64, err error) {
 	err = l.failStop.attemptOrExit(storeOp{verb: "find the first entry", path: l.path}, nil, func() error {
 		index, err = l.inner.FirstIndex()
@@ -59,7 +52,6 @@ func (l *failStopLogs) FirstIndex() (index uint64, err error) {
 	return index, err
 }
 
-// LastIndex implements raft.LogStore.
 func (l *failStopLogs) LastIndex() (index uint64, err error) {
 	err = l.failStop.attemptOrExit(storeOp{verb: "find the last entry", path: l.path}, nil, func() error {
 		index, err = l.inner.LastIndex()
@@ -68,10 +60,9 @@ func (l *failStopLogs) LastIndex() (index uint64, err error) {
 	return index, err
 }
 
-// GetLog implements raft.LogStore. It fails with raft.ErrLogNotFound, also for a damaged
-// entry that the newest snapshot covers: no replica needs that entry, and a master sends
-// the snapshot instead. Raft also reads a master's oldest entry every ten seconds, to
-// measure its age.
+// GetLog implements raft.LogStore. It also returns raft.ErrLogNotFound for a damaged entry that the newest
+// snapshot covers: a master then sends the snapshot. Raft also reads a master's oldest entry every ten seconds,
+// for its age.
 func (l *failStopLogs) GetLog(index uint64, log *raft.Log) error {
 	op := storeOp{verb: "read", from: index, to: index, path: l.path}
 	return l.failStop.attemptOrExit(op, raft.ErrLogNotFound, func() error {
@@ -85,20 +76,17 @@ func (l *failStopLogs) GetLog(index uint64, log *raft.Log) error {
 	})
 }
 
-// reportDamaged reports a damaged entry, once however often it is read.
 func (l *failStopLogs) reportDamaged(index uint64, err error) {
 	if !errors.Is(err, raft.ErrLogNotFound) && l.onDamaged != nil && l.lastReported.Swap(index) != index {
 		l.onDamaged(index, err)
 	}
 }
 
-// StoreLog implements raft.LogStore.
 func (l *failStopLogs) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs implements raft.LogStore. It does not change the caller's entries, which
-// raft.LogCache keeps. Of a batch with an entry that could not be read again it writes
-// nothing. That ends the replica, as every error does, but the replica can start again,
-// and its vote does not commit the entry. The master's limits prevent such an entry.
+// StoreLogs implements raft.LogStore. It leaves the caller's entries unchanged, which raft.LogCache keeps. If
+// an entry could not be read again, it writes nothing of the batch. That ends the replica, but it can start
+// again, and its vote does not commit the entry. The master's limits prevent such an entry.
 func (l *failStopLogs) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
@@ -135,7 +123,6 @@ func (l *failStopLogs) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-// checkSize refuses entries that could not be read again.
 func (l *failStopLogs) checkSize(logs []*raft.Log) error {
 	limit := cmp.Or(l.maxEntry, MaxLogEntry)
 	for _, log := range logs {
@@ -146,16 +133,12 @@ func (l *failStopLogs) checkSize(logs []*raft.Log) error {
 	return nil
 }
 
-// DeleteRange implements raft.LogStore. Raft deletes the oldest entries when they are in
-// a snapshot, all entries when it has received a snapshot of the leader, and the newest
-// entries when the leader has others in their place. Entries that are known to be
-// committed may only be deleted in the first way; a request to delete them otherwise
-// ends the replica.
+// DeleteRange implements raft.LogStore. Raft deletes the oldest entries when a snapshot has them, all entries
+// when it has received a leader's snapshot, and the newest when the leader has others in their place. Committed
+// entries may only be deleted in the first way; other requests end the replica.
 //
-// Raft deletes the oldest entries on a goroutine of its own, and may delete all entries
-// before that: then there is nothing left to delete. Of the oldest entries, those after
-// the last snapshot but one stay in the log: they take the place of the newest snapshot
-// if that is damaged.
+// Raft deletes the oldest entries on a goroutine of its own, perhaps after it has deleted all. Of the oldest,
+// those after the last snapshot but one stay in the log: they replace the newest snapshot if that is damaged.
 func (l *failStopLogs) DeleteRange(first, last uint64) error {
 	op := storeOp{verb: "delete", from: first, to: last, path: l.path}
 	return l.failStop.attemptOrExit(op, nil, func() error {
@@ -180,7 +163,7 @@ func (l *failStopLogs) DeleteRange(first, last uint64) error {
 		}
 		var end raft.Log
 		if err := readLog(l.inner, last, &end); err != nil {
-			end.Term = 0 // it is deleted, whatever it was; Raft knows no term 0
+			end.Term = 0 // the entry goes, even unreadable; Raft knows no term 0
 		}
 		if err := l.inner.DeleteRange(first, last); err != nil {
 			return err

@@ -7,20 +7,18 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// failStopSnapshots is the snapshot store, with a fail-stop. Its errors end the replica,
-// too, but are returned: Raft gives up that snapshot and does no harm until the replica
-// has stopped.
+// failStopSnapshots is the snapshot store, with a fail-stop. It also returns its errors: Raft gives up that
+// snapshot, and does no harm until the replica has stopped.
 type failStopSnapshots struct {
 	inner      raft.SnapshotStore
 	failStop   *failStop
 	path       string
 	mark       *commitMark
-	unreadable map[string]bool // found to be damaged at the start, by ID
+	unreadable map[string]bool // damaged at the start, by ID
 }
 
 var _ raft.SnapshotStore = (*failStopSnapshots)(nil)
 
-// Create implements raft.SnapshotStore.
 func (s *failStopSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 
 	configurationIndex uint64, trans raft.Transport,
@@ -35,9 +33,8 @@ func (s *failStopSnapshots) Create(version raft.SnapshotVersion, index, term uin
 	return &failStopSink{SnapshotSink: sink, store: s, covers: covered{index: index, term: term}}, nil
 }
 
-// List implements raft.SnapshotStore. It leaves out the snapshots that were found to be
-// damaged at the start. Raft would try the newest first, to restore it or to send it,
-// and the failure would end the replica after every start.
+// List implements raft.SnapshotStore. It omits snapshots that were damaged at the start: Raft would restore or
+// send the newest first, and its failure would end the replica after every start.
 func (s *failStopSnapshots) List() (list []*raft.SnapshotMeta, err error) {
 	err = s.attempt("list the snapshots", func() error {
 		list, err = s.inner.List()
@@ -47,7 +44,6 @@ func (s *failStopSnapshots) List() (list []*raft.SnapshotMeta, err error) {
 	return slices.DeleteFunc(list, func(meta *raft.SnapshotMeta) bool { return s.unreadable[meta.ID] }), err
 }
 
-// Open implements raft.SnapshotStore.
 func (s *failStopSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadCloser, err error) {
 	err = s.attempt("open snapshot "+id, func() error {
 		meta, r, err = s.inner.Open(id)
@@ -63,14 +59,12 @@ func (s *failStopSnapshots) attempt(verb string, do func() error) error {
 	return s.failStop.attempt(storeOp{verb: verb, path: s.path}, snapshotWaits, nil, do)
 }
 
-// failStopSink is the writing of one snapshot, with a fail-stop.
 type failStopSink struct {
 	raft.SnapshotSink
 	store  *failStopSnapshots
 	covers covered
 }
 
-// Write implements io.Writer.
 func (s *failStopSink) Write(p []byte) (n int, err error) {
 	err = s.store.attempt("write a snapshot", func() error {
 		n, err = s.SnapshotSink.Write(p)
@@ -88,18 +82,16 @@ func (s *failStopSink) Close() error {
 	return nil
 }
 
-// Cancel implements raft.SnapshotSink: the snapshot is thrown away.
+// Cancel implements raft.SnapshotSink: the snapshot is discarded.
 func (s *failStopSink) Cancel() error {
 	return s.store.attempt("remove an unfinished snapshot", s.SnapshotSink.Cancel)
 }
 
-// failStopReader is the reading of one snapshot, with a fail-stop.
 type failStopReader struct {
 	io.ReadCloser
 	store *failStopSnapshots
 }
 
-// Read implements io.Reader.
 func (r *failStopReader) Read(p []byte) (n int, err error) {
 	op := storeOp{verb: "read a snapshot", path: r.store.path}
 	err = r.store.failStop.attempt(op, snapshotWaits, io.EOF, func() error {

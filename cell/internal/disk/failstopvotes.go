@@ -4,8 +4,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// failStopVotes is Raft's stable store, with a fail-stop. Reading what was never written
-// is no error.
+// failStopVotes is Raft's stable store, with a fail-stop. A missing value is no error.
 type failStopVotes struct {
 	inner    raft.StableStore
 	failStop *failStop
@@ -14,12 +13,10 @@ type failStopVotes struct {
 
 var _ raft.StableStore = (*failStopVotes)(nil)
 
-// Set implements raft.StableStore.
 func (v *failStopVotes) Set(key, value []byte) error {
 	return v.failStop.attemptOrExit(v.op("write", key), nil, func() error { return v.inner.Set(key, value) })
 }
 
-// Get implements raft.StableStore.
 func (v *failStopVotes) Get(key []byte) (value []byte, err error) {
 	err = v.failStop.attemptOrExit(v.op("read", key), nil, func() error {
 		value, err = v.inner.Get(key)
@@ -28,12 +25,10 @@ func (v *failStopVotes) Get(key []byte) (value []byte, err error) {
 	return value, err
 }
 
-// SetUint64 implements raft.StableStore.
 func (v *failStopVotes) SetUint64(key []byte, value uint64) error {
 	return v.failStop.attemptOrExit(v.op("write", key), nil, func() error { return v.inner.SetUint64(key, value) })
 }
 
-// GetUint64 implements raft.StableStore.
 func (v *failStopVotes) GetUint64(key []byte) (value uint64, err error) {
 	err = v.failStop.attemptOrExit(v.op("read", key), nil, func() error {
 		value, err = v.inner.GetUint64(key)

@@ -2,6 +2,5 @@
 
 package disk
 
-// Free returns -1: on this system it is not known how much is free. No replica runs here, but what one
-// has stored can be read.
+// Free returns -1, unknown on this system. No replica runs here, but its data can be read.
 func Free(string) int64 { return -1 }

@@ -4,7 +4,7 @@ package disk
 
 import "golang.org/x/sys/unix"
 
-// Free returns the bytes that are free where dir is, -1 if that is unknown.
+// Free returns the free bytes on dir's disk, -1 if unknown.
 func Free(dir string) int64 {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {

@@ -14,9 +14,8 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// cellFile is the contents of rosterName. It has a checksum because damage that leaves
-// it readable would make this replica tell a healthy one that it has lost its data, and
-// so end it.
+// cellFile is the contents of rosterName. It has a checksum, since with readable damage this replica would tell
+// a healthy one that it has lost its data, and end it.
 type cellFile struct {
 	identity.Roster
 	Begun  bool   `json:"begun"`
@@ -24,21 +23,20 @@ type cellFile struct {
 	Sum    string `json:"sum,omitempty"` // of the rest; earlier versions wrote none
 }
 
-// sum returns the checksum of the rest (CRC32C), in hexadecimal.
+// sum returns the checksum of the other fields (CRC32C), in hexadecimal.
 func (c cellFile) sum() (string, error) {
 	c.Sum = ""
 	text, err := json.Marshal(c)
 	return fmt.Sprintf("%08x", crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))), err
 }
 
-// IdentityFile is the identity of an open data directory. Its methods are for any goroutine.
+// IdentityFile is the identity of an open data directory. It is safe for concurrent use.
 type IdentityFile struct {
 	path    string
 	current atomic.Pointer[identity.Replica]
-	writing sync.Mutex // one writes at a time; held across I/O, and taken by nobody who only reads
+	writing sync.Mutex // serializes writers; held across I/O, and never taken by readers
 }
 
-// readIdentity reads the identity of the directory that has that marker.
 func readIdentity(dir string, m marker) (*IdentityFile, error) {
 	f := &IdentityFile{path: filepath.Join(dir, rosterName)}
 	now := identity.Replica{ID: m.ID, Incarnation: m.Incarnation}
@@ -66,10 +64,10 @@ func readIdentity(dir string, m marker) (*IdentityFile, error) {
 	return f, nil
 }
 
-// Get returns the identity as it is stored.
+// Get returns the stored identity.
 func (f *IdentityFile) Get() identity.Replica { return *f.current.Load() }
 
-// Store makes the roster, and whether Raft may be started, durable.
+// Store durably writes the roster, and whether Raft may be started.
 func (f *IdentityFile) Store(r *identity.Roster, begun bool) error {
 	return f.change(func(now *identity.Replica) bool {
 		now.Roster, now.Begun = r, begun
@@ -77,7 +75,7 @@ func (f *IdentityFile) Store(r *identity.Roster, begun bool) error {
 	})
 }
 
-// Join makes durable that this replica was let into a cell that has begun.
+// Join durably records that a running cell has let this replica in.
 func (f *IdentityFile) Join(r *identity.Roster) error {
 	return f.change(func(now *identity.Replica) bool {
 		now.Roster, now.Joined = r, true
@@ -85,7 +83,7 @@ func (f *IdentityFile) Join(r *identity.Roster) error {
 	})
 }
 
-// HoldsData makes durable that a replica which joined holds data: if it is found without any later, it has lost that.
+// HoldsData durably records that a joined replica holds data; without it later, the replica has lost that.
 func (f *IdentityFile) HoldsData() error {
 	return f.change(func(now *identity.Replica) bool {
 		was := now.Begun
@@ -94,7 +92,7 @@ func (f *IdentityFile) HoldsData() error {
 	})
 }
 
-// Update makes a change of the roster durable. next returns nil if nothing is to change.
+// Update durably changes the roster. next returns nil for no change.
 func (f *IdentityFile) Update(next func(*identity.Roster) *identity.Roster) error {
 	return f.change(func(now *identity.Replica) bool {
 		r := next(now.Roster)
@@ -105,7 +103,6 @@ func (f *IdentityFile) Update(next func(*identity.Roster) *identity.Roster) erro
 	})
 }
 
-// change writes what edit has made of the identity, if it reports that there is something to write.
 func (f *IdentityFile) change(edit func(*identity.Replica) bool) error {
 	f.writing.Lock()
 	defer f.writing.Unlock()

@@ -7,21 +7,20 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// covered returns the index up to which a readable snapshot has everything, 0 if there
-// is no such snapshot.
+// covered returns the index up to which a readable snapshot has everything, 0 without one.
 func (s *Stores) covered() uint64 {
 	if s.rawSnaps == nil {
 		return 0
 	}
 	index, _, err := s.readableSnapshot()
 	if err != nil {
-		return 0 // verify reports what is wrong, if the snapshot is needed
+		return 0 // verify reports the fault, if the snapshot is needed
 	}
 	return index
 }
 
-// verify reads what Raft is about to read, and would panic over: the newest snapshot,
-// and every log entry after it, which must follow without a gap.
+// verify reads what Raft will read, and would panic over: the newest snapshot, and all later log entries,
+// without a gap.
 func (s *Stores) verify() error {
 	newest, err := newestSnapshot(s.dir)
 	if err != nil {
@@ -62,9 +61,8 @@ func (s *Stores) verify() error {
 	return s.checkVotes(term)
 }
 
-// checkEnd refuses data that ends before what this replica has held. A snapshot of the
-// master replaces the whole log: if it is unreadable later, an older snapshot and an
-// empty log follow each other without a gap.
+// checkEnd rejects data that ends before what this replica has held. A master's snapshot replaces the whole
+// log: if it is unreadable, an older snapshot and an empty log still follow each other without a gap.
 func (s *Stores) checkEnd(newest uint64) error {
 	switch {
 	case newest > s.last:
@@ -75,9 +73,8 @@ func (s *Stores) checkEnd(newest uint64) error {
 	return nil
 }
 
-// checkVotes compares the votes with the term of the newest entry. Raft writes a term
-// down before it stores any entry of it, so votes that end in an earlier term are an old
-// copy. A replica with an old copy could vote again in a term in which it has voted.
+// checkVotes compares the votes with the newest entry's term. Raft writes a term before any entry of it, so
+// votes of an earlier term are an old copy, with which a replica could vote twice in a term.
 func (s *Stores) checkVotes(term uint64) error {
 	path := filepath.Join(s.dir, votesName)
 	current, err := s.rawVotes.GetUint64([]byte(currentTermKey))
@@ -90,9 +87,8 @@ func (s *Stores) checkVotes(term uint64) error {
 	return nil
 }
 
-// readableSnapshot returns the index and the term of the newest snapshot with the right
-// checksum, which is the one that Raft will restore; 0 if there is no snapshot. If there
-// are only damaged ones it fails, as Raft would.
+// readableSnapshot returns the index and the term of the newest snapshot with the right checksum, which Raft
+// will restore; 0 without snapshots. It fails if all are damaged.
 func (s *Stores) readableSnapshot() (index, term uint64, err error) {
 	list, err := s.rawSnaps.List()
 	if err != nil {

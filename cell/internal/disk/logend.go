@@ -10,36 +10,29 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// notedLog is a log that writes down, in a file of its own, how far it has got.
+// notedLog is a log that notes its end in another file.
 //
-// raft-wal takes damage at the end of its newest segment for an append that a crash cut
-// short, and drops it. bbolt does the same with its newest transaction, if the page that
-// begins it is damaged. So one flipped bit could silently lose the last entries that
-// this replica had confirmed, and an old copy that was put back could lose everything
-// after it. A replica that has forgotten what it confirmed may help to elect a leader
-// that never had it.
+// raft-wal takes damage at the end of its newest segment for an interrupted append, and drops it. bbolt does
+// the same with its newest transaction, if its first page is damaged. So one flipped bit could silently lose
+// the last confirmed entries, and an old copy everything after it. Such a replica may help to elect a leader
+// that never had them.
 //
-// The note prevents that. It is written after the append was made durable, so a log that
-// ends before its note has lost something. If a snapshot covers all of that, nothing is
-// lost.
-//
-// An append is noted without a sync: after a power failure the note may be old, which
-// hides damage but never invents any. Before the end of the log is deleted the note is
-// synced, so that it never claims what was given up.
+// The note is written after the append is durable, so a log that ends before its note has lost something,
+// unless a snapshot covers that. The note of an append is not synced: after a power failure it may be old,
+// which hides damage but never invents any. Before the end of the log is deleted, the note is synced, so that
+// it never claims deleted entries.
 type notedLog struct {
 	logFiles
 	note *os.File
 }
 
-// logFiles is a log with open files.
 type logFiles interface {
 	raft.LogStore
 	io.Closer
 }
 
-// openNotedLog checks a log against its note. It closes the log if it fails. covered
-// returns the index up to which a snapshot covers what the log lacks; it is called only
-// if the log lacks something.
+// openNotedLog checks a log against its note, and closes it on failure. It calls covered only if the log lacks
+// entries, for the index up to which a snapshot has them.
 func openNotedLog(logs logFiles, path string, covered func() uint64) (*notedLog, error) {
 	note, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -67,7 +60,7 @@ func (n *notedLog) check(path string, covered func() uint64) error {
 	return nil
 }
 
-// read returns the note; ok is false if the note is incomplete or damaged.
+// read returns the note; ok is false if it is incomplete or damaged.
 func (n *notedLog) read() (last uint64, ok bool) {
 	var b [12]byte
 	if _, err := n.note.ReadAt(b[:], 0); err != nil {
@@ -82,10 +75,8 @@ func (n *notedLog) write(last uint64) error {
 	return err
 }
 
-// StoreLog implements raft.LogStore.
 func (n *notedLog) StoreLog(log *raft.Log) error { return n.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs implements raft.LogStore.
 func (n *notedLog) StoreLogs(logs []*raft.Log) error {
 	if err := n.logFiles.StoreLogs(logs); err != nil || len(logs) == 0 {
 		return err
@@ -93,15 +84,14 @@ func (n *notedLog) StoreLogs(logs []*raft.Log) error {
 	return n.write(logs[len(logs)-1].Index)
 }
 
-// DeleteRange implements raft.LogStore. If the log is left empty, a snapshot covers
-// everything before, which check takes into account.
+// DeleteRange implements raft.LogStore. If it empties the log, a snapshot covers everything before, as check considers.
 func (n *notedLog) DeleteRange(first, last uint64) error {
 	end, err := n.LastIndex()
 	if err != nil {
 		return err
 	}
 	//mutant: if last >= end { defer func() { _ = n.write(first - 1) }() } else if false {
-	if last >= end { // otherwise the end of the log does not change
+	if last >= end { // else the end stays
 		if err := n.write(first - 1); err != nil {
 			return err
 		}
@@ -112,5 +102,4 @@ func (n *notedLog) DeleteRange(first, last uint64) error {
 	return n.logFiles.DeleteRange(first, last)
 }
 
-// Close implements io.Closer.
 func (n *notedLog) Close() error { return errors.Join(n.logFiles.Close(), n.note.Close()) }

@@ -8,16 +8,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// sealSize is what is appended to an entry's Extensions: the mark, the checksum.
+// sealSize is the bytes added to an entry's Extensions: the mark, the checksum.
 const sealSize = 8 + crc32.Size
 
-// readLog reads an entry and checks that it is the one that was written there.
+// readLog reads an entry and checks that it was written there.
 func readLog(store raft.LogStore, index uint64, log *raft.Log) error {
 	_, err := readMarked(store, index, log)
 	return err
 }
 
-// readMarked is readLog, and returns the commit mark at the time of writing.
+// readMarked is readLog, and returns the entry's commit mark.
 func readMarked(store raft.LogStore, index uint64, log *raft.Log) (mark uint64, err error) {
 	if err := store.GetLog(index, log); err != nil {
 		return 0, err
@@ -42,7 +42,7 @@ func readMarked(store raft.LogStore, index uint64, log *raft.Log) (mark uint64, 
 	return mark, nil
 }
 
-// logSum is an entry's checksum, without one.
+// logSum returns the checksum of an entry without one.
 func logSum(log *raft.Log) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	head := make([]byte, 0, 25)

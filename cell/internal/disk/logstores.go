@@ -9,29 +9,26 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// LogStore names a log store.
+// LogStore names a kind of log.
 type LogStore string
 
-// logStore is one way to keep the Raft log. To add one, give it a row in logStores
-// and a file for its open function.
+// logStore is a kind of Raft log. A new one needs a row in logStores and a file for its open function.
 type logStore struct {
-	name LogStore // in the configuration and in the marker
-	path string   // of its file or directory, below the data directory
-	file string   // that must exist in a directory with a marker, below the data directory
+	name LogStore // in the configuration and the marker
+	path string   // of its file or directory in the data directory
+	file string   // a file that must exist in a directory with a marker
 
-	// open opens the log at a path, and makes it if it is absent.
+	// open opens the log at a path, and creates it if it is absent.
 	open func(path string, opts logOptions) (logFiles, error)
 
-	damage []error // errors of open that mean damage, besides api.Corrupt
+	damage []error // further errors of open that mean damage, besides api.Corrupt
 }
 
-// logOptions is what a log store needs to know beside its path.
 type logOptions struct {
 	logger      hclog.Logger
-	segmentSize int // bytes, of a log that has segments; 0 is its own choice
+	segmentSize int // bytes of a segment, if the log has them; 0 is its default
 }
 
-// logStores lists the log stores.
 func logStores() []logStore {
 	return []logStore{
 		{
@@ -60,7 +57,7 @@ func LogStores() []LogStore {
 	return names
 }
 
-// LogStoreNames lists the log stores for people, with a conjunction between them.
+// LogStoreNames joins the names of all log stores with a conjunction, for people.
 func LogStoreNames(conjunction string) string {
 	var names []string
 	for _, name := range LogStores() {
@@ -69,7 +66,6 @@ func LogStoreNames(conjunction string) string {
 	return strings.Join(names, conjunction)
 }
 
-// logStoreNamed returns the log store of that name.
 func logStoreNamed(name LogStore) (store logStore, ok bool) {
 	list := logStores()
 	i := slices.IndexFunc(list, func(s logStore) bool { return s.name == name })

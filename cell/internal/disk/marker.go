@@ -11,8 +11,8 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// marker says whose data directory it is in. It is written once, after every other file
-// of a new directory, so where there is a marker there must be the other files.
+// marker names the replica of a directory. It is written once, after all other files of a new directory, so
+// with it those must exist.
 type marker struct {
 	Format      int      `json:"format"`
 	Cell        string   `json:"cell"`
@@ -21,7 +21,6 @@ type marker struct {
 	Incarnation string   `json:"incarnation"` // random; see package identity
 }
 
-// readMarker returns the directory's marker, nil if it has none.
 func readMarker(dir string) (*marker, error) {
 	path := filepath.Join(dir, markerName)
 	text, err := os.ReadFile(path)
@@ -38,8 +37,7 @@ func readMarker(dir string) (*marker, error) {
 	return m, nil
 }
 
-// check refuses a marker that is not want's, or whose files, with that log store, are
-// not all there.
+// check rejects a marker that differs from want, or some of whose files, for that log store, are missing.
 func (m marker) check(dir string, want marker, store logStore) error {
 	switch {
 	case m.Format == 1:
@@ -69,7 +67,6 @@ func (m marker) check(dir string, want marker, store logStore) error {
 	return nil
 }
 
-// writeMarker makes the directory that of the replica in the marker.
 func writeMarker(dir string, m marker) error {
 	text, err := json.Marshal(m)
 	if err != nil {

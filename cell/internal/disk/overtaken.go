@@ -6,12 +6,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// emptyOvertaken deletes the entries of a log that the newest snapshot, of that index
-// and term, has overtaken: those of a log that does not continue the snapshot. Raft does
-// that when it has installed a snapshot of the leader, and a crash may come between the
-// two. The next entry that Raft appends is the one after the snapshot. raft-wal, which
-// accepts no gap, would refuse it permanently. And it is not known whether entries
-// before a gap, or of another term than the snapshot, were ever committed.
+// emptyOvertaken deletes an overtaken log: one that does not continue the newest snapshot, of that index and
+// term. Raft does so after it installs a leader's snapshot, but a crash may come between. Raft then appends the
+// entry after the snapshot, and raft-wal, which accepts no gaps, would permanently reject it. Entries before a
+// gap, or of another term than the snapshot, may never have been committed.
 func (s *Stores) emptyOvertaken(base, term uint64) error {
 	failed := func(err error) error {
 		return dataError(s.dir, err, "the log, which the newest snapshot (of entry %d) has overtaken, cannot be emptied", base)
@@ -31,12 +29,12 @@ func (s *Stores) emptyOvertaken(base, term uint64) error {
 	var at raft.Log
 	err = readLog(s.rawLogs, base, &at)
 	absent := errors.Is(err, raft.ErrLogNotFound)
-	unreadable := err != nil && !absent // and not needed for the start, if others follow
+	unreadable := err != nil && !absent // not needed at the start, if others follow
 	switch {
 	case absent:
-		last = min(last, base) // an earlier version left bbolt's log with a gap
+		last = min(last, base) // an earlier version left a gap in bbolt's log
 	//mutant: case unreadable && last == 0:
-	case unreadable && last == base: // Raft reads the last one
+	case unreadable && last == base: // Raft reads the last entry
 	//mutant: case unreadable || at.Term > 0:
 	case unreadable || at.Term == term:
 		return nil

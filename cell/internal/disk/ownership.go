@@ -7,15 +7,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// noData is the refusal of a directory that holds nothing.
 func noData(dir string, opts Options) error {
 	return identity.Refused("the data directory %s of replica %s holds no data. If cell %s is new, start each of its replicas with --bootstrap (bootstrap: true, CHUBBYD_BOOTSTRAP=true). "+
 		"If this replica has run before, its data is missing: is the disk mounted, is the path right? If its data is lost, it must not vote under its ID again: "+
 		"the other replicas go on serving while they are a majority, and chubbyctl cell replace puts a new replica in its place, which is started with --join", dir, opts.ID, opts.Cell)
 }
 
-// initialize makes the directory this replica's. Without a marker the directory holds
-// the empty stores of a start that was interrupted, or it is not a replica's.
+// initialize makes the directory this replica's. Without a marker it has an interrupted start's empty stores,
+// or is not a replica's.
 func (s *Stores) initialize(whose marker, opts Options) (*marker, error) {
 	used, err := s.holdsCell()
 	if err != nil {
@@ -36,12 +35,11 @@ func (s *Stores) initialize(whose marker, opts Options) (*marker, error) {
 	return &whose, writeMarker(s.dir, whose)
 }
 
-// checkVoter refuses votes of another replica: with them this one could vote again in a
-// term in which it has voted.
+// checkVoter rejects another replica's votes, with which this one could vote twice in a term.
 func (s *Stores) checkVoter(m marker) error {
 	path := filepath.Join(s.dir, votesName)
 	voter, err := s.rawVotes.Get([]byte(voterKey))
-	if err == nil && voter == nil { // an earlier version did not write whose they are
+	if err == nil && voter == nil { // an earlier version did not write the voter
 		err = s.rawVotes.Set([]byte(voterKey), []byte(m.Incarnation))
 		voter = []byte(m.Incarnation)
 	}
@@ -55,7 +53,6 @@ func (s *Stores) checkVoter(m marker) error {
 	return nil
 }
 
-// checkIdentity checks that the identity in the directory fits what the stores hold.
 func (s *Stores) checkIdentity(opts Options) error {
 	used, err := s.holdsCell()
 	if err != nil {
@@ -70,7 +67,7 @@ func (s *Stores) checkIdentity(opts Options) error {
 		return missing(rosterName)
 	case !used && now.Begun:
 		return missing(votesName)
-	case used && !now.Begun: // a crash came between the first entry and this
+	case used && !now.Begun: // a crash came before this was stored
 		return s.who.Store(now.Roster, true)
 	case now.Roster == nil && !opts.Bootstrap:
 		return noData(s.dir, opts)
@@ -78,8 +75,8 @@ func (s *Stores) checkIdentity(opts Options) error {
 	return nil
 }
 
-// holdsCell reports whether the directory holds a cell's data already: a vote,
-// an entry or a snapshot. If not, the cell may be bootstrapped in it, once.
+// holdsCell reports whether the directory has a cell's data: a vote, an entry or a snapshot. If not, the cell
+// may be bootstrapped in it, once.
 func (s *Stores) holdsCell() (used bool, err error) {
 	err = catchPanic(func() error {
 		used, err = raft.HasExistingState(s.rawLogs, s.rawVotes, s.rawSnaps)
@@ -96,9 +93,8 @@ func (s *Stores) holdsCell() (used bool, err error) {
 	return used, nil
 }
 
-// interruptedBootstrap reports whether raft.BootstrapCluster wrote the first term and
-// not the first entry. A replica in that state has voted for nobody (a vote is of a
-// later term) and acknowledged nothing.
+// interruptedBootstrap reports whether raft.BootstrapCluster wrote the first term but not the first entry. Then
+// the replica has neither voted (a vote has a later term) nor acknowledged anything.
 func (s *Stores) interruptedBootstrap() (bool, error) {
 	term, err := s.rawVotes.GetUint64([]byte(currentTermKey))
 	if err != nil || term != 1 {

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Bootstrap writes the first entry of the cell's log, which is its configuration and the
-// same on every member, and then that the cell has begun here.
+// Bootstrap writes the first entry of the log, the configuration, the same on every member; then it records
+// that the cell has begun here.
 func (s *Stores) Bootstrap(conf *raft.Config, trans raft.Transport) error {
 	used, err := s.holdsCell()
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *Stores) Bootstrap(conf *raft.Config, trans raft.Transport) error {
 		s.configuration.Servers = append(s.configuration.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Raft)})
 	}
 	err = s.failStop.callOnGoroutine(func() error {
-		// Raft refuses to bootstrap after an interrupted bootstrap, unless the term is 0.
+		// Raft bootstraps again after an interruption only if the term is 0.
 		if err := s.stable.SetUint64([]byte(currentTermKey), 0); err != nil {
 			return err
 		}
@@ -34,11 +34,10 @@ func (s *Stores) Bootstrap(conf *raft.Config, trans raft.Transport) error {
 	return s.who.Store(r, true)
 }
 
-// StartRaft starts Raft on the stores. Nothing of what arrives through trans may reach
-// Raft before it has returned.
+// StartRaft starts Raft on the stores. No message from trans may reach Raft before it returns.
 func (s *Stores) StartRaft(conf *raft.Config, fsm raft.FSM, trans raft.Transport) (r *raft.Raft, err error) {
 	err = s.failStop.callOnGoroutine(func() error {
-		return catchPanic(func() (err error) { // Raft panics over what it cannot restore
+		return catchPanic(func() (err error) { // Raft panics if it cannot restore something
 			r, err = raft.NewRaft(conf, fsm, s.logs, s.stable, s.snapshots, trans)
 			return err
 		})

@@ -13,13 +13,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Owner is whose a data directory is, and how its log is kept.
+// Owner is the replica of a data directory, and its kind of log.
 type Owner struct {
 	Cell, ID string
 	LogStore LogStore
 }
 
-// OwnerOf reads whose a data directory is, and changes nothing.
+// OwnerOf reads the owner of a data directory, without changes.
 func OwnerOf(dir string) (Owner, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return Owner{}, err
@@ -35,8 +35,8 @@ func OwnerOf(dir string) (Owner, error) {
 	return Owner{Cell: m.Cell, ID: m.ID, LogStore: m.LogStore}, nil
 }
 
-// End returns the index and the term of the last entry in the snapshots and the log, as they were when they were opened. By
-// these Raft decides which of two replicas knows more.
+// End returns the index and the term of the last entry in the snapshots and the log at their opening. Raft
+// compares replicas by them.
 func (s *Stores) End() (index, term uint64, err error) {
 	newest, _ := s.mark.snapshots()
 	if s.last <= newest.index {
@@ -49,7 +49,7 @@ func (s *Stores) End() (index, term uint64, err error) {
 	return last.Index, last.Term, nil
 }
 
-// Voters returns the IDs of the replicas that vote, by the newest configuration in the directory.
+// Voters returns the IDs of the voters in the directory's newest configuration.
 func (s *Stores) Voters() (ids []string) {
 	for _, server := range s.configuration.Servers {
 		if server.Suffrage == raft.Voter {
@@ -59,8 +59,8 @@ func (s *Stores) Voters() (ids []string) {
 	return ids
 }
 
-// WasRemoved reports whether the directory says that a replica was taken out of its cell: its newest configuration has not got
-// it any more, or the roster says that it has left. It says nothing of what happened after it was last written.
+// WasRemoved reports whether the directory says that a replica has left its cell: its newest configuration
+// lacks it, or its roster says so. It knows nothing of later changes.
 func (s *Stores) WasRemoved(id string) bool {
 	if is := s.Identity().Get(); is.Roster != nil && is.Roster.HasLeft(id) {
 		return true
@@ -69,9 +69,9 @@ func (s *Stores) WasRemoved(id string) bool {
 	return len(servers) > 0 && !slices.ContainsFunc(servers, func(one raft.Server) bool { return string(one.ID) == id })
 }
 
-// Replay hands what the directory holds to a state machine, as Raft would if everything were committed: the newest
-// snapshot that can be read, if there is one, and the entries after it. It calls applied with the index of each entry, and
-// stops at its first error, and at one that the state machine answers with.
+// Replay passes the directory's contents to a state machine, as if everything were committed: the newest
+// readable snapshot, if any, and the later entries. It calls applied with each entry's index. It stops at the
+// first error of either.
 func (s *Stores) Replay(machine raft.FSM, applied func(index uint64) error) error {
 	newest, _ := s.mark.snapshots()
 	//mutant: if newest.index > 1<<60 {
@@ -101,7 +101,6 @@ func (s *Stores) Replay(machine raft.FSM, applied func(index uint64) error) erro
 	return nil
 }
 
-// openSnapshot opens a snapshot that can be read.
 func (s *Stores) openSnapshot(which covered) (contents io.ReadCloser, err error) {
 	list, err := s.rawSnaps.List()
 	for _, meta := range list {
@@ -113,7 +112,6 @@ func (s *Stores) openSnapshot(which covered) (contents io.ReadCloser, err error)
 	return nil, errors.Join(err, fs.ErrNotExist)
 }
 
-// read reads an entry of the log, without its mark.
 func (s *Stores) read(index uint64, entry *raft.Log) error {
 	if err := catchPanic(func() error { return readLog(s.rawLogs, index, entry) }); err != nil {
 		return &api.Error{Code: api.Corrupt, Op: "read the log", Path: s.dir, Message: fmt.Sprintf("entry %d of %d cannot be read", index, s.last), Err: err}

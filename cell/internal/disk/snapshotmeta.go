@@ -19,19 +19,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// checkedSnapshots is Raft's snapshot store. It refuses metadata of a snapshot that
-// contradict what else is known of it, because the store's own checksum covers the
-// contents alone. With another index or term a replica would go on from a state that is
-// not the one of that entry, and would treat entries as overtaken that are in no
-// snapshot. With another size or configuration it would damage the data of the replicas
-// to which it sends the snapshot.
+// checkedSnapshots is Raft's snapshot store. It rejects a snapshot's metadata that contradict other facts,
+// since the store's checksum covers only the contents. With a wrong index or term, a replica would go on from
+// another entry's state, and consider entries overtaken that are in no snapshot. With a wrong size or
+// configuration, it would damage the replicas to which it sends the snapshot.
 type checkedSnapshots struct {
 	raft.SnapshotStore
 	path   string                  // of the directory
-	roster func() *identity.Roster // nil while there is none
+	roster func() *identity.Roster // nil while unknown
 }
 
-// Open implements raft.SnapshotStore.
 func (s checkedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, contents, err := s.SnapshotStore.Open(id)
 	if err != nil {
@@ -52,7 +49,6 @@ func (s checkedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, er
 	return meta, contents, nil
 }
 
-// Create implements raft.SnapshotStore.
 func (s checkedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, trans raft.Transport,
 ) (raft.SnapshotSink, error) {
@@ -60,28 +56,26 @@ func (s checkedSnapshots) Create(version raft.SnapshotVersion, index, term uint6
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(filepath.Join(s.path, sink.ID()+tmpSuffix, stateName), os.O_WRONLY, 0) // beside the sink's own
+	file, err := os.OpenFile(filepath.Join(s.path, sink.ID()+tmpSuffix, stateName), os.O_WRONLY, 0) // besides the sink's own
 	if err != nil {
 		return nil, errors.Join(err, sink.Cancel())
 	}
 	return &cleaningSink{SnapshotSink: sink, store: s, steady: durable.NewSteadyWriter(sink, file.Sync), closeFile: sync.OnceValue(file.Close)}, nil
 }
 
-// cleaningSink syncs a snapshot while it grows, and removes old snapshots after it has completed one.
+// cleaningSink syncs a snapshot while it grows, and removes old ones after it is complete.
 type cleaningSink struct {
 	raft.SnapshotSink
 	store     checkedSnapshots
 	steady    *durable.SteadyWriter
-	closeFile func() error // by which it is synced. Raft cancels some twice
+	closeFile func() error // closes the file for syncs; idempotent, since Raft may cancel twice
 }
 
-// Write implements io.Writer. If the snapshot were synced at its end only, the log, on the same disk, would wait for all of it.
+// Write implements io.Writer. One sync at the end would make the log, on the same disk, wait for the whole snapshot.
 func (s *cleaningSink) Write(p []byte) (int, error) { return s.steady.Write(p) }
 
-// Cancel implements raft.SnapshotSink.
 func (s *cleaningSink) Cancel() error { return errors.Join(s.closeFile(), s.SnapshotSink.Cancel()) }
 
-// Close implements raft.SnapshotSink.
 func (s *cleaningSink) Close() error {
 	if err := errors.Join(s.closeFile(), s.SnapshotSink.Close()); err != nil {
 		return err
@@ -92,8 +86,7 @@ func (s *cleaningSink) Close() error {
 	return s.store.removeOld(s.ID())
 }
 
-// writeSum writes the checksum of a snapshot's metadata beside them. A snapshot has none if a crash came before this, or an older version
-// made it.
+// writeSum writes the checksum beside a snapshot's metadata. A crash before this, or an older version, leaves none.
 func (s checkedSnapshots) writeSum(id string) error {
 	sum, err := s.sumOf(id)
 	if err != nil {
@@ -102,13 +95,12 @@ func (s checkedSnapshots) writeSum(id string) error {
 	return writeDurably(filepath.Join(s.path, id, metaSumName), []byte(sum+"\n"))
 }
 
-// sumOf returns the checksum of a snapshot's metadata (CRC32C), in hexadecimal.
 func (s checkedSnapshots) sumOf(id string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(s.path, id, metaName))
 	return fmt.Sprintf("%08x", crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))), err
 }
 
-// checkSum compares a snapshot's metadata with their checksum, if they have one.
+// checkSum compares a snapshot's metadata with their checksum, if there is one.
 func (s checkedSnapshots) checkSum(id string) (summed bool, err error) {
 	want, err := os.ReadFile(filepath.Join(s.path, id, metaSumName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,10 +117,9 @@ func (s checkedSnapshots) checkSum(id string) (summed bool, err error) {
 	return true, err
 }
 
-// removeOld removes all snapshots except the newest maxSnapshots and the one that was
-// just completed. It goes by the names of the directories. The store itself would remove
-// whatever directory the metadata of an old snapshot name: with a damaged name, all
-// snapshots.
+// removeOld removes all snapshots except the newest maxSnapshots and the one just completed, by their
+// directories' names. The store itself would remove the directory named in the metadata: with a damaged name,
+// all snapshots.
 func (s checkedSnapshots) removeOld(completed string) error {
 	entries, err := os.ReadDir(s.path)
 	if err != nil {
@@ -154,9 +145,8 @@ func (s checkedSnapshots) removeOld(completed string) error {
 	return nil
 }
 
-// checkMeta returns what is wrong with the metadata of the snapshot in the directory of
-// that name, whose contents have that size. summed says that their checksum is right: then they may have what else would
-// be taken for damage.
+// checkMeta returns what is wrong with the metadata of the snapshot with that directory name and size. If
+// summed, their checksum is right, so unusual contents are no damage.
 func (s checkedSnapshots) checkMeta(name string, meta *raft.SnapshotMeta, size int64, summed bool) error {
 	term, index, ok := snapshotNamed(name)
 	r := s.roster()
@@ -175,8 +165,8 @@ func (s checkedSnapshots) checkMeta(name string, meta *raft.SnapshotMeta, size i
 	return checkServers(meta.Configuration.Servers, r, summed)
 }
 
-// checkServers returns what is wrong with a configuration of Raft. It may have replicas that the roster does not know yet, if the snapshot
-// came from another replica; those that it knows keep their addresses.
+// checkServers returns what is wrong with a configuration of Raft. Another replica's snapshot may have members
+// unknown to the roster; known ones keep their addresses.
 func checkServers(servers []raft.Server, r *identity.Roster, summed bool) error {
 	voters := 0
 	seen := map[raft.ServerID]bool{}
@@ -203,8 +193,7 @@ func checkServers(servers []raft.Server, r *identity.Roster, summed bool) error 
 	return nil
 }
 
-// snapshotNamed returns the term and the index in the name of a snapshot directory; ok
-// is false for other names.
+// snapshotNamed returns the term and the index in a snapshot directory's name; ok is false for other names.
 func snapshotNamed(name string) (term, index uint64, ok bool) {
 	var made uint64
 	n, _ := fmt.Sscanf(name, "%d-%d-%d", &term, &index, &made)

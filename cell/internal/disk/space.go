@@ -13,34 +13,32 @@ import (
 )
 
 const (
-	// minFree is how many bytes a replica wants free on its disk: for a few segments
-	// of the log, and for a snapshot beside the one before.
+	// minFree is how many bytes should be free: for a few segments of the log, and a second snapshot.
 	minFree = 1 << 30
 
-	freeEvery        = 10 * time.Second // between two checks of the disk
-	freeWarningEvery = 10 * time.Minute // between two lines about a disk that is nearly full
+	freeEvery        = 10 * time.Second // between two checks
+	freeWarningEvery = 10 * time.Minute // between two warnings
 )
 
-// Space is the room on the disk of a data directory. It is for any goroutine.
+// Space is the free space on a data directory's disk. It is safe for concurrent use.
 type Space struct {
 	dir    string
 	clock  session.Clock
 	logger *slog.Logger
-	free   atomic.Int64 // bytes at the last check; -1 if that is unknown
+	free   atomic.Int64 // bytes at the last check; -1 if unknown
 }
 
-// NewSpace returns the room on the disk of dir, which has not been checked yet.
+// NewSpace returns the space on the disk of dir, not yet checked.
 func NewSpace(dir string, clock session.Clock, logger *slog.Logger) *Space {
 	s := &Space{dir: dir, clock: clock, logger: logger}
 	s.free.Store(-1)
 	return s
 }
 
-// Seen returns the bytes that were free at the last check of Watch, -1 if that is unknown.
+// Seen returns the free bytes at the last check of Watch, -1 if unknown.
 func (s *Space) Seen() int64 { return s.free.Load() }
 
-// Watch checks the room on the disk regularly until ctx ends, and warns while there is
-// little: a full disk ends the replica.
+// Watch checks the space regularly until ctx ends, and warns if there is little: a full disk ends the replica.
 func (s *Space) Watch(ctx context.Context) {
 	look := time.NewTicker(freeEvery)
 	defer look.Stop()
@@ -60,8 +58,8 @@ func (s *Space) Watch(ctx context.Context) {
 	}
 }
 
-// Note is what /readyz says of a disk that is nearly full, "" otherwise. Which directory it is stands in the log, which
-// not everybody may read.
+// Note returns the text of /readyz for a nearly full disk, "" otherwise. It omits the directory, which only
+// readers of the log may know.
 func (s *Space) Note() string {
 	//mutant: if free := s.free.Load(); free < 0 {
 	if free := s.free.Load(); free >= 0 && free < minFree {
@@ -70,8 +68,7 @@ func (s *Space) Note() string {
 	return ""
 }
 
-// ExplainFull adds to an error for lack of room on the disk how much is free, and how
-// much a start needs. Other errors it returns as they are.
+// ExplainFull adds to an error of a full disk the free space and the needs of a start. It returns other errors unchanged.
 func ExplainFull(dir string, err error) error {
 	if !errors.Is(err, syscall.ENOSPC) {
 		return err
@@ -81,7 +78,6 @@ func ExplainFull(dir string, err error) error {
 		mebibytes(free), mebibytes(int64(walSegment())))
 }
 
-// mebibytes formats a number of bytes for people.
 func mebibytes(n int64) string {
 	if n < 0 {
 		return "an unknown number of bytes"

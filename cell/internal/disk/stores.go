@@ -19,47 +19,46 @@ import (
 )
 
 const (
-	logCacheEntries = 512 // the newest entries, kept in memory: without them every follower's read goes to the disk
+	logCacheEntries = 512 // the newest entries, in memory: else every follower's read goes to the disk
 	maxSnapshots    = 3   // the log reaches back to the last but one; see failStopLogs.DeleteRange
 	boltLockTimeout = time.Second
 )
 
-// Appended is that entries were written to the log, and synced.
+// Appended describes entries that were written to the log and synced.
 type Appended struct {
-	First, Last uint64 // their indexes
+	First, Last uint64 // indexes
 	From, To    session.Instant
 }
 
-// Options is what Open needs to know beside the directory.
+// Options configures Open.
 type Options struct {
 	Cell, ID string
-	Fatal    func(error)   // called once, from any goroutine, with the error that ends the replica; must not block
-	Silence  func()        // called before Fatal when the disk has stalled: the replica must fall silent at once
-	Stall    time.Duration // how long one operation on the log or the votes may take until the disk counts as stalled; default maxStoreWait
+	Fatal    func(error)   // called once, on any goroutine, with the error that ends the replica; must not block
+	Silence  func()        // called before Fatal when the disk has stalled, to silence the replica immediately
+	Stall    time.Duration // the longest operation on the log or the votes on a working disk; default maxStoreWait
 	Logger   *slog.Logger
-	RaftLog  hclog.Logger // for the libraries that keep the log and the snapshots; default none
+	RaftLog  hclog.Logger // for the libraries of the log and the snapshots; default none
 
-	Clock    session.Clock  // needed if Appended is set
-	Appended func(Appended) // called when entries were written to the log and synced; nil: nobody counts
+	Clock    session.Clock  // required with Appended
+	Appended func(Appended) // called when entries were written and synced; may be nil
 
-	Bootstrap bool // a directory that holds nothing may become a replica's
-	Inspect   bool // no replica is to run on it: it may be one of a replica that was contradicted
+	Bootstrap bool // an empty directory may become a replica's
+	Inspect   bool // no replica will run: the directory may be a contradicted replica's
 
-	segmentSize int // bytes of a segment of WALStore; default 64 MiB. Tests make it small
+	segmentSize int // bytes of a segment of WALStore; default 64 MiB
 }
 
-// Stores is a replica's data directory, opened: what Raft keeps there, and the
-// lock on it. Its store fields are for Raft alone; see failStop.
+// Stores is a replica's open data directory, with its lock. Its store fields are for Raft alone; see failStop.
 type Stores struct {
 	dir       string
 	logs      raft.LogStore
 	stable    raft.StableStore
 	snapshots raft.SnapshotStore
 
-	who           *IdentityFile      // whose directory it is
-	configuration raft.Configuration // the newest one in the snapshots and the log, empty if there is none
-	last          uint64             // the last index when it was opened
-	unreadable    map[string]bool    // the snapshots that cannot be read and that Raft does not need, by ID
+	who           *IdentityFile      // the directory's identity
+	configuration raft.Configuration // the newest in the snapshots and the log, or empty
+	last          uint64             // the last index at its opening
+	unreadable    map[string]bool    // unreadable snapshots that Raft does not need, by ID
 	mark          commitMark
 
 	failStop  *failStop
@@ -71,10 +70,9 @@ type Stores struct {
 	closeErr  error
 }
 
-// Open opens the data directory of a replica, makes it if it is absent or empty, and
-// locks it. It refuses a directory that belongs to another replica, cell or log store,
-// that another process has locked, that has lost a file, or whose log does not continue
-// a snapshot that can be read.
+// Open opens and locks the data directory of a replica, and creates it if it is absent or empty. It rejects a
+// directory that belongs to another replica, cell or log store, that another process has locked, that has lost
+// a file, or whose log does not continue a readable snapshot.
 func Open(dir string, kind LogStore, opts Options) (*Stores, error) {
 	store, ok := logStoreNamed(kind)
 	if !ok {
@@ -102,7 +100,6 @@ func Open(dir string, kind LogStore, opts Options) (*Stores, error) {
 	return s, nil
 }
 
-// open does the work of Open in a locked directory.
 func (s *Stores) open(store logStore, opts Options) error {
 	whose := marker{Format: markerFormat, Cell: opts.Cell, ID: opts.ID, LogStore: store.name}
 	found, err := readMarker(s.dir)
@@ -114,7 +111,7 @@ func (s *Stores) open(store logStore, opts Options) error {
 			return err
 		}
 	}
-	if !opts.Inspect { // before anything is changed
+	if !opts.Inspect { // before any change
 		if err := checkContradiction(s.dir); err != nil {
 			return err
 		}
@@ -167,7 +164,6 @@ func (s *Stores) open(store logStore, opts Options) error {
 	return err
 }
 
-// openFiles opens the three stores, and makes those that are absent.
 func (s *Stores) openFiles(store logStore, opts Options) error {
 	if err := s.openVotes(); err != nil {
 		return err
@@ -178,7 +174,7 @@ func (s *Stores) openFiles(store logStore, opts Options) error {
 	if err != nil {
 		return dataError(path, err, "the snapshots cannot be opened")
 	}
-	// Package raft makes it for everybody, and its files by the umask. A snapshot has the secret of the cell.
+	// Package raft lets everybody read it, and its files by the umask. A snapshot has the cell's secret.
 	if err := os.Chmod(path, 0o700); err != nil {
 		return dataError(path, err, "the snapshots cannot be kept from other users")
 	}
@@ -186,8 +182,6 @@ func (s *Stores) openFiles(store logStore, opts Options) error {
 	return s.openLog(store, logOptions{logger: opts.RaftLog, segmentSize: opts.segmentSize})
 }
 
-// roster returns the roster of the cell that the directory belongs to, nil while it is
-// not known.
 func (s *Stores) roster() *identity.Roster {
 	if s.who == nil {
 		return nil
@@ -195,7 +189,7 @@ func (s *Stores) roster() *identity.Roster {
 	return s.who.Get().Roster
 }
 
-// openLog opens the log, and accepts it if it ends where its note says.
+// openLog opens the log, and checks its end against its note.
 func (s *Stores) openLog(store logStore, opts logOptions) error {
 	logs, err := store.open(filepath.Join(s.dir, store.path), opts)
 	if err != nil {
@@ -211,35 +205,30 @@ func (s *Stores) openLog(store logStore, opts logOptions) error {
 	return nil
 }
 
-// Identity returns whose directory it is.
+// Identity returns the directory's identity.
 func (s *Stores) Identity() *IdentityFile { return s.who }
 
-// Configuration returns the newest configuration in the snapshots and the log, as they
-// were when they were opened; it is empty if there was none.
+// Configuration returns the newest configuration in the snapshots and the log at their opening; empty without one.
 func (s *Stores) Configuration() raft.Configuration { return s.configuration }
 
-// Last returns the last index in the snapshots and the log, as they were when they were
-// opened.
+// Last returns the last index in the snapshots and the log at their opening.
 func (s *Stores) Last() uint64 { return s.last }
 
-// Logs returns the log as Raft uses it: an error ends the replica, and the goroutine that
-// called.
+// Logs returns the log for Raft: an error ends the replica, and the calling goroutine.
 func (s *Stores) Logs() raft.LogStore { return s.logs }
 
-// Votes returns the votes as Raft uses them; see Logs.
+// Votes returns the votes for Raft; see Logs.
 func (s *Stores) Votes() raft.StableStore { return s.stable }
 
-// Snapshots returns the snapshots as Raft uses them: an error ends the replica.
+// Snapshots returns the snapshots for Raft: an error ends the replica.
 func (s *Stores) Snapshots() raft.SnapshotStore { return s.snapshots }
 
-// Holds returns the index up to which the directory has every entry, in a snapshot or in
-// the log. It is not what Raft says: Raft goes back to an older snapshot of the leader
-// for a while, and to a newer one only when it has applied that.
+// Holds returns the index up to which the directory has every entry, in a snapshot or the log. Raft's own index
+// goes back to an older snapshot of the leader for a while, and to a newer one only once applied.
 func (s *Stores) Holds(r *raft.Raft) uint64 { return max(r.LastIndex(), s.mark.snapshotIndex()) }
 
-// First returns the first index of the log, or 0 if the log is empty or cannot be read.
-// It is for any goroutine, so it does not use the fail-stop, which would end that
-// goroutine.
+// First returns the first index of the log, or 0 if it is empty or unreadable. It is safe for concurrent use:
+// it avoids the fail-stop, which would end the calling goroutine.
 func (s *Stores) First() (index uint64) {
 	if err := catchPanic(func() (err error) {
 		//mutant: index, err = s.logs.FirstIndex() //by TestStartGoesOnWhenTheStoreFails of ./cell
@@ -251,16 +240,15 @@ func (s *Stores) First() (index uint64) {
 	return index
 }
 
-// Close closes the files and unlocks the directory. Raft must have stopped. If an
-// operation still hangs in the disk, everything stays open and locked: the file must not
-// be handed over while it may yet be written.
+// Close closes the files and unlocks the directory. Raft must have stopped. If an operation still hangs,
+// everything stays open and locked, since the file may yet be written.
 func (s *Stores) Close() error {
 	s.closeOnce.Do(func() {
 		if s.failStop.active.Load() > 0 {
 			s.closeErr = dataError(s.dir, s.failStop.failure(), "an operation on the disk has not come back: the directory stays locked until this process ends")
 			return
 		}
-		for i := len(s.closers) - 1; i >= 0; i-- { // the lock is the first of them
+		for i := len(s.closers) - 1; i >= 0; i-- { // the lock is the first, so it closes last
 			s.closeErr = errors.Join(s.closeErr, s.closers[i].Close())
 		}
 	})

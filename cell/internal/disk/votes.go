@@ -13,11 +13,10 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// voterKey is the key of the incarnation of the replica that voted.
+// voterKey is the key of the voting replica's incarnation.
 const voterKey = "Incarnation"
 
-// Keys that Raft uses, and the bucket. Raft.persistVote writes the last vote's two, one after
-// the other.
+// Raft's keys, and the bucket. Raft.persistVote writes the two of the last vote one after the other.
 const (
 	currentTermKey   = "CurrentTerm"
 	voteTermKey      = "LastVoteTerm"
@@ -25,26 +24,22 @@ const (
 	votesBucket      = "votes"
 )
 
-// voteStore is Raft's stable store: the current term and the last vote, in a
-// bbolt file of their own, each value with a checksum.
+// voteStore is Raft's stable store: the current term and the last vote, in a bbolt file of their own, each
+// value with a checksum.
 //
-// Raft writes the term of a vote and its candidate separately. A crash between
-// the two would leave this vote's term with the previous vote's candidate, and
-// Raft.requestVote would then grant that candidate a vote of this term, as a
-// repetition, without comparing logs (hashicorp/raft issue 661). So the term is
-// held back until the candidate arrives and both are written in one
-// transaction; until then the old vote stands. raft-boltdb has no transaction
-// over two keys, hence this store.
+// Raft writes the term and the candidate of a vote separately. A crash between would leave the new term with
+// the old candidate. Raft.requestVote would then grant that candidate a vote of this term, as a repetition,
+// without comparing logs (hashicorp/raft issue 661). So the store holds the term back until the candidate
+// arrives, and writes both in one transaction, which raft-boltdb lacks; until then the old vote holds.
 type voteStore struct {
 	db *bbolt.DB
 
 	mu       sync.Mutex // guards voteTerm
-	voteTerm []byte     // held back, nil if nothing is
+	voteTerm []byte     // held back, or nil
 }
 
 var _ raft.StableStore = (*voteStore)(nil)
 
-// initVotes makes the bucket of a new file.
 func initVotes(db *bbolt.DB) error {
 	return db.Update(func(tx *bbolt.Tx) error {
 		_, err := tx.CreateBucketIfNotExists([]byte(votesBucket))
@@ -52,8 +47,8 @@ func initVotes(db *bbolt.DB) error {
 	})
 }
 
-// verify reads everything, and reports what cannot have been written. A vote whose key
-// is damaged would be missed, and the replica would vote again, for another candidate.
+// verify reads everything, and reports impossible contents. With a damaged key, a vote would be missed, and the
+// replica would vote again, for another candidate.
 func (s *voteStore) verify() error {
 	found := map[string]bool{}
 	err := s.db.View(func(tx *bbolt.Tx) error {
@@ -80,7 +75,6 @@ func (s *voteStore) verify() error {
 	return err
 }
 
-// Set implements raft.StableStore.
 func (s *voteStore) Set(key, value []byte) error {
 	s.mu.Lock()
 	voteTerm := s.voteTerm
@@ -111,7 +105,7 @@ func (s *voteStore) Set(key, value []byte) error {
 	return nil
 }
 
-// Get implements raft.StableStore: nil for what was never written.
+// Get implements raft.StableStore: nil for a missing value.
 func (s *voteStore) Get(key []byte) (value []byte, err error) {
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		stored := tx.Bucket([]byte(votesBucket)).Get(key)
@@ -127,12 +121,11 @@ func (s *voteStore) Get(key []byte) (value []byte, err error) {
 	return value, err
 }
 
-// SetUint64 implements raft.StableStore.
 func (s *voteStore) SetUint64(key []byte, value uint64) error {
 	return s.Set(key, binary.BigEndian.AppendUint64(nil, value))
 }
 
-// GetUint64 implements raft.StableStore: 0 for what was never written.
+// GetUint64 implements raft.StableStore: 0 for a missing value.
 func (s *voteStore) GetUint64(key []byte) (uint64, error) {
 	value, err := s.Get(key)
 	if err != nil || value == nil {
@@ -144,12 +137,10 @@ func (s *voteStore) GetUint64(key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(value), nil
 }
 
-// sealVote appends the checksum to a value.
 func sealVote(key, value []byte) []byte {
 	return binary.BigEndian.AppendUint32(bytes.Clone(value), voteSum(key, value))
 }
 
-// isSealedVote reports whether a value is as sealVote made it.
 func isSealedVote(key, stored []byte) bool {
 	own := len(stored) - crc32.Size
 	return own >= 0 && binary.BigEndian.Uint32(stored[own:]) == voteSum(key, stored[:own])

@@ -9,23 +9,19 @@ import (
 	wal "github.com/hashicorp/raft-wal"
 )
 
-// WALStore is segments, with one sync a write.
+// WALStore is segments, with one sync for each write.
 const WALStore LogStore = "wal"
 
-// The directory of a log that raft-wal keeps, in the data directory, and the file in it
-// that lists the segments.
+// The directory of raft-wal's log in the data directory, and its file that lists the segments.
 const (
 	walLogName  = "log"
 	walMetaName = "wal-meta.db"
 )
 
-// walSegment returns the size of a segment, in bytes.
 func walSegment() int { return wal.DefaultSegmentSize }
 
-// walDamage lists the errors of raft-wal that mean damage.
 func walDamage() []error { return []error{wal.ErrCorrupt} }
 
-// openWAL opens a log in the segments of raft-wal.
 func openWAL(path string, opts logOptions) (logFiles, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, dataError(path, err, "the log's directory cannot be made")
@@ -47,9 +43,8 @@ func openWAL(path string, opts logOptions) (logFiles, error) {
 	return logs, nil
 }
 
-// walError is an error of raft-wal at the start. It means damage, unless the system
-// denied access. raft-wal reports what is missing or contradictory without a sentinel
-// error.
+// walError is an error of raft-wal at the start. It means damage, unless the system denied access: raft-wal has
+// no sentinel error for missing or contradictory data.
 func walError(path string, err error, what string) error {
 	//mutant: if isDenied(err) || err != nil {
 	if isDenied(err) {

@@ -13,15 +13,14 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// reopenWALTail makes it possible to append to the newest segment of a log in dir. It
-// must be called before wal.Open, and does nothing to a log that was closed in order.
+// reopenWALTail makes the newest segment of a log in dir appendable, before wal.Open. A properly closed log
+// stays unchanged.
 //
-// raft-wal (v0.4.2) seals a segment with the append that fills it, or with a truncation,
-// and notes that in its metadata afterwards. If it is killed in between, it opens the
-// segment as the tail again, remembers that it has an index, and refuses every append
-// ("segment is sealed") permanently; a torn index, left by a power loss, has the same
-// effect. So the entries that were committed are copied to a new segment, which replaces
-// the old one in one transaction. wal.Open deletes what is not in the metadata.
+// raft-wal (v0.4.2) seals a segment with the append that fills it, or with a truncation, and then notes that in
+// its metadata. If it is killed in between, it opens the segment as the tail again, remembers that it has an
+// index, and permanently rejects every append ("segment is sealed"). A torn index, left by a power loss, has
+// the same effect. So the committed entries are copied to a new segment, which replaces the old one in one
+// transaction. wal.Open deletes what is not in the metadata.
 func reopenWALTail(dir string, segmentSize int) (err error) {
 	if _, err := os.Stat(filepath.Join(dir, metadb.FileName)); errors.Is(err, fs.ErrNotExist) {
 		return nil // a new log
@@ -46,9 +45,9 @@ func reopenWALTail(dir string, segmentSize int) (err error) {
 	}
 	tail.ID = state.NextSegmentID
 	tail.BaseIndex = tail.MinIndex
-	tail.SizeLimit += uint32(segmentSize) // or the copy would fill the segment and seal it
+	tail.SizeLimit += uint32(segmentSize) // else the copy would fill the segment and seal it
 	state.NextSegmentID++
-	if len(entries) > 0 { // or wal.Open makes the file
+	if len(entries) > 0 { // else wal.Open creates the file
 		if err := writeSegment(filer, *tail, entries); err != nil {
 			return err
 		}
@@ -59,12 +58,12 @@ func reopenWALTail(dir string, segmentSize int) (err error) {
 	return nil
 }
 
-// committedEntries returns the entries of a tail segment that has an index, as
-// raft-wal's own recovery finds them; sealed is false if the segment has no index.
+// committedEntries returns the entries of a tail segment with an index, as raft-wal's recovery finds them;
+// sealed is false without an index.
 func committedEntries(filer *segment.Filer, tail types.SegmentInfo) (entries []types.LogEntry, sealed bool, err error) {
 	w, err := filer.RecoverTail(tail)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil // wal.Open makes it
+		return nil, false, nil // wal.Open creates it
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("recover the newest segment: %w", err)
@@ -86,8 +85,7 @@ func committedEntries(filer *segment.Filer, tail types.SegmentInfo) (entries []t
 	return entries, true, nil
 }
 
-// writeSegment makes a segment of these entries, durably. A file under its name is the
-// remains of an earlier attempt.
+// writeSegment durably writes a segment with these entries. It replaces the remains of an earlier attempt.
 func writeSegment(filer *segment.Filer, info types.SegmentInfo, entries []types.LogEntry) (err error) {
 	if err := filer.Delete(info.BaseIndex, info.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the remains of a segment: %w", err)

@@ -6,8 +6,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// AppendEntries sends entries, and remembers what the other replica holds afterwards.
-// See raft.Transport.
+// AppendEntries sends entries, and remembers what the other replica then holds.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	args = t.sent(args)
 	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
@@ -17,8 +16,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	return err
 }
 
-// AppendEntriesPipeline is AppendEntries for entries that follow each other
-// closely.
+// AppendEntriesPipeline is AppendEntries for entries in close succession.
 func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	inner, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
 	if err != nil {
@@ -31,8 +29,8 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	return p, nil
 }
 
-// acknowledged notes how far a replica's log agrees with the log of its leader, which is
-// this replica, as far as that was committed when the request was made; and that the replica answers.
+// acknowledged records that a replica answers, and how far its log agrees with this leader's, at most up to the
+// commit index of the request.
 func (t *Transport) acknowledged(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
 	t.away.answered(string(id), args.PrevLogEntry != 0 || len(args.Entries) > 0) // a heartbeat has neither
 	if !resp.Success {
@@ -46,8 +44,7 @@ func (t *Transport) acknowledged(id raft.ServerID, args *raft.AppendEntriesReque
 	t.port.Passport.NoteHeld(string(id), min(index, args.LeaderCommitIndex))
 }
 
-// watchedPipeline reads each answer before Raft gets it. Its goroutine ends with Close,
-// which waits for it.
+// watchedPipeline reads each answer before Raft does. Close waits for its goroutine.
 type watchedPipeline struct {
 	raft.AppendPipeline
 	sent    appendChange
@@ -57,15 +54,12 @@ type watchedPipeline struct {
 	work    sync.WaitGroup
 }
 
-// AppendEntries implements raft.AppendPipeline.
 func (p *watchedPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	return p.AppendPipeline.AppendEntries(p.sent(args), resp)
 }
 
-// Consumer implements raft.AppendPipeline.
 func (p *watchedPipeline) Consumer() <-chan raft.AppendFuture { return p.answers }
 
-// Close implements raft.AppendPipeline.
 func (p *watchedPipeline) Close() error {
 	p.once.Do(func() { close(p.closed) })
 	err := p.AppendPipeline.Close()
@@ -73,12 +67,11 @@ func (p *watchedPipeline) Close() error {
 	return err
 }
 
-// forwardAnswers forwards answers to Raft until the pipeline is closed.
 func (p *watchedPipeline) forwardAnswers(answered func(raft.AppendFuture)) {
 	for {
 		select {
 		case f := <-p.AppendPipeline.Consumer():
-			if f.Error() == nil { // an answer arrives only when it is complete, so this does not wait
+			if f.Error() == nil { // does not wait: an answer arrives only when complete
 				answered(f)
 			}
 			select {

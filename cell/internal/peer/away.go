@@ -15,42 +15,41 @@ import (
 )
 
 const (
-	awayLogEvery = time.Minute      // between two lines about peers that are away
-	awayLogGrace = 10 * time.Second // after the start, while the others may be starting, too
-	awayAfter    = 2 * time.Second  // a peer that has not answered for so long is away
-	maxAwayPeers = 64               // are remembered by name
-	minFruitless = 5                // elections without a result that are logged; a single one may be a split vote
-	maxCause     = 300              // bytes of why a peer is away
+	awayLogEvery = time.Minute      // between two lines with all peers that are away
+	awayLogGrace = 10 * time.Second // after the start, while others may be starting
+	awayAfter    = 2 * time.Second  // a peer without an answer for so long is away
+	maxAwayPeers = 64               // remembered by name
+	minFruitless = 5                // fruitless elections before a line; a single one may be a split vote
+	maxCause     = 300              // bytes of the reason
 )
 
-// awayPeers says in the log which peers cannot be reached, and why. Raft says so many times a second, as long as it lasts, and also of a
-// peer whose answer is a little late. So a peer is away that has not answered since Raft has complained for awayAfter. The log names it
-// then, and once a minute all that are away. It is for any goroutine.
+// awayPeers logs which peers cannot be reached, and why. Raft complains many times a second, even if an answer
+// is only late. So a peer is away once it has not answered for awayAfter since Raft's first complaint. The log
+// names it then, and all that are away once a minute. It is safe for concurrent use.
 type awayPeers struct {
 	logger *slog.Logger
 	clock  session.Clock
 
-	mu        sync.Mutex // guards the fields below; never held while something is logged
+	mu        sync.Mutex // guards the fields below; not held while logging
 	began     bool
-	since     session.Instant // when Raft complained for the first time
-	last      session.Instant // when the peers that are away were logged last
+	since     session.Instant // Raft's first complaint
+	last      session.Instant // the last such line
 	peers     map[string]*awayPeer
-	named     map[string]bool // peers that were logged then or since
+	named     map[string]bool // peers logged then or since
 	fruitless int             // elections without a result since then
 }
 
-// awayPeer is a peer of which Raft complains, and that has not answered since.
+// awayPeer is a peer that has not answered since Raft complained of it.
 type awayPeer struct {
 	since, last session.Instant // the first and the latest complaint
-	entries     bool            // it is about entries: an answer to a heartbeat does not end it
-	why         string          // the latest that was said
+	entries     bool            // concerns entries: an answer to a heartbeat does not end it
+	why         string          // the latest reason
 }
 
 func newAwayPeers(logger *slog.Logger, clock session.Clock) *awayPeers {
 	return &awayPeers{logger: logger, clock: clock, peers: map[string]*awayPeer{}, named: map[string]bool{}}
 }
 
-// note notes that Raft complains of a peer, and why.
 func (a *awayPeers) note(id string, why error, entries bool) {
 	now := a.clock()
 	a.mu.Lock()
@@ -69,8 +68,7 @@ func (a *awayPeers) note(id string, why error, entries bool) {
 	a.log(now)
 }
 
-// explainAway returns why a peer is away. Entries that get no answer in time, while smaller messages do, are the sign of a path that drops
-// large packets.
+// explainAway returns why a peer is away. If only entries time out, the path may drop large packets.
 func explainAway(why error, entries bool) string {
 	text := why.Error()
 	if len(text) > maxCause {
@@ -82,7 +80,6 @@ func explainAway(why error, entries bool) string {
 	return text
 }
 
-// noteFruitless notes that an election has brought no master.
 func (a *awayPeers) noteFruitless() {
 	now := a.clock()
 	a.mu.Lock()
@@ -91,7 +88,7 @@ func (a *awayPeers) noteFruitless() {
 	a.log(now)
 }
 
-// answered notes that a peer has answered: a message with entries, or without.
+// answered records that a peer has answered, to a message with or without entries.
 func (a *awayPeers) answered(id string, entries bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,7 +103,6 @@ func (a *awayPeers) unanswering() []string {
 	return slices.Sorted(maps.Keys(a.peers))
 }
 
-// log names the peers that the log must name now, or says that elections are in vain.
 func (a *awayPeers) log(now session.Instant) {
 	if list, why, due := a.due(now); due && len(list) > 0 {
 		a.logger.Warn("replicas cannot be reached", "event", "peers_away", "peers", list, "error", why)
@@ -115,7 +111,6 @@ func (a *awayPeers) log(now session.Instant) {
 	}
 }
 
-// due returns the peers that the log must name now, and why they are away; due is false if there is nothing to log.
 func (a *awayPeers) due(now session.Instant) (list []string, why string, due bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +123,7 @@ func (a *awayPeers) due(now session.Instant) (list []string, why string, due boo
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.peers)) {
 		switch p := a.peers[id]; {
-		case now.Sub(p.last) > awayLogEvery: // Raft has stopped complaining: it is back, or no member any more
+		case now.Sub(p.last) > awayLogEvery: // Raft no longer complains: it is back, or no longer a member
 			delete(a.peers, id)
 		case now.Sub(p.since) >= awayAfter:
 			list = append(list, id)
@@ -148,7 +143,7 @@ func (a *awayPeers) due(now session.Instant) (list []string, why string, due boo
 	return list, a.causes(list), true
 }
 
-// causes says why some peers are away: once, if it is the same for all.
+// causes returns why peers are away, once if all have the same reason.
 func (a *awayPeers) causes(list []string) string {
 	var parts, all []string
 	for _, id := range list {

@@ -14,26 +14,20 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// A cell is bootstrapped once, by all its members together, in two phases that
-// are stored on the disk (docs/adr/0009-bootstrap-and-identity.md has the
-// argument). Each member asks every other again and again what it holds, and
-// takes the next step on its own:
+// All members bootstrap a cell together, once, in two phases that are stored on disk
+// (docs/adr/0009-bootstrap-and-identity.md has the argument). Each member repeatedly asks the others what they
+// hold, and takes the next step on its own:
 //
-//  1. The member with the lowest ID, when every other one says that it holds
-//     nothing, is bootstrapping, and has the same list of members, draws the
-//     roster: the cell's id and the incarnation of each member. It stores it.
-//  2. A member that holds nothing stores a roster that another one shows it, if the
-//     roster has its own incarnation.
-//  3. A member that has stored the roster begins (writes the first entry of the
-//     log and starts Raft) when every other one has stored it, too, or one says
-//     that it has begun.
+//  1. The member with the lowest ID draws and stores the roster (the cell's id and each member's incarnation), once
+//     every other member reports that it holds nothing, bootstraps, and has the same list of members.
+//  2. A member that holds nothing stores another's roster, if that has its own incarnation.
+//  3. A member with a stored roster begins (writes the first entry of the log and starts Raft) when every other
+//     one has stored it, or one has begun.
 //
-// So a cell in which anybody has voted or acknowledged anything is known to every
-// directory that its roster names, and a roster that names a directory which is
-// gone can never be begun. What is stored is never replaced: a replica that finds
-// it contradicted refuses to run.
+// So every directory of a roster knows the cell before anybody votes or acknowledges, and a roster with a lost
+// directory can never begin. A roster is never replaced: a contradicted replica refuses to run.
 
-// BootstrapReport is what a replica answers to a replica that bootstraps.
+// BootstrapReport is a replica's answer to one that bootstraps.
 type BootstrapReport struct {
 	ID          string            `json:"id"`
 	Incarnation string            `json:"incarnation"`
@@ -41,23 +35,20 @@ type BootstrapReport struct {
 	Roster      *identity.Roster  `json:"roster,omitempty"`
 	Begun       bool              `json:"begun,omitempty"`
 
-	// Of a replica that waits to be let into a cell, and of one that was.
+	// Of a replica that joins or has joined a cell.
 	Joins    bool   `json:"joins,omitempty"`
 	Client   string `json:"client,omitempty"` // where clients reach it
 	HTTP     string `json:"http,omitempty"`
 	MaxLevel int    `json:"max_level,omitempty"`
 }
 
-// bootstrapStep is what a member must do next.
 type bootstrapStep struct {
 	store   *identity.Roster // store this roster
 	begin   bool             // write the first entry and start Raft
-	waiting []string         // otherwise, the members to wait for, each with the reason
+	waiting []string         // otherwise, the members to wait for, with reasons
 }
 
-// nextStep decides what the member with that identity and list of members does after it
-// has asked the others. heard has the reports of the members that answered, and failed
-// the errors of the others.
+// nextStep decides a member's step. heard has the reports of the others, and failed their errors.
 func nextStep(me identity.Replica, members []identity.Member, heard map[string]BootstrapReport, failed map[string]error) (bootstrapStep, error) {
 	for _, m := range members {
 		r, ok := heard[m.ID]
@@ -102,8 +93,7 @@ func nextStep(me identity.Replica, members []identity.Member, heard map[string]B
 	return step, nil
 }
 
-// checkContradiction compares what another member reports with what this one holds. Its
-// error is why this replica must not run.
+// checkContradiction compares another's report with this member. Its error is why this replica must not run.
 func checkContradiction(me identity.Replica, r BootstrapReport) error {
 	switch {
 	case r.Roster == nil && me.Roster == nil:
@@ -120,7 +110,7 @@ func checkContradiction(me identity.Replica, r BootstrapReport) error {
 			r.ID, r.Roster.CellID, me.Roster.CellID, identity.LossAdvice)
 	case r.Roster.IncarnationOf(me.ID) == me.Incarnation:
 		if r.Begun && me.Roster == nil {
-			return lostEntries(me.ID, 0, r.ID, 1) // it had stored the roster: otherwise that replica could not have begun
+			return lostEntries(me.ID, 0, r.ID, 1) // it had stored the roster, else that replica could not have begun
 		}
 		return nil
 	case r.Begun:
@@ -130,18 +120,15 @@ func checkContradiction(me identity.Replica, r BootstrapReport) error {
 	}
 }
 
-// incompletable is the refusal of a bootstrap that can never be completed.
 func incompletable(holder, gone, cellID string) error {
 	return identity.Refused("the bootstrap of the cell with the id %.12s can never be completed: replica %s had begun it with another data directory of replica %s, which is gone. "+
 		"If no replica of this cell has ever become ready, remove the data directories of all of them and start them again with --bootstrap. Otherwise %s", cellID, holder, gone, identity.LossAdvice)
 }
 
-// isLowest reports whether no member has an ID before this one.
 func isLowest(id string, members []identity.Member) bool {
 	return !slices.ContainsFunc(members, func(m identity.Member) bool { return m.ID < id })
 }
 
-// drawRoster makes the roster of a new cell of the members that were heard.
 func drawRoster(me identity.Replica, members []identity.Member, heard map[string]BootstrapReport) (*identity.Roster, error) {
 	id, err := identity.RandomID()
 	if err != nil {
@@ -158,7 +145,6 @@ func drawRoster(me identity.Replica, members []identity.Member, heard map[string
 	return r, nil
 }
 
-// reasonOf says, as briefly as possible, why a member was not heard.
 func reasonOf(err error) string {
 	if err == nil {
 		return "not asked yet"
@@ -168,13 +154,12 @@ func reasonOf(err error) string {
 
 const (
 	maxBootstrapAnswer = time.Second            // for one member's answer
-	firstRoundsPause   = 100 * time.Millisecond // between two rounds, in firstRounds
-	laterRoundsPause   = 500 * time.Millisecond // between two rounds, later
+	firstRoundsPause   = 100 * time.Millisecond // between two rounds, during firstRounds
+	laterRoundsPause   = 500 * time.Millisecond // between later rounds
 	firstRounds        = 5 * time.Second        // since the beginning
 	bootstrapLogEvery  = 5 * time.Second        // between log lines
 )
 
-// identityStore keeps the identity of a member durably.
 type identityStore interface {
 	Get() identity.Replica
 	Store(r *identity.Roster, begun bool) error
@@ -184,7 +169,7 @@ type identityStore interface {
 type Bootstrapper struct {
 	Cell     string
 	Members  []identity.Member
-	Callers  func() []identity.Member // replicas of a cell that have called: all other members may have left meanwhile
+	Callers  func() []identity.Member // callers in a cell: all other members may have left
 	Identity identityStore
 	Ask      func(m identity.Member) (BootstrapReport, error) // returns within maxBootstrapAnswer
 	Begin    func() error                                     // writes the first entry
@@ -192,8 +177,7 @@ type Bootstrapper struct {
 	Logger   *slog.Logger
 }
 
-// Complete returns when the cell has begun here. It fails when ctx ends, or when the
-// cell must not be bootstrapped.
+// Complete returns when the cell has begun here. It fails when ctx ends, or if this cell must not be bootstrapped.
 func (b *Bootstrapper) Complete(ctx context.Context) error {
 	began := b.Clock()
 	told := began.Add(-bootstrapLogEvery)
@@ -230,7 +214,7 @@ func (b *Bootstrapper) Complete(ctx context.Context) error {
 	}
 }
 
-// hasBegun reports whether a replica that came to the cell later says that the cell has begun whose roster is stored here.
+// hasBegun reports whether a later member says that the stored roster's cell has begun.
 func (b *Bootstrapper) hasBegun() bool {
 	me := b.Identity.Get()
 	return me.Roster != nil && slices.ContainsFunc(b.Callers(), func(m identity.Member) bool {
@@ -239,12 +223,10 @@ func (b *Bootstrapper) hasBegun() bool {
 	})
 }
 
-// askAll asks every other member at once what it holds.
 func (b *Bootstrapper) askAll() (heard map[string]BootstrapReport, failed map[string]error) {
 	return askAll(b.Members, b.Identity.Get().ID, b.Ask)
 }
 
-// askAll asks all members but one at once what they hold.
 func askAll(members []identity.Member, me string, ask func(identity.Member) (BootstrapReport, error)) (heard map[string]BootstrapReport, failed map[string]error) {
 	var mu sync.Mutex // guards the maps
 	heard, failed = map[string]BootstrapReport{}, map[string]error{}

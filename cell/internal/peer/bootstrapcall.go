@@ -11,12 +11,11 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/identity"
 )
 
-// maxReport bounds the bytes of a BootstrapReport that are read. One with the longest roster that a cell can have, of
-// 1,000 replicas that it has or had, with the longest IDs and addresses, takes about half of it: TestLongestReport.
+// maxReport limits the bytes of a BootstrapReport. The longest roster, of 1,000 replicas with the longest IDs
+// and addresses, takes about half: TestLongestReport.
 const maxReport = 1 << 20
 
-// serveBootstrap answers a replica that bootstraps: 4 bytes of length, big-endian, and a
-// BootstrapReport in JSON.
+// serveBootstrap answers a replica that bootstraps: 4 bytes of length, big-endian, and a BootstrapReport in JSON.
 func (p *Port) serveBootstrap(c *portConn) {
 	defer func() { _ = c.Close() }() // nothing is buffered that a failing close could lose
 	text, err := json.Marshal(p.Bootstrap())
@@ -60,11 +59,11 @@ func (p *Port) AskBootstrap(m identity.Member) (BootstrapReport, error) {
 	return r, nil
 }
 
-// maxCallers is how many replicas are remembered that have called one which is in no cell.
+// maxCallers is how many callers a replica without a cell remembers.
 const maxCallers = 16
 
-// noteCaller remembers a replica of a cell that calls this one while it is in none: it may be asked to let this one in. All that this one
-// was configured with may have left by then.
+// noteCaller remembers a caller that is in a cell, while this replica is in none. This replica may ask it for
+// admission: all configured members may have left.
 func (p *Port) noteCaller(h hello, verdict helloVerdict) {
 	if verdict != helloAccepted && verdict != helloNoCell || h.cellID == "" || h.raft == "" || p.Passport.me().InCell() {
 		return
@@ -75,12 +74,12 @@ func (p *Port) noteCaller(h hello, verdict helloVerdict) {
 		if len(p.callers) < maxCallers {
 			break
 		}
-		delete(p.callers, id) // any: those that matter call again
+		delete(p.callers, id) // any one: those that matter call again
 	}
 	p.callers[h.from] = h.raft
 }
 
-// Callers returns the replicas of a cell that have called this one while it is in none.
+// Callers returns the callers in a cell, while this replica is in none.
 func (p *Port) Callers() (list []identity.Member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

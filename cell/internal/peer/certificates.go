@@ -8,16 +8,15 @@ import (
 	"github.com/chubbylock/chubby/internal/certs"
 )
 
-// encryptInbound has an inbound connection encrypted, if there are certificates. The handshake is part
-// of reading the hello.
+// encryptInbound encrypts an inbound connection, if there are certificates. The hello does the handshake.
 func (p *Port) encryptInbound(c *portConn) {
 	if p.Certificates != nil {
 		c.Conn = p.Certificates.Accept(c.Conn)
 	}
 }
 
-// encryptOutbound has a connection to a replica encrypted, if there are certificates. The handshake is
-// part of writing the hello, and fails if another answers than that replica.
+// encryptOutbound encrypts a connection to a replica, if there are certificates. The hello does the handshake,
+// which fails if another replica answers.
 func (p *Port) encryptOutbound(c *portConn, id string) {
 	if p.Certificates == nil {
 		return
@@ -28,8 +27,7 @@ func (p *Port) encryptOutbound(c *portConn, id string) {
 	}))
 }
 
-// checkCertificate returns an error if a caller's certificate does not count, or is that of another replica
-// than its hello says.
+// checkCertificate returns an error if a caller's certificate is invalid or does not match its hello.
 func (p *Port) checkCertificate(c *portConn, h hello) error {
 	encrypted, ok := c.Conn.(*tls.Conn)
 	if !ok {
@@ -44,7 +42,7 @@ func (p *Port) checkCertificate(c *portConn, h hello) error {
 	return isReplica(chain[0], certs.Replica{Cell: h.cell, ID: h.from})
 }
 
-// Expel closes the connections that replicas have made which have left the cell: when they connect anew, they are told.
+// Expel closes the connections of replicas that have left the cell. They learn why when they reconnect.
 func (p *Port) Expel() {
 	roster := p.Passport.me().Roster
 	var gone []*portConn
@@ -68,9 +66,9 @@ func isReplica(cert *x509.Certificate, want certs.Replica) error {
 	return err
 }
 
-// Recheck closes the connections of replicas whose certificates do not count any more, and returns how
-// many those are. It is called every few seconds. Who expires is not cut off: a cell whose certificates
-// all end in one night goes on until connections are made anew.
+// Recheck closes the connections of replicas whose certificates are no longer valid, and returns their number.
+// It runs every few seconds. It ignores expiry: a cell whose certificates all expire goes on until it needs new
+// connections.
 func (p *Port) Recheck() int {
 	p.mu.Lock()
 	conns := make([]*portConn, 0, len(p.conns))

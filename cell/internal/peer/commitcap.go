@@ -2,19 +2,18 @@ package peer
 
 import "github.com/hashicorp/raft"
 
-// appendChange returns the request to append entries that stands for another one. It does not change that one, which
-// Raft may use again.
+// appendChange returns a request that replaces another, which stays unchanged since Raft may reuse it.
 type appendChange func(*raft.AppendEntriesRequest) *raft.AppendEntriesRequest
 
-// capCommit returns a request that calls no entry committed beyond the last one that it shows: those up to
-// PrevLogEntry, which it has compared with the receiver's log, and those that it brings.
+// capCommit lowers a request's commit index to the last entry that the request shows: PrevLogEntry, compared
+// with the receiver's log, or the last entry that it brings.
 //
-// Raft.appendEntries (hashicorp/raft v1.7.3) commits min(LeaderCommitIndex, its own last index), and the Raft paper
-// says min(leaderCommit, index of last new entry). Behind the last entry of the message the receiver may have entries
-// of a deposed leader, which were never committed. It would apply them, and so differ from the other replicas. A new leader sends such a
-// message if it has waited (Raft.replicateTo, after a failure) between its look at the end of its log and that at its
-// commit index. So the sender caps, for receivers of version 0.1.0, and the receiver caps, for senders of that version.
-// TestReplicasApplyTheSame shows what happens otherwise. To be removed when hashicorp/raft does the same: docs/upstream.
+// Raft.appendEntries (hashicorp/raft v1.7.3) commits min(LeaderCommitIndex, its own last index); the Raft paper
+// says min(leaderCommit, index of last new entry). Behind the message's last entry, the receiver may have
+// uncommitted entries of a deposed leader. It would apply them, and differ from the others. A new leader sends
+// such a message if it waited (Raft.replicateTo, after a failure) between reading the end of its log and its
+// commit index. The sender caps for receivers of version 0.1.0, and the receiver for senders of it.
+// TestReplicasApplyTheSame shows the fault. Remove this when hashicorp/raft does the same: docs/upstream.
 func capCommit(a *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 	capped := *a
 	capped.LeaderCommitIndex = min(a.LeaderCommitIndex, a.PrevLogEntry+uint64(len(a.Entries)))

@@ -10,29 +10,27 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// divergedEvery is the time between two log lines on one replica that differs.
+// divergedEvery is the time between two log lines about one replica.
 const divergedEvery = time.Minute
 
-// Comparison compares this replica with the others, by what probes report (Chubby §2.11 compares the contents of
-// databases every few hours): what each has applied, by running hashes, and its whole state at the newest
-// check point. If two replicas of one cell differ at the same index, one
-// of them has lost or damaged something, and no later entry repairs that. It is for any
-// goroutine.
+// Comparison compares this replica with the others by their probe answers: running hashes of what each applied,
+// and the whole state at the newest check point. (Chubby §2.11 compares the contents of databases every few
+// hours.) If two replicas differ at one index, one has lost or damaged something, and no later entry repairs
+// that. It is safe for concurrent use.
 type Comparison struct {
 	ownHash func(index uint64) (sum uint64, ok bool) // of this replica
 	clock   session.Clock
 	logger  *slog.Logger
 
-	mu      sync.Mutex                 // guards what follows
-	differs map[string]bool            // by replica ID: those that have applied other entries
+	mu      sync.Mutex                 // guards the fields below
+	differs map[string]bool            // by replica ID: those that applied other entries
 	own     Check                      // the newest of this replica
 	checks  map[string]Check           // by replica ID: the newest of the others
-	apart   map[string]bool            // by replica ID: those whose state was another one at the last check point that both had
-	told    map[string]session.Instant // by replica ID: when a difference was last logged
+	apart   map[string]bool            // by replica ID: those that differed at the last common check point
+	told    map[string]session.Instant // by replica ID: the last log line
 }
 
-// NewComparison returns a comparison. ownHash returns the running hash of this replica
-// at an index, if it still knows it.
+// NewComparison returns a comparison. ownHash returns this replica's running hash at an index it still knows.
 func NewComparison(ownHash func(index uint64) (sum uint64, ok bool), clock session.Clock, logger *slog.Logger) *Comparison {
 	return &Comparison{
 		ownHash: ownHash, clock: clock, logger: logger,
@@ -40,10 +38,10 @@ func NewComparison(ownHash func(index uint64) (sum uint64, ok bool), clock sessi
 	}
 }
 
-// Compare compares a report of another replica with this one. It returns whether a difference was logged: it is new, or a minute has
-// passed.
+// Compare compares another replica's report with this one. It reports whether it logged a difference: new, or
+// last logged a minute ago.
 func (c *Comparison) Compare(id string, report Report) (logged bool) {
-	ours, ok := c.ownHash(report.Applied) // else it is ahead, or far behind; then the other replica compares
+	ours, ok := c.ownHash(report.Applied) // else the other replica compares: it is ahead, or far behind
 	c.mu.Lock()
 	if ok {
 		setIn(c.differs, id, ours != report.History)
@@ -73,14 +71,13 @@ func (c *Comparison) Compare(id string, report Report) (logged bool) {
 	return due
 }
 
-// compareStates compares the whole states of this replica and another one, if both have the same check point. c.mu is held.
+// compareStates compares whole states, if both replicas have the same check point. c.mu is held.
 func (c *Comparison) compareStates(id string) {
 	if theirs := c.checks[id]; theirs.Index > 0 && theirs.Index == c.own.Index && theirs.Kind == c.own.Kind {
 		setIn(c.apart, id, c.own.Differs(theirs))
 	}
 }
 
-// setIn puts an ID into a set, or takes it out.
 func setIn(set map[string]bool, id string, in bool) {
 	if in {
 		set[id] = true
@@ -89,7 +86,7 @@ func setIn(set map[string]bool, id string, in bool) {
 	}
 }
 
-// Reached takes the check of this replica's own state at a newer check point.
+// Reached takes this replica's check at a newer check point.
 func (c *Comparison) Reached(own Check) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,21 +96,21 @@ func (c *Comparison) Reached(own Check) {
 	}
 }
 
-// Own returns the newest check of this replica. Every probe has it.
+// Own returns the newest check of this replica, for every probe.
 func (c *Comparison) Own() Check {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.own
 }
 
-// Checks returns the newest check of this replica, and those of the others.
+// Checks returns the newest checks of this replica and of the others.
 func (c *Comparison) Checks() (own Check, others map[string]Check) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.own, maps.Clone(c.checks)
 }
 
-// Keep forgets all replicas but these: the others have left the cell.
+// Keep forgets all other replicas: they have left the cell.
 func (c *Comparison) Keep(ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +121,7 @@ func (c *Comparison) Keep(ids []string) {
 	maps.DeleteFunc(c.told, func(id string, _ session.Instant) bool { return gone(id) })
 }
 
-// Differing returns which replicas differ from this one, in order.
+// Differing returns the replicas that differ from this one, in order.
 func (c *Comparison) Differing() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,8 +136,8 @@ func (c *Comparison) Differing() []string {
 	}))
 }
 
-// divergedAdvice is what to do about replicas that differ. It names no replica to
-// remove: that could be the only one with what was acknowledged.
+// divergedAdvice is for replicas that differ. It names none to remove: that could be the only one with all
+// acknowledged entries.
 const divergedAdvice = "one of them has lost entries or is damaged; being the master proves nothing. Remove no data directory. " +
 	"One that a majority of the voting replicas contradicts stops by itself, with a message, at the next check point, and is then to be replaced (chubbyctl cell replace). " +
 	"If none has stopped after some minutes, no majority agrees: stop all of them, and keep every data directory for a report"

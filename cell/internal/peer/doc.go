@@ -1,27 +1,20 @@
-// Package peer is what replicas say to each other: the hello that opens every
-// connection of a replica's Raft port, with the passport in it; the conversations
-// that follow, of Raft, of probes and of a bootstrap; and what is concluded from
-// the answers, by the fence and by the comparison of running hashes and of whole states.
+// Package peer is the conversation of replicas: the hello that opens every connection of a Raft port, with the
+// passport in it; then Raft, probes and bootstraps; and what the fence and the comparison conclude.
 //
-// The port (port.go, handshake.go) owns the connections. The transport (transport.go) is Raft's
-// side of it, the prober (prober.go) asks other replicas for their terms, and the
-// fence (fence.go) proves leadership with the answers.
+// The port (port.go, handshake.go) owns the connections. The transport (transport.go) is Raft's side of it, the
+// prober (prober.go) asks replicas for their terms, and the fence (fence.go) proves leadership with the answers.
 //
-// The rule it upholds: two replicas talk only if both are of the same cell, each
-// comes from the data directory that the cell knows, and each holds what it is
-// known to have held. A proof of leadership counts only answers to questions that
+// Two replicas talk only if both are of the same cell, each comes from the data directory that the cell knows,
+// and each holds what it is known to have held. A proof of leadership counts only answers to questions that
 // were asked after its caller came.
 //
-// Only package cell may use it. It knows nothing of the disk: what a replica holds,
-// and who it is, are functions that it is given.
+// Only package cell may use it. It does not touch the disk: functions give it the replica's identity and last index.
 //
-// Goroutines: the port owns one that accepts, one for each inbound connection, and the
-// transport's, which hands to Raft what has arrived; Transport.Close waits for these; the prober one for each replica and one for each of
-// its connections, which Prober.Close waits for; each of Raft's pipelines one,
-// which its Close waits for; and a bootstrap one for each member that it asks in a
-// round, which the round waits for. The fence has none of its own.
+// Goroutines: the port has one that accepts, one for each inbound connection, and the transport's, which passes
+// messages to Raft; the prober one for each replica and each connection; each of Raft's pipelines one. The
+// Close of Transport, Prober and pipeline waits for them. A round of a bootstrap waits for one for each member
+// it asks. The fence has none.
 //
-// Mutexes, in the order in which they are taken: that of a fence, of the prober, of
-// one replica in the prober. Those of the port, of the passport, of the comparison
-// and of Raft's log are taken alone. None is held across I/O.
+// Mutexes, in their order: that of a fence, of the prober, of one replica in the prober. Those of the port, the
+// passport, the comparison and Raft's log are taken alone. None is held across I/O.
 package peer

@@ -13,67 +13,62 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// maxFenceRound is how long a round may take before its callers are told that no
-// majority answers. Raft's own lease has usually ended by then.
+// maxFenceRound limits a round; then its callers get an error. Raft's own lease has usually ended by then.
 const maxFenceRound = 2 * time.Second
 
-// fenceHedge is how long a round waits for the voters that it asks first before it asks
-// the others, too. It asks as few first as can decide it: to ask all at once would cost
-// every read twice the messages, and decide no sooner.
+// fenceHedge is how long a round waits for its first voters before it asks the others. The first are as few as
+// can decide: asking all would double every read's messages, and decide no sooner.
 const fenceHedge = 2 * time.Millisecond
 
-// raftView is what the fence reads of Raft; *raft.Raft implements it. All three may be
-// called from any goroutine and do not wait for Raft's main goroutine.
+// raftView is what the fence reads of *raft.Raft. Its methods are safe for concurrent use and do not wait for
+// Raft's main goroutine.
 type raftView interface {
 	CurrentTerm() uint64
 	State() raft.RaftState
 	GetConfiguration() raft.ConfigurationFuture
 }
 
-// FenceConfig is what a fence needs to know.
+// FenceConfig configures a fence.
 type FenceConfig struct {
 	Term  uint64 // the term in which this replica was elected
 	Self  string // this replica's ID
 	Raft  raftView
 	Ask   func(id, address string, reply func(Report)) // Prober.Ask
 	Clock session.Clock
-	Hint  func() string                       // the client address of the believed master, for errors; may be nil
-	Ended func(took time.Duration, err error) // a round has ended; called with the mutex held, to count. May be nil
-	hedge time.Duration                       // how long a round waits for the voters asked first; 0 is fenceHedge
+	Hint  func() string                       // returns the believed master's client address, for errors; may be nil
+	Ended func(took time.Duration, err error) // called with the mutex held when a round ends, to count it; may be nil
+	hedge time.Duration                       // how long a round waits for the first voters; 0 is fenceHedge
 }
 
-// Fence proves that this replica is still the leader of one term: that nobody had
-// acknowledged a write which this replica's state does not show when the proof began. It
-// writes nothing. Every read, every lease grant and every CheckSequencer passes it. See
-// probe.go for what is proved and why it holds.
+// Fence proves that this replica still leads one term: when the proof began, nobody had acknowledged a write
+// that this replica's state lacks. It writes nothing. Every read, lease grant and CheckSequencer passes it. See
+// probe.go for the argument.
 //
-// Callers share proofs, as writers share a group commit. One round of questions is under
-// way at a time. Callers that come meanwhile share the next one: only a round that began
-// after a caller came releases it.
+// Callers share proofs, as writers share a group commit. One round is under way at a time, and callers that
+// come meanwhile share the next: only a round that began after a caller came releases it.
 //
-// A fence is for one term. It is for any goroutine and has none of its own: callers
-// begin rounds, and the prober's goroutines or a timer end them.
+// It is safe for concurrent use and has no goroutine: callers begin rounds; the prober's goroutines or a timer end them.
 type Fence struct {
 	FenceConfig
 
-	mu     sync.Mutex      // guards what follows; never held across I/O
-	round  *fenceRound     // the round that asks now; nil if there is none
-	next   *fenceRound     // begins when round ends; nil if no caller waits
-	closed error           // why there are no more proofs
-	prompt []raft.ServerID // voters that agreed in the last round, the first to answer first
+	mu     sync.Mutex      // guards the fields below; never held across I/O
+	round  *fenceRound     // the current round, nil without one
+	next   *fenceRound     // begins when round ends; nil without callers
+	closed error           // why proofs have ended
+	prompt []raft.ServerID // voters that agreed in the last round, the fastest first
 }
 
-// fenceRound is one proof, which is being asked for or waits for its turn.
+// fenceRound is one proof, under way or waiting for its turn.
 type fenceRound struct {
-	done chan struct{}   // closed when t0 and err are set for good
-	t0   session.Instant // when the round began
+	done chan struct{}   // closed when t0 and err are final
+	t0   session.Instant // at its beginning
 	err  error
 
 	// The fence's mutex guards the rest.
 	voters int             // of the latest configuration
 	agree  int             // voters that are at a term <= ours
-	higher int             // voters that have left our term
-	prompt []raft.ServerID // those that agree, in the order of their answers
+	higher int             // voters at a higher term
+	prompt []raft.ServerID // those that agree, in order of their answers
 	rest   []raft.Server   // voters not asked yet
 	limit  *time.Timer     // the hedge, then maxFenceRound
 }
@@ -84,11 +79,10 @@ func NewFence(cfg FenceConfig) *Fence {
 	return &Fence{FenceConfig: cfg}
 }
 
-// Prove returns once it is certain that at t0, which is not before the call, no other
-// replica had been elected since this one. It fails with NotMaster if one may have been,
-// with Unavailable if no majority of the voters answers within maxFenceRound, with the
-// cause of Close after Close, and with DeadlineExceeded or Cancelled when ctx ends (or
-// with ctx's cause, if that is an *api.Error).
+// Prove returns once it is certain that no other replica had been elected by t0, which is not before the call.
+// It fails with NotMaster if one may have been, with Unavailable if no majority of the voters answers within
+// maxFenceRound, with Close's cause after Close, and with DeadlineExceeded or Cancelled (or an *api.Error that
+// is ctx's cause) when ctx ends.
 func (f *Fence) Prove(ctx context.Context) (session.Instant, error) {
 	//mutant: if true { return f.Clock(), nil }; r, err := f.joinRound()
 	r, err := f.joinRound()
@@ -103,8 +97,7 @@ func (f *Fence) Prove(ctx context.Context) (session.Instant, error) {
 	}
 }
 
-// joinRound returns the round that the caller must wait for: one that had not begun
-// before the call.
+// joinRound returns the caller's round, which must begin after the call.
 func (f *Fence) joinRound() (*fenceRound, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +114,7 @@ func (f *Fence) joinRound() (*fenceRound, error) {
 	return f.next, nil
 }
 
-// Close makes every call fail with cause, those that wait and later ones.
+// Close makes every pending and later call fail with cause.
 func (f *Fence) Close(cause error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,8 +133,7 @@ func (f *Fence) Close(cause error) {
 	}
 }
 
-// beginRound starts a round. It reads the clock before it asks anything, and the
-// configuration after that. f.mu is held.
+// beginRound begins a round. It reads the clock before it asks anything, then the configuration. f.mu is held.
 func (f *Fence) beginRound(r *fenceRound) {
 	f.round = r
 	r.t0 = f.Clock()
@@ -165,7 +157,7 @@ func (f *Fence) beginRound(r *fenceRound) {
 		}
 		r.voters++
 		if string(s.ID) == f.Self {
-			r.agree++ // checkLeading reads our own term, last of all
+			r.agree++ // checkLeading reads our own term, after all others
 			continue
 		}
 		others = append(others, s)
@@ -180,7 +172,6 @@ func (f *Fence) beginRound(r *fenceRound) {
 	f.askVoters(r, others[:first])
 }
 
-// rank orders voters by how promptly they answered in the last round.
 func (f *Fence) rank(id raft.ServerID) int {
 	if at := slices.Index(f.prompt, id); at >= 0 {
 		return at
@@ -188,15 +179,13 @@ func (f *Fence) rank(id raft.ServerID) int {
 	return len(f.prompt)
 }
 
-// askVoters asks voters for their terms, on behalf of a round that has begun.
 func (f *Fence) askVoters(r *fenceRound, voters []raft.Server) {
 	for _, s := range voters {
 		f.Ask(string(s.ID), string(s.Address), func(report Report) { f.countAnswer(r, s.ID, report) })
 	}
 }
 
-// askRest asks the voters that a round has not asked yet, and ends the round if it has
-// asked them all.
+// askRest asks a round's remaining voters, or ends the round.
 func (f *Fence) askRest(r *fenceRound) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,7 +202,6 @@ func (f *Fence) askRest(r *fenceRound) {
 	}
 }
 
-// countAnswer counts one voter's answer.
 func (f *Fence) countAnswer(r *fenceRound, id raft.ServerID, report Report) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -229,7 +217,7 @@ func (f *Fence) countAnswer(r *fenceRound, id raft.ServerID, report Report) {
 	f.endIfDecided(r)
 }
 
-// endIfDecided ends the round if the answers so far decide it. f.mu is held.
+// endIfDecided ends the round if the answers decide it. f.mu is held.
 func (f *Fence) endIfDecided(r *fenceRound) bool {
 	majority := r.voters/2 + 1
 	switch {
@@ -243,7 +231,7 @@ func (f *Fence) endIfDecided(r *fenceRound) bool {
 	return true
 }
 
-// checkLeading reads this replica's own term and state, after those of all others.
+// checkLeading reads this replica's own term and state, after all others'.
 func (f *Fence) checkLeading() error {
 	if f.Raft.CurrentTerm() != f.Term || f.Raft.State() != raft.Leader {
 		return f.notMaster("this replica is not the master any more")
@@ -251,8 +239,7 @@ func (f *Fence) checkLeading() error {
 	return nil
 }
 
-// endRound releases a round's callers, and begins the next round if callers wait for it.
-// f.mu is held.
+// endRound releases a round's callers, and begins the next round for pending ones. f.mu is held.
 func (f *Fence) endRound(r *fenceRound, err error) {
 	if r.limit != nil {
 		r.limit.Stop()
@@ -272,7 +259,6 @@ func (f *Fence) endRound(r *fenceRound, err error) {
 	close(r.done)
 }
 
-// notMaster is the error of a deposed master.
 func (f *Fence) notMaster(why string) error {
 	e := &api.Error{Code: api.NotMaster, Op: "prove leadership", Replica: f.Self, Message: why + ": ask the new one"}
 	if f.Hint != nil {
@@ -281,7 +267,6 @@ func (f *Fence) notMaster(why string) error {
 	return e
 }
 
-// contextError is the error of a caller whose context ended.
 func (f *Fence) contextError(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	var known *api.Error

@@ -11,23 +11,23 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Guest is somebody for whom a replica speaks to another one: who looks at the console of a replica, and is told what the master
-// says. A replica is believed whom it speaks for, as it is believed what entries the log has: both rest on its certificate.
+// Guest is a user of a replica's console, for which this replica calls the master. The master believes the
+// replica's word, as it believes its log: both rest on the replica's certificate.
 type Guest struct {
 	Principal string `json:"principal"` // empty if nobody is asked who he is
 	Address   string `json:"address"`   // where he is, host:port
 }
 
 const (
-	maxGuests     = 64      // connections for guests, of all replicas, that are open at a time at the replica that is called
-	maxIntroduced = 2 << 10 // bytes of a Guest, in JSON
+	maxGuests     = 64      // open connections for guests of all replicas, at the called replica
+	maxIntroduced = 2 << 10 // bytes of a Guest in JSON
 )
 
-// guestTaken is what the replica that is called says when the connection is open to what the guest says; anything else is a refusal.
+// guestTaken is the called replica's answer when it accepts a guest; any other is a refusal.
 const guestTaken byte = 1
 
-// serveGuest takes a connection over which another replica speaks for a guest: 4 bytes of length, big-endian, and a Guest in
-// JSON; the answer is one byte.
+// serveGuest accepts a guest of another replica: 4 bytes of length, big-endian, and a Guest in JSON. The answer
+// is one byte.
 func (p *Port) serveGuest(c *portConn) {
 	who, err := readGuest(c)
 	if err == nil && !p.takeGuest(c) {
@@ -50,7 +50,6 @@ func (p *Port) serveGuest(c *portConn) {
 	p.Guest(c, who)
 }
 
-// readGuest reads for whom the caller speaks.
 func readGuest(c *portConn) (who Guest, err error) {
 	late := time.AfterFunc(helloTimeout, c.abort)
 	defer late.Stop()
@@ -72,7 +71,6 @@ func readGuest(c *portConn) (who Guest, err error) {
 	return who, nil
 }
 
-// takeGuest counts a connection as one for a guest, if there is room.
 func (p *Port) takeGuest(c *portConn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +85,7 @@ func (p *Port) takeGuest(c *portConn) bool {
 	return true
 }
 
-// Visit opens a connection to a replica over which this one speaks for a guest, in at most timeout.
+// Visit opens a connection to a replica for a guest, within timeout.
 func (p *Port) Visit(id, address string, who Guest, timeout time.Duration) (net.Conn, error) {
 	text, err := json.Marshal(who)
 	if err != nil {

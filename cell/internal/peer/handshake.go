@@ -10,7 +10,6 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// exchangeHellos exchanges hellos on an inbound connection and hands the connection on.
 func (p *Port) exchangeHellos(c *portConn) {
 	h, err := p.answerHello(c)
 	p.helloRead(c)
@@ -21,7 +20,6 @@ func (p *Port) exchangeHellos(c *portConn) {
 	streamKinds()[h.kind].serve(p, c)
 }
 
-// handToRaft hands a connection to Raft's transport, which accepts it as its own.
 func (p *Port) handToRaft(c *portConn) {
 	select {
 	case p.streams <- c:
@@ -30,8 +28,8 @@ func (p *Port) handToRaft(c *portConn) {
 	}
 }
 
-// answerHello reads the caller's hello and answers it. A caller of this version learns
-// why it is refused; any other only loses its connection.
+// answerHello reads and answers the caller's hello. A caller of this version learns why it is refused; others
+// are only disconnected.
 func (p *Port) answerHello(c *portConn) (hello, error) {
 	late := time.AfterFunc(helloTimeout, c.abort)
 	defer late.Stop()
@@ -40,15 +38,15 @@ func (p *Port) answerHello(c *portConn) (hello, error) {
 		err = p.checkCertificate(c, h)
 	}
 	if err != nil {
-		return hello{}, err // and no answer: it would tell a stranger of this replica
+		return hello{}, err // without an answer, which would tell a stranger of this replica
 	}
 	p.mu.Lock()
-	c.from = h.from // before it is asked whether that one has left: Expel finds the connection from now on
+	c.from = h.from // before the check whether it has left: Expel finds the connection from now on
 	p.mu.Unlock()
 	verdict, err := p.checkCaller(h)
 	p.noteCaller(h, verdict)
 	answer := hello{kind: h.kind, verdict: verdict, cell: p.Cell, from: p.ID, to: h.from}
-	if verdict != helloWrongCell { // a replica of another cell learns that it is wrong here, and nothing of this cell
+	if verdict != helloWrongCell { // another cell learns only that it is wrong here
 		answer.client = p.Client
 		answer = p.Passport.complete(answer)
 	}
@@ -67,7 +65,6 @@ func (p *Port) answerHello(c *portConn) (hello, error) {
 	return h, err
 }
 
-// checkCaller decides on a caller's hello.
 func (p *Port) checkCaller(h hello) (helloVerdict, error) {
 	kind, known := streamKinds()[h.kind]
 	switch {
@@ -86,7 +83,6 @@ func (p *Port) checkCaller(h hello) (helloVerdict, error) {
 	return p.Passport.checkCaller(h)
 }
 
-// noteClientAddress notes where clients reach the sender of a hello.
 func (p *Port) noteClientAddress(h hello) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +91,7 @@ func (p *Port) noteClientAddress(h hello) {
 	}
 }
 
-// dial connects to a replica and exchanges hellos, in at most timeout.
+// dial connects to a replica and exchanges hellos, within timeout.
 func (p *Port) dial(kind helloKind, id, address string, timeout time.Duration) (net.Conn, error) {
 	if err := p.quiet(); err != nil {
 		return nil, err
@@ -129,12 +125,10 @@ func (p *Port) dial(kind helloKind, id, address string, timeout time.Duration) (
 	return c, nil
 }
 
-// refusalTimeout bounds the question whether a replica's process has died. A kernel that
-// refuses does so within a round trip.
+// refusalTimeout limits Refused. A kernel refuses within a round trip.
 const refusalTimeout = 200 * time.Millisecond
 
-// Refused reports whether a connection to a replica is refused by the kernel there: nobody
-// listens, because its process has died, or has fallen silent and ends.
+// Refused reports whether a replica's kernel refuses connections: its process has died, or is silent and ending.
 func (p *Port) Refused(id, address string) bool {
 	conn, err := p.dial(probeStream, id, address, refusalTimeout)
 	if err == nil {
@@ -143,7 +137,6 @@ func (p *Port) Refused(id, address string) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// sendHello introduces this replica and checks who answers.
 func (p *Port) sendHello(c *portConn, kind helloKind, id string) error {
 	asked := p.Passport.complete(hello{
 		kind:   kind,

@@ -9,19 +9,14 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// A hello opens every connection to a replica's Raft port: the caller sends one,
-// the replica answers with one, and only then does the conversation begin that the
-// caller asked for. Hellos keep a replica of one cell from sending Raft messages to
-// another cell, or to a replica that took over an address. They keep a stray
-// connection (a port scan, an HTTP client) away from Raft's decoder, which trusts
-// the lengths that it reads. And they keep a replica that lost its data from voting;
-// see Passport.
+// A hello opens every connection to a replica's Raft port: the caller sends one, the replica answers with one,
+// and then the requested conversation begins. Hellos keep Raft messages away from other cells, and from a
+// replica that took over an address. They keep stray connections (a port scan, an HTTP client) away from Raft's
+// decoder, which trusts the lengths that it reads. They keep a replica that lost its data from voting; see Passport.
 //
-// A hello does not authenticate anybody: it says who the caller claims to be.
-// Where the network is not trusted, the connection under it must be TLS.
+// A hello authenticates nobody: an untrusted network needs TLS.
 //
-// On the wire it is always helloSize bytes, so that reading one never
-// allocates what a stranger asks for:
+// It always has helloSize bytes, so reading one never allocates what a stranger asks for:
 //
 //	magic   4 bytes "chby"
 //	version 1 byte
@@ -31,7 +26,7 @@ import (
 //	        cell, sender's replica ID, wanted replica ID, sender's client address,
 //	        cell's id, sender's incarnation
 //	2 numbers of 8 bytes (big-endian): last, held
-//	1 text: the caller's Raft address; none from earlier versions, which write zeros here
+//	1 text: the caller's Raft address; earlier versions write zeros here
 //	zeros   up to the checksum
 //	check   4 bytes, CRC32C of everything before
 type hello struct {
@@ -39,72 +34,69 @@ type hello struct {
 	verdict helloVerdict
 	cell    string // the sender's
 	from    string // the sender's replica ID
-	to      string // the replica ID the caller wants to reach; in the answer, the caller's own
+	to      string // the wanted replica ID; in the answer, the caller's own
 	client  string // where clients reach the sender
 
 	cellID      string // of the sender's cell; empty while it has none
 	incarnation string // of the sender's data directory
-	last        uint64 // the last index in the sender's log or snapshot
-	held        uint64 // the index up to which the sender knows the receiver to have held every entry
+	last        uint64 // the last index of the sender's log or snapshot
+	held        uint64 // up to here the receiver held every entry, as the sender knows
 
-	raft string // where the caller can be called; in the answer, empty
+	raft string // the caller's Raft address; empty in the answer
 }
 
 const (
 	helloSize    = 2048 // bytes; two segments of any network
 	helloMagic   = "chby"
 	helloVersion = 1
-	MaxText      = 255 // bytes of each text: a host name with its port, a component of a path
+	MaxText      = 255 // bytes of each text: a host with its port, a component of a path
 )
 
-// helloKind says what a connection is for. Each has its row in streamKinds.
+// helloKind is a connection's purpose. Each has a row in streamKinds.
 type helloKind byte
 
 const (
 	raftStream      helloKind = 1 // carries hashicorp/raft's own protocol
-	probeStream     helloKind = 2 // carries questions for the Raft term
-	bootstrapStream helloKind = 3 // is answered with a BootstrapReport, and closed
-	guestStream     helloKind = 4 // carries what a client says, for whom the caller speaks
+	probeStream     helloKind = 2 // carries questions for the term
+	bootstrapStream helloKind = 3 // carries one BootstrapReport
+	guestStream     helloKind = 4 // carries a guest's calls
 )
 
-// streamKind is what one kind of connection is to the replica that is called.
+// streamKind is how the called replica serves a kind of connection.
 type streamKind struct {
 	name   string
-	anyone bool                   // callers need not be members: any replica of the cell's name may ask
-	serve  func(*Port, *portConn) // takes over when both hellos were exchanged
+	anyone bool                   // callers need not be members, but have the cell's name
+	serve  func(*Port, *portConn) // runs after both hellos
 }
 
-// streamKinds has a row for each kind of connection. No other is accepted, and the tests of who may connect go
-// through these rows.
+// streamKinds has a row for each accepted kind of connection. The tests of who may connect use these rows.
 func streamKinds() map[helloKind]streamKind {
 	return map[helloKind]streamKind{
 		raftStream:  {name: "raft", serve: (*Port).handToRaft},
 		probeStream: {name: "probe", serve: (*Port).serveProbe},
-		// A replica that bootstraps, joins, or has lost its data is not known yet, or not any more: the answer tells it.
+		// A replica that bootstraps, joins, or has lost its data is unknown until the answer.
 		bootstrapStream: {name: "bootstrap", anyone: true, serve: (*Port).serveBootstrap},
 		guestStream:     {name: "guest", serve: (*Port).serveGuest},
 	}
 }
 
-// helloVerdict is the answering replica's decision.
 type helloVerdict byte
 
 const (
 	helloAccepted     helloVerdict = 1
 	helloWrongCell    helloVerdict = 2
 	helloWrongReplica helloVerdict = 3
-	helloSameID       helloVerdict = 4 // the caller has the answering replica's own ID
+	helloSameID       helloVerdict = 4 // the caller has the answering replica's ID
 	helloNoCell       helloVerdict = 5 // the answering replica's cell has not begun
 	helloOtherCell    helloVerdict = 6 // the caller's cell has the same name and another id
 	helloAmnesia      helloVerdict = 7 // the caller's data directory is not the one of that replica ID
-	helloBehind       helloVerdict = 8 // the caller holds less than it is known to have held
+	helloBehind       helloVerdict = 8 // the caller holds less than it once held
 	helloLeft         helloVerdict = 9 // the caller was removed from the cell
 )
 
-// errHello is the cause of every refusal of bytes that are not a hello.
+// errHello is the cause of every error about bytes that are not a hello.
 var errHello = api.Errorf(api.InvalidArgument, "not a hello of a chubby replica of this version")
 
-// encode writes the hello. It fails on a text that is too long.
 func (h hello) encode() ([]byte, error) {
 	buf := make([]byte, 0, helloSize)
 	buf = append(buf, helloMagic...)
@@ -125,7 +117,6 @@ func (h hello) encode() ([]byte, error) {
 	return binary.BigEndian.AppendUint32(buf, crc32.Checksum(buf, crc32.MakeTable(crc32.Castagnoli))), nil
 }
 
-// appendText appends a text of a hello.
 func appendText(buf []byte, text string) ([]byte, error) {
 	if len(text) > MaxText {
 		return nil, api.Errorf(api.InvalidArgument, "%.40q... is longer than %d bytes: shorten the name or address in the configuration", text, MaxText)
@@ -133,7 +124,6 @@ func appendText(buf []byte, text string) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint16(buf, uint16(len(text))), text...), nil
 }
 
-// textIn reads what appendText wrote, and returns what follows it.
 func textIn(buf []byte) (text string, rest []byte, err error) {
 	if len(buf) < 2 {
 		return "", nil, fmt.Errorf("%w: it is cut short", errHello)
@@ -145,8 +135,7 @@ func textIn(buf []byte) (text string, rest []byte, err error) {
 	return string(buf[2 : 2+n]), buf[2+n:], nil
 }
 
-// decodeHello reads what encode wrote. The error's text is for one log line, and of a
-// stranger's bytes it quotes the first four only.
+// decodeHello decodes what encode wrote. Its error fits one log line, and quotes at most four bytes of a stranger.
 func decodeHello(buf []byte) (hello, error) {
 	if len(buf) != helloSize || string(buf[:len(helloMagic)]) != helloMagic {
 		return hello{}, fmt.Errorf("%w: it begins with %.4q", errHello, buf)
@@ -176,7 +165,7 @@ func decodeHello(buf []byte) (hello, error) {
 	return h, nil
 }
 
-// readHello reads one hello. The caller bounds the time.
+// readHello reads one hello. The caller limits the time.
 func readHello(r io.Reader) (hello, error) {
 	var buf [helloSize]byte
 	const first = len(helloMagic)
@@ -192,7 +181,7 @@ func readHello(r io.Reader) (hello, error) {
 	return decodeHello(buf[:])
 }
 
-// writeHello writes one hello in one piece. The caller bounds the time.
+// writeHello writes one hello in one piece. The caller limits the time.
 func writeHello(w io.Writer, h hello) error {
 	buf, err := h.encode()
 	if err != nil {

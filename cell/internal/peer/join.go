@@ -13,30 +13,28 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// joiningStore keeps the identity of a replica that joins durably.
 type joiningStore interface {
 	Get() identity.Replica
 	Join(r *identity.Roster) error
 }
 
-// Joiner takes a replica with an empty data directory into a cell that has begun, when an operator has added
-// it there. The cell tells it so by a roster that has its incarnation; until then it takes part in nothing. It has promised
-// nothing before that, and nothing until it holds what the cell sends it. It asks those that it is configured with, and those that call it:
-// the master that has added it does.
+// Joiner takes a replica with an empty data directory into a running cell, once an operator has added it there
+// and a roster has its incarnation. Until then it takes part in nothing, and has promised nothing. It asks its
+// configured replicas and its callers, among them the master that added it.
 type Joiner struct {
 	Cell     string
-	Members  []identity.Member        // whom to ask: replicas of the cell
-	Callers  func() []identity.Member // whom to ask besides: all of Members may have left meanwhile
+	Members  []identity.Member        // replicas of the cell to ask
+	Callers  func() []identity.Member // further replicas to ask: all of Members may have left meanwhile
 	Address  string                   // this replica's Raft address, for the log
-	Spare    bool                     // it is to be added as a spare, for the log
+	Spare    bool                     // it joins as a spare, for the log
 	Identity joiningStore
 	Ask      func(m identity.Member) (BootstrapReport, error) // returns within maxBootstrapAnswer
 	Clock    session.Clock
 	Logger   *slog.Logger
 }
 
-// Complete returns when the cell has let this replica in. It fails when ctx ends, or when the cell has known another
-// replica under this ID.
+// Complete returns when the cell has let this replica in. It fails when ctx ends, or if the cell has known
+// another replica with this ID.
 func (j *Joiner) Complete(ctx context.Context) error {
 	began := j.Clock()
 	told := began.Add(-bootstrapLogEvery)
@@ -78,7 +76,7 @@ func (j *Joiner) Complete(ctx context.Context) error {
 	}
 }
 
-// admittedBy returns the roster of a replica of the cell that knows this one; nil if none does. Its error is why this replica must not run.
+// admittedBy returns the roster of a replica that knows this one, or nil. Its error is why this replica must not run.
 func admittedBy(me identity.Replica, heard map[string]BootstrapReport) (*identity.Roster, error) {
 	for _, r := range heard {
 		if r.Roster == nil || !r.Begun {
@@ -95,7 +93,6 @@ func admittedBy(me identity.Replica, heard map[string]BootstrapReport) (*identit
 	return nil, nil
 }
 
-// whatIsKnown says what each replica that was asked knows.
 func whatIsKnown(members []identity.Member, me string, heard map[string]BootstrapReport, failed map[string]error) string {
 	var words []string
 	for _, m := range members {

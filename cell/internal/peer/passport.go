@@ -12,30 +12,26 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Passport is what a replica shows of itself in every hello, and what it checks in the
-// hellos of other replicas: that both are of the same cell, that each comes from the
-// data directory that the cell knows under that replica's ID, and that each still holds
-// what it is known to have held. All votes, appended entries and proofs of leadership
-// pass connections that begin with such a check. So a replica that lost its data takes
-// part in nothing, as soon as it meets one that remembers.
-//
-// A replica also compares itself with what the other one remembers of it: if it has lost
-// something, it knows that it must stop, and says why. It is for any goroutine.
+// Passport is what a replica shows in every hello, and checks in others': that both are of the same cell, that
+// each comes from the data directory that the cell knows under its ID, and that each holds what it is known to
+// have held. All votes, appended entries and proofs of leadership use connections that begin with this check.
+// So a replica that lost its data takes part in nothing, once it meets one that remembers. A replica that
+// learns of its own loss stops, and says why. It is safe for concurrent use.
 type Passport struct {
 	me     func() identity.Replica
-	onLoss func(error) // called when this replica must not go on; must not block
+	onLoss func(error) // called when this replica must stop; must not block
 	clock  session.Clock
 	logger *slog.Logger
 
-	holds     atomic.Pointer[func() uint64]        // the last index in this replica's log or snapshot
-	newcomers atomic.Pointer[func(id string) bool] // whether a replica that the roster has not may be one; nil: none is
+	holds     atomic.Pointer[func() uint64]        // returns the last index of this replica's log or snapshot
+	newcomers atomic.Pointer[func(id string) bool] // whether a replica outside the roster may be a newcomer; nil: none may
 
-	mu         sync.Mutex                 // guards what follows
+	mu         sync.Mutex                 // guards the fields below
 	held       map[string]uint64          // by replica ID of the roster: the index up to which it held every entry
-	lastLogged map[string]session.Instant // by replica ID of the configuration: when its refusal was last logged
+	lastLogged map[string]session.Instant // by replica ID of the configuration: its last logged refusal
 }
 
-// refusedEvery is the time between two log lines on the same refused replica.
+// refusedEvery is the time between two log lines about one refused replica.
 const refusedEvery = 10 * time.Second
 
 // NewPassport returns the passport of a replica whose data ends at last.
@@ -52,17 +48,16 @@ func NewPassport(who func() identity.Replica, last uint64, lost func(error), clo
 	return p
 }
 
-// HoldsUpTo sets the function that returns the last index in this replica's log or
-// snapshot.
+// HoldsUpTo sets the function that returns the last index of this replica's log or snapshot.
 func (p *Passport) HoldsUpTo(last func() uint64) { p.holds.Store(&last) }
 
-// MayBeNewcomer sets the function that reports whether a replica that is not in the roster here may have been let into the cell
-// while this one was away, or behind: then the cell's id is enough, since a data directory has that only if the cell has let it in, and no
-// ID is used twice. Of two replicas that were let in, the later one knows the earlier one: it checks the incarnation of this one, and what
-// this one holds. (docs/adr/0047-the-cells-id-lets-a-newcomer-in.md).
+// MayBeNewcomer sets the function that reports whether a replica outside the roster may have been let in while
+// this one was away or behind. Then the cell's id is enough: a data directory has it only if the cell has let
+// it in, and no ID is used twice. Of two newcomers, the later one knows the earlier one, and checks its
+// incarnation and what it holds (docs/adr/0047-the-cells-id-lets-a-newcomer-in.md).
 func (p *Passport) MayBeNewcomer(may func(id string) bool) { p.newcomers.Store(&may) }
 
-// knows returns the incarnation under which a replica that shows one is to be known, "" if it is no member.
+// knows returns the incarnation that a hello's sender must have, "" if it is no member.
 func (p *Passport) knows(me identity.Replica, h hello) string {
 	known := me.KnownIncarnation(h.from)
 	//mutant: if may := p.newcomers.Load(); known == "" && may != nil && me.InCell() && !me.Roster.HasLeft(h.from) && h.cellID != "" && (*may)(h.from) && h.from == "" {
@@ -74,8 +69,7 @@ func (p *Passport) knows(me identity.Replica, h hello) string {
 
 func (p *Passport) last() uint64 { return (*p.holds.Load())() }
 
-// NoteHeld remembers that a replica held every entry up to index, and that these were
-// committed: none of them may ever be missing there again.
+// NoteHeld remembers that a replica held every entry up to index, all committed: none may ever be missing again.
 func (p *Passport) NoteHeld(id string, index uint64) {
 	if r := p.me().Roster; r == nil || r.IncarnationOf(id) == "" {
 		return // this bounds the map
@@ -85,15 +79,14 @@ func (p *Passport) NoteHeld(id string, index uint64) {
 	p.held[id] = max(p.held[id], index)
 }
 
-// HeldBy returns the index up to which that replica is known to have held every entry.
+// HeldBy returns the index up to which a replica is known to have held every entry.
 func (p *Passport) HeldBy(id string) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held[id]
 }
 
-// complete adds to a hello to a replica what this replica shows of itself and remembers
-// of that one.
+// complete adds to a hello this replica's identity, and its memory of the receiver.
 func (p *Passport) complete(h hello) hello {
 	me := p.me()
 	h.cellID, h.incarnation = me.CellID(), me.Incarnation
@@ -102,9 +95,8 @@ func (p *Passport) complete(h hello) hello {
 	return h
 }
 
-// checkCaller decides on a hello that came in. A caller that holds too little is
-// refused. Either it has lost entries, or an acknowledgement of it has overtaken its
-// hello; the caller itself finds out which from the answer.
+// checkCaller accepts or refuses an inbound hello. It refuses a caller that holds too little: it has lost
+// entries, or its acknowledgement has overtaken its hello. The answer tells it which.
 func (p *Passport) checkCaller(h hello) (helloVerdict, error) {
 	me := p.me()
 	switch known := p.knows(me, h); {
@@ -127,9 +119,8 @@ func (p *Passport) checkCaller(h hello) (helloVerdict, error) {
 	return helloAccepted, nil
 }
 
-// checkAnswer decides on the answer to a hello that this replica sent. The answer was
-// written after asked was, so the other replica cannot hold less than was known of it
-// then.
+// checkAnswer accepts or refuses an answer to this replica's hello. The other replica wrote it after asked, so
+// it cannot hold less than was then known of it.
 func (p *Passport) checkAnswer(asked, h hello) error {
 	me := p.me()
 	known := p.knows(me, h)
@@ -163,15 +154,14 @@ func (p *Passport) checkAnswer(asked, h hello) error {
 	return err
 }
 
-// checkOwnLoss compares this replica with what another one remembers of it, and ends
-// this replica if it holds less.
+// checkOwnLoss compares this replica with another's memory of it, and stops this replica if it holds less.
 func (p *Passport) checkOwnLoss(h hello) error {
 	me := p.me()
 	//mutant: if !me.Begun || h.cellID != me.Roster.CellID || p.knows(me, h) != h.incarnation {
 	if h.to != me.ID || !me.InCell() || h.cellID != me.Roster.CellID || p.knows(me, h) != h.incarnation {
-		return nil // it is not about this replica, or the sender cannot know
+		return nil // not about this replica, or the sender cannot know
 	}
-	last := p.last() // read after the hello arrived: the sender's memory is of an earlier moment
+	last := p.last() // read after the hello arrived: the sender's memory is older
 	if h.held <= last {
 		return nil
 	}
@@ -180,7 +170,7 @@ func (p *Passport) checkOwnLoss(h hello) error {
 	return err
 }
 
-// logRefusal logs the refusal of a replica, at most once in refusedEvery.
+// logRefusal logs that a replica is refused, at most once in refusedEvery.
 func (p *Passport) logRefusal(id string, err error) {
 	now := p.clock()
 	p.mu.Lock()
@@ -195,19 +185,17 @@ func (p *Passport) logRefusal(id string, err error) {
 	}
 }
 
-// notKnown is the refusal of a replica that is not in the roster here.
 func notKnown(id string) error {
 	return api.Errorf(api.Unavailable, "replica %.64q is not one of the cell's, as far as this replica knows. If it was added just now, this one will hear of it from the log in a moment. "+
 		"If this goes on, compare with chubbyctl cell members: one that is not listed there has to be added (chubbyctl cell add), or stopped", id)
 }
 
-// otherCell is the refusal of a replica whose cell has the name of this one.
 func otherCell(h hello, me identity.Replica) error {
 	return &api.Error{Code: api.WrongCell, Message: "replica " + printable(h.from) + " is of another cell of the same name: its cell has the id " + printable(h.cellID) +
 		", this one's has " + me.Roster.CellID + ". They were bootstrapped separately: check the raft addresses and the data directory there"}
 }
 
-// printable is a stranger's text, made fit for a log line.
+// printable makes a stranger's text fit for a log line.
 func printable(text string) string {
 	if text == "" {
 		return "(none)"

@@ -20,87 +20,82 @@ import (
 	"github.com/chubbylock/chubby/internal/certs"
 )
 
-// Bounds of a Raft port. A replica has a handful of peers, each with half a
-// dozen connections; more is a mistake or an attack.
+// Limits of a Raft port. A replica has a handful of peers, each with half a dozen connections.
 const (
-	helloTimeout = 5 * time.Second // for both hellos of a connection, and for the whole of dialling
-	maxHalfOpen  = 64              // inbound connections whose hello has not been read; the oldest goes
-	maxPortConns = 256             // connections in all; a Raft stream costs some 260 KB of buffers
+	helloTimeout = 5 * time.Second // for both hellos, and for all of dialling
+	maxHalfOpen  = 64              // inbound connections with an unread hello; see expectHello
+	maxPortConns = 256             // all connections; a Raft stream costs some 260 KB of buffers
 	maxPeers     = 64              // replicas whose client address is remembered
 	acceptPause  = 50 * time.Millisecond
 )
 
-// errSilenced is the error of a port that was silenced or closed.
+// errSilenced is the error of a silenced or closed port.
 var errSilenced = api.Errorf(api.Unavailable, "this replica's raft port is silent: it is stopping, or its disk has stalled")
 
-// errHushed is the error of a port that is silent for a while.
+// errHushed is the error of a temporarily silent port.
 var errHushed = api.Errorf(api.Unavailable, "this replica's raft port is silent for a moment, because of a drill")
 
-// PortConfig is what a port needs to know.
+// PortConfig configures a port.
 type PortConfig struct {
 	Cell    string       // the cell's name
 	ID      string       // this replica's
-	Client  string       // where clients reach this replica; told to its peers
-	Address string       // this replica's Raft address, as the Raft configuration has it
+	Client  string       // where clients reach this replica; peers learn it
+	Address string       // this replica's address in the Raft configuration
 	Listen  net.Listener // the port closes it
 
-	// Certificates are what replicas know each other by; nil if they believe what a hello says.
+	// Certificates identify replicas; nil: replicas trust a hello.
 	Certificates *certs.Store
-	// Passport is what this replica shows of itself, and knows of the others.
+	// Passport is this replica's, and checks others.
 	Passport *Passport
-	// Bootstrap answers a replica that bootstraps.
+	// Bootstrap reports to a replica that bootstraps.
 	Bootstrap func() BootstrapReport
-	// Guest is given a connection over which another replica speaks for somebody, and owns it from then on.
+	// Guest receives, and then owns, a connection for another replica's guest.
 	Guest func(net.Conn, Guest)
-	// MemberAt returns the ID of the replica that has this Raft address; ok is false if
-	// there is none.
+	// MemberAt returns the ID of the replica with a Raft address, if there is one.
 	MemberAt func(address string) (id string, ok bool)
 	// Connect opens a connection; it returns within timeout.
 	Connect func(address string, timeout time.Duration) (net.Conn, error)
-	// Lost is called when a replica has closed a stream on which it sends Raft's messages,
-	// or has died. It must not wait.
+	// Lost is called when a replica has closed a Raft stream, or has died. It must not wait.
 	Lost func(id string)
 
 	Logger *slog.Logger
 }
 
-// Port owns a replica's Raft listener and every connection to and from it. Each
-// connection begins with a hello (see there); then the port hands it to Raft's
-// transport, or answers probes or a bootstrap over it.
+// Port owns a replica's Raft listener and every connection to and from it. After the hello, it passes a
+// connection to Raft's transport, or answers probes or a bootstrap.
 //
-// Goroutines: one accepts; each inbound connection has one for its hello, which goes on
-// to answer probes; close waits for all.
+// One goroutine accepts, and each inbound connection has one for its hello and for probes; close waits for all.
 type Port struct {
 	PortConfig
-	streams chan *portConn // inbound Raft streams on their way to Raft's Accept
+	streams chan *portConn // inbound Raft streams for Raft's Accept
 	done    chan struct{}  // closed by close
 	work    sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows; never held across I/O
+	mu      sync.Mutex // guards the fields below; never held across I/O
 	conns   map[*portConn]struct{}
-	half    []*portConn // inbound ones whose hello has not been read, oldest first
+	half    []*portConn // inbound ones with an unread hello, oldest first
 	silent  bool
-	hushed  bool // for a while
+	hushed  bool // silent for a while
 	closed  bool
-	clients map[string]string // client address by replica ID, from hellos
-	guests  int               // of conns, those over which other replicas speak for guests
-	report  func() Report     // the answer to probes; nil until Raft runs
-	callers map[string]string // while this replica is in no cell: Raft address, by ID, of replicas that have called and are in one
+	clients map[string]string // client addresses by replica ID, from hellos
+	guests  int               // how many of conns serve other replicas' guests
+	report  func() Report     // the answer to probes; nil before Raft runs
+	callers map[string]string // Raft addresses by ID of callers in a cell; empty once this replica is in one
 
 	said loglimit.Refusals
 }
 
-// portConn is a connection that is registered at the port until it is closed.
+// portConn is a connection that is registered at the port until it closes.
 type portConn struct {
 	net.Conn
 	port   *Port
-	from   string                      // the replica that has dialled, once its hello was read; "" if it was this one
-	origin string                      // of who has dialled; "" if it was this one
-	guest  bool                        // it is one of Port.guests; the port's mu guards it
-	proof  atomic.Pointer[certs.Proof] // why the other end's certificate counts; nil before that is known
+	from   string                      // the replica that dialled, once its hello was read; "" for this one
+	origin string                      // of the dialler; "" for this replica
+	guest  bool                        // counted in Port.guests; the port's mu guards it
+	proof  atomic.Pointer[certs.Proof] // why the other end's certificate is valid; nil if unknown
 }
 
-// OpenPort starts accepting. Probes are refused until AnswerProbes is called.
+// OpenPort begins to accept. Probes are refused until AnswerProbes is called.
 func OpenPort(cfg PortConfig) *Port {
 	p := &Port{
 		PortConfig: cfg,
@@ -114,37 +109,33 @@ func OpenPort(cfg PortConfig) *Port {
 	return p
 }
 
-// AnswerProbes lets the port answer probes. It must be called once Raft has been
-// constructed and not before: until then the persisted term is not loaded, and an answer
-// of zero would support a leader that this replica has voted out.
+// AnswerProbes lets the port answer probes. Call it only after Raft was constructed: before, the stored term is
+// not loaded, and an answer of zero would support a leader that this replica voted out.
 func (p *Port) AnswerProbes(report func() Report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.report = report
 }
 
-// ClientAddress returns where clients reach that replica, as it said in its last hello,
-// "" if there was none.
+// ClientAddress returns where clients reach a replica by its last hello, "" without one.
 func (p *Port) ClientAddress(id string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.clients[id]
 }
 
-// silence makes the replica fall silent at once: from now on no connection sends or
-// answers, and none is made. What the kernel has buffered is thrown away where that is
-// possible. silence does not wait, and may be called from any goroutine, any number of
-// times.
+// silence makes the replica silent immediately: no connection sends, answers or is made any more. It discards
+// the kernel's buffers, where possible. It does not wait, is idempotent, and safe for concurrent use.
 func (p *Port) silence() {
 	p.mu.Lock()
 	p.silent = true
 	p.mu.Unlock()
-	_ = p.Listen.Close() // nothing can be done about a listener that does not close
+	_ = p.Listen.Close() // an error changes nothing
 	p.breakAll()
 }
 
-// hush is silence for a while: every connection is broken, and none is made or taken. The listener stays open, so that nobody
-// takes this replica's process for dead. The first of two that overlap ends both.
+// hush breaks every connection, and neither makes nor accepts one for a while. The listener stays open, so the
+// process does not seem dead. The first of two overlapping calls ends both.
 func (p *Port) hush(while time.Duration) {
 	p.mu.Lock()
 	p.hushed = true
@@ -157,7 +148,6 @@ func (p *Port) hush(while time.Duration) {
 	})
 }
 
-// breakAll breaks every connection.
 func (p *Port) breakAll() {
 	p.mu.Lock()
 	open := slices.Collect(maps.Keys(p.conns))
@@ -179,7 +169,6 @@ func (p *Port) close() {
 	p.work.Wait()
 }
 
-// accept is the goroutine that accepts connections.
 func (p *Port) accept() {
 	for {
 		conn, err := p.Listen.Accept()
@@ -187,7 +176,7 @@ func (p *Port) accept() {
 			if p.isSilent() || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// Most likely the process has no file descriptors left: try again, but not at full speed.
+			// Probably the process has no file descriptors left: retry, but slowly.
 			p.Logger.Error("cannot accept on the raft port; trying again", "address", p.Address, "error", err)
 			select {
 			case <-time.After(acceptPause):
@@ -213,7 +202,6 @@ func (p *Port) isSilent() bool {
 	return p.silent
 }
 
-// quiet returns why the port makes no connection; nil if it does.
 func (p *Port) quiet() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,7 +219,6 @@ func (p *Port) quietLocked() error {
 	return nil
 }
 
-// register makes c a connection of the port.
 func (p *Port) register(c *portConn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -245,8 +232,7 @@ func (p *Port) register(c *portConn) error {
 	return nil
 }
 
-// expectHello counts c as half open. If there are too many, the oldest of the address that has most of
-// them is closed: a replica has a few, for as long as a handshake takes.
+// expectHello counts c as half open. Above the limit, it closes the oldest of the address with most: a replica has few.
 func (p *Port) expectHello(c *portConn) {
 	p.mu.Lock()
 	p.half = append(p.half, c)
@@ -272,7 +258,6 @@ func (p *Port) expectHello(c *portConn) {
 	}
 }
 
-// helloRead notes that c is not half open any more.
 func (p *Port) helloRead(c *portConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -284,10 +269,10 @@ func (p *Port) helloRead(c *portConn) {
 	}
 }
 
-// refuseConnection closes an inbound connection and logs that, at most once a second.
+// refuseConnection closes an inbound connection, and logs at most once a second.
 func (p *Port) refuseConnection(conn net.Conn, cause error) {
 	remote := conn.RemoteAddr()
-	_ = conn.Close() // it is refused, so an error does not matter
+	_ = conn.Close() // the error does not matter
 	p.mu.Lock()
 	silent := p.silent || p.hushed
 	p.mu.Unlock()
@@ -303,20 +288,18 @@ func (p *Port) refuseConnection(conn net.Conn, cause error) {
 	}
 }
 
-// isBroken reports whether the other end, or the network, has ended a connection: nothing was refused here.
+// isBroken reports whether the other end or the network ended a connection, so nothing was refused.
 func isBroken(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// Close closes the connection and removes it from the port. In this order, so that abort can end what TLS
-// has to say at the end.
+// Close closes the connection before it removes it from the port, so that abort can interrupt TLS's farewell.
 func (c *portConn) Close() error {
 	defer c.port.unregister(c)
 	return c.Conn.Close()
 }
 
-// abort closes the connection without sending what is still buffered, and so without
-// blocking.
+// abort closes the connection and discards what is buffered, so it does not block.
 func (c *portConn) abort() {
 	c.port.unregister(c)
 	conn := c.Conn

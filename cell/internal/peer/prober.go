@@ -12,11 +12,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Prober asks the other replicas for their terms, over one connection to each. It is for
-// any goroutine.
-//
-// Goroutines: one for each replica ever asked, which connects and sends, and one for
-// each connection, which receives; Close waits for them.
+// Prober asks the other replicas for their terms, over one connection to each. It is safe for concurrent use.
+// Close waits for its goroutines: one for each replica ever asked, which connects and sends, and one for each
+// connection, which receives.
 type Prober struct {
 	connect func(id, address string) (net.Conn, error)
 	heard   func(id string, r Report)
@@ -24,13 +22,13 @@ type Prober struct {
 	stop    chan struct{} // closed by Close
 	work    sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	peers  map[string]*probePeer
 	closed bool
 }
 
-// NewProber returns a prober that connects through the port. heard is called with every
-// answer, before the reply of its caller; it must not block.
+// NewProber returns a prober for the port. It calls heard with every answer, before the caller's reply; heard
+// must not block.
 func NewProber(port *Port, clock session.Clock, heard func(id string, r Report)) *Prober {
 	return &Prober{
 		heard: heard,
@@ -43,9 +41,8 @@ func NewProber(port *Port, clock session.Clock, heard func(id string, r Report))
 	}
 }
 
-// Ask asks a replica for its term and returns at once. reply is called, on a goroutine
-// of the prober and at most once, with the answer to a question that was sent after Ask
-// was called. It is never called if the replica does not answer, or if maxAsked later
+// Ask asks a replica for its term, without waiting. A goroutine of the prober calls reply, at most once, with
+// the answer to a question sent after the call: never if the replica does not answer, or if maxAsked later
 // callers wait. reply must not block.
 func (p *Prober) Ask(id, address string, reply func(Report)) {
 	if peer := p.peerAt(id, address); peer != nil {
@@ -53,7 +50,7 @@ func (p *Prober) Ask(id, address string, reply func(Report)) {
 	}
 }
 
-// peerAt returns the replica with that address, nil after Close.
+// peerAt returns the replica with an address, nil after Close.
 func (p *Prober) peerAt(id, address string) *probePeer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,25 +91,24 @@ func (p *Prober) Close() {
 	p.work.Wait()
 }
 
-// probePeer is one replica as the prober knows it.
 type probePeer struct {
 	prober  *Prober
 	id      string
 	address string
 	wake    chan struct{} // full when there may be something to send
-	gone    chan struct{} // closed when the replica has got another address
+	gone    chan struct{} // closed when the replica's address has changed
 
-	mu       sync.Mutex // guards what follows; never held across I/O
-	conn     net.Conn   // nil while there is none
+	mu       sync.Mutex // guards the fields below; never held across I/O
+	conn     net.Conn   // nil without one
 	asked    uint64     // the newest question's number
 	sent     uint64     // the newest question sent on conn
 	answered uint64     // the newest question answered on conn
-	inFlight int        // questions sent on conn and not answered
+	inFlight int        // unanswered questions on conn
 	progress session.Instant
 	waiting  []probeWait // ascending
 }
 
-// probeWait is a caller of ask: the answer to that question, or to any later one, is for it.
+// probeWait is a caller of ask. The answer to its question, or to a later one, releases it.
 type probeWait struct {
 	number uint64
 	reply  func(Report)
@@ -131,12 +127,12 @@ func (q *probePeer) ask(reply func(Report)) {
 	}
 	q.mu.Unlock()
 	if stalled != nil {
-		_ = stalled.Close() // the receiver notices, and a new connection is made
+		_ = stalled.Close() // the receiver notices; askQuestions reconnects
 	}
 	q.nudge()
 }
 
-// nudge makes askQuestions, or send, look for a question again.
+// nudge makes askQuestions or send look for a question.
 func (q *probePeer) nudge() {
 	select {
 	case q.wake <- struct{}{}:
@@ -144,7 +140,6 @@ func (q *probePeer) nudge() {
 	}
 }
 
-// closeConnection closes the connection, if there is one.
 func (q *probePeer) closeConnection() {
 	q.mu.Lock()
 	conn := q.conn
@@ -154,12 +149,11 @@ func (q *probePeer) closeConnection() {
 	}
 }
 
-// askQuestions connects when there is a question, and sends. After a connection that
-// brought no answer it pauses before it makes the next.
+// askQuestions connects when there is a question, and sends. After a connection without an answer, it pauses.
 func (q *probePeer) askQuestions() {
 	retry := minProbeRetry
 	for q.awaitWork(nil) {
-		// Raft logs that the peer cannot be reached; the prober does not repeat it.
+		// Raft logs an unreachable peer; the prober does not repeat it.
 		conn, err := q.prober.connect(q.id, q.address)
 		if err == nil && q.converse(conn) {
 			retry = minProbeRetry
@@ -173,8 +167,7 @@ func (q *probePeer) askQuestions() {
 	}
 }
 
-// awaitWork waits for the timer, or without one for a nudge. It returns false
-// when the peer is not wanted any more.
+// awaitWork waits for the timer, or without one for a nudge. It returns false when the peer is no longer needed.
 func (q *probePeer) awaitWork(timer <-chan time.Time) bool {
 	wake := q.wake
 	if timer != nil {
@@ -191,8 +184,7 @@ func (q *probePeer) awaitWork(timer <-chan time.Time) bool {
 	return true
 }
 
-// converse uses one connection until it fails, and reports whether it brought
-// any answer.
+// converse uses one connection until it fails, and reports whether an answer came.
 func (q *probePeer) converse(conn net.Conn) bool {
 	q.mu.Lock()
 	q.conn = conn
@@ -206,20 +198,19 @@ func (q *probePeer) converse(conn net.Conn) bool {
 	})
 	q.nudge()
 	q.send(conn, broken)
-	_ = conn.Close() // it failed, or is not wanted any more
+	_ = conn.Close() // it failed, or is no longer needed
 	receiver.Wait()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.conn = nil
 	q.inFlight = 0
 	if len(q.waiting) > 0 {
-		q.nudge() // they are asked for on the next connection
+		q.nudge() // to ask for them on the next connection
 	}
 	return q.answered > 0
 }
 
-// send writes the newest question whenever there is one and room for it.
-// Older ones need not be sent: an answer to the newest answers them.
+// send writes the newest question when there is room. An answer to it also answers older questions.
 func (q *probePeer) send(conn net.Conn, broken <-chan struct{}) {
 	var frame [questionSize]byte
 	for {
@@ -251,7 +242,6 @@ func (q *probePeer) send(conn net.Conn, broken <-chan struct{}) {
 	}
 }
 
-// receive reads answers and passes them on, until the connection fails.
 func (q *probePeer) receive(conn net.Conn) {
 	in := bufio.NewReaderSize(conn, probeWindow*answerSize)
 	var frame [answerSize]byte
@@ -279,9 +269,8 @@ func (q *probePeer) receive(conn net.Conn) {
 	}
 }
 
-// takeAnswer takes the answer to a question and returns whose it is. It fails on more answers
-// than there were questions, and on one that is later than all of them, or before one that is
-// answered already: then the peer is not what it claims to be.
+// takeAnswer matches an answer to its callers. It fails on an answer to a question not yet sent or already
+// answered: then the peer is faulty.
 func (q *probePeer) takeAnswer(number uint64) ([]probeWait, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

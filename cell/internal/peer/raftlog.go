@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// NewStoreLog returns a logger for the stores of Raft, which writes to logger.
+// NewStoreLog returns a logger for Raft's stores that writes to logger.
 func NewStoreLog(logger *slog.Logger) hclog.Logger { return NewRaftLog(logger, nil, nil) }
 
 // RaftLog is a logger for hashicorp/raft and its transport.
@@ -23,10 +23,8 @@ type RaftLog struct {
 	away *awayPeers
 }
 
-// NewRaftLog returns a logger for hashicorp/raft and its transport. It writes to logger,
-// in words that an operator understands; memberAt returns the ID of the replica that has
-// a Raft address. The libraries log addresses, indexes, terms and file names; they never
-// log the contents of entries.
+// NewRaftLog returns a logger for hashicorp/raft and its transport. It writes to logger, in an operator's
+// words; memberAt returns the ID for a Raft address. The libraries never log entries' contents.
 func NewRaftLog(logger *slog.Logger, clock session.Clock, memberAt func(address string) (id string, ok bool)) *RaftLog {
 	away := newAwayPeers(logger, clock)
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Off})
@@ -38,22 +36,21 @@ func NewRaftLog(logger *slog.Logger, clock session.Clock, memberAt func(address 
 	return &RaftLog{l, away}
 }
 
-// raftLogSink receives what the libraries log. It is for any goroutine.
+// raftLogSink receives the libraries' lines. It is safe for concurrent use.
 type raftLogSink struct {
 	logger   *slog.Logger
 	memberAt func(address string) (id string, ok bool)
 	away     *awayPeers
 }
 
-// raftLine says how one line of Raft is logged.
+// raftLine says how to log one of Raft's lines.
 type raftLine struct {
 	level slog.Level
-	text  string // instead of Raft's; if empty, Raft's
+	text  string // replaces Raft's text, unless empty
 }
 
-// rewordRaftLine translates what Raft logs in the life of every cell. Raft calls things
-// warnings or errors that are neither, and an operator knows replicas by their IDs.
-// Lines that are not in it keep their words.
+// rewordRaftLine translates common lines of Raft. Some of its warnings and errors are neither, and operators
+// know replicas by their IDs. Other lines keep their words.
 func rewordRaftLine(msg string) raftLine {
 	switch msg {
 	case "failed to contact quorum of nodes, stepping down":
@@ -66,18 +63,18 @@ func rewordRaftLine(msg string) raftLine {
 		return raftLine{slog.LevelInfo, "this replica is behind the master, and is being brought up to date"}
 	case "appendEntries rejected, sending older logs":
 		return raftLine{slog.LevelInfo, "a replica is behind, and is being brought up to date"}
-	case "failed to decode incoming command", // whenever a peer's connection ends
+	case "failed to decode incoming command", // at the end of every connection of a peer
 		"rejecting vote request since we have a leader", "rejecting pre-vote request since we have a leader",
 		"rejecting vote request since our last index is greater", "rejecting pre-vote request since our last index is greater",
 		"rejecting vote request since our last term is greater", "rejecting pre-vote request since our last term is greater",
 		"duplicate requestVote from", "skipping application of old log",
-		"failed to send snapshot to": // the reason was logged before
+		"failed to send snapshot to": // the reason was already logged
 		return raftLine{level: slog.LevelDebug}
 	}
 	return raftLine{level: slog.LevelError}
 }
 
-// isPeerAway reports whether Raft says with this line that it cannot reach a peer.
+// isPeerAway reports whether this line of Raft says that it cannot reach a peer.
 func isPeerAway(msg string) bool {
 	switch msg {
 	case "failed to make requestVote RPC", "failed to appendEntries to", "failed to heartbeat to", "failed to contact",
@@ -87,7 +84,6 @@ func isPeerAway(msg string) bool {
 	return false
 }
 
-// Accept implements hclog.SinkAdapter.
 func (s *raftLogSink) Accept(name string, level hclog.Level, msg string, args ...any) {
 	says, attrs := rewordRaftLine(msg), make([]any, 0, len(args)+2)
 	if name != "" || says.text == "" {
@@ -115,7 +111,7 @@ func (s *raftLogSink) Accept(name string, level hclog.Level, msg string, args ..
 			}
 		case "last-leader-id":
 			if arg == raft.ServerID("") {
-				level = hclog.Debug // at the start no master is known
+				level = hclog.Debug // no master is known at the start
 			}
 		}
 	}
@@ -131,8 +127,7 @@ func (s *raftLogSink) Accept(name string, level hclog.Level, msg string, args ..
 	}
 	switch {
 	case level <= hclog.Info:
-		// What Raft calls information helps to debug an election, and tells an
-		// operator nothing.
+		// Raft's information helps to debug an election, and tells an operator nothing.
 		says.level = slog.LevelDebug
 	case level == hclog.Warn:
 		says.level = min(says.level, slog.LevelWarn)
@@ -140,7 +135,7 @@ func (s *raftLogSink) Accept(name string, level hclog.Level, msg string, args ..
 	s.logger.Log(context.Background(), says.level, cmp.Or(says.text, msg), attrs...)
 }
 
-// translate turns a peer into its ID, and a value that is formatted late into its text.
+// translate turns a peer into its ID, and a lazily formatted value into text.
 func (s *raftLogSink) translate(arg any) any {
 	switch arg := arg.(type) {
 	case hclog.Format:
@@ -159,7 +154,7 @@ func (s *raftLogSink) translate(arg any) any {
 	return arg
 }
 
-// isAboutEntries reports whether Raft says with this line that entries or a snapshot do not reach a peer, whatever heartbeats do.
+// isAboutEntries reports whether this line of Raft says that entries or a snapshot do not reach a peer.
 func isAboutEntries(msg string) bool {
 	switch msg {
 	case "failed to appendEntries to", "failed to pipeline appendEntries", "failed to start pipeline replication to", "failed to install snapshot":

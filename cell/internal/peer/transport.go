@@ -10,27 +10,24 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// raftRPCTimeout bounds one Raft RPC, that of a snapshot in proportion to its size (this
-// long for every 256 KB). It is short because a peer that vanished silently and has come
-// back may have to wait for as long before a new connection is made.
+// raftRPCTimeout limits one Raft RPC, and each 256 KB of a snapshot. It is short: a peer that vanished silently
+// may wait that long for a new connection.
 const raftRPCTimeout = 5 * time.Second
 
-// MaxIdleStreams is how many idle streams are kept for each peer: heartbeats and
-// replication use one each, votes sometimes a third.
+// MaxIdleStreams is how many idle streams each peer keeps: heartbeats and replication use one each, votes
+// sometimes a third.
 const MaxIdleStreams = 3
 
-// Transport is Raft's network: hashicorp/raft's own transport over the streams of a
-// Port, with three changes: safety depends on those of SetHeartbeatHandler and capCommit, and that a
-// cell finds a master on that of admitCandidate.
+// Transport is hashicorp/raft's transport over the streams of a Port, with three changes. Safety depends on
+// SetHeartbeatHandler and capCommit; that a cell finds a master depends on admitCandidate.
 //
-// The concrete type is embedded so that it has every optional interface that Raft asks
-// for. Without raft.WithPreVote Raft would turn pre-votes off, and say so in one log
-// line only.
+// It embeds the concrete type, for every optional interface. Without raft.WithPreVote, Raft would turn
+// pre-votes off, with only a log line.
 type Transport struct {
 	*raft.NetworkTransport
 	port     *Port
 	ready    chan struct{} // closed by StartReceiving
-	calls    chan raft.RPC // what others send, on its way to Raft; see passCalls
+	calls    chan raft.RPC // messages from others, on their way to Raft; see passCalls
 	sent     appendChange
 	received appendChange
 	away     *awayPeers
@@ -47,7 +44,7 @@ func NewTransport(port *Port, logger *RaftLog) *Transport {
 	return newTransport(port, logger, capCommit, capCommit)
 }
 
-// newTransport is NewTransport with what becomes of the entries that it sends, and of those that it receives.
+// newTransport is NewTransport with the changes to sent and received entries.
 func newTransport(port *Port, logger *RaftLog, sent, received appendChange) *Transport {
 	ready := make(chan struct{})
 	return &Transport{
@@ -67,26 +64,23 @@ func newTransport(port *Port, logger *RaftLog, sent, received appendChange) *Tra
 	}
 }
 
-// SetHeartbeatHandler ignores the handler, so that heartbeats reach Raft
-// through Consumer and its main goroutine, as every other message does.
+// SetHeartbeatHandler ignores the handler, so that heartbeats reach Raft through Consumer and its main
+// goroutine, as other messages do.
 //
-// The handler is a shortcut: the transport calls it on the connection's
-// goroutine, where it runs Raft.appendEntries. When the heartbeat comes from a
-// newer leader, that raises this replica's term and makes it a follower behind
-// the back of Raft.leaderLoop, which may at that moment wait in its select; the next Apply it takes is then dispatched (Raft.dispatchLogs)
-// with the *new* term, in which this replica was never elected. Its log then holds
-// an entry that carries the same index and term as one of the real leader's,
-// Raft takes the two for the same (log matching), and the replicas' states
-// differ permanently: hashicorp/raft issue 695. TestHeartbeatsCannotForkTheLog
-// shows it.
+// The transport would call the handler on the connection's goroutine, where it runs Raft.appendEntries. A
+// heartbeat from a newer leader then raises this replica's term and makes it a follower behind the back of
+// Raft.leaderLoop, which may wait in its select. The next Apply is dispatched (Raft.dispatchLogs) with the
+// *new* term, in which this replica was never elected. Its log then has an entry with the index and term of one
+// of the real leader's, Raft takes the two for the same (log matching), and the replicas' states differ
+// permanently: hashicorp/raft issue 695. TestHeartbeatsCannotForkTheLog shows it.
 func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) {
 	t.NetworkTransport.SetHeartbeatHandler(nil)
 }
 
-// Unanswering returns the peers of which Raft complains that they do not answer.
+// Unanswering returns the peers that, as Raft complains, do not answer.
 func (t *Transport) Unanswering() []string { return t.away.unanswering() }
 
-// RequestVote asks for a vote, and notes who answers.
+// RequestVote asks for a vote, and records that the peer answers.
 func (t *Transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
 	err := t.NetworkTransport.RequestVote(id, target, args, resp)
 	if err == nil {
@@ -104,26 +98,24 @@ func (t *Transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 	return err
 }
 
-// Close closes the port with every connection, so that neither this replica's
-// goroutines nor its peers' stay in a read. It is idempotent.
+// Close closes the port with every connection, so that no goroutine here or at a peer stays in a read. It is idempotent.
 func (t *Transport) Close() error {
 	err := t.NetworkTransport.Close() // closes the port through raftStreams
 	t.CloseStreams()
 	return err
 }
 
-// StartReceiving lets Raft receive what other replicas send. It must be called once,
-// when this replica's hellos say how far its log goes: before that Raft must acknowledge
-// nothing, or a hello could say less than Raft has acknowledged. The function returns Raft's newest configuration.
+// StartReceiving lets Raft receive messages. Call it once, when this replica's hellos say how far its log goes:
+// else a hello could say less than Raft has acknowledged. configured returns Raft's newest configuration.
 func (t *Transport) StartReceiving(configured func() []raft.Server) {
 	t.port.work.Go(func() { t.passCalls(configured) })
 	close(t.ready)
 }
 
-// Consumer returns what other replicas send to Raft.
+// Consumer returns the messages of other replicas for Raft.
 func (t *Transport) Consumer() <-chan raft.RPC { return t.calls }
 
-// passCalls hands Raft what other replicas send, changed where Raft would do wrong with it, until the port is closed.
+// passCalls passes messages to Raft until the port is closed. It changes those that Raft would handle wrongly.
 func (t *Transport) passCalls(configured func() []raft.Server) {
 	for {
 		select {
@@ -149,7 +141,6 @@ func (t *Transport) Silence() { t.port.silence() }
 // Hush makes the replica fall silent for a while; see Port.hush.
 func (t *Transport) Hush(while time.Duration) { t.port.hush(while) }
 
-// raftStreams is the Port as raft.NetworkTransport sees it.
 type raftStreams struct {
 	port  *Port
 	ready <-chan struct{}
@@ -157,8 +148,8 @@ type raftStreams struct {
 
 var _ raft.StreamLayer = raftStreams{}
 
-// Accept waits for an inbound stream whose hello was accepted. On a port that
-// is silent it waits for the close: the transport would log any error in a loop.
+// Accept waits for an inbound stream with an accepted hello. On a silent port it waits for the close, since the
+// transport would log errors in a loop.
 func (s raftStreams) Accept() (net.Conn, error) {
 	select {
 	case <-s.ready:
@@ -173,17 +164,15 @@ func (s raftStreams) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the port.
 func (s raftStreams) Close() error {
 	s.port.close()
 	return nil
 }
 
-// Addr returns the address that the Raft configuration has for this replica,
-// which need not be the one it listens on.
+// Addr returns this replica's address in the Raft configuration, which may differ from the listener's.
 func (s raftStreams) Addr() net.Addr { return raftAddr(s.port.Address) }
 
-// Dial connects to the replica that has this Raft address.
+// Dial connects to the replica with this Raft address.
 func (s raftStreams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	id, ok := s.port.MemberAt(string(address))
 	if !ok {
@@ -198,17 +187,14 @@ func (s raftStreams) Dial(address raft.ServerAddress, timeout time.Duration) (ne
 	return s.port.dial(raftStream, id, string(address), timeout)
 }
 
-// inboundStream is a connection on which another replica sends messages. Between two
-// messages it may be quiet; within one, the next bytes must come within raftRPCTimeout.
-// Raft reads a snapshot on its main goroutine: if the sender stopped in the middle, or
-// vanished, this replica would answer nobody until the connection broke, and vote for no
-// other master.
+// inboundStream is a connection for another replica's messages. It may be quiet between messages; within one,
+// the next bytes must come within raftRPCTimeout. Raft reads a snapshot on its main goroutine: if a sender
+// stopped halfway, this replica would neither answer nor vote.
 type inboundStream struct {
 	*portConn
-	within atomic.Bool // a message has begun to arrive, and has not been answered
+	within atomic.Bool // a message has begun to arrive, and is unanswered
 }
 
-// Read implements net.Conn.
 func (s *inboundStream) Read(p []byte) (int, error) {
 	if s.within.Load() {
 		defer time.AfterFunc(raftRPCTimeout, s.abort).Stop()
@@ -217,24 +203,21 @@ func (s *inboundStream) Read(p []byte) (int, error) {
 	if n > 0 {
 		s.within.Store(true)
 	}
-	if err != nil && !errors.Is(err, net.ErrClosed) { // else it was closed here
+	if err != nil && !errors.Is(err, net.ErrClosed) { // else this replica closed it
 		//mutant: _ = s.from //by TestDeadMasterIsReplacedAtOnce of ./cell/celltest
 		s.port.Lost(s.from)
 	}
 	return n, err
 }
 
-// Write implements net.Conn. What is written is an answer.
+// Write implements net.Conn. It writes an answer.
 func (s *inboundStream) Write(p []byte) (int, error) {
 	s.within.Store(false)
 	return s.portConn.Write(p)
 }
 
-// raftAddr is a Raft address as a net.Addr.
 type raftAddr string
 
-// Network returns "tcp".
 func (raftAddr) Network() string { return "tcp" }
 
-// String returns the address.
 func (a raftAddr) String() string { return string(a) }

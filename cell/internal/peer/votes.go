@@ -2,19 +2,21 @@ package peer
 
 import "github.com/hashicorp/raft"
 
-// Raft as it is published has every replica grant its vote to a candidate that its own configuration does not have (Ongaro's
-// dissertation, section 4.2.2): who has been away while a newcomer got a vote may be needed for a majority, and the newcomer may be the
-// only one left whose log is complete. hashicorp/raft refuses such a candidate, and one that has no vote there yet, by its ID
-// (Raft.requestVote and Raft.requestPreVote); then a cell could have a majority of its replicas and no master, for good. So such a request
-// is handed to Raft under the ID of a replica that has a vote there.
+// In the published Raft, a replica votes for a candidate even if its own configuration lacks it (Ongaro's
+// dissertation, section 4.2.2). A majority may need a replica that was away while a newcomer got a vote, and
+// only the newcomer may have a complete log. hashicorp/raft rejects such a candidate, and one without a vote
+// there yet, by its ID (Raft.requestVote and Raft.requestPreVote). A majority of replicas could then
+// permanently have no master. So the transport passes such a request to Raft under the ID of a replica that has
+// a vote there.
 //
-// That is safe. The ID counts for nothing but this refusal: the vote is noted for the candidate's address and term, and granted once in a
-// term, to one whose log is as complete as the voter's. The candidate counts the votes of its own newest configuration; majorities of two
-// configurations that follow each other share a voter, so one that was elected lacks nothing that is committed, whatever those who voted
-// for it know of the configuration. What the refusal is there for, that a replica which was removed disturbs the others, cannot be: its
-// hello is refused by all that know, which has it stop, and its pre-vote by all that have a leader.
+// That is safe. The ID serves only this check: Raft records the vote for the candidate's address and term, and
+// grants it once in a term, to a candidate whose log is as complete as the voter's. The candidate counts votes
+// of its own newest configuration. Majorities of two successive configurations share a voter, so an elected
+// candidate has everything committed, whatever its voters know of the configuration. The check is against
+// removed replicas that disturb the others. Here they cannot: all that know of the removal refuse their hellos,
+// which stops them, and all that have a leader reject their pre-votes.
 
-// admitCandidate has a request for a vote come from a replica that has a vote in the configuration.
+// admitCandidate replaces the ID in a request for a vote with that of a replica that has a vote here.
 func admitCandidate(command any, configured func() []raft.Server) {
 	var header *raft.RPCHeader
 	switch request := command.(type) {

@@ -5,11 +5,9 @@ import (
 	"net"
 )
 
-// AcceptError is an error of a listener that its server waits a little for, and then goes
-// on: the next connection may be accepted, unless the listener is closed. accept(2) fails
-// for want of memory, too, and for what has happened to the connection that waits; net
-// takes few of these for temporary, and a server that ended with one would leave a master
-// that nobody reaches.
+// AcceptError is an error of a listener after which its server retries, unless the listener is closed.
+// accept(2) also fails when memory is short or the pending connection broke. net calls few of these errors
+// temporary, and a server that ended with one would leave its master unreachable.
 type AcceptError struct{ Err error }
 
 // Error implements error.
@@ -17,7 +15,7 @@ func (e AcceptError) Error() string { return e.Err.Error() }
 
 var _ net.Error = AcceptError{}
 
-// Temporary reports whether to go on.
+// Temporary reports whether to retry.
 func (e AcceptError) Temporary() bool { return !errors.Is(e.Err, net.ErrClosed) }
 
 // Timeout implements net.Error.

@@ -14,62 +14,58 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What is counted.
+// Weights and limits, in bytes.
 const (
-	// callWeight is for a call itself, which is mostly the stack of its goroutine. With
-	// the longest headers that are read, a call takes up to four times that.
+	// callWeight is for a call itself, mostly its goroutine's stack. With the longest headers, a call takes up
+	// to four times as much.
 	callWeight = 8 << 10
-	// smallCall is up to which size requests are served, and replies sent, whatever else
-	// their connection holds.
+	// smallCall is the size up to which requests and replies pass, whatever their connection holds.
 	smallCall = 16 << 10
-	// leastHeld is what each connection has to itself, whatever others hold: enough to find
-	// the master and to give back locks.
+	// leastHeld is what each connection may hold, whatever others hold: enough to find the master and release locks.
 	leastHeld = 32 << 10
 	// frameWeight is for a frame itself.
 	frameWeight = 128
 )
 
-// account counts what is held for one connection. gRPC bounds neither what it has
-// received of requests that are not complete (its window for the connection is opened
-// again as data arrives, not as it is read) nor the replies that a client does not
-// read. So the account follows the frames on the connection itself: a call is held from
-// its first frame until its stream has ended on the wire and its handler has returned.
-// It is safe for concurrent use.
+// account counts the memory held for one connection. gRPC limits neither incomplete requests nor unread
+// replies: it reopens the connection's window as data arrives, not as it is read. So the account follows the
+// frames on the connection. A call counts from its first frame until its stream has ended on the wire and its
+// handler has returned. It is safe for concurrent use.
 type account struct {
 	all    *Connections
 	origin *source
 	conn   *heardConn
-	silent bool // it has sent nothing yet; Connections.mu guards it
+	silent bool // nothing has arrived; Connections.mu guards it
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	in, out passing
-	started bool // something has arrived, and so it is known which frames pass
+	started bool // something has arrived, so the frames' kind is known
 	calls   map[uint64]*call
-	last    uint64 // the newest stream
-	newest  *call  // whose header was read last
+	last    uint64 // newest stream
+	newest  *call  // the call whose header was read last
 	bytes   int64
-	writing bool  // a write is under way
-	stalled int64 // frames that arrived meanwhile: gRPC may have to keep them
+	writing bool  // during a write
+	stalled int64 // bytes of frames that arrived during it: gRPC may keep them
 	closed  bool
 }
 
-// call is a call, or what remains of one. Its account's mu guards it.
+// call is a call, or what remains of it. Its account's mutex guards it.
 type call struct {
 	of      *account
 	request int64
 	reply   int64
 	open    bool // its stream has not ended
 	serving bool
-	begun   bool // it has come to be served, or refused
+	begun   bool // it was served or refused
 
-	arrived time.Duration // when its request, or that of a stream its headers, had, by the stopwatch; for those who serve it
+	arrived time.Duration // when its request or a stream's headers arrived, by the stopwatch; for its server
 
-	foreign bool            // it was in a session of another principal
-	slow    *phases         // what it has waited for, once it was slow; nil before
-	named   steps.RequestID // as its client calls it, once its request has arrived; for those who serve it
+	foreign bool            // it named a session of another principal
+	slow    *phases         // what a slow call waited for; nil before that
+	named   steps.RequestID // the client's request id, once known; for its server
 }
 
-// isForeign notes that the call is in a session of another principal.
+// isForeign records that the call names a session of another principal.
 func (c *call) isForeign() {
 	if c != nil {
 		c.foreign = true
@@ -92,13 +88,12 @@ func (a *account) add(n int64) {
 	}
 }
 
-// endingIs counts n more bytes as those of a closed connection. a.mu is held.
+// endingIs counts n more bytes as held by a closed connection. a.mu is held.
 func (a *account) endingIs(n int64) {
 	a.origin.ending.Add(n)
 	a.all.ending.Add(n)
 }
 
-// received follows what was read from the connection.
 func (a *account) received(p []byte) {
 	a.mu.Lock()
 	before := a.bytes
@@ -117,7 +112,7 @@ func (a *account) received(p []byte) {
 	}
 }
 
-// speaks takes it from those that have sent nothing. Connections.mu is held.
+// speaks removes the account from the silent ones. Connections.mu is held.
 func (a *account) speaks() {
 	if a.silent {
 		a.silent = false
@@ -125,8 +120,7 @@ func (a *account) speaks() {
 	}
 }
 
-// start is told the first byte that arrives, before anything is sent as frames. a.mu is
-// held.
+// start learns from the first byte which frames follow, before any is sent. a.mu is held.
 func (a *account) start(first byte) {
 	a.started = true
 	if first == frames.FirstByte {
@@ -142,7 +136,7 @@ func (a *account) arrived(f frame) {
 	switch f.kind {
 	case frameHeaders:
 		if f.stream <= a.last {
-			break // trailers, which gRPC refuses
+			break // trailers, which gRPC rejects
 		}
 		c := &call{of: a, request: callWeight, open: true}
 		a.last, a.newest, a.calls[f.stream] = f.stream, c, c
@@ -169,7 +163,7 @@ func (a *account) arrived(f frame) {
 	}
 }
 
-// dataWeight returns what gRPC allocates for a frame of data.
+// dataWeight returns how many bytes gRPC allocates for a data frame.
 func dataWeight(length int) int64 {
 	switch {
 	case length <= 1<<10:
@@ -180,14 +174,12 @@ func dataWeight(length int) int64 {
 	return max(16<<10, int64(length))
 }
 
-// sending says that a write begins.
 func (a *account) sending() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.writing = true
 }
 
-// sent follows what was written.
 func (a *account) sent(p []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -211,7 +203,7 @@ func (a *account) sent(p []byte) {
 	})
 }
 
-// end takes note that a stream has ended. a.mu is held.
+// end records that a stream has ended. a.mu is held.
 func (a *account) end(stream uint64) {
 	c := a.calls[stream]
 	if c == nil {
@@ -222,8 +214,8 @@ func (a *account) end(stream uint64) {
 	c.settle()
 }
 
-// settle gives back what the call holds no more. Until its stream has ended gRPC keeps
-// what has arrived and its handler has not read. of.mu is held.
+// settle releases what the call no longer holds. Until the stream has ended, gRPC keeps data that the handler
+// has not read. of.mu is held.
 func (c *call) settle() {
 	if c.open {
 		return
@@ -236,8 +228,8 @@ func (c *call) settle() {
 	c.reply = 0
 }
 
-// close ends every call of a connection that is closed. What is being served is held
-// until it has been, which is soon: its context has ended.
+// close ends every call of a closed connection. A call that is being served counts until it returns, soon: its
+// context has ended.
 func (a *account) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -253,15 +245,14 @@ func (a *account) close() {
 	a.endingIs(a.bytes)
 }
 
-// held returns how much is held.
 func (a *account) held() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.bytes
 }
 
-// withCall is called for each request, or the header that begins it, before more is read
-// from the connection, and so the call is the newest one.
+// withCall adds the newest call to a context. The transports run it when a request's header has arrived and
+// before they read more, so the newest call is the right one.
 func withCall(ctx context.Context) context.Context {
 	conn := connOf(ctx)
 	if conn == nil || conn.account == nil {
@@ -272,19 +263,16 @@ func withCall(ctx context.Context) context.Context {
 	return context.WithValue(ctx, steps.CallKey{}, conn.account.newest)
 }
 
-// tapCall is withCall as gRPC has it. It refuses nothing: gRPC keeps the timer of the
-// deadline of a call that is refused here.
+// tapCall is withCall for gRPC. It rejects nothing: gRPC would keep a rejected call's deadline timer.
 func tapCall(ctx context.Context, _ *tap.Info) (context.Context, error) { return withCall(ctx), nil }
 
-// callOf returns the call of a context, nil if it is not known. The methods of a nil
-// call do nothing.
+// callOf returns the call of a context, or nil, whose methods do nothing.
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(steps.CallKey{}).(*call)
 	return c
 }
 
-// full returns why there is no room for another n bytes, or, of requests, why there is
-// none for those n, which are counted. a.mu is held.
+// full returns an error if there is no room for n more bytes, or for a request of n bytes already counted. a.mu is held.
 func (a *account) full(n int64) error {
 	if limit := a.all.limits.conn; a.bytes > limit && n > smallCall {
 		return api.Errorf(api.Unavailable, "the calls of this connection hold %d bytes of the replica's memory, and at most %d are allowed; wait for some answers, and read them, then try again", a.bytes, limit)
@@ -295,12 +283,10 @@ func (a *account) full(n int64) error {
 	return a.all.full(a.origin)
 }
 
-// answer counts a reply, or refuses to send it: a long one, while the client does not
-// read others. Of replies to one call that are not read yet, only few are kept. The
-// reply to a KeepAlive extends a lease, and is not refused however much it tells.
+// answer counts a reply, or rejects it: a long one while others are unread, any one while much of the same call
+// is unread. No KeepAlive reply is rejected for its length, since it extends a lease.
 //
-// The error is Uncertain: what the call asks for may have been done, and only a retry finds out. Unavailable would say that it
-// was not.
+// The error is Uncertain: the call may have taken effect, and only a retry finds out. Unavailable would deny that.
 func (c *call) answer(reply any) error {
 	message, ok := reply.(proto.Message)
 	if c == nil || !ok {
@@ -316,14 +302,13 @@ func (c *call) answer(reply any) error {
 	return err
 }
 
-// admit counts a reply of n bytes, if there is room or it is vital, and returns what the
-// account holds.
+// admit counts a reply of n bytes if it is vital or fits. It returns what the account holds.
 func (c *call) admit(n int64, vital bool) (int64, error) {
 	a := c.of
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !c.open {
-		return a.bytes, nil // it goes nowhere
+		return a.bytes, nil // nobody receives it
 	}
 	if n > smallCall && !vital {
 		if err := a.full(n); err != nil {

@@ -11,15 +11,14 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// Listener is a listener whose connections are counted, and know when something last
-// arrived.
+// Listener counts its connections, which record when something last arrived.
 type Listener struct {
 	net.Listener
 	Clock       session.Clock
 	Connections *Connections
 
-	Certificates Certificates // nil if connections are not encrypted, and nobody is asked who he is
-	Tokens       Tokens       // nil if certificates alone count
+	Certificates Certificates // nil if connections are not encrypted, and clients not identified
+	Tokens       Tokens       // nil if only certificates identify clients
 }
 
 // Accept implements net.Listener.
@@ -37,36 +36,35 @@ func (l Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// heardConn is a connection that knows when something last arrived over it, and what is
-// held for its calls. Its server reads it without a buffer of its own, and so never more than
-// the frame that it needs next: see withCall.
+// heardConn records when something last arrived, and what its calls hold. Its server reads it unbuffered, so
+// never beyond the frame that it needs next: see withCall.
 type heardConn struct {
 	net.Conn
-	buffer *bufio.Reader // nil before something arrived; its reader's
+	buffer *bufio.Reader // nil before something arrived; only the reader uses it
 	clock  session.Clock
 	last   atomic.Int64 // a session.Instant; 0 before anything arrived
-	asked  atomic.Int64 // when a sign of life was last asked for; 0 if it never was
+	asked  atomic.Int64 // when a sign of life was last requested, 0 for never
 
 	certificates Certificates             // nil if connections are not encrypted
-	tokens       Tokens                   // nil if none count
-	asking       chan struct{}            // has an element while a token is looked at; nil if none count
-	stream       net.Conn                 // what is said over Conn; nil before something arrived
-	identity     atomic.Pointer[identity] // nil before that, too, and if nothing is encrypted
+	tokens       Tokens                   // nil if tokens are not accepted
+	asking       chan struct{}            // has an element while a token is verified; nil if tokens are not accepted
+	stream       net.Conn                 // the plain text over Conn; nil before something arrived
+	identity     atomic.Pointer[identity] // nil before something arrived, and if nothing is encrypted
 
-	// Set by connections.
-	refusal error       // what calls over it are answered; nil if it is not refused
-	expiry  *time.Timer // of one that is refused
-	leave   func()      // called once, when it is closed
+	// Connections sets these.
+	refusal error       // the answer to its calls; nil if it is accepted
+	expiry  *time.Timer // closes a refused connection
+	leave   func()      // called on close
 	account *account
 	closed  atomic.Bool
 
-	caller atomic.Pointer[caller] // whose calls its calls are; nil if that is not known
-	rest   atomic.Int64           // how much later it is to be read, a time.Duration
-	rested time.Duration          // for how long it was read later, in succession; its reader's
-	gone   chan struct{}          // closed when it is
+	caller atomic.Pointer[caller] // the principal whose calls it carries; nil if unknown
+	rest   atomic.Int64           // how long to delay its next read, a time.Duration
+	rested time.Duration          // how long its reads were delayed in succession; only the reader uses it
+	gone   chan struct{}          // closed with the connection
 }
 
-// readBuffer is how much is read from a connection at a time.
+// readBuffer is how many bytes are read from a connection at a time.
 const readBuffer = 8 << 10
 
 func hear(conn net.Conn, l Listener) *heardConn {
@@ -80,10 +78,8 @@ func hear(conn net.Conn, l Listener) *heardConn {
 	return c
 }
 
-// arrivals is what arrives over a connection.
 type arrivals struct{ conn *heardConn }
 
-// Read implements io.Reader.
 func (a arrivals) Read(p []byte) (int, error) {
 	a.conn.pause()
 	n, err := a.conn.stream.Read(p)
@@ -93,7 +89,6 @@ func (a arrivals) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn.
 func (c *heardConn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		close(c.gone)
@@ -108,7 +103,6 @@ func (c *heardConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Read implements net.Conn.
 func (c *heardConn) Read(p []byte) (int, error) {
 	buffer, err := c.reader()
 	if err != nil {
@@ -119,8 +113,7 @@ func (c *heardConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reader returns what the connection is read through. It is made as late as that, so that connections over which nothing is
-// said are cheap.
+// reader returns the connection's reader. It makes it on demand, so that silent connections are cheap.
 func (c *heardConn) reader() (*bufio.Reader, error) {
 	if c.buffer == nil {
 		if c.stream == nil {
@@ -133,7 +126,6 @@ func (c *heardConn) reader() (*bufio.Reader, error) {
 	return c.buffer, nil
 }
 
-// Peek returns the next bytes that Read will return.
 func (c *heardConn) Peek(n int) ([]byte, error) {
 	buffer, err := c.reader()
 	if err != nil {
@@ -142,33 +134,30 @@ func (c *heardConn) Peek(n int) ([]byte, error) {
 	return buffer.Peek(n)
 }
 
-// Write implements net.Conn.
 func (c *heardConn) Write(p []byte) (int, error) {
 	c.account.sending()
-	n, err := c.stream.Write(p) // what is written answers something that has arrived
+	n, err := c.stream.Write(p) // a write answers something that has arrived, so its time does not count
 	c.account.sent(p[:n])
 	return n, err
 }
 
-// RemoteAddr implements net.Conn. It is the way from a call to its connection.
+// RemoteAddr implements net.Conn. It leads from a call to its connection.
 func (c *heardConn) RemoteAddr() net.Addr { return heardAddr{Addr: c.Conn.RemoteAddr(), conn: c} }
 
-// heardAddr is the address of a connection's other end, and the connection.
+// heardAddr is the address of a connection's other end, with the connection.
 type heardAddr struct {
 	net.Addr
 	conn *heardConn
 }
 
-// LastArrival implements Connection.
 func (c *heardConn) LastArrival() session.Instant { return session.Instant(c.last.Load()) }
 
-// AskForLife implements Connection.
 func (c *heardConn) AskForLife(now, since session.Instant) bool {
 	last := c.asked.Load()
 	return session.Instant(last) <= since && c.asked.CompareAndSwap(last, int64(now))
 }
 
-// connOf returns the connection of a call, nil if it is not known.
+// connOf returns the connection of a call, nil if it is unknown.
 func connOf(ctx context.Context) *heardConn {
 	if p, ok := peer.FromContext(ctx); ok {
 		if addr, ok := p.Addr.(heardAddr); ok {

@@ -19,19 +19,19 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// audited says what of a call is recorded as an act, besides the refusal that every call may end with.
+// audited says which results of a call are an act. Refusals of all calls are recorded.
 type audited int
 
 const (
 	unknownCall audited = iota
 	onlyRefusals
-	everyCall  // is for operators, or changes who may do what
-	listsAlone // if it is about an access control list
-	othersOnly // if it is about a session of another principal, or an operator's
-	beginsOnly // the first of many calls that belong together
+	everyCall  // it is for operators, or changes access rights
+	listsAlone // if about an access control list
+	othersOnly // if about another principal's session, or an operator's
+	beginsOnly // the first of several calls that belong together
 )
 
-// auditOf has every RPC: what is new has to be thought of. See TestEveryCallIsAudited.
+// auditOf decides for every RPC, so a new one must be added. See TestEveryCallIsAudited.
 func auditOf(method string) audited {
 	switch path.Base(method) {
 	case "BreakLock", "SetQuota", "SetACL", "Transfer", "FinishUpgrade", "ChangeMembers", "Debug":
@@ -50,16 +50,15 @@ func auditOf(method string) audited {
 	return unknownCall
 }
 
-// witness is what is known of a call before it is served, and may not be when it has ended: a master that hands over is none any more, and
-// sessions end.
+// witness is what is known of a call before it is served. Afterwards the master may have handed over, or the
+// session ended.
 type witness struct {
 	master    *master.Master // nil if there was none
-	rights    rights         // what anybody might do then
+	rights    rights         // of everybody, at that time
 	principal string
-	own       bool // it is about a session of the caller's own, for which nobody needs a right
+	own       bool // about the caller's own session, which needs no right
 }
 
-// witness looks at a call that may be an act.
 func (s *service) witness(ctx context.Context, method string, request any) (w witness) {
 	if s.cfg.Audit != nil && auditOf(method) != onlyRefusals {
 		w.master, _ = s.cfg.Replica.Master()
@@ -75,15 +74,15 @@ func (s *service) witness(ctx context.Context, method string, request any) (w wi
 	return w
 }
 
-// audit records a call that has ended, if it is one to record. What an operator tried in vain is recorded if it was refused: else it would
-// be for strangers to have as many lines written as they like.
+// audit records a call that has ended. It records a failed call only if a right was missing; else strangers
+// could have any number of lines written.
 func (s *service) audit(ctx context.Context, before witness, method string, request, reply any, err error) {
 	if s.cfg.Audit == nil || errors.Is(err, frames.ErrParked) {
 		return
 	}
 	scope := auditOf(method)
 	if err == nil && (scope == onlyRefusals || isVain(reply)) {
-		return // nearly all of them
+		return // nearly all calls
 	}
 	var e api.Error
 	if ended := (*api.Error)(nil); errors.As(pb.Error(err), &ended) {
@@ -103,7 +102,7 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 	switch _, several := request.(*pb.TxnRequest); {
 	case known:
 		record.On = m.Path(node)
-	case several: // the step that was refused; the first one, if none was looked at
+	case several: // the rejected step, else the first
 		//mutant: record.On = e.Path //by TestAuditOfStrangers of ./cell
 		record.On = cmp.Or(e.Path, subjectOf(request))
 		if p, err := api.ParsePath(record.On); err == nil && m != nil {
@@ -146,14 +145,14 @@ func (s *service) audit(ctx context.Context, before witness, method string, requ
 	s.cfg.Audit.Act(acts...)
 }
 
-// mayBeAct is a record of what may be an act, and the node that it is about, if it is about one.
+// mayBeAct is the record of a possible act, and the node that it concerns, if any.
 type mayBeAct struct {
 	audit.Record
 	node api.Name
 }
 
-// mayBeActs returns the records of a call. A transaction has one for each access control list that it is about, so that none is left out
-// of a line that would be too long. There are at most api.MaxTxnSteps.
+// mayBeActs returns the records of a call: for a transaction, one for each access control list that it changes,
+// so that no long line is cut. There are at most api.MaxTxnSteps.
 func (s *service) mayBeActs(m *master.Master, record audit.Record, node api.Name, request any) (acts []mayBeAct) {
 	q, several := request.(*pb.TxnRequest)
 	if !several {
@@ -170,14 +169,13 @@ func (s *service) mayBeActs(m *master.Master, record audit.Record, node api.Name
 	return acts
 }
 
-// isNumbered reports whether a request is one of a session's numbered ones. Who has had another done under its number, which has the same
-// hash, is answered as if it was done, without any right to it.
+// isNumbered reports whether a request is one of a session's numbered ones. It may be answered as done, without
+// any right, if another with its number and hash was done.
 func isNumbered(request any) bool {
 	q, ok := request.(interface{ GetMutation() *pb.Mutation })
 	return ok && q.GetMutation() != nil
 }
 
-// listsOf returns the access control lists that a transaction changes.
 func listsOf(q *pb.TxnRequest) (lists []api.Path) {
 	for _, o := range q.GetOperations()[:min(len(q.GetOperations()), api.MaxTxnSteps)] {
 		if p, err := api.ParsePath(o.GetPath()); err == nil && isList(p.Name()) {
@@ -187,8 +185,8 @@ func listsOf(q *pb.TxnRequest) (lists []api.Path) {
 	return lists
 }
 
-// isVain reports whether a call was answered, and has done nothing: a restore that waits for sessions to end, or an Open that might
-// have created a node, and found it.
+// isVain reports whether a call succeeded but changed nothing: a restore that waits for sessions to end, or an
+// Open that found its node.
 func isVain(reply any) bool {
 	switch r := reply.(type) {
 	case *pb.RestoreReply:
@@ -199,8 +197,8 @@ func isVain(reply any) bool {
 	return false
 }
 
-// mayDo reports whether a principal has the right to do what it has asked for, in some state. If so, what may have been done is
-// recorded as surely as what was: else who may do it could hide it behind a flood.
+// mayDo reports whether a principal has the right to a request in one of some states. Then an act whose outcome
+// is unknown is recorded as surely as a known one; else that principal could hide it behind a flood.
 func (s *service) mayDo(m *master.Master, may rights, principal string, node api.Name, request any) bool {
 	if m == nil || principal == "" {
 		return false
@@ -227,14 +225,13 @@ func (s *service) mayDo(m *master.Master, may rights, principal string, node api
 	return false
 }
 
-// rights are what anybody may do, in any of some states.
+// rights are what each principal may do, in any of some states.
 type rights []*raftfsm.State
 
 func (r rights) isOperator(principal string) bool {
 	return slices.ContainsFunc(r, func(s *raftfsm.State) bool { return s.PermitOperator(principal) == nil })
 }
 
-// hasRight reports whether a principal has a right to what is at a name.
 func (r rights) hasRight(principal string, name api.Name, right namespace.Rights) bool {
 	return slices.ContainsFunc(r, func(s *raftfsm.State) bool {
 		node, there := s.Tree.Get(name)
@@ -242,7 +239,6 @@ func (r rights) hasRight(principal string, name api.Name, right namespace.Rights
 	})
 }
 
-// isFor reports whether a request's handle is the caller's, and has a right.
 func (s *service) isFor(m *master.Master, q handleRequest, right namespace.Rights) bool {
 	who, err := s.callerOf(m, q.GetCaller())
 	if err != nil {
@@ -253,12 +249,10 @@ func (s *service) isFor(m *master.Master, q handleRequest, right namespace.Right
 	return err == nil && h.Rights&right != 0
 }
 
-// mayBeDone reports whether what a call asked for may have been done.
 func mayBeDone(code api.Code) bool {
 	return slices.Contains([]api.Code{api.OK, api.Uncertain, api.Cancelled, api.DeadlineExceeded}, code)
 }
 
-// isAct reports whether a call is an act, by its scope.
 func isAct(scope audited, node api.Name, request any) bool {
 	switch q := request.(type) {
 	case *pb.EndSessionRequest:
@@ -275,10 +269,9 @@ func isAct(scope audited, node api.Name, request any) bool {
 	return scope == everyCall || scope == listsAlone && isList(node)
 }
 
-// isList reports whether a node is in the directory of access control lists.
 func isList(node api.Name) bool { return strings.HasPrefix(string(node), string(api.ACLDir)+"/") }
 
-// nodeOf returns the name of the node that a request is about, if it is about one, and a master can tell. m may be nil.
+// nodeOf returns the name of the node that a request concerns, if any, and if a master can tell. m may be nil.
 func nodeOf(m *master.Master, request any) (name api.Name, known bool) {
 	if m == nil {
 		return "", false
@@ -301,10 +294,10 @@ func nodeOf(m *master.Master, request any) (name api.Name, known bool) {
 	return "", false
 }
 
-// maxSubject bounds what is said of a request, in bytes: a caller may write a path, or the name of a replica, as long as a request may be.
+// maxSubject limits what is recorded of a request, in bytes. A caller may send long paths and names.
 const maxSubject = api.MaxPath
 
-// subjectOf returns what a request is about that is about no node by a handle.
+// subjectOf returns what a request concerns, unless it uses a handle.
 func subjectOf(request any) string {
 	text := namedIn(request)
 	return strings.ToValidUTF8(text[:min(len(text), maxSubject)], "")
@@ -325,7 +318,7 @@ func namedIn(request any) string {
 		return q.GetTo()
 	case *pb.ChangeMembersRequest:
 		return strings.TrimSpace(q.GetAdd() + " " + q.GetRaft() + " " + cmp.Or(q.GetRemove(), q.GetKeep()))
-	case *pb.TxnRequest: // the first of its changes
+	case *pb.TxnRequest: // the first change
 		if all := q.GetOperations(); len(all) > 0 {
 			if p, err := api.ParsePath(all[0].GetPath()); err == nil {
 				return p.String()

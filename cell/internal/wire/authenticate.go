@@ -10,8 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Authenticate implements the RPC. It is the one call that a connection is served whose client is not
-// known yet.
+// Authenticate implements the RPC, the only one that unknown clients may call.
 func (s *service) Authenticate(ctx context.Context, q *pb.AuthenticateRequest) (*pb.AuthenticateReply, error) {
 	if conn := connOf(ctx); conn != nil && q.GetToken() != "" {
 		if err := conn.authenticate(ctx, q.GetToken()); err != nil {
@@ -24,25 +23,24 @@ func (s *service) Authenticate(ctx context.Context, q *pb.AuthenticateRequest) (
 	return &pb.AuthenticateReply{Principal: principalOf(ctx)}, nil
 }
 
-// takesToken reports whether the connection may be that of somebody else when a token was looked at, or who it is of is known.
+// takesToken reports whether Authenticate is served: the client is known, or a token may still identify it.
 func (c *heardConn) takesToken() bool {
 	who := c.identity.Load()
 	return c.refusal == nil && (who == nil || who.refusal == nil || who.pending)
 }
 
-// authenticate takes a token for its connection. Once it has one that counts, it takes others
-// of the same principal, so that a client which holds its calls together need not connect anew
-// when its token is about to expire.
+// authenticate takes a token for its connection. A valid one may be followed by others of the same principal,
+// so that a client need not reconnect before its token expires.
 func (c *heardConn) authenticate(ctx context.Context, token string) error {
 	who := c.identity.Load()
 	if c.refusal != nil || who == nil {
-		return c.refused() // if that is nothing, nobody is asked who he is
+		return c.refused() // nil if clients are not identified
 	}
 	hash := sha256.Sum256([]byte(token))
 	if c.tokens == nil || !who.pending && who.token == nil {
 		return c.needless(who)
 	}
-	// One at a time: of several tokens the first that is looked at names the connection.
+	// One at a time: the first valid token identifies the connection.
 	select {
 	case c.asking <- struct{}{}:
 		defer func() { <-c.asking }()
@@ -63,7 +61,7 @@ func (c *heardConn) authenticate(ctx context.Context, token string) error {
 	}
 	switch {
 	case err != nil && context.Cause(caller) != nil:
-		return context.Cause(caller) // it may not have waited for the keys; nothing is known of the token
+		return context.Cause(caller) // it may not have waited for the keys, so nothing is known of the token
 	case err != nil && who.pending:
 		next.refusal, next.expiry = unauthenticated(err.Error(), c.tokens), who.expiry
 		c.identity.Store(next)
@@ -80,7 +78,7 @@ func (c *heardConn) authenticate(ctx context.Context, token string) error {
 	return nil
 }
 
-// needless is the answer to a token that a connection does not take.
+// needless returns the answer to a token that a connection does not take.
 func (c *heardConn) needless(who *identity) error {
 	if who.refusal != nil {
 		return who.refusal
@@ -91,10 +89,10 @@ func (c *heardConn) needless(who *identity) error {
 	return api.Errorf(api.Unauthenticated, "the certificate of this connection names %q already: show either a certificate or a token", who.principal)
 }
 
-// checkMetadata takes the token in the metadata of a call, if there is one.
+// checkMetadata takes the token in the metadata of a call, if any.
 func checkMetadata(ctx context.Context, conn *heardConn) error {
 	if conn.identity.Load() == nil {
-		return nil // nothing is encrypted, so nobody is asked
+		return nil // clients are not identified
 	}
 	values := metadata.ValueFromIncomingContext(ctx, "authorization")
 	if len(values) == 0 {

@@ -13,7 +13,6 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/steps"
 )
 
-// identify notes how the client calls the call of a request.
 func (c *call) identify(request any) {
 	if c != nil {
 		c.named = requestIDOf(request)
@@ -30,7 +29,6 @@ func requestIDOf(request any) steps.RequestID {
 	return 0
 }
 
-// RequestID implements steps.Identified.
 func (c *call) RequestID() steps.RequestID {
 	if c == nil {
 		return 0
@@ -38,12 +36,11 @@ func (c *call) RequestID() steps.RequestID {
 	return c.named
 }
 
-// maxSaid bounds each text in the line of a refusal, in bytes. The refused caller has chosen these texts, and there is up to one line a
-// second.
+// maxSaid limits each text in the line of a refusal, in bytes: the refused caller chooses these texts.
 const maxSaid = 512
 
-// logRefusal logs that a call was refused because of who its caller is: one line a second at most, for anybody can have as
-// many refused as they like. What an audit log has of them is apart.
+// logRefusal logs that a call was refused for its caller's identity. It writes at most one line a second, since
+// strangers cause any number. The audit log records them separately.
 func (s *service) logRefusal(ctx context.Context, call *call, method string, request any, trace Trace, err error) {
 	n, ok := s.refused.Next()
 	//mutant: if !ok && n > 0 { //by TestLogOfRequests of ./cell
@@ -63,10 +60,9 @@ func (s *service) logRefusal(ctx context.Context, call *call, method string, req
 	s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a call was refused", append(attrs, slog.String("event", "call_refused"))...)
 }
 
-// phases is how long a call has waited for what, by kind.
+// phases are how long a call waited, by kind.
 type phases map[steps.Kind]time.Duration
 
-// attrs are the phases, in their order, as they are logged.
 func (p phases) attrs() (list []any) {
 	for _, one := range []struct {
 		kind steps.Kind
@@ -87,10 +83,10 @@ var (
 	_ steps.Trace      = (*call)(nil)
 )
 
-// ID implements steps.Trace: it is not traced.
+// ID implements steps.Trace: the call is not traced.
 func (*call) ID() string { return "" }
 
-// Step implements steps.Trace, of a call that was slow.
+// Step implements steps.Trace, for a call that was slow.
 func (c *call) Step(s steps.Step) {
 	if c == nil {
 		return
@@ -103,7 +99,7 @@ func (c *call) Step(s steps.Step) {
 	}
 }
 
-// own is how long a call has taken without what it waits for by design: its place in a queue, news, the end of an outage.
+// own returns how long a call took, except what it waits for by design: a queue position, news, an outage's end.
 func (c *call) own(method string, took time.Duration) time.Duration {
 	switch method {
 	case pb.Chubby_KeepAlive_FullMethodName, pb.Chubby_KeepAlives_FullMethodName, pb.Chubby_Transfer_FullMethodName:
@@ -117,7 +113,7 @@ func (c *call) own(method string, took time.Duration) time.Duration {
 	return took
 }
 
-// logSlow logs that a call took long, and what it has waited for, as far as the master has told: one line a second at most.
+// logSlow logs a slow call and what it waited for, as far as the master reported. It writes at most one line a second.
 func (s *service) logSlow(ctx context.Context, call *call, method string, request any, trace Trace, took, own time.Duration) {
 	n, ok := s.slow.Next()
 	if !ok {
@@ -130,7 +126,6 @@ func (s *service) logSlow(ctx context.Context, call *call, method string, reques
 	s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a call was slow", append(attrs, slog.String("event", "slow_call"))...)
 }
 
-// describe says what call it was, and whose.
 func (s *service) describe(ctx context.Context, call *call, method string, request any, trace Trace) []slog.Attr {
 	m, _ := s.cfg.Replica.Master()
 	about := s.traceSubject(request)

@@ -16,19 +16,18 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Each call is served inside one of the functions below. They find the master and the
-// caller, and complete the error, so that a handler only decodes, makes one call of the
-// master, and encodes.
+// These functions find the master and the caller, and complete the error. A handler only decodes, makes one
+// call of the master, and encodes.
 
-// subject is what a call is about. Its error says so.
+// subject is what a call concerns. Its error names it.
 type subject struct {
-	path string        // for people; "" if it is not known, or there is none
-	node namespace.Ref // of a call on a handle
+	path string        // for display; "" if unknown or absent
+	node namespace.Ref // for a call on a handle
 
-	named *master.Named // of a call of a session that names a path, whatever there is
+	named *master.Named // for a call of a session that names a path, whether or not a node exists
 }
 
-// serve serves a call. What it is about may become known while it is served.
+// serve serves a call. handle may fill in about.
 func serve[R any](s *service, op string, about *subject, handle func(*master.Master) (*R, error)) (*R, error) {
 	m, err := s.cfg.Replica.Master()
 	if err != nil {
@@ -41,12 +40,12 @@ func serve[R any](s *service, op string, about *subject, handle func(*master.Mas
 	return reply, nil
 }
 
-// onMaster serves a call that belongs to no session. on is what it is about, for people.
+// onMaster serves a call without a session. on is what the call concerns, for display.
 func onMaster[R any](s *service, op, on string, handle func(*master.Master) (*R, error)) (*R, error) {
 	return serve(s, op, &subject{path: on}, handle)
 }
 
-// inSession serves a call of a session that lives, in this epoch.
+// inSession serves a call of a live session, in this epoch.
 func inSession[R any](s *service, op string, about *subject, c *pb.Caller, handle func(*master.Master, master.Caller) (*R, error)) (*R, error) {
 	return serve(s, op, about, func(m *master.Master) (*R, error) {
 		who, err := s.callerOf(m, c)
@@ -60,13 +59,12 @@ func inSession[R any](s *service, op string, about *subject, c *pb.Caller, handl
 	})
 }
 
-// handleRequest is a call on a handle.
 type handleRequest interface {
 	GetCaller() *pb.Caller
 	GetHandle() []byte
 }
 
-// onHandle serves a call on a handle of a session that lives, in this epoch.
+// onHandle serves a call on a handle of a live session, in this epoch.
 func onHandle[R any](s *service, op string, q handleRequest, handle func(*master.Master, master.Handle) (*R, error)) (*R, error) {
 	about := &subject{}
 	return inSession(s, op, about, q.GetCaller(), func(m *master.Master, who master.Caller) (*R, error) {
@@ -79,9 +77,8 @@ func onHandle[R any](s *service, op string, q handleRequest, handle func(*master
 	})
 }
 
-// complete is the one place where the error of a call gets what the package comment says
-// that it has. m is nil where no master was asked. It copies: an epoch's end is one error
-// that many calls return.
+// complete is the only place that adds to an error what the package comment says. m is nil if no master was
+// asked. It copies: many calls return the same error when an epoch ends.
 func (s *service) complete(m *master.Master, op string, about *subject, err error) error {
 	if err == nil {
 		return nil
@@ -98,19 +95,18 @@ func (s *service) complete(m *master.Master, op string, about *subject, err erro
 		told = &whole
 	}
 	told.Op, told.Replica, told.Path = op, s.cfg.ID, cmp.Or(told.Path, about.path)
-	if len(told.Path) > api.MaxPath { // it may not have been read yet: a refusal is no echo
+	if len(told.Path) > api.MaxPath { // do not echo a long path
 		told.Path = fmt.Sprintf("%.80s…", told.Path)
 	}
 	return told
 }
 
-// fail is complete for a call that was refused before any master was asked.
+// fail is complete for a call that failed before any master was asked.
 func (s *service) fail(op string, err error) error { return s.complete(nil, op, &subject{}, err) }
 
-// signerOf returns what makes and checks the tokens of a cell.
 func signerOf(m *master.Master) signer { return signer{secret: m.Secret()} }
 
-// callerOf reads who calls, without asking for the right epoch.
+// callerOf reads the caller, without a check of its epoch.
 func (s *service) callerOf(m *master.Master, c *pb.Caller) (master.Caller, error) {
 	tokens, token := signerOf(m), c.GetSession()
 	id, known := s.sessions.get(tokens.secret, token)
@@ -124,7 +120,6 @@ func (s *service) callerOf(m *master.Master, c *pb.Caller) (master.Caller, error
 	return master.Caller{Session: id, Epoch: api.Epoch(c.GetEpoch())}, nil
 }
 
-// handleOf reads a handle of the caller's.
 func (s *service) handleOf(m *master.Master, who master.Caller, token []byte) (master.Handle, error) {
 	tokens := signerOf(m)
 	h, known := s.handles.get(tokens.secret, token)
@@ -142,14 +137,14 @@ func (s *service) handleOf(m *master.Master, who master.Caller, token []byte) (m
 	return h, nil
 }
 
-// mutationOf reads the numbering of a session's change; parts is what is asked, so that
-// a number cannot be used for two things.
+// mutationOf reads the numbering of a session's change. It hashes parts, the content of the request, so that no
+// number is used for two requests.
 func mutationOf(id api.SessionID, m *pb.Mutation, parts ...[]byte) (session.Mutation, error) {
 	mutation := session.Mutation{Session: id, Number: api.RequestNumber(m.GetNumber()), HighestIssued: api.RequestNumber(m.GetHighestIssued())}
 	for _, n := range m.GetOutstanding() {
 		mutation.Outstanding = append(mutation.Outstanding, api.RequestNumber(n))
 	}
-	sum, table := uint64(1), crc64.MakeTable(crc64.ECMA) // which the package makes once
+	sum, table := uint64(1), crc64.MakeTable(crc64.ECMA) // computed once
 	for _, part := range parts {
 		sum = crc64.Update(sum+uint64(len(part)), table, part)
 	}
@@ -157,7 +152,7 @@ func mutationOf(id api.SessionID, m *pb.Mutation, parts ...[]byte) (session.Muta
 	return mutation, mutation.Validate()
 }
 
-// number writes an optional number for a request's hash.
+// number is for a request's hash.
 func number(n *uint64) []byte {
 	if n == nil {
 		return nil
@@ -165,7 +160,7 @@ func number(n *uint64) []byte {
 	return binary.BigEndian.AppendUint64(nil, *n)
 }
 
-// flag writes a boolean for a request's hash.
+// flag is for a request's hash.
 func flag(b bool) byte {
 	if b {
 		return 1
@@ -173,7 +168,6 @@ func flag(b bool) byte {
 	return 0
 }
 
-// generation reads an optional generation.
 func generation(g *uint64) *api.Generation {
 	if g == nil {
 		return nil
@@ -182,7 +176,7 @@ func generation(g *uint64) *api.Generation {
 	return &wanted
 }
 
-// checkReason checks what is said to somebody who loses something.
+// checkReason checks the reason that is given to a client that loses something.
 func checkReason(text string) error {
 	if text == "" || len(text) > api.MaxReason || !utf8.ValidString(text) {
 		return api.Errorf(api.InvalidArgument, "the reason must be UTF-8 of 1 to %d bytes: whoever loses something is told", api.MaxReason)
@@ -190,8 +184,7 @@ func checkReason(text string) error {
 	return nil
 }
 
-// checkCell says that a call was meant for another cell; nil for this one's
-// name, and for "local", by which every cell may be called.
+// checkCell returns an error for another cell's name. "local" names every cell.
 func (s *service) checkCell(name string) error {
 	if name == s.cfg.Cell || name == api.LocalCell || name == "" {
 		return nil
@@ -202,8 +195,8 @@ func (s *service) checkCell(name string) error {
 	}
 }
 
-// pathOf reads a path in this cell. One that names it "local" must not be too long with the cell's own name, by which
-// answers, events and others name the node.
+// pathOf reads a path in this cell. A path in "local" must also fit with the cell's own name, which replies and
+// events use.
 func (s *service) pathOf(text string) (api.Path, error) {
 	path, err := api.ParsePath(text)
 	if err == nil {
@@ -215,10 +208,9 @@ func (s *service) pathOf(text string) (api.Path, error) {
 	return path, err
 }
 
-// most is how many entries a page of a listing should have at most; 0 if that was not said.
+// most returns the maximum of entries on a page; 0 if the request sets none.
 func most(q interface{ GetMost() uint32 }) int { return int(min(q.GetMost(), api.MaxPage)) }
 
-// nodeAt finds the node that an operator names.
 func (s *service) nodeAt(ctx context.Context, m *master.Master, text string) (namespace.Ref, error) {
 	path, err := s.pathOf(text)
 	if err != nil {

@@ -10,65 +10,62 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// Replica is what the services ask of the replica that serves them.
+// Replica is what the services need of their replica.
 type Replica interface {
-	// Master returns the replica's mastership, or the error that says who is the master
-	// instead.
+	// Master returns the replica's mastership, or the error that names the master.
 	Master() (*master.Master, error)
 	Location() Location
 	Status() Status
 	Members() ([]Member, error)
-	// Counts are what this replica has counted as master, by name; see client.Overview.
+	// Counts returns what this replica has counted as master, by name; see client.Overview.
 	Counts() map[string]uint64
-	// Takeovers are the last take-overs of this replica, the latest first; at most eight.
+	// Takeovers returns this replica's last take-overs, the latest first, at most eight.
 	Takeovers() []Takeover
-	// Transfer hands the mastership over, to a replica or to any, and returns the new
-	// master; "" if it is not known.
+	// Transfer hands the mastership to a replica, "" for any. It returns the new master, "" if unknown.
 	Transfer(ctx context.Context, to string) (master string, err error)
-	// Vacate leaves the cell without a master until the time of the outage is over, or ctx ends, and then has the other replicas
-	// find out and elect one.
+	// Vacate leaves the cell without a master until the outage is over or ctx ends. Then the others elect one.
 	Vacate(ctx context.Context, m *master.Master, o Outage) error
-	// Levels asks every member of the cell for the newest feature level that it knows.
+	// Levels asks every member for the newest feature level that it supports.
 	Levels(ctx context.Context) ([]MemberLevel, error)
-	// Newcomer asks a replica that waits to be let in who it is, and which feature level it knows.
+	// Newcomer asks a joining replica for its identity and newest feature level.
 	Newcomer(ctx context.Context, id, raft string) (one raftfsm.Member, maxLevel int, err error)
-	// MayLeave returns an error if a replica could not leave now, because too few of those that would stay answer. joined says that
-	// another one will have joined before.
+	// MayLeave returns an error if a replica cannot leave because too few others answer. joined says that
+	// another one joins first.
 	MayLeave(ctx context.Context, id string, joined bool) error
-	// Debug returns a part of what the replica knows of itself, for a principal who is an operator as far as it knows. The text
-	// may be of any length.
+	// Debug returns a part of the replica's internal state, of any length, if the principal is an operator as
+	// far as the replica knows.
 	Debug(principal, part string) ([]byte, error)
-	// Founders are the replicas in Raft's configuration.
+	// Founders returns the replicas in Raft's configuration.
 	Founders() []raftfsm.Member
 }
 
-// Takeover is how this replica became the master.
+// Takeover describes how this replica became the master.
 type Takeover struct {
 	Epoch       api.Epoch
-	ElectedUnix int64 // by the clock of this replica, for display
-	Sessions    int   // that outlived the master before
+	ElectedUnix int64 // by this replica's clock, for display
+	Sessions    int   // sessions that outlived the previous master
 	Phases      []TakeoverPhase
 }
 
-// TakeoverPhase is a part of a take-over; some go on beside each other. The names are in the documentation of client.TakeoverPhase.
+// TakeoverPhase is a part of a take-over; some overlap. See client.TakeoverPhase for the names.
 type TakeoverPhase struct {
 	Name       string
 	Begin, End time.Duration // since the election
-	Unfinished bool          // it goes on, and End is now
+	Unfinished bool          // End is now
 }
 
-// Outage is a time without a master that an operator asks for.
+// Outage is a time without a master that an operator requests.
 type Outage struct {
 	Length    time.Duration // before the other replicas can find out
 	Reason    string
-	Principal string // who asks; "" if nobody is asked who he is
+	Principal string // of the operator; "" if clients are not identified
 }
 
 // Location says where the master is, as far as this replica knows.
 type Location struct {
 	CellID  api.CellID
 	Epoch   uint64
-	Master  string // its id; empty if none is known
+	Master  string // its id; empty if unknown
 	Address string // where clients reach it
 	Servers []string
 
@@ -93,21 +90,21 @@ type Status struct {
 	Level     int // the feature level of the cell
 	MaxLevel  int // the newest that the replica knows
 
-	Sessions, Nodes, Locks int // the master alone says them
+	Sessions, Nodes, Locks int // only the master sets them
 
 	Restored *raftfsm.Restoration // the last one; nil if there was none
-	Acts     []Act                // that are under way; the master says them, and of an outage who began it as the master
+	Acts     []Act                // under way; only the master lists them, and only the one that began an outage lists it
 }
 
-// Act is something of several steps that is under way in the cell.
+// Act is an operation of several steps, under way.
 type Act struct {
 	Kind      string // restore, outage, or the phase of a replica
 	Replica   string
-	Principal string        // whose it is; empty if it is the master's
-	Session   api.SessionID // in which its steps are taken; 0: the master takes them
+	Principal string        // its principal; empty if it is the master's
+	Session   api.SessionID // that takes its steps; 0: the master does
 	SinceUnix int64
-	Sealed    bool   // no session can begin before it has ended
-	Waits     string // for what its next step waits
+	Sealed    bool   // no session can begin
+	Waits     string // what its next step waits for
 }
 
 // Member describes a member of the cell.
@@ -115,10 +112,10 @@ type Member struct {
 	ID, Raft, Client, HTTP string
 	Voter                  bool
 	Phase                  string // empty unless it is joining or leaving
-	Waits                  string // why it does not come further
+	Waits                  string // why its phase does not advance
 }
 
-// Locate is answered by every replica, from what it knows at once.
+// Locate is served by every replica, from what it knows now.
 func (s *service) Locate(_ context.Context, q *pb.LocateRequest) (*pb.LocateReply, error) {
 	if err := s.checkCell(q.GetCell()); err != nil {
 		return nil, s.fail("locate", err)
@@ -130,7 +127,6 @@ func (s *service) Locate(_ context.Context, q *pb.LocateRequest) (*pb.LocateRepl
 	}, nil
 }
 
-// Status describes this replica.
 func (s *service) Status(context.Context, *pb.StatusRequest) (*pb.StatusReply, error) {
 	is := s.cfg.Replica.Status()
 	var acts []*pb.Act
@@ -165,7 +161,6 @@ func (s *service) Status(context.Context, *pb.StatusRequest) (*pb.StatusReply, e
 	}, nil
 }
 
-// Members lists the members of the cell.
 func (s *service) Members(context.Context, *pb.MembersRequest) (*pb.MembersReply, error) {
 	list, err := s.cfg.Replica.Members()
 	if err != nil {
@@ -178,7 +173,7 @@ func (s *service) Members(context.Context, *pb.MembersRequest) (*pb.MembersReply
 	return reply, nil
 }
 
-// Transfer is for operators: it stops the service for a moment, or for as long as they want.
+// Transfer is for operators: it interrupts the service.
 func (s *service) Transfer(ctx context.Context, q *pb.TransferRequest) (*pb.TransferReply, error) {
 	return inSession(s, "transfer", &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.TransferReply, error) {
 		//mutant: if err := m.Inspector.CheckOperator(ctx, who); err != nil && false { //by TestOutagesAreRefused of ./cell
@@ -200,7 +195,6 @@ func (s *service) Transfer(ctx context.Context, q *pb.TransferRequest) (*pb.Tran
 	})
 }
 
-// restoration encodes a restore of the cell.
 func restoration(r *raftfsm.Restoration) *pb.Restoration {
 	if r == nil {
 		return nil

@@ -14,31 +14,26 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Of connections that are refused.
+// Limits of refused connections.
 const (
-	MaxRefused = 64              // that are kept open at a time, and of a second, to answer their calls; others are closed at once
-	RefusedFor = 5 * time.Second // how long they are kept open at most
+	MaxRefused = 64              // kept open to answer their calls, at a time and a second; others are closed at once
+	RefusedFor = 5 * time.Second // the longest time they are kept open
 )
 
-// maxSilent is how many connections from one address may have sent nothing yet, beyond a handshake. An honest client sends as soon
-// as its connection stands; so many at a time are at hand for it to connect anew even if all clients of an address do at once, since
-// handshakes take turns. See heardConn.begin.
+// maxSilent is how many connections of one address may have sent nothing but a handshake. Honest clients send
+// immediately. Handshakes take turns (see heardConn.begin), so few wait even if all clients of an address reconnect.
 const maxSilent = 100
 
-// maxIdle is how long a client's connection may be without a call before the replica
-// closes it. A session always has a call under way, its parked KeepAlive; a client that
-// calls again connects again.
+// maxIdle is how long a client's connection may have no call before the replica closes it. A session always has
+// one, its parked KeepAlive. Other clients reconnect.
 const maxIdle = 5 * time.Minute
 
-// Connections counts those of the client port, in all and by where they come from, and
-// refuses those above the bounds. The calls of one that is refused are answered with the
-// reason, for a short time, since a client learns nothing from a connection that is
-// just closed. It is safe for concurrent use.
-//
-// It counts what is held for their calls, too; see account.
+// Connections counts the connections of the client port, in all and by origin, and refuses those above the
+// limits. For a short time it answers their calls with the reason, since a mere close tells a client nothing.
+// It also counts what their calls hold; see account. It is safe for concurrent use.
 type Connections struct {
 	bounds             Bounds
-	limits             heldLimits // made of bounds.Memory
+	limits             heldLimits // from bounds.Memory
 	told               Told
 	log                *slog.Logger
 	handshakes         chan struct{} // an element for each that is computed; see opening
@@ -46,29 +41,29 @@ type Connections struct {
 	said, saidShed     loglimit.Refusals
 	saidLate, stumbled loglimit.Refusals
 
-	bytes   atomic.Int64 // that are held
-	ending  atomic.Int64 // of those, what closed connections hold yet
+	bytes   atomic.Int64 // held for calls
+	ending  atomic.Int64 // of these, held by closed connections
 	origins atomic.Int64 // len(from)
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	open        int
 	from        map[string]*source
 	fromFading  fading[*source]
 	callers     map[string]*caller
 	callersFade fading[*caller]
-	refused     int     // that are kept open
-	strangers   *source // of those
+	refused     int     // kept open
+	strangers   *source // their source
 }
 
-// Bounds are those of one port.
+// Bounds are the limits of one port.
 type Bounds struct {
-	Connections, PerAddress int   // that are open
-	Memory                  int64 // bytes that are held for calls; see heldLimits
+	Connections, PerAddress int   // open at a time
+	Memory                  int64 // bytes held for calls; see heldLimits
 	Rates                   Rates
 }
 
-// Told are called for each connection that is refused, each that is closed because its calls hold too
-// much, and each call that is refused because of its rate.
+// Told are called for each refused connection, each one closed because its calls hold too much, and each call
+// refused because of its rate.
 type Told struct{ Refused, Shed, Late func() }
 
 // NewConnections returns the connections of one port.
@@ -81,7 +76,7 @@ func NewConnections(bounds Bounds, told Told, log *slog.Logger) *Connections {
 
 func newSource(name string) *source { return &source{name: name, accounts: map[*account]struct{}{}} }
 
-// enter counts a connection from somewhere, or returns why it is refused.
+// enter counts a connection, or returns why it is refused.
 func (c *Connections) enter(conn *heardConn) *api.Error {
 	from, now := origin.Of(conn.Conn.RemoteAddr().String()), conn.clock()
 	c.mu.Lock()
@@ -116,7 +111,7 @@ func (c *Connections) enter(conn *heardConn) *api.Error {
 	return nil
 }
 
-// speaks is called when something was said over a connection for the first time.
+// speaks records that something first arrived over a connection.
 func (c *Connections) speaks(a *account) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,15 +123,14 @@ func (c *Connections) leave(a *account) {
 	c.mu.Lock()
 	c.open--
 	a.origin.open--
-	a.speaks() // it will say nothing more
+	a.speaks() // nothing more arrives
 	delete(a.origin.accounts, a)
 	c.parts(a.conn)
 	c.mu.Unlock()
 	c.forget(a.origin, a.conn.clock())
 }
 
-// forget drops a source that has no connections left and holds nothing, as soon as its buckets are
-// full.
+// forget drops a source without connections that holds nothing, once its buckets are full.
 func (c *Connections) forget(o *source, now session.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,8 +141,7 @@ func (c *Connections) forget(o *source, now session.Instant) {
 	}
 }
 
-// admit takes a connection in, perhaps as one that is refused, and reports whether it
-// is to be served.
+// admit accepts a connection, perhaps as refused, and reports whether to serve it.
 func (c *Connections) admit(conn *heardConn) bool {
 	refusal := c.enter(conn)
 	if refusal == nil {
@@ -160,7 +153,7 @@ func (c *Connections) admit(conn *heardConn) bool {
 		c.log.Warn("refused a client's connection", "event", "connection_refused", "from", origin.Of(conn.Conn.RemoteAddr().String()), "error", refusal, "count", n)
 	}
 	if !c.keepRefused(conn) {
-		_ = conn.Conn.Close() // nobody else has it
+		_ = conn.Conn.Close() // nothing else uses it
 		return false
 	}
 	conn.refusal, conn.leave = refusal, func() { c.leaveRefused(conn.account) }
@@ -169,8 +162,8 @@ func (c *Connections) admit(conn *heardConn) bool {
 	return true
 }
 
-// stumble tells of an error of the listener, unless it is closed: gRPC goes on in silence,
-// and a port that accepts nothing for long looks well from within.
+// stumble logs an error of the listener, unless it is closed. gRPC retries silently, and a port that accepts
+// nothing looks healthy from within.
 func (c *Connections) stumble(err error) {
 	if errors.Is(err, net.ErrClosed) {
 		return
@@ -180,8 +173,8 @@ func (c *Connections) stumble(err error) {
 	}
 }
 
-// keepRefused counts a connection as refused and kept open, if there is room. It may be encrypted to be
-// answered, which costs a handshake: so only few are kept in a second, too.
+// keepRefused counts a connection as refused and kept open, if there is room. Its answer may cost a handshake,
+// so there is a limit a second, too.
 func (c *Connections) keepRefused(conn *heardConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,14 +195,14 @@ func (c *Connections) leaveRefused(a *account) {
 	delete(c.strangers.accounts, a)
 }
 
-// Count returns how many connections are open, without those that are refused.
+// Count returns how many connections are open, without refused ones.
 func (c *Connections) Count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.open
 }
 
-// Refused returns how many connections are refused and kept open.
+// Refused returns how many refused connections are open.
 func (c *Connections) Refused() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

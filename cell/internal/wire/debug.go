@@ -8,8 +8,8 @@ import (
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Debug is served by every replica, so that a cell without a master can be asked. Each replica decides who is an operator by what it has
-// applied of the log. One that is cut off may still serve somebody who has been taken off the list.
+// Debug is served by every replica, so that a cell without a master can be asked. Each replica decides who is
+// an operator by the log that it has applied, so one that is cut off may still serve a former operator.
 func (s *service) Debug(ctx context.Context, q *pb.DebugRequest) (*pb.DebugReply, error) {
 	operator, err := s.principalAs(ctx, q.GetAs())
 	var text []byte
@@ -23,7 +23,6 @@ func (s *service) Debug(ctx context.Context, q *pb.DebugRequest) (*pb.DebugReply
 	return &pb.DebugReply{Text: last, Cut: len(last) < len(text)}, nil
 }
 
-// lastLines returns the last lines of a text, of at most most bytes.
 func lastLines(text []byte, most int) []byte {
 	if len(text) <= most {
 		return text

@@ -14,15 +14,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// door registers services whose requests are decoded once it is known who calls, that the call is served, and how much the request is going
-// to take. The code that is generated decodes a request before it calls an interceptor, with gRPC and in frames.
+// door registers services whose requests are decoded only when the caller is known, the call accepted, and the
+// request's size counted. Generated code would decode before it calls an interceptor.
 type door struct {
 	grpc.ServiceRegistrar
 	service *service
 }
 
-// RegisterService implements grpc.ServiceRegistrar. A call by a former name of its method is counted, limited and logged as one by the
-// name of today.
+// RegisterService implements grpc.ServiceRegistrar. A call by a former name of its method counts under the current name.
 func (d door) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	own := *desc
 	own.Methods = nil
@@ -37,7 +36,7 @@ func (d door) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	d.ServiceRegistrar.RegisterService(&own, impl)
 }
 
-// behindDoor returns the handler of a method. Of streams, answers.RecvMsg is the door.
+// behindDoor returns the handler of a method. For streams, answers.RecvMsg is the door.
 func (s *service) behindDoor(method string, handle grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		call := callOf(ctx)
@@ -49,7 +48,7 @@ func (s *service) behindDoor(method string, handle grpc.MethodHandler) grpc.Meth
 	}
 }
 
-// letIn decodes the request of a call, or returns why the call is not served. Over gRPC the request may not have arrived yet.
+// letIn decodes a request, or returns why it is not served. Over gRPC it may still be arriving.
 func (s *service) letIn(ctx context.Context, call *call, method string, decode func(any) error, m any) (err error) {
 	s.arrive(call)
 	var refusal error
@@ -74,7 +73,7 @@ func (s *service) letIn(ctx context.Context, call *call, method string, decode f
 	return cmp.Or(refusal, err)
 }
 
-// decode has a transport decode a request, if what is known of it before is accepted. err is that of the transport.
+// decode has a transport decode a request whose size accept accepts. err is the transport's error.
 func (s *service) decode(decode func(any) error, m any, accept func(requestSize) error) (refusal, err error) {
 	message, ok := m.(proto.Message)
 	if !ok {
@@ -87,8 +86,8 @@ func (s *service) decode(decode func(any) error, m any, accept func(requestSize)
 	return nil, err
 }
 
-// sealed is a request that is not decoded yet. Both transports take it for a message: that of frames by its method Decode, and
-// gRPC by exactCodec.
+// sealed is a request that is not decoded yet. Both transports accept it as a message: frames by its method
+// Decode, gRPC by exactCodec.
 type sealed struct {
 	message proto.Message
 	accept  func(requestSize) error
@@ -96,7 +95,7 @@ type sealed struct {
 	err     error // why it was not decoded
 }
 
-// Decode decodes what has arrived first, or notes why not. To a transport that is no error: gRPC would answer one itself.
+// Decode decodes what arrived first, or records why not. It returns no error: gRPC would answer that itself.
 func (d *sealed) Decode(wire []byte) error {
 	if !d.opened {
 		d.opened, d.err = true, d.decode(wire)
@@ -118,11 +117,10 @@ func (d *sealed) decode(wire []byte) error {
 	return nil
 }
 
-// exactCodec decodes requests behind the door, and encodes long messages into as many bytes as they have: the pool that gRPC
-// takes buffers from has none between 32 KiB and 1 MiB.
+// exactCodec decodes requests behind the door. It encodes long messages into buffers of their exact size:
+// gRPC's pool has none between 32 KiB and 1 MiB.
 type exactCodec struct{ encoding.CodecV2 }
 
-// Unmarshal implements encoding.CodecV2.
 func (c exactCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	d, ok := v.(*sealed)
 	if !ok {
@@ -133,7 +131,6 @@ func (c exactCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return d.Decode(whole.ReadOnlyData())
 }
 
-// Marshal implements encoding.CodecV2.
 func (c exactCodec) Marshal(v any) (mem.BufferSlice, error) {
 	message, ok := v.(proto.Message)
 	if !ok || proto.Size(message) <= 32<<10 {

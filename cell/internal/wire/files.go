@@ -37,7 +37,6 @@ func (s *service) Open(ctx context.Context, q *pb.OpenRequest) (*pb.OpenReply, e
 	})
 }
 
-// openRequest decodes and checks an Open.
 func (s *service) openRequest(m *master.Master, who master.Caller, q *pb.OpenRequest) (master.OpenRequest, error) {
 	path, directory, err := s.openPath(m, who, q)
 	if err != nil {
@@ -73,8 +72,8 @@ func (s *service) openRequest(m *master.Master, who master.Caller, q *pb.OpenReq
 	return r, checkOpen(r)
 }
 
-// openPath returns the path that an Open names, absolute or relative to a
-// directory's handle (Chubby §2.6), and that handle.
+// openPath returns the path that an Open names, absolute or relative to a directory's handle (Chubby §2.6), and
+// that handle.
 func (s *service) openPath(m *master.Master, who master.Caller, q *pb.OpenRequest) (api.Path, master.Handle, error) {
 	text := q.GetPath()
 	var directory master.Handle
@@ -114,7 +113,7 @@ func checkOpen(r master.OpenRequest) error {
 	return checkACL(c.ACL)
 }
 
-// checkACL checks that names can be those of files in the directory of ACLs.
+// checkACL checks that the names can be files in the directory of ACLs.
 func checkACL(acl api.ACL) error {
 	for _, name := range []string{acl.Read, acl.Write, acl.Change} {
 		if name == "" {
@@ -148,7 +147,6 @@ func (s *service) CloseHandle(ctx context.Context, q *pb.CloseHandleRequest) (*p
 	})
 }
 
-// statIn describes a node by its path in this cell.
 func statIn(m *master.Master, n *namespace.Node) (described api.Stat, err error) {
 	path, err := n.Name.In(m.Cell())
 	if err != nil {
@@ -159,7 +157,6 @@ func statIn(m *master.Master, n *namespace.Node) (described api.Stat, err error)
 	return described, nil
 }
 
-// changed describes the node of a handle after a change through it.
 func changed(m *master.Master, h master.Handle, result raftfsm.Result, written bool) (*pb.Stat, error) {
 	described, err := result.Stat.In(m.Cell())
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/chubbylock/chubby/internal/frames"
 )
 
-// Of an HTTP/2 connection (RFC 9113, 3.4, 4.1 and 6).
+// Values of HTTP/2 (RFC 9113, 3.4, 4.1 and 6).
 const (
-	prefaceLen  = 24 // bytes that a client begins with
+	prefaceLen  = 24 // bytes with which a client begins
 	frameHeader = 9  // bytes before the payload of a frame
 
 	frameData    = 0x0
@@ -23,13 +23,13 @@ const (
 type frame struct {
 	kind, flags byte
 	stream      uint64 // or the number of a call
-	length      int    // of its payload
+	length      int    // of the payload
 }
 
-// passing finds the frames in what passes over a connection in one direction, however
-// that is cut. Its zero value is ready at the beginning of a frame of HTTP/2.
+// passing finds the frames in one direction of a connection, however the data is cut. Its zero value is ready
+// at the beginning of an HTTP/2 frame.
 type passing struct {
-	ours bool // the frames are those of package frames
+	ours bool // the frames belong to package frames
 	skip int  // bytes up to the next frame
 	head [frames.HeaderSize]byte
 	have int // bytes of head that have passed

@@ -7,19 +7,17 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Guest is who speaks over a connection that reaches the services by another way than the port for clients: somebody for whom a
-// replica's console speaks.
+// Guest is a client behind a replica's console. Its connection does not use the client port.
 type Guest struct {
-	// Address is where he is himself. His connections are bounded by it, and the audit log has it.
+	// Address is the guest's own, for limits and the audit log.
 	Address net.Addr
-	// Principal is who he is, as a replica has found out; empty where nobody is asked who he is.
+	// Principal is the guest's identity, found by a replica; empty if clients are not identified.
 	Principal string
-	// Counts reports, without much effort, whether Principal counts still; nil if somebody else sees to that.
+	// Counts reports cheaply whether Principal is still valid; nil if the caller checks that.
 	Counts func() bool
 }
 
-// Guests is a listener that accepts the connections of guests. What bounds clients bounds them, too. It is safe for
-// concurrent use.
+// Guests is a listener for the connections of guests. Clients' limits apply. It is safe for concurrent use.
 type Guests struct {
 	listener Listener
 	arrived  chan net.Conn
@@ -27,7 +25,7 @@ type Guests struct {
 	closed   chan struct{}
 }
 
-// NewGuests returns a listener of guests beside the one for clients.
+// NewGuests returns a listener for guests beside the one for clients.
 func NewGuests(clients Listener) *Guests {
 	return &Guests{listener: clients, arrived: make(chan net.Conn), closed: make(chan struct{})}
 }
@@ -51,17 +49,17 @@ func (g *Guests) Close() error {
 	return nil
 }
 
-// Introduce has a connection served as one of a guest. The connection is the server's from then on, also if it is refused.
+// Introduce serves a guest's connection. The server owns it from then on, even if it refuses it.
 func (g *Guests) Introduce(conn net.Conn, who Guest) error {
-	known := g.listener.Certificates != nil // else nobody is asked who he is
+	known := g.listener.Certificates != nil // else clients are not identified
 	if known {
 		if err := CheckPrincipal(who.Principal); err != nil {
-			_ = conn.Close() // nothing was said over it
+			_ = conn.Close() // nothing was sent over it
 			return err
 		}
 	}
 	one := hear(guestConn{conn, who.Address}, g.listener)
-	one.stream = one.Conn // what has to be encrypted is already
+	one.stream = one.Conn // the console has encrypted what must be
 	if !g.listener.Connections.admit(one) {
 		return api.Errorf(api.Unavailable, "the replica has too many connections")
 	}
@@ -77,16 +75,15 @@ func (g *Guests) Introduce(conn net.Conn, who Guest) error {
 	case g.arrived <- one:
 		return nil
 	case <-g.closed:
-		_ = one.Close() // nobody serves it
+		_ = one.Close() // nothing serves it
 		return api.Errorf(api.Unavailable, "the replica is stopping")
 	}
 }
 
-// guestConn is a connection that comes from where the guest is.
+// guestConn is a connection with the guest's address.
 type guestConn struct {
 	net.Conn
 	from net.Addr
 }
 
-// RemoteAddr implements net.Conn.
 func (c guestConn) RemoteAddr() net.Addr { return c.from }

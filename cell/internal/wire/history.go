@@ -8,7 +8,6 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/master"
 )
 
-// History says who held the lock of a node.
 func (s *service) History(ctx context.Context, q *pb.HistoryRequest) (*pb.HistoryReply, error) {
 	return onMaster(s, "history", q.GetPath(), func(m *master.Master) (*pb.HistoryReply, error) {
 		path, err := s.pathOf(q.GetPath())
@@ -27,7 +26,6 @@ func (s *service) History(ctx context.Context, q *pb.HistoryRequest) (*pb.Histor
 	})
 }
 
-// holding encodes how a lock was held.
 func holding(h api.Holding) *pb.Holding {
 	party := api.Holder{Session: h.Session, Principal: h.Principal, Host: h.Host, PID: h.PID, Reason: h.Reason, SinceUnix: h.FromUnix}
 	return &pb.Holding{

@@ -16,39 +16,37 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/master"
 )
 
-// Certificates say who is at the other end of a connection; *certs.Store implements it.
+// Certificates identify the other end of a connection; *certs.Store implements it.
 type Certificates interface {
-	// Accept has a connection encrypted. It takes whatever certificate the other end shows, but not many bytes
-	// of it.
+	// Accept encrypts a connection. It accepts any certificate of limited size.
 	Accept(conn net.Conn) *tls.Conn
-	// Identify returns whom the first of a chain names, and a function that reports, without much
-	// effort, whether it counts still; or why it does not count.
+	// Identify returns the principal of the chain's first certificate, and a function that cheaply reports
+	// whether it is still valid; or why it is invalid.
 	Identify(chain []*x509.Certificate) (principal string, counts func() bool, err error)
 }
 
-// Tokens say who is at the other end of a connection that has shown no certificate.
+// Tokens identify the other end of a connection without a certificate.
 type Tokens interface {
-	// Verify returns whom a token names, and a function that reports whether it counts still; or why it does not count.
+	// Verify returns a token's principal, and a function that reports whether it is still valid; or why it is invalid.
 	Verify(ctx context.Context, token string) (principal string, counts func() bool, err error)
 }
 
-// identity is who is at the other end of an encrypted connection. It does not change: another
-// takes its place.
+// identity is the other end of an encrypted connection. It is immutable, but can be replaced.
 type identity struct {
-	principal string             // "" if it was never known
-	refusal   error              // why what was shown does not count, or does not any more
-	counts    func() bool        // whether it counts still, if refusal is nil
-	expiry    *time.Timer        // closes the connection, if refusal is set
-	pending   bool               // nothing was shown yet, and a token may be
-	token     *[sha256.Size]byte // the hash of the one that was shown; nil without one
+	principal string             // "" if unknown
+	refusal   error              // why its credentials are invalid
+	counts    func() bool        // whether it is still valid, if refusal is nil
+	expiry    *time.Timer        // closes a refused connection
+	pending   bool               // no credentials yet; a token may still come
+	token     *[sha256.Size]byte // hash of the token; nil without one
 }
 
-// handshakeByte is the first byte of every connection of TLS, and neither of frames nor of HTTP/2.
+// handshakeByte begins every TLS connection, and neither frames nor HTTP/2.
 const handshakeByte = 22
 
-// begin decides, where there are certificates, what is said over a connection, and finds out who is at the other end. It is called by the
-// first Read, whose time the server bounds, and before any Write. A client that does not speak
-// TLS where it should is told so, and nothing else: see refused.
+// begin starts TLS on a connection, where there are certificates, and identifies the other end. The first Read
+// calls it, within the server's deadline and before any Write. Clients that do not speak TLS get only an error:
+// see refused.
 func (c *heardConn) begin() error {
 	var first [1]byte
 	if _, err := io.ReadFull(c.Conn, first[:]); err != nil {
@@ -71,13 +69,13 @@ func (c *heardConn) begin() error {
 	return nil
 }
 
-// opening is a connection of which the first bytes were read, and are read again. Its handshake takes
-// processor time in turn with others, but waits for the other end beside them. Else thousands of handshakes
-// that begin together would be as many goroutines that can run, and every call would wait behind them.
+// opening is a connection whose first byte will be read again. Handshakes take processor time in turn, but wait
+// for the other end in parallel. Else thousands at once would be as many runnable goroutines, and every call
+// would wait behind them.
 type opening struct {
 	net.Conn
 	first []byte
-	slots chan struct{} // an element for each handshake that takes processor time
+	slots chan struct{} // an element for each running handshake
 	over  bool          // the handshake has ended
 }
 
@@ -86,13 +84,12 @@ func handshakesAtATime() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 func (c *opening) take() { c.slots <- struct{}{} }
 
-// end is called once the handshake has ended, by the goroutine that made it.
+// end ends the handshake's turn, in its goroutine.
 func (c *opening) end() {
 	c.over = true
 	<-c.slots
 }
 
-// Read implements net.Conn.
 func (c *opening) Read(p []byte) (int, error) {
 	if len(c.first) > 0 {
 		n := copy(p, c.first)
@@ -108,8 +105,8 @@ func (c *opening) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// identify finds out whom a chain of certificates names. A connection whose chain does not count is
-// served for a while, to answer its calls with the reason.
+// identify identifies a client by its certificates. If they are invalid, the connection is served for a while,
+// to answer calls with the reason.
 func (c *heardConn) identify(chain []*x509.Certificate) {
 	if len(chain) == 0 && c.tokens != nil {
 		c.refuse(&identity{pending: true, refusal: unauthenticated("neither a certificate nor a token was shown", c.tokens)})
@@ -128,8 +125,7 @@ func (c *heardConn) identify(chain []*x509.Certificate) {
 	c.account.all.knows(c, principal)
 }
 
-// refuse has the connection answer calls with why it is refused, and closed soon. Its server notices, and
-// closes it, too.
+// refuse has the connection answer calls with a reason, and closes it soon. Its server notices.
 func (c *heardConn) refuse(who *identity) {
 	who.expiry = time.AfterFunc(RefusedFor, func() { _ = c.Conn.Close() })
 	if c.identity.Store(who); c.closed.Load() { // Close may have missed it
@@ -137,7 +133,6 @@ func (c *heardConn) refuse(who *identity) {
 	}
 }
 
-// unauthenticated says why a client is refused, and what it can do.
 func unauthenticated(why string, tokens Tokens) error {
 	why += "; this cell knows clients by certificates (Config.TLS; chubbyctl --cacert, --cert and --key)"
 	if tokens != nil {
@@ -146,7 +141,7 @@ func unauthenticated(why string, tokens Tokens) error {
 	return &api.Error{Code: api.Unauthenticated, Message: why}
 }
 
-// refused returns what calls over the connection are answered; nil if they are served.
+// refused returns the answer to calls over the connection; nil if they are served.
 func (c *heardConn) refused() error {
 	if c.refusal != nil {
 		return c.refusal
@@ -157,9 +152,8 @@ func (c *heardConn) refused() error {
 	return nil // nothing is encrypted
 }
 
-// Recheck closes the connections whose certificates or tokens do not count any more, and returns how many
-// those are. It is called every few seconds, so that one which was being identified while what counts changed
-// is found by the next call.
+// Recheck closes the connections whose credentials are no longer valid, and returns their number. It runs every
+// few seconds, so it finds a connection identified during a change the next time.
 func (c *Connections) Recheck() int {
 	var open []*heardConn
 	c.mu.Lock()
@@ -173,7 +167,7 @@ func (c *Connections) Recheck() int {
 	for _, conn := range open {
 		if who := conn.identity.Load(); who != nil && who.refusal == nil && !who.counts() {
 			closed++
-			// Calls that have arrived are not served any more. Those that are being served go on as calls of this principal.
+			// Calls that have arrived are no longer served; those being served go on as this principal's.
 			conn.identity.Store(&identity{principal: who.principal, refusal: unauthenticated("what was shown does not count any more", conn.tokens)})
 			_ = conn.Conn.Close() // its server notices, and closes it
 		}
@@ -181,8 +175,7 @@ func (c *Connections) Recheck() int {
 	return closed
 }
 
-// principalOf returns who calls, by the connection of the call; "" if clients are not asked who they are, and never for
-// another reason.
+// principalOf returns the caller, by the connection of the call; "" only if clients are not identified.
 func principalOf(ctx context.Context) string {
 	if conn := connOf(ctx); conn != nil {
 		if who := conn.identity.Load(); who != nil {
@@ -192,11 +185,10 @@ func principalOf(ctx context.Context) string {
 	return ""
 }
 
-// nobody is the principal of a client that was asked, and has not said who it is. No list can admit it.
+// nobody is the principal of a client that has not identified itself. No list can admit it.
 const nobody = "#nobody"
 
-// checkOwner refuses a call in a session of another principal than the one that calls: a
-// session's token alone is of no use. It looks at every request that names a session.
+// checkOwner rejects a call in a session of another principal: a session's token alone is useless.
 func (s *service) checkOwner(ctx context.Context, request any) error {
 	q, ok := request.(interface{ GetCaller() *pb.Caller })
 	caller := principalOf(ctx)
@@ -219,7 +211,6 @@ func (s *service) checkOwner(ctx context.Context, request any) error {
 	return nil
 }
 
-// ownerOf returns the principal of a session, by its token.
 func (s *service) ownerOf(m *master.Master, token []byte) (string, error) {
 	tokens := signerOf(m)
 	if owner, known := s.owners.get(tokens.secret, token); known {

@@ -9,7 +9,6 @@ import (
 	"github.com/chubbylock/chubby/misuse"
 )
 
-// Lint says which sessions misuse the cell.
 func (s *service) Lint(ctx context.Context, q *pb.LintRequest) (*pb.LintReply, error) {
 	return onMaster(s, "lint", q.GetPath(), func(m *master.Master) (*pb.LintReply, error) {
 		below, asked, err := s.lintOptions(q)
@@ -31,7 +30,7 @@ func (s *service) Lint(ctx context.Context, q *pb.LintRequest) (*pb.LintReply, e
 	})
 }
 
-// lintOptions decodes and checks what is asked for, at or below which node. Kinds that this version does not know it does not find.
+// lintOptions decodes and checks the options, and the node at or below which to look. Unknown kinds match nothing.
 func (s *service) lintOptions(q *pb.LintRequest) (below api.Name, o misuse.Options, err error) {
 	o = misuse.Options{Path: q.GetPath(), Session: api.SessionID(q.GetSession()), Principal: q.GetPrincipal(), Most: int(min(q.GetMost(), 1<<16))}
 	if err := s.checkCell(q.GetCell()); err != nil {
@@ -44,7 +43,7 @@ func (s *service) lintOptions(q *pb.LintRequest) (below api.Name, o misuse.Optio
 		}
 		below = path.Name()
 	}
-	const most = 256 // there are fewer
+	const most = 256 // there are fewer kinds
 	if n := len(q.GetKinds()); n > most {
 		return "", o, api.Errorf(api.InvalidArgument, "it asks for %d kinds; at most %d", n, most)
 	}

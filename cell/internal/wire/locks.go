@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 )
 
-// lockRequest is what Acquire and TryAcquire have in common.
 type lockRequest interface {
 	handleRequest
 	GetMutation() *pb.Mutation
@@ -24,10 +23,10 @@ type lockRequest interface {
 	GetQuiet() bool
 }
 
-// acquireOf decodes and checks a request for a lock, as far as it is of either kind.
+// acquireOf decodes and checks what both requests for a lock have in common.
 func acquireOf(q lockRequest, h master.Handle) (master.AcquireRequest, error) {
 	parts := [][]byte{[]byte("lock"), q.GetHandle(), {byte(q.GetMode())}, []byte(q.GetReason())}
-	if q.GetOwner() != "" { // else the request is the same as to masters of versions that know no owners
+	if q.GetOwner() != "" { // else the hash equals that of versions without owners
 		parts = append(parts, []byte(q.GetOwner()))
 	}
 	mutation, err := mutationOf(h.Owner.Session, q.GetMutation(), parts...)
@@ -46,7 +45,7 @@ func acquireOf(q lockRequest, h master.Handle) (master.AcquireRequest, error) {
 	}}, err
 }
 
-// lock serves a request for a lock; ask asks the master for it.
+// lock serves a request for a lock; ask passes it to the master.
 func (s *service) lock(op string, q lockRequest, ask func(*master.Master, master.AcquireRequest) (raftfsm.Answer, error)) (*pb.Granted, error) {
 	return onHandle(s, op, q, func(m *master.Master, h master.Handle) (*pb.Granted, error) {
 		r, err := acquireOf(q, h)
@@ -61,7 +60,6 @@ func (s *service) lock(op string, q lockRequest, ask func(*master.Master, master
 	})
 }
 
-// grantOf describes a grant for the wire.
 func grantOf(m *master.Master, a raftfsm.Answer) (*pb.Granted, error) {
 	seq, err := m.Locks.SequencerOf(a)
 	if err != nil {
@@ -70,7 +68,7 @@ func grantOf(m *master.Master, a raftfsm.Answer) (*pb.Granted, error) {
 	granted := &pb.Granted{Generation: uint64(a.Generation)}
 	if seq.Proof != (sequencer.Proof{}) {
 		granted.ProvedSequencer = seq.String()
-		seq.Proof = sequencer.Proof{} // clients of v0.1.0 cannot read one that has it
+		seq.Proof = sequencer.Proof{} // clients of v0.1.0 cannot parse a proof
 	}
 	granted.Sequencer = seq.String()
 	return granted, nil
@@ -134,8 +132,8 @@ func (s *service) GetSequencer(ctx context.Context, q *pb.GetSequencerRequest) (
 	})
 }
 
-// SetSequencer answers with a handle that carries the sequencer, so that every
-// later master knows it too. An invalid one is refused at once.
+// SetSequencer answers with a handle that carries the sequencer, so that every later master knows it. It
+// rejects an invalid one immediately.
 func (s *service) SetSequencer(ctx context.Context, q *pb.SetSequencerRequest) (*pb.SetSequencerReply, error) {
 	return onHandle(s, "set sequencer", q, func(m *master.Master, h master.Handle) (*pb.SetSequencerReply, error) {
 		seq, err := sequencer.Parse(q.GetSequencer())
@@ -171,7 +169,6 @@ func (s *service) CheckSequencer(ctx context.Context, q *pb.CheckSequencerReques
 	})
 }
 
-// explanation returns the words of an error without its code.
 func explanation(err error) string {
 	if e := (*api.Error)(nil); errors.As(err, &e) && e.Message != "" {
 		return e.Message
@@ -196,7 +193,7 @@ func (s *service) BreakLock(ctx context.Context, q *pb.BreakLockRequest) (*pb.Br
 		about.named = &master.Named{By: who.Session, Path: path}
 		node, err := m.Inspector.NodeAt(ctx, path)
 		if err != nil {
-			_, err = m.Files.Refuse(ctx, mutation, err) // it may have been there
+			_, err = m.Files.Refuse(ctx, mutation, err) // the command may have been done already
 			return &pb.BreakLockReply{}, err
 		}
 		return &pb.BreakLockReply{}, m.Locks.Break(ctx, raftfsm.Revoke{Mutation: mutation, Lock: node, Why: q.GetReason(), Now: q.GetNow()})
@@ -255,7 +252,6 @@ func (s *service) ListLocks(ctx context.Context, q *pb.ListLocksRequest) (*pb.Li
 	})
 }
 
-// lockInfo encodes the description of a lock.
 func lockInfo(l *master.LockInfo) *pb.LockInfo {
 	info := &pb.LockInfo{
 		Path:        l.Path,
@@ -280,7 +276,7 @@ func lockInfo(l *master.LockInfo) *pb.LockInfo {
 	return info
 }
 
-// Explain says what an operation on a node would wait for.
+// Explain says what an operation on a node would wait for, and why.
 func (s *service) Explain(ctx context.Context, q *pb.ExplainRequest) (*pb.ExplainReply, error) {
 	return onMaster(s, "explain", q.GetPath(), func(m *master.Master) (*pb.ExplainReply, error) {
 		path, err := s.pathOf(q.GetPath())

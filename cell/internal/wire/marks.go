@@ -13,26 +13,24 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/master"
 )
 
-// The mark of a page of a listing says where the next page begins: behind a node, a principal or a session that the caller
-// may not know of. So clients get it encrypted with the cell's replicated secret, which any later master has. All have
-// one length, and a mark is good for one caller and one RPC.
+// A mark says where the next page of a listing begins: after a node, principal or session that the caller may
+// have no right to see. So marks are encrypted with the cell's replicated secret, which any later master has.
+// All have one length, and each is valid for one caller and one RPC.
 //
 //	markHead | nonce | AES-256-GCM(length of the place | place | zeros)
 
-// markHead is what every mark begins with. To a master of v0.1.0, whose marks are not encrypted, it is the place before
-// everything: that master begins the listing again, and does not leave anything out.
+// markHead begins every mark. A master of v0.1.0, whose marks are not encrypted, reads it as the place before
+// everything: it begins the listing again, and omits nothing.
 const markHead = "\x01\x00"
 
-// maxPlace is how long a place is at most: the part of the listing, the depth, and the name of a node.
+// maxPlace is the maximum length of a place: the part of the listing, the depth, and the name of a node.
 const maxPlace = 2 + api.MaxPath
 
-// marks makes and reads the marks of one listing for one caller.
 type marks struct {
 	secret []byte
-	about  []byte // whose marks they are, and of which RPC
+	about  []byte // the caller and the RPC
 }
 
-// marksOf returns the marks of an RPC for its caller.
 func marksOf(ctx context.Context, m *master.Master, op string) marks {
 	return marks{secret: m.Secret(), about: []byte(op + "\x00" + principalOf(ctx))}
 }
@@ -60,7 +58,7 @@ func (k marks) seal(place []byte) ([]byte, error) {
 	return gcm.Seal([]byte(markHead), nil, padded[:2+maxPlace], k.about), nil
 }
 
-// open returns the place of a mark that seal has made; nil for an empty one, which asks for the first page.
+// open returns the place of a mark; nil for an empty mark, which requests the first page.
 func (k marks) open(mark []byte) ([]byte, error) {
 	if len(mark) == 0 {
 		return nil, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// ChangeMembers is for operators. A newcomer is asked who it is, by its address, before anything is decided.
+// ChangeMembers is for operators. The master asks a newcomer for its identity, by its address, before it decides.
 func (s *service) ChangeMembers(ctx context.Context, q *pb.ChangeMembersRequest) (*pb.ChangeMembersReply, error) {
 	const op = "change the members"
 	return inSession(s, op, &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.ChangeMembersReply, error) {
@@ -21,15 +21,15 @@ func (s *service) ChangeMembers(ctx context.Context, q *pb.ChangeMembersRequest)
 		if err != nil {
 			return nil, err
 		}
-		refuse := func(err error) (*pb.ChangeMembersReply, error) { // or it had been done: its effects are no reason to refuse it
+		refuse := func(err error) (*pb.ChangeMembersReply, error) { // if the change was done before, its effects are no reason to reject it
 			_, err = m.Files.Refuse(ctx, mutation, err)
 			return &pb.ChangeMembersReply{}, err
 		}
-		if err := m.Inspector.CheckOperator(ctx, who); err != nil { // before it can have this replica connect to somewhere
+		if err := m.Inspector.CheckOperator(ctx, who); err != nil { // before it can make this replica connect anywhere
 			return refuse(err)
 		}
 		c := raftfsm.ChangeMembers{Mutation: mutation, Founders: s.cfg.Replica.Founders(), Remove: q.GetRemove(), Keep: q.GetKeep()}
-		if q.GetRemove() != "" { // once that is decided, it waits for a majority of those that stay
+		if q.GetRemove() != "" { // the decided change waits for a majority of the remaining replicas
 			if err := s.cfg.Replica.MayLeave(ctx, q.GetRemove(), q.GetAdd() != ""); err != nil {
 				return refuse(err)
 			}
@@ -51,7 +51,6 @@ func (s *service) ChangeMembers(ctx context.Context, q *pb.ChangeMembersRequest)
 	})
 }
 
-// checkChange checks what a change of the members says.
 func checkChange(q *pb.ChangeMembersRequest) error {
 	switch {
 	case q.GetKeep() != "" && (q.GetAdd() != "" || q.GetRemove() != ""):

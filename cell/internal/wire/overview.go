@@ -7,7 +7,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/master"
 )
 
-// Overview says what the cell does, and what waits longest.
+// Overview reports the cell's work, and what waits longest.
 func (s *service) Overview(ctx context.Context, q *pb.OverviewRequest) (*pb.OverviewReply, error) {
 	return onMaster(s, "overview", "", func(m *master.Master) (*pb.OverviewReply, error) {
 		if err := s.checkCell(q.GetCell()); err != nil {
@@ -36,7 +36,6 @@ func (s *service) Overview(ctx context.Context, q *pb.OverviewRequest) (*pb.Over
 	})
 }
 
-// takeovers encodes how this replica became the master.
 func takeovers(list []Takeover) (encoded []*pb.Takeover) {
 	for _, t := range list {
 		one := &pb.Takeover{Epoch: uint64(t.Epoch), ElectedUnix: t.ElectedUnix, Sessions: uint64(t.Sessions)}
@@ -48,7 +47,6 @@ func takeovers(list []Takeover) (encoded []*pb.Takeover) {
 	return encoded
 }
 
-// backlog encodes how much waits.
 func backlog(b master.Backlog) *pb.Backlog {
 	return &pb.Backlog{
 		Waiters: uint64(b.Waiters), Changes: uint64(b.Changes), Delays: uint64(b.Delays), Handles: uint64(b.Handles),

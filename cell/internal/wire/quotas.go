@@ -33,7 +33,6 @@ func (s *service) ListQuotas(ctx context.Context, q *pb.ListQuotasRequest) (*pb.
 	})
 }
 
-// quotas returns the page that is asked for, behind that place.
 func (s *service) quotas(ctx context.Context, in *master.Inspector, q *pb.ListQuotasRequest, after []byte) (page master.Page[*master.QuotaUse], err error) {
 	switch {
 	case q.GetPrincipal() != "":
@@ -51,12 +50,10 @@ func (s *service) quotas(ctx context.Context, in *master.Inspector, q *pb.ListQu
 	return page, err
 }
 
-// quotaInfo encodes a quota and what of it is used.
 func quotaInfo(u *master.QuotaUse) *pb.QuotaInfo {
 	return &pb.QuotaInfo{Principal: u.Principal, Path: u.Directory, Used: amountsOf(u.Used), Allowed: amountsOf(u.Allowed)}
 }
 
-// amountsOf encodes a quota.
 func amountsOf(q api.Quota) *pb.QuotaAmounts {
 	return &pb.QuotaAmounts{
 		Nodes:    int64(q.Nodes),
@@ -77,7 +74,6 @@ func (s *service) SetQuota(ctx context.Context, q *pb.SetQuotaRequest) (*pb.SetQ
 	})
 }
 
-// quotaOf decodes and checks a SetQuota.
 func (s *service) quotaOf(ctx context.Context, m *master.Master, who master.Caller, q *pb.SetQuotaRequest) (raftfsm.SetQuota, error) {
 	a := q.GetAllowed()
 	allowed := api.Quota{
@@ -110,9 +106,9 @@ func (s *service) quotaOf(ctx context.Context, m *master.Master, who master.Call
 	directory, err := s.nodeAt(ctx, m, q.GetPath())
 	if err != nil {
 		if denied := m.Inspector.CheckOperator(ctx, who); denied != nil {
-			err = denied // others are not told what is there
+			err = denied // others do not learn what is there
 		}
-		_, err = m.Files.Refuse(ctx, mutation, err) // it may have been there
+		_, err = m.Files.Refuse(ctx, mutation, err) // the command may have been done already
 	}
 	c.Directory = &directory
 	return c, err

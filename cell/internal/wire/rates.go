@@ -10,44 +10,44 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Rates are how often in a second something may begin. 0 stands for as often as anybody likes.
+// Rates are how many may begin in a second. 0 means no limit.
 type Rates struct {
 	Calls                int // of one principal
-	Sessions             int // that one principal opens, each of which is a command of the log
+	Sessions             int // that one principal opens; each is a command of the log
 	CallsPerAddress      int
-	HandshakesPerAddress int // with which a connection begins
+	HandshakesPerAddress int // each connection begins with one
 }
 
-// maxWaste is what the calls of one address that are for nothing may take in a second, in bytes, 200 short ones: those that their
-// client resets, those that are refused because of their rate, and those that end before they are served, as requests that
-// are too long do. What goes beyond has the connection that it came over read later.
+// maxWaste is how many bytes the useless calls of one address may take in a second, as 200 short ones do: calls
+// that the client resets, that exceed a rate, or that end before they are served. Beyond it, their connection
+// is read later.
 const maxWaste = 200 * callWeight
 
-// maxRest is how much later a connection is read at most, each time, and maxRested for how long in succession before
-// it is closed: else what it has sent would be read for minutes after its client has gone. How often says little: a client
-// that waits for its answers rests for milliseconds each time, and others may share its connection.
+// maxRest is the longest delay of a read, and maxRested the longest succession of delays before the connection
+// is closed: else its data would be read for minutes after the client has gone. A count of delays says little:
+// a client that waits for its answers is delayed for milliseconds, and others may share its connection.
 const (
 	maxRest   = 2 * time.Second
 	maxRested = 40 * time.Second
 )
 
-// burst is for how long nothing has to begin so that a whole second's worth may begin at once.
+// burst is the idle time after which a whole second's worth may begin at once.
 const burst = time.Second
 
-// Of connections, whoever opens them: how many a second are accepted for each processor, and for how long they may come faster. The others
-// wait in the system's queue. They would take the processors from calls otherwise, if they came from addresses enough.
+// Limits of accepted connections: a second for each processor, and how long they may come faster. The others
+// wait in the system's queue; else many addresses could take the processors from calls.
 const (
 	acceptsPerProcessor = 500
 	acceptBurst         = 20 * time.Millisecond
 )
 
-// bucket is a token bucket as one number, so that no mutex is needed: when it will be full again (the
-// generic cell rate algorithm). Its zero value is full. It is safe for concurrent use.
+// bucket is a token bucket as one number, without a mutex: the time when it is full again (the generic cell
+// rate algorithm). Its zero value is full. It is safe for concurrent use.
 type bucket struct {
 	full atomic.Int64 // a session.Instant
 }
 
-// take takes a token, if there is one, of so many that come in a second.
+// take takes a token, if there is one. rate is how many come in a second.
 func (b *bucket) take(now session.Instant, rate int) bool {
 	if rate <= 0 {
 		return true
@@ -56,8 +56,7 @@ func (b *bucket) take(now session.Instant, rate int) bool {
 	return ok
 }
 
-// spend takes n tokens, unless the bucket would need longer than most to be full again, and returns how long
-// it needs.
+// spend takes n tokens, unless refilling the bucket would then take longer than most. It returns the refill time.
 func (b *bucket) spend(now session.Instant, n int64, rate int, most time.Duration) (refill time.Duration, ok bool) {
 	for {
 		full := b.full.Load()
@@ -71,10 +70,8 @@ func (b *bucket) spend(now session.Instant, n int64, rate int, most time.Duratio
 	}
 }
 
-// isFull reports whether nothing is remembered of what was taken.
 func (b *bucket) isFull(now session.Instant) bool { return b.full.Load() <= int64(now) }
 
-// caller is a principal that has connections.
 type caller struct {
 	name string
 	open int // connections; Connections.mu guards it
@@ -82,7 +79,7 @@ type caller struct {
 	calls, returns, sessions bucket
 }
 
-// callsOf returns the bucket of calls, or of those that give something back.
+// callsOf returns the bucket of calls, or of releases.
 func (p *caller) callsOf(back bool) *bucket {
 	if back {
 		return &p.returns
@@ -90,7 +87,7 @@ func (p *caller) callsOf(back bool) *bucket {
 	return &p.calls
 }
 
-// callsOf returns the bucket of calls, or of those that give something back.
+// callsOf returns the bucket of calls, or of releases.
 func (o *source) callsOf(back bool) *bucket {
 	if back {
 		return &o.returns
@@ -98,32 +95,30 @@ func (o *source) callsOf(back bool) *bucket {
 	return &o.calls
 }
 
-// rested implements restful.
 func (p *caller) rested(now session.Instant) bool {
 	return p.calls.isFull(now) && p.returns.isFull(now) && p.sessions.isFull(now)
 }
 
-// rested implements restful.
 func (o *source) rested(now session.Instant) bool {
 	return o.calls.isFull(now) && o.returns.isFull(now) && o.handshakes.isFull(now) && o.waste.isFull(now)
 }
 
-// maxFading bounds how many of those that have left are remembered.
+// maxFading limits how many former callers or sources are remembered.
 const maxFading = 10_000
 
-// restful is who has buckets.
+// restful has buckets.
 type restful interface {
 	rested(now session.Instant) bool
 }
 
-// fading is who has no connections left, and whose buckets are not full again: else it would be
-// enough to connect anew. These are as soon forgotten as they are full, within three seconds. Its zero value is ready.
+// fading remembers callers or sources without connections until their buckets are full, at most three seconds;
+// else a client could escape a rate by reconnecting. Its zero value is ready.
 type fading[T restful] struct {
 	byName map[string]T
-	order  []string // in which they left; some may be back
+	order  []string // in which they left; some may have returned
 }
 
-// put remembers somebody who leaves, unless nothing has to be remembered.
+// put remembers one that leaves, unless its buckets are full.
 func (f *fading[T]) put(name string, one T, now session.Instant) {
 	f.prune(now)
 	if one.rested(now) {
@@ -136,17 +131,15 @@ func (f *fading[T]) put(name string, one T, now session.Instant) {
 	f.order = append(f.order, name)
 }
 
-// find returns somebody who has left, if anything is remembered of him.
 func (f *fading[T]) find(name string, now session.Instant) (T, bool) {
 	f.prune(now)
 	one, ok := f.byName[name]
 	return one, ok
 }
 
-// drop is called when somebody is back.
 func (f *fading[T]) drop(name string) { delete(f.byName, name) }
 
-// prune forgets who has rested, and the first ones if there are too many.
+// prune forgets those with full buckets, and the oldest above maxFading.
 func (f *fading[T]) prune(now session.Instant) {
 	for len(f.order) > 0 {
 		one, there := f.byName[f.order[0]]
@@ -159,16 +152,15 @@ func (f *fading[T]) prune(now session.Instant) {
 	f.order = nil // the array, too
 }
 
-// smooth waits as long as it takes until the next connection is due. It is called for each that was accepted, by one
-// goroutine.
+// smooth waits until the next connection is due. The accepting goroutine calls it for each connection.
 func (c *Connections) smooth(now session.Instant) {
 	refill, _ := c.accepts.spend(now, 1, acceptsPerProcessor*runtime.GOMAXPROCS(0), time.Hour)
 	if refill > acceptBurst {
-		<-time.After(refill - acceptBurst) // which is a token
+		<-time.After(refill - acceptBurst) // one token
 	}
 }
 
-// knows has the calls of a connection counted as those of a principal.
+// knows counts the calls of a connection as those of a principal.
 func (c *Connections) knows(conn *heardConn, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +180,7 @@ func (c *Connections) knows(conn *heardConn, name string) {
 	conn.caller.Store(p)
 }
 
-// parts is called when a connection is closed. c.mu is held.
+// parts counts a closed connection. c.mu is held.
 func (c *Connections) parts(conn *heardConn) {
 	p := conn.caller.Load()
 	if p == nil {
@@ -200,8 +192,7 @@ func (c *Connections) parts(conn *heardConn) {
 	}
 }
 
-// pace returns why a call is not served: others of its principal, or its address, came too fast. What arrived last over
-// the connection says what time it is.
+// pace returns an error if calls of the same principal or address come too fast. The last arrival is its clock.
 func (a *account) pace(method string, size requestSize) *api.Error {
 	if isEndless(method) && size.bytes <= maxVital {
 		return nil
@@ -230,8 +221,8 @@ func (a *account) pace(method string, size requestSize) *api.Error {
 	return err
 }
 
-// wasted takes note of a call that was for nothing. If those of one address take very much, the
-// connection over which they come is read so much later that its address has maxWaste a second. of.mu is held.
+// wasted counts a useless call. Beyond maxWaste a second from one address, it delays the next read from the
+// connection. of.mu is held.
 func (c *call) wasted() {
 	a := c.of
 	if refill, _ := a.origin.waste.spend(a.conn.LastArrival(), c.request, maxWaste, burst+maxRest); refill > burst {
@@ -239,7 +230,7 @@ func (c *call) wasted() {
 	}
 }
 
-// pause waits before more is read from a connection, if it has wasted much. Only its reader calls it.
+// pause delays the next read from a connection that has wasted much. Only the connection's reader calls it.
 func (c *heardConn) pause() {
 	if c.rest.Load() == 0 {
 		c.rested = 0

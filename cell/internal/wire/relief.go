@@ -6,37 +6,33 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// overflow is the multiple of a limit of what is held at which connections are closed.
+// overflow is the multiple of a memory limit at which connections are closed.
 const overflow = 2
 
-// heldLimits are the limits of what a replica holds in memory for the calls of clients, in
-// bytes: of one connection, of all connections from one address, and of all. A limit is where
-// complete calls, and long replies, are refused with a reason. At twice the limit the
-// connection that holds most is closed: only calls whose requests have not arrived yet,
-// and frames that cannot be answered, get there.
+// heldLimits are the limits of memory held for clients' calls, in bytes: of one connection, one address, and
+// all. Above a limit, complete calls and long replies are refused with a reason. At twice the limit, the
+// heaviest connection is closed: only incomplete requests and unanswerable frames reach that.
 //
-// 1 GiB are 130,000 calls that are parked, or 4,000 whole files on their way. A client
-// has one KeepAlive parked for each session, and one call for each lock it waits for.
+// 1 GiB is 130,000 parked calls, or 4,000 whole files under way. A client has a parked KeepAlive for each
+// session, and a call for each lock that it waits for.
 type heldLimits struct{ conn, address, all int64 }
 
-// limitsOf divides what may be held in all: an address may hold a quarter of it, and a connection a quarter of
-// that.
+// limitsOf gives an address a quarter of the total, and a connection a quarter of that.
 func limitsOf(all int64) heldLimits { return heldLimits{conn: all / 16, address: all / 4, all: all} }
 
-// source is where connections come from; see origin.Of.
+// source is an origin of connections; see origin.Of.
 type source struct {
 	name     string
 	bytes    atomic.Int64
-	ending   atomic.Int64          // of those, what closed connections hold yet
+	ending   atomic.Int64          // of these, held by closed connections
 	open     int                   // connections; Connections.mu guards it
-	silent   int                   // of these, those that have sent nothing yet; Connections.mu guards it
-	accounts map[*account]struct{} // of these, and of refused ones that are kept; Connections.mu guards it
+	silent   int                   // connections over which nothing has arrived; Connections.mu guards it
+	accounts map[*account]struct{} // of open connections, and of refused ones that are kept; Connections.mu guards it
 
 	calls, returns, handshakes, waste bucket
 }
 
-// full returns why no call from somewhere is served: those from there hold too much, or
-// all hold too much and those from there more than their share.
+// full returns an error if a source's calls hold too much, or more than their share while all hold too much.
 func (c *Connections) full(o *source) error {
 	held, all := o.bytes.Load(), c.bytes.Load()
 	switch {
@@ -48,13 +44,12 @@ func (c *Connections) full(o *source) error {
 	return nil
 }
 
-// lasting returns what is held that closing connections could give back.
+// lasting returns how many bytes closing connections could free.
 func (o *source) lasting() int64 { return o.bytes.Load() - o.ending.Load() }
 
-// relieve closes connections if too much is held: the one whose account has grown, if
-// that holds too much itself, or the one that holds most of the address that holds most.
-// What connections hold that were closed before does not count: others would be closed
-// one after the other, until calls that are being served have ended.
+// relieve closes connections if too much is held: the grown one if it holds too much itself, or the heaviest
+// one of the address that holds most. It ignores what closed connections still hold; else it would close one
+// after the other until calls being served end.
 func (c *Connections) relieve(grown *account, bytes int64) {
 	over := func() (*source, bool) {
 		if grown.origin.lasting() > overflow*c.limits.address {
@@ -86,7 +81,7 @@ func (c *Connections) relieve(grown *account, bytes int64) {
 		}
 		heaviest := from.heaviest()
 		if heaviest == nil {
-			break // connections that are refused hold it
+			break // refused connections hold it
 		}
 		victims = append(victims, heaviest)
 		c.drop(heaviest)
@@ -101,13 +96,13 @@ func (c *Connections) relieve(grown *account, bytes int64) {
 	}
 }
 
-// drop ends the calls of a connection that is to be closed. c.mu is held.
+// drop ends the calls of a connection before it is closed. c.mu is held.
 func (c *Connections) drop(a *account) {
 	delete(a.origin.accounts, a)
 	a.close()
 }
 
-// heaviest returns the account that holds most. Connections.mu is held.
+// heaviest returns the account that holds most, or nil. Connections.mu is held.
 func (o *source) heaviest() *account {
 	var heaviest *account
 	most := int64(0)

@@ -6,29 +6,29 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// requestSize is what is known of a request before it is decoded. A part is a field, or an element of a list: it may have two bytes, and
-// take partWeight when it is decoded.
+// requestSize is the size of a request before it is decoded. A part is a field or a list element: two bytes may
+// become partWeight.
 type requestSize struct{ bytes, parts int }
 
 const (
-	// maxParts bounds the parts of a request. The most that one of ours has are some 700: a transaction of 2 * api.MaxTxnSteps steps, with
-	// api.MaxOutstanding outstanding requests.
+	// maxParts limits the parts of a request. Our largest has some 700: a transaction of 2 * api.MaxTxnSteps
+	// steps and api.MaxOutstanding outstanding requests.
 	maxParts   = 1_024
 	partWeight = 160
-	// someParts is how many callWeight is for, too.
+	// someParts is how many parts callWeight includes.
 	someParts = callWeight / partWeight
 )
 
-// weight is what is counted of a request besides its bytes.
+// weight is what counts of a request besides its bytes.
 func (r requestSize) weight() int64 { return int64(max(0, r.parts-someParts)) * partWeight }
 
-// sizeOf looks at a request that is not decoded, and takes no memory for it. It counts no further than it is allowed to.
+// sizeOf measures a request, up to maxParts, without decoding it or allocating memory.
 func sizeOf(wire []byte, message protoreflect.MessageDescriptor) (requestSize, error) {
 	parts, err := countParts(wire, message, 0)
 	return requestSize{bytes: len(wire), parts: parts}, err
 }
 
-// countParts adds the parts of a message to those that were counted before. No message of a request is within itself, however deep.
+// countParts adds the parts of a message to parts. No message contains itself, so the recursion ends.
 func countParts(wire []byte, message protoreflect.MessageDescriptor, parts int) (_ int, err error) {
 	fields := message.Fields()
 	for len(wire) > 0 && err == nil {
@@ -36,7 +36,7 @@ func countParts(wire []byte, message protoreflect.MessageDescriptor, parts int) 
 		if n < 0 {
 			return parts, malformed(n)
 		}
-		if kind == protowire.StartGroupType || kind == protowire.EndGroupType { // they nest without a bound, and there are none
+		if kind == protowire.StartGroupType || kind == protowire.EndGroupType { // groups nest without a limit, and no request has one
 			return parts, api.Errorf(api.InvalidArgument, "the request cannot be read: it has a group")
 		}
 		wire = wire[n:]
@@ -63,7 +63,7 @@ func malformed(n int) error {
 	return api.Errorf(api.InvalidArgument, "the request cannot be read: %v", protowire.ParseError(n))
 }
 
-// packed returns how many numbers are in a list of them that is one field; 0 of texts.
+// packed returns how many numbers a packed list has; 0 for texts.
 func packed(value []byte, kind protoreflect.Kind) (n int) {
 	switch kind {
 	case protoreflect.StringKind, protoreflect.BytesKind:
@@ -73,7 +73,7 @@ func packed(value []byte, kind protoreflect.Kind) (n int) {
 	case protoreflect.Fixed64Kind, protoreflect.Sfixed64Kind, protoreflect.DoubleKind:
 		return len(value) / 8
 	}
-	for _, b := range value { // the last byte of each has no mark
+	for _, b := range value { // the last byte of each number has no continuation bit
 		n += int(b>>7 ^ 1)
 	}
 	return n

@@ -30,10 +30,10 @@ func (s *service) Restore(ctx context.Context, q *pb.RestoreRequest) (*pb.Restor
 		if err != nil {
 			return nil, err
 		}
-		if err := m.Inspector.CheckOperator(ctx, who); err != nil { // before a part is decoded, or the log gets megabytes of it
+		if err := m.Inspector.CheckOperator(ctx, who); err != nil { // before a part is decoded, or the log gets megabytes
 			if _, err := m.Files.Refuse(ctx, mutation, err); err != nil {
 				return nil, err
-			} // else it had been done
+			} // else it was done before
 			return &pb.RestoreReply{Restored: q.GetFinish(), Counter: m.Counter(), CellId: string(m.CellID())}, nil
 		}
 		c, err := restoreOf(q)
@@ -51,7 +51,6 @@ func (s *service) Restore(ctx context.Context, q *pb.RestoreRequest) (*pb.Restor
 	})
 }
 
-// restoreOf decodes and checks a Restore of an operator.
 func restoreOf(q *pb.RestoreRequest) (c raftfsm.Restore, err error) {
 	steps := 0
 	if begin := q.GetBegin(); begin != nil {
@@ -102,5 +101,5 @@ func restoreBeginOf(q *pb.RestoreBegin) (*raftfsm.RestoreBegin, error) {
 	}, nil
 }
 
-// maxRestored bounds what a backup says of its size: no cell is near it.
+// maxRestored limits the declared size of a backup, far above any cell.
 const maxRestored = 1 << 31

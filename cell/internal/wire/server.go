@@ -13,40 +13,37 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Config is what a server for clients is told.
+// Config configures a server for clients.
 type Config struct {
 	Cell    string // its name
 	ID      string // of the replica
 	Replica Replica
 	Logger  *slog.Logger
-	Audit   *audit.Log // nil: none is kept
+	Audit   *audit.Log // nil: there is no audit log
 
-	// Stopwatch measures how long calls take; it has to be cheap. Needed with Answered.
+	// Stopwatch measures how long calls take. It must be cheap. Answered requires it.
 	Stopwatch func() time.Duration
-	// Answered is told that a call has ended, and of which trace it was, "" if of none; nil: nobody counts.
+	// Answered is called when a call has ended; trace is "" if it was not traced. nil: no call is counted.
 	Answered func(method string, code api.Code, took time.Duration, trace string)
 	Tracer   Tracer // nil: no call is traced
 
-	InsecurePrincipals bool // take a client's word for who it is
+	InsecurePrincipals bool // accept a client's claim of its principal
 }
 
-// Server serves clients on one port: those of the Go client, which speak in frames (see
-// package frames), and those that speak gRPC. Both have the same handlers, interceptors and
-// limits.
+// Server serves clients on one port: Go clients in frames (see package frames), others over gRPC. Both have the
+// same handlers, interceptors and limits.
 type Server struct {
 	grpc   *grpc.Server
 	frames *frames.Server
 }
 
-// A connection whose other end is silent for pingTime is asked for a sign of life, and closed
-// if there is none within pingTimeout.
+// The server pings a connection after pingTime of silence, and closes it if nothing arrives within pingTimeout.
 const (
 	pingTime    = 10 * time.Second
 	pingTimeout = 5 * time.Second
 )
 
-// NewServer returns a server with limits on everything a stranger could
-// make grow. It is to serve on a Listener.
+// NewServer returns a server that limits everything a stranger could make grow. It must serve on a Listener.
 func NewServer(cfg Config) *Server {
 	s := &service{cfg: cfg}
 	return newServer(s, func(r grpc.ServiceRegistrar) {
@@ -55,7 +52,6 @@ func NewServer(cfg Config) *Server {
 	})
 }
 
-// newServer returns a server of some services, behind the door of s.
 func newServer(s *service, register func(grpc.ServiceRegistrar)) *Server {
 	f := frames.NewServer(frames.ServerConfig{
 		Times:    frames.Times{Ping: pingTime, Timeout: pingTimeout, Idle: maxIdle},
@@ -70,8 +66,7 @@ func newServer(s *service, register func(grpc.ServiceRegistrar)) *Server {
 // Serve serves the connections of a listener until the server is stopped.
 func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
 
-// GracefulStop closes the listener, and returns when all calls have been answered, and all
-// connections closed.
+// GracefulStop closes the listener. It returns when all calls are answered and all connections closed.
 func (s *Server) GracefulStop() {
 	var stopping sync.WaitGroup
 	stopping.Go(s.frames.GracefulStop)

@@ -19,26 +19,24 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// service is what clients talk to: thin adapters that decode, validate, make one
-// call of the master, and encode. A replica that is not the master answers
-// NotMaster, but for the Cell service, which every replica serves.
+// service implements the RPCs; see the package comment.
 type service struct {
-	pb.UnsafeChubbyServer // so that the compiler names an RPC that is not served
+	pb.UnsafeChubbyServer // so that the compiler names an unserved RPC
 	pb.UnsafeCellServer
 	cfg      Config
 	sessions verified[api.SessionID]
 	owners   verified[string] // of sessions
 	handles  verified[master.Handle]
-	refused  loglimit.Refusals // calls for want of a right
-	slow     loglimit.Refusals // calls that took long
+	refused  loglimit.Refusals // calls without the right
+	slow     loglimit.Refusals // slow calls
 }
 
-// maxCall bounds calls whose clients set no deadline of their own; KeepAlive and
-// Acquire wait as long as they must. It outlasts the longest wait of a change.
+// maxCall limits calls without a client's deadline, except KeepAlive and Acquire. It exceeds the longest wait
+// of a change.
 const maxCall = master.MaxChangeWait + 15*time.Second
 
-// options bounds what gRPC itself keeps for a stranger. Windows are fixed: those that
-// gRPC adapts grow up to 16 MiB for each call. That of a call is the smallest there is.
+// options limits what gRPC keeps for a stranger. Windows are fixed, since adaptive ones grow up to 16 MiB for
+// each call. A call's window is the smallest possible.
 func (s *service) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.InTapHandle(tapCall),
@@ -55,14 +53,12 @@ func (s *service) options() []grpc.ServerOption {
 	}
 }
 
-// maxStreams bounds the calls of a connection. It may carry the sessions of many
-// processes, each with a KeepAlive parked and a call or a place in a queue: 2,000
-// calls are a thousand such sessions, and 100,000 sessions need a hundred
-// connections, from several addresses: the parked calls of one address are closed above
-// some 60,000 (heldLimits).
+// maxStreams limits the calls of a connection. It may carry many processes' sessions, each with a parked
+// KeepAlive and a call or a queue position, so 2,000 calls are a thousand such sessions. 100,000 sessions need
+// a hundred connections, from several addresses: heldLimits closes those of one address above some 60,000 parked calls.
 const maxStreams = 2_000
 
-// unary serves a call that has one reply, and was let in.
+// unary serves a call with one reply, after the door has let it in.
 func (s *service) unary(ctx context.Context, call *call, method string, request any, next grpc.UnaryHandler) (reply any, err error) {
 	call.identify(request)
 	var trace Trace
@@ -73,7 +69,7 @@ func (s *service) unary(ctx context.Context, call *call, method string, request 
 	defer func() { s.audit(ctx, before, method, request, reply, err) }() // after recovered
 	defer s.recovered(method, &err)
 	defer func() {
-		if !errors.Is(err, frames.ErrParked) { // else park does what follows
+		if !errors.Is(err, frames.ErrParked) { // else park does this
 			call.served()
 		}
 	}()
@@ -94,14 +90,14 @@ func (s *service) unary(ctx context.Context, call *call, method string, request 
 	return s.answered(call, reply, err)
 }
 
-// arrive notes when a call is served first, for count.
+// arrive records a call's arrival, for count.
 func (s *service) arrive(call *call) {
 	if call != nil && s.cfg.Answered != nil {
 		call.arrived = s.cfg.Stopwatch()
 	}
 }
 
-// count tells of a call that has ended. One that waits without a goroutine has not.
+// count reports a call that has ended. A parked call has not.
 func (s *service) count(ctx context.Context, call *call, method string, request any, trace Trace, err error) {
 	if errors.Is(err, frames.ErrParked) {
 		return
@@ -122,7 +118,6 @@ func (s *service) count(ctx context.Context, call *call, method string, request 
 	}
 }
 
-// answered returns what a call is answered with.
 func (s *service) answered(call *call, reply any, err error) (any, error) {
 	if err != nil {
 		return nil, status(err)
@@ -133,12 +128,11 @@ func (s *service) answered(call *call, reply any, err error) (any, error) {
 	return reply, nil
 }
 
-// park has a call wait without a goroutine: see frames.Park. rest is served as the beginning
-// of the call was.
+// park lets a call wait without a goroutine, and serves rest as its beginning: see frames.Park.
 func (s *service) park(ctx context.Context, method string, rest func() (any, error)) (resume func()) {
 	return frames.Park(ctx, func() (reply any, err error) {
 		call := callOf(ctx)
-		defer func() { s.count(ctx, call, method, nil, nil, err) }() // after recovered; what is parked is not traced
+		defer func() { s.count(ctx, call, method, nil, nil, err) }() // after recovered; parked calls are not traced
 		defer s.recovered(method, &err)
 		defer func() {
 			if !errors.Is(err, frames.ErrParked) { // again
@@ -164,29 +158,28 @@ func (s *service) stream(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 		return err
 	}
 	replies.trace = s.trace(stream.Context(), info.FullMethod)
-	if err := call.serve(info.FullMethod, requestSize{}); err != nil { // RecvMsg sees how long the request is
+	if err := call.serve(info.FullMethod, requestSize{}); err != nil { // RecvMsg checks the request's length
 		return status(s.fail("call", err))
 	}
 	defer func() {
-		if !errors.Is(err, frames.ErrParked) { // else park does what follows
+		if !errors.Is(err, frames.ErrParked) { // else park does this
 			call.served()
 		}
 	}()
 	return status(next(srv, replies))
 }
 
-// answers is a stream whose replies are counted.
+// answers is a stream that counts its replies.
 type answers struct {
 	grpc.ServerStream
 	call    *call
 	service *service
 	method  string
-	request any     // that has arrived; nil before
-	before  witness // when it had
-	trace   Trace   // nil if the call is not traced
+	request any     // nil before it has arrived
+	before  witness // at its arrival
+	trace   Trace   // nil if not traced
 }
 
-// Context implements grpc.ServerStream.
 func (a *answers) Context() context.Context {
 	if a.trace == nil {
 		return a.ServerStream.Context()
@@ -198,7 +191,7 @@ func (a *answers) Context() context.Context {
 func (a *answers) RecvMsg(m any) error {
 	refusal, err := a.service.decode(a.ServerStream.RecvMsg, m, func(size requestSize) error {
 		if conn := connOf(a.Context()); conn != nil && conn.refused() != nil {
-			return conn.refused() // its certificate or token may have ended meanwhile
+			return conn.refused() // its certificate or token may have become invalid meanwhile
 		}
 		return a.call.weigh(a.method, size)
 	})
@@ -210,7 +203,6 @@ func (a *answers) RecvMsg(m any) error {
 	return a.service.checkOwner(a.Context(), m)
 }
 
-// SendMsg implements grpc.ServerStream.
 func (a *answers) SendMsg(m any) error {
 	if err := a.call.answer(m); err != nil {
 		return err
@@ -218,8 +210,8 @@ func (a *answers) SendMsg(m any) error {
 	return a.ServerStream.SendMsg(m)
 }
 
-// checkConnection returns what a call is answered, before anything else is looked at, if its
-// request is compressed, its connection is refused, or its client is not known.
+// checkConnection returns an error if a request is compressed, its connection refused, or its client unknown.
+// It precedes every other check.
 func (s *service) checkConnection(ctx context.Context, method string) error {
 	if err := checkPlain(ctx); err != nil {
 		return status(s.fail("call", err))
@@ -237,17 +229,16 @@ func (s *service) checkConnection(ctx context.Context, method string) error {
 	return s.checkKnown(ctx)
 }
 
-// checkPlain refuses a request that is compressed: an account counts what is on the wire, and gRPC decompresses whatever a package
-// that is linked has registered a compressor for.
+// checkPlain rejects a compressed request: an account counts wire bytes, and gRPC decompresses with any
+// compressor of a linked package.
 func checkPlain(ctx context.Context) error {
 	call, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
-	if !ok || call.RecvCompress() == "" || call.RecvCompress() == encoding.Identity { // nothing is compressed in frames
+	if !ok || call.RecvCompress() == "" || call.RecvCompress() == encoding.Identity { // frames are never compressed
 		return nil
 	}
 	return api.Errorf(api.InvalidArgument, "the request is compressed (grpc-encoding: %.20q), which no replica takes: send it uncompressed", call.RecvCompress())
 }
 
-// checkKnown returns what a call over a connection that is refused is answered.
 func (s *service) checkKnown(ctx context.Context) error {
 	if conn := connOf(ctx); conn != nil {
 		if err := conn.refused(); err != nil {
@@ -257,7 +248,7 @@ func (s *service) checkKnown(ctx context.Context) error {
 	return nil
 }
 
-// status encodes an error; what gRPC itself made (Unimplemented) stays as it is.
+// status encodes an error, except gRPC's own (Unimplemented).
 func status(err error) error {
 	var e *api.Error
 	if err == nil || !errors.As(err, &e) && api.CodeOf(err) == api.Uncertain && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
@@ -266,8 +257,8 @@ func status(err error) error {
 	return pb.Status(err)
 }
 
-// recovered turns a panic in one call into an error of that call. It is a bug,
-// and is logged as one; the state machine is not reached by it.
+// recovered turns a panic in a call into an error of that call, and logs it as a bug. The panic cannot reach
+// the state machine.
 func (s *service) recovered(method string, err *error) {
 	//mutant: if p := any(nil); p != nil {
 	if p := recover(); p != nil {

@@ -5,17 +5,16 @@ import (
 	pb "github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Bounds of requests that are served whatever is held.
+// Limits of requests that are always served.
 const (
-	// maxKeepAlive bounds a KeepAlive: a session has one at a time, which is never refused.
+	// maxKeepAlive limits a KeepAlive, in bytes. A session has one at a time, which is never refused.
 	maxKeepAlive = 1 << 10
-	// maxVital is up to which size other calls are vital. The longest part of them is the
-	// list of the outstanding requests of a session.
+	// maxVital limits other vital calls, in bytes. Most of it is the list of a session's outstanding requests.
 	maxVital = 4 << 10
 )
 
-// serve begins to serve a call whose request has arrived, or refuses it. served is to
-// be called when that has ended; if it was refused, that does nothing.
+// serve begins to serve an arrived call, or refuses it. The caller must call served afterwards, which does
+// nothing after a refusal.
 func (c *call) serve(method string, size requestSize) error {
 	if err := checkSize(method, size); err != nil || c == nil {
 		return err
@@ -52,8 +51,7 @@ func (c *call) admitRequest(method string, size requestSize) error {
 	return nil
 }
 
-// weigh counts what the request of a call takes that is served already, or refuses it. One that is refused was for nothing, as one that is
-// refused before it is served.
+// weigh counts the request of a call that is being served, or rejects it as wasted.
 func (c *call) weigh(method string, size requestSize) error {
 	err := checkSize(method, size)
 	if err != nil && c != nil {
@@ -73,7 +71,7 @@ func (c *call) weigh(method string, size requestSize) error {
 	return nil
 }
 
-// checkSize refuses a KeepAlive that is longer than any: it is served whatever is held.
+// checkSize rejects a too long KeepAlive, since a KeepAlive is always served.
 func checkSize(method string, size requestSize) error {
 	if size.bytes > maxKeepAlive && (method == pb.Chubby_KeepAlive_FullMethodName || method == pb.Chubby_KeepAlives_FullMethodName) {
 		return api.Errorf(api.InvalidArgument, "a KeepAlive of %d bytes; it has at most %d", size.bytes, maxKeepAlive)
@@ -81,15 +79,14 @@ func checkSize(method string, size requestSize) error {
 	return nil
 }
 
-// isVital reports whether a call is served however much is held. If such calls were
-// refused, a client that fills a limit would end the sessions of others at its address:
-// they could not be kept alive, and would not find the master. What those others hold
-// could not be given back either. Vital requests are small, and counted.
+// isVital reports whether a call is served even above the memory limits. Else a client that fills a limit would
+// end other sessions at its address: they could neither extend leases, nor find the master, nor release locks.
+// Vital requests are small, and counted.
 func isVital(method string, size requestSize) bool {
 	return size.bytes <= maxVital && (isEndless(method) || givesBack(method))
 }
 
-// isEndless reports whether a call is served at any rate: it does not reach the log.
+// isEndless reports whether a call is served at any rate, since it does not reach the log.
 func isEndless(method string) bool {
 	switch method {
 	//mutant: case pb.Chubby_KeepAlive_FullMethodName, pb.Chubby_KeepAlives_FullMethodName:
@@ -100,8 +97,8 @@ func isEndless(method string) bool {
 	return false
 }
 
-// givesBack reports whether a call gives something back. It has a rate of its own: a client gives back no more than it has got by
-// other calls, and each is a command of the log.
+// givesBack reports whether a call releases something. Such calls have their own rate: each is a command of the
+// log, and a client releases no more than it acquired.
 func givesBack(method string) bool {
 	switch method {
 	case pb.Chubby_Release_FullMethodName, pb.Chubby_Cancel_FullMethodName, pb.Chubby_CloseHandle_FullMethodName, pb.Chubby_EndSession_FullMethodName:
@@ -110,7 +107,6 @@ func givesBack(method string) bool {
 	return false
 }
 
-// served ends what serve began.
 func (c *call) served() {
 	if c == nil {
 		return

@@ -28,7 +28,7 @@ func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest)
 		if err != nil {
 			return nil, err
 		}
-		// Under a nonce that was used before, Create finds that session, whosever it is.
+		// With a nonce that was used before, Create finds that session, even another principal's.
 		owner, err := m.Sessions.Principal(id)
 		//mutant: if err == nil && owner == "" { //by TestTLSBindsNonces of ./cell
 		if err == nil && owner != c.Principal {
@@ -49,12 +49,10 @@ func (s *service) CreateSession(ctx context.Context, q *pb.CreateSessionRequest)
 	})
 }
 
-// leaseOf encodes a grant of a lease.
 func leaseOf(g master.Grant) *pb.Grant {
 	return &pb.Grant{LeaseNs: int64(g.Lease), ParkedNs: int64(g.Parked), Number: g.Number}
 }
 
-// sessionOf checks what a client says of the session it wants.
 func (s *service) sessionOf(ctx context.Context, q *pb.CreateSessionRequest) (raftfsm.CreateSession, error) {
 	lease := time.Duration(q.GetLeaseNs())
 	if lease == 0 {
@@ -79,7 +77,8 @@ func (s *service) sessionOf(ctx context.Context, q *pb.CreateSessionRequest) (ra
 	return c, s.checkCell(q.GetCell())
 }
 
-// principalAs returns whose a call without a session is, as far as the client's word counts for that.
+// principalAs returns the principal of a call without a session. It accepts a client's claim only with
+// InsecurePrincipals.
 func (s *service) principalAs(ctx context.Context, as string) (string, error) {
 	known := principalOf(ctx)
 	switch {
@@ -92,9 +91,8 @@ func (s *service) principalAs(ctx context.Context, as string) (string, error) {
 	return is, CheckPrincipal(is)
 }
 
-// CheckPrincipal checks that a principal can stand in a line of an access
-// control list, and be told from what else may stand there: by people, too, so it has
-// no character that they do not see.
+// CheckPrincipal checks that a name fits in a line of an access control list, and that people can tell it from
+// other entries: it has no invisible characters.
 func CheckPrincipal(name string) error {
 	problem := ""
 	switch {
@@ -115,24 +113,23 @@ func CheckPrincipal(name string) error {
 	return api.Errorf(api.InvalidArgument, format, name, problem)
 }
 
-// isHidden reports whether people do not see a character, or take it for a space: controls, what has no width, what turns the direction of
-// text, letters that are blank.
+// isHidden reports whether a character is invisible or looks like a space: controls, characters without width,
+// marks of text direction, blank letters.
 func isHidden(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || unicode.Is(unicode.Variation_Selector, r) || r == '\u2800'
 }
 
-// anonymous is the principal of a client that has no identity.
+// anonymous is the principal of a client without an identity.
 const anonymous = "anonymous"
 
 const opKeepAlive = "keep alive"
 
-// keepAlive is a KeepAlive that a master serves.
 type keepAlive struct {
 	master *master.Master
 	call   *master.KeepAlive
 }
 
-// KeepAlive waits without a goroutine, if its client speaks in frames.
+// KeepAlive waits without a goroutine if its client uses frames.
 func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.KeepAliveReply, error) {
 	k, err := s.receive(ctx, q)
 	if err != nil {
@@ -149,7 +146,6 @@ func (s *service) KeepAlive(ctx context.Context, q *pb.KeepAliveRequest) (*pb.Ke
 	return s.finish(ctx, k)
 }
 
-// KeepAlives waits as KeepAlive does.
 func (s *service) KeepAlives(q *pb.KeepAliveRequest, stream grpc.ServerStreamingServer[pb.KeepAliveReply]) error {
 	ctx := stream.Context()
 	k, err := s.receive(ctx, q)
@@ -184,8 +180,8 @@ func (s *service) KeepAlives(q *pb.KeepAliveRequest, stream grpc.ServerStreaming
 	return stream.Send(reply)
 }
 
-// tell tells a client what it can be told while its KeepAlive waits on, or reports that it
-// is to be finished.
+// tell sends the events that a client can have while its KeepAlive waits on. It reports false if there are
+// none, so the KeepAlive must be finished.
 func (s *service) tell(k *keepAlive, stream grpc.ServerStreamingServer[pb.KeepAliveReply]) (told bool, err error) {
 	events := k.call.Tell()
 	if len(events) == 0 {
@@ -202,7 +198,6 @@ func (s *service) tell(k *keepAlive, stream grpc.ServerStreamingServer[pb.KeepAl
 	return true, nil
 }
 
-// receive has the master take note of what a KeepAlive says.
 func (s *service) receive(ctx context.Context, q *pb.KeepAliveRequest) (*keepAlive, error) {
 	return onMaster(s, opKeepAlive, "", func(m *master.Master) (*keepAlive, error) {
 		who, err := s.callerOf(m, q.GetCaller())
@@ -217,7 +212,6 @@ func (s *service) receive(ctx context.Context, q *pb.KeepAliveRequest) (*keepAli
 	})
 }
 
-// finish answers a KeepAlive.
 func (s *service) finish(ctx context.Context, k *keepAlive) (*pb.KeepAliveReply, error) {
 	x, err := k.call.Finish(ctx)
 	if err != nil {
@@ -233,7 +227,7 @@ func (s *service) finish(ctx context.Context, k *keepAlive) (*pb.KeepAliveReply,
 	return reply, nil
 }
 
-// RenewCache is answered by what the master knows, like a read, and writes nothing.
+// RenewCache reads only what the master knows, and writes nothing.
 func (s *service) RenewCache(ctx context.Context, q *pb.RenewCacheRequest) (*pb.RenewCacheReply, error) {
 	return inSession(s, "renew cache", &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.RenewCacheReply, error) {
 		lease, err := m.Files.RenewCache(ctx, who.Session)
@@ -241,7 +235,6 @@ func (s *service) RenewCache(ctx context.Context, q *pb.RenewCacheRequest) (*pb.
 	})
 }
 
-// connectionOf returns the connection of a call, nil if it is not known.
 func connectionOf(ctx context.Context) master.Connection {
 	if conn := connOf(ctx); conn != nil {
 		return conn
@@ -264,7 +257,7 @@ func eventOf(e *master.Event) *pb.Event {
 	}
 }
 
-// EndSession ends the caller's session, or with a target another client's.
+// EndSession ends the caller's session, or, with a target, another client's.
 func (s *service) EndSession(ctx context.Context, q *pb.EndSessionRequest) (*pb.EndSessionReply, error) {
 	const op = "end session"
 	if q.GetTarget() != 0 {
@@ -320,7 +313,6 @@ func (s *service) ListSessions(ctx context.Context, q *pb.ListSessionsRequest) (
 	})
 }
 
-// sessionInfo encodes the description of a session.
 func sessionInfo(s *master.SessionInfo) *pb.SessionInfo {
 	return &pb.SessionInfo{
 		Party:       pb.NewParty(s.Session),

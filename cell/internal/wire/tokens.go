@@ -12,19 +12,17 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// signer makes and checks what clients carry without understanding it:
-// sessions, handles and tickets. Each is a kind, its fields, and check digits
-// (Chubby §2.3) over both, keyed with the cell's replicated secret: a client
-// cannot forge one, and any later master can read it.
+// signer makes and checks what clients carry without understanding it: sessions, handles and tickets. Each is a
+// kind, its fields, and check digits (Chubby §2.3) over both, keyed with the cell's replicated secret: no
+// client can forge one, and any later master can read it.
 type signer struct{ secret []byte }
 
-// The kinds of token.
 const (
 	sessionToken byte = 1
 	handleToken  byte = 2
 	ticketToken  byte = 3
-	pageMark     byte = 4 // of what marks are encrypted with; see marks
-	// 5 is that of the proofs of sequencers (package master).
+	pageMark     byte = 4 // the kind of the key of marks; see marks
+	// Proofs of sequencers have kind 5 (package master).
 )
 
 const macSize = 16 // bytes of HMAC-SHA-256
@@ -36,8 +34,7 @@ func (s signer) seal(kind byte, fields []byte) []byte {
 	return append(token, mac.Sum(nil)[:macSize]...)
 }
 
-// unseal returns the fields of a token of that kind whose check digits are
-// right.
+// unseal returns the fields of a token of that kind, if its check digits are right.
 func (s signer) unseal(kind byte, token []byte) ([]byte, bool) {
 	if len(token) < 1+macSize || token[0] != kind {
 		return nil, false
@@ -64,7 +61,6 @@ func (s signer) parseSession(token []byte) (api.SessionID, error) {
 	return 0, api.Errorf(api.SessionExpired, "this is no session of this cell; open a new one")
 }
 
-// Flags of a handle token.
 const (
 	ofEphemeral uint64 = 1 << 0
 	ofDirectory uint64 = 1 << 1
@@ -96,7 +92,8 @@ func (s signer) handle(h master.Handle) []byte {
 	return s.seal(handleToken, append(append(fields, h.Precondition.Lock...), h.Node.Name...))
 }
 
-// noHandle refuses what is no handle, and one of another session in the same words: a caller learns nothing about others' handles.
+// noHandle rejects an invalid handle and another session's in the same words, so that a caller learns nothing
+// about others' handles.
 func noHandle() error {
 	return api.Errorf(api.BadHandle, "this is no handle of this session; open the node anew")
 }
@@ -125,9 +122,8 @@ func (s signer) ticket(t master.Ticket, lock namespace.Ref, id api.SessionID, re
 	return s.seal(ticketToken, fields)
 }
 
-// parseTicket reads the ticket of that request for that lock, whose instance is
-// nobody else's; anything else is the zero ticket, and its bearer goes to the end
-// of the queue.
+// parseTicket reads the ticket of a request for a lock. With any other token, it returns the zero ticket, and
+// the request goes to the end of the queue.
 func (s signer) parseTicket(token []byte, lock namespace.Ref, id api.SessionID, request api.RequestNumber) master.Ticket {
 	fields, ok := s.unseal(ticketToken, token)
 	numbers, rest, whole := uvarints(fields, 5)
@@ -137,7 +133,6 @@ func (s signer) parseTicket(token []byte, lock namespace.Ref, id api.SessionID, 
 	return master.Ticket{Epoch: api.Epoch(numbers[0]), Number: numbers[1]}
 }
 
-// uvarints reads n numbers and returns what follows them.
 func uvarints(data []byte, n int) (numbers []uint64, rest []byte, ok bool) {
 	numbers = make([]uint64, n)
 	for i := range numbers {

@@ -12,35 +12,33 @@ import (
 
 // Tracer begins traces of calls.
 type Tracer interface {
-	// Begin begins the trace of a call that is about to be served. method is its full name; parent is what the
-	// client has said of the trace that the call belongs to, in the form of W3C Trace Context if it is well-formed, or "". It
-	// returns nil if the call is not traced.
+	// Begin begins the trace of a call before it is served, or returns nil. method is the full name. parent is
+	// the client's trace, in the form of W3C Trace Context if well-formed, or "".
 	Begin(ctx context.Context, method, parent string) Trace
 }
 
-// Trace is told of a call that is traced.
+// Trace records a traced call.
 type Trace interface {
 	steps.Trace
-	// End ends it. It is called once, when the call has been answered.
+	// End is called once, when the call is answered.
 	End(subject TraceSubject, code api.Code)
 }
 
-// TraceSubject is what a call is about.
+// TraceSubject is what a call concerns.
 type TraceSubject struct {
-	Session api.SessionID   // 0 if it is in none
-	Request steps.RequestID // as its client calls it; 0 if it does not
-	Path    string          // "" if it is about none, or that is not known
+	Session api.SessionID   // 0 without a session
+	Request steps.RequestID // the client's id; 0 without one
+	Path    string          // "" if unknown or absent
 }
 
-// traceparent is the name of the header that says to which trace a call belongs (W3C Trace Context), and its length in
-// version 00, the only one there is.
+// traceparent is the header that names the trace of a call (W3C Trace Context). The length is that of version
+// 00, the only one.
 const (
 	traceparent       = "traceparent"
 	traceparentLength = 55
 )
 
-// parentOf returns what a client has said of the trace that a call belongs to: "" if nothing that can be true. Whether it is
-// well-formed beyond its length, Tracer.Begin sees.
+// parentOf returns the client's trace of a call, "" if its length is invalid. Tracer.Begin checks the rest.
 func parentOf(ctx context.Context) string {
 	text := frames.Traceparent(ctx)
 	if text == "" {
@@ -54,8 +52,8 @@ func parentOf(ctx context.Context) string {
 	return text
 }
 
-// trace begins the trace of a call whose client is known; who is not known is refused before. It returns nil if the call is not traced.
-// KeepAlives never are: they wait by design, and there are very many.
+// trace begins the trace of a known client's call, if any. KeepAlives have none: they wait by design, and there
+// are very many.
 func (s *service) trace(ctx context.Context, method string) Trace {
 	if s.cfg.Tracer == nil || method == pb.Chubby_KeepAlive_FullMethodName || method == pb.Chubby_KeepAlives_FullMethodName {
 		return nil
@@ -63,7 +61,6 @@ func (s *service) trace(ctx context.Context, method string) Trace {
 	return s.cfg.Tracer.Begin(ctx, method, parentOf(ctx))
 }
 
-// endTrace ends the trace of a call, if it has one.
 func (s *service) endTrace(t Trace, request any, err error) {
 	if t == nil {
 		return
@@ -75,7 +72,7 @@ func (s *service) endTrace(t Trace, request any, err error) {
 	t.End(s.traceSubject(request), code)
 }
 
-// traceSubject returns what a request is about, as far as this replica can tell.
+// traceSubject returns what a request concerns, as far as this replica can tell.
 func (s *service) traceSubject(request any) (about TraceSubject) {
 	about.Request, about.Path = requestIDOf(request), subjectOf(request)
 	m, _ := s.cfg.Replica.Master()
@@ -93,7 +90,6 @@ func (s *service) traceSubject(request any) (about TraceSubject) {
 	return about
 }
 
-// traceID returns the name of a trace, "" if there is none.
 func traceID(t Trace) string {
 	if t == nil {
 		return ""

@@ -57,7 +57,7 @@ func (s *service) Txn(ctx context.Context, q *pb.TxnRequest) (*pb.TxnReply, erro
 	})
 }
 
-// checkTxn checks the size of a transaction, and what is wrong with its steps by themselves.
+// checkTxn checks the size of a transaction, and each step on its own.
 func checkTxn(q *pb.TxnRequest) error {
 	conditions, operations := q.GetConditions(), q.GetOperations()
 	if len(conditions) > api.MaxTxnSteps || len(operations) > api.MaxTxnSteps {
@@ -94,7 +94,6 @@ func checkTxn(q *pb.TxnRequest) error {
 	return nil
 }
 
-// holdsSomething reports whether a condition is one.
 func holdsSomething(c *pb.TxnCondition) bool {
 	switch is := c.GetHolds().(type) {
 	case *pb.TxnCondition_Generation:
@@ -109,7 +108,7 @@ func holdsSomething(c *pb.TxnCondition) bool {
 	return false
 }
 
-// txnParts is what is asked for, for the hash of the request.
+// txnParts returns the content of a transaction, for the hash of the request.
 func txnParts(op string, q *pb.TxnRequest) [][]byte {
 	count := func(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 	parts := [][]byte{[]byte(op), count(len(q.GetConditions()))}
@@ -132,7 +131,6 @@ func txnParts(op string, q *pb.TxnRequest) [][]byte {
 	return parts
 }
 
-// txnOf decodes a transaction that was checked.
 func (s *service) txnOf(m *master.Master, who master.Caller, q *pb.TxnRequest) (*raftfsm.Txn, error) {
 	c := &raftfsm.Txn{}
 	for _, one := range q.GetConditions() {
@@ -166,7 +164,6 @@ func (s *service) txnOf(m *master.Master, who master.Caller, q *pb.TxnRequest) (
 	return c, nil
 }
 
-// conditionOf decodes a condition that was checked.
 func (s *service) conditionOf(m *master.Master, who master.Caller, one *pb.TxnCondition) (c raftfsm.Condition, err error) {
 	if text := one.GetSequencer(); text != "" {
 		shown, err := m.Locks.Shown(who.Session, text)
@@ -189,9 +186,9 @@ func (s *service) conditionOf(m *master.Master, who master.Caller, one *pb.TxnCo
 	return c, nil
 }
 
-// explainStep returns the error of a transaction with the condition or operation that it is about, and
-// notes that for what is withheld from those without a right there. The log may have answered another
-// request of the caller's whose hash is the same, so the step is looked at with care.
+// explainStep adds the failed step to the error of a transaction, and its path to about, so that callers
+// without a right there learn nothing. The log may have answered another request with the same hash, so the
+// step may not fit.
 func explainStep(m *master.Master, about *subject, c *raftfsm.Txn, q *pb.TxnRequest, result raftfsm.Result, err error) error {
 	var e *api.Error
 	if result.Refusal == nil || !errors.As(err, &e) {
@@ -203,7 +200,7 @@ func explainStep(m *master.Master, about *subject, c *raftfsm.Txn, q *pb.TxnRequ
 	switch {
 	case step < 1 || step > conditions+len(c.Operations):
 		return err
-	case step <= conditions && c.Conditions[step-1].Sequencer != nil: // whoever shows a sequencer is told whether it is valid
+	case step <= conditions && c.Conditions[step-1].Sequencer != nil: // its caller may learn whether a sequencer is valid
 		told.Path = m.Path(c.Conditions[step-1].Sequencer.Lock)
 		told.Message = fmt.Sprintf("condition %d does not hold: %s", step, e.Message)
 		return &told

@@ -10,14 +10,13 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// MemberLevel is the newest feature level that a member of the cell knows.
+// MemberLevel is the newest feature level that a member of the cell supports.
 type MemberLevel struct {
 	ID       string
 	MaxLevel int // 0 if it did not answer
 }
 
-// FinishUpgrade is for operators: a replica with an older
-// binary cannot follow the cell afterwards. The members are asked anew each time.
+// FinishUpgrade is for operators: older binaries cannot follow the cell afterwards. It asks the members each time.
 func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest) (*pb.FinishUpgradeReply, error) {
 	const op = "finish the upgrade"
 	return inSession(s, op, &subject{}, q.GetCaller(), func(m *master.Master, who master.Caller) (*pb.FinishUpgradeReply, error) {
@@ -26,7 +25,7 @@ func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest)
 			return nil, err
 		}
 		if err := m.Inspector.CheckOperator(ctx, who); err != nil {
-			_, err = m.Files.Refuse(ctx, mutation, err) // or it had been done, and is not done again
+			_, err = m.Files.Refuse(ctx, mutation, err) // if it was done before, it is not done again
 			return &pb.FinishUpgradeReply{Level: uint32(m.Level()), Newest: uint32(m.Level())}, err
 		}
 		members, err := s.cfg.Replica.Levels(ctx)
@@ -38,7 +37,7 @@ func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest)
 		if all && newest > m.Level() {
 			err := m.RaiseLevel(ctx, raftfsm.RaiseLevel{Mutation: mutation, To: newest})
 			//mutant: if err != nil { //by TestUpgradeIsFinishedTwiceAtOnce of ./cell
-			if err != nil && m.Level() < newest { // else another call has raised it meanwhile
+			if err != nil && m.Level() < newest { // else another call has raised it
 				return nil, err
 			}
 		}
@@ -50,8 +49,8 @@ func (s *service) FinishUpgrade(ctx context.Context, q *pb.FinishUpgradeRequest)
 	})
 }
 
-// newestLevel returns the newest feature level that any member knows, and whether all of
-// them do, but those of without that did not answer.
+// newestLevel returns the newest feature level of any member, and whether all have it. It ignores members of
+// without that did not answer.
 func newestLevel(members []MemberLevel, without []string) (newest int, all bool) {
 	for _, m := range members {
 		newest = max(newest, m.MaxLevel)

@@ -5,23 +5,21 @@ import (
 	"sync"
 )
 
-// verified remembers tokens of one kind whose check digits were right, and what they say:
-// to compute the digits for each call of a session anew costs ten times as much. It is safe
-// for concurrent use. The zero value remembers nothing yet.
+// verified caches tokens of one kind with right check digits, and their contents: to compute the digits for
+// each call costs ten times as much. It is safe for concurrent use. The zero value is empty.
 type verified[V any] struct {
-	mu     sync.Mutex // guards what follows; nothing else is locked while it is held
-	secret []byte     // with which the digits were right
+	mu     sync.Mutex // guards the fields below; no other mutex is locked while it is held
+	secret []byte     // of the cached tokens
 	values map[string]V
 }
 
-// What is remembered: so many tokens, none of more bytes. Then everything is forgotten, and
-// what is in use comes back with its next call.
+// Limits of the cache: tokens, and the bytes of one. A full cache is emptied; tokens in use return with their next call.
 const (
 	maxVerified     = 4_096
 	maxVerifiedSize = 256
 )
 
-// get returns what a token says, if it was put with the same secret.
+// get returns the contents of a token, if it was put with the same secret.
 func (c *verified[V]) get(secret, token []byte) (value V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,7 +30,7 @@ func (c *verified[V]) get(secret, token []byte) (value V, ok bool) {
 	return value, ok
 }
 
-// put remembers what a token says whose check digits are right with that secret.
+// put caches the contents of a token whose check digits are right with that secret.
 func (c *verified[V]) put(secret, token []byte, value V) {
 	if len(token) > maxVerifiedSize {
 		return
