@@ -5,7 +5,7 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/audit"
 )
 
-// Defaults and bounds of the audit log.
+// Defaults and limits of the audit log.
 const (
 	DefaultAuditMiB   = 100
 	DefaultAuditFiles = 10
@@ -13,14 +13,12 @@ const (
 	MaxAuditFiles     = 1000
 )
 
-// checkAudit finds what is wrong with the settings of the audit log.
 func (cfg Config) checkAudit(fault func(string, ...any)) {
 	if a := cfg.Audit; a.MiB < 0 || a.MiB > MaxAuditMiB || a.Files < 0 || a.Files > MaxAuditFiles {
 		fault("audit-file-mib, audit-files: %d and %d; want up to %d and %d", a.MiB, a.Files, MaxAuditMiB, MaxAuditFiles)
 	}
 }
 
-// openAudit opens the audit log.
 func (r *Replica) openAudit() error {
 	a := r.cfg.Audit
 	if a.File == "" {
@@ -40,7 +38,8 @@ func (r *Replica) openAudit() error {
 	return nil
 }
 
-// recordRestoredAccess has a way back into the ACLs recorded, which was taken by no call: who has the machine may do it.
+// recordRestoredAccess records that this replica restored access to the ACLs, by an operator of the machine and
+// no call.
 func (r *Replica) recordRestoredAccess(err error) {
 	record := audit.Record{Call: "RestoreAccess", On: "/ls/" + r.cfg.Cell, Reason: "it was started with --restore-access", Code: api.CodeOf(err).String()}
 	switch api.CodeOf(err) {

@@ -1,15 +1,14 @@
 package cell
 
-// Defaults of Config.MaxConnections and Config.MaxConnectionsPerAddress. A connection
-// takes some 50 KB of memory, and a file descriptor. A process needs one for all of its
-// sessions, and one for its calls.
+// Defaults of Config.MaxConnections and Config.MaxConnectionsPerAddress. A connection takes some 50 KB and a
+// file descriptor. A process needs one for sessions and one for calls.
 const (
 	DefaultMaxConnections           = 40_000
 	DefaultMaxConnectionsPerAddress = 4_000
 )
 
-// What chubbyd sets the rates of Config to. Calls: more than a machine of two cores serves, so that only larger ones are divided. Sessions
-// and handshakes: a tenth of what such a machine does, and enough for a fleet that starts at once.
+// Rates of Config as chubbyd sets them. Calls: more than two cores serve, so that they limit only larger
+// machines. Sessions and handshakes: a tenth of what two cores do, enough for a fleet that starts at once.
 const (
 	DefaultMaxCallsPerPrincipal       = 50_000
 	DefaultMaxNewSessionsPerPrincipal = 1_000
@@ -17,13 +16,12 @@ const (
 	DefaultMaxHandshakesPerAddress    = 500
 )
 
-// DefaultClientMemoryMiB is 130,000 calls that are parked, or 4,000 whole files on their way.
+// DefaultClientMemoryMiB has room for 130,000 parked calls, or 4,000 whole files in transit.
 const DefaultClientMemoryMiB = 1 << 10
 
 // MinClientMemoryMiB leaves a connection room for a few whole files.
 const MinClientMemoryMiB = 64
 
-// checkBounds checks what bounds clients.
 func (cfg Config) checkBounds(fault func(string, ...any)) {
 	if cfg.MaxConnections < 0 || cfg.MaxConnectionsPerAddress < 0 {
 		fault("max-connections, max-connections-per-address: %d and %d; want positive numbers", cfg.MaxConnections, cfg.MaxConnectionsPerAddress)
@@ -40,7 +38,6 @@ func (cfg Config) checkBounds(fault func(string, ...any)) {
 	}
 }
 
-// contentsUsed returns which part of what the cell may hold it holds.
 func (r *Replica) contentsUsed() float64 {
 	if r.cfg.MaxContentsMiB == 0 {
 		return 0

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// callTimes is how long clients' calls take, by method and code. It finds the histogram of a call without making
-// anything: every call passes here.
+// callTimes measures clients' calls, by method and code. Every call passes here, so the lookup of a histogram
+// allocates nothing.
 type callTimes struct {
 	all *prometheus.HistogramVec
 
@@ -18,7 +18,7 @@ type callTimes struct {
 	one map[callKind]prometheus.Observer
 }
 
-// callKind is one of few: a method has a full name, and is one that the services have.
+// callKind has few values: method is the full name of a method that exists.
 type callKind struct {
 	method string
 	code   api.Code
@@ -34,12 +34,12 @@ func newCallTimes() *callTimes {
 	}
 }
 
-// answered counts a call that has ended. trace is the name of the trace that it belongs to, "" if to none.
+// answered counts a call that has ended. trace is the ID of its trace, or "".
 func (c *callTimes) answered(method string, code api.Code, took time.Duration, trace string) {
 	observe(c.of(callKind{method, code}), took, trace)
 }
 
-// observe counts how long something took, with the trace as its exemplar if there is one.
+// observe counts a duration, with the trace, if there is one, as its exemplar.
 func observe(o prometheus.Observer, took time.Duration, trace string) {
 	if to, ok := o.(prometheus.ExemplarObserver); ok && trace != "" {
 		to.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": trace})
@@ -48,7 +48,7 @@ func observe(o prometheus.Observer, took time.Duration, trace string) {
 	o.Observe(took.Seconds())
 }
 
-// counts are how many calls were answered, in all and by method.
+// counts adds the numbers of answered calls, in all and by method.
 func (c *callTimes) counts(into map[string]uint64) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -11,16 +11,15 @@ import (
 	"github.com/chubbylock/chubby/internal/certs"
 )
 
-// What the keys of the configuration begin with that are about the certificates of the client port, and of the raft port.
+// Prefixes of the configuration keys for certificates of the client and Raft ports.
 const (
 	clientTLS = "tls"
 	peerTLS   = "peer-tls"
 )
 
-// certificatesEvery is how often the files of certificates are looked at.
+// certificatesEvery is how often the replica checks the certificate files.
 const certificatesEvery = 5 * time.Second
 
-// checkTLS finds files of certificates that are missing.
 func (cfg Config) checkTLS(fault func(string, ...any)) {
 	if cfg.ClientTLS == (TLSFiles{}) && cfg.PeerTLS == (TLSFiles{}) {
 		return
@@ -40,14 +39,14 @@ func (cfg Config) checkTLS(fault func(string, ...any)) {
 	}
 }
 
-// openCertificates reads the certificates of both ports, and checks that this replica could be called with them.
+// openCertificates reads the certificates of both ports, and checks that they name this replica.
 func (r *Replica) openCertificates() (err error) {
 	r.clientCerts, r.peerCerts, err = r.cfg.readCertificates()
 	return err
 }
 
-// CheckCertificates returns what is wrong with the files of certificates, as Start does; nil if none is configured. If a file is missing or
-// may not be read, errors.Is finds fs.ErrNotExist or fs.ErrPermission.
+// CheckCertificates returns the fault of the certificate files, as Start does; nil if none is configured.
+// errors.Is finds fs.ErrNotExist or fs.ErrPermission if a file is missing or unreadable.
 func (cfg Config) CheckCertificates() error {
 	_, _, err := cfg.readCertificates()
 	return err
@@ -76,8 +75,8 @@ func (cfg Config) readCertificates() (clients, peers *certs.Store, err error) {
 	return clients, peers, nil
 }
 
-// warning is what an operator should see to soon: of the disk, else of the certificates, else of the keys of tokens. It names
-// keys of the configuration, and nothing of the machine: everybody may read /readyz. The log has the files.
+// warning returns what needs an operator's attention soon: disk, certificates, token keys, differing replicas,
+// in this order. Everybody may read /readyz, so it names configuration keys; the log names the files.
 func (r *Replica) warning() string {
 	note := r.space.Note()
 	if r.clientCerts != nil { // or neither
@@ -92,10 +91,10 @@ func (r *Replica) warning() string {
 	return note
 }
 
-// endOf returns when a port's own certificate ends, in seconds since 1970; 0 if it has none.
+// endOf returns when a port's own certificate expires, in seconds since 1970, or 0.
 func endOf(store *certs.Store) float64 { return firstOf((*certs.Store).End, store) }
 
-// firstOf is the first of the times that some stores have, in seconds since 1970; 0 if none has one.
+// firstOf returns the earliest time of the stores, in seconds since 1970, or 0.
 func firstOf(when func(*certs.Store) time.Time, stores ...*certs.Store) float64 {
 	var first time.Time
 	for _, store := range stores {
@@ -112,7 +111,6 @@ func firstOf(when func(*certs.Store) time.Time, stores ...*certs.Store) float64 
 	return float64(first.Unix())
 }
 
-// listener is the client port.
 func (r *Replica) listener() wire.Listener {
 	l := wire.Listener{Listener: r.cfg.ClientListener, Clock: r.cfg.Clock, Connections: r.conns}
 	if r.clientCerts != nil {
@@ -124,8 +122,8 @@ func (r *Replica) listener() wire.Listener {
 	return l
 }
 
-// watchCertificates reads certificates again when their files change, and closes connections that
-// would not be accepted any more, of clients whose tokens do not count any more, too, until ctx ends.
+// watchCertificates reads changed certificate files again, until ctx ends. It closes connections with invalid
+// certificates or tokens.
 func (r *Replica) watchCertificates(ctx context.Context) {
 	if r.clientCerts == nil {
 		return
@@ -152,7 +150,7 @@ func (r *Replica) watchCertificates(ctx context.Context) {
 	}
 }
 
-// warnOfEnds logs a warning about the certificates of one port, with their files, when it is another than the one that was said last.
+// warnOfEnds logs the warning about one port's certificates, with their files, if it is a new one.
 func (r *Replica) warnOfEnds(said map[string]string, port string, store *certs.Store, files TLSFiles) {
 	warning := store.Warning(port)
 	if warning != "" && warning != said[port] {
@@ -162,8 +160,8 @@ func (r *Replica) warnOfEnds(said map[string]string, port string, store *certs.S
 	said[port] = warning
 }
 
-// refresh reads the files of one port again, if they have changed. A fault is logged when it is another than the last, in failed: a
-// file that is missing is missing each time.
+// refresh reads the files of one port again if they have changed. It logs a fault only if it differs from the
+// last one, in failed.
 func (r *Replica) refresh(failed map[string]string, port string, store *certs.Store) {
 	changed, err := store.Refresh()
 	was := failed[port]

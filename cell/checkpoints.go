@@ -9,17 +9,16 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/peer"
 )
 
-// noteCheckPoint has the state at a check point hashed. Raft's goroutine calls it: while one is being hashed only the
-// newest waits, as after a start, when the log has many.
+// noteCheckPoint queues a check point's state for hashing. Raft's goroutine calls it. During a hash only the
+// newest waits: after a start the log has many.
 func (r *Replica) noteCheckPoint(point fsm.CheckPoint) {
 	select {
 	case <-r.reached:
 	default:
 	}
-	r.reached <- point // Raft's goroutine alone sends
+	r.reached <- point // only Raft's goroutine sends
 }
 
-// hashCheckPoints hashes states at check points, until ctx ends.
 func (r *Replica) hashCheckPoints(ctx context.Context) {
 	for {
 		select {
@@ -39,21 +38,20 @@ func (r *Replica) hashCheckPoints(ctx context.Context) {
 	}
 }
 
-// stateHash takes the hash out of a snapshot that is written to it: its last piece, which is the SHA-256 of all before. It rests
-// from time to time, since nobody waits for it, and many wait for the processor.
+// stateHash takes the hash from a snapshot written to it: the last piece, the SHA-256 of all before. It rests
+// regularly, because other work needs the processor more urgently.
 type stateHash struct {
 	ctx   context.Context
 	last  []byte
 	since int // bytes since the last rest
 }
 
-// Bounds of a stateHash.
+// Limits of a stateHash.
 const (
 	hashedAtATime = 256 << 10            // bytes: a quarter to half of a millisecond (BenchmarkCheckPoint)
-	hashRest      = 5 * time.Millisecond // ten times that, so that a goroutine that holds the master's mutex seldom shares its processor
+	hashRest      = 5 * time.Millisecond // ten times that, so that a goroutine with the master's mutex seldom shares its processor
 )
 
-// Write implements io.Writer.
 func (h *stateHash) Write(p []byte) (int, error) {
 	h.last = append(h.last[:0], p...)
 	if h.since += len(p); h.since >= hashedAtATime {

@@ -7,21 +7,18 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// wallClock is seconds since 1970, for people to read: it goes into "since"
-// columns and is never compared.
+// wallClock returns seconds since 1970, for people. It goes into "since" columns and is never compared.
 func wallClock() int64 { return time.Now().Unix() }
 
-// stopwatch returns a clock that is cheap to read and good for nothing but to
-// measure how long something took.
+// stopwatch returns a cheap clock that only measures durations.
 func stopwatch() func() time.Duration {
 	began := time.Now()
 	return func() time.Duration { return time.Since(began) }
 }
 
-// elapsed is how long ago a moment was, to be shown to people.
+// elapsed returns how long ago a moment was, for display.
 func elapsed(since time.Time) time.Duration { return time.Since(since) }
 
-// pause waits, at most until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -31,13 +28,13 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// reminder knows what was logged last about a step that cannot be taken.
+// reminder remembers the last log line about a step that is blocked.
 type reminder struct {
 	said string
 	at   session.Instant
 }
 
-// due reports whether a reason is to be logged now, and notes that it is.
+// due reports whether to log a reason now, and records that.
 func (m *reminder) due(now session.Instant, reason error) bool {
 	text, pause := reason.Error(), rosterTell
 	if text == m.said {
@@ -50,5 +47,5 @@ func (m *reminder) due(now session.Instant, reason error) bool {
 	return true
 }
 
-// traceClock is what spans are dated by, for people to read.
+// traceClock dates spans, for people.
 func traceClock() time.Time { return time.Now() }

@@ -12,151 +12,145 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Config is everything a replica is told. It is not changed after Start.
+// Config is the configuration of a replica. It does not change after Start.
 type Config struct {
 	Cell    string   // the cell's name, the second component of every path
-	ID      string   // this replica's; no other of the cell ever has it: "r1"
-	Members []Member // every replica of the cell when it begins, this one among them; once they were changed the cell knows better
-	Data    string   // the directory that belongs to this replica alone; created if absent
+	ID      string   // this replica's; never reused in the cell: "r1"
+	Members []Member // all replicas of the cell at bootstrap, this one included; after changes the cell's own list counts
+	Data    string   // the directory of this replica alone; created if absent
 
-	// Bootstrap lets the replica begin the cell if its data directory holds nothing.
-	// Every member has to be started with it, and with the same members. It means
-	// nothing once the directory holds data; where another member knows the cell
-	// already, Start fails with ErrRefused.
+	// Bootstrap lets the replica begin the cell if its data directory is empty; otherwise it is ignored. Start
+	// every member with it, and with the same members. If another member already knows the cell, Start fails
+	// with ErrRefused.
 	Bootstrap bool
 
-	// Join has the replica wait, if its data directory holds nothing, until an operator adds it to the cell (chubbyctl cell add, cell
-	// replace). Members are then whom to ask whether that was done, and this one. It means nothing once the directory holds data.
+	// Join makes the replica wait, if its data directory is empty, until an operator adds it to the cell
+	// (chubbyctl cell add, cell replace); otherwise it is ignored. Members are then this replica and those that
+	// it asks.
 	Join bool
 
-	// Spare is like Join, for a replica that is added to stand by (chubbyctl cell add --spare). It takes the place of a replica that
-	// has not answered the master for ReplaceAfter, of the master's Config: default DefaultReplaceAfter, at least MinReplaceAfter.
+	// Spare is like Join, for a standby (chubbyctl cell add --spare). It replaces a replica that has not
+	// answered the master for the master's ReplaceAfter: default DefaultReplaceAfter, at least MinReplaceAfter.
 	Spare        bool
 	ReplaceAfter time.Duration
 
-	// RestoreAccess has this replica, if it becomes the master within a minute of its
-	// start, give everybody the right to write the access control lists again: the
-	// way back when they admit nobody. It is to be set for one start only.
+	// RestoreAccess lets everybody write the access control lists again, as the way back when they admit
+	// nobody. It acts only if this replica becomes the master within a minute of its start. Set it for one
+	// start only.
 	RestoreAccess bool
 
-	// Operators are the principals that may do what concerns the whole cell (end sessions of others, break locks, restore
-	// a backup), and change its access control lists, when the cell begins: at most MaxOperators, or "*" for everybody. After that
-	// the list /ls/CELL/acl/operators says who is one. Without any, it is who may change the ACL of the root: everybody,
-	// until that is changed.
+	// Operators are the first operators of a new cell: at most MaxOperators principals, or "*" for everybody.
+	// They may end others' sessions, break locks, restore backups and change access control lists. Later the
+	// list /ls/CELL/acl/operators counts. Without it, clients that may change the root's ACL are operators.
 	Operators []string
 
-	LogStore LogStore // where the Raft log is kept; default DefaultLogStore
+	LogStore LogStore // the implementation of the Raft log; default DefaultLogStore
 
-	// How long a replica that hears nothing from the master waits before it
-	// stands for election: between this and twice this. The master steps down
-	// when it has heard nothing from a quorum for as long. Default
-	// DefaultElectionTimeout, from MinElectionTimeout to MaxElectionTimeout.
+	// ElectionTimeout: a replica that hears nothing from the master stands for election after once to twice
+	// this time; the master steps down after this time without a quorum. Default DefaultElectionTimeout, from
+	// MinElectionTimeout to MaxElectionTimeout.
 	ElectionTimeout time.Duration
-	beliefs         time.Duration // instead of ElectionTimeout, past its bounds: a test's master that was stopped
+	beliefs         time.Duration // for tests of a stopped master: replaces ElectionTimeout, beyond its limits
 
-	// DiskStall is how long one operation on the log or the votes may take. Then the replica falls silent and ends, so that
-	// others, whose disks are well, can go on. Default DefaultDiskStall, from MinDiskStall to MaxDiskStall.
+	// DiskStall is the maximum time of one operation on the log or the votes. After it the replica falls silent
+	// and ends, so that others with healthy disks go on. Default DefaultDiskStall, from MinDiskStall to
+	// MaxDiskStall.
 	DiskStall time.Duration
 
-	proposeTo func(master.Log) master.Log // a test's, which refuses entries, before Raft
-	supports  int                         // the newest feature level that the replica knows: raftfsm.MaxLevel, but in tests
+	proposeTo func(master.Log) master.Log // for tests: rejects entries before Raft
+	supports  int                         // the newest feature level that the replica knows: raftfsm.MaxLevel, except in tests
 
-	// SlowClient is how long a client may hold up a change by not dropping what it
-	// has cached, before the master stops extending its session, whatever it
-	// acknowledges (it ends with the lease it has). It is at least a second; 0, the
-	// default, sets no such bound. A client that was told and does not acknowledge is
-	// not extended anyway, and no setting takes back a lease that was promised; so
-	// this only matters for clients that are told late, or acknowledge just in time,
-	// and without it a change waits for two of their leases at most.
+	// SlowClient is how long a client may delay a change by keeping what it has cached. After that the master
+	// extends its session no more, whatever it acknowledges. At least a second; 0, the default, sets no limit.
+	// The master extends no client that was notified and does not acknowledge, and a promised lease stays
+	// valid. So SlowClient only concerns clients that are notified late or acknowledge just in time. Without it
+	// a change waits for at most two leases.
 	SlowClient time.Duration
 
-	// KeepAlives is how many KeepAlives a second this replica wants at most as
-	// master: leases are lengthened, up to api.MaxLease, when there are so many
-	// sessions that more would come (session.Lengthen). Those are counted that extend
-	// a lease: a session with a connection of its own sends another before each, to
-	// show that it is there. Default DefaultKeepAlives.
+	// KeepAlives is how many KeepAlives a second this replica accepts as master; beyond that it lengthens
+	// leases, up to api.MaxLease (session.Lengthen). Only those count that extend a lease; a session with its
+	// own connection sends another before each, as a sign of life. Default DefaultKeepAlives.
 	KeepAlives float64
 
-	// How many connections clients may have to this replica, and how many of those from
-	// one IP address (of IPv6, one network of 64 bits); others are refused. A process
-	// needs one for all of its sessions, and one for its calls. Defaults DefaultMaxConnections and
-	// DefaultMaxConnectionsPerAddress.
+	// MaxConnections and MaxConnectionsPerAddress limit clients' connections, in all and from one IP address
+	// (for IPv6, a network of 64 bits). The replica refuses others. A process needs one for its sessions and
+	// one for its calls. Defaults DefaultMaxConnections and DefaultMaxConnectionsPerAddress.
 	MaxConnections, MaxConnectionsPerAddress int
 
-	// How many calls a second this replica serves one principal, if it knows clients by certificates or tokens, and how many sessions
-	// that may open; how many calls it serves one IP address, and how many connections it accepts a second from one, each of
-	// which begins with a handshake. What is beyond is refused with Unavailable, except what keeps sessions alive, finds the master or
-	// gives something back. 0, the default, sets no such bound; chubbyd has DefaultMaxCallsPerPrincipal and its neighbours.
+	// MaxCallsPerPrincipal and MaxNewSessionsPerPrincipal limit one principal's calls and new sessions a
+	// second, if certificates or tokens name clients. MaxCallsPerAddress and MaxHandshakesPerAddress limit one
+	// IP address's calls and new connections a second. The replica rejects more with Unavailable, except calls
+	// that keep sessions alive, find the master or give something back. 0, the default, sets no limit; chubbyd
+	// has DefaultMaxCallsPerPrincipal and its neighbours.
 	MaxCallsPerPrincipal, MaxNewSessionsPerPrincipal int
 	MaxCallsPerAddress, MaxHandshakesPerAddress      int
 
-	// ClientMemoryMiB is how much memory this replica holds for the calls of clients, in MiB: of one address a
-	// quarter of it, of one connection a sixteenth. Default DefaultClientMemoryMiB.
+	// ClientMemoryMiB is how much memory this replica holds for clients' calls, in MiB: a quarter of it for one
+	// address, a sixteenth for one connection. Default DefaultClientMemoryMiB.
 	ClientMemoryMiB int
 
-	// MaxContentsMiB is how much this replica, as the master, lets the cell hold, in MiB, by namespace.Counts.Weight: contents, names,
-	// and 1 KiB for each node. What makes that more is refused with QuotaExceeded; operators may have a sixteenth more. 0, the
-	// default, sets no such bound; chubbyd derives one from the memory of the process.
+	// MaxContentsMiB is how much the cell may hold under this master, in MiB, by namespace.Counts.Weight:
+	// contents, names, and 1 KiB for each node. The master rejects more with QuotaExceeded; operators may use a
+	// sixteenth more. 0, the default, sets no limit; chubbyd derives one from the process's memory.
 	MaxContentsMiB int
 
-	// ClientTLS and PeerTLS name the certificates of the client port and of the Raft port. Of each, Cert, Key
-	// and CA are needed, and those of the two ports are to be signed by different authorities. The certificate of
-	// the Raft port is that of this replica: its URI is chubby://CELL/replica/ID. If both are zero, nothing
-	// is encrypted, everybody is taken for a client, and every hello is believed.
+	// ClientTLS and PeerTLS name the certificates of the client port and the Raft port. Each needs Cert, Key
+	// and CA; the two ports need different authorities. The Raft port's certificate has this replica's URI,
+	// chubby://CELL/replica/ID. If both are zero, nothing is encrypted, everybody counts as a client, and every
+	// hello is believed.
 	ClientTLS, PeerTLS TLSFiles
 
-	// Tokens says which bearer tokens name clients that show no certificate; zero: none. They need TLS. Clients' certificates need
-	// not count then: ClientTLS.CA may be left out.
+	// Tokens configures bearer tokens for clients without certificates; zero: none. They need TLS. Clients then
+	// need no certificates, nor ClientTLS a CA.
 	Tokens TokenConfig
 
-	// Audit says where the audit log is: who did what is for operators, who changed who may do what, who was refused. Zero: none is kept.
+	// Audit configures the audit log: acts of operators, changes of rights, and refusals. Zero: no log is kept.
 	Audit AuditConfig
 
-	// Publish, if set, is called by the master with the replicas that clients are to find by the cell's name: when it has become
-	// the master, when they change, and every five minutes. It is not called twice at the same time, and its context ends
-	// after 30 seconds. If it fails, it is called again, after 5 seconds at first.
+	// Publish, if set, publishes the replicas that clients find by the cell's name. The master calls it at its
+	// beginning, after changes, and every five minutes. Calls do not overlap; the context ends after 30
+	// seconds. The master retries a failure, at first after 5 seconds.
 	Publish func(context.Context, Publication) error
 
-	// Debug has further parts of what operators are told for a report of a fault, by name: log, its last lines, and config, without
+	// Debug has more parts of a fault report for operators, by name: log, its last lines, and config, without
 	// secrets.
 	Debug map[string]func() []byte
 
-	Backups BackupSchedule // which the master takes by itself
+	Backups BackupSchedule // taken by the master itself
 
-	Tracing TraceConfig // of the calls of clients; zero: none is traced
+	Tracing TraceConfig // of clients' calls; zero: none
 
-	// MetricPrefixes are paths of this cell, at most MaxMetricPrefixes, below each of which the metrics of locks (how long they are
-	// waited for and held) are counted apart. The longest that a lock is below of counts.
+	// MetricPrefixes are at most MaxMetricPrefixes paths of this cell, below each of which metrics of locks
+	// (time waited and held) count apart. The longest match counts.
 	MetricPrefixes []string
 
-	// Console has the http port serve a console for browsers, in which people see what the cell's rights allow them to see. With
-	// ClientTLS it is served over TLS only, by the certificates of the client port; without, the http port has to listen on the
-	// loopback interface.
+	// Console enables a console for browsers on the http port, subject to the cell's rights. With ClientTLS it
+	// needs TLS, with the client port's certificates. Otherwise the http port has to listen on the loopback
+	// interface.
 	Console bool
 
-	InsecurePrincipals bool // take a client's word for who it is (chubbyctl --as); for development
+	InsecurePrincipals bool // believe a client's claim of its principal (chubbyctl --as); for development
 
-	// Listen says where this replica listens, each of the three that is set: with a
-	// host of this machine, or without one on every interface. The others reach it
-	// at the addresses of its Member all the same, by NAT for example. By default it
-	// listens on these, and where they have a name on every interface.
+	// Listen sets where this replica listens, for each address that is set: a host of this machine, or every
+	// interface without a host. The others still use its Member's addresses, by NAT for example. By default it
+	// listens on these, or on every interface if they have a name.
 	Listen Addresses
 
-	// Advertise is the host:port at which clients reach this replica, if it is
-	// another than that of its Member; it is told to clients and to the others.
+	// Advertise is the host:port where clients reach this replica, if it differs from its Member's. Clients and
+	// the other replicas learn it.
 	Advertise string
 
-	// Listeners, if set, are used instead of Listen. Tests use them.
+	// The listeners, if set, replace Listen. Tests use them.
 	ClientListener, RaftListener, HTTPListener net.Listener
 
 	// Dial connects to another replica's Raft address; default TCP.
 	Dial func(address string, timeout time.Duration) (net.Conn, error)
 
-	// Wall tells the seconds since 1970, for people to read in "since" columns;
-	// default the system's. Nothing is ever decided by it.
+	// Wall returns the seconds since 1970, for people, in "since" columns; default the system's. It decides
+	// nothing.
 	Wall func() int64
 
-	Clock  session.Clock // default: one that counts on in suspend
+	Clock  session.Clock // default: one that runs during suspend
 	Logger *slog.Logger  // default: none
 }
 
@@ -171,8 +165,7 @@ type Member struct {
 // LogStore names an implementation of the Raft log.
 type LogStore string
 
-// The log stores, and the one that is used unless another is asked for; why it
-// is that one is docs/adr/0003-log-store.md.
+// The log stores and the default; docs/adr/0003-log-store.md has the reasons.
 const (
 	BoltStore LogStore = "boltdb" // one B+ tree file, two syncs a write
 	WALStore  LogStore = "wal"    // segments, one sync a write
@@ -189,35 +182,32 @@ func LogStores() []LogStore {
 	return names
 }
 
-// DefaultElectionTimeout replaces a master that has fallen silent within a second: three of the
-// four other replicas of five must have missed it, which takes 2.2 times as long
-// on average, as Raft looks at the clock (e2e TestMasterKilled). It is twice the
-// longest wait of a machine of two cores under full load (make steady).
+// DefaultElectionTimeout replaces a silent master within a second: three of the four other replicas of five
+// must miss it, which takes 2.2 times as long on average, since Raft polls the clock (e2e TestMasterKilled). It
+// is twice the longest wait on two cores under full load (make steady).
 const DefaultElectionTimeout = 300 * time.Millisecond
 
-// Bounds of Config.ElectionTimeout. The upper one is below the shortest lease: a
-// master that is cut off has stepped down before it could find that a session has
-// ended which the next master finds alive.
+// Limits of Config.ElectionTimeout. The maximum is below the shortest lease: an isolated master steps down
+// before it could end a session that the next master finds alive.
 const (
 	MinElectionTimeout = 50 * time.Millisecond
 	MaxElectionTimeout = api.MinLease * 9 / 10
 )
 
-// DefaultKeepAlives is that of 14,000 sessions with leases of 12 s, which cost a
-// master a fifth of a core (docs/performance.md).
+// DefaultKeepAlives fits 14,000 sessions with leases of 12 s, which cost a master a fifth of a core
+// (docs/performance.md).
 const DefaultKeepAlives = 2000
 
-// Bounds of Config.ReplaceAfter. A machine that is started again, or serviced, is back before the default is over (Chubby §2.2: "a few
-// hours"); the lower bound is that of a reboot.
+// Limits of Config.ReplaceAfter. A machine that reboots or is serviced is back within the default (Chubby §2.2:
+// "a few hours"). The minimum is the time of a reboot.
 const (
 	DefaultReplaceAfter = 4 * time.Hour
 	MinReplaceAfter     = 10 * time.Second
 )
 
-// MaxOperators is how many operators a cell may begin with.
+// MaxOperators is the maximum of operators at bootstrap.
 const MaxOperators = 100
 
-// self returns this replica's member.
 func (cfg Config) self() (Member, bool) {
 	for _, m := range cfg.Members {
 		if m.ID == cfg.ID {

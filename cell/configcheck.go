@@ -19,8 +19,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// complete fills in the defaults and reports every fault at once, as
-// InvalidArgument.
+// complete sets the defaults and reports all faults at once, as InvalidArgument.
 func (cfg Config) complete() (Config, error) {
 	var faults []string
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
@@ -65,7 +64,7 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.SlowClient != 0 && cfg.SlowClient < minSlow {
 		fault("slow-client: %v is too short: want at least %v, or 0 for no bound", cfg.SlowClient, minSlow)
 	}
-	if !(cfg.KeepAlives > 0) { // nor is it one that is not a number
+	if !(cfg.KeepAlives > 0) { // NaN fails, too
 		fault("keepalives: %v a second; want a positive number", cfg.KeepAlives)
 	}
 	if len(cfg.Operators) > MaxOperators {
@@ -117,7 +116,7 @@ func (cfg Config) complete() (Config, error) {
 	return cfg, nil
 }
 
-// Check reports every fault of the configuration at once, as InvalidArgument.
+// Check reports all faults of the configuration at once, as InvalidArgument.
 func (cfg Config) Check() error {
 	_, err := cfg.complete()
 	return err
@@ -132,7 +131,7 @@ func (cfg Config) checkMembers(fault func(string, ...any)) {
 		seen[what+value] = of
 	}
 	for _, m := range cfg.Members {
-		if len(m.ID) > 64 || !api.ValidCell(m.ID) { // else the roster could not have it, and the cell could change no member
+		if len(m.ID) > 64 || !api.ValidCell(m.ID) { // the roster could not hold it, and no member could be changed
 			fault("members: %q is no replica's id: want 1 to 64 letters, digits, '-', '_' and '.'", m.ID)
 		}
 		once("id", m.ID, m.ID)
@@ -152,5 +151,5 @@ func (cfg Config) checkMembers(fault func(string, ...any)) {
 	}
 }
 
-// minSlow leaves a client that is well the time to hear and answer.
+// minSlow leaves a healthy client time to hear and answer.
 const minSlow = time.Second

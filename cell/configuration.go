@@ -6,8 +6,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// servers are the replicas of the cell in Raft's newest configuration, which may not have committed yet; or before Raft runs, those
-// of the log as it was opened.
+// servers returns the replicas of Raft's newest configuration, perhaps uncommitted; before Raft runs, those of
+// the log as opened.
 func (r *Replica) servers() []raft.Server {
 	running := r.running.Load()
 	if running == nil {
@@ -20,19 +20,17 @@ func (r *Replica) servers() []raft.Server {
 	return configuration.Configuration().Servers
 }
 
-// isConfigured reports whether Raft's newest configuration has a replica.
 func (r *Replica) isConfigured(id string) bool {
 	return slices.ContainsFunc(r.servers(), func(s raft.Server) bool { return string(s.ID) == id })
 }
 
-// memberAt returns the ID of the replica that has a Raft address.
 func (r *Replica) memberAt(address string) (id string, ok bool) {
 	for _, s := range r.servers() {
 		if string(s.Address) == address {
 			return string(s.ID), true
 		}
 	}
-	if roster := r.stores.Identity().Get().Roster; roster != nil { // this one may be far behind
+	if roster := r.stores.Identity().Get().Roster; roster != nil { // it may be far behind
 		for _, m := range roster.Members {
 			if m.Raft == address && !m.Left {
 				return m.ID, true
@@ -48,11 +46,10 @@ func (r *Replica) memberAt(address string) (id string, ok bool) {
 	return "", false
 }
 
-// mayBeNewcomer reports whether a replica that the data directory does not know may have been let into the cell all the same. Raft's newest
-// configuration may have it, by an entry that is not applied here yet. And a replica that follows no leader, or one that it does not know
-// either, may have been away for
-// long: while it refuses the newcomer it hears nothing, and the cell may have no majority without it. One that leads, or follows a leader
-// that it knows, hears of newcomers from the log.
+// mayBeNewcomer reports whether the cell may have added a replica that the data directory does not know. Raft's
+// newest configuration may have it, from an entry not applied yet. Or this replica follows no leader or an
+// unknown one, after a long absence: without newcomers it hears nothing, and the cell may lack a majority. With
+// a known leader, the log brings newcomers.
 func (r *Replica) mayBeNewcomer(id string) bool {
 	running := r.running.Load()
 	if running == nil || r.isConfigured(id) {
@@ -62,7 +59,6 @@ func (r *Replica) mayBeNewcomer(id string) bool {
 	return r.stores.Identity().Get().KnownIncarnation(string(leader)) == ""
 }
 
-// voters are the IDs of the replicas that vote.
 func (r *Replica) voters() (ids []string) {
 	for _, s := range r.servers() {
 		if s.Suffrage == raft.Voter {

@@ -14,7 +14,6 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/wire"
 )
 
-// checkConsole finds what keeps the console from being served.
 func (cfg Config) checkConsole(fault func(string, ...any)) {
 	if !cfg.Console {
 		return
@@ -28,13 +27,11 @@ func (cfg Config) checkConsole(fault func(string, ...any)) {
 	}
 }
 
-// onLoopback reports whether what listens at an address is reached from its machine alone.
 func onLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
-// newConsole returns the console of a replica; nil if it has none.
 func newConsole(r *Replica) *console.Console {
 	if !r.cfg.Console {
 		return nil
@@ -45,11 +42,10 @@ func newConsole(r *Replica) *console.Console {
 	})
 }
 
-// consoleDoor is how the console reaches the cell: as a client does, whose connections another part of the replica makes. It
+// consoleDoor connects the console to the cell as a client, over connections that the replica makes. It
 // implements console.Door.
 type consoleDoor struct{ r *Replica }
 
-// Servers implements console.Door.
 func (d consoleDoor) Servers() []string {
 	list := []string{d.r.advertised()}
 	for _, s := range d.r.servers() {
@@ -60,7 +56,6 @@ func (d consoleDoor) Servers() []string {
 	return list
 }
 
-// Dial implements console.Door.
 func (d consoleDoor) Dial(_ context.Context, who console.Guest, address string) (net.Conn, error) {
 	if address == d.r.advertised() {
 		mine, theirs := net.Pipe()
@@ -81,10 +76,9 @@ func (d consoleDoor) Dial(_ context.Context, who console.Guest, address string) 
 	return nil, api.Errorf(api.Unavailable, "no replica of the cell is at %s", address)
 }
 
-// visitTimeout bounds how long it takes to reach another replica for somebody.
+// visitTimeout is the timeout for reaching another replica for a guest.
 const visitTimeout = time.Second
 
-// Verify implements console.Door.
 func (d consoleDoor) Verify(ctx context.Context, token, from string) (principal string, counts func() bool, err error) {
 	if d.r.tokens == nil {
 		return "", nil, api.Errorf(api.Unauthenticated, "this cell takes no tokens")
@@ -99,7 +93,6 @@ func (d consoleDoor) Verify(ctx context.Context, token, from string) (principal 
 	return principal, counts, err
 }
 
-// Identify implements console.Door.
 func (d consoleDoor) Identify(state *tls.ConnectionState) (principal string, counts func() bool, err error) {
 	if d.r.clientCerts == nil || state == nil {
 		return "", nil, api.Errorf(api.Unauthenticated, "no certificate was shown")
@@ -111,28 +104,23 @@ func (d consoleDoor) Identify(state *tls.ConnectionState) (principal string, cou
 	return principal, counts, err
 }
 
-// introduce has a connection served at this replica as one of a guest.
 func (r *Replica) introduce(conn net.Conn, who wire.Guest) error {
 	guests := r.guests.Load()
 	if guests == nil {
-		_ = conn.Close() // nothing was said over it
+		_ = conn.Close() // nothing was sent over it
 		return api.Errorf(api.Unavailable, "the replica does not serve yet")
 	}
 	return guests.Introduce(conn, who)
 }
 
-// takeGuest has a connection served over which another replica speaks for a guest.
 func (r *Replica) takeGuest(conn net.Conn, who peer.Guest) {
 	if err := r.introduce(conn, wire.Guest{Address: guestAddress(cmp.Or(who.Address, "unknown")), Principal: who.Principal}); err != nil {
 		r.log.Warn("refused a connection for a guest", "from", conn.RemoteAddr(), "guest", who.Address, "error", err)
 	}
 }
 
-// guestAddress is where a guest is, as another replica says.
 type guestAddress string
 
-// Network implements net.Addr.
 func (guestAddress) Network() string { return "tcp" }
 
-// String implements net.Addr.
 func (a guestAddress) String() string { return string(a) }

@@ -13,7 +13,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// watchContradictions stops this replica when a majority contradicts it, until ctx ends (docs/adr/0035-who-is-contradicted-stops.md).
+// watchContradictions stops this replica when a majority contradicts it, until ctx ends
+// (docs/adr/0035-who-is-contradicted-stops.md).
 func (r *Replica) watchContradictions(ctx context.Context) {
 	tick := time.NewTicker(compareEvery)
 	defer tick.Stop()
@@ -25,7 +26,7 @@ func (r *Replica) watchContradictions(ctx context.Context) {
 		}
 		own, others := r.comparison.Checks()
 		if by, _ := peer.Contradicted(own, others, r.voters()); by == nil {
-			continue // also while this replica has reached a check point and the others have not told theirs: that ends no count
+			continue // the count goes on while this replica has reached a check point and the others have not reported theirs
 		}
 		//mutant: if looks++; looks > looksBefore && false && r.stopIfContradicted(ctx, own) { //by TestContradictedReplicaStops of ./cell
 		if looks++; looks > looksBefore && r.stopIfContradicted(ctx, own) {
@@ -34,17 +35,17 @@ func (r *Replica) watchContradictions(ctx context.Context) {
 	}
 }
 
-// looksBefore is how many times a replica that is contradicted waits for its next look before it stops: a replica that may be leaving
-// tells no check, and until then all others, which ask every compareEvery, are to have heard from it that it differs, and to say so.
-// Two, because a question and a look may be at the same time.
+// looksBefore is how many looks a contradicted replica waits before it stops, since one that may be leaving
+// reports no check. Meanwhile all others, which ask every compareEvery, have to learn from it that it differs,
+// and to report that. Two, because a question and a look may coincide.
 const looksBefore = 2
 
-// stopIfContradicted asks the others again, and stops this replica if a majority of the voters contradicts it now. It reports whether
-// it does.
+// stopIfContradicted asks the others again. It stops this replica, and returns true, if a majority of the
+// voters contradicts it now.
 //
-// Claim: a majority runs on, however many replicas stop in this way. A replica says that it may be leaving before it asks, and one that
-// may be leaving contradicts nobody. Of those that stop, take the one that said so last: all others that stop had said so before it
-// asked, so the majority that contradicted it consists of replicas that go on.
+// Claim: a majority runs on, however many replicas stop in this way. A replica announces that it may be leaving
+// before it asks, and then contradicts nobody. Take the stopping replica that announced it last: all others
+// that stop did so before this one asked. So the majority that contradicted it goes on.
 func (r *Replica) stopIfContradicted(ctx context.Context, own peer.Check) bool {
 	r.leaving.Store(true)
 	voters := r.voters()
@@ -70,7 +71,7 @@ func (r *Replica) stopIfContradicted(ctx context.Context, own peer.Check) bool {
 	return true
 }
 
-// askForChecks asks all others for their reports, and returns the checks of those that answer soon.
+// askForChecks returns the others' checks that arrive in time.
 func (r *Replica) askForChecks(ctx context.Context) map[string]peer.Check {
 	type answer struct {
 		id    string

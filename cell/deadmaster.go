@@ -10,27 +10,25 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A master whose process has died is replaced at once, and not after the election timeout.
-// The kernel of such a process closes its connections and refuses new ones, as it does for
-// one that has failed and ends (Replica.fail), and which no failed network, hung process or
-// machine without power does. So a replica that loses a stream of the master's, and is refused
-// when it connects anew, asks the replica with the longest log to stand for election, as a
-// hand-over does (adr 21).
+// The cell replaces a master whose process has died at once, before the election timeout. The kernel of a dead
+// process closes its connections and refuses new ones; so does a failed replica that ends (Replica.fail), but
+// no failed network, hung process or machine without power. So a replica that loses a stream of the master, and
+// is refused when it reconnects, asks the replica with the longest log to stand for election, like a hand-over
+// (adr 21).
 //
-// Nothing of safety rests on it: the election is one like any other. If the refusal was
-// wrong, of a firewall for instance, the cell has changed its master for nothing, once.
+// Safety does not depend on it: the election is an ordinary one. A wrong refusal, for instance a firewall's,
+// costs one change of the master.
 
-// Of the replicas that find the master dead, one asks at a time, each in its turn: two
-// that stand at once would take votes from each other.
+// Replicas that find the master dead ask in turn: two candidates at once would split the votes.
 const (
-	standTurn    = 50 * time.Millisecond // time enough for an election on a machine that is not overloaded
+	standTurn    = 50 * time.Millisecond // enough for an election on a machine that is not overloaded
 	surveyLimit  = 25 * time.Millisecond // for the answers of the others
 	refusalTries = 3                     // the kernel closes connections and listeners in any order
 	refusalPause = 5 * time.Millisecond
 )
 
-// noteLost is called when a replica has closed a stream of its Raft messages. It does not
-// wait: if another is looked after, Raft's election timeout does for this one.
+// noteLost runs when a replica has closed a stream of its Raft messages. It does not wait: if another is
+// pending, the election timeout handles this one.
 func (r *Replica) noteLost(id string) {
 	select {
 	case r.lost <- id:
@@ -38,10 +36,9 @@ func (r *Replica) noteLost(id string) {
 	}
 }
 
-// replaceDead looks after lost streams until ctx ends. A master has several, and is replaced
-// once in its term.
+// replaceDead handles lost streams until ctx ends. A master has several, and is replaced once in its term.
 func (r *Replica) replaceDead(ctx context.Context) {
-	replaced := uint64(0) // the latest term for whose master a successor was asked
+	replaced := uint64(0) // the latest term in which this replica asked a successor
 	for {
 		select {
 		case id := <-r.lost:
@@ -54,11 +51,11 @@ func (r *Replica) replaceDead(ctx context.Context) {
 	}
 }
 
-// replaceIfDead has a successor stand for election if that replica is the master of the
-// term, as far as is known here, and its process has died. It reports whether it asked one:
-// a replica that was cut off itself, and so reached nobody, may have been mistaken.
+// replaceIfDead asks a successor to stand for election if the replica is the term's master, as far as known
+// here, and its process has died. It reports whether it asked one. If it reached nobody, it may itself have
+// been cut off.
 func (r *Replica) replaceIfDead(ctx context.Context, term uint64, id string) (asked bool) {
-	unreplaced := func() bool { // no other replica leads, or stands for election
+	unreplaced := func() bool { // no other replica leads or stands for election
 		_, leader := r.raft.LeaderWithID()
 		return string(leader) == id && r.raft.CurrentTerm() == term && ctx.Err() == nil
 	}
@@ -74,7 +71,7 @@ func (r *Replica) replaceIfDead(ctx context.Context, term uint64, id string) (as
 		return false
 	}
 	successor, ok := longest(r.raft.LastIndex(), r.survey(ctx, term, others))
-	if !ok || !unreplaced() { // if this log is the longest, another asks this replica, in its turn
+	if !ok || !unreplaced() { // if this log is the longest, another replica asks this one in its turn
 		return false
 	}
 	r.log.Info("the master's process has died: another replica is asked to stand for election", "event", "master_died", "peer", id, "term", term, "successor", successor.ID)
@@ -84,8 +81,8 @@ func (r *Replica) replaceIfDead(ctx context.Context, term uint64, id string) (as
 	return true
 }
 
-// survivors returns the voter of that id, the others but this one, and this one's turn to
-// ask. There are none if this replica is no voter.
+// survivors returns the voter with that id, the other voters, and this replica's turn. They are empty if this
+// replica has no vote.
 func (r *Replica) survivors(id string) (dead raft.Server, others []raft.Server, turn int) {
 	configuration := r.raft.GetConfiguration()
 	if configuration.Error() != nil {
@@ -110,7 +107,6 @@ func (r *Replica) survivors(id string) (dead raft.Server, others []raft.Server, 
 	return dead, others, turn
 }
 
-// isDead reports whether nobody listens where a replica should.
 func (r *Replica) isDead(ctx context.Context, s raft.Server) bool {
 	for range refusalTries {
 		if r.port.Refused(string(s.ID), string(s.Address)) {
@@ -121,14 +117,12 @@ func (r *Replica) isDead(ctx context.Context, s raft.Server) bool {
 	return false
 }
 
-// logEnd is how far a replica's log goes.
 type logEnd struct {
 	of   raft.Server
 	last uint64
 }
 
-// survey asks replicas how far their logs go, and returns the answers of those that are
-// in that term and answer soon.
+// survey asks replicas for the ends of their logs, and returns the answers of that term that arrive in time.
 func (r *Replica) survey(ctx context.Context, term uint64, replicas []raft.Server) (ends []logEnd) {
 	answers := make(chan logEnd, len(replicas))
 	for _, s := range replicas {
@@ -153,11 +147,9 @@ func (r *Replica) survey(ctx context.Context, term uint64, replicas []raft.Serve
 	return ends
 }
 
-// longest returns the replica whose log is the longest: if enough have answered for an
-// election, every entry that has committed is in it, as a rule. (A log may be long with what
-// an earlier master alone has had in it. Then the successor is not elected, and the election
-// timeout decides.) ok is false if the log that goes to own is longer, so that the successor
-// would lack that vote.
+// longest returns the replica with the longest log. After answers from enough replicas for an election it has,
+// as a rule, every committed entry. If an earlier master's uncommitted entries make it longest, it loses, and
+// the election timeout decides. ok is false if the own log is longer: the successor would lack that vote.
 func longest(own uint64, ends []logEnd) (successor raft.Server, ok bool) {
 	for _, e := range ends {
 		if e.last >= own {

@@ -10,10 +10,9 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// debugParts are the parts of what a replica says of itself for a report of a fault. Those that are in Config.Debug come from there.
+// debugParts returns the parts of a replica's fault report. Parts that are in Config.Debug come from there.
 func debugParts() []string { return []string{"metrics", "goroutines", "log", "config"} }
 
-// Debug implements wire.Replica.
 func (s served) Debug(principal, part string) ([]byte, error) {
 	if err := s.r.fsm.State().PermitOperator(principal); err != nil {
 		return nil, err
@@ -34,7 +33,7 @@ func (s served) Debug(principal, part string) ([]byte, error) {
 			return nil, api.Errorf(api.Unavailable, "the metrics could not be gathered: %v", err)
 		}
 	case "goroutines":
-		if err := pprof.Lookup("goroutine").WriteTo(&text, 1); err != nil { // those with one stack together
+		if err := pprof.Lookup("goroutine").WriteTo(&text, 1); err != nil { // groups goroutines with the same stack
 			return nil, api.Errorf(api.Unavailable, "the goroutines could not be written: %v", err)
 		}
 	default:

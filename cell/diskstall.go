@@ -2,8 +2,8 @@ package cell
 
 import "time"
 
-// Bounds of Config.DiskStall. A slow disk, which syncs in tens of milliseconds, is far from the default, and the
-// replicas elect another leader within as much again.
+// Limits of Config.DiskStall. A slow disk, which syncs in tens of milliseconds, is far from the default. The
+// other replicas elect a leader within as long again.
 const (
 	DefaultDiskStall = 3 * time.Second
 	MinDiskStall     = time.Second

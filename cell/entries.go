@@ -2,7 +2,6 @@ package cell
 
 import "github.com/chubbylock/chubby/cell/internal/master"
 
-// entries is where entries go to Raft.
 func (r *Replica) entries() master.Log {
 	log := entryLog{r.raft, r.metrics.entrySized, r.times}
 	if r.cfg.proposeTo != nil {

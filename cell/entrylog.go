@@ -8,14 +8,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// entryLog is Raft as a master's log.
+// entryLog adapts Raft to a master's log.
 type entryLog struct {
 	raft  *raft.Raft
-	sized func(bytes int) // is told of each entry, to count
+	sized func(bytes int) // called for each entry, to count
 	times *entryTimes
 }
 
-// Append implements Log.
 func (l entryLog) Append(entry []byte) ([]raftfsm.Result, error) {
 	l.sized(len(entry))
 	future := l.raft.Apply(entry, 0)
@@ -32,9 +31,8 @@ func (l entryLog) Append(entry []byte) ([]raftfsm.Result, error) {
 	return nil, nil
 }
 
-// appendError says what can be concluded from an error of raft.Apply: those
-// listed are returned before the entry is appended; after any other it may be
-// in the log, and may yet commit.
+// appendError converts an error of raft.Apply. The listed errors come before the entry is appended; after any
+// other it may be in the log, and may yet commit.
 func appendError(err error) error {
 	for _, no := range []error{raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress} {
 		if errors.Is(err, no) {

@@ -16,15 +16,13 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// runEpochs makes this replica master while it leads Raft, and ends its
-// epoch when it leads no longer.
+// runEpochs makes this replica master while it leads Raft, and ends the epoch when it no longer leads.
 //
-// A message in elections only says that something has changed: several
-// changes may wait there, and by the time one is read Raft may have gone on. So
-// it always looks at what Raft is now, and begins an epoch in each term at most
-// once. Raft blocks on that channel, so nothing here waits but the select.
+// A message in elections only says that something has changed: several may be queued, and Raft may have moved
+// on. So runEpochs checks Raft's current state, and begins at most one epoch a term. Raft blocks on that
+// channel, so only the select waits here.
 func (r *Replica) runEpochs(ctx context.Context, elections <-chan bool) {
-	var begun uint64 // the latest term in which an epoch was begun
+	var begun uint64 // the latest term in which an epoch began
 	var running epochRun
 	for {
 		select {
@@ -48,9 +46,8 @@ func (r *Replica) runEpochs(ctx context.Context, elections <-chan bool) {
 	}
 }
 
-// epochRun is an epoch that runs in the background.
 type epochRun struct {
-	end   context.CancelCauseFunc // asks it to end; nil if there is none
+	end   context.CancelCauseFunc // ends the epoch; nil without one
 	ended chan struct{}           // closed when all of it has ended
 }
 
@@ -65,9 +62,9 @@ func (r *Replica) startEpoch(ctx context.Context, term uint64) epochRun {
 	return run
 }
 
-// runEpoch is one epoch, from the first entry to the last goroutine (Chubby
-// §2.9). A replica that leads Raft and cannot become master ends itself: nobody
-// else is elected while it leads. It does so on purpose in an outage, which it waits for.
+// runEpoch runs one epoch, from its first entry to its last goroutine (Chubby §2.9). A replica that leads Raft
+// and cannot become master ends itself, since no other is elected while it leads. In an outage it does so on
+// purpose, and runEpoch waits for the end.
 func (r *Replica) runEpoch(leading context.Context, term uint64) {
 	began, vacant := r.clock(), r.withoutMaster()
 	ctx, end := context.WithCancelCause(leading)
@@ -102,7 +99,7 @@ func (r *Replica) runEpoch(leading context.Context, term uint64) {
 	r.log.Info("not master any more", "event", "master_ended", "epoch", m.Epoch(), "reason", r.whyEnded(context.Cause(ctx), term), "served", r.clock().Sub(serving))
 }
 
-// whyEnded says why the epoch of that term has ended. What clients are told of it, cause, says only whom they should ask.
+// whyEnded returns why the epoch of that term has ended. Clients get cause, which only says where to ask.
 func (r *Replica) whyEnded(cause error, term uint64) string {
 	now, leads := r.leads()
 	switch away := r.transport.Unanswering(); {
@@ -116,7 +113,8 @@ func (r *Replica) whyEnded(cause error, term uint64) string {
 	return "this replica leads no longer: it stops, or too few replicas answer"
 }
 
-// withoutMaster is how long ago this replica last heard from a master, or was one; negative if it never did. It is for display.
+// withoutMaster returns how long ago this replica last heard from a master or was one; negative if never. It is
+// for display.
 func (r *Replica) withoutMaster() time.Duration {
 	last := r.raft.LastContact()
 	if last.IsZero() {
@@ -125,17 +123,15 @@ func (r *Replica) withoutMaster() time.Duration {
 	return elapsed(last)
 }
 
-// Pauses between attempts to take over: the first, and the longest to which they
-// grow.
+// Pauses between attempts to take over: the first and the longest.
 const (
 	minTakeOverRetry = 10 * time.Millisecond
 	maxTakeOverRetry = 50 * time.Millisecond
 )
 
-// takeOver begins the epoch of that term, and tries again while Raft leads in it.
-// It gives up, with the error of the last attempt, when attempts have failed for
-// two election timeouts: time enough for whatever passes by itself, and as long
-// as the others would take to replace a replica that had died.
+// takeOver begins the epoch of that term, and retries while Raft leads in it. After two election timeouts of
+// failures it gives up with the last error: a passing fault would have passed, and the others would have
+// replaced a dead replica.
 func (r *Replica) takeOver(ctx context.Context, term uint64) (*master.Master, error) {
 	limit := 2 * r.cfg.ElectionTimeout
 	var failing <-chan time.Time // since the first failure
@@ -145,7 +141,7 @@ func (r *Replica) takeOver(ctx context.Context, term uint64) (*master.Master, er
 			return m, err
 		}
 		if now, leads := r.leads(); !leads || now != term {
-			<-ctx.Done() // runEpochs is about to hear of it
+			<-ctx.Done() // runEpochs is about to see it
 			return nil, err
 		}
 		r.log.Warn("elected, but not master yet: trying again", "event", "takeover_fails", "term", term, "error", err)
@@ -162,9 +158,8 @@ func (r *Replica) takeOver(ctx context.Context, term uint64) (*master.Master, er
 	}
 }
 
-// beginEpoch commits the new epoch. When that entry is applied, so is everything
-// that earlier masters committed, and whatever they proposed and did not commit
-// never will be, or will be refused.
+// beginEpoch commits the new epoch. Its entry is applied after everything that earlier masters committed. Their
+// uncommitted proposals never commit, or are rejected.
 func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master.Master, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -181,7 +176,7 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master.Master, 
 		return nil, err
 	}
 	if len(operators) > 0 {
-		level = r.cfg.supports // at which the cell begins
+		level = r.cfg.supports // the level of a new cell
 	}
 	command, err := raftfsm.Command{NewEpoch: &raftfsm.NewEpoch{
 		Cell:          r.cfg.Cell,
@@ -215,12 +210,10 @@ func (r *Replica) beginEpoch(ctx context.Context, term uint64) (*master.Master, 
 	return r.newMaster(ctx, api.Epoch(term)), nil
 }
 
-// restoreWindow is for how long after its start a replica that is to restore
-// access does so. A setting that is forgotten must not give the cell away at some
-// fail-over weeks later.
+// restoreWindow is how long after its start a replica may restore access: a forgotten setting must not open the
+// cell weeks later.
 const restoreWindow = time.Minute
 
-// restoresAccess reports whether an epoch that begins now restores access.
 func (r *Replica) restoresAccess() bool {
 	if !r.cfg.RestoreAccess {
 		return false
@@ -233,7 +226,6 @@ func (r *Replica) restoresAccess() bool {
 	return true
 }
 
-// newMaster makes the master of an epoch; its Start sets it going.
 func (r *Replica) newMaster(ctx context.Context, epoch api.Epoch) *master.Master {
 	return master.New(ctx, master.Config{
 		Epoch: epoch,

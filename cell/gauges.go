@@ -9,22 +9,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// gauges are what is read in one go when metrics are asked for: what waits in the master, and how far the
-// other replicas are.
+// gauges is a prometheus.Collector of values read together: what waits in the master, and how far the other
+// replicas are.
 type gauges struct {
 	replica *Replica
 	backlog []backlogGauge
 	peers   *prometheus.Desc
 	quotas  *prometheus.Desc
 
-	mu     sync.Mutex // guards what follows; the master's mutex is taken while it is held
+	mu     sync.Mutex // guards what follows; the master's mutex is taken under it
 	shares map[string]float64
-	of     *master.Master  // whose shares they are
-	until  session.Instant // when they are looked at anew
+	of     *master.Master  // the master of the shares
+	until  session.Instant // when to read them again
 }
 
-// quotaInterval is for how long the shares of quotas are good: to look at all principals takes longer than the rest of the
-// page, and whoever reaches the port may ask.
+// quotaInterval is how long the shares of quotas stay valid. Reading all principals takes longer than the rest
+// of the page, and everybody on the port may ask.
 const quotaInterval = 10 * time.Second
 
 type backlogGauge struct {
@@ -52,7 +52,6 @@ func newGauges(r *Replica) *gauges {
 	}
 }
 
-// Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, one := range g.backlog {
 		to <- one.desc
@@ -61,7 +60,6 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	to <- g.quotas
 }
 
-// Collect implements prometheus.Collector.
 func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	var now master.Backlog
 	if m := g.replica.master.Load(); m != nil {
@@ -80,7 +78,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// quotaShares looks at the quotas, or returns what it has seen at most quotaInterval ago.
+// quotaShares returns the shares of the quotas, at most quotaInterval old.
 func (g *gauges) quotaShares() map[string]float64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

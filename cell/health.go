@@ -9,25 +9,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Health is what /readyz answers, as JSON.
+// Health is the answer of /readyz, as JSON.
 type Health struct {
 	Ready   bool   `json:"ready"`             // this replica serves as master, or knows a master
 	Cell    string `json:"cell"`              // the cell's name
 	Replica string `json:"replica"`           // this replica's id
-	Role    string `json:"role"`              // master, replica, or candidate: one that knows no master
-	Master  string `json:"master"`            // the believed master's id; empty when none is known
+	Role    string `json:"role"`              // master, replica, or candidate: no master is known
+	Master  string `json:"master"`            // the believed master's id, or empty
 	Address string `json:"master_address"`    // where clients reach it
-	Epoch   uint64 `json:"epoch"`             // the newest master's that this replica knows
-	Warning string `json:"warning,omitempty"` // what an operator should see to soon
+	Epoch   uint64 `json:"epoch"`             // the newest epoch that this replica knows
+	Warning string `json:"warning,omitempty"` // what needs an operator's attention soon
 }
 
-// endpoint is one path of a replica's http port.
 type endpoint struct {
 	path, help string
 	handler    http.Handler
 }
 
-// endpoints are all paths of a replica's http port; docs/metrics.md lists them.
+// endpoints returns all paths of a replica's http port; docs/metrics.md lists them.
 func endpoints(r *Replica) []endpoint {
 	return []endpoint{
 		{
@@ -56,7 +55,7 @@ func endpoints(r *Replica) []endpoint {
 	}
 }
 
-// Bounds of a connection of the http port. A scrape or a health check sends a few hundred bytes at once.
+// Limits of a connection of the http port. A scrape or health check sends a few hundred bytes at once.
 const (
 	httpHeaderTime  = 5 * time.Second  // to send a request
 	httpAnswerTime  = 30 * time.Second // to take the answer
@@ -64,7 +63,6 @@ const (
 	httpHeaderBytes = 12 << 10         // of a request; net/http reads 4 KiB more
 )
 
-// newHTTPServer serves the endpoints, and the console, if there is one.
 func newHTTPServer(r *Replica) *http.Server {
 	served := door{}
 	for _, e := range endpoints(r) {
@@ -81,11 +79,10 @@ func newHTTPServer(r *Replica) *http.Server {
 	}
 }
 
-// door is what strangers meet at the http port: the handlers by their paths. Nothing else is answered, no path is made
-// into another one, and every refusal ends the connection and says the same, whatever was asked.
+// door has the handlers of the http port by path, and rewrites no path. All refusals say the same, and end the
+// connection.
 type door map[string]http.Handler
 
-// ServeHTTP implements http.Handler.
 func (d door) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	handler, ok := d[q.URL.EscapedPath()]
 	switch {
@@ -94,17 +91,16 @@ func (d door) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	case q.Method != http.MethodGet && q.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
 		refuse(w, http.StatusMethodNotAllowed)
-	case q.ContentLength != 0: // -1: nobody knows how much comes
+	case q.ContentLength != 0: // -1: the length is unknown
 		refuse(w, http.StatusRequestEntityTooLarge)
 	default:
 		handler.ServeHTTP(w, q)
 	}
 }
 
-// refuse answers without having read a body, and ends the connection. By itself net/http would read up to 256 KiB of it
-// first, for as long as a request may take.
+// refuse answers without reading a body, and ends the connection. net/http would read up to 256 KiB first.
 func refuse(w http.ResponseWriter, code int) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // a connection that cannot do that ends with ReadTimeout
+	_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // a connection without deadlines ends with ReadTimeout
 	w.Header().Set("Connection", "close")
 	http.Error(w, http.StatusText(code), code)
 }
@@ -112,12 +108,11 @@ func refuse(w http.ResponseWriter, code int) {
 func answerJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // the reader is gone; nobody is left to tell
+	_ = json.NewEncoder(w).Encode(v) // fails if the reader is gone
 }
 
-// Health is this replica's view of itself and of the master. A leader of Raft
-// serves only when its epoch has begun, and this replica knows that by the entry
-// that began it.
+// Health returns this replica's view of itself and of the master. A leader of Raft serves only after its epoch
+// has begun, by an entry that this replica has applied.
 func (r *Replica) Health() Health {
 	h := Health{Cell: r.cfg.Cell, Replica: r.cfg.ID, Role: r.role(), Epoch: uint64(r.fsm.State().Epoch), Warning: r.warning()}
 	_, id := r.raft.LeaderWithID()

@@ -8,8 +8,8 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/loglimit"
 )
 
-// httpErrors is the log of the http port's server, which has a line for each connection that fails and each handler that
-// panics. Strangers can have as many connections fail as they like.
+// httpErrors is the log of the http server, with a line for each failed connection and each panic of a handler.
+// It limits the lines, since strangers can cause failures.
 type httpErrors struct {
 	log           *slog.Logger
 	failed, panic loglimit.Refusals
@@ -17,10 +17,9 @@ type httpErrors struct {
 
 var _ slog.Handler = (*httpErrors)(nil)
 
-// Enabled implements slog.Handler.
 func (*httpErrors) Enabled(context.Context, slog.Level) bool { return true }
 
-// Handle implements slog.Handler. The record has a message only.
+// Handle implements slog.Handler. The record has only a message.
 func (e *httpErrors) Handle(_ context.Context, r slog.Record) error {
 	text := strings.TrimSpace(r.Message)
 	if strings.HasPrefix(text, "http: panic serving") {
@@ -33,8 +32,6 @@ func (e *httpErrors) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// WithAttrs implements slog.Handler.
 func (e *httpErrors) WithAttrs([]slog.Attr) slog.Handler { return e }
 
-// WithGroup implements slog.Handler.
 func (e *httpErrors) WithGroup(string) slog.Handler { return e }

@@ -8,14 +8,14 @@ import (
 	"github.com/chubbylock/chubby/internal/certs"
 )
 
-// handshakeByte is the first byte of every connection of TLS, and of no request of HTTP.
+// handshakeByte is the first byte of every TLS connection, and of no HTTP request.
 const handshakeByte = 22
 
-// sniffer is a listener of the http port of a replica with certificates and a console: connections that begin with a handshake of
-// TLS are encrypted, and others, of probes and of Prometheus, are as they were.
+// sniffer is the listener of an http port with certificates and a console. Connections that begin with a TLS
+// handshake are encrypted; others, of probes and Prometheus, are plain.
 //
-// Goroutines: one accepts, and each connection whose first byte has not come has one, for httpHeaderTime at most. Close
-// ends them, and wait waits for them.
+// Goroutines: one accepts, and each connection without a first byte has one, for httpHeaderTime at most. Close
+// ends them; wait waits for them.
 type sniffer struct {
 	net.Listener
 	certificates *certs.Store
@@ -38,7 +38,7 @@ func newSniffer(l net.Listener, certificates *certs.Store) *sniffer {
 	return s
 }
 
-// acceptAll accepts until the listener is closed. The listener below it bounds the connections.
+// acceptAll accepts until the listener is closed. The listener below limits the connections.
 func (s *sniffer) acceptAll() {
 	for {
 		conn, err := s.Listener.Accept()
@@ -57,7 +57,7 @@ func (s *sniffer) acceptAll() {
 	}
 }
 
-// sniff waits for the first byte of a connection, and hands it to Accept.
+// sniff waits for a connection's first byte, and hands the connection to Accept.
 func (s *sniffer) sniff(conn net.Conn) {
 	late := time.AfterFunc(httpHeaderTime, func() { _ = conn.Close() })
 	first := &sniffedConn{Conn: conn}
@@ -66,7 +66,7 @@ func (s *sniffer) sniff(conn net.Conn) {
 	delete(s.pending, conn)
 	s.mu.Unlock()
 	if !late.Stop() || err != nil || n == 0 {
-		_ = conn.Close() // it has said nothing
+		_ = conn.Close() // nothing was sent
 		return
 	}
 	var served net.Conn = first
@@ -80,7 +80,6 @@ func (s *sniffer) sniff(conn net.Conn) {
 	}
 }
 
-// Accept implements net.Listener.
 func (s *sniffer) Accept() (net.Conn, error) {
 	select {
 	case conn := <-s.ready:
@@ -92,29 +91,25 @@ func (s *sniffer) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener.
 func (s *sniffer) Close() error {
 	s.once.Do(func() { close(s.closed) })
 	err := s.Listener.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for conn := range s.pending {
-		_ = conn.Close() // it has said nothing
+		_ = conn.Close() // nothing was sent
 	}
 	return err
 }
 
-// wait returns when its goroutines have ended; Close has been called.
 func (s *sniffer) wait() { s.work.Wait() }
 
-// sniffedConn is a connection of which the first byte was read, and is read again.
 type sniffedConn struct {
 	net.Conn
 	byte [1]byte
 	read bool // again; the reader's
 }
 
-// Read implements net.Conn.
 func (c *sniffedConn) Read(p []byte) (int, error) {
 	if c.read || len(p) == 0 {
 		return c.Conn.Read(p)

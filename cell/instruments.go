@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics is what a replica counts. The registry is its own, so that several
-// replicas live in one process.
+// metrics are the metrics of a replica. The registry is its own, so that several replicas can run in one
+// process.
 type metrics struct {
 	registry *prometheus.Registry
 	master   *masterMetrics // of this replica as master
@@ -24,7 +24,6 @@ type metrics struct {
 	sizes     prometheus.Histogram
 }
 
-// proofEnded counts a round of a fence.
 func (m *metrics) proofEnded(took time.Duration, err error) {
 	m.proofs.Observe(took.Seconds())
 	if err != nil {
@@ -32,10 +31,8 @@ func (m *metrics) proofEnded(took time.Duration, err error) {
 	}
 }
 
-// entrySized counts the bytes of an entry.
 func (m *metrics) entrySized(bytes int) { m.sizes.Observe(float64(bytes)) }
 
-// histogram has ten buckets, each four times the one before.
 func histogram(name, help string, first float64) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "chubby", Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(first, 4, 10)})
 }

@@ -10,12 +10,9 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// listenOn returns where to listen for what others reach at an advertised
-// address. An IP address is listened on itself. A name is for the others to
-// resolve: here it may mean the loopback interface (Debian and Ubuntu enter the
-// host's own name as 127.0.1.1 in /etc/hosts) or a router that forwards the port.
-// So for a name the replica listens on every interface; localhost alone means
-// what it says.
+// listenOn returns where to listen for an advertised address: an IP address itself, but every interface for a
+// name other than localhost. Names are for the others to resolve: here one may mean the loopback interface
+// (Debian and Ubuntu map the host's own name to 127.0.1.1 in /etc/hosts), or a router that forwards the port.
 func listenOn(advertised string) string {
 	host, port, err := net.SplitHostPort(advertised)
 	if err != nil || host == "localhost" || net.ParseIP(host) != nil {
@@ -24,7 +21,6 @@ func listenOn(advertised string) string {
 	return net.JoinHostPort("", port)
 }
 
-// listenAddresses returns where this replica listens.
 func (cfg Config) listenAddresses() Addresses {
 	self, _ := cfg.self()
 	return Addresses{
@@ -34,7 +30,6 @@ func (cfg Config) listenAddresses() Addresses {
 	}
 }
 
-// checkListen finds ports that this replica cannot have for two things at once.
 func (cfg Config) checkListen(fault func(string, ...any)) {
 	type port struct {
 		what, address string
@@ -51,8 +46,8 @@ func (cfg Config) checkListen(fault func(string, ...any)) {
 	}
 }
 
-// overlap reports whether only one of two addresses can be listened on: a name in an
-// advertised address, for one, means every interface. Port 0 is a free one each time.
+// overlap reports whether two addresses cannot both be listened on; a name means every interface. Port 0 is
+// always free.
 func overlap(a, b string) bool {
 	hostA, portA, err := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
@@ -63,7 +58,6 @@ func overlap(a, b string) bool {
 	return hostA == hostB || every(hostA) || every(hostB)
 }
 
-// listen opens those of the replica's ports that it was not given.
 func (r *Replica) listen(ctx context.Context) error {
 	where := r.cfg.listenAddresses()
 	for _, port := range []struct {
@@ -85,7 +79,6 @@ func (r *Replica) listen(ctx context.Context) error {
 	return nil
 }
 
-// listening returns where the replica listens, for people.
 func (r *Replica) listening() string {
 	var list []string
 	for _, l := range []net.Listener{r.cfg.ClientListener, r.cfg.RaftListener, r.cfg.HTTPListener} {
@@ -96,15 +89,13 @@ func (r *Replica) listening() string {
 	return strings.Join(list, " ")
 }
 
-// advertised returns the client address that this replica tells the others and
-// clients.
+// advertised returns the client address that this replica reports to others and to clients.
 func (r *Replica) advertised() string {
 	self, _ := r.cfg.self()
 	return cmp.Or(r.cfg.Advertise, self.Client)
 }
 
-// logStart says in one line what has been started, for readers of the log who do not
-// know the machine.
+// logStart logs in one line what has started, for readers who do not know the machine.
 func (r *Replica) logStart() {
 	self, _ := r.cfg.self()
 	data, err := filepath.Abs(r.cfg.Data)

@@ -10,10 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// MaxMetricPrefixes is how many paths Config.MetricPrefixes may have: each has metrics of its own.
+// MaxMetricPrefixes is the maximum of Config.MetricPrefixes: each has its own metrics.
 const MaxMetricPrefixes = 32
 
-// checkMetricPrefixes checks that every one is a path of this cell.
 func (cfg Config) checkMetricPrefixes(fault func(string, ...any)) {
 	if len(cfg.MetricPrefixes) > MaxMetricPrefixes {
 		fault("metric-prefixes: %d paths; at most %d are possible", len(cfg.MetricPrefixes), MaxMetricPrefixes)
@@ -34,21 +33,19 @@ func (cfg Config) checkMetricPrefixes(fault func(string, ...any)) {
 	}
 }
 
-// lockTimes are how long locks are waited for and held: those below some paths apart, and all others
-// together, so that the number of metrics does not grow with the number of locks.
+// lockTimes measures how long locks are waited for and held. Locks below configured paths count apart, all
+// others together, which limits the number of metrics.
 type lockTimes struct {
 	waits, holds *prometheus.HistogramVec
 	prefixes     []prefixTimes // the longest first
 	others       prefixTimes
 }
 
-// prefixTimes is for the locks at and below one name.
 type prefixTimes struct {
 	name         api.Name
 	waits, holds prometheus.Observer
 }
 
-// newLockTimes returns lock times of a configuration that was checked.
 func newLockTimes(prefixes []string) *lockTimes {
 	vec := func(name, help string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -73,7 +70,6 @@ func newLockTimes(prefixes []string) *lockTimes {
 	return l
 }
 
-// of returns where the times of a lock count.
 func (l *lockTimes) of(name api.Name) prefixTimes {
 	for _, p := range l.prefixes {
 		if rest, below := strings.CutPrefix(string(name), string(p.name)); below && (rest == "" || rest[0] == '/') {

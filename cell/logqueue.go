@@ -11,23 +11,20 @@ import (
 	"unicode/utf8"
 )
 
-// logQueue keeps a replica apart from where its log goes. Lines are logged under
-// the master's mutex and in Raft's main goroutine; if one of them waited for a
-// pipe that nobody reads, the master would stop, and its heartbeats would go on,
-// so that nobody else would be elected. So a line is put into a queue of bounded
-// length, and dropped and counted if that is full; one goroutine, the only one
-// that may be held up, writes them in their order.
+// logQueue decouples a replica from its log's destination. Code logs under the master's mutex and in Raft's
+// main goroutine. If a line waited there for an unread pipe, the master would stop while its heartbeats went
+// on, and no other would be elected. So lines go into a bounded queue, and are dropped and counted when it is
+// full. Only the goroutine that writes them may block.
 type logQueue struct {
 	to      slog.Handler
 	lines   chan logLine
-	dropped atomic.Uint64 // lines, ever
-	written uint64        // lines; the goroutine's own
-	told    uint64        // how many dropped lines the log speaks of; the goroutine's own
+	dropped atomic.Uint64 // lines, in total
+	written uint64        // lines; only for the goroutine
+	told    uint64        // dropped lines already reported; only for the goroutine
 	closing chan struct{} // closed by close
 	done    chan struct{} // closed when the goroutine has ended
 }
 
-// logLine is a record and the handler that is to write it.
 type logLine struct {
 	to     slog.Handler
 	record slog.Record
@@ -36,18 +33,16 @@ type logLine struct {
 const (
 	logQueueLength = 1024
 	logTextBytes   = 4 << 10     // of one attribute; longer ones are cut
-	logFlushLimit  = time.Second // that a replica which stops waits for its last lines
+	logFlushLimit  = time.Second // how long a stopping replica waits for its last lines
 )
 
-// newLogQueue returns a logger that never waits for the one it is given. close
-// has to be called.
+// newLogQueue returns a logger that never waits for the given one. The caller has to call close.
 func newLogQueue(to *slog.Logger) (*logQueue, *slog.Logger) {
 	q := &logQueue{to: to.Handler(), lines: make(chan logLine, logQueueLength), closing: make(chan struct{}), done: make(chan struct{})}
 	go q.run()
 	return q, slog.New(queueHandler{queue: q, to: q.to})
 }
 
-// run writes lines until close, and then those that are left.
 func (q *logQueue) run() {
 	defer close(q.done)
 	for {
@@ -67,22 +62,22 @@ func (q *logQueue) run() {
 }
 
 func (q *logQueue) write(line logLine) {
-	_ = line.to.Handle(context.Background(), line.record) // there is no other place to say so
+	_ = line.to.Handle(context.Background(), line.record) // there is nowhere else to report it
 	q.written++
-	// The lines that are missing came after those that had filled the queue.
+	// The missing lines came after those that had filled the queue.
 	if len(q.lines) == 0 || q.written%logQueueLength == 0 {
 		q.confess(line.record.Time)
 	}
 }
 
-// confess says in the log how many lines are missing there.
+// confess logs how many lines are missing at this point.
 func (q *logQueue) confess(at time.Time) {
 	dropped, level := q.dropped.Load(), slog.LevelWarn
 	if dropped == q.told {
 		return
 	}
 	if !q.to.Enabled(context.Background(), level) {
-		level = slog.LevelError // only errors are logged, so it is these that are missing
+		level = slog.LevelError // only errors are logged, so the missing lines are errors
 	}
 	r := slog.NewRecord(at, level, "log lines are missing here: they could not be written as fast as they came", 0)
 	r.AddAttrs(slog.String("event", "lines_dropped"), slog.Uint64("count", dropped-q.told))
@@ -90,9 +85,8 @@ func (q *logQueue) confess(at time.Time) {
 	_ = q.to.Handle(context.Background(), r)
 }
 
-// close waits until what was logged has been written, for a bounded time: the
-// goroutine is left behind in a write that does not return. What is logged after
-// close is dropped.
+// close waits for a limited time until the queue is written, and leaves a hanging goroutine behind. Later lines
+// are dropped.
 func (q *logQueue) close() {
 	close(q.closing)
 	late := time.NewTimer(logFlushLimit)
@@ -103,29 +97,26 @@ func (q *logQueue) close() {
 	}
 }
 
-// queueHandler puts records into the queue.
+// queueHandler implements slog.Handler: it puts records into the queue.
 type queueHandler struct {
 	queue *logQueue
 	to    slog.Handler
 }
 
-// Enabled implements slog.Handler.
 func (h queueHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.to.Enabled(ctx, level)
 }
 
-// WithAttrs implements slog.Handler.
 func (h queueHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return queueHandler{queue: h.queue, to: h.to.WithAttrs(attrs)}
 }
 
-// WithGroup implements slog.Handler.
 func (h queueHandler) WithGroup(name string) slog.Handler {
 	return queueHandler{queue: h.queue, to: h.to.WithGroup(name)}
 }
 
-// Handle implements slog.Handler; it never waits. The record is written later, so
-// it takes nothing along that may change until then.
+// Handle implements slog.Handler; it never waits. It copies everything that may change until the record is
+// written.
 func (h queueHandler) Handle(_ context.Context, r slog.Record) error {
 	settled := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
@@ -140,8 +131,7 @@ func (h queueHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// settledValue returns a value that shows what v shows now, whatever happens to
-// what v refers to.
+// settledValue returns a value that keeps showing what v shows now.
 func settledValue(v slog.Value) slog.Value {
 	v = v.Resolve()
 	switch v.Kind() {

@@ -10,8 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// masterMetrics is what masters of a replica count, one after the other; see
-// master.Metrics.
+// masterMetrics count for all masters of a replica, one after the other; see master.Metrics.
 type masterMetrics struct {
 	commands prometheus.Counter
 	entries  prometheus.Counter
@@ -65,7 +64,6 @@ func (m *masterMetrics) collectors() []prometheus.Collector {
 	}
 }
 
-// counts are what is counted, for Overview.
 func (m *masterMetrics) counts(into map[string]uint64) {
 	for name, c := range map[string]prometheus.Counter{
 		"commands": m.commands, "entries": m.entries, "grants": m.grants, "leases": m.renewals,
@@ -76,7 +74,7 @@ func (m *masterMetrics) counts(into map[string]uint64) {
 	into["sessions-ended"] = m.ended.Load()
 }
 
-// count reads what was counted.
+// count returns the value of a counter, or the number of samples of a histogram.
 func count(c prometheus.Metric) uint64 {
 	var now dto.Metric
 	if err := c.Write(&now); err != nil {

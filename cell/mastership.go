@@ -7,15 +7,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// leads reports whether this replica leads Raft, and in which term: it did so at
-// a moment during the call.
+// leads reports whether this replica led Raft during the call, and in which term.
 func (r *Replica) leads() (term uint64, leads bool) {
 	term = r.raft.CurrentTerm()
 	return term, r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
 }
 
-// notMaster is the error of a replica that is not the master: it names the one
-// it believes in.
+// notMaster returns the error of a replica that is not the master, with the believed master.
 func (r *Replica) notMaster() error {
 	address, id := r.raft.LeaderWithID()
 	if id == "" || string(id) == r.cfg.ID {
@@ -31,15 +29,13 @@ func (r *Replica) notMaster() error {
 	}
 }
 
-// masterAddress returns where clients reach the master this replica believes in,
-// "" if it knows of none.
+// masterAddress returns where clients reach the believed master; "" if none is known.
 func (r *Replica) masterAddress() string {
 	_, id := r.raft.LeaderWithID()
 	return r.clientAddress(string(id))
 }
 
-// clientAddress returns where clients reach a replica: as it said itself, or
-// else as the configuration has it.
+// clientAddress returns where clients reach a replica, as it reported or as configured.
 func (r *Replica) clientAddress(id string) string {
 	if id == r.cfg.ID {
 		return r.advertised()

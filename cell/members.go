@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// bootstrap begins the cell in a data directory that holds nothing, or continues a
-// bootstrap that was interrupted; or it waits until the cell has let this replica in.
+// bootstrap begins the cell in an empty data directory, or continues an interrupted bootstrap; with Join or
+// Spare it waits until the cell adds the replica.
 func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
 	me := r.stores.Identity().Get()
 	if me.InCell() {
@@ -38,7 +38,6 @@ func (r *Replica) bootstrap(ctx context.Context, conf *raft.Config) error {
 	return nil
 }
 
-// join waits until the cell has let this replica in.
 func (r *Replica) join(ctx context.Context) error {
 	self, _ := r.cfg.self()
 	j := &peer.Joiner{
@@ -58,8 +57,7 @@ func (r *Replica) join(ctx context.Context) error {
 	return nil
 }
 
-// bootstrapReport is what this replica answers to a replica that bootstraps or joins, and to the master that lets
-// this one in.
+// bootstrapReport answers replicas that bootstrap or join, and the master that adds this one.
 func (r *Replica) bootstrapReport() peer.BootstrapReport {
 	me := r.stores.Identity().Get()
 	self, _ := r.cfg.self()
@@ -76,8 +74,8 @@ func (r *Replica) bootstrapReport() peer.BootstrapReport {
 	}
 }
 
-// checkConfiguration compares the configured members with those that the cell has, which count. It refuses to start a replica whose own
-// address is another there: the others would not find it.
+// checkConfiguration compares the configured members with the cell's, which count. It rejects another address
+// of this replica: the others would not find it.
 func (r *Replica) checkConfiguration() error {
 	var has []identity.Member
 	for _, s := range r.stores.Configuration().Servers {
@@ -106,8 +104,8 @@ func (r *Replica) checkConfiguration() error {
 	return nil
 }
 
-// noteRoster has the data directory know which replicas were let in, and which have left. It is called by Raft's goroutine: what a later
-// entry says of them is not applied before it is durable.
+// noteRoster records in the data directory which replicas joined and left. Raft's goroutine calls it, so the
+// record is durable before later entries are applied.
 func (r *Replica) noteRoster(now raftfsm.Roster) {
 	err := r.stores.Identity().Update(func(was *identity.Roster) *identity.Roster { return merged(was, now) })
 	if err != nil {
@@ -116,8 +114,8 @@ func (r *Replica) noteRoster(now raftfsm.Roster) {
 	r.port.Expel()
 }
 
-// merged adds to what a data directory knows of the cell's replicas what the replicated roster says; nil if that is nothing new. The
-// roster may be older: a replica that joins is told of all that came before it, and then applies the log from its beginning.
+// merged adds the replicated roster to a data directory's; nil if nothing is new. The replicated one may be
+// older: a joining replica gets the current roster, then applies the log from its beginning.
 func merged(was *identity.Roster, now raftfsm.Roster) *identity.Roster {
 	next := &identity.Roster{CellID: was.CellID, Members: slices.Clone(was.Members)}
 	changed := false
@@ -127,7 +125,7 @@ func merged(was *identity.Roster, now raftfsm.Roster) *identity.Roster {
 		case i >= 0 && m.Phase == raftfsm.Left && !next.Members[i].Left:
 			next.Members[i].Left, changed = true, true
 		//mutant: case i < 0 && (m.Incarnation != "" || m.Phase == raftfsm.Left): //by TestSpareThatCannot of ./cell
-		case i < 0 && m.Phase != raftfsm.Standby && (m.Incarnation != "" || m.Phase == raftfsm.Left): // a spare is let in when it joins
+		case i < 0 && m.Phase != raftfsm.Standby && (m.Incarnation != "" || m.Phase == raftfsm.Left): // a spare is added when it joins
 			next.Members = append(next.Members, identity.Member{ID: m.ID, Raft: m.Raft, Incarnation: m.Incarnation, Left: m.Phase == raftfsm.Left})
 			changed = true
 		}
@@ -138,7 +136,7 @@ func merged(was *identity.Roster, now raftfsm.Roster) *identity.Roster {
 	return next
 }
 
-// rosterOf is a configured list of members, in the order of their IDs.
+// rosterOf returns the configured members, sorted by ID.
 func rosterOf(members []Member) []identity.Member {
 	list := make([]identity.Member, 0, len(members))
 	for _, m := range members {

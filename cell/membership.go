@@ -13,25 +13,26 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The roster of the replicated state says which replicas the cell is to have. The master takes Raft's configuration there, one replica at a
-// time, and notes what it has done; the next master goes on where it stopped (docs/adr/0027-members-are-changed-by-the-master.md). What is
-// decided here is only when to take a step: that no two majorities miss each other is Raft's to see to.
+// The replicated roster says which replicas the cell is to have. The master changes Raft's configuration
+// accordingly, one replica at a time, and records each step, so that the next master can continue
+// (docs/adr/0027-members-are-changed-by-the-master.md). This file decides when to take a step; Raft ensures
+// that majorities overlap.
 
 const (
 	rosterEvery   = 200 * time.Millisecond // between two looks at the roster
-	rosterTell    = 5 * time.Second        // between two log lines about a step that cannot be taken yet,
+	rosterTell    = 5 * time.Second        // between two log lines about a blocked step,
 	rosterRemind  = 10 * time.Minute       // for the same reason
-	configureWait = 5 * time.Second        // for Raft to take a change of its configuration
-	nearlyAll     = 64                     // entries that a replica may lack when it is given a vote: less than arrive in an election timeout
-	memberProbe   = time.Second            // for answers of replicas
+	configureWait = 5 * time.Second        // for Raft to change its configuration
+	nearlyAll     = 64                     // entries that a replica may lack when it gets a vote: fewer than arrive in an election timeout
+	memberProbe   = time.Second            // for replicas' answers
 )
 
-// followRoster brings Raft's configuration to what the roster says, while this replica is the master.
+// followRoster makes Raft's configuration follow the roster while this replica is the master.
 func (r *Replica) followRoster(ctx context.Context) {
 	tick := time.NewTicker(rosterEvery)
 	defer tick.Stop()
 	var told reminder
-	var stepped uint64 // the version of the roster at which this replica has changed Raft's configuration last
+	var stepped uint64 // the roster's version at this replica's last change of Raft's configuration
 	for {
 		select {
 		case <-ctx.Done():
@@ -70,18 +71,19 @@ func (r *Replica) followRoster(ctx context.Context) {
 	}
 }
 
-// takeStep takes the next step for a replica that joins or leaves, and logs it once it is taken. Its error is why it cannot be taken yet.
+// takeStep takes the next step for a replica that joins or leaves, and logs it. Its error says why the step is
+// blocked.
 //
-// Each step names the configuration that it changes, which was read in the epoch of m, after the roster; Raft takes it for no other. A step
-// of an earlier decision may still be on its way: at a replica that was the master when that was made, and leads again since. So what was
-// decided is noted as done once Raft's configuration was changed for this decision, be it into the same (stepped): then every earlier step
-// comes too late.
+// Each step names the configuration that it changes, read in the epoch of m, after the roster; Raft applies it
+// to no other. A step of an earlier decision may still be pending, at a former master that leads again. So the
+// master records a decision as done only after it has changed Raft's configuration for it, even into the same
+// (stepped). Then earlier steps come too late.
 func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Member, stepped bool, step func()) error {
 	index, err := r.configuredAt()
 	if err != nil {
 		return err
 	}
-	future := r.raft.GetConfiguration() // without its index: hashicorp/raft v1.7.3 leaves that 0, by which a step is for any configuration
+	future := r.raft.GetConfiguration() // without its index: hashicorp/raft v1.7.3 leaves it 0, which matches any configuration
 	if err := future.Error(); err != nil {
 		return err
 	}
@@ -113,13 +115,13 @@ func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Me
 		r.log.Info("a replica has caught up, and has a vote", "event", "member_votes", "member", one.ID)
 		return nil
 	case one.Phase == raftfsm.Joining && !stepped:
-		if err := r.raft.AddVoter(id, address, index, configureWait).Error(); err != nil { // it has its vote, and keeps it
+		if err := r.raft.AddVoter(id, address, index, configureWait).Error(); err != nil { // it keeps its vote
 			return err
 		}
 		step()
 		return nil
 	case one.Phase == raftfsm.Leaving && one.ID == r.cfg.ID:
-		return r.Transfer(ctx, "") // the next master goes on
+		return r.Transfer(ctx, "") // the next master continues
 	case one.Phase == raftfsm.Leaving && (suffrage != -1 || !stepped):
 		if suffrage != -1 {
 			if err := r.canGo(ctx, one, future.Configuration().Servers); err != nil {
@@ -139,8 +141,8 @@ func (r *Replica) takeStep(ctx context.Context, m *master.Master, one raftfsm.Me
 	return err
 }
 
-// configuredAt returns the index of the entry that has made Raft's configuration, as far as it is applied here. While there is a newer one,
-// Raft refuses a step that names this one.
+// configuredAt returns the index of the entry with Raft's configuration, as applied here. Raft rejects a step
+// that names an older one than its newest.
 func (r *Replica) configuredAt() (uint64, error) {
 	index := r.fsm.Configured()
 	snapshots, err := r.stores.Snapshots().List()
@@ -156,8 +158,8 @@ func (r *Replica) configuredAt() (uint64, error) {
 	return index, nil
 }
 
-// hasCaughtUp returns nil if a replica that joins holds nearly all of the log, and has noted that it holds something: from its first
-// vote on it must be known if that is lost.
+// hasCaughtUp returns nil if a joining replica holds nearly all of the log and has recorded that it holds data:
+// a voter must notice its loss.
 func (r *Replica) hasCaughtUp(ctx context.Context, one raftfsm.Member) error {
 	report, err := r.port.AskBootstrap(identity.Member{ID: one.ID, Raft: one.Raft})
 	switch {
@@ -179,7 +181,7 @@ func (r *Replica) hasCaughtUp(ctx context.Context, one raftfsm.Member) error {
 	return nil
 }
 
-// canGo returns nil if those that stay are a majority of themselves now.
+// canGo returns nil if a majority of the remaining voters answers now.
 func (r *Replica) canGo(ctx context.Context, one raftfsm.Member, servers []raft.Server) error {
 	voters, answer := r.wouldStay(ctx, one.ID, servers)
 	//mutant: if answer < 0 { //by TestNobodyLeavesWithoutAMajority of ./cell
@@ -189,7 +191,8 @@ func (r *Replica) canGo(ctx context.Context, one raftfsm.Member, servers []raft.
 	return nil
 }
 
-// MayLeave implements wire.Replica. Of a replica that is not one of the cell's, or is the last, the log says so.
+// MayLeave implements wire.Replica. It accepts replicas outside the cell, and the last one: the log rejects
+// those.
 func (s served) MayLeave(ctx context.Context, id string, joined bool) error {
 	roster := s.r.fsm.State().Roster
 	if one, known := roster.Find(id); !s.r.isConfigured(id) || known && one.Phase != raftfsm.Settled {
@@ -205,7 +208,7 @@ func (s served) MayLeave(ctx context.Context, id string, joined bool) error {
 	return nil
 }
 
-// wouldStay returns how many replicas have a vote besides one, and how many of these answer now.
+// wouldStay returns how many other replicas vote, and how many of these answer now.
 func (r *Replica) wouldStay(ctx context.Context, without string, servers []raft.Server) (voters, answer int) {
 	var stay []raft.Server
 	for _, s := range servers {
@@ -221,7 +224,6 @@ func (r *Replica) wouldStay(ctx context.Context, without string, servers []raft.
 	return voters, answer + len(r.answers(ctx, stay))
 }
 
-// answers asks replicas for their reports, and returns those that come soon.
 func (r *Replica) answers(ctx context.Context, replicas []raft.Server) (reports []peer.Report) {
 	answers := make(chan peer.Report, len(replicas)) // one of each
 	for _, s := range replicas {
@@ -242,7 +244,6 @@ func (r *Replica) answers(ctx context.Context, replicas []raft.Server) (reports 
 	return reports
 }
 
-// Newcomer implements wire.Replica.
 func (s served) Newcomer(_ context.Context, id, address string) (raftfsm.Member, int, error) {
 	if s.r.isConfigured(id) {
 		return raftfsm.Member{}, 0, &refusal.Refusal{Cause: refusal.MemberUsed, Path: id}
@@ -257,7 +258,6 @@ func (s served) Newcomer(_ context.Context, id, address string) (raftfsm.Member,
 	return raftfsm.Member{ID: id, Raft: address, Client: report.Client, HTTP: report.HTTP, Incarnation: report.Incarnation}, report.MaxLevel, nil
 }
 
-// Founders implements wire.Replica.
 func (s served) Founders() (founders []raftfsm.Member) {
 	for _, server := range s.r.servers() {
 		founders = append(founders, raftfsm.Member{ID: string(server.ID), Raft: string(server.Address)})

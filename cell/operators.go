@@ -7,8 +7,8 @@ import (
 	"github.com/chubbylock/chubby/raftfsm"
 )
 
-// firstOperators returns the operators of a cell that begins with this epoch, none for any other. Whether it does is known
-// when everything in the log is applied.
+// firstOperators returns the operators if this epoch begins the cell. It applies all of the log first to know
+// that.
 func (r *Replica) firstOperators() ([]string, error) {
 	if len(r.cfg.Operators) == 0 || r.fsm.State().Cell != "" || r.cfg.supports < raftfsm.OperatorsLevel {
 		return nil, nil
@@ -22,8 +22,8 @@ func (r *Replica) firstOperators() ([]string, error) {
 	return r.cfg.Operators, nil
 }
 
-// warnOfOperators says when a master begins in a cell where clients have names, and no list says which of them are operators. It is
-// a cell that began before level 3, or as an insecure one.
+// warnOfOperators warns of a cell where clients have names and no list names operators: it began before level
+// 3, or insecure.
 func (r *Replica) warnOfOperators() {
 	state := r.fsm.State()
 	if r.clientCerts == nil || state.HasOperators() {

@@ -11,24 +11,24 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Bounds of publishing.
+// Limits of publishing.
 const (
 	lookEvery      = time.Second      // at the replicas, for a change
-	republishEvery = 5 * time.Minute  // also without: two masters may have published one after the other, or a person has changed something
+	republishEvery = 5 * time.Minute  // also without a change: two masters may have published one after the other, or a person changed something
 	maxPublish     = 30 * time.Second // one attempt
 	minRepublish   = 5 * time.Second  // after the first failure; doubled up to republishEvery
 )
 
-// publisher publishes the replicas of a cell while this replica is the master. One goroutine uses it.
+// publisher publishes a cell's replicas for the master. One goroutine uses it.
 type publisher struct {
 	publish  func(context.Context, Publication) error
-	last     Publication     // that was published
-	next     session.Instant // when it is published again
+	last     Publication     // published last
+	next     session.Instant // time of the next publication
 	failures int             // in succession
 }
 
-// publishReplicas has clients find by name the replicas that the cell has now (Chubby §2.2: the DNS tables are updated). No
-// safety rests on it: clients that find replicas of before are told where the master is, or ask another.
+// publishReplicas publishes the cell's replicas under its name (Chubby §2.2: the DNS tables are updated).
+// Safety does not depend on it: former replicas redirect clients, or clients ask another.
 func (r *Replica) publishReplicas(ctx context.Context) {
 	if r.cfg.Publish == nil {
 		return
@@ -53,7 +53,6 @@ func (r *Replica) publishReplicas(ctx context.Context) {
 	}
 }
 
-// publishOnce publishes, if it is time.
 func (r *Replica) publishOnce(ctx context.Context, p *publisher) {
 	what, now := r.publication(), r.clock()
 	changed := !p.last.equal(what)
@@ -81,7 +80,6 @@ func (r *Replica) publishOnce(ctx context.Context, p *publisher) {
 	r.publishing.Store(0)
 }
 
-// publication is what is to be published now.
 func (r *Replica) publication() Publication {
 	p := Publication{Cell: r.cfg.Cell}
 	for _, s := range r.servers() {

@@ -1,7 +1,5 @@
 package cell
 
-// maxAppend is how many entries Raft sends to a follower in one call, which has to
-// be over within raftRPCTimeout and is stored in one step: 16 of 320 KiB are
-// 5 MiB at most, one second for a network of 40 Mbit/s. The proposer has put
-// everything into few entries already.
+// maxAppend is how many entries Raft sends to a follower in one call, within raftRPCTimeout, and stores in one
+// step. 16 of 320 KiB are at most 5 MiB, one second at 40 Mbit/s. The proposer already packs entries.
 const maxAppend = 16

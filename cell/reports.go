@@ -7,11 +7,10 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/peer"
 )
 
-// compareEvery is the time between two questions to every other replica.
+// compareEvery is the interval of questions to every other replica.
 const compareEvery = 5 * time.Second
 
-// probeOthers asks every other replica regularly, until ctx ends, so that replicas which
-// differ are found also while no master needs a proof.
+// probeOthers asks every other replica regularly, until ctx ends, so that replicas compare even without proofs.
 func (r *Replica) probeOthers(ctx context.Context) {
 	tick := time.NewTicker(compareEvery)
 	defer tick.Stop()
@@ -32,13 +31,13 @@ func (r *Replica) probeOthers(ctx context.Context) {
 		for _, s := range r.servers() {
 			if string(s.ID) != r.cfg.ID {
 				//mutant: /* nothing */ //by TestDivergenceIsNoticed of ./cell
-				r.prober.Ask(string(s.ID), string(s.Address), func(peer.Report) {}) // noteReport has it first
+				r.prober.Ask(string(s.ID), string(s.Address), func(peer.Report) {}) // noteReport gets the answer first
 			}
 		}
 		if _, leader := r.raft.LeaderWithID(); leader != "" {
 			continue
 		}
-		for _, m := range r.cfg.Members { // if it was down while all others were replaced, these may tell it that it was, too
+		for _, m := range r.cfg.Members { // if it was down while all others were replaced, these may report that it was replaced, too
 			if m.ID != r.cfg.ID && !r.isConfigured(m.ID) {
 				r.prober.Ask(m.ID, m.Raft, func(peer.Report) {})
 			}
@@ -46,7 +45,7 @@ func (r *Replica) probeOthers(ctx context.Context) {
 	}
 }
 
-// noteReport takes the answers to all probes, also to those of the fence.
+// noteReport takes the answers to all probes, including the fence's.
 func (r *Replica) noteReport(id string, report peer.Report) {
 	r.absences.heard(id)
 	//mutant: /* nothing */ //by TestDivergenceIsNoticed of ./cell
@@ -56,11 +55,10 @@ func (r *Replica) noteReport(id string, report peer.Report) {
 	}
 	if m := r.master.Load(); m != nil {
 		//mutant: /* nothing */ //by TestDivergenceIsNoticed of ./cell
-		m.Inspector.CheckPoints.Soon() // who differs from most others is to stop before it is the master
+		m.Inspector.CheckPoints.Soon() // a replica that differs from most others has to stop before it is the master
 	}
 }
 
-// probeReport answers a probe.
 func (r *Replica) probeReport() peer.Report {
 	term := r.raft.CurrentTerm()
 	state := r.fsm.State()

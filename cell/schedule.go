@@ -19,15 +19,15 @@ import (
 
 const backupTime = "20060102T150405Z"
 
-// backupName is the name of a backup of that second since 1970.
+// backupName returns the name of a backup begun in that second since 1970.
 func backupName(cell string, id api.CellID, at int64) string {
 	return cell + "-" + time.Unix(at, 0).UTC().Format(backupTime) + backupEnd(id)
 }
 
-// backupEnd is how the names of the backups of a cell end.
+// backupEnd returns the end of the names of a cell's backups.
 func backupEnd(id api.CellID) string { return fmt.Sprintf("-%.8s.backup", id) }
 
-// backupTimes returns when the backups of a cell were taken, of which some names are, oldest first.
+// backupTimes returns the times of the cell's backups among some names, oldest first.
 func backupTimes(cell string, id api.CellID, names []string) (times []int64) {
 	for _, name := range names {
 		middle, ok := strings.CutPrefix(name, cell+"-")
@@ -41,16 +41,15 @@ func backupTimes(cell string, id api.CellID, names []string) (times []int64) {
 	return times
 }
 
-// schedule takes backups while this replica is the master. When the last one was taken, the place itself says, so that
-// it does not matter who was the master then. One goroutine uses it.
+// schedule takes backups for the master. The place knows the time of the last backup, so any master can
+// continue. One goroutine uses it.
 type schedule struct {
-	known    bool  // the place was looked at
-	last     int64 // when the last one was taken, by the wall clock; 0: never
+	known    bool  // the place was listed
+	last     int64 // time of the last backup, by the wall clock; 0: never
 	failures int   // in succession
 	again    session.Instant
 }
 
-// takeBackups takes backups, if Config.Backups says so.
 func (r *Replica) takeBackups(ctx context.Context) {
 	if r.cfg.Backups.Place == nil {
 		return
@@ -84,7 +83,7 @@ func (r *Replica) takeBackups(ctx context.Context) {
 	}
 }
 
-// takeDueBackup takes a backup if it is time, and removes those that are too many.
+// takeDueBackup takes a backup if it is due, and removes old ones.
 func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedule) error {
 	ctx, cancel := context.WithTimeout(ctx, maxBackupTakes)
 	defer cancel()
@@ -100,15 +99,15 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 		r.removeUnfinished(ctx, m.CellID(), now, names)
 		for _, at := range backupTimes(r.cfg.Cell, m.CellID(), names) {
 			//mutant: if at > 0 { //by TestScheduledBackups of ./cell
-			if at < now+every { // else the clock of a master was wrong
+			if at < now+every { // else a master's clock was wrong
 				//mutant: _ = at //by TestScheduledBackups of ./cell
 				s.last = max(s.last, at)
 			}
 		}
 	}
-	if since := now - s.last; since < every && since > -every && !restoredSince(m.Restored(), s.last, now) { // nor was it put back
+	if since := now - s.last; since < every && since > -every && !restoredSince(m.Restored(), s.last, now) { // nor was the clock put back
 		//mutant: /* nothing */ //by TestBackupWhoseAnswerIsLost of ./cell
-		s.failures = 0 // the last one was made, though its maker was not told
+		s.failures = 0 // the last one succeeded, though its maker did not learn that
 		return nil
 	}
 	id := m.CellID()
@@ -118,7 +117,7 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 		size.w = w
 		return m.Inspector.Backups.Write(ctx, &size)
 	})
-	if err != nil && !errors.Is(err, fs.ErrExist) { // of this second there is one: a master's of before, or the second try of one that was made
+	if err != nil && !errors.Is(err, fs.ErrExist) { // a backup of this second exists: an earlier master's, or the retry of one that succeeded
 		return err
 	}
 	s.last, s.failures = now, 0
@@ -129,15 +128,15 @@ func (r *Replica) takeDueBackup(ctx context.Context, m *master.Master, s *schedu
 	return nil
 }
 
-// restoredSince reports whether the cell was restored after its last backup: no backup knows of what it issues since then, and a cell
-// that is restored from an earlier one would issue the same again.
+// restoredSince reports whether the cell was restored after its last backup. A cell restored from that backup
+// would again issue what this one has issued since.
 func restoredSince(r *raftfsm.Restoration, last, now int64) bool {
 	//mutant: return r != nil && r.AtUnix < 0 //by TestBackupAfterARestore of ./cell
-	return r != nil && r.AtUnix >= last && r.AtUnix <= now // a time to come is that of a wrong clock
+	return r != nil && r.AtUnix >= last && r.AtUnix <= now // a future time comes from a wrong clock
 }
 
-// removeOldBackups keeps the newest of the backups. Those of a time that is still far are left alone, and take nobody's room: a clock
-// that was wrong, or whoever may only add to the place, would have each new one removed otherwise.
+// removeOldBackups keeps the newest backups. It ignores dates far in the future: otherwise a wrong clock, or a
+// client that may only add files, could make it remove each new one.
 func (r *Replica) removeOldBackups(ctx context.Context, id api.CellID, now, every int64) error {
 	names, err := r.cfg.Backups.Place.List(ctx)
 	if err != nil {
@@ -153,8 +152,8 @@ func (r *Replica) removeOldBackups(ctx context.Context, id api.CellID, now, ever
 	return err
 }
 
-// removeUnfinished removes files of backups of this cell that were being written when a master, or its machine, crashed: nobody writes one
-// for longer than maxBackupTakes, and clocks may differ by as much.
+// removeUnfinished removes unfinished files of this cell's backups, left by crashes. A backup takes at most
+// maxBackupTakes, and clocks may differ by as much.
 func (r *Replica) removeUnfinished(ctx context.Context, id api.CellID, now int64, names []string) {
 	for _, name := range names {
 		whole, hidden := strings.CutPrefix(name, ".")
@@ -176,13 +175,11 @@ func (r *Replica) removeUnfinished(ctx context.Context, id api.CellID, now int64
 	}
 }
 
-// countingWriter counts what is written.
 type countingWriter struct {
 	w io.Writer
 	n int64
 }
 
-// Write implements io.Writer.
 func (c *countingWriter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)

@@ -14,14 +14,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// absences counts, for every other replica, the questions of probeOthers that it has not answered one after the other. Questions are
-// counted and not time: a machine that was suspended for hours has asked nobody in between. It is for any goroutine.
+// absences counts, for every other replica, probeOthers' successive questions without an answer. It counts
+// questions, not time: a suspended machine has asked nothing. Any goroutine may use it.
 type absences struct {
 	mu         sync.Mutex
-	unanswered map[string]int // by the ID; it has only those that were asked the last time
+	unanswered map[string]int // by the ID; only those asked last time
 }
 
-// asking notes that these replicas are asked, and forgets all others.
+// asking records that these replicas are asked, and drops all others.
 func (a *absences) asking(ids []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -32,7 +32,7 @@ func (a *absences) asking(ids []string) {
 	a.unanswered = now
 }
 
-// heard notes that a replica has answered.
+// heard records an answer.
 func (a *absences) heard(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -42,11 +42,11 @@ func (a *absences) heard(id string) {
 	}
 }
 
-// longest returns the replica that has not answered for longest, and for how long at least.
+// longest returns the replica with the longest absence, and the absence at least.
 func (a *absences) longest(of []raft.Server) (id string, absent time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	most := 1 // the last question may still be under way
+	most := 1 // the last question may still be pending
 	for _, s := range of {
 		if n := a.unanswered[string(s.ID)]; n > most {
 			id, most = string(s.ID), n
@@ -55,8 +55,8 @@ func (a *absences) longest(of []raft.Server) (id string, absent time.Duration) {
 	return id, time.Duration(most-1) * compareEvery
 }
 
-// useSpare has a spare take the place of a replica that has been dead for Config.ReplaceAfter (Chubby §2.2). The steps are then
-// those of any change of the members; a replica that comes back before the spare has joined leaves nevertheless.
+// useSpare lets a spare replace a replica that has been dead for Config.ReplaceAfter (Chubby §2.2). The steps
+// are those of any change of members. A replica that returns before the spare has joined still leaves.
 func (r *Replica) useSpare(ctx context.Context, m *master.Master, roster raftfsm.Roster) error {
 	spares := roster.Spares()
 	if len(spares) == 0 {
@@ -91,8 +91,7 @@ func (r *Replica) useSpare(ctx context.Context, m *master.Master, roster raftfsm
 	return err
 }
 
-// auditSpare records that a spare takes a place as the call of an operator would be by which it did. Nobody called, so there is no
-// principal.
+// auditSpare records a replacement like the operator's call that does the same. There is no principal.
 func (r *Replica) auditSpare(spare raftfsm.Member, dead string, absent time.Duration, err error) {
 	act := audit.Record{
 		Call: "ChangeMembers", On: spare.ID + " " + spare.Raft + " " + dead, Code: api.CodeOf(err).String(),
@@ -100,14 +99,14 @@ func (r *Replica) auditSpare(spare raftfsm.Member, dead string, absent time.Dura
 	}
 	if err != nil {
 		act.Message = err.Error()
-		r.audit.Unknown(act) // it is tried again at once, and may have been done
+		r.audit.Unknown(act) // useSpare retries at once, and the first attempt may have succeeded
 		return
 	}
 	//mutant: _ = act //by TestSpareIsAudited of ./cell
 	r.audit.Act(act)
 }
 
-// standsBy returns nil if a spare waits to be let in, and can follow the cell.
+// standsBy returns nil if a spare waits to be added, and can follow the cell.
 func (r *Replica) standsBy(spare raftfsm.Member, level int) error {
 	report, err := r.port.AskBootstrap(identity.Member{ID: spare.ID, Raft: spare.Raft})
 	switch {

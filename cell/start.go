@@ -18,12 +18,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Start opens the replica's data, joins the cell and serves. It returns once
-// the replica listens; it may take a while longer for the cell to have a
-// master. On a data directory that holds nothing it fails with ErrRefused, unless
-// cfg.Bootstrap is set: then it begins the cell, together with every other one of
-// cfg.Members, and waits for all of them, until ctx ends. It fails with ErrRefused,
-// too, when one of them knows the cell already. After Start, ctx means nothing.
+// Start opens the replica's data, joins the cell and serves. It returns once the replica listens; the cell may
+// get a master later. On an empty data directory it fails with ErrRefused, unless cfg.Bootstrap is set. Then it
+// begins the cell with all cfg.Members, and waits for them until ctx ends; it fails with ErrRefused if one of
+// them already knows the cell. Later, ctx has no effect.
 func Start(ctx context.Context, cfg Config) (*Replica, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -55,8 +53,7 @@ func Start(ctx context.Context, cfg Config) (*Replica, error) {
 	return r, nil
 }
 
-// start builds the replica from the disk up. What it has built when it fails,
-// release takes down.
+// start builds the replica from the disk up. If it fails, release undoes what it did.
 func (r *Replica) start(ctx context.Context) error {
 	r.log.Info("starting", "event", "replica_starting", "version", Version(), "cell", r.cfg.Cell, "data", r.cfg.Data)
 	if err := r.openCertificates(); err != nil {
@@ -86,7 +83,6 @@ func (r *Replica) start(ctx context.Context) error {
 	return nil
 }
 
-// storeOptions returns how the replica's data are opened.
 func (r *Replica) storeOptions() disk.Options {
 	return disk.Options{
 		Cell:    r.cfg.Cell,
@@ -105,7 +101,6 @@ func (r *Replica) storeOptions() disk.Options {
 	}
 }
 
-// startRaft opens the port and starts Raft on it.
 func (r *Replica) startRaft(ctx context.Context) error {
 	self, _ := r.cfg.self()
 	r.passport = peer.NewPassport(r.stores.Identity().Get, r.stores.Last(), r.fail, r.clock, r.log)
@@ -194,7 +189,6 @@ func (r *Replica) startRaft(ctx context.Context) error {
 	return nil
 }
 
-// raftConfig is how Raft is run here.
 func (r *Replica) raftConfig(elections chan<- bool) *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(r.cfg.ID)
@@ -202,7 +196,7 @@ func (r *Replica) raftConfig(elections chan<- bool) *raft.Config {
 	conf.MaxAppendEntries = maxAppend
 	conf.SnapshotThreshold = 4096
 	conf.SnapshotInterval = 30 * time.Second
-	conf.TrailingLogs = 2 * conf.SnapshotThreshold // for replicas that are not far behind; see failStopLogs.DeleteRange
+	conf.TrailingLogs = 2 * conf.SnapshotThreshold // for replicas slightly behind; see failStopLogs.DeleteRange
 	conf.NotifyCh = elections
 	conf.NoLegacyTelemetry = true
 	return conf
@@ -241,7 +235,6 @@ func (r *Replica) serve() {
 	r.work.Go(func() { r.serveHTTP(&turnover{Listener: r.cfg.HTTPListener, most: maxHTTPConns}) })
 }
 
-// serveHTTP serves the http port until it is closed.
 func (r *Replica) serveHTTP(l net.Listener) {
 	if r.console != nil && r.clientCerts != nil {
 		s := newSniffer(l, r.clientCerts)

@@ -17,7 +17,6 @@ import (
 // served is a replica as its services see it; see wire.Replica.
 type served struct{ r *Replica }
 
-// Master implements wire.Replica.
 func (s served) Master() (*master.Master, error) {
 	if m := s.r.master.Load(); m != nil {
 		return m, nil
@@ -25,7 +24,6 @@ func (s served) Master() (*master.Master, error) {
 	return nil, s.r.notMaster()
 }
 
-// Counts implements wire.Replica.
 func (s served) Counts() map[string]uint64 {
 	counts := map[string]uint64{}
 	s.r.metrics.master.counts(counts)
@@ -33,17 +31,15 @@ func (s served) Counts() map[string]uint64 {
 	return counts
 }
 
-// Takeovers implements wire.Replica.
 func (s served) Takeovers() []wire.Takeover { return s.r.metrics.takeovers.list() }
 
-// Location implements wire.Replica.
 func (s served) Location() wire.Location {
 	h := s.r.Health()
 	state := s.r.fsm.State()
 	l := wire.Location{CellID: state.CellID, Epoch: h.Epoch}
-	if state.Roster.Version > 0 { // else clients are configured with all of them
+	if state.Roster.Version > 0 { // otherwise clients are configured with all servers
 		l.ServersVersion = state.Roster.Version
-		for _, server := range s.r.servers() { // read after the roster, which they are never behind
+		for _, server := range s.r.servers() { // read after the roster, and never older than it
 			if address := s.r.clientAddress(string(server.ID)); address != "" {
 				l.Servers = append(l.Servers, address)
 			} else {
@@ -57,9 +53,8 @@ func (s served) Location() wire.Location {
 	return l
 }
 
-// Status implements wire.Replica. What it costs does not depend on how much the cell
-// holds: the hash is the running one by which replicas compare themselves, of the
-// same moment as the index applied.
+// Status implements wire.Replica. Its cost is independent of the cell's size: the hash is the running one that
+// replicas compare, of the same moment as the applied index.
 func (s served) Status() wire.Status {
 	r, state := s.r, s.r.fsm.State()
 	health := r.Health()
@@ -92,7 +87,7 @@ func (s served) Status() wire.Status {
 	return status
 }
 
-// actsUnderWay are the acts of several steps that go on, each of which keeps others from something.
+// actsUnderWay returns the acts of several steps in progress, each of which blocks others.
 func (r *Replica) actsUnderWay(state *raftfsm.State) (acts []wire.Act) {
 	if by, sealed := state.Restoring(); by != 0 {
 		act := wire.Act{Kind: "restore", Session: by, SinceUnix: state.RestoringSince(), Sealed: sealed}
@@ -114,9 +109,8 @@ func (r *Replica) actsUnderWay(state *raftfsm.State) (acts []wire.Act) {
 	return acts
 }
 
-// Members implements wire.Replica.
 func (s served) Members() ([]wire.Member, error) {
-	roster := s.r.fsm.State().Roster // before the configuration: who is new in neither would be nowhere
+	roster := s.r.fsm.State().Roster // before the configuration: otherwise a newcomer might be in neither
 	future := s.r.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
 		return nil, err
@@ -159,7 +153,6 @@ func (s served) Members() ([]wire.Member, error) {
 	return list, nil
 }
 
-// Transfer implements wire.Replica.
 func (s served) Transfer(ctx context.Context, to string) (string, error) {
 	if err := s.r.Transfer(ctx, to); err != nil {
 		return "", err
@@ -170,7 +163,7 @@ func (s served) Transfer(ctx context.Context, to string) (string, error) {
 	return s.r.successor(ctx), nil
 }
 
-// role says what a replica is, in the words of cell status.
+// role returns the replica's role, in the words of cell status.
 func (r *Replica) role() string {
 	switch {
 	case r.master.Load() != nil:
@@ -181,7 +174,7 @@ func (r *Replica) role() string {
 	return "candidate"
 }
 
-// Version returns the version of this build: of the module, or "devel".
+// Version returns the version of this build: the module's, or "devel".
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version

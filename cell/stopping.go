@@ -11,11 +11,10 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Stop drains and stops the replica: a master hands over first, for at most
-// until ctx ends. It returns when all of the replica has ended, or with an
-// error some seconds after the end of ctx, if something hangs in the disk.
+// Stop drains and stops the replica; a master first hands over, until ctx ends at most. It returns when
+// everything has ended, or an error some seconds after the end of ctx if something hangs in the disk.
 func (r *Replica) Stop(ctx context.Context) error {
-	go r.once.Do(func() { // left behind if it hangs: its process has to end then
+	go r.once.Do(func() { // left behind if it hangs: then the process has to end
 		r.handOver(ctx)
 		r.shutdown(ctx)
 		close(r.done)
@@ -34,17 +33,16 @@ func (r *Replica) Stop(ctx context.Context) error {
 		r.cfg.ID, r.cfg.Data, cmp.Or(r.Err(), context.Cause(ctx)))
 }
 
-// stopMargin is how much longer than a disk may stall what does not drain may take to stop, after the end of Stop's context: then the
-// watchdog has said why.
+// stopMargin is what a stop may take, beyond the limit of disk stalls, after the end of Stop's context. By then
+// the watchdog has logged the reason.
 const stopMargin = 3 * time.Second
 
-// shutdown stops everything, from the clients down to the disk. The replica leaves Raft
-// before it waits for its clients: its epoch has ended, and no other replica would be
-// elected while it leads.
+// shutdown stops everything, from the clients down to the disk. The replica leaves Raft before it waits for
+// clients, since no other is elected while it leads.
 func (r *Replica) shutdown(ctx context.Context) {
 	r.cancel(api.Errorf(api.Unavailable, "replica %s is stopping; another is elected within about a second", r.cfg.ID))
 	stopped := make(chan struct{})
-	r.console.Close() // else it would be waited for, as a client that does not go
+	r.console.Close() // or the clients' server would wait for it
 	go func() {
 		defer close(stopped)
 		r.clients.GracefulStop()
@@ -68,14 +66,14 @@ func (r *Replica) shutdown(ctx context.Context) {
 	r.logs.close()
 }
 
-// noteEnd logs that the replica has ended as it was asked to. Why it has ended by itself, fail logs, and why it could not be
-// started, Start returns.
+// noteEnd logs a requested end. fail logs why the replica ended by itself; Start returns why it could not
+// start.
 func (r *Replica) noteEnd(attrs ...slog.Attr) {
 	r.log.LogAttrs(context.Background(), slog.LevelInfo, "stopped", append(attrs, slog.String("event", "replica_stopped"))...)
 }
 
-// leave ends the epoch, Raft, and all connections to other replicas. It does not wait for
-// Raft, and does nothing the second time.
+// leave ends the epoch, Raft, and all connections to other replicas. It does not wait for Raft, and is
+// idempotent.
 func (r *Replica) leave() {
 	if r.cancel != nil {
 		r.cancel(errStopped)
@@ -85,7 +83,7 @@ func (r *Replica) leave() {
 		r.left = r.raft.Shutdown()
 	}
 	if guests := r.guests.Load(); guests != nil {
-		_ = guests.Close() // it never fails; the transport waits for those who bring some
+		_ = guests.Close() // never fails; the transport waits for those that bring guests
 	}
 	if r.transport != nil {
 		if err := r.transport.Close(); err != nil {
@@ -94,13 +92,12 @@ func (r *Replica) leave() {
 	}
 }
 
-// release frees whatever start has got hold of.
 func (r *Replica) release() {
 	r.leave()
 	if r.prober != nil {
 		r.prober.Close()
 	}
-	r.handing <- struct{}{} // waits for the last hand-over, and allows no other
+	r.handing <- struct{}{} // waits for the last hand-over, and prevents others
 	if r.left != nil {
 		if err := r.left.Error(); err != nil {
 			r.log.Warn("stop raft", "error", err)
@@ -115,14 +112,13 @@ func (r *Replica) release() {
 	}
 	for _, l := range []net.Listener{r.cfg.ClientListener, r.cfg.RaftListener, r.cfg.HTTPListener} {
 		if l != nil {
-			_ = l.Close() // its server has closed it, unless the replica never came to serve
+			_ = l.Close() // its server has closed it, unless the replica never served
 		}
 	}
 }
 
-// awaitEpochsEnd waits for the end of the epoch before Raft is shut down: Raft does not
-// always answer what was proposed to it when it stops, and the proposer waits for
-// the answer. While it runs it does, at the latest when it has stepped down.
+// awaitEpochsEnd waits for the end of the epoch before Raft shuts down. A stopping Raft may not answer
+// proposals, for which the proposer waits. A running Raft answers, at the latest when it has stepped down.
 func (r *Replica) awaitEpochsEnd() {
 	late := time.NewTimer(epochsEndLimit)
 	defer late.Stop()
@@ -132,15 +128,14 @@ func (r *Replica) awaitEpochsEnd() {
 	}
 }
 
-// epochsEndLimit is longer than Raft takes to step down, and shorter than
-// failLimit.
+// epochsEndLimit is longer than Raft takes to step down, and shorter than failLimit.
 const epochsEndLimit = time.Second
 
 // errStopped is why an epoch ends when its replica stops.
 var errStopped = api.Errorf(api.Unavailable, "the replica is stopping")
 
-// fail ends a replica that cannot go on. It falls silent at once, so that the
-// others elect a master, and then stops by itself.
+// fail ends a replica that cannot go on. The replica falls silent at once, so that the others elect a master,
+// and then stops.
 func (r *Replica) fail(err error) {
 	r.mu.Lock()
 	first := r.err == nil
@@ -159,7 +154,7 @@ func (r *Replica) fail(err error) {
 		go func() {
 			defer close(stopped)
 			gone, cancel := context.WithCancel(context.Background())
-			cancel() // nobody is to be drained
+			cancel() // drain nothing
 			<-r.started
 			if r.clients != nil { // else Start has failed, and released everything
 				r.shutdown(gone)
@@ -172,12 +167,11 @@ func (r *Replica) fail(err error) {
 	})
 }
 
-// failLimit is how long a replica that failed may take to stop before it is
-// given up. Its process has to end then: a goroutine that hangs in the disk
-// would never let it.
+// failLimit is how long a failed replica may take to stop. After that its process has to end, as a goroutine
+// may hang in the disk forever.
 const failLimit = 2 * time.Second
 
-// silence keeps the replica from sending and answering anything to the others.
+// silence stops all messages and answers to the other replicas.
 func (r *Replica) silence() {
 	r.mu.Lock()
 	quiet := r.quiet

@@ -13,23 +13,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// takeoverTimes is how long this replica needed to become the master, and where the time went.
+// takeoverTimes measures this replica's take-overs, by phase.
 type takeoverTimes struct {
 	clock session.Clock
 	wall  func() int64         // for display
 	whole prometheus.Histogram // until it served
 	parts *prometheus.HistogramVec
 
-	// awaited says which phases go on that have no end before something happens, as bits. Every extension of a lease reads it.
+	// awaited has the pending phases that end with an event, as bits. Every extension of a lease reads it.
 	awaited atomic.Uint32
 
-	mu   sync.Mutex // guards last; nothing else is called while it is held
-	last []takeover // the latest last
+	mu   sync.Mutex // guards last; nothing else is called under it
+	last []takeover // in order of time
 }
 
-// takeover is one take-over of this replica.
 type takeover struct {
-	record wire.Takeover // its phases that have ended; they count from elected
+	record wire.Takeover // its finished phases; times count from elected
 
 	elected, applied, served session.Instant
 }
@@ -37,8 +36,8 @@ type takeover struct {
 // maxTakeovers is how many take-overs a replica remembers.
 const maxTakeovers = 8
 
-// The phases of a takeover, as the label phase has them. The first three come one after the other; the others begin then,
-// beside each other.
+// The phases of a take-over, as values of the label phase. The first three follow each other; the others then
+// begin together.
 const (
 	phaseElection = "election"
 	phaseLog      = "log"
@@ -56,8 +55,8 @@ const (
 	awaitsGrant
 )
 
-// maxGrantWait is how long after the beginning of its service a master's first grant is part of the take-over: until then all clients have
-// returned, or their sessions have ended.
+// maxGrantWait is how long after the beginning of service the first grant still counts. By then all clients
+// have returned, or their sessions have ended.
 const maxGrantWait = api.MaxLease
 
 func newTakeoverTimes(clock session.Clock, wall func() int64) *takeoverTimes {
@@ -72,13 +71,13 @@ func newTakeoverTimes(clock session.Clock, wall func() int64) *takeoverTimes {
 		}, []string{"phase"}),
 	}
 	for _, phase := range []string{phaseElection, phaseLog, phaseLeases, phaseFirst, phaseSessions, phaseCaches, phaseGrant} {
-		t.parts.WithLabelValues(phase) // it is there before it has a value
+		t.parts.WithLabelValues(phase) // creates it before it has a value
 	}
 	return t
 }
 
-// began notes that a replica has everything in the log, with an epoch of its own: it was elected at that moment, so long after it had last
-// heard from a master (negative: it never did), whom so many sessions have outlived.
+// began records that this replica has applied the log and begun its epoch. vacant is the time from the last
+// word of a master to the election (negative: never); sessions counts the sessions taken over.
 func (t *takeoverTimes) began(epoch api.Epoch, sessions int, vacant time.Duration, elected session.Instant) {
 	now := t.clock()
 	t.mu.Lock()
@@ -96,8 +95,8 @@ func (t *takeoverTimes) began(epoch api.Epoch, sessions int, vacant time.Duratio
 	t.observe(phaseLog, elected, now)
 }
 
-// nowServes notes that the master of the epoch that began last serves. What ends with the first lease and so on is awaited if there are
-// sessions.
+// nowServes records that the master of the newest epoch serves. With sessions, it begins the phases that end
+// with events.
 func (t *takeoverTimes) nowServes() (took time.Duration) {
 	now := t.clock()
 	t.mu.Lock()
@@ -113,7 +112,7 @@ func (t *takeoverTimes) nowServes() (took time.Duration) {
 	return took
 }
 
-// observe notes a phase of the last take-over.
+// observe records a phase of the last take-over.
 func (t *takeoverTimes) observe(phase string, from, to session.Instant) {
 	t.parts.WithLabelValues(phase).Observe(to.Sub(from).Seconds())
 	t.mu.Lock()
@@ -122,37 +121,36 @@ func (t *takeoverTimes) observe(phase string, from, to session.Instant) {
 	last.record.Phases = append(last.record.Phases, wire.TakeoverPhase{Name: phase, Begin: from.Sub(last.elected), End: to.Sub(last.elected)})
 }
 
-// ended notes that the master does not serve any more.
 func (t *takeoverTimes) ended() { t.awaited.Store(0) }
 
-// leaseExtended notes that a master has extended a lease, and how many sessions there are whose clients have not returned since the
+// leaseExtended records an extended lease, and how many sessions' clients are still missing since the
 // take-over.
 func (t *takeoverTimes) leaseExtended(unheard int) {
 	t.reached(awaitsFirst, phaseFirst)
 	t.sessionsLeft(unheard)
 }
 
-// sessionsLeft notes how many sessions there are whose clients have not returned since the take-over.
+// sessionsLeft records how many sessions' clients are still missing since the take-over.
 func (t *takeoverTimes) sessionsLeft(unheard int) {
 	if unheard == 0 {
 		t.reached(awaitsSessions, phaseSessions)
 		//mutant: /* nothing */ //by TestNoFirstLeaseOfADeadSession of ./cell
-		t.awaited.And(^awaitsFirst) // nobody is left who could return: the first lease would be that of a client that is new
+		t.awaited.And(^awaitsFirst) // nobody can return any more: the first lease would be a new client's
 	}
 }
 
-// granted notes that a lock was granted.
 func (t *takeoverTimes) granted() { t.reached(awaitsGrant, phaseGrant) }
 
-// cachesCleared notes that the last client has dropped what an earlier master let it cache, so long after the master began to serve.
+// cachesCleared records when, after that time of service, the last client has dropped what an earlier master
+// let it cache.
 func (t *takeoverTimes) cachesCleared(took time.Duration) {
 	now := t.clock()
 	t.observe(phaseCaches, now.Add(-took), now)
 }
 
-// reached ends a phase, if it is awaited.
+// reached ends a phase if it is pending.
 func (t *takeoverTimes) reached(what uint32, phase string) {
-	if t.awaited.Load()&what == 0 || t.awaited.And(^what)&what == 0 { // mostly
+	if t.awaited.Load()&what == 0 || t.awaited.And(^what)&what == 0 { // the usual case
 		return
 	}
 	now, served := t.clock(), t.lastServed()
@@ -167,7 +165,7 @@ func (t *takeoverTimes) lastServed() session.Instant {
 	return t.last[len(t.last)-1].served
 }
 
-// list returns the last take-overs, the latest first, with what of the latest goes on.
+// list returns the last take-overs, the latest first, with its pending phases.
 func (t *takeoverTimes) list() []wire.Takeover {
 	now, awaited := t.clock(), t.awaited.Load()
 	t.mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"github.com/chubbylock/chubby/internal/tokens"
 )
 
-// checkTokens finds what is wrong with the settings of tokens.
 func (cfg Config) checkTokens(fault func(string, ...any)) {
 	if cfg.Tokens == (TokenConfig{}) {
 		return
@@ -20,7 +19,6 @@ func (cfg Config) checkTokens(fault func(string, ...any)) {
 	}
 }
 
-// openTokens reads the keys by which tokens are checked.
 func (r *Replica) openTokens(ctx context.Context) error {
 	if r.cfg.Tokens == (TokenConfig{}) {
 		return nil
@@ -32,17 +30,15 @@ func (r *Replica) openTokens(ctx context.Context) error {
 	return nil
 }
 
-// clientTokens are the tokens of clients, for the client port.
 type clientTokens struct{ *tokens.Store }
 
-// Verify implements wire.Tokens.
 func (t clientTokens) Verify(ctx context.Context, raw string) (string, func() bool, error) {
 	token, err := t.Store.Verify(ctx, raw)
 	//mutant: return token.Principal, func() bool { return true }, err //by TestTokensEnd of ./cell
 	return token.Principal, func() bool { return t.Counts(token) }, err
 }
 
-// watchTokens reads the keys again from time to time, and when a token names one that is not known, until ctx ends.
+// watchTokens reads the keys again regularly, and when a token names an unknown key, until ctx ends.
 func (r *Replica) watchTokens(ctx context.Context) {
 	if r.tokens == nil {
 		return

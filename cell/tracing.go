@@ -21,19 +21,18 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TraceConfig says where the spans of calls go (OpenTelemetry).
+// TraceConfig configures the spans of calls (OpenTelemetry).
 type TraceConfig struct {
-	// Provider makes the spans. It must not block: its spans may wait to be sent in a queue of bounded length. It may decide against
-	// a call that is to be traced. nil: no call is traced.
+	// Provider makes the spans. It must not block; its spans may wait in a bounded queue. It may decline a
+	// call. nil: no call is traced.
 	Provider trace.TracerProvider
-	// Ratio is the part of calls that are traced, from 0 to 1, of those whose clients have not said whether they are. Of the others
-	// those are that their clients trace.
+	// Ratio is the traced part, from 0 to 1, of the calls whose clients have not decided. Clients decide for
+	// the others.
 	Ratio float64
-	// Lost says how many spans were lost so far, for the metric of that; may be nil.
+	// Lost returns the number of spans lost so far, for the metric; may be nil.
 	Lost func() uint64
 }
 
-// lost is for the metric.
 func (c TraceConfig) lost() float64 {
 	if c.Lost == nil {
 		return 0
@@ -41,7 +40,7 @@ func (c TraceConfig) lost() float64 {
 	return float64(c.Lost())
 }
 
-// maxTraced bounds the calls that are traced a second, on each replica: a client can ask for it with every call.
+// maxTraced limits the traced calls a second on each replica: a client can request it with every call.
 const maxTraced = 1000
 
 // The attributes of spans. docs/monitoring.md lists them.
@@ -60,7 +59,7 @@ const (
 	attrCommands = attribute.Key("chubby.entry.commands")
 )
 
-// tracer makes spans of calls, and of what the master says of them.
+// tracer makes spans of calls and of their steps in the master.
 type tracer struct {
 	spans   trace.Tracer
 	ratio   float64
@@ -74,7 +73,6 @@ type tracer struct {
 
 var _ wire.Tracer = (*tracer)(nil)
 
-// newTracer returns what traces calls; nil if none is.
 func newTracer(cfg Config) wire.Tracer {
 	if cfg.Tracing.Provider == nil {
 		return nil
@@ -82,8 +80,8 @@ func newTracer(cfg Config) wire.Tracer {
 	return &tracer{spans: cfg.Tracing.Provider.Tracer("github.com/chubbylock/chubby/cell"), ratio: cfg.Tracing.Ratio, replica: cfg.ID, clock: cfg.Clock}
 }
 
-// Begin implements wire.Tracer. That a call is not traced is decided here, before anything is made of it: the library needs a
-// microsecond for that.
+// Begin implements wire.Tracer. It declines a call before it makes anything: the library needs a microsecond
+// for that.
 func (t *tracer) Begin(ctx context.Context, method, parent string) wire.Trace {
 	if parent != "" && !isSampled(parent) {
 		return nil
@@ -92,7 +90,7 @@ func (t *tracer) Begin(ctx context.Context, method, parent string) wire.Trace {
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent})
 	}
 	if (parent == "" || !trace.SpanContextFromContext(ctx).IsRemote()) && t.ratio < 1 && rand.Float64() >= t.ratio {
-		return nil // nobody has decided before
+		return nil // no client has decided
 	}
 	ctx, span := t.spans.Start(ctx, "chubby.Chubby/"+path.Base(method), trace.WithSpanKind(trace.SpanKindServer))
 	if !span.IsRecording() || !t.admit() {
@@ -101,8 +99,8 @@ func (t *tracer) Begin(ctx context.Context, method, parent string) wire.Trace {
 	return &callTrace{spans: t.spans, ctx: ctx, span: span, replica: t.replica, wall: traceClock(), began: t.clock()}
 }
 
-// isSampled reports whether a client says of a call that it traces it: the lowest bit of the flags, which are the last two
-// hexadecimal digits (W3C Trace Context, section 3.2.2.5).
+// isSampled reports whether a client traces its call: the lowest bit of the last two hexadecimal digits (W3C
+// Trace Context, section 3.2.2.5).
 func isSampled(parent string) bool {
 	flags, err := strconv.ParseUint(parent[max(0, len(parent)-2):], 16, 8)
 	return err == nil && flags&1 != 0
@@ -119,7 +117,7 @@ func (t *tracer) admit() bool {
 	return t.begun <= maxTraced
 }
 
-// callTrace is the span of a call. It is used by the goroutine that serves the call.
+// callTrace is the span of a call, for the goroutine that serves it.
 type callTrace struct {
 	spans   trace.Tracer
 	ctx     context.Context //nolint:containedctx // that has the span
@@ -132,10 +130,8 @@ type callTrace struct {
 
 var _ wire.Trace = (*callTrace)(nil)
 
-// ID implements steps.Trace.
 func (c *callTrace) ID() string { return c.span.SpanContext().TraceID().String() }
 
-// End implements wire.Trace.
 func (c *callTrace) End(about wire.TraceSubject, code api.Code) {
 	attributes := []attribute.KeyValue{attrReplica.String(c.replica), attrCode.String(code.String())}
 	if about.Session != 0 {
@@ -154,7 +150,6 @@ func (c *callTrace) End(about wire.TraceSubject, code api.Code) {
 	c.span.End()
 }
 
-// Step implements steps.Trace.
 func (c *callTrace) Step(s steps.Step) { c.step(c.ctx, s) }
 
 func (c *callTrace) step(ctx context.Context, s steps.Step) {
@@ -168,10 +163,9 @@ func (c *callTrace) step(ctx context.Context, s steps.Step) {
 	span.End(trace.WithTimestamp(c.at(s.To)))
 }
 
-// at returns when a moment of the replica's clock was, for people to read.
+// at returns the wall time of a moment of the replica's clock, for people.
 func (c *callTrace) at(moment session.Instant) time.Time { return c.wall.Add(moment.Sub(c.began)) }
 
-// attributesOf describes a step.
 func attributesOf(s steps.Step) (list []attribute.KeyValue) {
 	switch s.Kind {
 	case steps.Queue:
@@ -190,8 +184,8 @@ func attributesOf(s steps.Step) (list []attribute.KeyValue) {
 	return list
 }
 
-// spanText is a text that a client may have made as long as it likes, for an attribute: in whole characters, since a message that has half
-// of one is refused, with all spans in it.
+// spanText cuts a client's text at a whole character: a message with a broken one is rejected, with all its
+// spans.
 func spanText(text string) string { return strings.ToValidUTF8(cutText(text), "") }
 
 func sessionsOf(ids []api.SessionID) []string {
@@ -202,12 +196,13 @@ func sessionsOf(ids []api.SessionID) []string {
 	return list
 }
 
-// entryTimes is when the newest entries were written and applied, for traces, and for lines about calls that were slow.
+// entryTimes has the times of writing and applying the newest entries, for traces and log lines about slow
+// calls.
 type entryTimes struct {
 	mu       sync.Mutex // guards what follows
 	appended disk.Appended
 	applied  fsm.Applied
-	last     steps.Phases // of the entry that was appended as the master's, and applied
+	last     steps.Phases // of the newest entry appended by this master and applied
 }
 
 func (t *entryTimes) noteAppended(a disk.Appended) {
@@ -222,7 +217,8 @@ func (t *entryTimes) noteApplied(a fsm.Applied) {
 	t.applied = a
 }
 
-// settle notes that the entry of that index was applied, for phases. Raft may have written others since: then less is known of it.
+// settle records that the entry of that index was applied, for phases. If Raft has written others since, less
+// is known.
 func (t *entryTimes) settle(index uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,7 +231,6 @@ func (t *entryTimes) settle(index uint64) {
 	}
 }
 
-// phases is for master.Config.
 func (t *entryTimes) phases() steps.Phases {
 	t.mu.Lock()
 	defer t.mu.Unlock()

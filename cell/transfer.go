@@ -13,20 +13,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Transfer hands the mastership over to the replica of that id, or if it is
-// empty to the first that is found running with its log complete. It returns once
-// this replica has been deposed; the other wins as a rule, within milliseconds.
-// No session notices. One hand-over at a time; the errors are NotMaster,
-// InvalidArgument for an id that is no replica's, Unavailable if nothing was
-// done (the other does not answer, or is behind, or another hand-over goes on),
-// and Uncertain if the other was asked to take over and has not done so.
+// Transfer hands the mastership over to the replica with that id; if it is empty, to the first found running
+// with a complete log. It returns once this replica is deposed; as a rule the other wins within milliseconds.
+// Sessions do not notice. Only one hand-over runs at a time. Errors: NotMaster; InvalidArgument for an unknown
+// id; Unavailable if nothing was done (no answer, an incomplete log, another hand-over); Uncertain if the other
+// was asked to take over and has not done so.
 //
-// Raft's own LeadershipTransfer is not used. It makes Raft refuse every change
-// until two calls of its own have returned, and a target that is down or stops
-// in between can hold them up, in the next term of this replica too:
-// hashicorp/raft issue 696. Here Raft is told nothing. The proposer pauses, the
-// target is asked to stand for election, as Raft would ask it, and if it does not
-// win the proposer goes on.
+// Transfer does not use Raft's own LeadershipTransfer. That rejects every change until two of its calls have
+// returned. A target that is down or stops can delay them, even into this replica's next term (hashicorp/raft
+// issue 696). Instead the proposer pauses, and the target is asked to stand for election, as by Raft. If it
+// does not win, the proposer resumes.
 func (r *Replica) Transfer(ctx context.Context, to string) error {
 	select {
 	case r.handing <- struct{}{}:
@@ -36,12 +32,11 @@ func (r *Replica) Transfer(ctx context.Context, to string) error {
 	}
 }
 
-// transfer is Transfer for a caller that has filled r.handing. It empties r.handing when
-// the whole hand-over has ended.
+// transfer does Transfer's work for a caller that has filled r.handing, and empties it at the end.
 func (r *Replica) transfer(ctx context.Context, to string) error {
 	done := func() { <-r.handing }
 	m := r.master.Load()
-	if m == nil || to == r.cfg.ID { // there is nothing to do
+	if m == nil || to == r.cfg.ID { // nothing to do
 		defer done()
 		if m == nil {
 			return r.notMaster()
@@ -67,7 +62,7 @@ func (r *Replica) transfer(ctx context.Context, to string) error {
 		return r.transferred(m, err)
 	}
 	defer resume()
-	// The entries that were just proposed have to reach the target, or it would lose.
+	// The entries just proposed have to reach the target, or it would lose.
 	if target, err = r.awaitCaughtUp(ctx, uint64(m.Epoch()), []raft.Server{target}, r.cfg.ElectionTimeout); err != nil {
 		defer done()
 		return r.transferred(m, err)
@@ -83,8 +78,8 @@ func (r *Replica) transfer(ctx context.Context, to string) error {
 // errDeposed ends the wait of a hand-over: another replica leads.
 var errDeposed = errors.New("this replica is not the master any more")
 
-// transferred returns the result of a hand-over that ended with err: nil if this replica
-// is no longer the master.
+// transferred returns the result of a hand-over that ended with err: nil if this replica is no longer the
+// master.
 func (r *Replica) transferred(m *master.Master, err error) error {
 	select {
 	case <-m.Context().Done():
@@ -101,15 +96,14 @@ func (r *Replica) transferred(m *master.Master, err error) error {
 	return err
 }
 
-// transferProbeLimit is how long a hand-over waits for a replica that could take
-// over: one that runs answers within milliseconds.
+// transferProbeLimit is how long a hand-over waits for a successor. A running replica answers within
+// milliseconds.
 const transferProbeLimit = time.Second
 
-// transferProbePause is between two questions to the same replica.
+// transferProbePause is the interval of questions to one replica.
 const transferProbePause = 5 * time.Millisecond
 
-// successors returns the voters that may take over: the one of that id, or
-// without one all others.
+// successors returns the voters that may take over: the one with that id, or all others.
 func (r *Replica) successors(to string) ([]raft.Server, error) {
 	configuration := r.raft.GetConfiguration()
 	if err := configuration.Error(); err != nil {
@@ -130,8 +124,8 @@ func (r *Replica) successors(to string) ([]raft.Server, error) {
 	return nil, api.Errorf(api.InvalidArgument, "%q is no replica of the cell; see chubbyctl cell members", to)
 }
 
-// awaitCaughtUp returns the first of the replicas that answers in this term with
-// a log as long as this replica's was when it began to ask.
+// awaitCaughtUp returns the first replica that answers in this term with a log as long as this replica's at the
+// call.
 func (r *Replica) awaitCaughtUp(ctx context.Context, term uint64, replicas []raft.Server, limit time.Duration) (raft.Server, error) {
 	type answer struct {
 		from raft.Server
@@ -166,7 +160,7 @@ func (r *Replica) awaitCaughtUp(ctx context.Context, term uint64, replicas []raf
 			if a.last > best.last {
 				best = a
 			}
-		case <-again.C: // and not at each answer: one that lacks entries would be asked as fast as it answers
+		case <-again.C: // not at each answer: a replica that lacks entries would be asked as fast as it answers
 			ask()
 		case <-ctx.Done():
 			return raft.Server{}, context.Cause(ctx)
@@ -176,8 +170,8 @@ func (r *Replica) awaitCaughtUp(ctx context.Context, term uint64, replicas []raf
 	}
 }
 
-// notCaughtUp says why none of the replicas can take over; best is the one that
-// lacks the fewest entries of those that answered, "" if none did.
+// notCaughtUp returns why no replica can take over. best is the one that answered and lacks the fewest entries,
+// or "".
 func notCaughtUp(replicas []raft.Server, best string, lacks uint64, limit time.Duration) error {
 	who := "no other replica"
 	if len(replicas) == 1 {
@@ -189,14 +183,13 @@ func notCaughtUp(replicas []raft.Server, best string, lacks uint64, limit time.D
 	return api.Errorf(api.Unavailable, "the mastership was not handed over: replica %s still lacks %d entries of the log after %v; wait until it has caught up, or choose another (chubbyctl cell status)", best, lacks, limit)
 }
 
-// askToStand asks a replica to stand for election at once. Voters do not hold
-// their loyalty to this replica against it.
+// askToStand asks a replica to stand for election at once. Voters then vote despite their leader.
 func (r *Replica) askToStand(target raft.Server) error {
 	request := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
 		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.cfg.ID), Addr: r.transport.EncodePeer(raft.ServerID(r.cfg.ID), r.transport.LocalAddr()),
 	}}
 	var err error
-	for range peer.MaxIdleStreams + 1 { // those that are kept may be of an earlier process of the target
+	for range peer.MaxIdleStreams + 1 { // idle streams may be of an earlier process of the target
 		if err = r.transport.TimeoutNow(target.ID, target.Address, request, &raft.TimeoutNowResponse{}); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
@@ -204,8 +197,7 @@ func (r *Replica) askToStand(target raft.Server) error {
 	return err
 }
 
-// awaitDeposed waits until the target has been elected, for as long as an
-// election may take.
+// awaitDeposed waits, as long as an election may take, until the target is elected.
 func (r *Replica) awaitDeposed(ctx context.Context, target raft.Server, asked <-chan error) error {
 	late := time.NewTimer(r.cfg.ElectionTimeout)
 	defer late.Stop()
@@ -229,8 +221,7 @@ func (r *Replica) awaitDeposed(ctx context.Context, target raft.Server, asked <-
 	}
 }
 
-// successor returns the master after this replica, "" if there is none within a
-// second.
+// successor returns the next master, or "" after a second.
 func (r *Replica) successor(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -248,14 +239,14 @@ func (r *Replica) successor(ctx context.Context) string {
 	}
 }
 
-// handOver gives the mastership up before the replica stops. It is worth a try:
-// without it the others elect a new master after the election timeout.
+// handOver gives the mastership up before the replica stops. Otherwise the others elect after the election
+// timeout.
 func (r *Replica) handOver(ctx context.Context) {
 	if r.master.Load() == nil || len(r.servers()) == 1 || ctx.Err() != nil {
 		return
 	}
 	select {
-	case r.handing <- struct{}{}: // after one that an operator asked for
+	case r.handing <- struct{}{}: // after one that an operator requested
 	case <-ctx.Done():
 		return
 	}
@@ -264,11 +255,9 @@ func (r *Replica) handOver(ctx context.Context) {
 	}
 }
 
-// ExpireSession ends a session as if nothing had been heard of its client for a
-// whole lease. It is for drills and tests: its client loses all
-// that the session holds, without having been told. It returns when the end is
-// committed. The errors are NotMaster, NotFound, and Uncertain if the replica ceased
-// to be the master meanwhile; it may be called again, at any master.
+// ExpireSession ends a session as if its client had been silent for a whole lease. It is for drills and tests:
+// the client loses its holdings without notice. It returns when the end is committed. Errors: NotMaster,
+// NotFound, and Uncertain if the replica ceased to be the master. A retry is safe, at any master.
 func (r *Replica) ExpireSession(ctx context.Context, id api.SessionID) error {
 	m := r.master.Load()
 	if m == nil {

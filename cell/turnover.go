@@ -7,14 +7,12 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/wire"
 )
 
-// maxHTTPConns bounds the connections of the http port. A scrape or a health check
-// takes milliseconds.
+// maxHTTPConns limits the connections of the http port. A scrape or health check takes milliseconds.
 const maxHTTPConns = 256
 
-// turnover is a listener that keeps a bounded number of connections: for one more, the
-// oldest is closed. So a flood of connections, each of which may be idle for a minute,
-// takes neither the file descriptors that the log and the snapshots need, nor the
-// place of a health check that comes meanwhile.
+// turnover is a listener with a limit of connections: for one more it closes the oldest. So a flood of
+// connections, each idle for up to a minute, does not block the files of the log and the snapshots, or health
+// checks.
 type turnover struct {
 	net.Listener
 	most int
@@ -23,13 +21,11 @@ type turnover struct {
 	open []*turnoverConn
 }
 
-// turnoverConn is a connection that its listener knows until it is closed.
 type turnoverConn struct {
 	net.Conn
 	of *turnover
 }
 
-// Accept implements net.Listener.
 func (t *turnover) Accept() (net.Conn, error) {
 	conn, err := t.Listener.Accept()
 	if err != nil {
@@ -44,12 +40,11 @@ func (t *turnover) Accept() (net.Conn, error) {
 	}
 	t.mu.Unlock()
 	if oldest != nil {
-		_ = oldest.Close() // its server finds out
+		_ = oldest.Close() // its server notices
 	}
 	return c, nil
 }
 
-// Close implements net.Conn.
 func (c *turnoverConn) Close() error {
 	c.of.mu.Lock()
 	for i, one := range c.of.open {

@@ -11,12 +11,11 @@ import (
 	"github.com/chubbylock/chubby/cell/internal/wire"
 )
 
-// levelProbeLimit is how long a replica is waited for that is asked for its feature
-// level: one that runs answers within milliseconds.
+// levelProbeLimit is how long the master waits for a replica's feature level: a running one answers within
+// milliseconds.
 const levelProbeLimit = 2 * time.Second
 
-// Levels implements wire.Replica. Every member of the cell's configuration is asked after
-// the call began: one that was replaced by an older binary since it was last heard says so.
+// Levels implements wire.Replica. It asks every configured member anew: an older binary may have replaced one.
 func (s served) Levels(ctx context.Context) ([]wire.MemberLevel, error) {
 	r := s.r
 	configuration := r.raft.GetConfiguration()

@@ -8,14 +8,13 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// operatorsACL is the name of the list of the cell's operators. It is made when the cell begins, if the
-// configuration names any.
+// operatorsACL names the list of the cell's operators. The bootstrap makes it if the configuration names
+// operators.
 const operatorsACL = "operators"
 
-// PermitOperator returns nil if a principal may do what only an operator of the cell may: end the
-// sessions of others, break any lock, set quotas, raise the level, restore a backup, look at everything.
-// Otherwise it returns a refusal. An operator is whom the list operators admits. Where there is no such list, and below level 3, it is who
-// may change the ACL of the root.
+// PermitOperator returns a refusal unless the principal may act as an operator: end others' sessions, break any
+// lock, set quotas, raise the level, restore a backup, see everything. Operators are on the list operators.
+// Without that list, and below level 3, principals that may change the root's ACL are operators.
 func (s *State) PermitOperator(principal string) error {
 	if !s.HasOperators() {
 		root, _ := s.Tree.Get("")
@@ -28,16 +27,17 @@ func (s *State) PermitOperator(principal string) error {
 	return nil
 }
 
-// HasOperators reports whether there is a list that says who is an operator, and the level lets it count.
+// HasOperators reports whether a list of operators exists and the level lets it count.
 func (s *State) HasOperators() bool {
 	_, there := s.Tree.Get(namespace.ACLFile(operatorsACL))
 	return there && s.Level >= OperatorsLevel
 }
 
-// closeLists closes what a cell without operators leaves to everybody, once it has operators: it follows a write of node, and
-// acts if that is the list operators with somebody in it, and the directory of lists is still open. Then the list everyone gives way to the
-// list operators in the names of the root, of that directory and of each list, as in a cell that begins with operators
-// (bootstrap). Other names stay: somebody chose them. It adds to r what it changed, and returns node as it is then.
+// closeLists withdraws from everybody what a cell without operators allows, once it has operators. It acts
+// after a write of node if that is the list operators, not empty, and the directory of lists is still open.
+// Then operators replaces everyone in the ACL names of the root, of that directory and of each list, as after
+// bootstrap with operators. Other names stay: a client chose them. It adds the changes to r, and returns the
+// changed node.
 func (s *State) closeLists(r *Result, node *namespace.Node) *namespace.Node {
 	dir, _ := s.Tree.Get(api.ACLDir)
 	if s.Level < OperatorsLevel || node.Name != namespace.ACLFile(operatorsACL) || node.AdmitsNobody() || closed(dir.ACL) == dir.ACL {
@@ -47,12 +47,12 @@ func (s *State) closeLists(r *Result, node *namespace.Node) *namespace.Node {
 		n, _ := s.Tree.Get(name)
 		acl := closed(n.ACL)
 		if name == "" {
-			acl.Write = n.ACL.Write // everybody may go on making directories there
+			acl.Write = n.ACL.Write // everybody may still make directories there
 		}
 		if acl == n.ACL {
 			continue
 		}
-		if n, err := s.Tree.SetACL(n.Ref(), acl, nil, s.drawGeneration); err == nil { // it cannot fail: the names are short
+		if n, err := s.Tree.SetACL(n.Ref(), acl, nil, s.drawGeneration); err == nil { // cannot fail: the names are short
 			r.Changes = append(r.Changes, s.changed(namespace.ACLChanged, n.Ref(), n.ACLs)...)
 		}
 	}
@@ -60,7 +60,7 @@ func (s *State) closeLists(r *Result, node *namespace.Node) *namespace.Node {
 	return node
 }
 
-// closed returns ACL names in which operators have the place of everyone, where that lets one write or change the names.
+// closed returns ACL names with operators in place of everyone for writing and changing.
 func closed(acl api.ACL) api.ACL {
 	if acl.Write == rootACL {
 		acl.Write = operatorsACL
@@ -71,7 +71,6 @@ func closed(acl api.ACL) api.ACL {
 	return acl
 }
 
-// namesClosed returns the nodes whose names closeLists may change.
 func (s *State) namesClosed() []api.Name {
 	names := []api.Name{"", api.ACLDir}
 	for list := range s.Tree.Children(api.ACLDir, "") {
@@ -81,8 +80,8 @@ func (s *State) namesClosed() []api.Name {
 	return names
 }
 
-// TouchedBeside returns the nodes that a command may change although it does not name them: a write of the list
-// operators closes the others (closeLists).
+// TouchedBeside returns nodes that a command may change without naming them: a write of the list operators
+// closes others (closeLists).
 func (s *State) TouchedBeside(c Command) []api.Name {
 	operators := namespace.ACLFile(operatorsACL)
 	writes := c.Open != nil && c.Open.Name == operators || c.SetContents != nil && c.SetContents.Node.Name == operators ||

@@ -5,10 +5,9 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Apply applies one entry of the Raft log and returns one result a command.
-// term is the term of the log entry. Commands of another epoch, or from before
-// that epoch's NewEpoch, and a NewEpoch of an epoch that has begun do nothing:
-// their answer is StaleEpoch.
+// Apply applies one entry of the Raft log, whose term is term, and returns one result a command. Commands of
+// another epoch, or before that epoch's NewEpoch, and a repeated NewEpoch have no effect: their answer is
+// StaleEpoch.
 func (s *State) Apply(index, term uint64, e Entry) []Result {
 	if !s.editing {
 		s.Edit()
@@ -31,8 +30,7 @@ func (s *State) Apply(index, term uint64, e Entry) []Result {
 	return results
 }
 
-// apply dispatches one command of the current epoch. Use the wall clock only
-// for records that people read.
+// apply dispatches one command of the current epoch. The wall clock is only for records that people read.
 func (s *State) apply(c Command, wall int64) Result {
 	switch {
 	case c.CreateSession != nil:
@@ -83,16 +81,15 @@ func (s *State) apply(c Command, wall int64) Result {
 	return refuse(&refusal.Refusal{Cause: refusal.EmptyCommand})
 }
 
-// Try returns the answer that a command of the current epoch would get now. It
-// changes nothing.
+// Try returns the answer that a command of the current epoch would get now, without effect.
 func (s *State) Try(c Command) Answer {
 	tried := s.Snapshot()
 	tried.Edit()
 	return tried.apply(c, 0).Answer
 }
 
-// Growth returns by how much a command would make the tree weigh more, as things are, less than nothing if it makes room; or why it would
-// be refused.
+// Growth returns the weight that a command would add to the tree now, negative if it makes room; or its
+// refusal.
 func (s *State) Growth(c Command) (int64, *refusal.Refusal) {
 	tried := s.Snapshot()
 	tried.Edit()
@@ -100,7 +97,6 @@ func (s *State) Growth(c Command) (int64, *refusal.Refusal) {
 	return tried.Tree.Counts().Weight() - s.Tree.Counts().Weight(), refused
 }
 
-// raiseLevel raises the state's level, for an operator.
 func (s *State) raiseLevel(c *RaiseLevel) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		if err := s.PermitOperator(s.principal(c.Mutation.Session)); err != nil {

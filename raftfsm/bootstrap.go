@@ -8,8 +8,8 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// newEpoch begins an epoch. Each epoch begins only once, because its master
-// numbers grants, events and tickets from 1.
+// newEpoch begins an epoch. Each begins only once, because its master numbers grants, events and tickets from
+// 1.
 func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch, wall int64) Result {
 	if epoch <= s.Epoch {
 		return refuse(&refusal.Refusal{Cause: refusal.EpochBegun, Epoch: epoch, CurrentEpoch: s.Epoch})
@@ -26,10 +26,10 @@ func (s *State) newEpoch(epoch api.Epoch, c *NewEpoch, wall int64) Result {
 	return Result{}
 }
 
-// bootstrap creates the directory of ACLs, and the list that admits everybody. If operators are named, it
-// creates their list, too, and has them alone change the lists and the ACL of the root.
+// bootstrap creates the directory of ACLs, and the list that admits everybody. With operators, it also creates
+// their list, and lets only them change the lists and the root's ACL.
 func (s *State) bootstrap(operators []string, wall int64) {
-	var acl api.ACL // empty names are those of the node above
+	var acl api.ACL // empty names inherit the parent's
 	if len(operators) > 0 {
 		acl = api.ACL{Write: operatorsACL, Change: operatorsACL}
 		root, _ := s.Tree.Get("")
@@ -52,12 +52,9 @@ func (s *State) bootstrap(operators []string, wall int64) {
 	}
 }
 
-// restoreAccess restores access to a cell whose ACLs admit no client. It makes
-// the list everyone admit everybody again, and makes the root directory, the
-// directory of lists and each list in it name everyone. Every other node keeps
-// its names: all rights depend on lists, and everybody may write the lists
-// again. It reports no changes, because clients drop their caches when an epoch
-// begins.
+// restoreAccess restores access to a cell whose ACLs admit no client. The list everyone admits everybody again;
+// the root, the directory of lists and each list name everyone. Other nodes keep their names, since everybody
+// may write the lists again. It reports no changes: clients drop their caches when an epoch begins.
 func (s *State) restoreAccess(wall int64) {
 	s.bootstrap(nil, wall) // creates again what was deleted
 	open := api.ACL{Read: rootACL, Write: rootACL, Change: rootACL}
@@ -71,5 +68,4 @@ func (s *State) restoreAccess(wall int64) {
 	}
 }
 
-// everybody is the contents of a list that admits everybody.
 const everybody = "*\n"

@@ -2,8 +2,7 @@ package raftfsm
 
 import "github.com/chubbylock/chubby/api"
 
-// Check verifies the invariants of the state, for tests and for snapshots that
-// were just read.
+// Check verifies the invariants of the state, for tests and for new snapshots.
 func (s State) Check() error {
 	if err := s.Tree.Check(); err != nil {
 		return err
@@ -44,7 +43,7 @@ func (s State) Check() error {
 	return nil
 }
 
-// checkPast verifies the invariants of what is remembered: above all, that no lock was held by two.
+// checkPast verifies the invariants of past holdings: above all, that no lock had two holders.
 func (s *State) checkPast() error {
 	nodes, count := 0, 0
 	for n := range s.Tree.All() {
@@ -76,7 +75,6 @@ func (s *State) checkPast() error {
 	return nil
 }
 
-// checkStaged verifies the invariants of what is staged.
 func (s State) checkStaged() error {
 	g := s.staged
 	if g == nil {

@@ -11,17 +11,15 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// codec is the form of entries in the log and of records in a snapshot: CBOR
-// (RFC 8949) in its core deterministic encoding, structs keyed by small
-// integers. Equal values have equal bytes on every replica and version, and a
-// new field is a new number. An unknown field is an error, because a replica
-// that skipped it would diverge.
+// codec is the encoding of log entries and snapshot records: CBOR (RFC 8949) in core deterministic encoding,
+// structs keyed by small integers. Equal values have equal bytes on every replica and version; a new field gets
+// a new number. An unknown field is an error: a replica that skipped it would diverge.
 type codec struct {
 	enc cbor.EncMode
 	dec cbor.DecMode
 }
 
-// newCodec panics only if the options below contradict each other.
+// newCodec panics only if its options contradict each other.
 func newCodec() codec {
 	enc, err := cbor.CoreDetEncOptions().EncMode()
 	if err != nil {
@@ -30,7 +28,8 @@ func newCodec() codec {
 	return codec{enc: enc, dec: newDecMode(1 << 24)} // more than any list of a state has: a replica must be able to read what it wrote
 }
 
-// newDecMode returns what decodes, if no list has more elements: an element of one byte may take hundreds in memory.
+// newDecMode returns a decoder with a limit of list elements: an element of one byte may take hundreds in
+// memory.
 func newDecMode(maxElements int) cbor.DecMode {
 	dec, err := cbor.DecOptions{
 		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
@@ -47,12 +46,11 @@ func newDecMode(maxElements int) cbor.DecMode {
 	return dec
 }
 
-// Encoded is a command as it is in a log entry. Its length is the only measure
-// of how much a command adds to an entry.
+// Encoded is a command as in a log entry. Its length is what it adds to an entry.
 type Encoded []byte
 
-// Encode writes the command for the log of a state of that feature level. The
-// error is Unavailable if the command needs a higher level.
+// Encode writes the command for the log of a state of that feature level. The error is Unavailable if the
+// command needs a higher one.
 func (c Command) Encode(level int) (Encoded, error) {
 	if err := checkCommand(c, level); err != nil {
 		return nil, err
@@ -67,8 +65,7 @@ func (c Command) Encode(level int) (Encoded, error) {
 	return data, nil
 }
 
-// Size returns the number of bytes that a part of a command, such as a Claim or
-// an End, has in the command's encoding.
+// Size returns the encoded size of a part of a command, such as a Claim or an End, in bytes.
 func Size(part any) int {
 	if c, isClaim := part.(Claim); isClaim {
 		if n, ok := fastSize(c); ok {
@@ -82,13 +79,11 @@ func Size(part any) int {
 	return len(data)
 }
 
-// entryFormat is the first byte of an entry in the log: the format of the rest. A change that needs
-// no new format is a new field, a new number or a new command, and has a feature level (see
-// MaxLevel).
+// entryFormat is the first byte of a log entry: the format of the rest. A change that needs no new format is a
+// new field, number or command, with a feature level (see MaxLevel).
 const entryFormat = 1
 
-// JoinEntry writes an entry for the Raft log from encoded commands. It adds less than 40 bytes to
-// theirs: the format, the epoch, the time, and the heads of a map and a list.
+// JoinEntry writes a log entry from encoded commands. It adds less than 40 bytes to theirs.
 func JoinEntry(epoch api.Epoch, wall int64, commands []Encoded) ([]byte, error) {
 	if data, ok := joinEntry(epoch, wall, commands); ok {
 		return data, nil
@@ -108,7 +103,7 @@ func JoinEntry(epoch api.Epoch, wall int64, commands []Encoded) ([]byte, error) 
 	return slices.Insert(data, 0, entryFormat), nil
 }
 
-// Encode writes an entry for the Raft log of a state of level MaxLevel.
+// Encode writes a log entry for a state of level MaxLevel.
 func (e Entry) Encode() ([]byte, error) {
 	commands := make([]Encoded, len(e.Commands))
 	for i, c := range e.Commands {
@@ -121,17 +116,15 @@ func (e Entry) Encode() ([]byte, error) {
 	return JoinEntry(e.Epoch, e.Wall, commands)
 }
 
-// The reasons why an undamaged entry or snapshot cannot be read. errors.Is finds them in every such
-// error.
+// The reasons why an undamaged entry or snapshot is unreadable. errors.Is finds them in every such error.
 var (
-	// ErrNewer: a part of it is unknown to this version. A newer version wrote it, and can read it.
+	// ErrNewer: this version does not know a part of it; a newer one wrote it.
 	ErrNewer = errors.New("a newer version of Chubby wrote it")
 	// ErrUnreleased: a build from before the first release wrote it.
 	ErrUnreleased = errors.New("it was written before v0.1.0, the first release, and no release can read it")
 )
 
-// unreadable returns the error for something that could not be read because of
-// err.
+// unreadable returns the error for data that could not be read because of err.
 func unreadable(what string, err error) error {
 	var unknown *cbor.UnknownFieldError
 	if errors.As(err, &unknown) {
@@ -144,8 +137,8 @@ func unreadable(what string, err error) error {
 	return &api.Error{Code: api.Corrupt, Message: message, Err: err}
 }
 
-// DecodeEntry reads what Entry.Encode and JoinEntry write. Anything else is Corrupt, with ErrNewer
-// or ErrUnreleased in the chain if that is the reason.
+// DecodeEntry reads an entry of Entry.Encode or JoinEntry. Anything else is Corrupt, with ErrNewer or
+// ErrUnreleased in the chain if that is the reason.
 func DecodeEntry(data []byte) (Entry, error) {
 	if err := checkEntryFormat(data); err != nil {
 		return Entry{}, unreadable("a log entry", err)
@@ -168,8 +161,6 @@ func DecodeEntry(data []byte) (Entry, error) {
 	return e, nil
 }
 
-// checkEntryFormat returns an error for an entry that does not have this
-// format.
 func checkEntryFormat(data []byte) error {
 	const cborMap = 0b101 // the first three bits of a map; before v0.1.0 entries were maps
 	switch {
@@ -185,8 +176,7 @@ func checkEntryFormat(data []byte) error {
 	return nil
 }
 
-// checkCause returns an error for a refusal whose code this version does not know: the answers to
-// retries depend on it.
+// checkCause returns an error for a refusal with an unknown cause: answers to retries depend on it.
 func checkCause(r *refusal.Refusal) error {
 	switch {
 	case r == nil || r.Cause.IsKnown():
@@ -197,6 +187,5 @@ func checkCause(r *refusal.Refusal) error {
 	return fmt.Errorf("%w: it has a refusal of %v", ErrNewer, r.Cause)
 }
 
-// entryCodec is immutable and safe for concurrent use; making one costs more
-// than using it.
+// entryCodec is immutable and safe for concurrent use; making one is expensive.
 var entryCodec = newCodec()

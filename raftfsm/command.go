@@ -9,11 +9,10 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Entry is the contents of one Raft log entry: a batch of commands, proposed by
-// the master of one epoch.
+// Entry is one Raft log entry: a batch of commands from the master of one epoch.
 type Entry struct {
 	Epoch    api.Epoch `cbor:"1,keyasint"`
-	Wall     int64     `cbor:"2,keyasint,omitempty"` // the proposer's seconds since 1970; for display only, never compared
+	Wall     int64     `cbor:"2,keyasint,omitempty"` // the proposer's seconds since 1970; for display, never compared
 	Commands []Command `cbor:"3,keyasint"`
 }
 
@@ -44,8 +43,7 @@ type Command struct {
 	Txn           *Txn           `cbor:"23,keyasint,omitempty" since:"3"`
 }
 
-// By returns the session whose request a command is, 0 if the command is the
-// master's own.
+// By returns the session whose request the command is, 0 if the command is the master's own.
 func (c Command) By() api.SessionID {
 	switch {
 	case c.Open != nil:
@@ -82,7 +80,7 @@ func (c Command) By() api.SessionID {
 	return 0
 }
 
-// Successions returns the locks that a command grants or hands on, each with its claims.
+// Successions returns the locks that a command grants or hands on, with their claims.
 func (c Command) Successions() []Succession {
 	switch {
 	case c.Acquire != nil:
@@ -103,19 +101,18 @@ func (c Command) Successions() []Succession {
 	return nil
 }
 
-// NewEpoch is a new master's first command (Chubby §2.9, step 1). The first one
-// of a cell bootstraps it with the id and secret that it proposes; those of
-// later ones are ignored.
+// NewEpoch is a new master's first command (Chubby §2.9, step 1). The first in a cell bootstraps it with its id
+// and secret; later ones' are ignored.
 type NewEpoch struct {
 	Cell   string     `cbor:"1,keyasint"`
 	CellID api.CellID `cbor:"2,keyasint"`
 	Secret []byte     `cbor:"3,keyasint"`
 
-	Level int `cbor:"4,keyasint,omitempty"` // the level at which the cell begins
+	Level int `cbor:"4,keyasint,omitempty"` // the level of a new cell
 
-	RestoreAccess bool `cbor:"5,keyasint,omitempty"` // restore everybody's access to the ACLs, as an operator of the master's machine wants it
+	RestoreAccess bool `cbor:"5,keyasint,omitempty"` // restore everybody's access to the ACLs, for an operator of the master's machine
 
-	Operators []string `cbor:"6,keyasint,omitempty" since:"3"` // of the cell when it begins: principals, or "*" for everybody
+	Operators []string `cbor:"6,keyasint,omitempty" since:"3"` // of a new cell: principals, or "*" for everybody
 }
 
 // CreateSession adds a session, or finds the session with that nonce.
@@ -127,19 +124,17 @@ type CreateSession struct {
 	Lease     time.Duration `cbor:"5,keyasint"`
 	MayCache  bool          `cbor:"6,keyasint,omitempty"`
 
-	CacheLease bool `cbor:"7,keyasint,omitempty" since:"2"` // it uses what it has cached only under cache leases
+	CacheLease bool `cbor:"7,keyasint,omitempty" since:"2"` // it uses cached data only under cache leases
 }
 
-// RaiseLease raises the longest lease a session may be granted. It commits
-// before the first such grant, so that a new master knows the longest lease
-// that its predecessor may have granted.
+// RaiseLease raises a session's longest lease. It commits before the first such grant, so that the next master
+// knows the longest lease granted.
 type RaiseLease struct {
 	Session api.SessionID `cbor:"1,keyasint"`
 	Lease   time.Duration `cbor:"2,keyasint"`
 }
 
-// EndSessions ends sessions. In the same step, their locks are released and
-// their handles are removed from the openers of ephemeral nodes.
+// EndSessions ends sessions. The same step releases their locks and closes their handles on ephemeral nodes.
 type EndSessions struct {
 	Ends        []End        `cbor:"1,keyasint"`
 	Successions []Succession `cbor:"2,keyasint,omitempty"`
@@ -150,14 +145,13 @@ type End struct {
 	Session      api.SessionID `cbor:"1,keyasint"`
 	Reason       api.EndReason `cbor:"2,keyasint"`
 	Acknowledged bool          `cbor:"3,keyasint,omitempty"`           // its client has acknowledged the end, and uses nothing of it
-	FailOver     bool          `cbor:"4,keyasint,omitempty" since:"3"` // of one that expired: its client was not heard of since the epoch began
+	FailOver     bool          `cbor:"4,keyasint,omitempty" since:"3"` // expired, and silent since the epoch began
 }
 
-// Failed reports whether the session leaves its lock-delays behind. It does not
-// if its client knew of the end.
+// Failed reports whether the session leaves lock-delays behind: not if its client knew of the end.
 func (e End) Failed() bool { return e.Reason != api.ByClose && !e.Acknowledged }
 
-// why returns how what the session held has ended.
+// why returns how the session's holdings have ended.
 func (e End) why() api.EndReason {
 	if e.FailOver {
 		return api.ByFailOver
@@ -165,17 +159,15 @@ func (e End) why() api.EndReason {
 	return e.Reason
 }
 
-// Succession names the claims that are to be granted a lock next, in their
-// order. A command that frees locks carries one for each of them that has
-// waiters. A succession of a lock that the command did not free does nothing.
+// Succession lists the claims that get a lock next, in order. A command that frees locks has one for each lock
+// with waiters; for another lock it has no effect.
 type Succession struct {
 	Lock   namespace.Ref `cbor:"1,keyasint"`
 	Claims []Claim       `cbor:"2,keyasint"`
 }
 
-// Claim is one request for a lock: Acquire's or TryAcquire's. A grant is the
-// stored answer of that request, so only the first command that grants it has
-// an effect.
+// Claim is one request for a lock: Acquire's or TryAcquire's. A grant is its stored answer, so only the first
+// command with it has an effect.
 type Claim struct {
 	Mutation      session.Mutation `cbor:"1,keyasint"`
 	Handle        api.HandleID     `cbor:"2,keyasint"`
@@ -185,12 +177,11 @@ type Claim struct {
 	Try           bool             `cbor:"6,keyasint,omitempty"` // do not wait: answer at once if the lock is not free
 	Preconditions []Precondition   `cbor:"7,keyasint,omitempty"`
 
-	DeclaredOwner string `cbor:"8,keyasint,omitempty" since:"3"` // for whom the session asks; empty: for itself
+	DeclaredOwner string `cbor:"8,keyasint,omitempty" since:"3"` // the owner on whose behalf the session asks; empty: itself
 }
 
-// Open opens a node through the log: because it may have to be created, or
-// because it is ephemeral and its openers are counted. The handle's id is the
-// request's number.
+// Open opens a node through the log: it may have to be created, or it is ephemeral and has counted openers. The
+// handle's id is the request's number.
 type Open struct {
 	Mutation      session.Mutation `cbor:"1,keyasint"`
 	Name          api.Name         `cbor:"2,keyasint"`
@@ -199,11 +190,11 @@ type Open struct {
 	Ephemeral     bool             `cbor:"5,keyasint,omitempty"`
 	Contents      []byte           `cbor:"6,keyasint,omitempty"`
 	ACL           api.ACL          `cbor:"7,keyasint"`
-	Rights        namespace.Rights `cbor:"8,keyasint,omitempty"` // what the handle may be used for
+	Rights        namespace.Rights `cbor:"8,keyasint,omitempty"` // the rights of the handle
 	Preconditions []Precondition   `cbor:"9,keyasint,omitempty"`
 }
 
-// Close releases what a handle holds of a node.
+// Close releases a handle's hold of a node.
 type Close struct {
 	Mutation    session.Mutation `cbor:"1,keyasint"`
 	Node        namespace.Ref    `cbor:"2,keyasint"`
@@ -220,7 +211,7 @@ type SetContents struct {
 	Preconditions []Precondition   `cbor:"5,keyasint,omitempty"`
 }
 
-// SetACL replaces a node's ACL names by those that are not empty.
+// SetACL replaces a node's ACL names by the ones set here.
 type SetACL struct {
 	Mutation      session.Mutation `cbor:"1,keyasint"`
 	Node          namespace.Ref    `cbor:"2,keyasint"`
@@ -251,18 +242,16 @@ type Release struct {
 	Successions []Succession     `cbor:"5,keyasint,omitempty"`
 }
 
-// EndDelay ends a lock-delay that the master has counted, and hands the lock
-// on.
+// EndDelay ends a lock-delay that the master has timed, and hands the lock on.
 type EndDelay struct {
 	Name        api.Name     `cbor:"1,keyasint"`
 	ID          uint64       `cbor:"2,keyasint"`
 	Successions []Succession `cbor:"3,keyasint,omitempty"`
 }
 
-// Cancel withdraws a request that is not done yet; if the request is done, the
-// result is its answer (Chubby §4.4). The mutation is that of the request; its
-// hash does not matter. With a refusal it is the master that cancels the
-// request: a retry of the same request, with the same hash, gets this refusal.
+// Cancel withdraws a pending request; if it is done, the result is its answer (Chubby §4.4). The mutation is
+// the request's; its hash does not matter. With a refusal, the master cancels: a retry with the same hash gets
+// this refusal.
 type Cancel struct {
 	Mutation session.Mutation `cbor:"1,keyasint"`
 	Refusal  *refusal.Refusal `cbor:"2,keyasint,omitempty"`
@@ -273,8 +262,8 @@ type Remove struct {
 	Nodes []namespace.Ref `cbor:"1,keyasint"`
 }
 
-// Revoke begins to take a lock away from its holders, for an operator. The lock is free once they
-// have acknowledged that (Evict) or their sessions have ended; with Now it is free at once.
+// Revoke begins to take a lock from its holders, for an operator. The lock is free once they have acknowledged
+// (Evict) or their sessions have ended; with Now, at once.
 type Revoke struct {
 	Mutation    session.Mutation `cbor:"1,keyasint"`
 	Lock        namespace.Ref    `cbor:"2,keyasint"`
@@ -291,15 +280,15 @@ type Evict struct {
 	Successions []Succession      `cbor:"4,keyasint,omitempty"`
 }
 
-// Terminate begins to end another client's session: the session keeps what it
-// holds for now, but its requests are refused.
+// Terminate begins to end another client's session. The session keeps its holdings for now, but its requests
+// are rejected.
 type Terminate struct {
 	Mutation session.Mutation `cbor:"1,keyasint"`
 	Target   api.SessionID    `cbor:"2,keyasint"`
 	Why      string           `cbor:"3,keyasint"`
 }
 
-// SetQuota changes what a principal may use, or what may be below a directory.
+// SetQuota sets the quota of a principal or a directory.
 type SetQuota struct {
 	Mutation  session.Mutation `cbor:"1,keyasint"`
 	Principal string           `cbor:"2,keyasint,omitempty"`
@@ -313,46 +302,46 @@ type RaiseLevel struct {
 	To       int              `cbor:"2,keyasint"`
 }
 
-// ChangeMembers decides on a change of the cell's replicas; exactly one of Add, Remove and Keep is set. One change is under
-// way at a time. A replica that is still joining may be removed, and one that is still leaving may be kept.
+// ChangeMembers decides a change of the cell's replicas, one at a time; exactly one of Add, Remove and Keep is
+// set. A joining replica may be removed, and a leaving one kept.
 type ChangeMembers struct {
 	Mutation session.Mutation `cbor:"1,keyasint"`
-	Founders []Member         `cbor:"2,keyasint,omitempty"` // Raft's configuration, for a roster that is empty: ids and Raft addresses
+	Founders []Member         `cbor:"2,keyasint,omitempty"` // Raft's configuration, for an empty roster: ids and Raft addresses
 	Add      *Member          `cbor:"3,keyasint,omitempty"`
 	Remove   string           `cbor:"4,keyasint,omitempty"` // an ID
 
-	Keep string `cbor:"5,keyasint,omitempty" since:"3"` // the ID of one that is leaving
+	Keep string `cbor:"5,keyasint,omitempty" since:"3"` // the ID of a leaving replica
 }
 
-// SettleMember is the master's: Raft's configuration has a replica that was joining as a voter, or does not have any more one that
-// was leaving; or a spare is to take the place of a replica that is dead.
+// SettleMember is the master's: a joining replica now votes, or a leaving one has left Raft's configuration; or
+// a spare replaces a dead replica.
 type SettleMember struct {
 	ID       string      `cbor:"1,keyasint"`
-	Phase    MemberPhase `cbor:"2,keyasint"`                     // in which it was
+	Phase    MemberPhase `cbor:"2,keyasint"`                     // its phase before
 	Replaces string      `cbor:"3,keyasint,omitempty" since:"3"` // for a spare
 }
 
-// Txn does all of its operations, if all of its conditions hold and none of the operations is
-// refused; else it does nothing (docs/adr/0041-transactions-are-one-command.md).
+// Txn does all of its operations, if all conditions hold and no operation is refused; otherwise nothing
+// (docs/adr/0041-transactions-are-one-command.md).
 type Txn struct {
 	Mutation   session.Mutation `cbor:"1,keyasint"`
-	Conditions []Condition      `cbor:"2,keyasint,omitempty"` // all are about what there is before the first operation
-	Operations []Operation      `cbor:"3,keyasint,omitempty"` // each sees what those before it have done
+	Conditions []Condition      `cbor:"2,keyasint,omitempty"` // on the state before the first operation
+	Operations []Operation      `cbor:"3,keyasint,omitempty"` // each sees the effects of earlier ones
 }
 
-// Condition is what has to hold of a node, or of a lock: all that is set of it.
+// Condition is a condition on a node or a lock: everything that is set has to hold.
 type Condition struct {
-	Name      api.Name        `cbor:"1,keyasint"`           // of the node; a Sequencer names its lock itself
+	Name      api.Name        `cbor:"1,keyasint"`           // of the node; a Sequencer names its lock
 	Content   *api.Generation `cbor:"2,keyasint,omitempty"` // of the contents; 0: there is no such node
 	Instance  api.Generation  `cbor:"3,keyasint,omitempty"`
 	Exists    bool            `cbor:"4,keyasint,omitempty"` // as any instance, with any contents
 	Sequencer *Precondition   `cbor:"5,keyasint,omitempty"`
 }
 
-// Operation is one change of a Txn: a file is written, or created, or a node deleted.
+// Operation is one change of a Txn: it writes or creates a file, or deletes a node.
 type Operation struct {
 	Name     api.Name   `cbor:"1,keyasint"`
 	Delete   bool       `cbor:"2,keyasint,omitempty"`
-	Create   api.Create `cbor:"3,keyasint,omitempty"` // of a file that is written: whether it may or must be created
+	Create   api.Create `cbor:"3,keyasint,omitempty"` // whether writing may or must create the file
 	Contents []byte     `cbor:"4,keyasint,omitempty"`
 }

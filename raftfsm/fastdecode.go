@@ -11,9 +11,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// decodeFast reads an entry, without its first byte, as entryCodec does, or returns false: then
-// entryCodec reads it, or says why nobody can. Here it accepts only the one form in which values are
-// written, each key after a smaller one and no list empty.
+// decodeFast reads an entry without its first byte, like entryCodec. On false, entryCodec reads the entry, or
+// explains the fault. decodeFast accepts only the encoder's form: ascending keys, no empty list.
 func decodeFast(data []byte) (Entry, bool) {
 	d := &decoder{data: data}
 	var e Entry
@@ -32,13 +31,13 @@ func decodeFast(data []byte) (Entry, bool) {
 	return e, !d.bad && len(d.data) == 0
 }
 
-// decoder reads items from the beginning of data. When it meets what it does not expect it is bad,
-// and what it returns means nothing.
+// decoder reads items from the beginning of data. After something unexpected it is bad, and its results mean
+// nothing.
 type decoder struct {
 	data []byte
 	bad  bool
 
-	// Of lists: one allocation serves those of many commands, which live as long as each other.
+	// Of lists: one allocation serves many commands, which have the same lifetime.
 	commands      []Command
 	claims        []Claim
 	numbers       []api.RequestNumber
@@ -46,7 +45,6 @@ type decoder struct {
 	successions   []Succession
 }
 
-// head reads the head of an item of that major type.
 func (d *decoder) head(major byte) uint64 {
 	if len(d.data) == 0 || d.data[0]>>5 != major {
 		d.bad = true
@@ -74,7 +72,7 @@ func (d *decoder) head(major byte) uint64 {
 	return n
 }
 
-// take reads so many bytes, which stay part of the entry.
+// take reads n bytes, which stay part of the entry.
 func (d *decoder) take(n uint64) []byte {
 	if n == 0 || n > uint64(len(d.data)) {
 		d.bad = true
@@ -85,7 +83,7 @@ func (d *decoder) take(n uint64) []byte {
 	return taken
 }
 
-// fields reads a struct: read is called for each of its keys, and reads the value.
+// fields reads a struct: it calls read for each key, to read the value.
 func (d *decoder) fields(read func(key uint64)) {
 	last := uint64(0)
 	for n := d.head(cborMap); n > 0 && !d.bad; n-- {
@@ -99,7 +97,7 @@ func (d *decoder) fields(read func(key uint64)) {
 	}
 }
 
-// list reads a list into room, whose items so far belong to others.
+// list reads a list into room, after the items of others.
 func list[T any](d *decoder, room *[]T, one func() T) []T {
 	n := d.head(cborList)
 	if n == 0 || n > uint64(len(d.data)) { // an item takes at least a byte
@@ -136,7 +134,7 @@ func (d *decoder) bool() bool {
 	return !d.bad && b[0] == cborTrue
 }
 
-// text returns a copy: a node that has the text must not keep the whole entry in memory.
+// text returns a copy, so that a node with the text does not keep the whole entry in memory.
 func (d *decoder) text() string {
 	n := d.head(cborText)
 	if n == 0 {

@@ -9,11 +9,10 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// The commands by which locks are taken and given back and files are written make up most of a log.
-// They are written and read here, without reflection, which costs a fifth; entryCodec defines the
-// form, and has all other commands. What this cannot write or read as entryCodec does is left to it.
+// Commands that acquire and release locks or write files make up most of a log. This code encodes and decodes
+// them without reflection, at a fifth of the cost. entryCodec defines the form and handles the rest.
 
-// The major types of CBOR (RFC 8949, section 3.1) that are used here.
+// The major types of CBOR (RFC 8949, section 3.1) in use.
 const (
 	cborUint  = 0
 	cborBytes = 2
@@ -73,7 +72,7 @@ func fastSize(c Claim) (int, bool) {
 	return len(e.b), e.ok
 }
 
-// encoder appends to b. It is not ok if it was given what it cannot write.
+// encoder appends to b. ok is false if it cannot write something.
 type encoder struct {
 	b  []byte
 	ok bool
@@ -81,7 +80,7 @@ type encoder struct {
 
 func (e *encoder) head(major byte, n uint64) { e.b = appendHead(e.b, major, n) }
 
-// open begins a struct of so many fields, and some that are written only if they are set.
+// open begins a struct of so many fields, and optional ones that are set.
 func (e *encoder) open(always int, more ...bool) {
 	for _, set := range more {
 		if set {
@@ -102,7 +101,7 @@ func (e *encoder) text(key uint64, s string) {
 	e.b = append(e.b, s...)
 }
 
-// list begins a list. Empty lists that are written are of two forms, null and empty.
+// list begins a list. Empty lists have two forms, null and empty, so that encoder leaves them to entryCodec.
 func (e *encoder) list(key uint64, n int) {
 	e.head(cborUint, key)
 	e.head(cborList, uint64(n))
@@ -204,7 +203,7 @@ func (e *encoder) setContents(c *SetContents) {
 	e.preconditions(5, c.Preconditions)
 }
 
-// joinEntry writes what entryCodec writes of an Entry with these commands.
+// joinEntry writes the same as entryCodec for an Entry with these commands.
 func joinEntry(epoch api.Epoch, wall int64, commands []Encoded) ([]byte, bool) {
 	size := 40
 	for _, c := range commands {

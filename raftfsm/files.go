@@ -60,15 +60,13 @@ func (s *State) openOrCreate(c *Open, by namespace.Owner, wall int64) (node *nam
 		}
 		spec.Opener = by
 	}
-	// The counter moves on even if the node cannot be created: that is the same
-	// on every replica, and a gap in the numbers does no harm.
+	// The counter advances even if the creation fails, on every replica alike; a gap is harmless.
 	node, err = s.Tree.Create(c.Name, spec, s.drawGeneration())
 	return node, err == nil, err
 }
 
-// checkCreate returns why a principal cannot create a node as asked. The
-// principal needs the right to write the directory, the named lists must exist,
-// and there must be room.
+// checkCreate returns why a principal cannot create a node. It needs the right to write the directory, existing
+// lists, and room.
 func (s *State) checkCreate(c *Open, principal string) error {
 	if err := namespace.CheckName(c.Name); err != nil {
 		return err // a name without a parent has no ACL to check
@@ -88,9 +86,8 @@ func (s *State) checkCreate(c *Open, principal string) error {
 	return s.checkQuota(c.Name, principal, namespace.Usage{Nodes: 1, Bytes: int64(len(c.Contents))})
 }
 
-// checkPlace refuses anything but access control lists in the directory of
-// lists, and a file in that directory's place: a list that admits somebody must
-// always be writable, and must outlive a session (see restoreAccess).
+// checkPlace allows only access control lists in the directory of lists, and no file in that directory's place.
+// A list must always be writable, and must outlive a session (see restoreAccess).
 func (s *State) checkPlace(c *Open) error {
 	switch {
 	case c.Name == api.ACLDir && (c.Kind != api.Directory || c.Ephemeral):
@@ -101,14 +98,12 @@ func (s *State) checkPlace(c *Open) error {
 	return nil
 }
 
-// noSuchACL refuses an ACL name without a list, which would lock out every
-// client.
+// noSuchACL refuses an ACL name without a list, which would lock out all clients.
 func noSuchACL(name string) error {
 	return &refusal.Refusal{Cause: refusal.ACLUnknown, List: namespace.ACLFile(name)}
 }
 
-// CheckOpen returns why a session cannot open an existing node as asked, or
-// nil.
+// CheckOpen returns why a session cannot open an existing node as asked.
 func (s *State) CheckOpen(id api.SessionID, node *namespace.Node, c *Open) error {
 	if err := checkExisting(node, c.Create, c.Kind); err != nil {
 		return err
@@ -142,8 +137,7 @@ func (s *State) setContents(c *SetContents, wall int64) Result {
 	})
 }
 
-// write replaces a file's contents, if there is room for them and the file is at the generation
-// ifContent, unless that is nil.
+// write replaces a file's contents, if there is room and the file is at the generation ifContent (nil: any).
 func (s *State) write(file namespace.Ref, contents []byte, ifContent *api.Generation, wall int64) (*namespace.Node, error) {
 	node, err := s.Tree.Resolve(file)
 	if err == nil {
@@ -178,8 +172,8 @@ func (s *State) changed(kind namespace.ChangeKind, node namespace.Ref, generatio
 	return []namespace.Change{c}
 }
 
-// removed adds the removal of a node, and of what is remembered of it, to r. The removal of the last child of a
-// dying directory makes the directory removable.
+// removed adds a node's removal to r, and forgets its past. Without its last child, a dying directory can be
+// removed.
 func (s *State) removed(r *Result, was *namespace.Node) {
 	s.past.forget(placeOf(was))
 	node := was.Ref()
@@ -201,7 +195,7 @@ func (s *State) delete(c *Delete) Result {
 	})
 }
 
-// close never fails: a handle whose node is gone is closed (Chubby §2.6).
+// close never fails: if the node is gone, the handle is closed (Chubby §2.6).
 func (s *State) close(c *Close, wall int64) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		dropped, err := s.Tree.Close(c.Node, namespace.Owner{Session: c.Mutation.Session, Handle: c.Handle})
@@ -215,7 +209,6 @@ func (s *State) close(c *Close, wall int64) Result {
 	})
 }
 
-// remove removes the nodes in c that are still dying.
 func (s *State) remove(c *Remove) Result {
 	var r Result
 	for _, ref := range c.Nodes {

@@ -7,8 +7,8 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// Level returns the feature level that a state must have before the command may be in its log: the
-// highest level at which a field that is set was added.
+// Level returns the feature level that the state needs before its log may have the command: the highest at
+// which a set field was added.
 func (c Command) Level() int {
 	level := 1
 	if commandGates != nil {
@@ -20,10 +20,9 @@ func (c Command) Level() int {
 	return level
 }
 
-// checkCommand returns an error for a command that must not be in the log of a state of that level,
-// because replicas that know no higher level could not read it.
+// checkCommand returns an error for a command that replicas of that level could not read.
 func checkCommand(c Command, level int) error {
-	if level >= MaxLevel { // most cells, most of the time: no command needs more
+	if level >= MaxLevel { // most cells, most of the time
 		return nil
 	}
 	if needed := c.Level(); needed > level {
@@ -32,20 +31,18 @@ func checkCommand(c Command, level int) error {
 	return nil
 }
 
-// NeedsLevel is the error for what a cell of that level cannot do yet.
+// NeedsLevel returns the error for an action that a cell of that level cannot do yet.
 func NeedsLevel(needed, level int) error {
 	return api.Errorf(api.Unavailable, "this needs feature level %d, and the cell is at level %d: finish the upgrade of the cell (chubbyctl cell upgrade status)", needed, level)
 }
 
-// gates are the fields of a type that were added after level 1, and the fields
-// that contain such fields. For a type without any it is nil, and checking
-// costs nothing.
+// gates are the fields of a type that were added after level 1, and fields that contain such fields. nil for a
+// type without any: its check costs nothing.
 type gates struct {
 	fields []gate // of a struct
 	elem   *gates // of a pointer, a slice or an array
 }
 
-// gate is one of a struct's fields.
 type gate struct {
 	index int
 	since int    // the level at which it was added
@@ -55,7 +52,7 @@ type gate struct {
 // commandGates is immutable and made once: encoding commands is a hot path.
 var commandGates = gatesOf(reflect.TypeFor[Command]())
 
-// gatesOf returns the gates of a type. The types here are not recursive.
+// gatesOf returns a type's gates. The types here are not recursive.
 func gatesOf(t reflect.Type) *gates {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
@@ -77,7 +74,6 @@ func gatesOf(t reflect.Type) *gates {
 	return nil
 }
 
-// sinceLevel returns the level at which a field was added.
 func sinceLevel(f reflect.StructField) int {
 	level, err := strconv.Atoi(f.Tag.Get("since"))
 	if err != nil {
@@ -86,8 +82,7 @@ func sinceLevel(f reflect.StructField) int {
 	return level
 }
 
-// level returns the highest level at which a field that is set in the value was
-// added.
+// level returns the highest level at which a set field of the value was added.
 func (g *gates) level(v reflect.Value) int {
 	level := 1
 	switch {

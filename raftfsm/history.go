@@ -7,11 +7,10 @@ import (
 	"slices"
 )
 
-// ApplyData reads an entry of the Raft log, applies it, and adds it to the running hash. known is
-// the highest feature level that the replica knows: MaxLevel outside of tests. If the entry cannot
-// be read, or raises the cell to a level that the replica does not know, the state does not change,
-// and the replica must stop: it cannot follow its cell. Such an error is Corrupt, with ErrNewer or
-// ErrUnreleased in its chain if that is why. An unknown level also ends what Edit began.
+// ApplyData reads a log entry, applies it, and adds it to the running hash. known is the replica's highest
+// feature level: MaxLevel outside of tests. If the entry is unreadable, or raises the cell to an unknown level,
+// the state does not change, and the replica must stop. That error is Corrupt, with ErrNewer or ErrUnreleased
+// in its chain if that is why. An unknown level also ends Edit.
 func (s *State) ApplyData(index, term uint64, data []byte, known int) ([]Result, error) {
 	entry, err := DecodeEntry(data)
 	if err != nil {
@@ -33,11 +32,9 @@ func (s *State) ApplyData(index, term uint64, data []byte, known int) ([]Result,
 	return results, nil
 }
 
-// raisesLevel reports whether the command may change the state's level.
 func (c Command) raisesLevel() bool { return c.NewEpoch != nil || c.RaiseLevel != nil }
 
-// chain returns the running hash after an entry. It covers the hash before, the
-// entry, and some numbers of the state that are cheap to read and show a
+// chain returns the running hash after an entry: over the hash before, the entry, and cheap numbers that show a
 // divergence.
 func chain(s *State, index, term uint64, data []byte) uint64 {
 	counts := s.Tree.Counts()
@@ -51,8 +48,6 @@ func chain(s *State, index, term uint64, data []byte) uint64 {
 	return binary.BigEndian.Uint64(sum.Sum(nil))
 }
 
-// checkLevel returns ErrNewer for a level above the highest that a replica
-// knows.
 func checkLevel(level, known int) error {
 	if level > known {
 		return fmt.Errorf("%w: it is of feature level %d, and this replica knows levels up to %d", ErrNewer, level, known)

@@ -1,36 +1,35 @@
 package raftfsm
 
-// MaxLevel is the newest feature level that this version of Chubby knows; see "Feature
-// levels" in the documentation of the package.
+// MaxLevel is the newest feature level of this version; see "Feature levels" in the package documentation.
 //
 //	1  v0.1.0
 //	2  nodes keep the time of the last write of their contents (Stat.ModifiedUnix);
 //	   sessions that use what they have cached only under cache leases are known as such
 //	3  cells are restored from backups; the list operators says who is one;
 //	   the replicas of a cell change; it remembers who held a lock before;
-//	   requests for locks say for whom, and one of those that wait for each other is refused;
+//	   requests for locks name an owner, and one in a deadlock is refused;
 //	   transactions change several files in one command; sequencers have a proof;
 //	   the names of new nodes are in Unicode's normal form C
 const MaxLevel = 3
 
-// CacheLeaseLevel is the level from which on sessions are known as such that have cache
-// leases. Below it a replica of the cell may be one that would not wait for those.
+// CacheLeaseLevel is the level from which sessions may have cache leases. Below it some replica might not wait
+// for them.
 const CacheLeaseLevel = 2
 
-// OperatorsLevel is the level from which on the list operators says who is one.
+// OperatorsLevel is the level from which the list operators counts.
 const OperatorsLevel = 3
 
-// DeadlockLevel is the level from which on a request for a lock may be refused because it waits for itself.
+// DeadlockLevel is the level from which a request for a lock that waits for itself may be refused.
 const DeadlockLevel = 3
 
-// spellingLevel is the level from which on masters create no node whose name is not in Unicode's normal form C. State.Apply
-// creates what it is asked to: replicas need not have the same tables of Unicode.
+// spellingLevel is the level from which masters require Unicode's normal form C in new names. State.Apply does
+// not check: replicas may differ in their Unicode tables.
 const spellingLevel = 3
 
-// WantsNFC reports whether masters create no node whose name is not in Unicode's normal form C.
+// WantsNFC reports whether masters require Unicode's normal form C in the names of new nodes.
 func (s *State) WantsNFC() bool { return s.Level >= spellingLevel }
 
-// proofLevel is the level from which on the cell gives sequencers a proof, and demands it of those of later grants.
+// proofLevel is the level from which the cell gives sequencers a proof, and demands it for later grants.
 const proofLevel = 3
 
 // HasProofs reports whether the cell gives sequencers a proof.

@@ -8,7 +8,7 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// handOver grants the locks that a command freed to the claims that it names.
+// handOver grants the locks that a command freed to its claims.
 func (s *State) handOver(r *Result, successions []Succession, wall int64) {
 	for _, next := range successions {
 		if slices.Contains(r.Free, next.Lock.Name) {
@@ -17,9 +17,8 @@ func (s *State) handOver(r *Result, successions []Succession, wall int64) {
 	}
 }
 
-// grant gives a lock to the claims that can have it, in their order. A grant is the claim's stored
-// answer: a claim that was answered already, by this or another command, is not granted twice. A
-// session that has ended is granted nothing.
+// grant gives a lock to the claims that can have it, in order. A grant is the claim's stored answer: an
+// answered claim gets no second grant, and an ended session none.
 func (s *State) grant(next Succession, wall int64) []ClaimResult {
 	results := make([]ClaimResult, len(next.Claims))
 	for i, c := range next.Claims {
@@ -63,8 +62,8 @@ func (s *State) grantOne(lock namespace.Ref, c Claim, wall int64) ClaimResult {
 	return r
 }
 
-// worthWaiting reports whether a claim that was refused with err may be granted
-// later. It may not if by itself holds the lock.
+// worthWaiting reports whether a claim refused with err may be granted later. It may not if by itself holds the
+// lock.
 func (s *State) worthWaiting(lock namespace.Ref, by namespace.Owner, err error) bool {
 	if errors.Is(err, api.LockDelayed) {
 		return true

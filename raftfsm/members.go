@@ -2,7 +2,6 @@ package raftfsm
 
 import "github.com/chubbylock/chubby/refusal"
 
-// changeMembers decides on a change, for an operator.
 func (s *State) changeMembers(c *ChangeMembers, wall int64) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		//mutant: var err error
@@ -35,14 +34,14 @@ func (s *State) changeMembers(c *ChangeMembers, wall int64) Result {
 	})
 }
 
-// settleMember notes that Raft's configuration is as was decided. What was noted before is not noted again.
+// settleMember records that Raft's configuration follows the decision. It is idempotent.
 func (s *State) settleMember(c *SettleMember, wall int64) Result {
 	m, ok := s.Roster.Find(c.ID)
 	switch {
 	case !ok || m.Phase != c.Phase:
 	case m.Phase == Joining:
 		replaced := m.Replaces
-		m.Phase, m.Replaces = Settled, "" // a later change of this one has nothing to do with that one
+		m.Phase, m.Replaces = Settled, "" // a later change is independent of that one
 		s.Roster = s.Roster.with(m)
 		if old, ok := s.Roster.Find(replaced); ok && old.Phase == Settled {
 			old.Phase = Leaving

@@ -7,9 +7,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// once makes a mutation happen exactly once: it calls do for the first arrival
-// of a request, if the preconditions hold, and keeps the answer; a retry gets
-// that answer and has no effects (decision 13).
+// once makes a mutation happen exactly once: for a request's first arrival it calls do, if the preconditions
+// hold, and keeps the answer. A retry gets that answer (decision 13).
 func (s *State) once(m session.Mutation, preconditions []Precondition, do func() Result) Result {
 	answer, done, err := s.Sessions.Begin(m)
 	switch {
@@ -29,10 +28,8 @@ func (s *State) once(m session.Mutation, preconditions []Precondition, do func()
 	return r
 }
 
-// replay returns the answer to a retry. It repeats a grant only while the
-// session holds the lock and it is not being revoked: the client may have
-// acknowledged the revocation already, and would not get the event a second
-// time.
+// replay returns the answer to a retry. It repeats a grant only while the session holds the lock without a
+// pending revocation: the client may have acknowledged that, and would not get the event again.
 func (s *State) replay(id api.SessionID, a Answer) Answer {
 	if a.Refusal != nil || a.Generation == 0 {
 		return a

@@ -10,20 +10,20 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// maxPast bounds the holdings that a cell remembers, of all its locks together: some ten megabytes, and some
-// fifty if every text in them is as long as can be.
+// maxPast limits the holdings that a cell remembers, over all locks: some ten megabytes, or fifty with texts of
+// maximum length.
 const maxPast = 50_000
 
-// HistoryLevel is the level from which on a cell remembers who held a lock before.
+// HistoryLevel is the level from which a cell remembers past holders.
 const HistoryLevel = 3
 
-// past is what the cell remembers of how its locks were held: of each node the holdings that ended last, the
-// latest last. It goes with the node. When there is no room for one more, some node gives up its oldest; see pastshare.go.
+// past is the cell's memory of past holdings: each node's latest, in order of their ends. It goes with the
+// node. When it is full, some node gives up its oldest; see pastshare.go.
 type past struct {
-	byNode cowmap.Map[place, []*api.Holding] // neither a list nor what is in it ever changes
+	byNode cowmap.Map[place, []*api.Holding] // neither a list nor its elements ever change
 	shares shares                            // of what is in byNode
 	count  int                               // of the holdings
-	most   int                               // maxPast, but in tests
+	most   int                               // maxPast, except in tests
 }
 
 func newPast(most int) past {
@@ -44,14 +44,13 @@ func (p *past) snapshot() past {
 	return past{byNode: p.byNode.Snapshot(), shares: p.shares.snapshot(), count: p.count, most: p.most}
 }
 
-// ended is how, and when by the clock of the master, holdings have ended.
 type ended struct {
 	why  api.EndReason
 	wall int64
 }
 
-// remember notes how holdings have ended, keeps them, and returns them. It needs their sessions, and is called before
-// anything else is granted.
+// remember completes ended holdings, keeps them, and returns them. It needs their sessions, and runs before any
+// other grant.
 func (s *State) remember(left []namespace.Left, end ended) []namespace.Left {
 	for _, one := range left {
 		h := one.Holding
@@ -78,10 +77,9 @@ func (s *State) remember(left []namespace.Left, end ended) []namespace.Left {
 	return left
 }
 
-// add adds the latest holding of a node.
 func (p *past) add(at place, h *api.Holding) {
 	if p.count >= p.most {
-		p.countShares() // before anything is added that is not counted yet
+		p.countShares() // before anything uncounted is added
 	}
 	before, _ := p.byNode.Get(at)
 	keep := before[max(0, len(before)-api.MaxHoldings+1):]
@@ -98,32 +96,29 @@ func (p *past) add(at place, h *api.Holding) {
 	}
 }
 
-// forget forgets a node that is gone.
 func (p *past) forget(at place) {
 	list, _ := p.byNode.Delete(at)
 	p.adjust(at.creator, -len(list))
 }
 
-// Ended returns how a node's lock was held, as far as that is remembered: the latest last. The holdings do not change.
+// Ended returns the remembered holdings of a node's lock, the latest last. They do not change.
 func (s *State) Ended(n *namespace.Node) []*api.Holding {
 	list, _ := s.past.byNode.Get(placeOf(n))
 	return list
 }
 
-// pastHeader says in the header of a snapshot what is remembered.
+// pastHeader is the part of a snapshot's header about past holdings.
 type pastHeader struct {
 	Nodes int        `cbor:"1,keyasint"`
-	Hand  api.Name   `cbor:"2,keyasint,omitempty"`           // of builds before the first release that has a past; it is read, and ignored
+	Hand  api.Name   `cbor:"2,keyasint,omitempty"`           // from builds before the first release with a past; ignored
 	Hands []pastHand `cbor:"3,keyasint,omitempty" since:"3"` // by creator
 }
 
-// pastRecord is what is remembered of one node.
 type pastRecord struct {
 	Name     api.Name       `cbor:"1,keyasint"`
 	Holdings []*api.Holding `cbor:"2,keyasint"`
 }
 
-// header returns what the header of a snapshot says, nil while there is nothing to say.
 func (p *past) header() *pastHeader {
 	if p.byNode.Len() == 0 {
 		return nil
@@ -131,7 +126,6 @@ func (p *past) header() *pastHeader {
 	return &pastHeader{Nodes: p.byNode.Len(), Hands: p.shares.hands()}
 }
 
-// adjust counts holdings that were added to the nodes of a creator, or taken from them.
 func (p *past) adjust(creator string, more int) {
 	p.count += more
 	if p.shares.counted {
@@ -139,13 +133,12 @@ func (p *past) adjust(creator string, more int) {
 	}
 }
 
-// countShares counts the shares of what is remembered, if they were not counted yet.
 func (p *past) countShares() {
 	if p.shares.counted {
 		return
 	}
 	of := shares{counted: true, byCreator: cowmap.New[string, share](cmp.Less[string]), ranks: cowmap.New[rank, struct{}](rank.before)}
-	of.edit() // so that nothing is copied for each of them
+	of.edit() // to avoid a copy for each
 	creator, count := "", 0
 	for at, list := range p.byNode.All() {
 		if at.creator != creator {
@@ -161,7 +154,6 @@ func (p *past) countShares() {
 	p.shares = of
 }
 
-// setHand sets the hand of a share, if there is that share.
 func (p *past) setHand(creator string, hand api.Name) {
 	if of, there := p.shares.byCreator.Get(creator); there {
 		of.hand = hand
@@ -169,7 +161,7 @@ func (p *past) setHand(creator string, hand api.Name) {
 	}
 }
 
-// makeRoom takes a holding from the largest share, for one that was added to the nodes of a creator and is not counted yet.
+// makeRoom takes a holding from the largest share, for one of a creator that is added and not counted yet.
 func (p *past) makeRoom(by string) {
 	own, _ := p.shares.byCreator.Get(by)
 	largest := rank{own.count + 1, by}
@@ -180,13 +172,13 @@ func (p *past) makeRoom(by string) {
 		break
 	}
 	p.dropOne(largest.creator)
-	if largest.creator != by { // else as much was added as is taken
+	if largest.creator != by { // otherwise the count does not change
 		p.adjust(largest.creator, -1)
 		p.adjust(by, 1)
 	}
 }
 
-// dropOne takes the oldest holding from the node after the hand of a share. It is not counted here.
+// dropOne drops the oldest holding of the node after a share's hand, without counting.
 func (p *past) dropOne(creator string) {
 	of, _ := p.shares.byCreator.Get(creator)
 	//mutant: at, list := p.after(place{creator, of.hand[:0]})
@@ -199,7 +191,7 @@ func (p *past) dropOne(creator string) {
 	}
 }
 
-// after returns the first node of the same creator after a place, or else the first of all: there is one.
+// after returns the creator's first node after a place, or else the creator's first; there is one.
 func (p *past) after(hand place) (place, []*api.Holding) {
 	for at, list := range p.byNode.From(hand) {
 		if at.creator != hand.creator {

@@ -8,13 +8,11 @@ import (
 	"github.com/chubbylock/chubby/namespace"
 )
 
-// When a cell has no room for one more holding, that creator gives up one of whose nodes most are remembered: so of n principals each
-// keeps an n-th of the room at least, whatever the others do, and nobody can have the past of another's locks forgotten by holding
-// very many of their own. Of the creator's nodes, it is the next one after the hand that gives up its oldest, and the hand goes round in
-// the order of their names: locks that come and go by the thousand take from each other before they take the last from one that nobody
-// touches. No list of ages has to be kept.
+// When the past is full, the creator with the largest share gives up a holding. So each of n principals keeps
+// at least an n-th of the room, and cannot displace the past of others' locks. The node after the share's hand
+// gives up its oldest; the hand goes round in the order of names. So short-lived locks displace each other
+// before they take the last holding of a quiet lock. No list of ages is needed.
 
-// place is where in the past a node is.
 type place struct {
 	creator string
 	name    api.Name
@@ -29,12 +27,12 @@ func (p place) before(other place) bool {
 	return p.name < other.name
 }
 
-// shares are what is remembered of the nodes of each principal. They follow from what is remembered, and are counted
-// when they are needed first: when there is no room. Until then a release does not pay for them.
+// shares are the past by principal. They are counted when it first is full, so that releases do not pay for
+// them before.
 type shares struct {
 	counted   bool
 	editing   bool
-	byCreator cowmap.Map[string, share]  // not usable until it is counted; nor is ranks
+	byCreator cowmap.Map[string, share]  // unusable until counted, as is ranks
 	ranks     cowmap.Map[rank, struct{}] // of byCreator, the largest first
 }
 
@@ -59,13 +57,11 @@ func (s *shares) snapshot() shares {
 	return shares{counted: true, byCreator: s.byCreator.Snapshot(), ranks: s.ranks.Snapshot()}
 }
 
-// share is how much is remembered of the nodes that one principal has created.
 type share struct {
 	count int      // of the holdings; never 0
-	hand  api.Name // of the node that gave up one last; "" if none did
+	hand  api.Name // the node that last gave up a holding; "" if none did
 }
 
-// rank is a share among the others.
 type rank struct {
 	count   int
 	creator string
@@ -91,7 +87,6 @@ func (s *shares) adjust(creator string, more int) {
 	s.ranks.Set(rank{of.count, creator}, struct{}{})
 }
 
-// hands returns the hands of the shares that have given up something.
 func (s *shares) hands() (list []pastHand) {
 	if !s.counted {
 		return nil
@@ -105,7 +100,6 @@ func (s *shares) hands() (list []pastHand) {
 	return list
 }
 
-// pastHand is the hand of one share that has given up something.
 type pastHand struct {
 	Creator string   `cbor:"1,keyasint,omitempty"`
 	Hand    api.Name `cbor:"2,keyasint"`

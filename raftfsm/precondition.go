@@ -6,17 +6,16 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Precondition is a sequencer of this cell, as a condition: a command that carries one does nothing
-// unless the lock is held in that mode and generation when the command is applied (Chubby §2.6,
-// SetSequencer).
+// Precondition is a sequencer of this cell, as a condition: its command does nothing unless the lock is then
+// held in that mode and generation (Chubby §2.6, SetSequencer).
 type Precondition struct {
 	Lock       api.Name       `cbor:"1,keyasint"`
 	Mode       api.LockMode   `cbor:"2,keyasint"`
 	Generation api.Generation `cbor:"3,keyasint"`
 }
 
-// CheckPrecondition returns BadSequencer, with the reason, unless the lock is held in that mode and
-// generation, is not being revoked, and a holder has a session that is not terminating.
+// CheckPrecondition returns BadSequencer, with the reason, unless the lock is held in that mode and generation,
+// without a revocation, by a session that is not terminating.
 func (s *State) CheckPrecondition(p Precondition) error {
 	node, ok := s.Tree.Get(p.Lock)
 	switch {
@@ -42,7 +41,6 @@ func (s *State) CheckPrecondition(p Precondition) error {
 	return &refusal.Refusal{Cause: refusal.SequencerTerminating, By: by}
 }
 
-// checkPreconditions returns the error of the first precondition that is not met.
 func (s *State) checkPreconditions(preconditions []Precondition) error {
 	for _, p := range preconditions {
 		if err := s.CheckPrecondition(p); err != nil {
@@ -52,7 +50,6 @@ func (s *State) checkPreconditions(preconditions []Precondition) error {
 	return nil
 }
 
-// holders lists the handles that hold a lock.
 func holders(n *namespace.Node) []namespace.Owner {
 	owners := make([]namespace.Owner, len(n.Holders))
 	for i, h := range n.Holders {

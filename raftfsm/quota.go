@@ -9,8 +9,7 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Quota returns what a principal may use: the limits that were set for it, and
-// those of api.DefaultQuota for the others.
+// Quota returns a principal's limits: its own, or else those of api.DefaultQuota.
 func (s *State) Quota(principal string) api.Quota {
 	own, _ := s.quotas.Get(principal)
 	usual := api.DefaultQuota()
@@ -24,12 +23,10 @@ func (s *State) Quota(principal string) api.Quota {
 // Quotas returns the quotas that were set, by principal.
 func (s *State) Quotas() iter.Seq2[string, api.Quota] { return s.QuotasFrom("") }
 
-// QuotasFrom returns the quotas that were set for the principal first and for
-// those after it, by principal.
+// QuotasFrom returns the quotas that were set for first and later principals.
 func (s *State) QuotasFrom(first string) iter.Seq2[string, api.Quota] { return s.quotas.From(first) }
 
-// checkQuota returns QuotaExceeded if a principal may not add that much at that
-// name.
+// checkQuota returns QuotaExceeded if a principal may not add that much at that name.
 func (s *State) checkQuota(name api.Name, principal string, more namespace.Usage) error {
 	quota := s.Quota(principal)
 	limit := namespace.Usage{Nodes: quota.Nodes, Bytes: quota.Bytes}
@@ -40,7 +37,6 @@ func (s *State) checkQuota(name api.Name, principal string, more namespace.Usage
 	return s.Tree.CheckQuota(name, more)
 }
 
-// setQuota changes the quota of a principal or of a directory, for an operator.
 func (s *State) setQuota(c *SetQuota) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		if err := s.PermitOperator(s.principal(c.Mutation.Session)); err != nil {

@@ -9,19 +9,19 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// staged is what is to take the place of the tree and the quotas, as far as it has arrived. It belongs to a
-// session, and is forgotten when that ends.
+// staged is the received part of a backup that will replace the tree and the quotas. It belongs to a session,
+// and ends with it.
 type staged struct {
 	RestoreBegin
 	session api.SessionID
-	since   int64  // when it was begun, by the clock of the master; for display
-	part    uint64 // the last one that was added
+	since   int64  // when it began, by the master's clock; for display
+	part    uint64 // the last one added
 	sealed  bool
 	tree    namespace.Tree
 	quotas  cowmap.Map[string, api.Quota]
 }
 
-// newStaged returns what is staged before anything has arrived. It is edited until State.Settle.
+// newStaged returns an empty staged backup, edited until State.Settle.
 func newStaged(c RestoreBegin, by api.SessionID, since int64) *staged {
 	fresh := NewState()
 	g := &staged{RestoreBegin: c, session: by, since: since, tree: fresh.Tree, quotas: fresh.quotas}
@@ -39,7 +39,6 @@ func (g *staged) settle() {
 	g.quotas.Settle()
 }
 
-// record returns what a snapshot says of it, nil of none.
 func (g *staged) record() *stagedRecord {
 	if g == nil {
 		return nil
@@ -47,7 +46,6 @@ func (g *staged) record() *stagedRecord {
 	return &stagedRecord{Announced: g.RestoreBegin, Session: g.session, Part: g.part, Sealed: g.sealed, Nodes: g.tree.Counts().Nodes, Quotas: g.quotas.Len(), SinceUnix: g.since}
 }
 
-// snapshot returns a copy, which does not change.
 func (g *staged) snapshot() *staged {
 	if g == nil {
 		return nil
@@ -57,15 +55,15 @@ func (g *staged) snapshot() *staged {
 	return &now
 }
 
-// RestoreGap is what the fencing counter is raised by, above everything that is known to have been issued, when a cell takes the place
-// of the one in the backup: a backup does not know what was issued after it. A cell would have to issue 30,000 numbers a second for a year
-// to reach it, and can be restored 8,000 times.
+// RestoreGap is the fencing counter's gap above all known numbers when a restored cell replaces the backup's:
+// the backup lacks what was issued after it. At 30,000 numbers a second a cell would issue as many in a year;
+// 8,000 restores are possible.
 const RestoreGap = 1 << 40
 
-// maxRestored is the highest counter above which the gap can be left: then there is room for as many numbers again.
+// maxRestored is the highest counter that allows the gap: room for as many numbers again remains.
 const maxRestored = api.MaxGeneration - 2*RestoreGap
 
-// RestoreWeight returns what the nodes weigh of the backup that is being restored, as far as they have arrived; 0 if none is.
+// RestoreWeight returns the weight of the backup's nodes received so far; 0 without a restore.
 func (s *State) RestoreWeight() int64 {
 	if s.staged == nil {
 		return 0
@@ -73,7 +71,7 @@ func (s *State) RestoreWeight() int64 {
 	return s.staged.tree.Counts().Weight()
 }
 
-// RestoringSince returns when the restore was begun that goes on, by the clock of the master then; for display.
+// RestoringSince returns when the current restore began, by the master's clock; for display.
 func (s *State) RestoringSince() (unix int64) {
 	if s.staged == nil {
 		return 0
@@ -81,8 +79,8 @@ func (s *State) RestoringSince() (unix int64) {
 	return s.staged.since
 }
 
-// Restoring returns the session of the operator who restores the cell from a backup, 0 if nobody does, and
-// whether the backup is complete, so that other sessions are ended.
+// Restoring returns the session that restores a backup, or 0, and whether the backup is complete, so that other
+// sessions end.
 func (s *State) Restoring() (by api.SessionID, sealed bool) {
 	if s.staged == nil {
 		return 0, false
@@ -90,8 +88,7 @@ func (s *State) Restoring() (by api.SessionID, sealed bool) {
 	return s.staged.session, s.staged.sealed
 }
 
-// ForBackup returns the state without what no backup has: the secret, a backup that is being restored or was, which replicas there are, and
-// who held what.
+// ForBackup returns the state without the secret, restores, the roster, and past holdings, which backups omit.
 func (s State) ForBackup() State {
 	//mutant: s.Secret, s.staged, s.Origin, s.Roster, s.Restored = nil, nil, "", Roster{}, nil
 	//mutant: s.Secret, s.Origin, s.Roster, s.past, s.Restored = nil, "", Roster{}, newPast(s.past.most), nil //by TestRestoreIsInterrupted of ./cell
@@ -130,7 +127,7 @@ func (s *State) restore(c *Restore, wall int64) Result {
 	})
 }
 
-// restoreBegin begins with an empty tree. The session must not cache: nothing tells it of what changes.
+// restoreBegin begins with an empty tree. The session must not cache: it gets no notice of the changes.
 func (s *State) restoreBegin(id api.SessionID, c *RestoreBegin, wall int64) Result {
 	who, _ := s.Sessions.Get(id)
 	switch {
@@ -149,7 +146,7 @@ func (s *State) restoreBegin(id api.SessionID, c *RestoreBegin, wall int64) Resu
 	return Result{}
 }
 
-// restoreGiveUp forgets what is staged. The sessions that Seal was to end, end.
+// restoreGiveUp drops the staged backup. Sessions that Seal terminated still end.
 func (s *State) restoreGiveUp(of api.SessionID, operator string) Result {
 	if operator != "" {
 		if err := s.PermitOperator(operator); err != nil {
@@ -163,8 +160,7 @@ func (s *State) restoreGiveUp(of api.SessionID, operator string) Result {
 	return Result{GaveUp: true}
 }
 
-// restoreAdd adds one part. A part that cannot be is refused whole, and nothing of it stays: what was
-// staged is forgotten then, for a part of it is of no use.
+// restoreAdd adds one part. It refuses an invalid part as a whole, and then drops the staged backup.
 func (s *State) restoreAdd(c *RestoreAdd) Result {
 	g := s.staged
 	switch {
@@ -180,7 +176,7 @@ func (s *State) restoreAdd(c *RestoreAdd) Result {
 		}
 	}
 	for _, q := range c.Quotas {
-		if q.Principal == "" || len(q.Principal) > api.MaxPrincipal { // nobody could take it away again
+		if q.Principal == "" || len(q.Principal) > api.MaxPrincipal { // or it could not be removed again
 			s.staged = nil
 			return refuse(&refusal.Refusal{Cause: refusal.RestoreNode})
 		}
@@ -194,8 +190,8 @@ func (s *State) restoreAdd(c *RestoreAdd) Result {
 	return Result{}
 }
 
-// restoreSeal ends all other sessions, as an operator would: their clients are told, and what they hold is
-// theirs until they have acknowledged that or their leases are over.
+// restoreSeal ends all other sessions as an operator would: their clients are notified, and keep their holdings
+// until they have acknowledged or their leases have ended.
 func (s *State) restoreSeal(why string) Result {
 	g := s.staged
 	for n := range s.Tree.OwnedBy(g.session) {
@@ -222,8 +218,8 @@ func (s *State) restoreSeal(why string) Result {
 	return r
 }
 
-// restoreFinish puts what is staged in the place of the tree. No other session is left: so nobody has a lease, a
-// lock, a handle or anything cached, and what failed sessions left behind, their lock-delays, is kept.
+// restoreFinish replaces the tree by the staged backup. No other session, and so no lease, lock, handle or
+// cache, is left. It keeps the lock-delays of failed sessions.
 func (s *State) restoreFinish(wall int64) Result {
 	g := s.staged
 	switch {
@@ -255,11 +251,11 @@ func (s *State) restoreFinish(wall int64) Result {
 	return r
 }
 
-// counterAfter returns the fencing counter after a restore, which is the generation of all that comes with it: above what this cell has
-// ever issued, and what the backup's has. So a write on condition of a generation that was read before meets no other contents of that
-// generation. A cell that goes back to a backup of its own goes on counting: it knows what it has
-// issued since. If it left a gap, too, a later cell that is restored from the same backup, and cannot know of this, would issue
-// the numbers in and above that gap once more.
+// counterAfter returns the fencing counter after a restore, the generation of all restored nodes: above all
+// numbers that this cell and the backup's have issued. So a write on condition of an earlier generation meets
+// no other contents of that generation. A cell that restores its own backup just counts on, as it knows what it
+// has issued. With a gap, another cell restored later from the same backup would issue the numbers in and above
+// that gap again.
 func (s *State) counterAfter(g *staged) uint64 {
 	if s.hasIssued(&g.RestoreBegin) {
 		//mutant: return s.Counter
@@ -269,13 +265,13 @@ func (s *State) counterAfter(g *staged) uint64 {
 	return max(s.Counter, g.Counter) + RestoreGap
 }
 
-// hasIssued reports whether a backup is one of this cell's own, and the cell's counter is not behind it.
+// hasIssued reports whether a backup is this cell's own, and the cell's counter is not behind it.
 func (s *State) hasIssued(b *RestoreBegin) bool {
 	return b.CellID == s.CellID && b.Counter <= s.Counter
 }
 
-// mayOwn returns a refusal if nobody may get a lock, or open an ephemeral node, because a restore is about to finish: else it could not
-// finish, after it has ended all sessions. Only the operator's own session is left.
+// mayOwn returns a refusal while a restore is about to finish: new locks and ephemeral nodes would prevent
+// that. Only the operator's own session is left.
 func (s *State) mayOwn() error {
 	if _, sealed := s.Restoring(); sealed {
 		return &refusal.Refusal{Cause: refusal.RestoreTakesNothing}

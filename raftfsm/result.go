@@ -19,12 +19,12 @@ type Answer struct {
 	Handle     api.HandleID   `cbor:"6,keyasint,omitempty"` // of a grant
 	Stat       *Stat          `cbor:"7,keyasint,omitempty"`
 
-	// Written is of a Txn with operations: one for each, without the name, which the request has, and nothing of a node that was
-	// deleted. It is a pointer, for every command makes an Answer.
+	// Written has one element for each operation of a Txn, without the name, which the request has; empty for a
+	// deletion. It is a pointer, since every command makes an Answer.
 	Written *[]Stat `cbor:"8,keyasint,omitempty" since:"3"`
 }
 
-// Stat is a node's metadata at the time when a request was done.
+// Stat is a node's metadata when a request was done.
 type Stat struct {
 	Name      api.Name       `cbor:"1,keyasint"`
 	Kind      api.Kind       `cbor:"2,keyasint"`
@@ -41,23 +41,23 @@ type Stat struct {
 	ModifiedUnix int64 `cbor:"12,keyasint,omitempty" since:"2"`
 }
 
-// Result is everything that one command did: the answer to its caller, and its
-// effects, on which the master acts. The effects are not kept.
+// Result is everything that one command did: its caller's answer, and the effects, which are not kept, on which
+// the master acts.
 type Result struct {
 	Answer
 	Session api.SessionID // of CreateSession
 
-	Claims      []ClaimResult          // of every claim in the command, in order
-	Ended       []Ended                // sessions that have ended
-	Free        []api.Name             // locks that a waiter may now be able to have
-	Left        []namespace.Left       // holders that let go of a lock or lost it, and how; what it points to never changes
-	Vacant      []namespace.Vacancy    // locks that lost their last holder; a claim in the command may have been granted them since
+	Claims      []ClaimResult          // of every claim, in order
+	Ended       []Ended                // ended sessions
+	Free        []api.Name             // locks that a waiter may now get
+	Left        []namespace.Left       // holders that released or lost a lock, and how; what it points to never changes
+	Vacant      []namespace.Vacancy    // locks that lost their last holder; a claim of the command may hold them now
 	Delayed     []api.Name             // locks on which a lock-delay began or was renewed
 	Dying       []namespace.Ref        // ephemeral nodes that no handle has open
-	Changes     []namespace.Change     // of what clients see of nodes, in order
-	Revoked     []namespace.Revocation // locks that are being taken away
-	Terminating []api.SessionID        // sessions that another than their client is ending
-	Restored    bool                   // a backup has taken the place of what the cell had
+	Changes     []namespace.Change     // visible to clients, in order
+	Revoked     []namespace.Revocation // locks being taken away
+	Terminating []api.SessionID        // sessions ended by others than their clients
+	Restored    bool                   // a backup has replaced the cell's contents
 	GaveUp      bool                   // a restore was given up
 }
 
@@ -69,21 +69,20 @@ type Ended struct {
 	PID       int
 }
 
-// ClaimResult is the result of one claim. If it is Pending, the claim has no
-// answer yet: it cannot have the lock now, and goes on waiting.
+// ClaimResult is the result of one claim. A Pending claim has no answer yet: it goes on waiting.
 type ClaimResult struct {
 	Owner   namespace.Owner
 	Number  api.RequestNumber
 	Pending bool
-	Again   bool // the claim was answered before, and this is a retry
+	Again   bool // a retry of an answered claim
 	Answer  Answer
 }
 
-// Code returns the code of the answer's refusal, api.OK without one.
+// Code returns the refusal's code, api.OK without one.
 func (a Answer) Code() api.Code { return a.Refusal.Code() }
 
-// Err returns the answer's refusal as an error for its caller, nil without one. The error says
-// whether the refusal is final.
+// Err returns the refusal as an error for its caller, nil without one. The error says whether the refusal is
+// final.
 func (a Answer) Err() error {
 	if a.Refusal == nil {
 		return nil
@@ -93,18 +92,17 @@ func (a Answer) Err() error {
 	return e
 }
 
-// refused is the answer that carries err. The packages namespace and session return refusals; any
-// other error becomes a cause without details, which is the same on every replica.
+// refused returns the answer with err. The packages namespace and session return refusals; any other error
+// becomes a cause without details, the same on every replica.
 func refused(err error) Answer {
 	r := &refusal.Refusal{Cause: refusal.Unexplained}
 	errors.As(err, &r)
 	return Answer{Refusal: r}
 }
 
-// refuse is the result of a command that did nothing because of err.
+// refuse returns the result of a command that did nothing because of err.
 func refuse(err error) Result { return Result{Answer: refused(err)} }
 
-// stat describes a node as it is now.
 func stat(n *namespace.Node) *Stat {
 	return &Stat{
 		Name: n.Name, Kind: n.Kind, Ephemeral: n.Ephemeral, Instance: n.Instance, Content: n.Content, Lock: n.Lock,
@@ -112,8 +110,7 @@ func stat(n *namespace.Node) *Stat {
 	}
 }
 
-// In returns the metadata with the path that the node has in the cell of that
-// name.
+// In returns the metadata with the node's path in the named cell.
 func (s *Stat) In(cell string) (api.Stat, error) {
 	path, err := s.Name.In(cell)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// permitBreak returns nil if a principal may take a lock away from its holders: it may change the ACL of the
-// node, or the list of operators admits it. The right to the root's ACL is not enough: it may be everybody's, and a
-// directory below closed to them. The refusal is that of the node.
+// permitBreak returns nil if a principal may take a lock away: it may change the node's ACL, or is on the list
+// of operators. The right to the root's ACL is not enough: everybody may have it, and a directory below may be
+// closed.
 func (s *State) permitBreak(node *namespace.Node, principal string) error {
 	err := s.Tree.Permit(node, principal, namespace.ToChange)
 	if err != nil && s.HasOperators() && s.PermitOperator(principal) == nil {
@@ -17,7 +17,7 @@ func (s *State) permitBreak(node *namespace.Node, principal string) error {
 	return err
 }
 
-// PermitBreak reports whether a principal may take a node's lock away from its holders.
+// PermitBreak reports whether a principal may take a node's lock away.
 func (s *State) PermitBreak(node *namespace.Node, principal string) bool {
 	return s.permitBreak(node, principal) == nil
 }
@@ -44,23 +44,20 @@ func (s *State) revoke(c *Revoke, wall int64) Result {
 	})
 }
 
-// evict takes a revoked lock from holders that have acknowledged the revocation.
 func (s *State) evict(c *Evict, wall int64) Result {
 	var r Result
 	s.evicted(&r, s.Tree.Evict(c.Lock, c.Generation, c.Holders), c.Successions, wall)
 	return r
 }
 
-// evicted hands on the locks that an eviction freed.
 func (s *State) evicted(r *Result, d namespace.Dropped, successions []Succession, wall int64) {
 	r.Left = append(r.Left, s.remember(d.Left, ended{api.ByBreak, wall})...)
 	r.Free, r.Vacant, r.Dying = append(r.Free, d.Free...), append(r.Vacant, d.Vacant...), append(r.Dying, d.Dying...)
 	s.handOver(r, successions, wall)
 }
 
-// terminate begins to end another client's session: the sequencers of its locks become invalid, and
-// its requests are refused. A client may terminate the sessions of its own principal, and an operator
-// all sessions.
+// terminate begins to end another client's session: its locks' sequencers become invalid, and its requests are
+// rejected. A client may terminate its own principal's sessions, an operator all.
 func (s *State) terminate(c *Terminate) Result {
 	return s.once(c.Mutation, nil, func() Result {
 		by := s.principal(c.Mutation.Session)

@@ -9,42 +9,41 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// Roster says which replicas a cell has, is to have, and has had. It is empty until they are changed
-// for the first time: until then they are those of Raft's configuration. What it says of a change that is under way is
-// what has been decided; Raft's configuration follows, step by step (docs/adr/0027-members-are-changed-by-the-master.md).
-// A Roster that was returned never changes.
+// Roster says which replicas a cell has, will have, and has had. Until the first change it is empty, and Raft's
+// configuration counts. It has the decision on a change; Raft's configuration follows step by step
+// (docs/adr/0027-members-are-changed-by-the-master.md). A returned Roster never changes.
 type Roster struct {
 	Version uint64   `cbor:"1,keyasint"` // counts its changes
-	Members []Member `cbor:"2,keyasint"` // in the order in which they came; those that have left stay
+	Members []Member `cbor:"2,keyasint"` // in order of arrival; former ones stay
 
-	Author    string `cbor:"3,keyasint,omitempty" since:"3"` // the principal who decided on the last change; empty if the master did
-	SinceUnix int64  `cbor:"4,keyasint,omitempty" since:"3"` // when, by the clock of the master; for display
+	Author    string `cbor:"3,keyasint,omitempty" since:"3"` // the principal that decided the last change; empty if the master did
+	SinceUnix int64  `cbor:"4,keyasint,omitempty" since:"3"` // when, by the master's clock; for display
 }
 
 // Member is a replica of the roster.
 type Member struct {
 	ID          string      `cbor:"1,keyasint"`
 	Raft        string      `cbor:"2,keyasint"`           // host:port
-	Client      string      `cbor:"3,keyasint,omitempty"` // host:port; empty for one of the bootstrap
+	Client      string      `cbor:"3,keyasint,omitempty"` // host:port; empty at bootstrap
 	HTTP        string      `cbor:"4,keyasint,omitempty"`
-	Incarnation string      `cbor:"5,keyasint,omitempty"` // of its data directory; empty for one of the bootstrap
+	Incarnation string      `cbor:"5,keyasint,omitempty"` // of its data directory; empty at bootstrap
 	Phase       MemberPhase `cbor:"6,keyasint"`
 	Replaces    string      `cbor:"7,keyasint,omitempty"` // leaves when this one has joined
 }
 
-// MemberPhase is where a replica is on its way through a cell.
+// MemberPhase is the phase of a replica's life in a cell.
 type MemberPhase int
 
-// The phases. A replica that is joining may be made to leave before it is settled.
+// The phases. A joining replica may be removed before it is settled.
 const (
-	Joining MemberPhase = iota + 1 // it is to catch up, without a vote
+	Joining MemberPhase = iota + 1 // catches up, without a vote
 	Settled                        // it has a vote
-	Leaving                        // it is to be taken out of Raft's configuration
+	Leaving                        // to be removed from Raft's configuration
 	Left                           // its ID is never used again
-	Standby                        // a spare: it waits, in no configuration of Raft, until it takes the place of a replica that is dead; before Joining
+	Standby                        // a spare outside Raft's configuration, before Joining: waits to replace a dead replica
 )
 
-// String returns the phase as people are shown it.
+// String returns the phase for display.
 func (p MemberPhase) String() string {
 	switch p {
 	case Joining:
@@ -70,7 +69,7 @@ func (r Roster) Find(id string) (Member, bool) {
 	return r.Members[i], true
 }
 
-// Unsettled returns the replica whose change is under way.
+// Unsettled returns the replica with a pending change.
 func (r Roster) Unsettled() (Member, bool) {
 	i := slices.IndexFunc(r.Members, func(m Member) bool { return m.Phase == Joining || m.Phase == Leaving })
 	if i < 0 {
@@ -79,7 +78,7 @@ func (r Roster) Unsettled() (Member, bool) {
 	return r.Members[i], true
 }
 
-// Spares returns the replicas that stand by, in the order in which they came.
+// Spares returns the spares, in order of arrival.
 func (r Roster) Spares() (list []Member) {
 	for _, m := range r.Members {
 		if m.Phase == Standby {
@@ -89,7 +88,6 @@ func (r Roster) Spares() (list []Member) {
 	return list
 }
 
-// in returns how many replicas are in a phase.
 func (r Roster) in(phases ...MemberPhase) (n int) {
 	for _, m := range r.Members {
 		if slices.Contains(phases, m.Phase) {
@@ -99,7 +97,6 @@ func (r Roster) in(phases ...MemberPhase) (n int) {
 	return n
 }
 
-// with returns the roster with a replica changed, or added.
 func (r Roster) with(m Member) Roster {
 	list := slices.Clone(r.Members)
 	if i := slices.IndexFunc(list, func(o Member) bool { return o.ID == m.ID }); i >= 0 {
@@ -111,7 +108,6 @@ func (r Roster) with(m Member) Roster {
 	return r
 }
 
-// foundersOf returns the roster before its first change.
 func foundersOf(founders []Member) (Roster, error) {
 	var r Roster
 	for _, m := range founders {
@@ -127,7 +123,7 @@ func foundersOf(founders []Member) (Roster, error) {
 	return r, nil
 }
 
-// isWellFormed reports whether the texts of a replica can be: what else takes them may rely on it.
+// isWellFormed reports whether a replica's texts are valid; other code relies on it.
 func (m Member) isWellFormed() bool {
 	for _, address := range []string{m.Raft, m.Client, m.HTTP} {
 		host, _, err := net.SplitHostPort(address)
@@ -179,7 +175,7 @@ func (r Roster) remove(id string) (Roster, error) {
 	if m.Phase == Settled && r.in(Settled) == 1 {
 		return r, &refusal.Refusal{Cause: refusal.MemberLast, Path: id}
 	}
-	if m.Phase == Standby { // Raft has nothing to do with it
+	if m.Phase == Standby { // Raft does not know it
 		m.Phase = Left
 		return r.with(m), nil
 	}
@@ -187,21 +183,20 @@ func (r Roster) remove(id string) (Roster, error) {
 	return r.with(m), nil
 }
 
-// keep takes back that a replica leaves. It joins again from the step at which it is: a step of Raft's may be on its way that takes it out.
-// One that still has its vote is settled at once.
+// keep cancels a replica's leaving. It joins again from its current step, since a pending step of Raft's may
+// remove it. If it still votes, it is settled at once.
 func (r Roster) keep(id string) (Roster, error) {
 	m, ok := r.Find(id)
 	if !ok || m.Phase != Leaving {
 		return r, &refusal.Refusal{Cause: refusal.MemberStays, Path: id}
 	}
-	if n := r.in(Settled); n+r.in(Standby) >= MaxMembers { // another one has its place already
+	if n := r.in(Settled); n+r.in(Standby) >= MaxMembers { // another replica has its place
 		return r, &refusal.Refusal{Cause: refusal.MembersTooMany, Used: int64(len(r.Members)), Allowed: MaxMembers}
 	}
 	m.Phase = Joining
 	return r.with(m), nil
 }
 
-// check returns what is wrong with a roster that was read.
 func (r Roster) check() error {
 	seen := make(map[string]bool, len(r.Members))
 	for _, m := range r.Members {
@@ -216,10 +211,10 @@ func (r Roster) check() error {
 	return nil
 }
 
-// Bounds of a roster.
+// Limits of a roster.
 const (
-	MaxMembers  = 15   // replicas that a cell has at a time
-	maxRoster   = 1000 // that it has ever had
+	MaxMembers  = 15   // of a cell at a time
+	maxRoster   = 1000 // over its lifetime
 	maxMemberID = 64
 	maxAddress  = 255
 )

@@ -34,8 +34,7 @@ func (s *State) raiseLease(c *RaiseLease) Result {
 	return Result{}
 }
 
-// endSessions ends sessions in the order given. It skips sessions that have
-// ended already.
+// endSessions ends sessions in the given order, and skips ended ones.
 func (s *State) endSessions(c *EndSessions, wall int64) Result {
 	var r Result
 	for _, end := range c.Ends {
@@ -61,8 +60,7 @@ func (s *State) endSessions(c *EndSessions, wall int64) Result {
 	return r
 }
 
-// cancel withdraws a request. If the request is done, its answer stays valid,
-// even a grant.
+// cancel withdraws a request. If it is done, its answer stays valid, even a grant.
 func (s *State) cancel(c *Cancel) Result {
 	m := c.Mutation
 	if c.Refusal == nil {

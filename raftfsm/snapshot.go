@@ -22,9 +22,9 @@ import (
 //
 //	magic | record(header) | record(session)… | record(node)… | record(delay)… | record(quota)… | record(past)… | staged… | SHA-256
 //
-// where a record is a uvarint length and that many bytes of CBOR, the header
-// counts the records of each kind, staged is the nodes and quotas of a backup that is being restored, parents come before their children,
-// and the sum covers everything before it. Equal states have equal snapshots.
+// where a record is a uvarint length and that many bytes of CBOR, the header counts the records of each kind,
+// staged is the nodes and quotas of a backup in restore, parents come before their children, and the sum covers
+// everything before it. Equal states have equal snapshots.
 //
 // The number in the magic is the format; builds before the first release wrote
 // 1.
@@ -34,11 +34,9 @@ const (
 	snapshotMagic  = magicText + "2\n"
 )
 
-// maxRecord is the largest length of a record that is accepted. It is far above
-// the largest that is written, such as a lock with a hundred thousand holders
-// that all give a reason: a replica could not start from a snapshot that it
-// cannot read. The reader does not allocate this length before it has read the
-// bytes.
+// maxRecord is the maximum length of a record, far above the largest that is written, such as a lock with a
+// hundred thousand holders and reasons: a replica could not start from a snapshot beyond it. The reader
+// allocates no more than it has read.
 const maxRecord = 1 << 30
 
 type header struct {
@@ -65,7 +63,6 @@ type header struct {
 	Unproved api.Generation `cbor:"18,keyasint,omitempty" since:"3"`
 }
 
-// stagedRecord is what is known of a backup that is being restored, but its nodes and quotas.
 type stagedRecord struct {
 	Announced RestoreBegin  `cbor:"1,keyasint"`
 	Session   api.SessionID `cbor:"2,keyasint"`
@@ -122,7 +119,6 @@ func (s State) WriteTo(w io.Writer) (int64, error) {
 	return out.n, nil
 }
 
-// header returns the header of the state's snapshot.
 func (s State) header() header {
 	delays := 0
 	for range s.Tree.Delays() {
@@ -140,8 +136,8 @@ func (s State) header() header {
 	}
 }
 
-// Hash returns the SHA-256 of the state's snapshot, in hexadecimal: replicas
-// that have applied the same entries have the same hash.
+// Hash returns the SHA-256 of the state's snapshot, in hexadecimal: the same on replicas that have applied the
+// same entries.
 func (s State) Hash() (string, error) {
 	sum := sha256.New()
 	if _, err := s.WriteTo(sum); err != nil {
@@ -150,7 +146,7 @@ func (s State) Hash() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// recordWriter keeps the first error, and the sum of the bytes written.
+// recordWriter keeps the first error and the sum of the written bytes.
 type recordWriter struct {
 	w   io.Writer
 	sum hash.Hash
@@ -177,10 +173,9 @@ func (o *recordWriter) record(v any) {
 	o.bytes(data)
 }
 
-// ReadState reads a snapshot, and checks its sum and every invariant of the state. known is the
-// highest feature level that the replica knows: MaxLevel outside of tests. Anything but a whole
-// snapshot is Corrupt, with ErrNewer or ErrUnreleased in the chain if that is the reason. Whatever
-// the input, the reader allocates at most a small multiple of the bytes that it reads.
+// ReadState reads a snapshot, and checks its sum and the state's invariants. known is the replica's highest
+// feature level: MaxLevel outside of tests. Anything but a whole snapshot is Corrupt, with ErrNewer or
+// ErrUnreleased in the chain if that is why. It allocates at most a small multiple of the bytes read.
 func ReadState(r io.Reader, known int) (State, error) {
 	in := &recordReader{r: bufio.NewReader(r), sum: sha256.New(), known: known}
 	s, err := in.state()
@@ -193,11 +188,11 @@ func ReadState(r io.Reader, known int) (State, error) {
 	return s, nil
 }
 
-// recordReader keeps the sum of the bytes read.
+// recordReader keeps the sum of the read bytes.
 type recordReader struct {
 	r     *bufio.Reader
 	sum   hash.Hash
-	known int // the highest feature level that the replica knows
+	known int // the replica's highest feature level
 }
 
 func (in *recordReader) state() (State, error) {
@@ -246,7 +241,7 @@ func (in *recordReader) state() (State, error) {
 	return s, nil
 }
 
-// checkMagic returns an error if a snapshot of this format does not begin so.
+// checkMagic returns an error unless magic begins a snapshot of this format.
 func checkMagic(magic string) error {
 	number, ok := strings.CutPrefix(magic, magicText)
 	number, _, _ = strings.Cut(number, "\n")
@@ -304,7 +299,6 @@ func (in *recordReader) records(s *State, h header) error {
 	return in.staged(s, h.Staged)
 }
 
-// staged reads a backup that is being restored.
 func (in *recordReader) staged(s *State, h *stagedRecord) error {
 	if h == nil {
 		return nil
@@ -357,7 +351,6 @@ func (in *recordReader) record(v any) error {
 	return entryCodec.dec.Unmarshal(data.Bytes(), v)
 }
 
-// past reads what is remembered.
 func (in *recordReader) past(s *State, h *pastHeader) error {
 	if h == nil {
 		return nil

@@ -6,12 +6,11 @@ import (
 	"github.com/chubbylock/chubby/refusal"
 )
 
-// TxnLevel is the level from which on there are transactions.
+// TxnLevel is the level from which transactions exist.
 const TxnLevel = 3
 
-// txn checks all conditions, and then does the operations in their order. If one of these is refused,
-// what those before it have done is taken back. (The numbers that they have drawn are not: nobody has
-// seen them, and a gap does no harm.)
+// txn checks all conditions, then does the operations in order. If one is refused, it undoes the earlier ones,
+// except for drawn numbers: no client has seen them, and a gap is harmless.
 func (s *State) txn(c *Txn, wall int64) Result {
 	//mutant: return func(do func() Result) Result { r := do(); _, _, _ = s.Sessions.Begin(c.Mutation); s.Sessions.Finish(c.Mutation, r.Answer); return r }(func() Result {
 	return s.once(c.Mutation, nil, func() Result {
@@ -43,8 +42,8 @@ func (s *State) txn(c *Txn, wall int64) Result {
 	})
 }
 
-// refuseStep is the result of a Txn that did nothing because of one of its steps: its conditions and
-// then its operations, counted from 1.
+// refuseStep returns the result of a Txn that failed at a step: its conditions and then its operations, counted
+// from 1.
 func refuseStep(step int, err error) Result {
 	r := refuse(err)
 	own := *r.Refusal
@@ -54,8 +53,8 @@ func refuseStep(step int, err error) Result {
 	return r
 }
 
-// checkCondition returns why a condition of a principal's does not hold; or that the principal has no
-// right to know. A node that is being removed meets none.
+// checkCondition returns why a condition fails, or that the principal may not know. A node being removed fails
+// every one.
 func (s *State) checkCondition(c *Condition, principal string) error {
 	if c.Sequencer != nil {
 		if err := s.CheckPrecondition(*c.Sequencer); err != nil {
@@ -87,8 +86,8 @@ func (s *State) checkCondition(c *Condition, principal string) error {
 	return nil
 }
 
-// permitLook returns PermissionDenied unless a principal may know what there is at a name: it may read
-// or write the node, or, where there is none, the nearest directory above.
+// permitLook returns PermissionDenied unless a principal may know what is at a name: it may read or write the
+// node or, if that is missing, the nearest directory above.
 func (s *State) permitLook(name api.Name, principal string) error {
 	if err := namespace.CheckName(name); err != nil {
 		return err
@@ -106,9 +105,8 @@ func (s *State) permitLook(name api.Name, principal string) error {
 	return err
 }
 
-// operate does one operation of a Txn, and adds to r what clients see of it. It returns the metadata of
-// the file that it has written, without the name, which the command has; nothing of a node that it has
-// deleted.
+// operate does one operation of a Txn, and adds its visible changes to r. It returns the written file's
+// metadata without the name, which the command has; empty for a deletion.
 func (s *State) operate(r *Result, by api.SessionID, o *Operation, wall int64) (Stat, error) {
 	if o.Delete {
 		return Stat{}, s.deleteNamed(r, by, o.Name)
@@ -136,7 +134,7 @@ func (s *State) operate(r *Result, by api.SessionID, o *Operation, wall int64) (
 	return written, nil
 }
 
-// deleteNamed deletes a node for a session that has no handle on it: any holder of its lock is another.
+// deleteNamed deletes a node for a session without a handle on it, so any holder of its lock is another.
 func (s *State) deleteNamed(r *Result, by api.SessionID, name api.Name) error {
 	node, there := s.Tree.Get(name)
 	if !there || node.Dying() {

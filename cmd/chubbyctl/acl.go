@@ -34,7 +34,6 @@ lock it, and change these names. 'chubbyctl acl file cat NAME' shows who is in o
 	}
 }
 
-// namesFields is a node's ACL names, as acl get -o json shows them.
 type namesFields struct {
 	Path          string         `json:"path"`
 	ACL           api.ACL        `json:"acl"`

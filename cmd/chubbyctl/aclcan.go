@@ -13,16 +13,16 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// act is something that a principal may do at a node, or may not.
+// act is an action on a node that needs a right.
 type act struct {
 	word    string
-	opens   client.OpenOptions   // what a node is opened for to find out
-	list    func(api.ACL) string // the name of the list that admits those who may
-	inside  bool                 // the directory decides, in which the node would be
+	opens   client.OpenOptions   // how to open a node to find out
+	list    func(api.ACL) string // the name of the list with the right
+	inside  bool                 // the directory of the node decides
 	explain string
 }
 
-// acts returns what can be asked for, with the right that each takes (Chubby §2.3).
+// acts returns all actions, with the right that each needs (Chubby §2.3).
 func acts() []act {
 	readers := func(a api.ACL) string { return a.Read }
 	writers := func(a api.ACL) string { return a.Write }
@@ -36,7 +36,6 @@ func acts() []act {
 	}
 }
 
-// actWords are the words of what can be asked for.
 func actWords() (words []string) {
 	for _, a := range acts() {
 		words = append(words, a.word)
@@ -44,7 +43,6 @@ func actWords() (words []string) {
 	return words
 }
 
-// permission is the answer to whether somebody may do something.
 type permission struct {
 	Path      string `json:"path"`
 	Act       string `json:"act"`
@@ -90,7 +88,6 @@ a no is a refusal in its audit log.`, exitFailed, strings.Join(lines, "\n")),
 	}
 }
 
-// askPermission asks the cell.
 func (g *globals) askPermission(ctx context.Context, a act, p api.Path) (permission, error) {
 	answer := permission{Path: p.String(), Act: a.word}
 	at := p
@@ -115,7 +112,7 @@ func (g *globals) askPermission(ctx context.Context, a act, p api.Path) (permiss
 		answer.Allowed = true
 		stat, err := h.Stat(ctx)
 		answer.Reason = fmt.Sprintf("the list %s, which %v names, admits %s", a.list(stat.ACL), at, answer.Principal)
-		if stat.Withheld { // from a client that may not read it
+		if stat.Withheld { // the client may not read it
 			answer.Reason = fmt.Sprintf("a list that %v names admits %s", at, answer.Principal)
 		}
 		return err

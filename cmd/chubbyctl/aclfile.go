@@ -28,8 +28,8 @@ of a list counts for every node that names it, for what is opened from then on.`
 	return group
 }
 
-// listPath returns the path of a list: text is a NAME, of the default cell, or the path of
-// a file in the directory of lists of any cell.
+// listPath returns the path of a list: text is a NAME in the default cell, or the path of a file in any cell's
+// directory of lists.
 func (g *globals) listPath(text string) (api.Path, error) {
 	if strings.HasPrefix(text, "/") {
 		p, err := g.parsePath(text)
@@ -48,7 +48,7 @@ func (g *globals) listPath(text string) (api.Path, error) {
 	return listsOf(cell).Join(text)
 }
 
-// listsOf returns the directory of lists of a cell, whose name is valid.
+// listsOf returns a cell's directory of lists. The name has to be valid.
 func listsOf(cell string) api.Path {
 	return api.MustParsePath("/" + api.Root + "/" + cell + string(api.ACLDir))
 }
@@ -138,8 +138,7 @@ to write it again is not written without --yes.`,
 	return cmd
 }
 
-// readAccessList takes a list from the command line or from standard input, and checks it.
-// Its last line ends with a newline.
+// readAccessList reads a list from the command line or standard input, checks it, and ends it with a newline.
 func (g *globals) readAccessList(cmd *cobra.Command, text []string, p api.Path) ([]byte, error) {
 	argument := "-"
 	if len(text) > 0 {
@@ -161,9 +160,8 @@ func (g *globals) readAccessList(cmd *cobra.Command, text []string, p api.Path) 
 	return list, nil
 }
 
-// validateAccessList refuses a list with a line that would not mean what it looks like. A
-// cell takes any file for a list, and a line that it cannot read admits nobody, so that a
-// typing error would shut people out.
+// validateAccessList rejects lists with misleading lines. A cell accepts any file, and an unreadable line
+// admits nobody: a typing error would lock people out.
 func validateAccessList(list string) error {
 	n := 0
 	for line := range strings.Lines(list) {
@@ -175,7 +173,7 @@ func validateAccessList(list string) error {
 	return nil
 }
 
-// entryProblem says what is wrong with one line of a list; "" if nothing is.
+// entryProblem returns the fault of a line of a list, or "".
 func entryProblem(line string) string {
 	included, isList := strings.CutPrefix(line, "@")
 	switch {
@@ -203,8 +201,7 @@ func entryProblem(line string) string {
 	return ""
 }
 
-// listNameProblem says why a list, which is a file in the directory of lists, cannot have a
-// name; "" if it can.
+// listNameProblem returns why a list, a file in the directory of lists, cannot have a name; or "".
 func listNameProblem(name string) string {
 	switch {
 	case name == "":
@@ -222,7 +219,6 @@ func listNameProblem(name string) string {
 	return ""
 }
 
-// admitsAny reports whether a list has an entry.
 func admitsAny(list []byte) bool {
 	for line := range strings.Lines(string(list)) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
@@ -232,7 +228,6 @@ func admitsAny(list []byte) bool {
 	return false
 }
 
-// abridged keeps a line in a message short.
 func abridged(line string) string {
 	const limit = 40
 	line = strings.TrimSuffix(line, "\n")

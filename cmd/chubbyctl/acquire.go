@@ -10,14 +10,13 @@ import (
 	"github.com/chubbylock/chubby/internal/supervise"
 )
 
-// acquireOptions are those of acquire.
 type acquireOptions struct {
 	workOptions
 	shared  bool
 	owner   string
 	giveWay bool
 
-	ask, askGiven bool // a holder with --give-way to let go; whether the user says so
+	ask, askGiven bool // ask a holder with --give-way to release; the flag was given
 }
 
 func newAcquireCommand(g *globals) *cobra.Command {
@@ -120,7 +119,7 @@ within --timeout; %d if permission was denied.`, describeStart(), describeSignal
 	return cmd
 }
 
-// validateGiveWay refuses what --give-way cannot do.
+// validateGiveWay rejects uses of --give-way that cannot work.
 func (o *acquireOptions) validateGiveWay() error {
 	if o.giveWay && len(o.paths) > 1 {
 		return usagef("--give-way is for one lock, and %d are named", len(o.paths))
@@ -128,7 +127,7 @@ func (o *acquireOptions) validateGiveWay() error {
 	return nil
 }
 
-// isQuiet reports whether no holder is asked to let go.
+// isQuiet reports whether no holder is asked to release.
 func (o *acquireOptions) isQuiet() bool {
 	if o.askGiven {
 		return !o.ask
@@ -136,7 +135,6 @@ func (o *acquireOptions) isQuiet() bool {
 	return o.giveWay || o.isOneTry()
 }
 
-// lockOptions are the options that go to the cell with the request.
 func (o *acquireOptions) lockOptions() []client.LockOption {
 	options := []client.LockOption{client.Reason(o.reason)}
 	if o.owner != "" {
@@ -148,7 +146,6 @@ func (o *acquireOptions) lockOptions() []client.LockOption {
 	return options
 }
 
-// describeStart says how CMD is started.
 func describeStart() string {
 	return `CMD is run without a shell, in a process group of its own, with the standard streams
 passed through; a script without "#!" is run by /bin/sh. The terminal is CMD's when CMD
@@ -159,7 +156,6 @@ CMD is 'env --ignore-signal=PIPE PROGRAM'. What systemd addresses to chubbyctl
 needs NotifyAccess=all.`
 }
 
-// describeSignals says which of its signals chubbyctl passes on to CMD.
 func describeSignals() string {
 	return term.Style{Width: 86}.Wrap("Signals that chubbyctl gets while CMD runs are passed on to CMD: those that a terminal sends to its "+
 		"process group, others to CMD alone. Not passed on are "+supervise.NotForwarded()+". While chubbyctl waits for the lock, "+
@@ -167,7 +163,7 @@ func describeSignals() string {
 		"systemd signals every process of a unit, so that CMD would get SIGTERM twice; KillMode=mixed has it signal chubbyctl only.", "")
 }
 
-// newGuardianCommand returns the hidden command by which acquire starts the parent of CMD.
+// newGuardianCommand returns the hidden command with which acquire starts CMD's parent.
 func newGuardianCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                guardianVerb,

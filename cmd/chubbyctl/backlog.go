@@ -9,37 +9,37 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// happening is an event of what is watched.
+// happening is an event of a watched node.
 type happening struct {
 	api.Event
 	of      *watched
-	initial bool  // it is no event, but what there is at the beginning
-	end     error // it is no event, but why none comes after it
+	initial bool  // no event, but the initial state
+	end     error // no event, but why no more follow
 }
 
-// backlog keeps the events that wait because CMD runs for others, or because things have to settle first. Of those of one kind that
-// tell of the same contents the newest is kept: CMD is to run for what there is, and not for each change on the way there. Locks, and
-// the children that come and go, have a history, of which every event counts.
+// backlog holds pending events while CMD runs or things settle. Of events of one kind about the same contents
+// it keeps the newest: CMD runs for the present contents, not for each change. Every event of locks and of
+// children counts.
 type backlog struct {
 	settle settling
 
 	mu      sync.Mutex // guards what follows
 	waiting []happening
-	changed chan struct{}        // closed and replaced when something comes or is taken
-	first   func() time.Duration // how long ago the first of them came, and
-	last    func() time.Duration // the last
+	changed chan struct{}        // closed and replaced when something is added or taken
+	first   func() time.Duration // time since the first event,
+	last    func() time.Duration // and since the last
 }
 
-// settling is for how long nothing must have happened before events are taken together, and for how long they wait for that at most. 0 is
-// not at all, and without limit.
+// settling says how long nothing must happen before events are taken together, and how long they wait for that
+// at most. 0: not at all, and without limit.
 type settling struct{ quiet, atMost time.Duration }
 
 func newBacklog(settle settling) *backlog {
 	return &backlog{settle: settle, changed: make(chan struct{})}
 }
 
-// put adds an event. It waits while there are api.MaxEventQueue of them: the client library then keeps as many again, and tells of the
-// loss of more.
+// put adds an event. It blocks at api.MaxEventQueue events; then the client library queues as many again, and
+// reports the loss of more.
 func (b *backlog) put(ctx context.Context, h happening) error {
 	for {
 		changed, done := b.tryPut(h)
@@ -71,7 +71,7 @@ func (b *backlog) tryPut(h happening) (changed <-chan struct{}, done bool) {
 	return nil, true
 }
 
-// replaces reports whether nobody needs to be told of an earlier event who is told of this one.
+// replaces reports whether h makes an earlier event unnecessary.
 func (h happening) replaces(earlier happening) bool {
 	if h.of != earlier.of || h.Kind != earlier.Kind || h.Path != earlier.Path || h.Child != earlier.Child {
 		return false
@@ -85,13 +85,12 @@ func (h happening) replaces(earlier happening) bool {
 	return false
 }
 
-// broadcast tells of a change; mu is held.
 func (b *backlog) broadcast() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// take waits for events, and takes the first; if things have to settle, it waits for that, and takes all.
+// take waits for the first event and takes it; with settling, it waits for that and takes all.
 func (b *backlog) take(ctx context.Context) ([]happening, error) {
 	for ctx.Err() == nil {
 		taken, wait, changed := b.tryTake()
@@ -109,7 +108,8 @@ func (b *backlog) take(ctx context.Context) ([]happening, error) {
 	return nil, context.Cause(ctx)
 }
 
-// tryTake takes what is due; if nothing is, it says for how long to wait, and what ends the wait earlier.
+// tryTake takes the events that are due. Without any, it returns how long to wait, and what ends the wait
+// early.
 func (b *backlog) tryTake() (taken []happening, wait time.Duration, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,5 +132,5 @@ func (b *backlog) tryTake() (taken []happening, wait time.Duration, changed <-ch
 	return taken, 0, nil
 }
 
-// ends reports whether nothing comes after an event.
+// ends reports whether no event follows.
 func (h happening) ends() bool { return h.Kind == api.EventHandleInvalid || h.end != nil }

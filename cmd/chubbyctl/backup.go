@@ -19,7 +19,6 @@ import (
 	"github.com/chubbylock/chubby/internal/backupstore"
 )
 
-// backupFields describe a backup.
 type backupFields struct {
 	backup.About
 	Bytes    int64  `json:"bytes"`
@@ -57,7 +56,6 @@ for each part.`,
 	return cmd
 }
 
-// takeBackup takes a backup into a file, or to standard output.
 func (g *globals) takeBackup(cmd *cobra.Command, name, cell string) error {
 	if name == "-" {
 		f, err := g.writeBackup(cmd.Context(), cell, cmd.OutOrStdout())
@@ -77,10 +75,10 @@ func (g *globals) takeBackup(cmd *cobra.Command, name, cell string) error {
 	return g.printBackup(cmd.OutOrStdout(), name, f)
 }
 
-// mustBeNew refuses the name of a file that is there.
+// mustBeNew rejects the name of an existing file.
 func mustBeNew(name string) error {
 	if backupstore.IsRemote(name) {
-		return nil // it is looked at when it is written
+		return nil // checked when it is written
 	}
 	_, err := os.Lstat(name)
 	switch {
@@ -94,7 +92,7 @@ func mustBeNew(name string) error {
 
 func taken(name string) error { return usagef("%s is there already: nothing is replaced", name) }
 
-// fileAt finds the place of a file that the command line names, and warns of one on the way to which anybody may read or change it.
+// fileAt finds the place of a file on the command line, and warns if others may read or change the way to it.
 func (g *globals) fileAt(name string) (backupstore.Place, string, error) {
 	place, base, err := backupstore.FileAt(name)
 	if err != nil {
@@ -106,7 +104,7 @@ func (g *globals) fileAt(name string) (backupstore.Place, string, error) {
 	return place, base, nil
 }
 
-// writeNewFile makes a backup's file, which appears when it is whole.
+// writeNewFile creates a backup's file, which appears when it is complete.
 func (g *globals) writeNewFile(ctx context.Context, name string, write func(io.Writer) error) error {
 	place, base, err := g.fileAt(name)
 	if err != nil {
@@ -136,7 +134,7 @@ func (g *globals) writeBackup(ctx context.Context, cell string, w io.Writer) (f 
 		step()
 		n += int64(len(p))
 		show.Update(n)
-		_, _ = follower.Write(p) // it never fails
+		_, _ = follower.Write(p) // never fails
 		return w.Write(p)
 	}))
 	if err != nil {
@@ -146,7 +144,6 @@ func (g *globals) writeBackup(ctx context.Context, cell string, w io.Writer) (f 
 	return f, err
 }
 
-// writerFunc is a function as an io.Writer.
 type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
@@ -155,7 +152,7 @@ func (g *globals) printBackup(out io.Writer, name string, f backupFields) error 
 	return g.output.Say(out, f, "%s: %s", name, describeBackup(f))
 }
 
-// describeBackup says in one line what is in a backup.
+// describeBackup summarizes a backup in one line.
 func describeBackup(f backupFields) string {
 	of := ""
 	if f.Recovered != "" {
@@ -165,7 +162,7 @@ func describeBackup(f backupFields) string {
 		f.Cell, f.CellID, of, f.Index, time.Unix(f.TakenUnix, 0).UTC().Format(time.DateTime), f.Nodes, term.RoughSize(f.Contents), f.Sessions, f.Locks, term.RoughSize(f.Bytes), f.Checksum)
 }
 
-// readBackup reads a backup, whole; - is standard input, as backup writes it. Until that has ended one interrupt ends the process.
+// readBackup reads a whole backup; - is standard input. Until that ends, one interrupt ends the process.
 func (g *globals) readBackup(cmd *cobra.Command, name string) (*backup.Backup, error) {
 	if in := cmd.InOrStdin(); name == "-" {
 		if term.IsTerminal(in) {
@@ -185,7 +182,7 @@ func (g *globals) readBackup(cmd *cobra.Command, name string) (*backup.Backup, e
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() // it was only read
+	defer file.Close() // only read
 	b, err := backup.Read(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -210,12 +207,11 @@ in it: that a cell could go on from there. It exits with 1 if it is damaged.`,
 	}
 }
 
-// backupNode is a node of a backup.
 type backupNode struct {
 	Path    string   `json:"path"`
 	Kind    string   `json:"kind"`
 	Size    int      `json:"size"`
-	Lock    string   `json:"lock"` // "" if nobody holds it
+	Lock    string   `json:"lock"` // "" if free
 	Holders []string `json:"holders"`
 }
 
@@ -227,7 +223,7 @@ func newBackupShowCommand(g *globals) *cobra.Command {
 paths, the bytes of their contents, and who held their locks. With the path of a file it
 prints the contents of that, and with that of a directory it lists what is below it.`,
 		Example:           "  chubbyctl cell backup show foo.backup\n  chubbyctl cell backup show foo.backup /ls/foo/svc/config",
-		ValidArgsFunction: cobra.NoFileCompletions, // PATH is in the backup, and not in the cell
+		ValidArgsFunction: cobra.NoFileCompletions, // PATH is in the backup, not in the cell
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := g.readBackup(cmd, args[0])
 			if err != nil {
@@ -254,7 +250,6 @@ prints the contents of that, and with that of a directory it lists what is below
 	}
 }
 
-// printBackupNodes lists the nodes at and below a name.
 func (g *globals) printBackupNodes(out io.Writer, b *backup.Backup, below api.Name) error {
 	list := term.List[backupNode, backupNode]{
 		Fields: term.Itself[backupNode],

@@ -14,7 +14,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// barrierOptions are those of barrier.
 type barrierOptions struct {
 	*globals
 	parties int
@@ -70,19 +69,17 @@ func (o *barrierOptions) validate(path api.Path, given bool) error {
 	return nil
 }
 
-// roundFields is what barrier -o json prints.
 type roundFields struct {
 	Path    string `json:"path"`
 	Parties int    `json:"parties"`
 	Round   uint64 `json:"round"`
 }
 
-// meet waits until all have come.
 func (o *barrierOptions) meet(cmd *cobra.Command, path api.Path) error {
 	return o.withLastingSession(cmd.Context(), path, nil, func(_ context.Context, c *client.Client) error { return o.enter(cmd, c, path) })
 }
 
-// enter waits until all have come, in a session.
+// enter waits in a session until all have come.
 func (o *barrierOptions) enter(cmd *cobra.Command, c *client.Client, path api.Path) error {
 	ctx := cmd.Context()
 	waiting, cancel := o.withWait(ctx, path)
@@ -95,7 +92,7 @@ func (o *barrierOptions) enter(cmd *cobra.Command, c *client.Client, path api.Pa
 	if err != nil {
 		ranOut := (*exitError)(nil)
 		switch over := errors.As(context.Cause(waiting), &ranOut); {
-		case over && errors.Is(err, api.Uncertain): // that fewer have come is not known
+		case over && errors.Is(err, api.Uncertain): // it is unknown whether fewer have come
 			return &exitError{exitWaited, fmt.Errorf("--wait %v ran out, and the cell has not answered: %w", o.wait, err)}
 		case over:
 			return ranOut
@@ -106,15 +103,13 @@ func (o *barrierOptions) enter(cmd *cobra.Command, c *client.Client, path api.Pa
 	if err != nil {
 		err = &exitError{exitFailed, fmt.Errorf("all have come to %v, but that could not be written: %w", path, err)}
 	}
-	// All have come, and what follows begins now: nobody waits here until all have left. The end of the
-	// session says that this one has.
+	// All have come. This command does not wait until all have left: the end of its session shows that it has.
 	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellBound)
 	defer cancel()
 	_ = pass.Leave(leaving)
 	return err
 }
 
-// withWait returns a context that --wait ends.
 func (o *barrierOptions) withWait(ctx context.Context, path api.Path) (context.Context, context.CancelFunc) {
 	if !o.waits {
 		return context.WithCancel(ctx)

@@ -15,27 +15,26 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// Bounds of a bench, so that a typing error does not take a cell down.
+// Limits of a bench, so that a typing error does not overload a cell.
 const (
-	maxBenchClients   = 500 // sessions over the connections of one client.Cell
+	maxBenchClients   = 500 // sessions over one client.Cell's connections
 	minBenchDuration  = time.Second
 	maxBenchDuration  = 10 * time.Minute
 	benchReportPeriod = 2 * time.Second
 )
 
-// bench is one run of a workload against a cell.
 type bench struct {
 	*globals
 	workload workload
 	clients  int
 	duration time.Duration
 	prefix   string
-	rate     float64 // operations a second of all clients together; 0 if they work as fast as they can
+	rate     float64 // operations a second of all clients; 0: as fast as possible
 	size     term.Size
-	locks    int // that the clients share; 0 if each has its own
+	locks    int // shared by the clients; 0: each has its own
 
-	base     api.Path // the directory below which the bench works
-	scratch  api.Path // the directory of this bench, in base
+	base     api.Path // the bench works below it
+	scratch  api.Path // this bench's directory, in base
 	out, err io.Writer
 }
 
@@ -121,7 +120,7 @@ func (b *bench) validate(cmd *cobra.Command) error {
 	return err
 }
 
-// runBench measures, and prints what was measured until the end, whatever ended it.
+// runBench measures, and prints the results, whatever ended it.
 func (b *bench) runBench(ctx context.Context) error {
 	figures, err := b.measure(ctx)
 	if figures != nil {
@@ -132,8 +131,8 @@ func (b *bench) runBench(ctx context.Context) error {
 	return interruptOr(ctx, err)
 }
 
-// measure prepares the work, and returns the figures, nil if nothing was measured. When it
-// returns it has removed everything that it had created, or has told the user what is left.
+// measure prepares the work and returns the figures, nil if it measured nothing. It removes everything it
+// created, or reports what is left.
 func (b *bench) measure(ctx context.Context) (_ *figures, err error) {
 	preparing, cancel := b.withTimeout(ctx)
 	defer cancel()
@@ -168,7 +167,6 @@ func (b *bench) measure(ctx context.Context) (_ *figures, err error) {
 	return b.generateLoad(ctx, steps)
 }
 
-// openSessions opens the clients' sessions.
 func (b *bench) openSessions(ctx context.Context, cell *client.Cell) ([]*client.Client, error) {
 	var clients []*client.Client
 	for range b.clients {
@@ -188,8 +186,8 @@ func (b *bench) session() client.SessionConfig {
 	return s
 }
 
-// closeSessions ends the clients' sessions, all at once, because each may wait for a cell
-// that does not answer. It may be called twice.
+// closeSessions ends the clients' sessions concurrently, because each may wait for a silent cell. It is
+// idempotent.
 func (b *bench) closeSessions(ctx context.Context, clients []*client.Client) {
 	var parting sync.WaitGroup
 	for _, c := range clients {
@@ -198,7 +196,6 @@ func (b *bench) closeSessions(ctx context.Context, clients []*client.Client) {
 	parting.Wait()
 }
 
-// announcement says what the bench is about to do.
 func (b *bench) announcement() string {
 	pace := "as fast as they can"
 	if b.rate > 0 {

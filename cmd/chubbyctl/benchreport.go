@@ -8,7 +8,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// benchFields is the object that bench -o json prints.
 type benchFields struct {
 	Workload    string          `json:"workload"`
 	Cell        string          `json:"cell"`
@@ -31,7 +30,6 @@ type latencyFields struct {
 	MaxMS     float64 `json:"max_ms"`
 }
 
-// report prints what was measured.
 func (b *bench) report(f figures) error {
 	if b.json() {
 		fields := benchFields{
@@ -65,10 +63,8 @@ func (o operationFigures) rate(elapsed time.Duration) float64 {
 	return float64(o.count) / elapsed.Seconds()
 }
 
-// milliseconds is a latency for programs, to the tenth of a microsecond.
 func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()/100) / 1e4 }
 
-// brief is a latency for people, in about three digits.
 func brief(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
 		if d >= unit {
@@ -78,7 +74,6 @@ func brief(d time.Duration) string {
 	return d.String()
 }
 
-// roughRate is a rate for people.
 func roughRate(rate float64) string {
 	if rate < 10 {
 		return fmt.Sprintf("%.1f", rate)

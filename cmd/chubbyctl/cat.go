@@ -22,7 +22,6 @@ the content generation.`,
 	}
 }
 
-// printFile writes the contents of one file to standard output.
 func (g *globals) printFile(cmd *cobra.Command, p api.Path) error {
 	contents, stat, err := g.readContents(cmd.Context(), p)
 	if err != nil {

@@ -18,7 +18,7 @@ type statusFields struct {
 	Cell     string          `json:"cell"`
 	CellID   api.CellID      `json:"cell_id"`
 	Master   string          `json:"master"`
-	Epoch    *api.Epoch      `json:"epoch"` // null, as all that the master says, if none answers
+	Epoch    *api.Epoch      `json:"epoch"` // null, like all of the master's data, without an answer
 	Replicas []replicaFields `json:"replicas"`
 	Sessions *uint64         `json:"sessions"`
 	Nodes    *uint64         `json:"nodes"`
@@ -26,9 +26,9 @@ type statusFields struct {
 	Level    *int            `json:"level"`
 
 	Restored *restorationFields `json:"restored"` // null if it never was, or no master answers
-	Acts     []actFields        `json:"acts"`     // that are under way
+	Acts     []actFields        `json:"acts"`     // in progress
 
-	Divergence string `json:"divergence"` // which replicas differ that should be the same; "" if none do
+	Divergence string `json:"divergence"` // which replicas differ; "" if none do
 }
 
 type replicaFields struct {
@@ -90,7 +90,6 @@ func newCellCommand(g *globals) *cobra.Command {
 	)
 }
 
-// newTransferCommand returns the command that makes another replica the master.
 func newTransferCommand(g *globals) *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
@@ -133,9 +132,8 @@ func (g *globals) withCellOf(cmd *cobra.Command, args []string, f func(context.C
 	return g.withCell(cmd.Context(), cell, f)
 }
 
-// confirmDivergence asks the replicas again, and returns the problem if it is still there.
-// While the cell is written to, the state and the index in a replica's answer may be of two
-// moments; that the same two differ twice in the same way is no such coincidence.
+// confirmDivergence asks the replicas again, and returns the fault if it remains. During writes, a replica's
+// state and index may be of two moments; but the same two do not differ twice alike by chance.
 func confirmDivergence(ctx context.Context, c *client.Cell, fault string) string {
 	if fault == "" {
 		return ""
@@ -158,8 +156,7 @@ func (g *globals) printStatus(out io.Writer, s client.Status, fault string) erro
 	return err
 }
 
-// explainNoMaster says why no master has answered: the cell has none, or its master cannot be
-// reached from here.
+// explainNoMaster returns why no master answered: the cell lacks one, or it is unreachable from here.
 func explainNoMaster(s client.Status) string {
 	silent, answer := false, 0
 	for _, r := range s.Replicas {
@@ -205,7 +202,7 @@ func drawStatus(p *term.Page, s client.Status, fault string) {
 	p.Table(func(t *term.Table) {
 		for _, r := range s.Replicas {
 			switch {
-			case r.Err != nil && r.ID == "": // others have answered, and none of them names it
+			case r.Err != nil && r.ID == "": // others answer, and none names it
 				t.Add("", term.Paint(term.Waiting, "no member"), "", r.Client, "", "", "", "", "", fmt.Sprintf("the cell has no replica here; see --servers: %v", r.Err))
 			case r.Err != nil:
 				t.Add(r.ID, term.Paint(term.Trouble, "no answer"), term.Paint(term.Trouble, "NO"), r.Client, "", "", "", "", "", r.Err)
@@ -254,7 +251,6 @@ func replicaRow(r client.ReplicaStatus, master string) []any {
 	return row
 }
 
-// freeSpace is room on a disk for people, with tenths only when there is little.
 func freeSpace(bytes int64) string {
 	const gib = 1 << 30
 	if bytes < 0 {
@@ -266,8 +262,8 @@ func freeSpace(bytes int64) string {
 	return term.RoughSize(bytes)
 }
 
-// divergence says which replicas have applied the same entries and have different states,
-// which must never happen (Chubby §2.1: replicas of one state); "" if none.
+// divergence returns which replicas applied the same entries and differ, which must never happen (Chubby §2.1:
+// replicas of one state); or "".
 func divergence(replicas []client.ReplicaStatus) string {
 	for i, a := range replicas {
 		for _, b := range replicas[i+1:] {
@@ -280,9 +276,9 @@ func divergence(replicas []client.ReplicaStatus) string {
 	return ""
 }
 
-// whichToStop says which of two replicas that differ should be stopped: the one that differs
-// from a majority of the cell, if there is a majority. It does not matter which of them is
-// the master: the other may have the only copy of something that was acknowledged.
+// whichToStop returns which of two differing replicas to stop: the one that differs from a majority of the
+// cell, if there is one. Mastership does not matter: the other may have the only copy of an acknowledged
+// change.
 func whichToStop(replicas []client.ReplicaStatus, a, b client.ReplicaStatus) string {
 	agree := func(with client.ReplicaStatus) (n int) {
 		for _, r := range replicas {

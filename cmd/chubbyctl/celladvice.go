@@ -10,14 +10,14 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// adviseOnCell adds advice to an error that says that nothing listens where a cell should be:
-// to start one, or to say where it is.
+// adviseOnCell adds advice to an error if nothing listens where the cell should be: start one, or name its
+// address.
 func (g *globals) adviseOnCell(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) {
 		return err
 	}
-	path, _ := api.ParsePath(e.Path) // the zero path if it is none
+	path, _ := api.ParsePath(e.Path) // the zero path if invalid
 	advice := ""
 	switch configured := client.ConfiguredCells(); {
 	case errors.Is(err, client.NothingListens):
@@ -36,14 +36,14 @@ func (g *globals) adviseOnCell(err error) error {
 	return &told
 }
 
-// notConfigured says which cells there are in place of one that is perhaps mistyped.
+// notConfigured names the configured cells in place of one that may be mistyped.
 func notConfigured(cell string, configured []string) string {
 	return fmt.Sprintf("%s is not configured; CHUBBY_CELLS and the file of cells name %s. A cell that is named nowhere is looked for on this machine, where 'chubbyd dev' starts one",
 		cell, strings.Join(configured, ", "))
 }
 
-// cellAdvice says what to do about a cell whose servers refuse connections. configured are
-// the cells that the user's configuration names.
+// cellAdvice advises about a cell whose servers refuse connections. configured are the cells in the user's
+// configuration.
 func (g *globals) cellAdvice(cell string, configured []string) string {
 	switch {
 	case len(g.servers) > 0:

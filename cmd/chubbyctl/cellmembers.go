@@ -14,7 +14,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// changeText is what the help of the three commands has in common.
+// changeText is the common help of three commands.
 const changeText = `
 
 It waits until the change is complete, and says how far it is, and what it waits for.
@@ -84,7 +84,7 @@ caught up and has a vote. It is what to do about a replica whose disk or machine
 	})
 }
 
-// newMemberCommand completes a command that changes the replicas of a cell. read takes its arguments apart.
+// newMemberCommand completes a command that changes a cell's replicas. read parses its arguments.
 func (g *globals) newMemberCommand(cmd *cobra.Command, read func(args []string) (client.MemberChange, []string)) *cobra.Command {
 	var noWait bool
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return when the change has been decided")
@@ -99,8 +99,8 @@ func (g *globals) newMemberCommand(cmd *cobra.Command, read func(args []string) 
 	return cmd
 }
 
-// changeMembers changes the replicas of a cell, and follows the change. --timeout bounds the decision, and then how long the cell may not
-// answer: the change itself takes as long as the new replica has to catch up.
+// changeMembers changes a cell's replicas, and follows the change. --timeout limits the decision, and then the
+// cell's silence; the change itself takes as long as the new replica needs to catch up.
 func (g *globals) changeMembers(cmd *cobra.Command, cell string, change client.MemberChange, noWait bool) error {
 	ctx, step, cancel := g.withSteps(cmd.Context())
 	defer cancel()
@@ -122,7 +122,7 @@ func (g *globals) changeMembers(cmd *cobra.Command, cell string, change client.M
 			return err
 		}
 		return client.AwaitMembers(ctx, c, change, func(list []client.Member) {
-			report.stop() // from now on the steps of the change are told
+			report.stop() // from now on it reports the steps
 			step()
 			tell(list)
 		})
@@ -137,11 +137,11 @@ func (g *globals) changeMembers(cmd *cobra.Command, cell string, change client.M
 	return g.printMembers(cmd.OutOrStdout(), now)
 }
 
-// tellWait is how long a step of a change takes before it is said what it waits for, and then between two such lines.
+// tellWait is how long a step takes before chubbyctl says what it waits for, and the interval after that.
 const tellWait = 5 * time.Second
 
-// memberProgress returns a function that says when a replica has come a step further, or what it has been waiting for, and keeps the last
-// list in now. watch counts the time.
+// memberProgress returns a function that reports a replica's progress, or what it waits for, and stores the
+// last list in now. watch is the clock.
 func memberProgress(out io.Writer, now *[]client.Member, watch func() time.Duration) func([]client.Member) {
 	told, at := "", time.Duration(0)
 	return func(list []client.Member) {

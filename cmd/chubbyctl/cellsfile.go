@@ -14,7 +14,7 @@ import (
 	"github.com/chubbylock/chubby/internal/flock"
 )
 
-// configuredCell is an entry of the file of cells, as clients read it.
+// configuredCell is an entry of the file of cells, in the clients' format.
 type configuredCell struct {
 	Servers []string `yaml:"servers,flow"`
 	CA      string   `yaml:"cacert,omitempty"`
@@ -23,15 +23,16 @@ type configuredCell struct {
 	Token   string   `yaml:"token-file,omitempty"`
 }
 
-// cellsFile is the file of cells, which keeps its comments when it is changed.
+// cellsFile is the file of cells; its comments survive changes.
 type cellsFile struct {
 	path string
 	mode fs.FileMode
-	read []byte    // what was read
+	read []byte    // as read
 	text yaml.Node // the document
 }
 
-// readCellsFile reads the file that CHUBBY_CONFIG names, else ~/.config/chubby/cells.yaml; one that does not exist is empty.
+// readCellsFile reads the file named by CHUBBY_CONFIG, else ~/.config/chubby/cells.yaml. A missing file is
+// empty.
 func readCellsFile() (*cellsFile, error) {
 	path := os.Getenv("CHUBBY_CONFIG")
 	if path == "" {
@@ -59,16 +60,15 @@ func readCellsFile() (*cellsFile, error) {
 	if err := yaml.Unmarshal(text, &f.text); err != nil || f.text.Kind != 0 && f.cells().Kind != yaml.MappingNode {
 		return nil, usagef(`the file of cells %s is malformed; want "foo: {servers: [h1:7421, h2:7421]}". Nothing was changed`, path)
 	}
-	if f.text.Kind == 0 { // it is empty, or has nothing but comments, which come first from now on
+	if f.text.Kind == 0 { // it is empty, or has only comments, which then come first
 		f.text = yaml.Node{Kind: yaml.DocumentNode, HeadComment: string(bytes.TrimSpace(text)), Content: []*yaml.Node{{Kind: yaml.MappingNode}}}
 	}
 	return f, nil
 }
 
-// cells returns the mapping of names to entries.
 func (f *cellsFile) cells() *yaml.Node { return f.text.Content[0] }
 
-// find returns where the name of a cell is in the mapping; its entry is behind it. -1 if there is no such cell.
+// find returns the index of a cell's name in the mapping, followed by its entry; or -1.
 func (f *cellsFile) find(name string) int {
 	for i := 0; i+1 < len(f.cells().Content); i += 2 {
 		if f.cells().Content[i].Value == name {
@@ -78,7 +78,6 @@ func (f *cellsFile) find(name string) int {
 	return -1
 }
 
-// get returns the entry of a cell, and whether there is one.
 func (f *cellsFile) get(name string) (cell configuredCell, found bool, err error) {
 	i := f.find(name)
 	if i < 0 {
@@ -90,19 +89,17 @@ func (f *cellsFile) get(name string) (cell configuredCell, found bool, err error
 	return cell, true, nil
 }
 
-// add adds a cell that the file does not have.
 func (f *cellsFile) add(name string, cell configuredCell) error {
 	entry := &yaml.Node{}
 	if err := entry.Encode(cell); err != nil {
 		return err
 	}
 	entry.Style = yaml.FlowStyle
-	f.cells().Style = 0 // {} is not what people go on writing
+	f.cells().Style = 0 // {} is no style for people
 	f.cells().Content = append(f.cells().Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name, Tag: "!!str"}, entry)
 	return f.write()
 }
 
-// remove removes the cell that find has found there.
 func (f *cellsFile) remove(at int) error {
 	f.cells().Content = append(f.cells().Content[:at], f.cells().Content[at+2:]...)
 	return f.write()
@@ -125,13 +122,13 @@ func (f *cellsFile) write() error {
 	return errors.Join(replaceSettings(f.path, text.Bytes(), f.mode), free())
 }
 
-// lock keeps others from replacing the file, and fails if it is not as it was read any more.
+// lock prevents others from replacing the file, and fails if it has changed since it was read.
 func (f *cellsFile) lock() (free func() error, err error) {
 	dir := filepath.Dir(f.path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	d, err := os.Open(dir) // and not the file, which is replaced
+	d, err := os.Open(dir) // not the file, which is replaced
 	if err != nil {
 		return nil, err
 	}
@@ -147,13 +144,14 @@ func (f *cellsFile) lock() (free func() error, err error) {
 	return nil, errors.Join(err, d.Close())
 }
 
-// replaceSettings replaces a file, or creates it with its directory: after a crash it is the old one or the new one.
+// replaceSettings replaces or creates a file, and its directory: after a crash it is the old one or the new
+// one.
 func replaceSettings(path string, text []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	// Two that write at once do not write the same file.
+	// Concurrent writers use different temporary files.
 	f, err := os.CreateTemp(dir, filepath.Base(path)+".*")
 	if err != nil {
 		return err

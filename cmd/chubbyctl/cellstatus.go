@@ -52,7 +52,7 @@ all is well: a replica does not answer or is not OK, is %d entries behind, has l
 	return cmd
 }
 
-// checkStatus returns an error that says what is not well in a cell that has a master.
+// checkStatus returns an error with the faults of a cell that has a master.
 func checkStatus(s client.Status, fault string) error {
 	var faults []string
 	for _, r := range s.Replicas {
@@ -78,27 +78,25 @@ func checkStatus(s client.Status, fault string) error {
 	return &exitError{exitFailed, api.Errorf(api.Unavailable, "cell %s is not well: %s", s.Cell, strings.Join(faults, "; "))}
 }
 
-// restorationFields are the last restore of a cell.
 type restorationFields struct {
 	At        *time.Time `json:"at"`
 	Counter   uint64     `json:"counter"`
 	Index     uint64     `json:"index"`
 	Taken     *time.Time `json:"taken"`
-	Recovered string     `json:"recovered_from"` // the replica that was left, of a cell that had lost its majority; else ""
+	Recovered string     `json:"recovered_from"` // the surviving replica, if the cell had lost its majority; else ""
 }
 
-// actFields are something that is under way in a cell.
+// actFields is an act in progress.
 type actFields struct {
 	Kind      string        `json:"kind"`      // restore, joining, leaving, outage
-	Replica   string        `json:"replica"`   // that is joining or leaving, or was the master
-	Principal string        `json:"principal"` // "" if the master has begun it
+	Replica   string        `json:"replica"`   // that joins or leaves, or was the master
+	Principal string        `json:"principal"` // "" for the master's own
 	Session   api.SessionID `json:"session,omitempty"`
 	Since     *time.Time    `json:"since"`
-	Sealed    bool          `json:"sealed"` // no session can begin before it has ended
+	Sealed    bool          `json:"sealed"` // no session can begin before it ends
 	Waits     string        `json:"waits"`
 }
 
-// describeAct says what is under way, whose it is, since when, and how it ends.
 func describeAct(a client.Act) string {
 	what, ends := "A restore from a backup", "It ends by itself a minute after its author's last step; 'chubbyctl cell restore --give-up' ends it at once."
 	switch a.Kind {
@@ -127,7 +125,6 @@ func describeAct(a client.Act) string {
 	return fmt.Sprintf("%s, %s, since %s.%s %s", what, by, localTime(a.SinceUnix), waits, ends)
 }
 
-// describeRestoration says from what a cell was restored.
 func describeRestoration(r client.Restoration) string {
 	from := "a backup of " + localTime(r.TakenUnix)
 	if r.Recovered != "" {

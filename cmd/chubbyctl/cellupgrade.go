@@ -13,15 +13,14 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// upgradeFields is how far a cell has come with an upgrade.
 type upgradeFields struct {
 	Cell     string           `json:"cell"`
-	Level    int              `json:"level"`  // 0 if it is not known
-	Newest   int              `json:"newest"` // feature level that any replica knows
+	Level    int              `json:"level"`  // 0 if unknown
+	Newest   int              `json:"newest"` // highest feature level of any replica
 	Replicas []upgradeReplica `json:"replicas"`
 	Next     string           `json:"next"` // what to do, for people
 
-	masterless bool // no master answers, and the others may not have applied all that the cell has
+	masterless bool // no master answers, and the others may be behind
 }
 
 type upgradeReplica struct {
@@ -31,7 +30,6 @@ type upgradeReplica struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// finishedFields is how a cell stands after its upgrade was finished.
 type finishedFields struct {
 	Level  int `json:"level"`
 	Newest int `json:"newest"`
@@ -67,7 +65,6 @@ cell. Until then any replica can go back to the old version.`,
 	)
 }
 
-// newUpgradeFinishCommand returns the command that raises the feature level.
 func newUpgradeFinishCommand(g *globals) *cobra.Command {
 	var without []string
 	cmd := &cobra.Command{
@@ -128,7 +125,6 @@ func newUpgradeFields(s client.Status) upgradeFields {
 	return f
 }
 
-// nextStep says what an operator does next.
 func (f upgradeFields) nextStep() string {
 	var silent, older []string
 	versions := map[string]bool{}
@@ -169,10 +165,8 @@ func (f upgradeFields) nextStep() string {
 	return nothingToDo
 }
 
-// nothingToDo is the next step of a cell whose upgrade is complete.
 const nothingToDo = "There is nothing to do."
 
-// lacksOperators reports whether a cell is known to have no list of operators.
 func (g *globals) lacksOperators(ctx context.Context, cell string) bool {
 	_, err := readNode(ctx, g, listsOf(cell), func(c *client.Client, ctx context.Context, lists string) (api.Stat, error) {
 		return c.Stat(ctx, lists+"/"+operatorsList)
@@ -180,13 +174,12 @@ func (g *globals) lacksOperators(ctx context.Context, cell string) bool {
 	return api.CodeOf(err) == api.NotFound
 }
 
-// noOperators says what is missing in a cell from before there were operators.
+// noOperators describes what a cell from before operators lacks.
 func noOperators(cell string) string {
 	list := listsOf(cell).String() + "/" + operatorsList
 	return fmt.Sprintf("cell %[1]s has no list of operators: all clients that it lets in are operators, and may write its access control lists. 'chubbyctl acl file put %[2]s PRINCIPAL' names the operators, and closes the lists to others.", cell, list)
 }
 
-// enumerate writes names as in a sentence.
 func enumerate(names []string) string {
 	if len(names) == 1 {
 		return names[0]

@@ -2,8 +2,8 @@ package main
 
 import "time"
 
-// since returns how long ago a moment was. The master's clock has set the moment, and this
-// machine's is compared with it, so the result is for people to read, and decides nothing.
+// since returns how long ago a moment of the master's clock was, by this machine's clock. It is for people, and
+// decides nothing.
 func since(unix int64) time.Duration {
 	if unix == 0 {
 		return 0
@@ -11,12 +11,11 @@ func since(unix int64) time.Duration {
 	return max(0, time.Since(time.Unix(unix, 0)).Truncate(time.Second))
 }
 
-// now is the time of day at which a line is printed. It is for people to read, and decides
-// nothing.
+// now returns the time to print on a line. It is for people, and decides nothing.
 func now() time.Time { return time.Now() }
 
-// stopwatch returns a function that returns how long ago stopwatch was called. bench measures
-// with it, and --wait and --at-least are counted by it; no lease is.
+// stopwatch returns a function that returns the time since this call. It serves bench, --wait and --at-least;
+// no lease depends on it.
 func stopwatch() func() time.Duration {
 	begun := time.Now()
 	return func() time.Duration { return time.Since(begun) }

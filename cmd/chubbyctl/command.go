@@ -12,14 +12,14 @@ import (
 	"github.com/chubbylock/chubby/internal/tenure"
 )
 
-// sessionState is what running a command needs of a client.Client.
+// sessionState is the part of client.Client that running a command needs.
 type sessionState interface {
 	Session() api.SessionID
 	tenure.Session
 }
 
-// environment returns the environment of CMD: this process's, and what is held. Of several locks,
-// each of their variables has a line for each, in the order of the locks' names.
+// environment returns CMD's environment: this process's, and what is held. With several locks, each lock's
+// variables have one line a lock, sorted by name.
 func (t *heldLock) environment(session api.SessionID) []string {
 	own := []string{"CHUBBY_SESSION=" + session.String()}
 	var paths, sequencers, tokens []string
@@ -40,18 +40,18 @@ func (t *heldLock) environment(session api.SessionID) []string {
 	return tenure.Environment(own...)
 }
 
-// work is a lock, and what may happen to it while CMD runs under it.
+// work is a held lock, with what may happen to it while CMD runs.
 type work struct {
-	name    string // of the lock, for people
+	name    string // the lock's, for people
 	lock    tenure.Lock
 	session sessionState
 	env     []string
-	changed <-chan struct{} // receives when the session goes into jeopardy, or out of it
+	changed <-chan struct{} // receives when the session enters or leaves jeopardy
 	heard   *lastHeard      // nil: nothing is known
-	request request         // that another should have the lock; CMD is asked to end if it is given up for that
+	request request         // another client's request; CMD is asked to end if the lock is given up for it
 }
 
-// terms are what the flags say of how CMD runs and ends.
+// terms returns how CMD runs and ends, by the flags.
 func (o *workOptions) terms() tenure.Terms {
 	return tenure.Terms{
 		LockDelay: o.lockDelay, KillAfter: o.killAfter, Scan: o.scan, Jeopardy: o.jeopardy, Safe: o.safe,
@@ -59,7 +59,7 @@ func (o *workOptions) terms() tenure.Terms {
 	}
 }
 
-// supervise runs CMD while the lock is held. Its error is tenure.NotBegun if CMD is known not to have begun.
+// supervise runs CMD while the lock is held. It returns tenure.NotBegun if CMD certainly did not begin.
 func (o *workOptions) supervise(w work) error {
 	err := tenure.Command{
 		Terms: o.terms(), Name: w.name, Lock: w.lock, Session: w.session, Program: o.program, Args: o.argv, Env: w.env,
@@ -77,7 +77,6 @@ func (o *workOptions) supervise(w work) error {
 	return exitWith(ended.Code)
 }
 
-// checkBudget refuses settings under which CMD could not be stopped in time.
 func (o *workOptions) checkBudget(lease time.Duration) error {
 	if err := o.terms().Budget(lease).Check(); err != nil {
 		return usagef("%s: %v", o.verb, err)
@@ -85,13 +84,12 @@ func (o *workOptions) checkBudget(lease time.Duration) error {
 	return nil
 }
 
-// keepSequencer keeps the sequencer of what is held in --sequencer-file.
 func (o *workOptions) keepSequencer(held context.Context, sequencer string) (forget func(), err error) {
 	forget, err = tenure.KeepSequencer(held, o.sequencerFile, sequencer, o.warn)
 	return forget, usageOf(err)
 }
 
-// usageOf makes the error of a file for a sequencer that is not to be used one of the command line.
+// usageOf turns the error of an unusable sequencer file into a usage error.
 func usageOf(err error) error {
 	if errors.As(err, new(tenure.FileError)) {
 		return usagef("%v", err)
@@ -106,10 +104,10 @@ func exitWith(code int) error {
 	return &exitError{code: code}
 }
 
-// lastHeard is what replicas said when the cell did not answer any more.
+// lastHeard is what replicas said when the cell stopped answering.
 type lastHeard struct{ text atomic.Pointer[string] }
 
-// String returns it behind a colon; "" if nothing was heard.
+// String returns the text after a colon, or "".
 func (h *lastHeard) String() string {
 	if h == nil || h.text.Load() == nil || *h.text.Load() == "" {
 		return ""

@@ -18,12 +18,11 @@ import (
 	"github.com/chubbylock/chubby/internal/supervise"
 )
 
-// completionBound is how long the cell may take to answer when the user presses Tab. If it
-// takes longer, nothing is offered, and no message is printed.
+// completionBound is how long the cell may take to answer Tab. After it there are no offers and no message.
 const completionBound = time.Second
 
-// completeBelow gives every command and flag below root its completion: what the cell has, or
-// a list of words; the files of this machine only where a file is wanted.
+// completeBelow adds completion to every command and flag below root: from the cell, or a list of words; local
+// files only where a file is expected.
 func (g *globals) completeBelow(root *cobra.Command) {
 	g.completeCommand(root)
 	for _, cmd := range root.Commands() {
@@ -31,7 +30,7 @@ func (g *globals) completeBelow(root *cobra.Command) {
 	}
 }
 
-// completeCommand also has the usage line of a command say how many arguments there are, unless the command checks that itself.
+// completeCommand also lets the usage line set the number of arguments, unless the command checks it itself.
 func (g *globals) completeCommand(cmd *cobra.Command) {
 	if cmd.Args == nil && !cmd.Hidden {
 		cmd.Args = arguments(argumentCount(cmd.Use))
@@ -44,13 +43,13 @@ func (g *globals) completeCommand(cmd *cobra.Command) {
 			return
 		}
 		if complete := g.completeFlag(cmd, f); complete != nil {
-			// It fails for a flag that has a completion, or does not exist; both were checked.
+			// Fails for a flag with a completion or a missing one; both were checked.
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, complete)
 		}
 	})
 }
 
-// argumentsIn returns the arguments that a usage line names, "[CELL]" if one may be left out, and whether the last may be repeated.
+// argumentsIn returns the arguments in a usage line, "[CELL]" if optional, and whether the last may repeat.
 func argumentsIn(use string) (words []string, repeated bool) {
 	for _, word := range strings.Fields(use)[1:] {
 		if strings.HasPrefix(strings.TrimLeft(word, "[("), "-") || word == "[flags]" || repeated {
@@ -62,7 +61,7 @@ func argumentsIn(use string) (words []string, repeated bool) {
 	return words, repeated
 }
 
-// argumentCount returns the check of how many arguments there are, by a usage line.
+// argumentCount returns the check of the number of arguments, by a usage line.
 func argumentCount(use string) cobra.PositionalArgs {
 	words, repeated := argumentsIn(use)
 	least := 0
@@ -77,7 +76,6 @@ func argumentCount(use string) cobra.PositionalArgs {
 	return cobra.RangeArgs(least, len(words))
 }
 
-// completeArguments returns the completion of a command's arguments, by their names in its usage line.
 func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 	if strings.Contains(cmd.Use, "CMD") {
 		return g.completePath
@@ -114,7 +112,7 @@ func (g *globals) completeArguments(cmd *cobra.Command) cobra.CompletionFunc {
 	}
 }
 
-// completeFlag returns the completion of a flag's value; nil for the files of this machine.
+// completeFlag returns the completion of a flag's value; nil for local files.
 func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.CompletionFunc {
 	switch f.Name {
 	case "output":
@@ -149,14 +147,13 @@ func (g *globals) completeFlag(cmd *cobra.Command, f *pflag.Flag) cobra.Completi
 	return cobra.NoFileCompletions // a number or a duration
 }
 
-// completeWords offers a fixed list of words.
 func completeWords(list ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
 		return offer(half, slices.Clone(list), nil)
 	}
 }
 
-// forCompletion returns options that wait for a short time only, and print nothing.
+// forCompletion returns options with a short timeout and without output.
 func (g *globals) forCompletion() *globals {
 	h := *g
 	h.timeout = min(g.timeout, completionBound)
@@ -164,7 +161,7 @@ func (g *globals) forCompletion() *globals {
 	return &h
 }
 
-// offer offers those words that begin with half, unless they could not be found out.
+// offer offers the words that begin with half, unless there is an error.
 func offer(half string, words []string, err error) ([]string, cobra.ShellCompDirective) {
 	if err != nil {
 		words = nil
@@ -172,20 +169,20 @@ func offer(half string, words []string, err error) ([]string, cobra.ShellCompDir
 	return withPrefix(half, words), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completePath offers the children of the directory that a half-written path is in, from the
-// live cell. Directories have a slash behind, after which the user can go on.
+// completePath offers the children of the directory of a half-written path, from the live cell. Directories end
+// with a slash, so that the user can go on.
 func (g *globals) completePath(cmd *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
 	const more = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	if len(args) > 0 {
 		switch {
-		case strings.Contains(cmd.Use, "PATH... ") && strings.HasPrefix(half, "/"+api.Root+"/"): // one more, as no program is there
+		case strings.Contains(cmd.Use, "PATH... ") && strings.HasPrefix(half, "/"+api.Root+"/"): // another path, as there is no program
 		case strings.Contains(cmd.Use, "CMD"):
 			if len(args) == 1 {
 				return programs(half), cobra.ShellCompDirectiveDefault
 			}
 			return nil, cobra.ShellCompDirectiveDefault // its arguments
 		case cmd.Args != nil && cmd.Args(cmd, append(slices.Clone(args), half)) != nil:
-			return nil, cobra.ShellCompDirectiveNoFileComp // one path was all it takes
+			return nil, cobra.ShellCompDirectiveNoFileComp // it takes one path
 		}
 	}
 	if roots := g.rootsLike(half); len(roots) > 0 {
@@ -214,11 +211,10 @@ func (g *globals) completePath(cmd *cobra.Command, args []string, half string) (
 	return names, more
 }
 
-// maxPrograms is how many programs are offered at most.
+// maxPrograms is the maximum of offered programs.
 const maxPrograms = 500
 
-// programs returns the names of programs in PATH that begin with half. Half-written paths are
-// left to the shell.
+// programs returns the programs in PATH that begin with half. The shell completes paths.
 func programs(half string) []string {
 	var names []string
 	if half == "" || strings.Contains(half, "/") {
@@ -227,7 +223,7 @@ func programs(half string) []string {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
-			continue // PATH may name directories that do not exist
+			continue // PATH may name missing directories
 		}
 		for _, e := range entries {
 			if len(names) >= maxPrograms {
@@ -241,7 +237,6 @@ func programs(half string) []string {
 	return names
 }
 
-// onlyFirst completes the first argument alone.
 func onlyFirst(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, half string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -251,8 +246,7 @@ func onlyFirst(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// knownCells returns the cells that can be offered without asking: the default one, those
-// that are configured, and local.
+// knownCells returns the cells known without a call: the default, the configured ones, and local.
 func (g *globals) knownCells() []string {
 	cells := slices.DeleteFunc(client.ConfiguredCells(), func(name string) bool { return !api.ValidCell(name) })
 	if chosen, err := g.defaultCell(); err == nil {
@@ -263,7 +257,6 @@ func (g *globals) knownCells() []string {
 	return slices.Compact(cells)
 }
 
-// rootsLike returns the root directories of known cells whose paths begin with half.
 func (g *globals) rootsLike(half string) []string {
 	var roots []string
 	for _, cell := range g.knownCells() {
@@ -278,12 +271,11 @@ func (g *globals) completeCell(_ *cobra.Command, _ []string, half string) ([]str
 	return offer(half, g.knownCells(), nil)
 }
 
-// withPrefix returns the words that begin with half.
 func withPrefix(half string, words []string) []string {
 	return slices.DeleteFunc(words, func(word string) bool { return !strings.HasPrefix(word, half) })
 }
 
-// completeSequencer offers the sequencer of the lock that this shell runs under.
+// completeSequencer offers the sequencer of the lock of this shell.
 func completeSequencer(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
 	var list []string
 	if own := os.Getenv("CHUBBY_SEQUENCER"); own != "" {
@@ -292,7 +284,6 @@ func completeSequencer(_ *cobra.Command, _ []string, half string) ([]string, cob
 	return offer(half, list, nil)
 }
 
-// completeKinds offers kinds of events; several are separated by commas.
 func completeKinds(_ *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
 	given := half[:strings.LastIndexByte(half, ',')+1]
 	var list []string
@@ -304,7 +295,7 @@ func completeKinds(_ *cobra.Command, _ []string, half string) ([]string, cobra.S
 	return withPrefix(half, list), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// askDefault asks the default cell what Tab offers.
+// askDefault asks the default cell for offers.
 func askDefault[T any](
 	ctx context.Context, g *globals, ask func(*client.Cell, context.Context) ([]T, error), word func(T) string,
 ) (words []string, err error) {
@@ -336,7 +327,6 @@ func (g *globals) completePrincipal(cmd *cobra.Command, _ []string, half string)
 	return offer(half, slices.DeleteFunc(words, func(principal string) bool { return principal == "" }), err)
 }
 
-// completeList offers the names of access control lists of the default cell.
 func (g *globals) completeList(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
 	var words []string
 	cell, err := g.defaultCell()

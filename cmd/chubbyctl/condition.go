@@ -10,19 +10,19 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// sequencerCondition is the flag --if-sequencer: nothing is done unless the lock in a
-// sequencer is still held in its generation.
+// sequencerCondition is the flag --if-sequencer: it requires that the sequencer's lock is still held in its
+// generation.
 type sequencerCondition struct {
 	text  string
-	given bool // also if the text is empty, as that of a variable that is not set
+	given bool // also with an empty text, as from an unset variable
 }
 
 func (s *sequencerCondition) flag(cmd *cobra.Command, does string) {
 	cmd.Flags().StringVar(&s.text, "if-sequencer", "", does+" only if the sequencer `SEQ` is valid: its lock is still held")
 }
 
-// parse returns the sequencer, nil if there is no such condition. Text that is not a
-// sequencer is refused like one that is not valid, before anything is sent.
+// parse returns the sequencer, or nil without the flag. It rejects text that is no sequencer like an invalid
+// one, before anything is sent.
 func (s *sequencerCondition) parse(cmd *cobra.Command) (*sequencer.Sequencer, error) {
 	if s.given = cmd.Flags().Changed("if-sequencer"); !s.given {
 		return nil, nil
@@ -43,7 +43,6 @@ func (s *sequencerCondition) options(cmd *cobra.Command) ([]client.WriteOption, 
 	return []client.WriteOption{client.IfSequencer(*seq)}, nil
 }
 
-// exitCodeOf gives an error its exit code if it is the refusal of the sequencer.
 func (s *sequencerCondition) exitCodeOf(err error) error {
 	if s.given && api.CodeOf(err) == api.BadSequencer {
 		return &exitError{exitMismatch, err}

@@ -63,7 +63,7 @@ local, unless CHUBBY_DOMAIN names a domain in which it may be.`,
 	}
 }
 
-// checkUsable refuses a cell that is mistyped: no configuration names it, and there is one.
+// checkUsable rejects a mistyped cell: others are configured, and it is not.
 func checkUsable(cell string, configured []string) error {
 	switch {
 	case !api.ValidCell(cell):
@@ -74,7 +74,7 @@ func checkUsable(cell string, configured []string) error {
 	return usagef("%s is not configured; CHUBBY_CELLS and the file of cells name %s. Nothing was changed", cell, strings.Join(configured, ", "))
 }
 
-// printChosenCell prints the name alone, for scripts; what has chosen it is said with -v.
+// printChosenCell prints only the name, for scripts; -v adds the reason.
 func (g *globals) printChosenCell(cmd *cobra.Command, chosen chosenCell) error {
 	if g.verbose && chosen.By != "" && !g.json() {
 		term.Remark(cmd.ErrOrStderr(), "chosen by %s", chosen.By)
@@ -98,7 +98,6 @@ func newCurrentCellCommand(g *globals) *cobra.Command {
 	}
 }
 
-// cellEntry is a cell that chubbyctl can find.
 type cellEntry struct {
 	Cell    string   `json:"cell"`
 	Default bool     `json:"default"`
@@ -125,7 +124,6 @@ with the servers of each, without asking any.`,
 	}
 }
 
-// cellEntries returns the cells that are configured, and the default one.
 func (g *globals) cellEntries(ctx context.Context) ([]cellEntry, error) {
 	chosen, err := g.defaultCell()
 	if err != nil {

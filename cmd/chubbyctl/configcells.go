@@ -38,7 +38,7 @@ the cell, that counts, and not the file.`,
 	}
 }
 
-// addCell writes a cell into the file of cells, if a client could use the entry.
+// addCell adds a cell to the file of cells, if clients could use the entry.
 func (g *globals) addCell(cmd *cobra.Command, name string, servers []string) error {
 	if len(g.servers) > 0 {
 		return usagef("the servers of %s follow its name; --servers is for commands that ask a cell", name)
@@ -73,7 +73,7 @@ func (g *globals) addCell(cmd *cobra.Command, name string, servers []string) err
 	return g.printCellChange(cmd, "is in", cellChange{name, file.path})
 }
 
-// checkCell refuses an entry that no client could use. Nothing is asked.
+// checkCell rejects an entry that no client could use, without a call.
 func (g *globals) checkCell(ctx context.Context, name string, cell configuredCell) error {
 	if !api.ValidCell(name) {
 		return usagef("%q is not a cell's name: want letters, digits, '-', '_' and '.'", name)
@@ -117,7 +117,6 @@ the default cell if use-cell has chosen it.`,
 	}
 }
 
-// cellChange is a cell whose entry was changed, and in which file.
 type cellChange struct {
 	Cell string `json:"cell"`
 	File string `json:"file"`

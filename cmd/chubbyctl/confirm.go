@@ -21,7 +21,7 @@ func (o *consent) flag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do it even if it takes from you the right to undo it")
 }
 
-// refuse returns an error that says what a change would do, nil with --yes.
+// refuse returns an error that describes the change; nil with --yes.
 func (o *consent) refuse(what string) error {
 	if o.yes {
 		return nil
@@ -29,12 +29,10 @@ func (o *consent) refuse(what string) error {
 	return usagef("%s. Nothing was changed; --yes does it all the same", what)
 }
 
-// isList reports whether a node is an access control list of its cell.
 func isList(p api.Path) bool { return !p.IsRoot() && p.Parent().Name() == api.ACLDir }
 
-// confirmWrite refuses to write or delete a file without --yes, if it is an access control list
-// and the change takes from the user the right to undo it. after is nil for a file that is
-// deleted. Every command that can change a list calls it.
+// confirmWrite refuses without --yes to write or delete an access control list, if the change takes from the
+// user the right to undo it. after is nil for a deletion. Every command that can change a list calls it.
 func (o *consent) confirmWrite(ctx context.Context, g *globals, p api.Path, after *string) error {
 	if o.yes || !isList(p) {
 		return nil
@@ -44,16 +42,14 @@ func (o *consent) confirmWrite(ctx context.Context, g *globals, p api.Path, afte
 	})
 }
 
-// accessLists reads the access control lists of a cell as they will be after a change. It
-// belongs to one goroutine.
+// accessLists reads a cell's access control lists as a change leaves them. It is for one goroutine.
 type accessLists struct {
 	client  *client.Client
 	cell    string
-	changed map[string]*string // by name; nil is a list that is deleted
+	changed map[string]*string // by name; nil: deleted
 }
 
-// read returns the text of a list. A list that does not exist, or that the user may not read,
-// is empty: it admits nobody that can be seen here.
+// read returns the text of a list. A missing or unreadable list is empty: it visibly admits nobody.
 func (l *accessLists) read(ctx context.Context, name string) (string, error) {
 	if text, ok := l.changed[name]; ok {
 		if text == nil {
@@ -63,7 +59,7 @@ func (l *accessLists) read(ctx context.Context, name string) (string, error) {
 	}
 	p, err := listsOf(l.cell).Join(name)
 	if err != nil {
-		return "", nil // no list can have such a name
+		return "", nil // no list has such a name
 	}
 	text, _, err := l.client.Get(ctx, p.String())
 	if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {
@@ -72,11 +68,10 @@ func (l *accessLists) read(ctx context.Context, name string) (string, error) {
 	return string(text), err
 }
 
-// maxListsRead is how many lists are read to answer one question; the cell has the same bound.
+// maxListsRead is how many lists one question may read; the cell has the same limit.
 const maxListsRead = 64
 
-// admits reports whether a list admits a principal, itself or by a list that it includes.
-// Each list is read once.
+// admits reports whether a list, or one that it includes, admits a principal. It reads each list once.
 func (l *accessLists) admits(ctx context.Context, name, principal string, seen map[string]bool) (bool, error) {
 	if seen[name] || len(seen) >= maxListsRead {
 		return false, nil
@@ -106,7 +101,6 @@ func (l *accessLists) admits(ctx context.Context, name, principal string, seen m
 	return false, nil
 }
 
-// ownPrincipal returns the principal of the client's session, as the cell knows it.
 func ownPrincipal(ctx context.Context, c *client.Client) (string, error) {
 	own, found, err := c.Cell().FindSession(ctx, c.Session())
 	if err == nil && !found {
@@ -115,8 +109,7 @@ func ownPrincipal(ctx context.Context, c *client.Client) (string, error) {
 	return own.Principal, err
 }
 
-// excludesCaller reports whether a list does not admit the user, as far as the lists can be
-// read here.
+// excludesCaller reports whether a list excludes the user, as far as the lists are readable here.
 func (l *accessLists) excludesCaller(ctx context.Context, list string) (bool, error) {
 	own, err := ownPrincipal(ctx, l.client)
 	if err != nil {
@@ -126,8 +119,8 @@ func (l *accessLists) excludesCaller(ctx context.Context, list string) (bool, er
 	return !has, err
 }
 
-// confirmListChanges refuses changes of lists of one cell without --yes, if they take from the user the
-// right to change one of them again, or to create it. A list that is deleted is nil.
+// confirmListChanges refuses changes of one cell's lists without --yes, if the user loses the right to change
+// or create one of them again. nil: deleted.
 func (o *consent) confirmListChanges(ctx context.Context, c *client.Client, lists map[api.Path]*string) error {
 	if o.yes || len(lists) == 0 {
 		return nil
@@ -145,14 +138,13 @@ func (o *consent) confirmListChanges(ctx context.Context, c *client.Client, list
 	return nil
 }
 
-// confirmListChange is confirmListChanges of one of the lists that l has as they will be.
+// confirmListChange is confirmListChanges for one of the lists in l.
 func (o *consent) confirmListChange(ctx context.Context, l *accessLists, p api.Path) error {
 	for _, one := range []api.Path{p, p.Parent()} {
-		// The cell itself decides whether the user has the right now: it also reads lists
-		// that the user may not read.
+		// The cell decides about the user's present right: it also reads lists that the user may not read.
 		h, err := l.client.Open(ctx, one.String(), client.OpenOptions{Write: true})
 		if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {
-			continue // the list is being created, or the user has no right to lose
+			continue // the list is new, or the user has no right to lose
 		}
 		if err != nil {
 			return err
@@ -176,8 +168,7 @@ func (o *consent) confirmListChange(ctx context.Context, l *accessLists, p api.P
 	return nil
 }
 
-// confirmNames refuses new ACL names of a node without --yes, if they take from the user the
-// right to change them again.
+// confirmNames refuses new ACL names of a node without --yes, if the user loses the right to change them again.
 func (o *consent) confirmNames(ctx context.Context, c *client.Client, p api.Path, before api.ACL, change string) error {
 	if o.yes || change == "" || change == before.Change {
 		return nil
@@ -189,8 +180,8 @@ func (o *consent) confirmNames(ctx context.Context, c *client.Client, p api.Path
 	return o.refuse(fmt.Sprintf("the list %s does not admit you, and you could not change the ACL names of %v again", change, p))
 }
 
-// confirmSessions refuses a quota of sessions without --yes, if the user could not open another
-// session to set it again: other sessions of the same principal use the whole quota.
+// confirmSessions refuses a quota of sessions without --yes, if the user could open no other session to reset
+// it: other sessions of the principal use it up.
 func (o *consent) confirmSessions(ctx context.Context, c *client.Client, principal string, sessions int) error {
 	if o.yes || sessions == 0 {
 		return nil

@@ -13,18 +13,16 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// How long the end of a session may take when the work is done: while the cell answers, and
-// when it has not answered for a while.
+// How long the end of a session may take: while the cell answers, and when it has been silent for a while.
 const (
 	closeBound    = 3 * time.Second
 	farewellBound = 200 * time.Millisecond
 )
 
-// refusedFor is how long a command tries again when nothing listens where its cell should be: a
-// cell on one machine that is being restarted takes about a second.
+// refusedFor is how long a command retries while nothing listens at its cell: a cell on one machine restarts in
+// about a second.
 const refusedFor = 1500 * time.Millisecond
 
-// config returns the configuration for a client of a cell.
 func (g *globals) config(cell string) client.Config {
 	cfg := client.Config{
 		Cell:       cell,
@@ -32,7 +30,7 @@ func (g *globals) config(cell string) client.Config {
 		As:         g.principal(cell),
 		TLS:        g.tlsFiles(cell),
 		RefusedFor: refusedFor,
-		NoCache:    true, // it reads little, and changes of others would wait for its cache
+		NoCache:    true, // it reads little, and others' changes would wait for its cache
 		Tracer:     g.trace.provider(),
 	}
 	if g.tokenFile != "" {
@@ -55,7 +53,7 @@ func (g *globals) withCell(ctx context.Context, cell string, f func(context.Cont
 	})
 }
 
-// withSession runs f with a session of its own, within --timeout.
+// withSession runs f with its own session, within --timeout.
 func (g *globals) withSession(ctx context.Context, cell string, f func(context.Context, *client.Client) error) error {
 	return g.withSessionAt(ctx, cell, api.Path{}, f)
 }
@@ -72,8 +70,8 @@ func (g *globals) withSessionAt(ctx context.Context, cell string, path api.Path,
 	})
 }
 
-// withLastingSession runs f with a session until f returns or there is an interrupt; --timeout bounds
-// only the time until the session is open and prepare has returned. nil prepares nothing.
+// withLastingSession runs f with a session until f returns or an interrupt. --timeout limits only the opening
+// and prepare, which may be nil.
 func (g *globals) withLastingSession(ctx context.Context, path api.Path, prepare, f func(context.Context, *client.Client) error) error {
 	bound, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -93,30 +91,29 @@ func (g *globals) withLastingSession(ctx context.Context, path api.Path, prepare
 	return f(ctx, c)
 }
 
-// withTimeout bounds an operation on the cell by --timeout.
+// withTimeout limits an operation on the cell by --timeout.
 func (g *globals) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, g.timeout, outOfTime{g.timeout})
 }
 
-// withSteps returns a context for an operation of several steps, each of which --timeout bounds: step begins the next.
+// withSteps returns a context for several steps, each limited by --timeout; step begins the next.
 func (g *globals) withSteps(ctx context.Context) (bound context.Context, step func(), cancel context.CancelFunc) {
 	bound, stop := context.WithCancelCause(ctx)
 	late := time.AfterFunc(g.timeout, func() { stop(outOfTime{g.timeout}) })
 	return bound, func() { late.Reset(g.timeout) }, func() { late.Stop(); stop(nil) }
 }
 
-// closeSession ends a session. If that fails, the session ends when its lease does; what was
-// done remains.
+// closeSession ends a session. If that fails, the session ends with its lease; its changes remain.
 func (g *globals) closeSession(ctx context.Context, c *client.Client) {
 	g.closeSessionWithin(ctx, c, closeBound)
 }
 
-// closeSessionWithin is closeSession with another bound.
+// closeSessionWithin is closeSession with another limit.
 func (g *globals) closeSessionWithin(ctx context.Context, c *client.Client, bound time.Duration) {
 	g.sayFarewell(ctx, c.Left(), bound, c.Close)
 }
 
-// sayFarewell ends a session of whose lease some is left, within a bound.
+// sayFarewell ends a session within a limit, if some of its lease is left.
 func (g *globals) sayFarewell(ctx context.Context, left, bound time.Duration, end func(context.Context) error) {
 	if left <= 0 {
 		bound = farewellBound
@@ -126,7 +123,6 @@ func (g *globals) sayFarewell(ctx context.Context, left, bound time.Duration, en
 	_ = end(ctx)
 }
 
-// withHandle runs f with an open node, in a session of its own.
 func (g *globals) withHandle(ctx context.Context, path api.Path, opts client.OpenOptions, f func(context.Context, *client.Handle) error) error {
 	return g.withSessionAt(ctx, path.Cell(), path, func(ctx context.Context, c *client.Client) error {
 		h, err := c.Open(ctx, path.String(), opts)
@@ -137,7 +133,6 @@ func (g *globals) withHandle(ctx context.Context, path api.Path, opts client.Ope
 	})
 }
 
-// readNode reads something of a node, in a session of its own.
 func readNode[T any](
 	ctx context.Context, g *globals, p api.Path, f func(*client.Client, context.Context, string) (T, error),
 ) (answer T, err error) {
@@ -148,7 +143,6 @@ func readNode[T any](
 	return answer, err
 }
 
-// readContents reads a file, in a session of its own.
 func (g *globals) readContents(ctx context.Context, p api.Path) (contents []byte, stat api.Stat, err error) {
 	stat, err = readNode(ctx, g, p, func(c *client.Client, ctx context.Context, path string) (stat api.Stat, err error) {
 		contents, stat, err = c.Get(ctx, path)
@@ -171,10 +165,9 @@ func askNode[T any](ctx context.Context, g *globals, p api.Path, f func(*client.
 	return askCell(ctx, g, p.Cell(), func(c *client.Cell, ctx context.Context) (T, error) { return f(c, ctx, p.String()) })
 }
 
-// action is what cobra runs.
 type action = func(cmd *cobra.Command, args []string) error
 
-// onPath returns the action of a command whose first argument is a path, or without it the root of the default cell.
+// onPath returns a command's action on a path: its first argument, or the default cell's root.
 func (g *globals) onPath(run func(cmd *cobra.Command, p api.Path) error) action {
 	return func(cmd *cobra.Command, args []string) error {
 		p, err := g.pathOf(args)
@@ -185,7 +178,7 @@ func (g *globals) onPath(run func(cmd *cobra.Command, p api.Path) error) action 
 	}
 }
 
-// onCell returns the action of a command whose first argument is a cell, or without it the default one.
+// onCell returns a command's action on a cell: its first argument, or the default one.
 func (g *globals) onCell(run func(cmd *cobra.Command, cell string) error) action {
 	return func(cmd *cobra.Command, args []string) error {
 		cell, err := g.cellOf(args)
@@ -196,7 +189,6 @@ func (g *globals) onCell(run func(cmd *cobra.Command, cell string) error) action
 	}
 }
 
-// showCell returns the action of a command that asks a cell about itself, and prints the answer.
 func showCell[T any](g *globals, ask func(*client.Cell, context.Context) (T, error), print func(io.Writer, T) error) action {
 	return g.onCell(func(cmd *cobra.Command, cell string) error {
 		answer, err := askCell(cmd.Context(), g, cell, ask)
@@ -207,8 +199,8 @@ func showCell[T any](g *globals, ask func(*client.Cell, context.Context) (T, err
 	})
 }
 
-// withAdvice adds to a NotFound how to create the directory of a new node. Of one that may have been created it says that to
-// lastError.
+// withAdvice adds to a NotFound how to create the directory of a new node. If a node may have been created,
+// lastError gets that advice.
 func withAdvice(err error, path api.Path, create client.Creation) error {
 	switch {
 	case create == client.Existing:

@@ -93,14 +93,13 @@ func (o *copyOptions) copyFile(cmd *cobra.Command, from, to api.Path) error {
 	return o.put.writeFile(cmd, to, contents)
 }
 
-// targetOf returns the file to write: to, or if that is a directory the file in it that has
-// the name of from.
+// targetOf returns the file to write: to, or, in a directory, the file with from's name.
 func (o *copyOptions) targetOf(ctx context.Context, from, to api.Path) (api.Path, error) {
-	kind := api.Directory // the root is a directory, also if the user may not read it
+	kind := api.Directory // the root is one even if unreadable
 	if !to.IsRoot() {
 		stat, err := readNode(ctx, o.put.globals, to, (*client.Client).Stat)
 		if code := api.CodeOf(err); code == api.NotFound || code == api.PermissionDenied {
-			return to, nil // a new file, or one that the user may write and not read
+			return to, nil // a new file, or one that is writable and unreadable
 		} else if err != nil {
 			return to, err
 		}
@@ -112,15 +111,13 @@ func (o *copyOptions) targetOf(ctx context.Context, from, to api.Path) (api.Path
 	return to.Join(from.Base())
 }
 
-// mayBeInside reports whether a path may be at or below another one, or above it: a cell that is
-// called local has another name, too.
+// mayBeInside reports whether one path may be at or below the other: a cell called local has another name, too.
 func mayBeInside(a, b api.Path) bool {
 	below := func(a, b api.Path) bool { return strings.HasPrefix(string(a.Name())+"/", string(b.Name())+"/") }
 	sameCell := a.Cell() == b.Cell() || a.Cell() == api.LocalCell || b.Cell() == api.LocalCell
 	return sameCell && (below(a, b) || below(b, a))
 }
 
-// copyTree copies a directory and everything below it.
 func (o *copyOptions) copyTree(cmd *cobra.Command, from, to api.Path) error {
 	g := o.put.globals
 	return g.withTree(cmd, from, "copied", func(ctx context.Context, w *treeWalk) error {
@@ -148,7 +145,7 @@ func (o *copyOptions) copyTree(cmd *cobra.Command, from, to api.Path) error {
 	})
 }
 
-// moved returns where a node at or below from is, if from is moved to another path.
+// moved returns the new path of a node at or below from, if from moves to to.
 func moved(p, from, to api.Path) string {
 	return to.String() + strings.TrimPrefix(string(p.Name()), string(from.Name()))
 }
@@ -158,11 +155,11 @@ type copiedFields struct {
 	From string `json:"from"`
 }
 
-// copyNode copies one node. What must not be read or replaced is left out, and the rest goes on.
+// copyNode copies one node. It skips nodes that it must not read or replace.
 func (o *copyOptions) copyNode(ctx context.Context, from, to *treeWalk, s api.Stat, target string) error {
 	p, err := api.ParsePath(target)
 	if err != nil {
-		return from.leaveFor(s.Path, err, api.CodeOf(err)) // it would be too long, or too deep
+		return from.leaveFor(s.Path, err, api.CodeOf(err)) // too long, or too deep
 	}
 	contents, err := from.contentsOf(ctx, s)
 	if err != nil {

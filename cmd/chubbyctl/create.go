@@ -32,7 +32,6 @@ func newMkdirCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-// makeDirectory creates a directory, with parents those above it too if they are absent.
 func makeDirectory(ctx context.Context, c *client.Client, p api.Path, parents bool) (h *client.Handle, err error) {
 	dirs := []api.Path{p}
 	for parents && !dirs[0].IsRoot() {

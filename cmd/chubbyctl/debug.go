@@ -52,14 +52,12 @@ exits with 69; FILE has the rest. It is for operators of the cell
 	}
 }
 
-// debugFields is a bundle that was written.
 type debugFields struct {
 	File    string   `json:"file"`
-	Parts   int      `json:"parts"`   // that are whole
+	Parts   int      `json:"parts"`   // complete
 	Missing []string `json:"missing"` // the others
 }
 
-// missingOf says what a bundle lacks of a part; "" if the part is whole.
 func missingOf(p client.DebugPart) string {
 	switch {
 	case p.Err != nil:
@@ -70,7 +68,6 @@ func missingOf(p client.DebugPart) string {
 	return ""
 }
 
-// tellDebug says what is in the bundle, and what is not.
 func (g *globals) tellDebug(out, complaints io.Writer, file string, parts []client.DebugPart) error {
 	f := debugFields{File: file, Missing: []string{}}
 	for _, p := range parts {
@@ -91,7 +88,6 @@ func (g *globals) tellDebug(out, complaints io.Writer, file string, parts []clie
 	return api.Errorf(api.Unavailable, "%d of %d parts are missing in %s", len(f.Missing), len(parts), file)
 }
 
-// writeDebug writes the bundle.
 func writeDebug(name string, status any, parts []client.DebugPart) (err error) {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -15,20 +15,19 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// preferences are what a user has chosen for all runs of chubbyctl, in a file of its own: the
-// file of cells is for every client, and older clients take nothing there but cells.
+// preferences are the user's choices for all runs of chubbyctl. They have their own file: every client reads
+// the file of cells, and older clients accept only cells there.
 type preferences struct {
 	Cell string `yaml:"cell"`
 }
 
-// chosenCell is the cell of paths that name none, and what has chosen it.
+// chosenCell is the cell of paths without a cell, and what chose it.
 type chosenCell struct {
 	Cell string `json:"cell"`
-	By   string `json:"by"` // a flag, a variable or a file; "" if nothing has
+	By   string `json:"by"` // a flag, a variable or a file; "" for none
 }
 
-// preferencesFile returns the path of the file of preferences. It is below ~/.config on every
-// system, as the file of cells is.
+// preferencesFile returns the path of the preferences, below ~/.config on every system, like the file of cells.
 func preferencesFile() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -37,10 +36,10 @@ func preferencesFile() (string, error) {
 	return filepath.Join(home, ".config", "chubby", "chubbyctl.yaml"), nil
 }
 
-// readPreferences reads the file of preferences, strictly. Without a file, nothing is chosen.
+// readPreferences reads the preferences strictly. Without a file, nothing is chosen.
 func readPreferences() (p preferences, path string, err error) {
 	if path, err = preferencesFile(); err != nil {
-		return p, "", nil // a user without a home has no such file
+		return p, "", nil // without a home there is no file
 	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,8 +62,7 @@ func readPreferences() (p preferences, path string, err error) {
 	return p, path, nil
 }
 
-// writePreferences replaces the file of preferences: after a crash it is the old one or the new
-// one.
+// writePreferences replaces the preferences: after a crash the file is the old one or the new one.
 func writePreferences(p preferences) (path string, err error) {
 	if path, err = preferencesFile(); err != nil {
 		return "", err
@@ -76,9 +74,8 @@ func writePreferences(p preferences) (path string, err error) {
 	return path, replaceSettings(path, []byte("# Written by 'chubbyctl config use-cell'.\n"+string(text)), 0o644)
 }
 
-// chooseCell returns the cell of paths that name none, from the first of these: --cell;
-// --servers, whose cell it is; CHUBBY_CELL; the file of preferences; the configuration, if that names exactly one cell.
-// Else it is that named local.
+// chooseCell returns the cell of paths without one, from the first of: --cell; --servers, whose cell it is;
+// CHUBBY_CELL; the preferences; the configuration, if it names exactly one cell. Otherwise it is local.
 func (g *globals) chooseCell() (chosenCell, error) {
 	if g.cell != "" {
 		return chosenCell{g.cell, "--cell"}, nil
@@ -105,7 +102,7 @@ func (g *globals) chooseCell() (chosenCell, error) {
 	return chosenCell{Cell: api.LocalCell}, nil
 }
 
-// defaultCell returns the name of the cell of paths that name none.
+// defaultCell returns the name of the cell of paths without one.
 func (g *globals) defaultCell() (string, error) {
 	chosen, err := g.chooseCell()
 	return chosen.Cell, err

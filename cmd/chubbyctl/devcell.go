@@ -11,7 +11,6 @@ import (
 	"github.com/chubbylock/chubby/internal/flock"
 )
 
-// devCell is what 'chubbyd dev' says, in dev.json, of the cell that it runs.
 type devCell struct {
 	Replicas []devReplica `json:"replicas"`
 	TLS      struct {
@@ -25,13 +24,12 @@ type devReplica struct {
 	Client string `json:"client"`
 }
 
-// readDevCell reads what dev says in the directory of a cell that it runs, and reports whether it
-// says anything.
+// readDevCell reads dev.json of a directory, and reports whether a dev cell runs there.
 func readDevCell(dir string) (devCell, bool) {
 	var dev devCell
 	text, err := os.ReadFile(filepath.Join(dir, "dev.json"))
 	if err != nil || json.Unmarshal(text, &dev) != nil {
-		return devCell{}, false // it does not run here
+		return devCell{}, false // not running here
 	}
 	return dev, true
 }
@@ -40,7 +38,6 @@ func (d devCell) tlsFiles() client.TLSFiles {
 	return client.TLSFiles{CA: d.TLS.CA, Cert: d.TLS.Cert, Key: d.TLS.Key}
 }
 
-// servesAll reports whether addresses are all of replicas of the cell.
 func (d devCell) servesAll(addresses []string) bool {
 	for _, address := range addresses {
 		if !slices.Contains(d.Replicas, devReplica{address}) {
@@ -50,9 +47,9 @@ func (d devCell) servesAll(addresses []string) bool {
 	return true
 }
 
-// principal returns the principal to act as in a cell: what --as says; or, in one that 'chubbyd
-// dev' runs in this directory and that asks nobody who he is, the user of this machine, so that
-// people see of locks who holds them. Any other cell would refuse who says that of himself.
+// principal returns the principal to act as: --as; or, in a cell of 'chubbyd dev' in this directory without
+// authentication, the user of this machine, so that people see who holds locks. Any other cell would reject
+// such a claim.
 func (g *globals) principal(cell string) string {
 	if g.as != "" || g.tlsFiles(cell) != (client.TLSFiles{}) || g.tokenFile != "" || slices.Contains(client.ConfiguredCells(), cell) {
 		return g.as
@@ -74,19 +71,18 @@ func isPrincipal(name string) bool {
 	return name != "" && name != "*" && name[0] != '@' && name[0] != '#' && entryProblem(name) == ""
 }
 
-// isLocked reports whether a process has locked a file: a dev that was killed leaves its files.
+// isLocked reports whether a process has locked a file: a killed dev leaves its files.
 func isLocked(name string) bool {
 	f, err := os.Open(name)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = f.Close() }() // it was only looked at
+	defer func() { _ = f.Close() }() // only read
 	return flock.IsLocked(f)
 }
 
-// tlsFiles returns the certificates for a cell: those that the flags name; or, of a cell that is configured nowhere, those
-// that 'chubbyd dev --tls' has made in this directory. The client looks for what is not named, by the
-// variables and the file of cells.
+// tlsFiles returns the certificates for a cell: from the flags; or, for a cell without configuration, those of
+// 'chubbyd dev --tls' in this directory. For the others the client uses the variables and the file of cells.
 func (g *globals) tlsFiles(cell string) client.TLSFiles {
 	variables := os.Getenv("CHUBBY_CACERT") + os.Getenv("CHUBBY_CERT") + os.Getenv("CHUBBY_TOKEN_FILE")
 	if g.tls != (client.TLSFiles{}) || g.tokenFile != "" || variables != "" || slices.Contains(client.ConfiguredCells(), cell) {

@@ -23,27 +23,27 @@ const (
 	drillSlowClient   = "slow-client"
 )
 
-// minDrill is the shortest outage or silence, and maxSilence the longest silence, after which the session is lost.
+// minDrill is the minimum of an outage or silence. After maxSilence, the session would be lost.
 const (
 	minDrill   = time.Second
 	maxSilence = time.Minute
 )
 
-// drillOptions are one drill. To the cell it is what a client does: it asks for another master, or for none for a while, ends a session, or
-// does not answer.
+// drillOptions are one drill. To the cell it is a client: it asks for another master, or for none for a while,
+// ends a session, or stops answering.
 type drillOptions struct {
 	*globals
 	yes    bool
 	reason string
-	limit  time.Duration // of the longest time without an answer; 0 if there is none
-	dir    string        // where the drill has its own file
+	limit  time.Duration // of the longest silence; 0: none
+	dir    string        // of the drill's own file
 
 	kind, cell string
 	to         string          // of a fail-over: the next master
-	length     time.Duration   // of an outage, or of the silence of a slow client
-	session    api.SessionID   // that is ended
-	file       string          // that the slow client has in its cache; "" if it is the drill's own
-	own        []api.SessionID // the drill's sessions, which it does not count
+	length     time.Duration   // of an outage, or a slow client's silence
+	session    api.SessionID   // to end
+	file       string          // cached by the slow client; "": the drill's own
+	own        []api.SessionID // the drill's sessions, not counted
 
 	out io.Writer
 }
@@ -69,7 +69,7 @@ Fail-overs and outages are for operators of the cell (/ls/CELL/acl/operators).`,
 	return group
 }
 
-// command completes the command of a drill. parse reads the arguments before the cell, and returns the others.
+// command completes a drill's command. parse reads the arguments before the cell, and returns the rest.
 func (o *drillOptions) command(cmd *cobra.Command, parse func(args []string) (rest []string, err error)) *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&o.yes, "yes", false, "do it; without, it is only said whom it would hit")
@@ -207,7 +207,6 @@ the drill does not write it, and reports how long writes of others waited.`, api
 	return cmd
 }
 
-// rehearse says whom the drill would hit, and does nothing.
 func (o *drillOptions) rehearse(ctx context.Context) error {
 	err := o.withCell(ctx, o.cell, func(ctx context.Context, c *client.Cell) error {
 		view, err := o.look(ctx, c)
@@ -222,7 +221,6 @@ func (o *drillOptions) rehearse(ctx context.Context) error {
 	return interruptOr(ctx, cmp.Or(err, usagef("drill %v: nothing was done; --yes does it", o.kind)))
 }
 
-// perform does the drill, and says what it did.
 func (o *drillOptions) perform(ctx context.Context) error {
 	r, err := o.run(ctx)
 	if r == nil {

@@ -13,16 +13,16 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// cellView is who has sessions and locks at one moment, as far as the caller may see. The drill's own sessions are not in it.
+// cellView is the sessions and locks of a moment that the caller may see, without the drill's own.
 type cellView struct {
 	master   string
 	epoch    api.Epoch
-	whole    bool // it is everybody: the caller is an operator
+	whole    bool // all are visible: the caller is an operator
 	sessions map[api.SessionID]client.SessionInfo
-	locks    map[string]client.LockInfo // that are held, delayed or waited for
+	locks    map[string]client.LockInfo // held, delayed or waited for
 }
 
-// look looks at the cell, once it has a master.
+// look reads the cell, once it has a master.
 func (o *drillOptions) look(ctx context.Context, c *client.Cell) (*cellView, error) {
 	v := &cellView{sessions: map[api.SessionID]client.SessionInfo{}, locks: map[string]client.LockInfo{}}
 	overview, err := c.Overview(ctx, 1)
@@ -48,28 +48,26 @@ func (o *drillOptions) look(ctx context.Context, c *client.Cell) (*cellView, err
 	return v, err
 }
 
-// drillPlan is whom a drill would hit, as -o json shows it.
 type drillPlan struct {
 	Drill     string  `json:"drill"`
 	Done      bool    `json:"done"` // false
 	Cell      string  `json:"cell"`
 	Master    string  `json:"master"`
 	Epoch     uint64  `json:"epoch"`
-	NoAnswerS float64 `json:"no_answer_s"` // for how long calls may have no answer
-	Partial   bool    `json:"partial"`     // what follows is only what the caller may see: he is no operator
+	NoAnswerS float64 `json:"no_answer_s"` // the longest silence, in seconds
+	Partial   bool    `json:"partial"`     // what follows is only the visible part: the caller is no operator
 
 	Sessions   int `json:"sessions"`
-	InJeopardy int `json:"sessions_in_jeopardy"` // whose leases may be over before a master answers
+	InJeopardy int `json:"sessions_in_jeopardy"` // whose leases may end before a master answers
 	Lost       int `json:"sessions_lost"`        // and the usual grace period after it
 	Locks      int `json:"locks_held"`
 	Waiters    int `json:"requests_waiting"`
 
 	Unchecked hitLocks `json:"without_sequencer"`
 	GivenUp   hitLocks `json:"given_up"` // whose holders stop working before a master answers
-	Queues    hitLocks `json:"queues"`   // that are waited for
+	Queues    hitLocks `json:"queues"`   // with waiters
 }
 
-// hitLocks are locks that a drill hits.
 type hitLocks struct {
 	List []lockFields `json:"list"`
 
@@ -80,13 +78,12 @@ func (h *hitLocks) add(l client.LockInfo) {
 	h.List, h.locks = append(h.List, newLockFields(l)), append(h.locks, l)
 }
 
-// gap is how long calls may have no answer, reckoned for a fail-over that goes badly.
+// gap returns how long calls may go unanswered, assuming a bad fail-over.
 func (o *drillOptions) gap() time.Duration {
 	const election = 3 * time.Second
 	return map[string]time.Duration{drillFailOver: time.Second, drillHardFailOver: election, drillOutage: o.length + election}[o.kind]
 }
 
-// plan says whom the drill would hit.
 func (o *drillOptions) plan(v *cellView) *drillPlan {
 	gap, nothing := o.gap(), hitLocks{List: []lockFields{}}
 	p := &drillPlan{
@@ -126,12 +123,10 @@ func (o *drillOptions) plan(v *cellView) *drillPlan {
 	return p
 }
 
-// holds reports whether a session is among the holders of a lock.
 func holds(l client.LockInfo, id api.SessionID) bool {
 	return slices.ContainsFunc(l.Holders, func(h api.Holder) bool { return h.Session == id })
 }
 
-// printPlan prints whom the drill would hit.
 func (o *drillOptions) printPlan(p *drillPlan) error {
 	if o.json() {
 		return o.output.Print(o.out, p)
@@ -163,7 +158,6 @@ func (o *drillOptions) printPlan(p *drillPlan) error {
 	return cmp.Or(err, o.list("LOCKS THAT ARE WAITED FOR", p.Queues, "none"))
 }
 
-// list prints locks that a drill hits.
 func (o *drillOptions) list(title string, h hitLocks, none string) error {
 	fmt.Fprintln(o.out)
 	o.say("%s", title)
@@ -174,7 +168,6 @@ func (o *drillOptions) list(title string, h hitLocks, none string) error {
 	return flushOr(t, o.out, len(h.locks), none, max(len(h.locks)-api.MaxListed, 0), "locks")
 }
 
-// say prints a sentence.
 func (o *drillOptions) say(format string, args ...any) {
 	fmt.Fprintln(o.out, term.StyleOf(o.out).Wrap(fmt.Sprintf(format, args...), ""))
 }

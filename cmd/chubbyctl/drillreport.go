@@ -14,7 +14,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// drillReport is what a drill did, as -o json shows it.
 type drillReport struct {
 	Drill       string   `json:"drill"`
 	Done        bool     `json:"done"` // true
@@ -23,12 +22,12 @@ type drillReport struct {
 	LimitS      *float64 `json:"limit_s"` // null without --limit
 	WithinLimit bool     `json:"within_limit"`
 
-	NoAnswerS float64      `json:"no_answer_s"` // the longest time without an answer of the drill's own session
-	Calls     int          `json:"calls"`       // of that session which were answered
+	NoAnswerS float64      `json:"no_answer_s"` // the longest silence for the drill's own session
+	Calls     int          `json:"calls"`       // answered calls of that session
 	Events    []drillEvent `json:"events"`
 
 	MasterBefore string  `json:"master_before"`
-	MasterAfter  string  `json:"master_after"` // empty if none was found
+	MasterAfter  string  `json:"master_after"` // empty if unknown
 	EpochBefore  uint64  `json:"epoch_before"`
 	EpochAfter   *uint64 `json:"epoch_after"` // null if the cell was not reached afterwards
 
@@ -42,40 +41,37 @@ type drillReport struct {
 	Slow *slowFields `json:"slow_client,omitempty"`
 
 	noAnswer time.Duration
-	passed   map[string]*float64 // when a lock was first seen with other holders, or free, after the drill
+	passed   map[string]*float64 // when a lock was first seen free or with other holders, after the drill
 }
 
 type listed[T any] struct {
 	List []T `json:"list"`
 }
 
-// drillEvent is what the session of a drill has seen.
 type drillEvent struct {
-	AtS  float64 `json:"at_s"` // since it began
+	AtS  float64 `json:"at_s"` // since the beginning
 	What string  `json:"what"`
 }
 
-// changedFields is a lock that was held before a drill, and not by the same after it.
 type changedFields struct {
 	Path    string         `json:"path"`
 	Before  []holderFields `json:"before"`
-	Holders []holderFields `json:"holders"` // that have it now; none if nobody has
-	AfterS  *float64       `json:"after_s"` // from the drill until they had it, or until it was free; null if that took too long
-	Why     string         `json:"why"`     // the holding before ended; "" if that is not known
+	Holders []holderFields `json:"holders"` // the new ones; empty if free
+	AfterS  *float64       `json:"after_s"` // from the drill until they had it, or it was free; null if that took too long
+	Why     string         `json:"why"`     // of the end of the earlier holding; "" if unknown
 
 	was, is client.LockInfo
 }
 
-// lossFields is what became of a session that a drill has ended.
 type lossFields struct {
 	Session  string           `json:"session"`
-	GoneS    *float64         `json:"gone_after_s"` // null if it is still there
+	GoneS    *float64         `json:"gone_after_s"` // null if it still exists
 	Locks    []*changedFields `json:"locks"`
-	Returned *string          `json:"returned_as"` // a session of the same principal and host that has begun since; null if there is none
+	Returned *string          `json:"returned_as"` // a newer session of the same principal and host, or null
 }
 
-// compare notes how the cell is at a time after the drill, and reports whether its clients have returned, and the locks of a session
-// that was ended have passed on.
+// compare records the cell at a time after the drill. It reports whether its clients have returned, and the
+// locks of an ended session have passed on.
 func (r *drillReport) compare(o *drillOptions, before, after *cellView, at float64) (settled bool) {
 	epoch := uint64(after.epoch)
 	r.MasterAfter, r.EpochAfter, r.LocksBefore, r.LocksKept, settled = after.master, &epoch, 0, 0, true
@@ -122,7 +118,7 @@ func (r *drillReport) compare(o *drillOptions, before, after *cellView, at float
 	return settled && r.Loss.GoneS != nil
 }
 
-// explain asks the cell why the holdings of locks that have changed their holders ended. What it does not answer stays unknown.
+// explain asks the cell why the holdings of changed locks ended. Unanswered ones stay unknown.
 func (r *drillReport) explain(ctx context.Context, c *client.Cell) {
 	for _, one := range r.LocksChanged.List {
 		h, _ := c.History(ctx, one.Path)
@@ -134,7 +130,7 @@ func (r *drillReport) explain(ctx context.Context, c *client.Cell) {
 	}
 }
 
-// longest is what --limit is about.
+// longest returns what --limit limits.
 func (r *drillReport) longest() (what string, took float64) {
 	switch {
 	case r.Slow != nil:
@@ -152,7 +148,6 @@ func (r *drillReport) longest() (what string, took float64) {
 	return "the longest time of a lock without a holder", took
 }
 
-// printReport prints what the drill did.
 func (o *drillOptions) printReport(r *drillReport) error {
 	if o.json() {
 		return o.output.Print(o.out, r)

@@ -15,13 +15,13 @@ import (
 const (
 	drillPace  = 10 * time.Millisecond                        // between two writes of the drill's own session
 	drillLook  = 50 * time.Millisecond                        // between two looks at the cell afterwards
-	drillAfter = 3 * time.Second                              // what goes wrong so soon after a drill belongs to it
+	drillAfter = 3 * time.Second                              // faults within this time after a drill belong to it
 	drillSlack = 10 * time.Second                             // until the cell answers again
-	drillLong  = drillSlack + api.MaxLease + api.MaxLockDelay // and all clients have returned, or lost what they had
+	drillLong  = drillSlack + api.MaxLease + api.MaxLockDelay // until all clients have returned, or lost their holdings
 )
 
-// run does the drill, with a session of its own that writes a file all the time: what it sees is what other clients see. It returns no
-// report if the drill did not begin.
+// run does the drill, with a session of its own that keeps writing a file and sees what other clients see. It
+// returns no report if the drill did not begin.
 func (o *drillOptions) run(ctx context.Context) (r *drillReport, err error) {
 	opening, cancel := o.withTimeout(ctx)
 	defer cancel()
@@ -72,7 +72,7 @@ func (o *drillOptions) run(ctx context.Context) (r *drillReport, err error) {
 	return one, errors.Join(err, o.review(ctx, c.Cell(), before, one))
 }
 
-// write writes a file all the time, until stop is called, which waits for its end.
+// write keeps writing a file until stop is called, which waits for its end.
 func (o *drillOptions) write(ctx context.Context, h *client.Handle, r *drillReport) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	watch, done := stopwatch(), make(chan struct{})
@@ -90,7 +90,7 @@ func (o *drillOptions) write(ctx context.Context, h *client.Handle, r *drillRepo
 		cancel()
 		<-done
 		r.NoAnswerS = term.Seconds(r.noAnswer)
-		if r.Slow != nil && o.file == "" { // it is the writer that waits
+		if r.Slow != nil && o.file == "" { // the writer waits
 			r.Slow.Writes, r.Slow.LongestS = r.Calls, r.NoAnswerS
 		}
 		if limit := term.Seconds(o.limit); limit > 0 {
@@ -101,7 +101,7 @@ func (o *drillOptions) write(ctx context.Context, h *client.Handle, r *drillRepo
 	}
 }
 
-// failOver has the cell elect another master, after an outage if there is to be one.
+// failOver makes the cell elect another master, after an outage if requested.
 func (o *drillOptions) failOver(ctx context.Context, c *client.Client) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.length+o.timeout, outOfTime{o.length + o.timeout})
 	defer cancel()
@@ -109,15 +109,14 @@ func (o *drillOptions) failOver(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// loseSession ends the session.
 func (o *drillOptions) loseSession(ctx context.Context, c *client.Client) error {
 	ctx, cancel := o.withTimeout(ctx)
 	defer cancel()
 	return c.EndSession(ctx, o.session, cmp.Or(o.reason, "a drill (chubbyctl drill session-loss)"))
 }
 
-// review looks at the cell until it serves again and the clients have returned. An interrupt does not keep it from one look: the
-// next one does, as it ends the process.
+// review watches the cell until it serves again and the clients have returned. An interrupt still allows one
+// look; the next one ends the process.
 func (o *drillOptions) review(ctx context.Context, c *client.Cell, before *cellView, r *drillReport) error {
 	interrupted, bound := hasEnded(ctx), drillLong
 	if interrupted {

@@ -10,7 +10,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// slowFields is how long writers waited for a client that had fallen silent.
 type slowFields struct {
 	File     string  `json:"file"`
 	SilentS  float64 `json:"silent_s"`
@@ -19,7 +18,8 @@ type slowFields struct {
 	AtMostS  float64 `json:"at_most_s"` // the cache lease: no write waits longer for one client
 }
 
-// slowClient is a session that has a file in its cache. While hush is full it receives and sends nothing, as if its process were stopped.
+// slowClient is a session with a cached file. While hush is full it receives and sends nothing, like a stopped
+// process.
 type slowClient struct {
 	slowFields
 	*drillOptions
@@ -28,7 +28,6 @@ type slowClient struct {
 	client *client.Client
 }
 
-// openSlow opens the session, and has it fall silent.
 func (o *drillOptions) openSlow(ctx context.Context, file string) (*slowClient, error) {
 	s := &slowClient{drillOptions: o, hush: make(chan struct{}, 1)}
 	s.File, s.AtMostS = file, term.Seconds(api.CacheLease)
@@ -64,13 +63,12 @@ func (o *drillOptions) openSlow(ctx context.Context, file string) (*slowClient, 
 	return s, err
 }
 
-// close ends the silence and the session.
 func (s *slowClient) close(ctx context.Context) {
 	s.speak()
 	s.closeSession(ctx, s.client)
 }
 
-// wait waits as long as the silence lasts. With --file it looks how long writes of others wait for it.
+// wait waits for the length of the silence. With --file it measures how long others' writes wait.
 func (s *slowClient) wait(ctx context.Context, c *client.Client) error {
 	defer s.speak()
 	watch := stopwatch()
@@ -92,26 +90,22 @@ func (s *slowClient) wait(ctx context.Context, c *client.Client) error {
 	return context.Cause(ctx)
 }
 
-// hushedConn is a connection of a slow client.
 type hushedConn struct {
 	net.Conn
 	of *slowClient
 }
 
-// Read implements net.Conn.
 func (c hushedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.pass()
 	return n, err
 }
 
-// Write implements net.Conn.
 func (c hushedConn) Write(p []byte) (int, error) {
 	c.pass()
 	return c.Conn.Write(p)
 }
 
-// pass waits while there is silence.
 func (c hushedConn) pass() {
 	c.of.hush <- struct{}{}
 	<-c.of.hush

@@ -14,7 +14,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// electOptions are those of elect.
 type electOptions struct {
 	workOptions
 	value    string
@@ -96,7 +95,6 @@ Exit codes: as acquire, except %d, which is for its --try.`, exitFailed, exitFai
 	return cmd
 }
 
-// validate checks the flags together.
 func (o *electOptions) validate(given func(flag string) bool) error {
 	instead := o.observe || o.show || o.candidates || given("nominate")
 	switch {
@@ -108,14 +106,14 @@ func (o *electOptions) validate(given func(flag string) bool) error {
 		return usagef("elect: %v is the root directory of its cell; name the file of an election", o.path)
 	case instead:
 		return nil
-	case isList(o.path): // the user might not be able to undo what elect writes
+	case isList(o.path): // the user might be unable to undo what elect writes
 		return usagef("elect: %v is an access control list, which --value would replace; an election has a file of its own", o.path)
 	case !given("value"):
 		return usagef("elect: --value is missing: what the file is to say of the primary, as its address (or --observe, to look on)")
 	case len(o.value) > api.MaxContents:
 		return usagef("--value has %d bytes; a file holds at most %d", len(o.value), api.MaxContents)
 	}
-	if o.name != "" { // a file beside that of the election gets the name
+	if o.name != "" { // a file beside the election's gets the name
 		if p, err := o.path.Join(o.name); err != nil || p.Parent() != o.path {
 			return usagef("--name: %q cannot be the name of a candidate; want one component of a path", abridged(o.name))
 		}
@@ -123,17 +121,17 @@ func (o *electOptions) validate(given func(flag string) bool) error {
 	return o.workOptions.validate()
 }
 
-// minCampaign is how long elect waits at least, however short --wait is: an election without
-// other candidates takes several operations.
+// minCampaign is the minimum wait of elect, however short --wait is: an election without rivals takes several
+// operations.
 const minCampaign = time.Second
 
-// campaign waits until this process is the primary. If that takes long, it says what for.
+// campaign waits until this process is the primary. After a while it says what for.
 func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
 	early := fmt.Sprintf("it is not in the lock's queue, because another candidate goes first, its name is still that of a session before, "+
 		"or the cell does not answer ('chubbyctl elect --candidates %v' lists the candidates)", o.path)
 	return o.waitFor(ctx, minCampaign, early, func(ctx context.Context, w *lockWait) (*heldLock, error) {
 		queued := func(q client.Queued) {
-			q.Estimate = 0 // how long primaries hold the lock has no usual length
+			q.Estimate = 0 // primaries have no usual hold time
 			w.queued(q)
 		}
 		primary, err := recipe.Campaign(ctx, c, o.path.String(), recipe.CampaignOptions{
@@ -148,7 +146,6 @@ func (o *electOptions) campaign(ctx, _ context.Context, c *client.Client) (*held
 	})
 }
 
-// describeCandidate is what the user is told when a candidate waits that comes first.
 func (o *electOptions) describeCandidate() string {
 	if o.yield {
 		return "a candidate that goes first is waiting: giving way"
@@ -156,9 +153,9 @@ func (o *electOptions) describeCandidate() string {
 	return "a candidate that goes first is waiting; it has the lock when this one ends (--yield would give way at once)"
 }
 
-// resignation returns how a primary gives up: it releases the lock, and removes its
-// registration. A client that has the list of candidates in its cache, and does not answer,
-// can delay the removal; resignation does not wait for that, and returns no error of it.
+// resignation returns how a primary resigns: it releases the lock, and removes its registration. A silent
+// client with the list of candidates in its cache can delay the removal. resignation does not wait for that,
+// nor return its error.
 func resignation(p *recipe.Primary) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := p.Lock().Release(ctx)
@@ -169,7 +166,6 @@ func resignation(p *recipe.Primary) func(context.Context) error {
 	}
 }
 
-// candidateFields is one candidate, as -o json shows it.
 type candidateFields struct {
 	Name     string `json:"name"`
 	Rank     int    `json:"rank"`
@@ -186,7 +182,6 @@ func newCandidateFields(c recipe.Candidate) candidateFields {
 	return candidateFields{c.Name, c.Rank, c.Priority, c.Primary, c.Chosen, c.Session.String(), c.Host, c.PID, newValueFields(c.Value)}
 }
 
-// listCandidates prints the candidates, the primary first.
 func (o *electOptions) listCandidates(ctx context.Context) error {
 	return o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
 		all, err := recipe.Candidates(ctx, c, o.path.String())
@@ -217,7 +212,6 @@ func placeOf(c recipe.Candidate) string {
 	return strconv.Itoa(c.Rank)
 }
 
-// nominateCandidate nominates the next primary.
 func (o *electOptions) nominateCandidate(ctx context.Context) error {
 	err := o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
 		return recipe.Nominate(ctx, c, o.path.String(), o.nominate)

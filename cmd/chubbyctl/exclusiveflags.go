@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// What flags say of each other is kept with them, and checked in one place before a command runs: a flag that would have no
-// meaning is refused, and not ignored. Each prefix is followed by the name of the other flag; the value is why.
+// Relations between flags are stored with them, and checked in one place before a command runs: a meaningless
+// flag is rejected, not ignored. Each prefix is followed by the other flag's name; the value is the reason.
 const (
 	apartFrom   = "chubbyctl-apart-from "
 	onlyWith    = "chubbyctl-only-with "
@@ -18,49 +18,49 @@ const (
 	offIsZero   = "chubbyctl-off-if-zero"
 )
 
-// keepApart has a flag refused together with each of others. why is about the flag.
+// keepApart rejects a flag together with each of others. why is about the flag.
 func keepApart(flags *pflag.FlagSet, flag, why string, others ...string) {
 	for _, other := range others {
 		annotate(flags, flag, apartFrom+other, why)
 	}
 }
 
-// chooseOne has each two of some flags refused together.
+// chooseOne rejects any two of some flags together.
 func chooseOne(flags *pflag.FlagSet, why string, names ...string) {
 	for i, name := range names {
 		keepApart(flags, name, why+"; choose one", names[i+1:]...)
 	}
 }
 
-// needsFlag has flags refused without another one. why is about that one.
+// needsFlag rejects flags without another one. why is about that one.
 func needsFlag(flags *pflag.FlagSet, other, why string, names ...string) {
 	for _, name := range names {
 		annotate(flags, name, onlyWith+other, why)
 	}
 }
 
-// needsCommand has flags refused where no CMD is given behind --.
+// needsCommand rejects flags without a CMD after --.
 func needsCommand(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		annotate(flags, name, onlyCommand, "")
 	}
 }
 
-// zeroIsOff has flags count as not given if they are given zero or nothing, their default: a script may always give them.
+// zeroIsOff treats flags with zero values, their default, as not given: a script may always pass them.
 func zeroIsOff(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		annotate(flags, name, offIsZero, "")
 	}
 }
 
-// annotate keeps something with a flag, which has to be there.
+// annotate stores something with a flag, which must exist.
 func annotate(flags *pflag.FlagSet, name, key, why string) {
 	if err := flags.SetAnnotation(name, key, []string{why}); err != nil {
-		panic(err) // the name is misspelt, in this program
+		panic(err) // the name is misspelt in this program
 	}
 }
 
-// checkFlags returns an error of usage if a flag was given that has no meaning beside another one, or without another one.
+// checkFlags returns a usage error for a flag that is meaningless with or without another one.
 func checkFlags(cmd *cobra.Command) error {
 	verb := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 	for _, kind := range []string{apartFrom, onlyWith, onlyCommand} {

@@ -16,16 +16,16 @@ import (
 // hookGrace is the time from SIGTERM to SIGKILL for the CMD of a watch.
 const hookGrace = 3 * time.Second
 
-// runHook runs CMD for events, of which the last is in its environment, and waits for it. If CMD fails, it notifies the user, and
-// returns no error: CMD may need the next event too. With --contents CMD gets the fields of each on its
-// standard input, which it need not read.
+// runHook runs CMD for events, the last of which is in its environment, and waits for it. If CMD fails, it
+// notifies the user and returns no error: CMD may need the next event too. With --contents CMD gets each
+// event's fields on standard input, which it may ignore.
 func (o *watchOptions) runHook(ctx context.Context, due []toldEvent) error {
 	if hasEnded(ctx) {
 		return nil
 	}
 	e, kind := due[len(due)-1].Event, due[len(due)-1].fields.Event
 	c := exec.CommandContext(ctx, "/bin/sh", "-c", o.exec)
-	c.Env = append(os.Environ(), // if a name is there twice, the later value counts
+	c.Env = append(os.Environ(), // of duplicate names, the later value counts
 		"CHUBBY_EVENT="+kind,
 		"CHUBBY_PATH="+e.Path,
 		"CHUBBY_CHILD="+e.Child,
@@ -50,7 +50,7 @@ func (o *watchOptions) runHook(ctx context.Context, due []toldEvent) error {
 	case hasEnded(ctx):
 		return nil // it was asked to end
 	case errors.Is(err, exec.ErrWaitDelay):
-		return nil // CMD has ended, and what it left behind holds its standard input
+		return nil // CMD has ended, and its leftovers hold its standard input
 	case errors.As(err, &exit):
 		o.notice(o.err, fmt.Sprintf("CMD for %s of %s failed: %v", kind, e.Path, err))
 		return nil

@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// hookSweep is how often to check whether processes that were asked to end have ended.
+// hookSweep is the interval of checks whether processes have ended.
 const hookSweep = 20 * time.Millisecond
 
-// endAsGroup puts a command, and what it starts, into a process group of its own. When the
-// command's context ends, the whole group gets SIGTERM. finish is called after the command has
-// ended: if the group got SIGTERM, it waits for the rest of the group, and kills it after
-// hookGrace.
+// endAsGroup puts a command and its children into their own process group. When the command's context ends, the
+// group gets SIGTERM. Call finish after the command has ended: if the group got SIGTERM, it waits for the rest,
+// and kills it after hookGrace.
 func endAsGroup(c *exec.Cmd) (finish func()) {
-	var grace <-chan time.Time // nil if the group got no SIGTERM
+	var grace <-chan time.Time // nil without SIGTERM
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error {
 		grace = time.After(hookGrace)
@@ -29,8 +28,8 @@ func endAsGroup(c *exec.Cmd) (finish func()) {
 		tick := time.NewTicker(hookSweep)
 		defer tick.Stop()
 		for {
-			// Orphans may be children of this process, if it is the first process of a
-			// container. Kill finds those that have ended until they are waited for.
+			// Orphans may be children of this process, if it is a container's first process. Kill finds ended
+			// ones until they are waited for.
 			for reaped := 1; reaped > 0; {
 				reaped, _ = syscall.Wait4(-c.Process.Pid, nil, syscall.WNOHANG, nil)
 			}

@@ -15,26 +15,25 @@ import (
 	"github.com/chubbylock/chubby/internal/supervise"
 )
 
-// The exit codes, which scripts depend on. A command run under a lock adds its
-// own, and 128+n if signal n ended it.
+// The exit codes; scripts depend on them. A command under a lock adds its own, and 128+n if signal n ended it.
 const (
-	exitFailed      = 1   // any failure without a code of its own
-	exitUsage       = 2   // the command line was not understood
-	exitMismatch    = 3   // sequencer check, --if-sequencer: not valid; --if-generation: another generation; txn: a condition does not hold; lint: something was found
+	exitFailed      = 1   // any failure without its own code
+	exitUsage       = 2   // invalid command line
+	exitMismatch    = 3   // sequencer check, --if-sequencer: invalid; --if-generation: another generation; txn: a condition fails; lint: findings
 	exitOverLimit   = 4   // drill: longer than --limit
-	exitUnavailable = 69  // no master could be reached within --timeout, or it is of an older version, which does not know what was asked for
+	exitUnavailable = 69  // no master answered within --timeout, or an older version does not know the call
 	exitLost        = 74  // the lock was lost while the command ran
 	exitHeld        = 75  // --try: held by another, or delayed; --detect-deadlock: a deadlock
-	exitUncertain   = 76  // no answer came within --timeout: the change may have been made, or a part of it
+	exitUncertain   = 76  // no answer within --timeout: all or a part of the change may have happened
 	exitDenied      = 77  // permission denied
 	exitWaited      = 124 // --wait ran out
-	exitBySignal    = 128 // plus the number of the signal
+	exitBySignal    = 128 // plus the signal's number
 )
 
 // exitError gives an error, or a command that ended by itself, its exit code.
 type exitError struct {
 	code int
-	err  error // nil if there is nothing to say
+	err  error // nil if there is nothing to print
 }
 
 func (e *exitError) Error() string {
@@ -46,14 +45,13 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// usageError is a command line that was not understood.
 type usageError struct{ text string }
 
 func (e usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 
-// arguments makes the error of a cobra check a usageError, which says what is wanted.
+// arguments turns the error of a cobra check into a usageError that says what is expected.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
@@ -75,7 +73,7 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// exitCode returns the exit code of an error: its own, or that of its kind.
+// exitCode returns an error's exit code: its own, or its kind's.
 func exitCode(err error) int {
 	var (
 		own    *exitError
@@ -118,8 +116,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// interruptOr returns the signal that ended ctx, if one did, in place of the error that an
-// operation made of that. An error that has an exit code of its own is returned as it is.
+// interruptOr returns the signal that ended ctx, if any, instead of the resulting error. It keeps an error with
+// its own exit code.
 func interruptOr(ctx context.Context, err error) error {
 	var (
 		own    *exitError
@@ -131,8 +129,8 @@ func interruptOr(ctx context.Context, err error) error {
 	return err
 }
 
-// lastError is interruptOr for what a command ends with. That a change may have been made, or a part of it, is said along with the
-// signal: no other word of it comes.
+// lastError is interruptOr for a command's last error. It adds to the signal that all or a part of a change may
+// have happened: nothing else reports it.
 func lastError(ctx context.Context, err error) error {
 	last := interruptOr(ctx, err)
 	switch {
@@ -144,8 +142,8 @@ func lastError(ctx context.Context, err error) error {
 	return last
 }
 
-// mayBeDone reports whether an error says that a change may or may not have been made. That a file was perhaps created for its
-// lock, or to be read, changes nothing of what the command was for.
+// mayBeDone reports whether an error says that a change may or may not have happened. That a file was perhaps
+// created for its lock, or to be read, does not count.
 func mayBeDone(err error) bool {
 	var e *api.Error
 	if !errors.As(err, &e) {
@@ -154,13 +152,12 @@ func mayBeDone(err error) bool {
 	return e.Code == api.Uncertain && (e.Op != "open" || errors.As(err, new(creation)))
 }
 
-// creation is an error of a call that opens a node, and creates it. What only opens one changes nothing, also if it is not known
-// whether it was done.
+// creation is an error of a call that opens and creates a node. A call that only opens one changes nothing,
+// even if its outcome is unknown.
 type creation struct{ error }
 
 func (c creation) Unwrap() error { return c.error }
 
-// errorFields is an error as programs are shown it.
 type errorFields struct {
 	Code       string         `json:"code"`
 	Message    string         `json:"message"`
@@ -178,7 +175,6 @@ type errorFields struct {
 	Exit       int            `json:"exit"`
 }
 
-// cycleFields is a step of a deadlock.
 type cycleFields struct {
 	Session string `json:"session"`
 	Owner   string `json:"owner,omitempty"`
@@ -186,8 +182,7 @@ type cycleFields struct {
 	For     string `json:"for"`
 }
 
-// printError prints an error in the format of -o. It prints nothing for a CMD that ended with
-// an exit code of its own.
+// printError prints an error in the format of -o; nothing for a CMD that ended with its own exit code.
 func (g *globals) printError(w io.Writer, err error) {
 	var own *exitError
 	if errors.As(err, &own) && own.err == nil {
@@ -205,11 +200,11 @@ func (g *globals) printError(w io.Writer, err error) {
 	}
 }
 
-// printLast prints an error, if there is one, as the last thing that chubbyctl does. asked is
-// whether a signal has asked for the end.
+// printLast prints the error, if any, as chubbyctl's last output. asked says whether a signal requested the
+// end.
 func (g *globals) printLast(w io.Writer, err error, asked bool) {
 	s := g.stderr
-	if s == nil { // the command line was not understood
+	if s == nil { // the command line was invalid
 		s = term.NewSpeaker(term.Bare(w))
 	}
 	if err != nil {
@@ -218,7 +213,7 @@ func (g *globals) printLast(w io.Writer, err error, asked bool) {
 	s.Finish(asked, supervise.Interrupts()...)
 }
 
-// splitJoined takes apart errors that were joined, so that each has a line.
+// splitJoined splits joined errors, so that each has a line.
 func splitJoined(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error }) // an error that wraps several in one sentence stays whole
 	if !ok || !strings.Contains(err.Error(), "\n") {
@@ -242,8 +237,7 @@ func newErrorFields(err error) errorFields {
 	return f
 }
 
-// codeName returns the code of an error for programs: that of an error of the cell, or the
-// nearest one for an error of this program.
+// codeName returns an error's code for programs: the cell's, or the nearest for an error of this program.
 func codeName(err error) string {
 	var (
 		usage  usageError
@@ -263,12 +257,13 @@ func codeName(err error) string {
 	return code.String()
 }
 
-// partlyDone is the error of a step before which others were done: not everything is as it was, also if the step itself changed nothing.
+// partlyDone is the error of a step after others were done: something has changed, even if this step changed
+// nothing.
 type partlyDone struct{ error }
 
 func (p partlyDone) Unwrap() error { return p.error }
 
-// afterSteps returns the error of a step. done says whether steps before it may have changed something.
+// afterSteps returns a step's error. done says whether earlier steps may have changed something.
 func afterSteps(done bool, err error) error {
 	if err == nil || !done {
 		return err

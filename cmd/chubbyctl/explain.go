@@ -50,7 +50,7 @@ and how long it can go on; chubbyctl session end takes its session away sooner.`
 				if err := g.printExplanation(cmd.OutOrStdout(), e); err != nil {
 					return err
 				}
-				// Explain is about a name. History is about a node, and takes the same right.
+				// Explain is about a name, History about a node; both need the same right.
 				if _, err := c.History(ctx, p.String()); api.CodeOf(err) == api.NotFound {
 					return &api.Error{Code: api.NotFound, Op: "explain", Path: p.String(), Message: "there is no such node; what was said is of one that would be created there"}
 				}

@@ -16,22 +16,22 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// exportFormat is the version of the format of exports.
+// exportFormat is the version of the export format.
 const exportFormat = 1
 
-// exportLine is a line of an export, an object of JSON. The first one has Format, the last one End,
-// and those between a node each, directories before what is in them.
+// exportLine is a JSON line of an export. The first has Format, the last End; the others are nodes, directories
+// before their contents.
 type exportLine struct {
 	Format int    `json:"chubby_export,omitempty"`
-	Path   string `json:"path,omitempty"` // the first line: what was exported; else the node, below that; empty for that itself
+	Path   string `json:"path,omitempty"` // the first line: what was exported; else the node's path below it, empty for itself
 
 	Kind           string   `json:"kind,omitempty"`
-	Contents       *string  `json:"contents,omitempty"` // of a file, if they are UTF-8
+	Contents       *string  `json:"contents,omitempty"` // of a file, if UTF-8
 	ContentsBase64 string   `json:"contents_base64,omitempty"`
 	ACL            *api.ACL `json:"acl,omitempty"`
 
 	End   bool `json:"end,omitempty"`
-	Nodes int  `json:"nodes,omitempty"` // the last line: how many there are
+	Nodes int  `json:"nodes,omitempty"` // the last line: how many
 }
 
 func newExportCommand(g *globals) *cobra.Command {
@@ -86,7 +86,6 @@ func (g *globals) export(cmd *cobra.Command, p api.Path) error {
 	})
 }
 
-// newExportLine returns the line of a node below root.
 func newExportLine(s api.Stat, root api.Path, contents []byte) exportLine {
 	line := exportLine{
 		Path: strings.TrimPrefix(strings.TrimPrefix(string(s.Path.Name()), string(root.Name())), "/"),
@@ -103,10 +102,9 @@ func newExportLine(s api.Stat, root api.Path, contents []byte) exportLine {
 	return line
 }
 
-// maxExportLine bounds a line, in bytes: of a file of which each byte is six of JSON.
+// maxExportLine is the maximum of a line in bytes: a file whose bytes each take six in JSON.
 const maxExportLine = 6*api.MaxContents + 64<<10
 
-// exportReader reads an export, a line at a time.
 type exportReader struct {
 	lines *bufio.Scanner
 	line  int
@@ -119,8 +117,7 @@ func newExportReader(in io.Reader) *exportReader {
 	return &exportReader{lines: s}
 }
 
-// fault is the error of a line: of the first, that something else was given to import; of a later one, that the export is
-// damaged.
+// fault returns the error of a line: the first is no export; a later one is damaged.
 func (r *exportReader) fault(format string, args ...any) error {
 	text := fmt.Sprintf("line %d: %s", r.line, fmt.Sprintf(format, args...))
 	if r.line == 1 {
@@ -129,7 +126,7 @@ func (r *exportReader) fault(format string, args ...any) error {
 	return &api.Error{Code: api.Corrupt, Op: "import", Message: text + "; nothing of what follows was imported"}
 }
 
-// next returns the next line, and io.EOF after the last one. An export of which a part is missing is an error.
+// next returns the next line, and io.EOF after the last. An incomplete export is an error.
 func (r *exportReader) next() (exportLine, error) {
 	bad := func(format string, args ...any) (exportLine, error) { return exportLine{}, r.fault(format, args...) }
 	r.line++
@@ -163,7 +160,6 @@ func (r *exportReader) next() (exportLine, error) {
 	return line, nil
 }
 
-// bytes returns the contents of a file.
 func (l exportLine) bytes() ([]byte, error) {
 	if l.Contents != nil {
 		return []byte(*l.Contents), nil

@@ -12,7 +12,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// explainFlagError says what is wrong with a flag, and what to write instead.
+// explainFlagError explains the fault of a flag, and the alternative.
 func explainFlagError(cmd *cobra.Command, err error) error {
 	var (
 		value   *pflag.InvalidValueError
@@ -37,18 +37,17 @@ func explainFlagError(cmd *cobra.Command, err error) error {
 	return usagef("%v; %s", err, advice)
 }
 
-// formatAskedFor returns what follows -o in a command line that was not understood, "" if there is none: programs read that error too.
+// formatAskedFor returns the value of -o in an invalid command line, or "": programs read that error too.
 func formatAskedFor(args []string) (asked term.Format) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.SetOutput(io.Discard)
 	flags.StringVarP((*string)(&asked), "output", "o", "", "")
-	_ = flags.Parse(args) // of an error there is one already
+	_ = flags.Parse(args) // there is an error already
 	return asked
 }
 
-// meaningOfShorthand says what to do instead of a flag that the command of that name has in
-// another program.
+// meaningOfShorthand returns the alternative to a flag that the same command has in another program.
 func meaningOfShorthand(command, letter string) string {
 	switch command + " -" + letter {
 	case "rm -R":
@@ -67,7 +66,7 @@ func meaningOfShorthand(command, letter string) string {
 	return ""
 }
 
-// wantedOf says how a value of a type is written; "" if the type's own error says it.
+// wantedOf says how to write a value of a type, or "" if the type's own error says it.
 func wantedOf(kind string) string {
 	switch kind {
 	case "duration":
@@ -82,8 +81,7 @@ func wantedOf(kind string) string {
 	return ""
 }
 
-// flagsLike returns the flags of a command that are similar to a name, as cobra finds similar
-// commands.
+// flagsLike returns a command's flags similar to a name, as cobra finds similar commands.
 func flagsLike(cmd *cobra.Command, name string) []string {
 	names := &cobra.Command{SuggestionsMinimumDistance: 2}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

@@ -14,7 +14,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// primaryFields is a primary, or a vacancy, as -o json shows it.
 type primaryFields struct {
 	Path   string `json:"path"`
 	Vacant bool   `json:"vacant"`
@@ -24,7 +23,7 @@ type primaryFields struct {
 	Holder *holderFields `json:"holder,omitempty"`
 }
 
-// valueFields is a value for JSON: as text, empty if it is not UTF-8, and exactly.
+// valueFields is a value in JSON: as text, empty if it is not UTF-8, and exact.
 type valueFields struct {
 	Value       string `json:"value"`
 	ValueBase64 string `json:"value_base64"`
@@ -38,12 +37,12 @@ func newValueFields(value []byte) valueFields {
 	return f
 }
 
-// followElection prints every primary, and every vacancy, until an interrupt.
+// followElection prints every primary and every vacancy until an interrupt.
 func (o *electOptions) followElection(ctx context.Context) error {
 	var last *recipe.Reign
 	return followEach(ctx, o.globals, o.path, recipe.Observe, func(reign recipe.Reign) error {
-		surer := o.json() && last != nil && reign.Sure && !last.Sure // a line of text does not say it
-		if last != nil && isSameReign(*last, reign) && !surer {      // as before the session
+		surer := o.json() && last != nil && reign.Sure && !last.Sure // a line of text does not show it
+		if last != nil && isSameReign(*last, reign) && !surer {      // as in the session before
 			return nil
 		}
 		last = &reign
@@ -51,12 +50,12 @@ func (o *electOptions) followElection(ctx context.Context) error {
 	})
 }
 
-// isSameReign reports whether two reigns are printed alike, apart from Sure.
+// isSameReign reports whether two reigns print alike, except for Sure.
 func isSameReign(a, b recipe.Reign) bool {
 	return a.Vacant == b.Vacant && a.Token == b.Token && bytes.Equal(a.Value, b.Value) && a.Holder.Session == b.Holder.Session
 }
 
-// showPrimary prints the primary of now, or that there is none, which is an error.
+// showPrimary prints the current primary, or a vacancy, which is an error.
 func (o *electOptions) showPrimary(ctx context.Context) error {
 	return o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
 		reign, err := recipe.Leader(ctx, c, o.path.String())
@@ -73,12 +72,11 @@ func (o *electOptions) showPrimary(ctx context.Context) error {
 	})
 }
 
-// printPrimary writes a primary or a vacancy as one line, with the time.
+// printPrimary prints a primary or a vacancy on one line, with the time.
 func (o *electOptions) printPrimary(r recipe.Reign) error {
 	return o.printReign(r, now().Local().Format("2006-01-02 15:04:05.000")+"  ")
 }
 
-// printReign writes a primary or a vacancy as one line.
 func (o *electOptions) printReign(r recipe.Reign, prefix string) error {
 	f := primaryFields{Path: o.path.String(), Vacant: r.Vacant, Token: r.Token, valueFields: newValueFields(r.Value), Sure: r.Sure}
 	if !r.Vacant && r.Holder.Session != 0 {

@@ -11,22 +11,22 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// final is what a command that follows something ends with, in place of going on in another session.
+// final ends a command that follows something; it does not go on in another session.
 type final struct{ error }
 
-// follower is what a command follows in a session, and in the next when that has ended.
+// follower is what a command follows, in one session after another.
 type follower struct {
-	// sessions has the session, for what goes on in the next by itself; set before begin is called.
+	// sessions serves followers that change sessions by themselves; set before begin is called.
 	sessions client.Sessions
-	// begin opens what is followed. In the first session --timeout bounds it. nil opens nothing.
+	// begin opens what is followed; --timeout limits it in the first session. May be nil.
 	begin func(ctx context.Context, c *client.Client) error
-	// follow goes on until ctx ends, which the session ends too, or with a final. gap says why the session before has ended, after
-	// which things may have been missed; nil in the first session.
+	// follow runs until ctx ends, also with the session, or returns a final. gap is why the last session ended,
+	// after which events may be missing; nil in the first session.
 	follow func(ctx context.Context, c *client.Client, gap error) error
 }
 
-// withFollowing follows something until an interrupt, or a final. A session that ends, because this machine was suspended, say, or the
-// cell was away for long, is followed by another.
+// withFollowing follows something until an interrupt or a final. After the end of a session, for example by
+// suspend or a long outage, it uses another.
 func (g *globals) withFollowing(ctx context.Context, path api.Path, f *follower) error {
 	bound, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -37,7 +37,7 @@ func (g *globals) withFollowing(ctx context.Context, path api.Path, f *follower)
 		return err
 	}
 	f.sessions = keeper
-	var begun *client.Client // the last session in which it was begun
+	var begun *client.Client // the last session in which it began
 	defer func() { g.closeKeeper(ctx, keeper, begun) }()
 	begin := func(ctx context.Context, c *client.Client) error {
 		if f.begin != nil {
@@ -79,7 +79,7 @@ func (g *globals) withFollowing(ctx context.Context, path api.Path, f *follower)
 	return err
 }
 
-// followEach tells of everything that a watch yields of a node, in one session after another.
+// followEach reports everything that a watch of a node yields, in one session after another.
 func followEach[T any](
 	ctx context.Context, g *globals, path api.Path, watch func(context.Context, *client.Client, string) iter.Seq2[T, error], tell func(T) error,
 ) error {
@@ -99,7 +99,7 @@ func followEach[T any](
 	}})
 }
 
-// closeKeeper ends the session of a keeper, of which c is the client.
+// closeKeeper ends the session of a keeper with the client c.
 func (g *globals) closeKeeper(ctx context.Context, keeper *client.Keeper, c *client.Client) {
 	left := time.Duration(0)
 	if c != nil {
@@ -108,7 +108,7 @@ func (g *globals) closeKeeper(ctx context.Context, keeper *client.Keeper, c *cli
 	g.sayFarewell(ctx, left, closeBound, keeper.Close)
 }
 
-// describeGap says in words why a session has ended, and what that means for who follows something.
+// describeGap says why a session has ended, and what that means for followers.
 func describeGap(gap error) string {
 	why := ""
 	if cause := client.Cause(0); errors.As(gap, &cause) {

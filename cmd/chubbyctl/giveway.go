@@ -9,31 +9,31 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// request is that another should have what is held. The zero request never comes.
+// request is another client's request for what is held. The zero request never comes.
 type request struct {
 	asked <-chan struct{} // closed when it comes
-	yield bool            // whether what is held is given up then
-	told  func() string   // what the user is told then
-	stop  func()          // ends what listens for it, and waits for that; may be nil
+	yield bool            // give up what is held then
+	told  func() string   // the message to the user
+	stop  func()          // ends the listener and waits for it; may be nil
 }
 
-// end ends what listens for the request.
+// end ends the listener.
 func (r request) end() {
 	if r.stop != nil {
 		r.stop()
 	}
 }
 
-// noticeRequest tells the user that another should have what is held, and returns whether it is given up for that.
+// noticeRequest tells the user about the request, and reports whether to give way.
 func (o *workOptions) noticeRequest(r request) bool {
 	o.notice(r.told())
 	return r.yield
 }
 
-// conflicts hears, by the events of a handle, of the first who asks for the lock that is held through it.
+// conflicts receives, by a handle's events, the first request for the lock held through it.
 type conflicts struct {
 	asked     chan struct{} // closed when reason is set
-	reason    string        // given by the client that asks; empty if it gave none, or if it is not known
+	reason    string        // the requester's; empty if unknown or not given
 	listening sync.WaitGroup
 	cancel    context.CancelFunc
 }
@@ -46,9 +46,9 @@ func listenForConflicts(h *client.Handle, lock *client.Lock) *conflicts {
 		for {
 			e, err := h.Next(ctx)
 			if err != nil {
-				return // there is no lock any more, or nobody listens
+				return // the lock is gone, or nobody listens
 			}
-			// What was missed may have been a request: to let go in vain does no harm.
+			// A missed event may have been a request: an unneeded release does no harm.
 			if e.Kind == api.EventConflictingLock || e.Kind == api.EventLost {
 				c.reason = e.Explanation
 				close(c.asked)
@@ -59,13 +59,13 @@ func listenForConflicts(h *client.Handle, lock *client.Lock) *conflicts {
 	return c
 }
 
-// stop ends the listening, and waits for it.
+// stop ends the listener and waits for it.
 func (c *conflicts) stop() {
 	c.cancel()
 	c.listening.Wait()
 }
 
-// request returns what the holder of a lock does when another asks for it: it gives way.
+// request returns the reaction of a lock's holder to a request: it gives way.
 func (c *conflicts) request(path string) request {
 	return request{asked: c.asked, yield: true, stop: c.stop, told: func() string {
 		why := "without a reason"

@@ -9,23 +9,22 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// globals are the flags that every command has.
 type globals struct {
 	output    term.Format
 	timeout   time.Duration
 	servers   []string
-	cell      string // of paths that name none, if the flag is given; see defaultCell
+	cell      string // of paths without a cell, if given; see defaultCell
 	as        string
 	tls       client.TLSFiles
 	tokenFile string
 	verbose   bool
-	quiet     bool // of the verbs that run a command: nothing is said unless somebody has to act
+	quiet     bool // of verbs that run a command: print only what needs action
 	trace     tracing
 
 	stop   func()               // stops catching interrupts; nil if they are not caught
-	asked  func()               // is called when a signal has asked for the end; set with stop
-	stderr *term.Speaker        // for notices while an operation waits; nil if there is nowhere to write them
-	adapt  func(*client.Config) // for tests, which have another network and clock; may be nil
+	asked  func()               // called when a signal requests the end; set with stop
+	stderr *term.Speaker        // for notices while an operation waits; may be nil
+	adapt  func(*client.Config) // for tests, with another network and clock; may be nil
 }
 
 func (g *globals) validate() error {
@@ -42,10 +41,10 @@ func (g *globals) validate() error {
 	return nil
 }
 
-// json reports whether programs read what is printed: as JSON, or as YAML with the same fields.
+// json reports whether the output is for programs: JSON, or YAML with the same fields.
 func (g *globals) json() bool { return g.output.ForPrograms() }
 
-// did tells of a change: programs in any case, people with -v.
+// did reports a change: to programs always, to people with -v.
 func (g *globals) did(out, remarks io.Writer, fields any, format string, args ...any) error {
 	if g.json() {
 		return g.output.Print(out, fields)
@@ -56,7 +55,6 @@ func (g *globals) did(out, remarks io.Writer, fields any, format string, args ..
 	return nil
 }
 
-// notice writes something that the user should know while things run.
 func (g *globals) notice(w io.Writer, text string) {
 	if !g.quiet {
 		g.output.Notice(w, text)

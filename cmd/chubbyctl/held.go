@@ -16,24 +16,22 @@ import (
 	"github.com/chubbylock/chubby/internal/tenure"
 )
 
-// heldLock is what is held while CMD runs, and how it is given up: a lock, several of them, or a
-// membership.
+// heldLock is what is held while CMD runs, and how to give it up: a lock, several, or a membership.
 type heldLock struct {
 	lock   tenure.Lock
-	locks  []*client.Lock // in the order of their names; none of a membership
+	locks  []*client.Lock // sorted by name; empty for a membership
 	member string         // the path of a membership's file; else empty
 	slot   *int           // of a semaphore; else nil
 	giveUp func(context.Context) error
 
-	request request // that another should have it
+	request request // from another client
 }
 
-// holding returns a lock that is given up by a function.
 func holding(lock *client.Lock, giveUp func(context.Context) error) *heldLock {
 	return &heldLock{lock: lock, locks: []*client.Lock{lock}, giveUp: giveUp}
 }
 
-// releasable returns a lock that is given up by Release; nil for nil.
+// releasable returns a lock that Release gives up; nil for nil.
 func releasable(lock *client.Lock) *heldLock {
 	if lock == nil {
 		return nil
@@ -41,7 +39,7 @@ func releasable(lock *client.Lock) *heldLock {
 	return holding(lock, lock.Release)
 }
 
-// together are several locks that count as one: it is lost when the first of them is.
+// together are several locks that count as one: the loss of any is its loss.
 type together struct{ *recipe.Locks }
 
 func (t together) ExclusiveUntil() time.Duration {
@@ -52,7 +50,7 @@ func (t together) ExclusiveUntil() time.Duration {
 	return least
 }
 
-// String says what is held: "/ls/foo/a", or "one of /ls/foo/a, /ls/foo/b".
+// String names what is held: "/ls/foo/a", or "one of /ls/foo/a, /ls/foo/b".
 func (t *heldLock) String() string {
 	var paths []string
 	for _, lock := range t.locks {
@@ -67,7 +65,6 @@ func (t *heldLock) String() string {
 	return "one of " + strings.Join(paths, ", ")
 }
 
-// describe says what is held, and under which tokens.
 func (t *heldLock) describe(session api.SessionID) string {
 	var held []string
 	for _, lock := range t.locks {
@@ -76,7 +73,7 @@ func (t *heldLock) describe(session api.SessionID) string {
 	return fmt.Sprintf("session %v holds %s", session, cmp.Or(strings.Join(held, ", "), t.member))
 }
 
-// sequencer is what --sequencer-file holds: of one lock.
+// sequencer returns the sequencer for --sequencer-file, of one lock.
 func (t *heldLock) sequencer() string {
 	if len(t.locks) == 0 {
 		return ""
@@ -84,8 +81,7 @@ func (t *heldLock) sequencer() string {
 	return t.locks[0].Sequencer().String()
 }
 
-// acquiredFields is the first line of acquire, elect and semaphore with -o json and without a
-// command.
+// acquiredFields is the first line of acquire, elect and semaphore with -o json and no command.
 type acquiredFields struct {
 	Path      string    `json:"path"`
 	Mode      string    `json:"mode"`
@@ -96,14 +92,13 @@ type acquiredFields struct {
 	Slot      *int      `json:"slot,omitempty"`
 }
 
-// joinedFields is the first line of members join with -o json and without a command.
+// joinedFields is the first line of members join with -o json and no command.
 type joinedFields struct {
 	Path    string    `json:"path"`
 	Session string    `json:"session"`
 	Epoch   api.Epoch `json:"epoch"`
 }
 
-// printHeld prints the sequencer, or the path of a membership.
 func (o *workOptions) printHeld(c *client.Client, t *heldLock) error {
 	if o.json() {
 		if t.member != "" {
@@ -134,17 +129,15 @@ func (o *workOptions) printHeld(c *client.Client, t *heldLock) error {
 	return nil
 }
 
-// remark writes something for people, unless they have asked for quiet.
 func (o *workOptions) remark(format string, args ...any) {
 	if !o.quiet {
 		term.Remark(o.err, format, args...)
 	}
 }
 
-// holdLock prints the sequencer, and keeps the lock until an interrupt, until it is lost, or until
-// another should have it.
+// holdLock prints the sequencer, and holds the lock until an interrupt, its loss, or another client's request.
 func (o *workOptions) holdLock(ctx context.Context, c *client.Client, t *heldLock) error {
-	if err := o.printHeld(c, t); err != nil { // nobody would know of it
+	if err := o.printHeld(c, t); err != nil { // nobody would know the lock
 		return &exitError{exitFailed, fmt.Errorf("%v is given up: what is to be known of it could not be written: %w", t, err)}
 	}
 	asked := t.request.asked
@@ -163,7 +156,7 @@ func (o *workOptions) holdLock(ctx context.Context, c *client.Client, t *heldLoc
 	}
 }
 
-// loss says that what is held was lost, also if a signal, or the request of another, came along with that; nil if it is held.
+// loss returns the loss of what is held, even if a signal or a request coincides; nil if it is held.
 func (t *heldLock) loss() error {
 	if err := cmp.Or(t.lock.Err(), context.Cause(t.lock.Context())); err != nil {
 		return &exitError{exitLost, fmt.Errorf("%v was lost: %w", t, err)}
@@ -171,9 +164,8 @@ func (t *heldLock) loss() error {
 	return nil
 }
 
-// giveUpLock gives the lock up, and tries until the lease has run out if the cell does not answer:
-// a release spares the next holder the lock-delay. After the lease there is little to gain, and
-// others wait for the exit code.
+// giveUpLock gives the lock up. If the cell is silent it retries until the lease ends: a release saves the next
+// holder the lock-delay. After that little is gained, and others wait for the exit code.
 func (o *workOptions) giveUpLock(ctx context.Context, c sessionState, t *heldLock) {
 	if t.lock.Err() != nil {
 		return // it is lost already
@@ -193,7 +185,7 @@ func (o *workOptions) giveUpLock(ctx context.Context, c sessionState, t *heldLoc
 	}
 }
 
-// isLost reports whether an error of giving a lock up says that the lock was lost before.
+// isLost reports whether an error of a release says that the lock was lost before.
 func isLost(err error) bool {
 	return errors.Is(err, api.LockLost) || errors.Is(err, api.SessionExpired)
 }

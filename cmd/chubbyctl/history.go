@@ -13,21 +13,20 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// holdingFields is one holding of a lock, as -o json shows it.
 type holdingFields struct {
 	Path       string        `json:"path"`
 	Token      uint64        `json:"token"`
-	UntilToken *uint64       `json:"until_token"` // null while it goes on
+	UntilToken *uint64       `json:"until_token"` // null while it lasts
 	Mode       string        `json:"mode"`
 	Holder     holdingHolder `json:"holder"`
 	From       *time.Time    `json:"from"`
-	To         *time.Time    `json:"to"` // null while it goes on
+	To         *time.Time    `json:"to"` // null while it lasts
 	End        string        `json:"end"`
-	EndedBy    string        `json:"ended_by,omitempty"`  // who broke the lock, or ended the session
+	EndedBy    string        `json:"ended_by,omitempty"`  // who broke the lock or ended the session
 	EndedWhy   string        `json:"ended_why,omitempty"` // and why
 	LockDelayS float64       `json:"lock_delay_s"`
 
-	MoreHolders int `json:"more_holders,omitempty"` // who hold the lock now, and are not listed
+	MoreHolders int `json:"more_holders,omitempty"` // current holders that are not listed
 }
 
 type holdingHolder struct {
@@ -35,7 +34,6 @@ type holdingHolder struct {
 	Reason string `json:"reason"`
 }
 
-// holderOf returns who held a lock.
 func holderOf(one api.Holding) api.Holder {
 	return api.Holder{Session: one.Session, Principal: one.Principal, Host: one.Host, PID: one.PID}
 }
@@ -126,7 +124,6 @@ func addHolding(t *term.Table, one api.Holding) {
 	t.Add(one.Generation, one.Mode, whoseProcess(holderOf(one)), one.Session, localTime(one.FromUnix), localTime(one.ToUnix), term.Paint(meaning, how), delay, one.Reason)
 }
 
-// howEnded says why a holding ended.
 func howEnded(r api.EndReason) string {
 	switch r {
 	case 0:
@@ -139,7 +136,7 @@ func howEnded(r api.EndReason) string {
 	return r.String()
 }
 
-// timestamp is a time of the master's clock as -o json shows it: null if it is not known.
+// timestamp returns a time of the master's clock for -o json: null if unknown.
 func timestamp(unix int64) *time.Time {
 	if unix == 0 {
 		return nil
@@ -148,7 +145,7 @@ func timestamp(unix int64) *time.Time {
 	return &at
 }
 
-// localTime is a time of the master's clock as people read it.
+// localTime returns a time of the master's clock for people.
 func localTime(unix int64) string {
 	if unix == 0 {
 		return ""

@@ -8,7 +8,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// party is a session, and whose it is, as -o json shows it of whoever holds something, waits for it or delays it.
+// party is a session and its owner, for -o json: a holder, a waiter, or the cause of a delay.
 type party struct {
 	Session   string `json:"session"`
 	Principal string `json:"principal"`
@@ -18,7 +18,6 @@ type party struct {
 
 func newParty(h api.Holder) party { return party{h.Session.String(), h.Principal, h.Host, h.PID} }
 
-// holderFields is a holder of a lock, as -o json shows it.
 type holderFields struct {
 	party
 	SinceS int64  `json:"since_s"`
@@ -31,7 +30,7 @@ func newHolderFields(h api.Holder) holderFields {
 	return holderFields{newParty(h), int64(since(h.SinceUnix).Seconds()), h.Reason, h.Cached, h.Owner}
 }
 
-// newHolderList returns holders as -o json shows them: a list also if there are none.
+// newHolderList returns holders for -o json: an empty list, not null, for none.
 func newHolderList(holders []api.Holder) []holderFields {
 	list := []holderFields{}
 	for _, h := range holders {
@@ -40,7 +39,7 @@ func newHolderList(holders []api.Holder) []holderFields {
 	return list
 }
 
-// whoIs names the session of a holder for people: "ann on web3 (pid 4711, s42)".
+// whoIs names a holder's session for people: "ann on web3 (pid 4711, s42)".
 func whoIs(h api.Holder) string {
 	if h.PID != 0 {
 		return fmt.Sprintf("%s (pid %d, %v)", whoseSession(h), h.PID, h.Session)
@@ -48,7 +47,7 @@ func whoIs(h api.Holder) string {
 	return fmt.Sprintf("%s (%v)", whoseSession(h), h.Session)
 }
 
-// whoseProcess is whoIs without the session's number, which has a column of its own.
+// whoseProcess is whoIs without the session's number, which has its own column.
 func whoseProcess(h api.Holder) string {
 	if h.PID != 0 {
 		return fmt.Sprintf("%s (pid %d)", whoseSession(h), h.PID)
@@ -67,7 +66,7 @@ func whoseSession(h api.Holder) string {
 	return who
 }
 
-// heldBy names the holders of a lock: "held by ann on web3 (pid 4711, s42) for 3m12s (deploy)".
+// heldBy names a lock's holders: "held by ann on web3 (pid 4711, s42) for 3m12s (deploy)".
 func heldBy(holders []api.Holder) string {
 	parts := make([]string, len(holders))
 	for i, h := range holders {

@@ -15,7 +15,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// importOptions are those of import.
 type importOptions struct {
 	*globals
 	overwrite bool
@@ -53,12 +52,11 @@ of the export are set, of directories after what is in them. The lists have to b
 	return cmd
 }
 
-// importing is an import that goes on.
 type importing struct {
 	*importOptions
 	*treeWalk
 	root api.Path
-	open []namedDirectory // directories whose names are set after what is in them: at most one on each level
+	open []namedDirectory // directories whose names are set after their contents: at most one a level
 }
 
 type namedDirectory struct {
@@ -80,8 +78,8 @@ func (o *importOptions) importTree(cmd *cobra.Command, root api.Path) error {
 	})
 }
 
-// awaitFirst reads the first line. One interrupt ends the process while it waits: nothing was sent yet, and the program that
-// writes may never end.
+// awaitFirst reads the first line. Meanwhile one interrupt ends the process: nothing was sent yet, and the
+// writing program may never end.
 func (o *importOptions) awaitFirst(cmd *cobra.Command, lines *exportReader) error {
 	_, err := withDefaultInterrupts(o.globals, cmd, lines.next)
 	return err
@@ -119,18 +117,18 @@ func (i *importing) run(ctx context.Context, lines *exportReader) error {
 	}
 }
 
-// importNode creates one node. What must not be written is left out, and the rest goes on.
+// importNode creates one node. It skips nodes that it must not write.
 func (i *importing) importNode(ctx context.Context, p api.Path, line exportLine) error {
 	if p.Name() == api.ACLDir || isList(p) {
 		return i.leave(p, "it is an access control list, or the directory of these")
 	}
-	contents, _ := line.bytes() // which were looked at before
+	contents, _ := line.bytes() // checked before
 	kind := api.File
 	if line.Kind == api.Directory.String() {
 		kind = api.Directory
 	}
 	if p.IsRoot() && kind == api.Directory {
-		return i.count(nil) // it is there
+		return i.count(nil) // it exists
 	}
 	err := i.put(ctx, p, kind, contents, !i.overwrite)
 	if api.CodeOf(err) == api.Exists && i.isSame(ctx, p, contents) {
@@ -141,7 +139,7 @@ func (i *importing) importNode(ctx context.Context, p api.Path, line exportLine)
 		if kind == api.Directory {
 			i.open = append(i.open, namedDirectory{p, names})
 		} else {
-			err = afterSteps(true, i.setNames(ctx, p, names)) // the file is there
+			err = afterSteps(true, i.setNames(ctx, p, names)) // the file exists
 		}
 	}
 	if err == nil {
@@ -154,7 +152,6 @@ func (i *importing) importNode(ctx context.Context, p api.Path, line exportLine)
 	return unlessSkipped(i.leaveFor(p, err, passing...))
 }
 
-// isSame reports whether a file is there with that contents.
 func (i *importing) isSame(ctx context.Context, p api.Path, contents []byte) bool {
 	var found []byte
 	err := i.call(ctx, p, func(ctx context.Context) (err error) {
@@ -164,8 +161,8 @@ func (i *importing) isSame(ctx context.Context, p api.Path, contents []byte) boo
 	return err == nil && bytes.Equal(found, contents)
 }
 
-// closeDirectories sets the names of directories behind which the import is: those that next is not in;
-// all without a next node.
+// closeDirectories sets the names of finished directories: those that do not contain next; all without a next
+// node.
 func (i *importing) closeDirectories(ctx context.Context, next *api.Path) error {
 	for len(i.open) > 0 {
 		last := i.open[len(i.open)-1]
@@ -185,7 +182,6 @@ func (i *importing) closeDirectories(ctx context.Context, next *api.Path) error 
 	return nil
 }
 
-// setNames sets the ACL names of a node, if they are others.
 func (i *importing) setNames(ctx context.Context, p api.Path, names api.ACL) error {
 	return i.with(ctx, p, client.OpenOptions{ChangeACL: true}, func(ctx context.Context, h *client.Handle) error {
 		stat, err := h.Stat(ctx)

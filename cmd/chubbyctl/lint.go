@@ -15,29 +15,27 @@ import (
 	"github.com/chubbylock/chubby/misuse"
 )
 
-// findingFields is a finding, as -o json shows it.
 type findingFields struct {
 	Rule      string   `json:"rule"`
-	Session   string   `json:"session,omitempty"` // none if it is about all sessions of the principal
+	Session   string   `json:"session,omitempty"` // empty if it is about all sessions of the principal
 	Principal string   `json:"principal,omitempty"`
 	Host      string   `json:"host,omitempty"`
 	PID       int      `json:"pid,omitempty"`
 	Path      string   `json:"path,omitempty"`
 	Count     int      `json:"count"`
 	PerS      float64  `json:"per_s"`
-	Share     *float64 `json:"share"` // null if the count is no part of anything
+	Share     *float64 `json:"share"` // null if the count has no whole
 	MeasuredS float64  `json:"measured_s"`
-	LeaseS    *float64 `json:"lease_s"` // null if the lease is not what is wrong
+	LeaseS    *float64 `json:"lease_s"` // null if the lease is not the fault
 	What      string   `json:"what"`
 	Why       string   `json:"why"`
 	Instead   string   `json:"instead"`
 	Unseen    string   `json:"unseen,omitempty"`
 }
 
-// lintFields is a report, as -o json shows it.
 type lintFields struct {
 	Epoch    uint64          `json:"epoch"`
-	SinceS   float64         `json:"since_s"` // for how long the master has counted
+	SinceS   float64         `json:"since_s"` // how long the master has counted
 	Findings []findingFields `json:"findings"`
 	More     int             `json:"more,omitempty"`
 }
@@ -97,11 +95,10 @@ The rules are: %s.`, misuse.Window, misuse.MinTime, exitMismatch, strings.Replac
 	flags.StringVar(&o.Principal, "principal", "", "only of sessions of this principal")
 	flags.StringSliceVar(&rules, "rule", nil, "only by these rules, `RULE,...`")
 	flags.IntVar(&o.Most, "most", 20, "how many findings to list at most")
-	_ = cmd.RegisterFlagCompletionFunc("rule", completeWords(misuseNames()...)) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("rule", completeWords(misuseNames()...)) // the flag exists
 	return cmd
 }
 
-// misuseNames are the names of the rules.
 func misuseNames() (names []string) {
 	for _, m := range misuse.Kinds() {
 		names = append(names, m.String())
@@ -109,7 +106,6 @@ func misuseNames() (names []string) {
 	return names
 }
 
-// misusesOf reads the names of rules.
 func misusesOf(names []string) (list []misuse.Kind, err error) {
 	for _, name := range names {
 		var m misuse.Kind
@@ -121,7 +117,7 @@ func misusesOf(names []string) (list []misuse.Kind, err error) {
 	return list, nil
 }
 
-// printLint prints a report. The error says with its exit code that something was found.
+// printLint prints a report. Its error has the exit code of findings.
 func (g *globals) printLint(out io.Writer, r misuse.Report) (err error) {
 	err = g.output.Show(out, newLintFields(r), func(p *term.Page) { drawLint(p, r) })
 	if err == nil && len(r.Findings) > 0 {
@@ -149,7 +145,7 @@ func newLintFields(r misuse.Report) lintFields {
 	return f
 }
 
-// drawLint draws a table of the findings, and then, for each rule that they break, what is behind it.
+// drawLint draws a table of the findings, and the explanation of each broken rule.
 func drawLint(p *term.Page, r misuse.Report) {
 	if len(r.Findings) == 0 {
 		p.Paragraph(term.Plain, fmt.Sprintf("no client misuses the cell, as far as its master (of epoch %d) has counted, for %s", r.Epoch, term.Roughly(r.Since)), "")

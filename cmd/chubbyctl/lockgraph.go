@@ -13,30 +13,28 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// The forms in which locks --graph prints who waits for whom; -o json has a third.
+// The output forms of locks --graph; -o json is a third.
 const (
 	graphText = "text"
 	graphDOT  = "dot" // of Graphviz
 )
 
-// lockGraph is the wait-for graph of some locks. Its nodes are owners: sessions, or what several sessions of one principal
-// declare together. It has the edges that the master looks for deadlocks in, but of those along a queue only the ones to the
-// nearest in front: the others follow from them.
+// lockGraph is the wait-for graph of some locks. Its nodes are owners: sessions, or what several sessions of
+// one principal declare together. It has the edges of the master's deadlock detection, but along a queue only
+// those to the nearest in front: the others follow.
 type lockGraph struct {
 	edges []lockWaitEdge
-	more  int // requests that wait, and are not listed
+	more  int // waiting requests that are not listed
 }
 
-// lockWaitEdge says that a request waits for somebody.
 type lockWaitEdge struct {
 	by      api.Holder
-	to      api.Holder // who holds the lock, or is in front
+	to      api.Holder // the holder, or the request in front
 	path    string
 	waiting time.Duration
-	queued  bool // to is in front, and does not hold it
+	queued  bool // to is in front, not the holder
 }
 
-// graphOf makes the graph of the locks that a listing yields.
 func graphOf(locks iter.Seq2[client.LockInfo, error]) (g lockGraph, err error) {
 	for l, err := range locks {
 		if err != nil {
@@ -55,7 +53,7 @@ func (g *lockGraph) add(l client.LockInfo) {
 		}
 		if l.Revoked == "" && l.Mode.Valid() && l.Mode.Conflicts(w.Mode) {
 			for _, h := range l.Holders {
-				if !h.Cached { // else it is given back when somebody asks
+				if !h.Cached { // a cached lock is released on request
 					g.edges = append(g.edges, lockWaitEdge{by: w.Holder, to: h, path: l.Path, waiting: w.Waiting})
 				}
 			}
@@ -72,7 +70,7 @@ func (g *lockGraph) add(l client.LockInfo) {
 	}
 }
 
-// lockOwner names the owner of what a session holds or waits for.
+// lockOwner names the owner behind a session's holding or request.
 func lockOwner(h api.Holder) string {
 	if h.Owner == "" {
 		return h.Session.String()
@@ -80,8 +78,7 @@ func lockOwner(h api.Holder) string {
 	return fmt.Sprintf("%q of %s", h.Owner, h.Principal)
 }
 
-// cycles returns cycles of the graph, each as edges of which every one begins where the one before ends. Of those that have
-// owners in common it may return some only.
+// cycles returns cycles of the graph, as chains of edges. Of cycles with common owners it may omit some.
 func (g *lockGraph) cycles() (found [][]lockWaitEdge) {
 	from := map[string][]lockWaitEdge{}
 	var owners []string
@@ -90,12 +87,12 @@ func (g *lockGraph) cycles() (found [][]lockWaitEdge) {
 		if from[by] == nil {
 			owners = append(owners, by)
 		}
-		if by != lockOwner(e.to) || !e.queued { // else two requests of one owner are one behind the other
+		if by != lockOwner(e.to) || !e.queued { // else two requests of one owner are queued together
 			from[by] = append(from[by], e)
 		}
 	}
 	left := map[string]bool{}
-	on := map[string]int{} // where an owner is on the way, from 1
+	on := map[string]int{} // an owner's position on the path, from 1
 	var way []lockWaitEdge
 	var walk func(owner string)
 	walk = func(owner string) {
@@ -121,7 +118,6 @@ func (g *lockGraph) cycles() (found [][]lockWaitEdge) {
 	return found
 }
 
-// graphFields is the graph as -o json shows it.
 type graphFields struct {
 	Waits  []waitEdgeFields   `json:"waits"`
 	Cycles [][]waitEdgeFields `json:"cycles"`
@@ -136,7 +132,7 @@ type waitEdgeFields struct {
 	Queued   bool       `json:"queued"`
 }
 
-// graphParty is who holds something or waits for it, and for which owner.
+// graphParty is a holder or waiter, and its owner.
 type graphParty struct {
 	party
 	Owner string `json:"owner,omitempty"`
@@ -152,7 +148,6 @@ func newWaitEdgeFields(edges []lockWaitEdge) []waitEdgeFields {
 	return list
 }
 
-// printLockGraph prints the graph of the locks that a listing yields.
 func (g *globals) printLockGraph(out io.Writer, form string, locks iter.Seq2[client.LockInfo, error]) error {
 	graph, err := graphOf(locks)
 	if err != nil {
@@ -233,7 +228,7 @@ func (g *lockGraph) printDOT(out io.Writer, cycles [][]lockWaitEdge) error {
 	return err
 }
 
-// dotQuote quotes lines as DOT wants them: only the quote and the backslash mean something in them.
+// dotQuote quotes lines for DOT, where only the quote and the backslash are special.
 func dotQuote(lines ...string) string {
 	for i, line := range lines {
 		lines[i] = strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(term.Printable(line))

@@ -113,7 +113,6 @@ other (a deadlock): as sentences, in the language of Graphviz (--graph=dot), or 
 	return cmd
 }
 
-// printLocks prints locks as they come.
 func (g *globals) printLocks(out io.Writer, locks iter.Seq2[client.LockInfo, error]) error {
 	list := term.List[client.LockInfo, lockFields]{
 		Fields:  newLockFields,
@@ -124,12 +123,11 @@ func (g *globals) printLocks(out io.Writer, locks iter.Seq2[client.LockInfo, err
 	return list.Print(out, g.output, locks)
 }
 
-// lockColumns are the columns of the rows that addLock adds.
 func lockColumns() []string {
 	return []string{"PATH", "STATE", "TOKEN?", "SESSION?", "WHO", "FOR", "REASON"}
 }
 
-// addLock adds a row for each holder of a lock, and each waiter.
+// addLock adds a row for each holder and waiter of a lock.
 func addLock(t *term.Table, l client.LockInfo) {
 	path := l.Path
 	if l.Delayed > 0 {

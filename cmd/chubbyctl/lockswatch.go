@@ -13,10 +13,9 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// maxWatched is how many locks --watch shows to people at most.
+// maxWatched is the maximum of locks that --watch shows people.
 const maxWatched = 200
 
-// watchLocks shows the locks at and below a path again and again.
 func (g *globals) watchLocks(cmd *cobra.Command, p api.Path, o repetition) error {
 	out := cmd.OutOrStdout()
 	eachLock := func(see func(client.LockInfo) (more bool)) error {
@@ -71,33 +70,32 @@ func (g *globals) drawLocks(style term.Style, locks []client.LockInfo, more bool
 		return text
 	}
 	if lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n"); style.Height > 2 && len(lines) >= style.Height {
-		shown := style.Height - 2 // the last line stays empty, where the cursor is
+		shown := style.Height - 2 // the cursor's line stays empty
 		text = strings.Join(lines[:shown], "") + fmt.Sprintf("and %d more lines; a PATH shows the locks below it\n", len(lines)-shown)
 	}
 	return text
 }
 
-// lockChanges prints the locks that have changed since the look before. It keeps a few bytes for
-// each lock that somebody holds or waits for.
+// lockChanges prints the locks that have changed since the last look. It keeps a few bytes for each held or
+// awaited lock.
 type lockChanges struct {
 	show  func(lockFields) error
 	seed  maphash.Seed
-	known map[string]lockMark // what was printed last, by path
+	known map[string]lockMark // as last printed, by path
 	look  int
 	err   error // of printing
 }
 
-// lockMark is what is remembered of a lock.
+// lockMark is the memory of a lock.
 type lockMark struct {
 	sum, token uint64
-	look       int // that has seen it last
+	look       int // that saw it last
 }
 
 func newLockChanges(show func(lockFields) error) *lockChanges {
 	return &lockChanges{show: show, seed: maphash.MakeSeed(), known: map[string]lockMark{}}
 }
 
-// see prints a lock if it is not as it was printed last.
 func (c *lockChanges) see(l client.LockInfo) {
 	was, known := c.known[l.Path]
 	mark := lockMark{maphash.String(c.seed, stateForWatch(l)), uint64(l.Generation), c.look}
@@ -113,7 +111,7 @@ func (c *lockChanges) print(f lockFields) {
 	}
 }
 
-// finish ends a look that was complete: what it has not seen is free.
+// finish ends a complete look: locks that it has not seen are free.
 func (c *lockChanges) finish() error {
 	for path, mark := range c.known {
 		if mark.look != c.look {
@@ -124,8 +122,7 @@ func (c *lockChanges) finish() error {
 	return c.err
 }
 
-// stateForWatch is what has to differ for a lock to have changed: who holds it and waits for it, and
-// how, but not for how long.
+// stateForWatch returns what makes a lock a changed one: its holders and waiters, without durations.
 func stateForWatch(l client.LockInfo) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v %d %q %t %d %d", l.Mode, l.Generation, l.Revoked, l.Delayed > 0, l.MoreHolders, l.MoreWaiters)

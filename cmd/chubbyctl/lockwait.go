@@ -8,17 +8,16 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// lockWait tells the user why a lock has to be waited for.
 type lockWait struct {
 	o        *workOptions
-	early    string // what to say while the cell has not reported the lock's queue
+	early    string // the text until the cell reports the queue
 	progress *term.Progress[waitState]
 }
 
-// waitState is the lock's queue as the cell reported it last; its Place is 0 before that.
+// waitState is the queue as last reported; Place is 0 before that.
 type waitState struct {
 	client.Queued
-	path string // of the lock
+	path string // the lock's
 }
 
 func (o *workOptions) showWait(early string) *lockWait {
@@ -27,7 +26,7 @@ func (o *workOptions) showWait(early string) *lockWait {
 	return w
 }
 
-// queued is the function for client.OnQueued.
+// queued is for client.OnQueued.
 func (w *lockWait) queued(q client.Queued) { w.queuedFor(w.o.path.String(), q) }
 
 // queuedFor is queued for one of several locks.
@@ -35,10 +34,8 @@ func (w *lockWait) queuedFor(path string, q client.Queued) { w.progress.Update(w
 
 func (w *lockWait) stop() { w.progress.Stop() }
 
-// last says what was waited for, by the last report.
 func (w *lockWait) last() string { return w.text(w.progress.Last()) }
 
-// text says what is waited for.
 func (w *lockWait) text(s waitState) string {
 	if s.Place == 0 {
 		return w.early
@@ -46,7 +43,6 @@ func (w *lockWait) text(s waitState) string {
 	return s.String()
 }
 
-// waitFields is one line of progress with -o json.
 type waitFields struct {
 	Path        string         `json:"path"`
 	Place       int            `json:"place"`
@@ -57,7 +53,6 @@ type waitFields struct {
 	MoreHolders int            `json:"more_holders,omitempty"`
 }
 
-// show writes one line about the wait.
 func (w *lockWait) show(s waitState) {
 	if w.o.quiet {
 		return
@@ -73,7 +68,7 @@ func (w *lockWait) show(s waitState) {
 	_ = w.o.output.Print(w.o.err, map[string]waitFields{"waiting": f}) // if it cannot be written, nobody reads it
 }
 
-// key is equal for states between which only time has passed.
+// key is equal for states that differ only in time.
 func (s waitState) key() string {
 	key := fmt.Sprintf("%s %d/%d delayed %t", s.path, s.Place, s.Waiting, s.Delayed > 0)
 	for _, h := range s.Holders {
@@ -82,7 +77,7 @@ func (s waitState) key() string {
 	return key
 }
 
-// String says what is waited for: "held by ..., place 2 of 5, perhaps 4m more".
+// String describes the wait: "held by ..., place 2 of 5, perhaps 4m more".
 func (s waitState) String() string {
 	var text string
 	switch {
@@ -97,7 +92,7 @@ func (s waitState) String() string {
 		text = "others are before"
 	}
 	text += fmt.Sprintf(", place %d of %d", s.Place, s.Waiting)
-	if s.Estimate > s.Delayed { // else the text says the delay already
+	if s.Estimate > s.Delayed { // else the text has the delay
 		text += ", perhaps " + term.Guess(s.Estimate) + " more"
 	}
 	return text

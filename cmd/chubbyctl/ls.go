@@ -34,7 +34,7 @@ the other fields.
 			}
 			nodes, err := readNode(cmd.Context(), g, p, func(c *client.Client, ctx context.Context, path string) ([]api.Stat, error) {
 				list, err := c.List(ctx, path)
-				if api.CodeOf(err) == api.NotDirectory { // of a file it is the file itself
+				if api.CodeOf(err) == api.NotDirectory { // a file lists itself
 					stat, err := c.Stat(ctx, path)
 					return []api.Stat{stat}, err
 				}
@@ -51,7 +51,7 @@ the other fields.
 	return cmd
 }
 
-// listTree lists what is below a directory, as it is read.
+// listTree lists a directory's subtree while it reads it.
 func (g *globals) listTree(cmd *cobra.Command, p api.Path, long bool) error {
 	out := cmd.OutOrStdout()
 	style := term.StyleOf(out)
@@ -100,7 +100,6 @@ func longColumns() []string {
 	return []string{"KIND", "SIZE", "CONTENT", "LOCK", "INSTANCE", "NAME"}
 }
 
-// addLong adds the row of a node in a long listing.
 func addLong(t *term.Table, s api.Stat, name string) {
 	kind, size := s.Kind.String(), fmt.Sprint(s.Size)
 	if s.Ephemeral {
@@ -116,7 +115,6 @@ func addLong(t *term.Table, s api.Stat, name string) {
 	t.Add(kind, size, s.Content, s.Lock, s.Instance, name)
 }
 
-// label is a node's name in a listing.
 func label(s api.Stat) string {
 	if s.Kind == api.Directory {
 		return s.Path.Base() + "/"
@@ -145,12 +143,12 @@ for each directory.`,
 	return cmd
 }
 
-// drawTree prints what is at and below a path, as it is read, up to a depth.
+// drawTree prints a subtree while it reads it, up to a depth.
 func (g *globals) drawTree(cmd *cobra.Command, p api.Path, depth int) error {
 	out := cmd.OutOrStdout()
 	style := term.StyleOf(out)
 	levels := func(p api.Path) int { return strings.Count(string(p.Name()), "/") }
-	var below []string // what is before the branch of a node, of each level above it
+	var below []string // the prefix of a node's branch, for each level above
 	return g.withTree(cmd, p, "", func(ctx context.Context, w *treeWalk) error {
 		root, err := w.statOf(ctx, p)
 		if err != nil {

@@ -1,10 +1,9 @@
-// Command chubbyctl is the command line of Chubby: it takes locks, runs commands
-// under them, reads and writes the files of a cell, and shows who holds what.
+// Command chubbyctl is the command line of Chubby: it takes locks, runs commands under them, reads and writes a
+// cell's files, and shows who holds what.
 //
-// Scripts depend on its names, flags, environment, JSON fields and exit codes;
-// they are kept once shipped. Everything goes through the exported client
-// library. What is here is options and what the verbs say; internal/term writes
-// to the terminal, and internal/supervise runs commands.
+// Scripts depend on its names, flags, environment, JSON fields and exit codes; they do not change once shipped.
+// Everything goes through the exported client library. This package has the options and the output of the
+// verbs; internal/term writes to the terminal, and internal/supervise runs commands.
 package main
 
 import (
@@ -38,7 +37,7 @@ func runCommandLine() int {
 	if err == nil {
 		var cmd *cobra.Command
 		cmd, err = root.ExecuteContextC(ctx)
-		ctx = cmd.Context() // a command may have had interrupts caught again
+		ctx = cmd.Context() // a command may have caught interrupts again
 	}
 	err = unwritten(lastError(ctx, g.adviseOnCell(err)), out.Failure(), unread)
 	if asked := formatAskedFor(os.Args[1:]); g.stderr == nil && asked.ForPrograms() {
@@ -54,8 +53,7 @@ type interrupted struct{ signal os.Signal }
 
 func (i interrupted) Error() string { return "interrupted by a signal: " + i.signal.String() }
 
-// catchInterrupts has interrupts end the context of a command again, after they had their
-// default action for a while.
+// catchInterrupts makes interrupts end a command's context again, after a time of their default action.
 func (g *globals) catchInterrupts(cmd *cobra.Command) {
 	g.stop()
 	ctx, stop := withInterrupts(context.WithoutCancel(cmd.Context()))
@@ -73,8 +71,8 @@ func (g *globals) noteInterrupt(ctx context.Context) {
 	})
 }
 
-// withInterrupts returns a context that the first interrupt cancels. After it, interrupts have
-// their default action again, so the second one ends the process.
+// withInterrupts returns a context that the first interrupt cancels. Then interrupts regain their default
+// action, so that the second ends the process.
 func withInterrupts(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)

@@ -13,15 +13,14 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// Latencies are recorded from 100 ns to ten minutes, with three digits.
+// Latencies range from 100 ns to ten minutes, with three digits.
 const (
 	latencyTick = 100 * time.Nanosecond
 	maxLatency  = 10 * time.Minute
 )
 
-// latencies are those of the operations of one client.
 type latencies struct {
-	mu         sync.Mutex                         // guards histograms, and what is in them
+	mu         sync.Mutex                         // guards histograms and their contents
 	histograms map[string]*hdrhistogram.Histogram // by operation
 }
 
@@ -43,7 +42,6 @@ func (l *latencies) record(operation string, took time.Duration) error {
 	return l.histograms[operation].RecordValue(int64(max(latencyTick, min(took, maxLatency)) / latencyTick))
 }
 
-// merged returns the latencies of one operation of all clients.
 func merged(all []*latencies, operation string) *hdrhistogram.Histogram {
 	sum := newHistogram()
 	for _, l := range all {
@@ -54,7 +52,6 @@ func merged(all []*latencies, operation string) *hdrhistogram.Histogram {
 	return sum
 }
 
-// figures are what a bench has measured.
 type figures struct {
 	elapsed     time.Duration
 	interrupted bool
@@ -78,12 +75,11 @@ func summarize(name string, h *hdrhistogram.Histogram) operationFigures {
 	return f
 }
 
-// errTimeUp is the cause with which the clients' loops end.
+// errTimeUp is the cause that ends the clients' loops.
 var errTimeUp = errors.New("the time of the bench is up")
 
-// generateLoad has the clients repeat their steps, all at once, until the time is up, an
-// interrupt, or the first error, and returns what was measured until then. All its goroutines
-// have ended when it returns.
+// generateLoad lets all clients repeat their steps until the time is up, an interrupt, or the first error. It
+// returns the figures until then, after all its goroutines have ended.
 func (b *bench) generateLoad(ctx context.Context, steps []step) (*figures, error) {
 	watch := stopwatch()
 	working, finish := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -91,7 +87,7 @@ func (b *bench) generateLoad(ctx context.Context, steps []step) (*figures, error
 	begin, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	time.AfterFunc(b.duration, func() { stop(errTimeUp) })
-	// Operations that have begun may end within --timeout; after an interrupt, sooner.
+	// Running operations may end within --timeout; after an interrupt, sooner.
 	defer context.AfterFunc(begin, func() {
 		bound := b.timeout
 		if ctx.Err() != nil {
@@ -125,7 +121,7 @@ func (b *bench) generateLoad(ctx context.Context, steps []step) (*figures, error
 	return f, firstOf(errs)
 }
 
-// firstOf returns the first error of the clients. They are mostly the same.
+// firstOf returns the clients' first error; mostly all have the same.
 func firstOf(errs []error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -135,8 +131,8 @@ func firstOf(errs []error) error {
 	return nil
 }
 
-// pace returns when a client's nth step is due, so that the steps of all clients are evenly
-// spread; nil without --rate.
+// pace returns when a client's nth step is due, so that all clients' steps are evenly spread; nil without
+// --rate.
 func (b *bench) pace(i int) func(n int64) time.Duration {
 	if b.rate == 0 {
 		return nil
@@ -147,14 +143,14 @@ func (b *bench) pace(i int) func(n int64) time.Duration {
 	}
 }
 
-// repeatStep does a client's step again and again until begin ends. With a pace, the first
-// operation of a step is timed from when the step was due.
+// repeatStep repeats a client's step until begin ends. With a pace, the step's first operation is timed from
+// when the step was due.
 func (b *bench) repeatStep(begin, working context.Context, s step, l *latencies, due func(int64) time.Duration, watch func() time.Duration) error {
 	for n := int64(0); begin.Err() == nil; n++ {
 		from := watch()
 		if due != nil {
 			if from = due(n); from >= b.duration {
-				<-begin.Done() // the rate is counted over the whole duration
+				<-begin.Done() // the rate is over the whole duration
 				return nil
 			}
 			select {
@@ -179,7 +175,6 @@ func (b *bench) repeatStep(begin, working context.Context, s step, l *latencies,
 	return nil
 }
 
-// printRates prints the rates now and then, on a terminal.
 func (b *bench) printRates(ctx context.Context, all []*latencies, watch func() time.Duration) {
 	style := term.StyleOf(b.err)
 	if !style.Terminal || b.json() {

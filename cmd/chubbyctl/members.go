@@ -26,7 +26,6 @@ The replicas of a cell are listed by 'chubbyctl cell members'.`
 	return group
 }
 
-// membersOptions are those of members ls.
 type membersOptions struct {
 	*globals
 	watch bool
@@ -63,11 +62,10 @@ and prints what has become of those that it had shown.`,
 	return cmd
 }
 
-// upFields is one member, as -o json shows it.
 type upFields struct {
 	Change  string `json:"change,omitempty"` // with --watch
 	Name    string `json:"name"`
-	Session string `json:"session"` // empty if it is not known
+	Session string `json:"session"` // empty if unknown
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	valueFields
@@ -81,7 +79,6 @@ func newUpFields(m recipe.Member) upFields {
 	return f
 }
 
-// listMembers prints the members once.
 func (o *membersOptions) listMembers(ctx context.Context) error {
 	return o.withSessionAt(ctx, o.path.Cell(), o.path, func(ctx context.Context, c *client.Client) error {
 		members, err := recipe.Members(ctx, c, o.path.String())
@@ -102,7 +99,6 @@ func (o *membersOptions) listMembers(ctx context.Context) error {
 	})
 }
 
-// watchMembers prints the changes of the members until an interrupt.
 func (o *membersOptions) watchMembers(ctx context.Context) error {
 	var before []recipe.Member
 	return followEach(ctx, o.globals, o.path, recipe.WatchMembers, func(members []recipe.Member) error {
@@ -116,14 +112,13 @@ func (o *membersOptions) watchMembers(ctx context.Context) error {
 	})
 }
 
-// memberChange is what has become of one member.
 type memberChange struct {
 	kind   string // joined, changed or left
 	member recipe.Member
 }
 
-// memberChanges returns how one set of members has become another, both by name: those that left
-// first, so that whoever keeps a set of names by these lines is never told of two of one name.
+// memberChanges returns the changes between two sets of members, by name. Members that left come first, so that
+// a reader that keeps a set of names never sees one twice.
 func memberChanges(before, now []recipe.Member) []memberChange {
 	was := map[string]recipe.Member{}
 	for _, m := range before {
@@ -134,7 +129,7 @@ func memberChanges(before, now []recipe.Member) []memberChange {
 		old, there := was[m.Name]
 		delete(was, m.Name)
 		switch {
-		case there && (old.Session != m.Session || old.Host != m.Host || old.PID != m.PID): // another, of the same name
+		case there && (old.Session != m.Session || old.Host != m.Host || old.PID != m.PID): // another of the same name
 			left = append(left, memberChange{"left", old})
 			others = append(others, memberChange{"joined", m})
 		case !there:
@@ -151,7 +146,6 @@ func memberChanges(before, now []recipe.Member) []memberChange {
 	return append(left, others...)
 }
 
-// printMemberChange writes a change as one line.
 func (o *membersOptions) printMemberChange(one memberChange) error {
 	f := newUpFields(one.member)
 	f.Change = one.kind

@@ -15,7 +15,6 @@ import (
 	"github.com/chubbylock/chubby/client/recipe"
 )
 
-// joinOptions are those of members join.
 type joinOptions struct {
 	workOptions
 	name        string
@@ -70,8 +69,8 @@ Exit codes: as acquire.`, defaultKillAfter, exitLost, exitFailed),
 	return cmd
 }
 
-// validate checks the flags together. The grace period stands in for a lock-delay: CMD may run for as
-// long as the session can be saved.
+// validate checks the flags together. The grace period replaces a lock-delay: CMD may run while the session can
+// be saved.
 func (o *joinOptions) validate(given func(flag string) bool) error {
 	o.lockDelay = api.DefaultGrace
 	switch {
@@ -93,7 +92,6 @@ func (o *joinOptions) validate(given func(flag string) bool) error {
 	return o.workOptions.validate()
 }
 
-// join makes a member of this process.
 func (o *joinOptions) join(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
 	var options []recipe.AnnounceOption
 	if o.waitForName {
@@ -109,24 +107,24 @@ func (o *joinOptions) join(ctx, _ context.Context, c *client.Client) (*heldLock,
 	})
 }
 
-// leaving returns how a member leaves. A session that is over has taken it along.
+// leaving returns how a member leaves. An ended session has removed it.
 func leaving(p *recipe.Presence) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := p.Withdraw(ctx)
 		if errors.Is(err, api.LockHeld) {
-			return nil // another holds the lock of the file, which goes when he closes it
+			return nil // another holds the file's lock, and closing that removes the file
 		}
 		return err
 	}
 }
 
-// membership is the state of a member: it is lost with its session at the latest.
+// membership is a member's state: the end of its session is its loss at the latest.
 type membership struct {
 	*recipe.Presence
 	c *client.Client
 }
 
-// ExclusiveUntil is until the session is given up: nobody is harmed if CMD runs until then.
+// ExclusiveUntil lasts until the session is given up: CMD harms nobody until then.
 func (m membership) ExclusiveUntil() time.Duration {
 	if m.Err() != nil {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// eachPath checks all paths, and then calls f for each, until it fails: the error says for which it was not called.
+// eachPath checks all paths, then calls f for each until it fails. The error names the remaining paths.
 func (g *globals) eachPath(texts []string, f func(api.Path) error) error {
 	paths := make([]api.Path, len(texts))
 	for i, text := range texts {
@@ -26,7 +26,7 @@ func (g *globals) eachPath(texts []string, f func(api.Path) error) error {
 	return nil
 }
 
-// changeEach is eachPath with an f that changes something.
+// changeEach is eachPath with an f that makes changes.
 func (g *globals) changeEach(texts []string, f func(api.Path) error) error {
 	done := false
 	return g.eachPath(texts, func(p api.Path) error {
@@ -36,7 +36,6 @@ func (g *globals) changeEach(texts []string, f func(api.Path) error) error {
 	})
 }
 
-// withRest adds to an error the paths that are left because of it.
 func withRest(err error, rest []api.Path) error {
 	switch len(rest) {
 	case 0:
@@ -47,8 +46,7 @@ func withRest(err error, rest []api.Path) error {
 	return fmt.Errorf("%w; not done: %s and %d more", err, quoted(rest[0].String()), len(rest)-1)
 }
 
-// pathOf returns the path that the optional argument of a command names, and the root
-// directory of the default cell without one.
+// pathOf returns the path of a command's optional argument, by default the default cell's root.
 func (g *globals) pathOf(args []string) (api.Path, error) {
 	if len(args) == 0 {
 		return g.parsePath("/")
@@ -56,8 +54,8 @@ func (g *globals) pathOf(args []string) (api.Path, error) {
 	return g.parsePath(args[0])
 }
 
-// cellOf returns the cell that the optional argument of a command names, by its name or by a
-// path in it; the default cell without one.
+// cellOf returns the cell of a command's optional argument, a name or a path in the cell; by default the
+// default cell.
 func (g *globals) cellOf(args []string) (string, error) {
 	if len(args) == 0 {
 		return g.defaultCell()
@@ -75,12 +73,12 @@ func (g *globals) cellOf(args []string) (string, error) {
 	return p.Cell(), nil
 }
 
-// parsePath reads a path. One that does not begin with /ls/CELL is in the default cell, and so is /ls/local/...: "local" is
-// the default cell everywhere. A directory may have a slash behind, as completion and ls write it.
+// parsePath reads a path. A path without /ls/CELL is in the default cell, as is /ls/local/...: "local" always
+// means the default cell. A directory may end with a slash, as completion and ls write it.
 func (g *globals) parsePath(text string) (api.Path, error) {
 	path, err := api.ParsePath(strings.TrimSuffix(text, "/"))
 	first, _, _ := strings.Cut(strings.TrimPrefix(text, "/"), "/")
-	named := err == nil || text == "" || first == api.Root // an empty text is a variable that is not set
+	named := err == nil || text == "" || first == api.Root // an empty text is an unset variable
 	if named && (err != nil || path.Cell() != api.LocalCell) {
 		return path, err
 	}
@@ -95,7 +93,7 @@ func (g *globals) parsePath(text string) (api.Path, error) {
 	return api.ParsePath(strings.TrimSuffix(fmt.Sprintf("/%s/%s/%s", api.Root, cell, below), "/"))
 }
 
-// quoted returns a word as a shell reads it, for commands that users may paste.
+// quoted returns a word quoted for a shell, for commands to paste.
 func quoted(word string) string {
 	special := func(r rune) bool {
 		return r < 128 && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+:@%,=", r)

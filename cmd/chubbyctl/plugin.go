@@ -16,8 +16,8 @@ import (
 	"github.com/chubbylock/chubby/internal/tenure"
 )
 
-// plugin is the program of a verb that chubbyctl does not have, and what it is run with: chubbyctl-VERB, beside chubbyctl's own file or on
-// PATH, as git and kubectl have it.
+// plugin is the program of an unknown verb, and how to run it: chubbyctl-VERB, beside chubbyctl's own file or
+// on PATH, as with git and kubectl.
 type plugin struct {
 	path      string
 	args, env []string
@@ -26,8 +26,9 @@ type plugin struct {
 // queueVerb is the verb of a program that comes with chubbyctl.
 const queueVerb = "queue"
 
-// runPlugin runs the program of a verb that root does not have, in the place of this process. It returns nil if there is nothing to run:
-// cobra knows the verb, or says what is wrong. An error may be that of a program that has ended by itself, with any exit code.
+// runPlugin replaces this process by the program of a verb that root lacks. It returns nil without such a
+// program: cobra knows the verb, or explains the fault. An error may be that of a program that ended, with any
+// exit code.
 func runPlugin(root *cobra.Command, args []string) error {
 	p, err := findPlugin(root, args)
 	if p == nil || err != nil {
@@ -36,8 +37,9 @@ func runPlugin(root *cobra.Command, args []string) error {
 	return runInPlace(p.path, append([]string{filepath.Base(p.path)}, p.args...), p.env)
 }
 
-// findPlugin returns the program that a command line asks for, if it does. The program gets all of it but the verb: it knows the global
-// flags, wherever they stand. The default cell, and the certificates of a cell that 'chubbyd dev' runs here, it has by its environment.
+// findPlugin returns the program for a command line, if there is one. The program gets all arguments except the
+// verb: it knows the global flags, in any place. Its environment has the default cell, and the certificates of
+// a cell of 'chubbyd dev' here.
 func findPlugin(root *cobra.Command, args []string) (*plugin, error) {
 	var given globals
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -79,7 +81,7 @@ func findPlugin(root *cobra.Command, args []string) (*plugin, error) {
 	return &plugin{path, append(slices.Clone(before), rest[1:]...), tenure.Environment(own...)}, nil
 }
 
-// programOf returns the path of the program of a verb; "" if there is none.
+// programOf returns the path of a verb's program, or "".
 func programOf(verb string) string {
 	name := "chubbyctl-" + verb
 	if self, err := os.Executable(); err == nil {

@@ -9,7 +9,7 @@ import (
 	"os/exec"
 )
 
-// runInPlace runs a program, and returns how it has ended.
+// runInPlace runs a program, and returns how it ended.
 func runInPlace(path string, args, env []string) error {
 	c := exec.Command(path)
 	c.Args, c.Env, c.Stdin, c.Stdout, c.Stderr = args, env, os.Stdin, os.Stdout, os.Stderr

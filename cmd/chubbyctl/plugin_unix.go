@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// runInPlace runs a program in the place of this process. It returns only if it cannot.
+// runInPlace replaces this process by a program. It returns only if it cannot.
 func runInPlace(path string, args, env []string) error {
 	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, args, env))
 }

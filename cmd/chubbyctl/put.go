@@ -98,11 +98,10 @@ func (o *putOptions) validate(cmd *cobra.Command) error {
 	return nil
 }
 
-// onlyCreates reports whether there must be no such file.
 func (o *putOptions) onlyCreates() bool { return o.conditional && o.ifGeneration == 0 }
 
-// readPutValue returns what to write. A value that is not on the command line comes from
-// standard input, and is refused if it is empty: that is mostly a mistake.
+// readPutValue returns the value to write. An empty value from standard input is rejected: it is mostly a
+// mistake.
 func (o *putOptions) readPutValue(cmd *cobra.Command, given []string, p api.Path) ([]byte, error) {
 	argument := "-"
 	if len(given) > 0 {
@@ -113,7 +112,7 @@ func (o *putOptions) readPutValue(cmd *cobra.Command, given []string, p api.Path
 		return nil, err
 	}
 	if err := context.Cause(cmd.Context()); err != nil {
-		return nil, err // only a part of the value was read
+		return nil, err // the value is incomplete
 	}
 	if len(given) == 0 && len(value) == 0 {
 		return nil, usagef("put: there is no value, and nothing came from standard input; '' writes an empty file, and - what comes, also if that is nothing. Nothing was sent")
@@ -121,9 +120,8 @@ func (o *putOptions) readPutValue(cmd *cobra.Command, given []string, p api.Path
 	return value, nil
 }
 
-// readInput is readValue that one interrupt ends while it waits for standard input: nothing
-// was sent yet, and the program that writes may never end. On a terminal it asks for the
-// input.
+// readInput is readValue with one interrupt that ends the process while it waits for standard input: nothing
+// was sent yet, and the writing program may never end. On a terminal it asks for the input.
 func (g *globals) readInput(cmd *cobra.Command, argument string, p api.Path, what string) ([]byte, error) {
 	in := cmd.InOrStdin()
 	if _, waits := in.(*os.File); !waits || argument != "-" {
@@ -137,8 +135,7 @@ func (g *globals) readInput(cmd *cobra.Command, argument string, p api.Path, wha
 	})
 }
 
-// withDefaultInterrupts runs what reads from this machine before anything is sent; meanwhile one
-// interrupt ends the process.
+// withDefaultInterrupts runs a local read before anything is sent; meanwhile one interrupt ends the process.
 func withDefaultInterrupts[T any](g *globals, cmd *cobra.Command, read func() (T, error)) (value T, err error) {
 	if g.stop == nil {
 		return read()
@@ -151,8 +148,7 @@ func withDefaultInterrupts[T any](g *globals, cmd *cobra.Command, read func() (T
 	return read()
 }
 
-// readValue takes the value from the command line or from in, and refuses a value that no
-// cell would accept.
+// readValue takes the value from the command line or from in, and rejects one that no cell accepts.
 func readValue(argument string, in io.Reader, p api.Path) ([]byte, error) {
 	value := []byte(argument)
 	if argument == "-" {
@@ -197,7 +193,6 @@ func (o *putOptions) writeFile(cmd *cobra.Command, p api.Path, value []byte) err
 	return o.exitCodeOf(err)
 }
 
-// exitCodeOf gives an error its exit code if it is the refusal of a condition.
 func (o *putOptions) exitCodeOf(err error) error {
 	if o.onlyCreates() && api.CodeOf(err) == api.Exists {
 		return &exitError{exitMismatch, err}
@@ -205,7 +200,8 @@ func (o *putOptions) exitCodeOf(err error) error {
 	return o.sequencer.exitCodeOf(err)
 }
 
-// openOptions returns how to open the file, and the conditions for writing it then. seq is that of --if-sequencer, or nil.
+// openOptions returns how to open the file, and the conditions for the write. seq is from --if-sequencer, or
+// nil.
 func (o *putOptions) openOptions(value []byte, seq *sequencer.Sequencer) (opts client.OpenOptions, conditions []client.WriteOption) {
 	opts = client.OpenOptions{Write: true, Kind: api.File, Create: client.File, Contents: value}
 	if o.onlyCreates() {
@@ -218,13 +214,14 @@ func (o *putOptions) openOptions(value []byte, seq *sequencer.Sequencer) (opts c
 	if o.conditional {
 		conditions = append(conditions, client.IfGeneration(api.Generation(o.ifGeneration)))
 	}
-	if len(conditions) > 0 { // Open would create a file without asking for them
+	if len(conditions) > 0 { // Open would create a file without checking them
 		opts.Create, opts.Contents = client.Existing, nil
 	}
 	return opts, conditions
 }
 
-// keepEphemeral creates an ephemeral file, only while seq is valid unless that is nil, and keeps it until an interrupt.
+// keepEphemeral creates an ephemeral file, only while seq is valid unless it is nil, and keeps it until an
+// interrupt.
 func (o *putOptions) keepEphemeral(cmd *cobra.Command, p api.Path, value []byte, seq *sequencer.Sequencer) error {
 	var h *client.Handle
 	var stat api.Stat
@@ -235,7 +232,7 @@ func (o *putOptions) keepEphemeral(cmd *cobra.Command, p api.Path, value []byte,
 			Ephemeral:   true,
 			Contents:    value,
 			IfSequencer: seq,
-			Events:      []api.EventKind{api.EventLockAcquired}, // any kind will do: a handle with events is also told that its file is gone
+			Events:      []api.EventKind{api.EventLockAcquired}, // any kind: a handle with events also learns that its file is gone
 		})
 		if err != nil {
 			return o.exitCodeOf(withAdvice(err, p, client.NewFile))
@@ -254,7 +251,7 @@ func (o *putOptions) keepEphemeral(cmd *cobra.Command, p api.Path, value []byte,
 	})
 }
 
-// awaitEnd waits for an interrupt, or until a node that belongs to this session is gone.
+// awaitEnd waits for an interrupt, or the end of a node of this session.
 func awaitEnd(ctx context.Context, h *client.Handle) error {
 	for {
 		_, err := h.Next(ctx)

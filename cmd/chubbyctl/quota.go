@@ -50,7 +50,6 @@ func (g *globals) printQuotas(out io.Writer, quotas []client.QuotaUse) error {
 	return list.PrintAll(out, g.output, quotas)
 }
 
-// share returns used and allowed as "3/10".
 func share(used, allowed int) string {
 	if allowed == 0 {
 		return fmt.Sprintf("%d/no limit", used)
@@ -72,7 +71,7 @@ type quotaSetOptions struct {
 	quota          api.Quota
 	bytes          term.Size
 
-	path api.Path // of --dir; zero without it
+	path api.Path // of --dir; else zero
 	cell string
 }
 
@@ -158,7 +157,7 @@ func (o *quotaSetOptions) setQuota(ctx context.Context) error {
 	})
 }
 
-// quotaSetFields is what was set; 0 is the default, or no limit.
+// quotaSetFields is the new quota; 0 is the default, or no limit.
 type quotaSetFields struct {
 	Principal string    `json:"principal"`
 	Path      string    `json:"path"`

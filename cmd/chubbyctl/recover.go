@@ -15,7 +15,6 @@ import (
 	"github.com/chubbylock/chubby/internal/backup"
 )
 
-// survivorFields are the data directory of a replica, as -o json shows it.
 type survivorFields struct {
 	Directory string   `json:"directory"`
 	Cell      string   `json:"cell"`
@@ -24,7 +23,7 @@ type survivorFields struct {
 	Index     uint64   `json:"index"` // of its last entry
 	Term      uint64   `json:"term"`  // of that
 	Freshest  bool     `json:"freshest"`
-	Replicas  []string `json:"replicas"` // that the cell has, as far as it knows
+	Replicas  []string `json:"replicas"` // of the cell, as far as it knows
 	Removed   bool     `json:"removed"`  // its replica was removed from the cell
 }
 
@@ -61,7 +60,7 @@ If a majority is left, start those replicas instead: nothing is lost then.`,
 	return cmd
 }
 
-// recover looks at directories of replicas, and makes a backup of the freshest.
+// recover examines directories of replicas, and makes a backup of the freshest.
 func (g *globals) recover(cmd *cobra.Command, paths []string, to string, fromRemoved bool) error {
 	if cmd.Flags().Changed("to") {
 		if err := mustBeNew(to); err != nil {
@@ -95,7 +94,7 @@ func (g *globals) recover(cmd *cobra.Command, paths []string, to string, fromRem
 	return nil
 }
 
-// mustBeCurrent refuses to make a backup of a replica that was removed from its cell, unless the operator knows it.
+// mustBeCurrent rejects a backup of a replica that was removed from its cell, unless the operator accepts that.
 func mustBeCurrent(d recovery.Directory, fromRemoved bool) error {
 	if !d.Removed || fromRemoved {
 		return nil
@@ -104,7 +103,6 @@ func mustBeCurrent(d recovery.Directory, fromRemoved bool) error {
 		"if none of those is left, --from-removed makes a backup of what the cell was then", d.Path, d.Replica, d.Cell, strings.Join(d.Replicas, ", "))
 }
 
-// writeRecovered makes a backup of the state in a directory.
 func (g *globals) writeRecovered(ctx context.Context, d recovery.Directory, to string) (f backupFields, err error) {
 	show := term.NewProgress(func(index uint64) string { return fmt.Sprint(index >> 16) }, func(index uint64) {
 		term.Remark(g.stderr, "read up to entry %d of %d", index, d.Index)
@@ -124,7 +122,6 @@ func (g *globals) writeRecovered(ctx context.Context, d recovery.Directory, to s
 	return f, err
 }
 
-// printSurvivors says what each directory has, the freshest first.
 func (g *globals) printSurvivors(out io.Writer, list []recovery.Directory) error {
 	fresh := func(d recovery.Directory) bool { return d.Term == list[0].Term && d.Index == list[0].Index }
 	show := term.List[recovery.Directory, survivorFields]{
@@ -149,7 +146,6 @@ func (g *globals) printSurvivors(out io.Writer, list []recovery.Directory) error
 	return show.PrintAll(out, g.output, list)
 }
 
-// adviseRecovery says which replicas are not here, and what follows.
 func (g *globals) adviseRecovery(list []recovery.Directory) {
 	if why := list[0].Contradicted; why != "" {
 		term.Remark(g.stderr, "use this to look at it only, and make no cell of it while others are left: %s", why)

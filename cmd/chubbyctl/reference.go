@@ -8,10 +8,9 @@ import (
 	"github.com/chubbylock/chubby/internal/supervise"
 )
 
-// entry is a word with what it means, for help and the reference pages.
+// entry is a word and its meaning, for help and the reference pages.
 type entry struct{ word, meaning string }
 
-// exitCodes lists all exit codes.
 func exitCodes() []entry {
 	code := func(n int, meaning string) entry { return entry{fmt.Sprint(n), meaning} }
 	return []entry{
@@ -32,7 +31,7 @@ func exitCodes() []entry {
 	}
 }
 
-// environment lists the variables that chubbyctl reads, and those that it sets for commands.
+// environment lists the variables that chubbyctl reads, and those it sets for commands.
 func environment() []entry {
 	return []entry{
 		{"CHUBBY_CELLS", `where cells are: "foo=h1:7421,h2:7421;bar=h3:7421"`},
@@ -49,7 +48,6 @@ func environment() []entry {
 	}
 }
 
-// glossary writes entries for a terminal of 80 columns, the meaning after the word.
 func glossary(terms []entry) string {
 	const wide = 13
 	var b strings.Builder

@@ -10,10 +10,9 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// minEvery is the shortest time between two looks at a cell.
+// minEvery is the minimum interval of looks at a cell.
 const minEvery = 200 * time.Millisecond
 
-// repetition is how often a command looks at a cell.
 type repetition struct {
 	every time.Duration
 	times int
@@ -34,9 +33,8 @@ func (r *repetition) validate() error {
 	return nil
 }
 
-// run looks again and again, and shows what it has found, until Ctrl-C, which is no failure. A
-// look that fails after the first is told, and the next one is tried: it is for the time of a
-// fail-over, too.
+// run repeats look and show until Ctrl-C, which is no failure. It reports a failed look after the first, and
+// goes on: that covers a fail-over.
 func (r *repetition) run(cmd *cobra.Command, look, show func() error) error {
 	for n := 1; ; n++ {
 		err := look()
@@ -61,14 +59,14 @@ func (r *repetition) run(cmd *cobra.Command, look, show func() error) error {
 	}
 }
 
-// runScreens is run that shows text for people: on a terminal each in place of the one before.
+// runScreens is run with text for people; on a terminal each screen replaces the last.
 func (r *repetition) runScreens(cmd *cobra.Command, look func() error, draw func(term.Style) string) error {
 	style, again := term.StyleOf(cmd.OutOrStdout()), false
 	return r.run(cmd, look, func() error {
 		text := draw(style)
 		switch {
 		case style.Terminal && r.times != 1:
-			text = "\x1b[H\x1b[2J" + text // from the upper left corner, with nothing on it
+			text = "\x1b[H\x1b[2J" + text // clears the screen, from the upper left corner
 		case again:
 			text = "\n" + text
 		}

@@ -13,19 +13,17 @@ import (
 	"github.com/chubbylock/chubby/internal/backup"
 )
 
-// restoredFields are a cell after a restore, and the backup that was restored.
 type restoredFields struct {
 	Cell          string     `json:"cell"`
-	CellID        api.CellID `json:"cell_id"` // of the tokens that are issued from now on
-	Counter       uint64     `json:"counter"` // every one of them is above it
-	Index         uint64     `json:"index"`   // of the last entry that is in the backup
+	CellID        api.CellID `json:"cell_id"` // of tokens issued from now on
+	Counter       uint64     `json:"counter"` // below all of them
+	Index         uint64     `json:"index"`   // of the last entry in the backup
 	Nodes         int        `json:"nodes"`
 	Bytes         int64      `json:"bytes"` // of the backup
 	Checksum      string     `json:"checksum"`
 	SessionsEnded int        `json:"sessions_ended"`
 }
 
-// restoreOptions are the flags of cell restore.
 type restoreOptions struct {
 	yes    bool
 	giveUp bool
@@ -93,7 +91,6 @@ It is for operators of the cell (/ls/CELL/acl/operators). --timeout bounds each 
 	return cmd
 }
 
-// giveUpRestore gives up the restore that is under way.
 func (g *globals) giveUpRestore(cmd *cobra.Command, args []string) error {
 	return g.withCellOf(cmd, args, func(ctx context.Context, c *client.Cell) error {
 		if err := client.GiveUpRestore(ctx, c); err != nil {
@@ -103,10 +100,10 @@ func (g *globals) giveUpRestore(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// oldLeases is for how long a client of a cell that is gone may rely on a lock: for the longest lease and the longest lock-delay.
+// oldLeases is how long a client of a lost cell may rely on a lock: the longest lease and the longest
+// lock-delay.
 const oldLeases = api.MaxLease + api.MaxLockDelay
 
-// restore restores a backup, each step within --timeout.
 func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOptions) error {
 	b, err := g.readBackup(cmd, name)
 	if err != nil {
@@ -142,7 +139,7 @@ func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOption
 		g.notice(g.stderr, "the cell has what it had, or it was restored: 'chubbyctl cell status' says so")
 	}
 	if err != nil {
-		return afterSteps(begun, err) // sessions may have been ended
+		return afterSteps(begun, err) // sessions may have ended
 	}
 	f := restoredFields{
 		Cell: before.Cell, CellID: is.CellID, Counter: is.Counter, Index: b.Index, Nodes: b.Nodes, Bytes: b.Bytes, Checksum: b.Checksum,
@@ -152,13 +149,13 @@ func (g *globals) restore(cmd *cobra.Command, name, cell string, o restoreOption
 		term.Remark(g.stderr, "the tokens of the cell are of the id %.12s from now on, as in the backup; they were of %.12s", is.CellID, before.CellID)
 	}
 	if id, err := client.Identify(ctx, c.Cell()); err == nil && id.Principal != "" && g.lacksOperators(ctx, cell) {
-		g.notice(g.stderr, noOperators(cell)) // the backup has none, and took the place of what there was
+		g.notice(g.stderr, noOperators(cell)) // the backup has none, and replaced everything
 	}
 	return g.output.Say(cmd.OutOrStdout(), f, "cell %s is restored from %s, the backup of cell %s of %s: %d nodes; %s ended; tokens go on above %d",
 		f.Cell, term.Printable(name), b.Cell, taken, f.Nodes, term.Counted(f.SessionsEnded, "session"), f.Counter)
 }
 
-// followRestore restores a backup, and shows how far that is. It calls stepped after each step.
+// followRestore restores a backup and shows the progress. It calls stepped after each step.
 func (g *globals) followRestore(ctx context.Context, c *client.Client, b client.RestoreBackup, stepped func()) (client.Restored, error) {
 	show := term.NewProgress(func(p client.RestoreProgress) string { return fmt.Sprint(p.Parts/64, p.Sealed, p.Sessions) }, func(p client.RestoreProgress) {
 		switch {

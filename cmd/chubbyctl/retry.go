@@ -16,18 +16,18 @@ import (
 	"github.com/chubbylock/chubby/internal/supervise"
 )
 
-// The pauses before CMD is run again (--retry): the first, and the longest. Each is up to twice
-// the one before, until CMD has run for as long as the longest.
+// The pauses before CMD runs again (--retry): the first and the longest. Each is up to twice the last, until
+// CMD has run for the longest.
 const (
 	firstPause   = time.Second
 	longestPause = 30 * time.Second
 )
 
-// campaign takes what is to be held. It gets a context for waiting, and one that --timeout bounds.
+// campaign takes what is to be held. It gets a context for waiting, and one that --timeout limits.
 type campaign func(ctx, bound context.Context, c *client.Client) (*heldLock, error)
 
-// runWork takes the lock by a campaign, runs the command or holds the lock, and gives the lock up;
-// with --retry again, under a new session, when the lock was lost.
+// runWork takes the lock by a campaign, runs the command or holds the lock, and gives it up. With --retry it
+// repeats this in a new session after a loss.
 func (o *workOptions) runWork(ctx context.Context, take campaign) error {
 	asked := context.WithoutCancel(ctx)
 	if len(o.argv) > 0 {
@@ -39,9 +39,9 @@ func (o *workOptions) runWork(ctx context.Context, take campaign) error {
 	return o.withBusyCode(o.repeat(ctx, asked, func(ctx context.Context) error { return o.runOnce(ctx, asked, take) }))
 }
 
-// repeat runs once, and with --retry again when the lock was lost, or the session in which it was waited for, until CMD ends by
-// itself or a signal asks for the end. Of that asked knows whenever it comes: ctx does not after SIGHUP, until
-// interrupts are caught again.
+// repeat runs once. With --retry it repeats after the loss of the lock, or of the waiting session, until CMD
+// ends by itself or a signal requests the end. asked always ends with that signal; after SIGHUP, ctx does not
+// until interrupts are caught again.
 func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.Context) error) error {
 	pause := firstPause
 	for lost := false; ; {
@@ -55,36 +55,35 @@ func (o *workOptions) repeat(ctx, asked context.Context, once func(ctx context.C
 		if ran() >= longestPause {
 			pause = firstPause
 		}
-		wait := pause/2 + rand.N(pause/2) // not all at once, when a cell has been away
+		wait := pause/2 + rand.N(pause/2) // random, for when a cell has been away
 		what := "it is waited for again"
 		if wasLost(err) {
 			what = "CMD is run again"
-			o.begun = nil // --wait is for each wait, however many sessions that takes
+			o.begun = nil // --wait is for each wait, across sessions
 		}
 		if o.waits && o.begun != nil {
 			left := o.timeToOpen()
 			if left <= 0 {
 				return o.unansweredWait()
 			}
-			wait = min(wait, max(left-minTimeToOpen, firstPause/4)) // so that the cell is asked once more in time
+			wait = min(wait, max(left-minTimeToOpen, firstPause/4)) // so that it asks the cell once more in time
 		}
 		o.warn(fmt.Sprintf("%v; %s under a new session in %s (--retry)", err, what, term.Roughly(wait)))
 		if !sleep(ctx, wait) {
 			return interruptOr(ctx, context.Cause(ctx))
 		}
-		if asked.Err() != nil { // between the look above and the new ctx
+		if asked.Err() != nil { // between the check above and the new ctx
 			return err
 		}
 		pause = min(2*pause, longestPause)
 	}
 }
 
-// minTimeToOpen is how long opening a session may take, however short --wait is: --wait is for
-// the lock.
+// minTimeToOpen is how long opening a session may take, however short --wait is: --wait is for the lock.
 const minTimeToOpen = 2 * time.Second
 
-// withTimeToOpen bounds the opening of the session. --wait counts from the beginning, through all sessions of one wait, but leaves
-// enough time to ask a cell that answers.
+// withTimeToOpen limits the opening of the session. --wait counts from the beginning, across all sessions of
+// one wait, but leaves time for a cell that answers.
 func (o *workOptions) withTimeToOpen(bound context.Context) (context.Context, context.CancelFunc) {
 	flag, limit := o.endOfOpening()
 	if flag != "--wait" {
@@ -93,7 +92,7 @@ func (o *workOptions) withTimeToOpen(bound context.Context) (context.Context, co
 	return context.WithTimeoutCause(bound, limit, o.unansweredWait())
 }
 
-// endOfOpening returns the flag that ends the opening of the session, and after how long.
+// endOfOpening returns which flag ends the opening of the session, and after how long.
 func (o *workOptions) endOfOpening() (flag string, limit time.Duration) {
 	if limit = o.timeToOpen(); o.waits && limit < o.timeout {
 		return "--wait", limit
@@ -101,22 +100,22 @@ func (o *workOptions) endOfOpening() (flag string, limit time.Duration) {
 	return "--timeout", o.timeout
 }
 
-// timeToOpen is what is left of --wait for opening a session.
+// timeToOpen is the rest of --wait for opening a session.
 func (o *workOptions) timeToOpen() time.Duration { return max(o.wait, minTimeToOpen) - o.begun() }
 
-// unansweredWait is the error of a wait that ran out while the cell was away.
+// unansweredWait is the error when --wait ends while the cell is away.
 func (o *workOptions) unansweredWait() error {
 	return &exitError{exitWaited, unanswered{o.waitRanOut(o.path, "the cell has not answered")}}
 }
 
-// wasLost reports whether the lock was lost, and not CMD ended with the exit code of that.
+// wasLost reports the loss of the lock, as opposed to a CMD with the same exit code.
 func wasLost(err error) bool {
 	var own *exitError
 	return errors.As(err, &own) && own.code == exitLost && own.err != nil
 }
 
-// isPassing reports whether --retry goes on after an error: the lock was lost, or the session in which it was waited for, or the
-// cell, which has answered before, does not now.
+// isPassing reports whether --retry continues after an error: the lock was lost, or the waiting session, or the
+// cell has stopped answering.
 func isPassing(err error) bool {
 	var own *exitError
 	if wasLost(err) || errors.As(err, &own) {
@@ -126,8 +125,8 @@ func isPassing(err error) bool {
 	return code == exitUnavailable || code == exitUncertain || isLost(err)
 }
 
-// unlessReloaded returns a context that interrupts end, in place of one that SIGHUP has ended: while
-// CMD ran that was for CMD, and many programs read their configuration again for it.
+// unlessReloaded returns a context that interrupts end, in place of one that SIGHUP has ended. While CMD ran,
+// SIGHUP was for CMD: many programs reload their configuration on it.
 func (o *workOptions) unlessReloaded(ctx context.Context) context.Context {
 	var signal interrupted
 	if errors.As(context.Cause(ctx), &signal) && signal.signal == syscall.SIGHUP && o.rearm != nil {
@@ -136,13 +135,13 @@ func (o *workOptions) unlessReloaded(ctx context.Context) context.Context {
 	return ctx
 }
 
-// endingSignals are the interrupts that ask CMD to end. SIGHUP is none of them, because many
-// programs read their configuration again for it.
+// endingSignals are the interrupts that ask CMD to end. SIGHUP is excluded, because many programs reload their
+// configuration on it.
 func endingSignals() []os.Signal {
 	return slices.DeleteFunc(supervise.Interrupts(), func(s os.Signal) bool { return s == syscall.SIGHUP })
 }
 
-// sleep waits, and returns false if ctx ends before.
+// sleep waits; false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// revocation are the options for taking a lock, or a session, away from others.
+// revocation are the options for taking a lock or a session away.
 type revocation struct {
 	*globals
 	reason string
@@ -36,7 +36,6 @@ func (o *revocation) validate(verb string) error {
 	return nil
 }
 
-// nowRisk is printed for --now.
 const nowRisk = "--now: a holder that is alive may believe that it has the lock until its lease is over, and another have it too; only servers that check sequencers keep them apart"
 
 func newLockCommand(g *globals) *cobra.Command {
@@ -105,8 +104,8 @@ func (o *revocation) refuseBreak(ctx context.Context, p api.Path) error {
 	return interruptOr(ctx, o.breakRefusal(p, locks, err))
 }
 
-// breakRefusal returns the answer to a break without --yes. locks are those at and below the
-// path; err is why the cell has not listed them.
+// breakRefusal returns the answer to a break without --yes. locks are those at and below the path; err is why
+// the cell did not list them.
 func (o *revocation) breakRefusal(p api.Path, locks []client.LockInfo, err error) error {
 	refusal := &api.Error{Code: api.InvalidArgument, Op: "lock break", Path: p.String()}
 	lock, listed := lockAt(locks, p)
@@ -128,8 +127,8 @@ func (o *revocation) breakRefusal(p api.Path, locks []client.LockInfo, err error
 	return refusal
 }
 
-// lockAt returns the lock of one node. It compares names within the cell, because the path may
-// have another name of the cell (local) than the listing.
+// lockAt returns the lock of one node. It compares names within the cell, because the path may name the cell
+// differently (local).
 func lockAt(locks []client.LockInfo, p api.Path) (client.LockInfo, bool) {
 	for _, l := range locks {
 		if at, err := api.ParsePath(l.Path); err == nil && at.Name() == p.Name() {

@@ -55,7 +55,6 @@ again. --timeout is for each node then.`, exitMismatch, exitUsage, exitFailed),
 	return cmd
 }
 
-// removeNode deletes one node.
 func (g *globals) removeNode(cmd *cobra.Command, p api.Path, agreed *consent, conditions []client.WriteOption) error {
 	if err := agreed.confirmWrite(cmd.Context(), g, p, nil); err != nil {
 		return err
@@ -80,7 +79,6 @@ type removedFields struct {
 	Reason  string `json:"reason,omitempty"` // why not
 }
 
-// removeTree deletes a node and everything below it.
 func (g *globals) removeTree(cmd *cobra.Command, p api.Path, yes bool, conditions []client.WriteOption) error {
 	switch {
 	case p.IsRoot():
@@ -101,7 +99,6 @@ func (g *globals) removeTree(cmd *cobra.Command, p api.Path, yes bool, condition
 	})
 }
 
-// refuseRemoval says what rm -r would delete.
 func (w *treeWalk) refuseRemoval(ctx context.Context, root api.Stat) error {
 	files, directories, ephemeral, hidden := 0, 0, 0, 0
 	err := w.visit(ctx, root, treeVisitor{
@@ -150,7 +147,7 @@ func (w *treeWalk) refuseRemoval(ctx context.Context, root api.Stat) error {
 	return usagef("%s. Nothing was deleted; --yes deletes them", text)
 }
 
-// remove deletes a node, what was below it being gone. What must not be deleted is left, and the rest goes on.
+// remove deletes a node after its children. It skips nodes that it must not delete.
 func (w *treeWalk) remove(ctx context.Context, s api.Stat, conditions []client.WriteOption) error {
 	err := w.with(ctx, s.Path, client.OpenOptions{Write: true, Kind: s.Kind}, func(ctx context.Context, h *client.Handle) error {
 		return h.Delete(ctx, conditions...)
@@ -161,7 +158,7 @@ func (w *treeWalk) remove(ctx context.Context, s api.Stat, conditions []client.W
 	case code == api.NotFound, code == api.HandleClosed:
 		return nil // another has deleted it
 	case code == api.NotEmpty && w.left > 0:
-		return nil // of what was left
+		return nil // of remaining nodes
 	}
 	return unlessSkipped(w.leaveFor(s.Path, err, api.NotEmpty, api.LockHeld, api.PermissionDenied, api.NotDirectory, api.IsDirectory))
 }

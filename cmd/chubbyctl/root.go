@@ -68,7 +68,7 @@ help environment'.`,
 		newDrillCommand(g), newBenchCommand(g), newSizingCommand(g))
 	addGrouped(root, "Set up", newConfigCommand(g), newCompletionCommand(), newVersionCommand(g), newWhoamiCommand(g))
 	root.AddCommand(newGuardianCommand())
-	root.Version = builtFrom().Version // for --version, which prints what version does
+	root.Version = builtFrom().Version // for --version, which prints what version prints
 	root.SetVersionTemplate(builtFrom().String())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelpCommand(root))
@@ -78,7 +78,6 @@ help environment'.`,
 	return root, g
 }
 
-// addFlags adds the flags that every command has.
 func (g *globals) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP((*string)(&g.output), "output", "o", string(term.Text), "text, wide (text of which nothing is left out), json (one object per line, errors too), or yaml (the same fields, a document each)")
 	flags.DurationVar(&g.timeout, "timeout", 15*time.Second, "how long an operation on the cell may take")
@@ -93,7 +92,6 @@ func (g *globals) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVarP(&g.verbose, "verbose", "v", false, "say more, on standard error")
 }
 
-// addGrouped adds commands that the help of root lists under a title.
 func addGrouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title})
 	for _, cmd := range commands {
@@ -102,8 +100,8 @@ func addGrouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// needsVerb is the action of a command that only groups others. It shows people its help; programs, who expect objects, are
-// told with the error which commands there are.
+// needsVerb is the action of a command that only groups others. People see its help; programs, which expect
+// objects, get an error with the commands.
 func needsVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 && term.Format(cmd.Flag("output").Value.String()).ForPrograms() {
 		var names []string
@@ -134,7 +132,7 @@ func needsVerb(cmd *cobra.Command, args []string) error {
 	return usagef("%sthere is no command %q; %s", where, args[0], advice)
 }
 
-// newGroup returns a command that groups others. Its examples are the first ones of theirs.
+// newGroup returns a command that groups others. Its examples are their first ones.
 func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 	group := &cobra.Command{
 		Use:                        use,

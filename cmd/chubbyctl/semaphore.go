@@ -14,7 +14,6 @@ import (
 	"github.com/chubbylock/chubby/client/recipe"
 )
 
-// semaphoreOptions are those of semaphore.
 type semaphoreOptions struct {
 	workOptions
 	slots  int
@@ -68,7 +67,6 @@ Exit codes: as acquire; %d is for --try if all slots are taken or delayed.`, exi
 	return cmd
 }
 
-// validate checks the flags together.
 func (o *semaphoreOptions) validate(given func(flag string) bool) error {
 	switch {
 	case !given("slots"):
@@ -81,7 +79,6 @@ func (o *semaphoreOptions) validate(given func(flag string) bool) error {
 	return o.workOptions.validate()
 }
 
-// takeSlot takes a slot. If it has to wait, it says what for.
 func (o *semaphoreOptions) takeSlot(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
 	sem := recipe.NewSemaphore(c, o.path.String(), o.slots)
 	options := recipe.SemaphoreOptions{LockDelay: o.recipeDelay(), Reason: o.reason}
@@ -100,7 +97,7 @@ func (o *semaphoreOptions) takeSlot(ctx, _ context.Context, c *client.Client) (*
 	})
 }
 
-// holdingSlot returns a slot that is given up by Release; nil for nil.
+// holdingSlot returns a slot that Release gives up; nil for nil.
 func holdingSlot(permit *recipe.Permit) *heldLock {
 	if permit == nil {
 		return nil
@@ -111,8 +108,7 @@ func holdingSlot(permit *recipe.Permit) *heldLock {
 	return t
 }
 
-// withAdviceOnSize adds to a refusal what to do about it: of a directory that there is not, and of
-// a semaphore of another size.
+// withAdviceOnSize adds advice to a refusal for a missing directory or a semaphore of another size.
 func (o *semaphoreOptions) withAdviceOnSize(err error) error {
 	var e *api.Error
 	if errors.As(err, &e) && e.Code == api.InvalidArgument && e.Path == o.path.String() {
@@ -121,7 +117,6 @@ func (o *semaphoreOptions) withAdviceOnSize(err error) error {
 	return withAdvice(err, o.path, client.Directory)
 }
 
-// resizeSemaphore changes the size of the semaphore.
 func (o *semaphoreOptions) resizeSemaphore(ctx context.Context) error {
 	err := o.withSession(ctx, o.path.Cell(), func(ctx context.Context, c *client.Client) error {
 		return recipe.ResizeSemaphore(ctx, c, o.path.String(), o.slots)
@@ -132,7 +127,6 @@ func (o *semaphoreOptions) resizeSemaphore(ctx context.Context) error {
 	return o.did(o.out, o.err, resizedFields{o.path.String(), o.slots}, "%v has %d slots", o.path, o.slots)
 }
 
-// resizedFields is what semaphore --resize -o json prints.
 type resizedFields struct {
 	Path  string `json:"path"`
 	Slots int    `json:"slots"`

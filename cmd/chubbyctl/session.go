@@ -53,7 +53,6 @@ was stopped for a moment, starts all leases again in full.`,
 	}
 }
 
-// printSessions prints sessions as they come.
 func (g *globals) printSessions(out io.Writer, sessions iter.Seq2[client.SessionInfo, error]) error {
 	add := func(t *term.Table, s client.SessionInfo) {
 		left := term.Roughly(s.LeftLeast) + " to " + term.Roughly(s.LeftMost)
@@ -68,7 +67,6 @@ func (g *globals) printSessions(out io.Writer, sessions iter.Seq2[client.Session
 	return list.Print(out, g.output, sessions)
 }
 
-// sessionOf reads the arguments of commands about one session: s42 or 42, and the cell.
 func (g *globals) sessionOf(args []string) (api.SessionID, string, error) {
 	id, err := api.ParseSessionID("s" + strings.TrimPrefix(args[0], "s"))
 	if err != nil {
@@ -78,14 +76,13 @@ func (g *globals) sessionOf(args []string) (api.SessionID, string, error) {
 	return id, cell, err
 }
 
-// shownSession is a session with the paths of the locks that it holds.
 type shownSession struct {
 	info client.SessionInfo
 	held []string
 }
 
-// findSession returns one session of a cell, or NotFound. It asks for the session and then for
-// its locks, so they need not be of the same moment.
+// findSession returns one session, or NotFound. It asks for the session and then for its locks, so they may be
+// of different moments.
 func findSession(ctx context.Context, c *client.Cell, cell string, id api.SessionID) (shownSession, error) {
 	info, found, err := c.FindSession(ctx, id)
 	if err != nil {
@@ -103,7 +100,7 @@ func findSession(ctx context.Context, c *client.Cell, cell string, id api.Sessio
 	return shownSession{info, held}, err
 }
 
-// askSession is findSession that asks a cell by its name.
+// askSession is findSession by a cell's name.
 func (g *globals) askSession(ctx context.Context, cell string, id api.SessionID) (shownSession, error) {
 	return askCell(ctx, g, cell, func(c *client.Cell, ctx context.Context) (shownSession, error) { return findSession(ctx, c, cell, id) })
 }
@@ -129,7 +126,6 @@ and at most, how many handles it has open, and which locks it holds.`,
 	}
 }
 
-// shownFields is a session as show -o json prints it.
 type shownFields struct {
 	sessionFields
 	LocksHeld []string `json:"locks_held"`

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newCompletionCommand returns the command that prints completion scripts. It replaces cobra's
-// own, which has other help.
+// newCompletionCommand returns the command that prints completion scripts, in place of cobra's, which has other
+// help.
 func newCompletionCommand() *cobra.Command {
 	group := newGroup("completion", "Print what makes a shell complete chubbyctl's commands and paths",
 		shellCommand("bash", `bash prints the script. Load it into the running shell, or for every new one (the package
@@ -44,9 +44,8 @@ offered.`, completionBound)
 	return group
 }
 
-// cobra's script escapes a candidate only if there is no other. Of several it inserts their
-// common prefix as it is, so that a directory with a space in its name would become two
-// arguments.
+// cobra's script escapes a candidate only if it is the only one. Of several it inserts the common prefix
+// unescaped, so that a directory with a space would become two arguments.
 const (
 	bashEscapesOne = `        if (( ${#COMPREPLY[@]} == 1 )); then
             COMPREPLY[0]=$(printf "%q" "${COMPREPLY[0]}")
@@ -58,9 +57,9 @@ const (
 `
 )
 
-// cobra's script for bash evaluates the words of the line, for the quotes and variables in them; and so it runs what a half-typed
-// command would run. Of a line with such a command nothing is offered: ":4" says so, and that no files are. (zsh expands the line at Tab
-// by itself, before it asks any script.)
+// cobra's bash script evaluates the line's words, for quotes and variables, and so would run a half-typed
+// command substitution. For such a line nothing is offered: ":4" says so, and excludes files. (zsh itself
+// expands the line at Tab, before any script.)
 const (
 	bashEvaluates = `    out=$(eval "${requestComp}" 2>/dev/null)
 `
@@ -77,7 +76,7 @@ func generateBash(root *cobra.Command, w io.Writer) error {
 	return errors.Join(err, replaceInScript(w, script.String(), bashEscapesOne, bashEscapesAll, bashEvaluates, fmt.Sprintf(runsCommand, bashEvaluates)))
 }
 
-// replaceInScript writes a script with parts of it replaced: each by what follows it.
+// replaceInScript writes a script with some parts replaced: parts alternates old and new.
 func replaceInScript(w io.Writer, script string, parts ...string) error {
 	for i := 0; i < len(parts); i += 2 {
 		if !strings.Contains(script, parts[i]) {

@@ -10,7 +10,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// sizingFields is what each replica needs, and where its costs were measured.
 type sizingFields struct {
 	sizing.Need
 	Measured string `json:"measured"`
@@ -68,7 +67,6 @@ written beside those that are kept, and half the memory again.`,
 	return cmd
 }
 
-// orNothing leaves out what there is nothing of.
 func orNothing(is bool, text string) string {
 	if is {
 		return text

@@ -13,7 +13,7 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// statFields is a node's metadata, as -o json shows it. Of a node that the caller may not read it is withheldFields.
+// statFields is a node's metadata, for -o json. For a node that the caller may not read it is withheldFields.
 type statFields struct {
 	Path              string         `json:"path"`
 	Kind              string         `json:"kind"`
@@ -22,14 +22,15 @@ type statFields struct {
 	ContentGeneration api.Generation `json:"content_generation"`
 	LockGeneration    api.Generation `json:"lock_generation"`
 	ACLGeneration     api.Generation `json:"acl_generation"`
-	Checksum          string         `json:"checksum"` // hexadecimal, because a JSON number is not exact for 64 bits
+	Checksum          string         `json:"checksum"` // hexadecimal: a JSON number is inexact for 64 bits
 	Size              int            `json:"size"`
 	Children          int            `json:"children"`
 	ACL               api.ACL        `json:"acl"`
-	Modified          *time.Time     `json:"modified"` // null: it is not known
+	Modified          *time.Time     `json:"modified"` // null: unknown
 }
 
-// withheldFields is what is told of a node that the caller may not read. A change of its own has the fields of what it wrote, too.
+// withheldFields is the visible part of an unreadable node. After the caller's own change it also has the
+// written fields.
 type withheldFields struct {
 	Path              string         `json:"path"`
 	Kind              string         `json:"kind"`
@@ -63,7 +64,7 @@ func newStatFields(s api.Stat) any {
 	}
 }
 
-// printChange prints a node after a change: for programs always, for people only with -v.
+// printChange prints a node after a change: for programs always, for people with -v.
 func (g *globals) printChange(out, remarks io.Writer, did string, s api.Stat) error {
 	text := fmt.Sprintf("%s %v", did, s.Path)
 	if !s.Withheld {
@@ -72,8 +73,8 @@ func (g *globals) printChange(out, remarks io.Writer, did string, s api.Stat) er
 	return g.did(out, remarks, newStatFields(s), "%s", text)
 }
 
-// printCreated is printChange for a node that was just opened with Create, as it was created. If it was there before, it asks
-// for the metadata if they are to be printed.
+// printCreated is printChange for a node just opened with Create. If it existed before, it asks for the
+// metadata, if they are printed.
 func (g *globals) printCreated(ctx context.Context, out, remarks io.Writer, did string, h *client.Handle) error {
 	if stat, created := h.CreatedStat(); created {
 		return g.printChange(out, remarks, did, stat)
@@ -135,7 +136,7 @@ func (g *globals) printStat(out io.Writer, s api.Stat) error {
 	})
 }
 
-// modifiedForPeople says when a node's contents were written: "2026-11-22 19:43:20 UTC (3m ago)".
+// modifiedForPeople says when contents were written: "2026-11-22 19:43:20 UTC (3m ago)".
 func modifiedForPeople(s api.Stat) string {
 	at := timestamp(s.ModifiedUnix)
 	if at == nil {

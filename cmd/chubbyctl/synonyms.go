@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// meaningOf says which command to use instead of a word that other programs have for it; "" if
-// no program has the word.
+// meaningOf returns the command for another program's word, or "".
 func meaningOf(word string) string {
 	switch word {
 	case "del", "delete", "remove", "unlink", "rmdir":
@@ -54,8 +53,8 @@ func meaningOf(word string) string {
 	return ""
 }
 
-// meaningBelow says which command to use instead of a word behind a group of commands; "" if nobody is known to type the word.
-// runs is whether a command follows behind --.
+// meaningBelow returns the command for a wrong word after a group of commands, or "". runs says whether a
+// command follows after --.
 func meaningBelow(group, word string, runs bool) string {
 	switch group + " " + word {
 	case "session rm", "session delete", "session kill", "session close", "session break":
@@ -90,8 +89,7 @@ const (
 
 func helpTopics() []string { return []string{topicExitCodes, topicEnvironment} }
 
-// newHelpCommand is cobra's help command, except that it fails for a command that does not
-// exist.
+// newHelpCommand is cobra's help command, except that it fails for an unknown command.
 func newHelpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",

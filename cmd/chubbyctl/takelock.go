@@ -12,7 +12,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// acquire takes the lock. If it has to wait, it says what for.
 func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (*heldLock, error) {
 	opening := client.OpenOptions{Write: true, Create: client.File, Kind: api.File, LockDelay: o.lockDelay}
 	if o.giveWay {
@@ -32,7 +31,7 @@ func (o *acquireOptions) acquire(ctx, bound context.Context, c *client.Client) (
 	})
 }
 
-// holdThrough returns a lock that was acquired through a handle, and is released by Release; nil for nil.
+// holdThrough returns a lock acquired through a handle, which Release gives up; nil for nil.
 func (o *acquireOptions) holdThrough(h *client.Handle, lock *client.Lock) *heldLock {
 	t := releasable(lock)
 	if t != nil && o.giveWay {
@@ -41,7 +40,7 @@ func (o *acquireOptions) holdThrough(h *client.Handle, lock *client.Lock) *heldL
 	return t
 }
 
-// acquireAll takes several locks, or none. If it has to wait, it says what for.
+// acquireAll takes all locks, or none. If it has to wait, it says what for.
 func (o *acquireOptions) acquireAll(ctx, _ context.Context, c *client.Client) (*heldLock, error) {
 	var paths []string
 	for _, p := range o.paths {
@@ -68,7 +67,7 @@ func holdingAll(all *recipe.Locks) *heldLock {
 	return &heldLock{lock: together{all}, locks: all.Locks(), giveUp: all.Release}
 }
 
-// pathOf returns which of several paths an error is about.
+// pathOf returns which path an error is about.
 func (o *workOptions) pathOf(err error) api.Path {
 	var e *api.Error
 	if errors.As(err, &e) {
@@ -88,14 +87,14 @@ func (o *acquireOptions) mode() api.LockMode {
 	return api.Exclusive
 }
 
-// isOneTry reports whether the lock is not waited for.
+// isOneTry reports whether there is no wait for the lock.
 func (o *workOptions) isOneTry() bool { return o.try || o.waits && o.wait <= o.begun() }
 
 // taking takes what is to be held; with nil in one try, without waiting.
 type taking = func(context.Context, *lockWait) (*heldLock, error)
 
-// tryOrWait takes what is to be held, in one try if that is all that is asked for. A wait is bounded by --wait, but for minimum at least,
-// and it is shown what is waited for: at first early.
+// tryOrWait takes what is to be held, in one try if no wait is requested. --wait limits a wait, but to no less
+// than minimum. The user sees what it waits for, at first early.
 func (o *workOptions) tryOrWait(ctx context.Context, minimum time.Duration, early string, take taking) (*heldLock, error) {
 	if o.isOneTry() {
 		bound, cancel := o.withTimeout(ctx)
@@ -116,7 +115,7 @@ func (o *workOptions) waitFor(ctx context.Context, minimum time.Duration, early 
 	return t, explain(err, w.last())
 }
 
-// explainRefusal gives the refusal of a lock that was not waited for its words and its exit code.
+// explainRefusal gives the refusal of a lock without a wait its text and exit code.
 func (o *workOptions) explainRefusal(err error) error {
 	var refused *api.Error
 	if !errors.As(err, &refused) || refused.Code != api.LockHeld && refused.Code != api.LockDelayed {
@@ -130,7 +129,7 @@ func (o *workOptions) explainRefusal(err error) error {
 	return &exitError{exitHeld, told}
 }
 
-// explainHeld returns a refusal that says in one line who holds the lock, since when and why.
+// explainHeld returns a refusal with who holds the lock, since when and why.
 func (o *workOptions) explainHeld(e *api.Error) *api.Error {
 	told := *e
 	told.Op, told.Path, told.Err = o.verb, o.pathOf(e).String(), nil

@@ -14,18 +14,17 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// topFields is what a cell does, as -o json shows it.
 type topFields struct {
 	Cell     string             `json:"cell"`
 	Master   string             `json:"master"`
 	Epoch    uint64             `json:"epoch"`
 	Replicas int                `json:"replicas"`
 	Healthy  int                `json:"healthy"`
-	Sessions *uint64            `json:"sessions"` // null while the master is not known
+	Sessions *uint64            `json:"sessions"` // null while the master is unknown
 	Nodes    *uint64            `json:"nodes"`
 	Locks    *uint64            `json:"locks"`
-	Backlog  *client.Backlog    `json:"backlog"` // null for who is no operator
-	PerS     map[string]float64 `json:"per_s"`   // null the first time, after a fail-over, and for who is no operator
+	Backlog  *client.Backlog    `json:"backlog"` // null unless the caller is an operator
+	PerS     map[string]float64 `json:"per_s"`   // null at first, after a fail-over, and unless the caller is an operator
 	Waits    []lockFields       `json:"waits"`
 	Holdups  []holdupFields     `json:"holdups"`
 
@@ -40,7 +39,6 @@ type holdupFields struct {
 	MoreSlow int            `json:"more_slow,omitempty"`
 }
 
-// topOptions are the flags of top.
 type topOptions struct {
 	repetition
 	most int
@@ -80,7 +78,6 @@ operators, and everybody else sees the locks and changes of what he may read.`,
 	return cmd
 }
 
-// top looks again and again.
 func (g *globals) top(cmd *cobra.Command, args []string, o topOptions) error {
 	var before, now topLook
 	look := func() error {
@@ -102,9 +99,8 @@ func (g *globals) top(cmd *cobra.Command, args []string, o topOptions) error {
 	})
 }
 
-// topLook is what one look found.
 type topLook struct {
-	clock    func() time.Duration // since the master had looked
+	clock    func() time.Duration // since the master's look
 	status   client.Status
 	overview client.Overview
 }
@@ -118,7 +114,7 @@ func (l *topLook) take(ctx context.Context, c *client.Cell, most int) (err error
 	return err
 }
 
-// rates returns what was counted in a second since an earlier look; nil if that is not known.
+// rates returns counts a second since an earlier look; nil if unknown.
 func (l *topLook) rates(before *topLook) map[string]float64 {
 	if before.clock == nil || !l.overview.Whole || !before.overview.Whole || l.overview.Epoch != before.overview.Epoch {
 		return nil
@@ -164,7 +160,6 @@ func newTopFields(l *topLook, rates map[string]float64) topFields {
 	return f
 }
 
-// drawTop draws a screen.
 func drawTop(p *term.Page, l *topLook, rates map[string]float64) {
 	s, o := l.status, l.overview
 	well := fmt.Sprintf("%d of %d replicas well", l.healthy(), len(s.Replicas))
@@ -209,7 +204,6 @@ func drawTop(p *term.Page, l *topLook, rates map[string]float64) {
 	p.Rest(o.MoreHoldups, "changes")
 }
 
-// addWait adds the row of a lock that somebody waits for.
 func addWait(t *term.Table, l client.LockInfo) {
 	var longest time.Duration
 	first := ""
@@ -231,10 +225,9 @@ func addWait(t *term.Table, l client.LockInfo) {
 	t.Add(l.Path, len(l.Waiters)+l.MoreWaiters, term.Roughly(longest), first, since, holder)
 }
 
-// heldFor says for how long a lock is held.
 func heldFor(h api.Holder) string { return term.Roughly(since(h.SinceUnix)) }
 
-// flushOr writes a table, or that there is nothing in it, and how much more there is.
+// flushOr writes a table, or that it is empty, and how much more there is.
 func flushOr(t *term.Table, out io.Writer, rows int, none string, more int, of string) error {
 	if rows == 0 {
 		_, err := fmt.Fprintln(out, none)
@@ -247,7 +240,7 @@ func flushOr(t *term.Table, out io.Writer, rows int, none string, more int, of s
 	return err
 }
 
-// paintMany says how many wait, in a colour if there are any.
+// paintMany shows a number of waiters, in colour if not 0.
 func paintMany(style term.Style, what string, n int) string {
 	text := fmt.Sprintf("%s %d", what, n)
 	if n > 0 {
@@ -256,7 +249,6 @@ func paintMany(style term.Style, what string, n int) string {
 	return text
 }
 
-// ratesText says how often what happens that most cells do.
 func ratesText(rates map[string]float64) string {
 	var parts []string
 	for _, r := range []struct{ name, what string }{

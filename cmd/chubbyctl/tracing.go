@@ -11,17 +11,17 @@ import (
 	"github.com/chubbylock/chubby/internal/otlp"
 )
 
-// tracing is the trace of a command, of which the calls that it makes are parts. Zero, there is none.
+// tracing is the trace of a command with its calls; zero: none.
 type tracing struct {
 	endpoint string // --trace-endpoint
 	out      *otlp.Exporter
 	span     trace.Span
 }
 
-// flushTime bounds how long a command that has ended sends its spans.
+// flushTime is how long an ended command may send its spans.
 const flushTime = time.Second
 
-// begin begins the trace of a command, if that is wanted, and returns the context that has it.
+// begin begins a command's trace, if requested, and returns its context.
 func (t *tracing) begin(ctx context.Context, cmd *cobra.Command) (context.Context, error) {
 	endpoint := t.endpoint
 	if endpoint == "" {
@@ -41,7 +41,6 @@ func (t *tracing) begin(ctx context.Context, cmd *cobra.Command) (context.Contex
 	return ctx, nil
 }
 
-// provider is what the client is told; nil if there is no trace.
 func (t *tracing) provider() trace.TracerProvider {
 	if t.out == nil {
 		return nil
@@ -49,7 +48,6 @@ func (t *tracing) provider() trace.TracerProvider {
 	return t.out.Provider()
 }
 
-// id names the trace; "" if there is none.
 func (t *tracing) id() string {
 	if t.span == nil {
 		return ""
@@ -57,7 +55,7 @@ func (t *tracing) id() string {
 	return t.span.SpanContext().TraceID().String()
 }
 
-// end ends the trace and sends it. What cannot be sent in time is lost: a command does not fail for that.
+// end ends and sends the trace. What cannot be sent in time is lost; the command does not fail.
 func (t *tracing) end(ctx context.Context, err error) {
 	if t.out == nil {
 		return

@@ -15,47 +15,46 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// treePage is how many children of a directory are asked for, and kept, at once.
+// treePage is how many children are requested, and kept, at once.
 const treePage = 200
 
-// errSkip is returned by enter of a treeVisitor to leave out what is below a directory.
+// errSkip, from a treeVisitor's enter, skips a directory's contents.
 var errSkip = errors.New("what is below it is left out")
 
-// isEphemeral is why an ephemeral node is left alone.
+// isEphemeral is why an ephemeral node is skipped.
 const isEphemeral = "it is ephemeral, belongs to a session, and goes with it"
 
-// treeWalk visits what is at and below a path, in one session. It keeps a page of each directory on the way to where it is, and
-// no more. It counts what was done, and says how much that is when it takes long; and what was left out, and why.
+// treeWalk visits a subtree in one session. It keeps one page of each directory on its path. It counts its work
+// and reports it when it takes long, and reports what it skipped, and why.
 type treeWalk struct {
 	g        *globals
 	client   *client.Client
 	out, err io.Writer
-	did      string // what is done with the nodes, "deleted"; "" if that is not told
+	did      string // the verb for the nodes, "deleted"; "": not reported
 	keptLine func(p api.Path, why string) any
 
 	watch func() time.Duration
 	told  time.Duration
 	done  int
-	left  int  // what was left out, with a reason
-	last  bool // the node that is visited is the last one of its directory
+	left  int  // skipped, with a reason
+	last  bool // the visited node is the last in its directory
 }
 
-// treeVisitor is what is done at each node. Its functions may be nil.
+// treeVisitor has the functions for each node. They may be nil.
 type treeVisitor struct {
-	lasting bool                        // ephemeral nodes are left out
-	enter   func(api.Stat) error        // before what is below a directory
-	leave   func(api.Stat) error        // after it
-	fail    func(api.Stat, error) error // a directory must not be listed; without it, it is left out
+	lasting bool                        // skip ephemeral nodes
+	enter   func(api.Stat) error        // before a directory's contents
+	leave   func(api.Stat) error        // after them
+	fail    func(api.Stat, error) error // for an unlistable directory; without it, it is skipped
 }
 
-// withTree runs f with a session for a tree, with whose nodes f does something ("deleted"). --timeout bounds each call, and not the
-// whole, which may be long. The error says what was left out, or was done before it.
+// withTree runs f with a session for a tree, whose nodes it processes (did: "deleted"). --timeout limits each
+// call, not the whole, which may be long. The error says what was skipped, or done before.
 func (g *globals) withTree(cmd *cobra.Command, p api.Path, did string, f func(context.Context, *treeWalk) error) error {
 	w := &treeWalk{g: g, out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(), did: did, watch: stopwatch()}
 	return w.finish(w.inCell(cmd.Context(), p, f))
 }
 
-// inCell runs f with a session in the cell of a path.
 func (w *treeWalk) inCell(ctx context.Context, p api.Path, f func(context.Context, *treeWalk) error) error {
 	err := w.call(ctx, p, func(ctx context.Context) (err error) {
 		w.client, err = client.New(ctx, w.g.config(p.Cell()))
@@ -68,12 +67,11 @@ func (w *treeWalk) inCell(ctx context.Context, p api.Path, f func(context.Contex
 	return f(ctx, w)
 }
 
-// call makes one call, or a few, about a node, within --timeout.
+// call makes one or a few calls about a node, within --timeout.
 func (w *treeWalk) call(ctx context.Context, p api.Path, f func(context.Context) error) error {
 	return w.g.withReport(ctx, p.Cell(), p, f)
 }
 
-// statOf returns the metadata of a node.
 func (w *treeWalk) statOf(ctx context.Context, p api.Path) (stat api.Stat, err error) {
 	err = w.call(ctx, p, func(ctx context.Context) (err error) {
 		stat, err = w.client.Stat(ctx, p.String())
@@ -82,8 +80,8 @@ func (w *treeWalk) statOf(ctx context.Context, p api.Path) (stat api.Stat, err e
 	return stat, err
 }
 
-// contentsOf returns the contents of a node; nil of a directory. errSkip says that it was deleted meanwhile, or replaced, or that
-// it must not be read, and is left out.
+// contentsOf returns a node's contents; nil for a directory. errSkip says that it was deleted or replaced
+// meanwhile, or is unreadable and skipped.
 func (w *treeWalk) contentsOf(ctx context.Context, s api.Stat) (contents []byte, err error) {
 	if s.Kind == api.Directory {
 		return nil, nil
@@ -111,7 +109,7 @@ func (w *treeWalk) with(ctx context.Context, p api.Path, opts client.OpenOptions
 	})
 }
 
-// put creates a directory, or writes a file, which it creates if it is absent.
+// put creates a directory, or writes a file, which it creates if absent.
 func (w *treeWalk) put(ctx context.Context, p api.Path, kind api.Kind, contents []byte, ifAbsent bool) error {
 	opts := client.OpenOptions{Write: true, Kind: kind, Create: client.File, Contents: contents}
 	switch {
@@ -130,8 +128,8 @@ func (w *treeWalk) put(ctx context.Context, p api.Path, kind api.Kind, contents 
 	return withAdvice(err, p, opts.Create)
 }
 
-// visit visits a node, and what is below it, in the order of names. What is deleted meanwhile is not
-// there; of what is created meanwhile some may be visited.
+// visit visits a subtree in the order of names. It omits nodes deleted meanwhile; it may visit some created
+// meanwhile.
 func (w *treeWalk) visit(ctx context.Context, at api.Stat, v treeVisitor) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -162,8 +160,8 @@ func unlessSkipped(err error) error {
 	return err
 }
 
-// visitChildren visits what is in a directory. errSkip says that the directory is not to be left: it is not there any more, or must not be
-// listed.
+// visitChildren visits a directory's children. errSkip says not to call leave: the directory is gone or
+// unlistable.
 func (w *treeWalk) visitChildren(ctx context.Context, at api.Stat, v treeVisitor) error {
 	var h *client.Handle
 	err := w.call(ctx, at.Path, func(ctx context.Context) (err error) {
@@ -202,7 +200,7 @@ func (w *treeWalk) visitChildren(ctx context.Context, at api.Stat, v treeVisitor
 	return nil
 }
 
-// count counts a node with which something was done, and prints it for programs.
+// count counts a processed node, and prints it for programs.
 func (w *treeWalk) count(line any) error {
 	w.done++
 	if now := w.watch(); now-w.told >= term.Patience {
@@ -212,7 +210,7 @@ func (w *treeWalk) count(line any) error {
 	return w.print(line)
 }
 
-// print prints a line for programs; nil is none.
+// print prints a line for programs; nothing for nil.
 func (w *treeWalk) print(line any) error {
 	if line == nil || !w.g.json() {
 		return nil
@@ -220,10 +218,10 @@ func (w *treeWalk) print(line any) error {
 	return w.g.output.Print(w.out, line)
 }
 
-// maxLeftTold bounds how many nodes that are left out are told one by one.
+// maxLeftTold limits how many skipped nodes are named.
 const maxLeftTold = 20
 
-// leave counts a node that is left out, and says why.
+// leave counts a skipped node, and says why.
 func (w *treeWalk) leave(p api.Path, why string) error {
 	w.left++
 	switch {
@@ -238,7 +236,8 @@ func (w *treeWalk) leave(p api.Path, why string) error {
 	return w.print(w.keptLine(p, why))
 }
 
-// leaveFor leaves a node out if an error has one of some codes, and returns errSkip then, and the error otherwise.
+// leaveFor skips a node if an error has one of some codes, and then returns errSkip; otherwise it returns the
+// error.
 func (w *treeWalk) leaveFor(p api.Path, err error, codes ...api.Code) error {
 	if err == nil || !slices.Contains(codes, api.CodeOf(err)) {
 		return err
@@ -249,7 +248,7 @@ func (w *treeWalk) leaveFor(p api.Path, err error, codes ...api.Code) error {
 	return errSkip
 }
 
-// whyLeft says why nothing is done with a node: of a lock, who holds it.
+// whyLeft says why a node is skipped; for a lock, who holds it.
 func whyLeft(err error) string {
 	var e *api.Error
 	if errors.As(err, &e) && e.Code == api.LockHeld && len(e.Holders) > 0 {
@@ -258,7 +257,7 @@ func whyLeft(err error) string {
 	return explanation(err)
 }
 
-// finish returns the error of the whole, with what was done until then.
+// finish returns the error of the whole, with what was done before.
 func (w *treeWalk) finish(err error) error {
 	what := fmt.Sprintf("%s %s", w.did, term.Counted(w.done, "node"))
 	switch {
@@ -277,7 +276,6 @@ func (w *treeWalk) finish(err error) error {
 	return nil
 }
 
-// counted says how many nodes there were: "1 was", "3 were".
 func counted(n int) string {
 	if n == 1 {
 		return "1 was"

@@ -12,7 +12,6 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// txnOptions are those of txn.
 type txnOptions struct {
 	*globals
 	steps   []txnStep // in the order of their flags
@@ -73,7 +72,6 @@ those of put and rm.`, exitMismatch, api.MaxTxnSteps, api.MaxTxnSteps, api.MaxCo
 	return cmd
 }
 
-// commit makes the changes, and prints each.
 func (o *txnOptions) commit(cmd *cobra.Command, t *transaction) error {
 	var stats []api.Stat
 	err := o.withSessionAt(cmd.Context(), t.cell(), t.steps[0].path, func(ctx context.Context, c *client.Client) error {
@@ -97,8 +95,8 @@ func (o *txnOptions) commit(cmd *cobra.Command, t *transaction) error {
 	return nil
 }
 
-// explain names the flag of the step that an error is about, gives an error its exit code if it says that a
-// condition does not hold, and adds the advice of a file that is written.
+// explain names the flag of the step in an error, sets the exit code of a failed condition, and adds advice for
+// written files.
 func (t *transaction) explain(err error) error {
 	code := api.CodeOf(err)
 	if s := t.stepOf(err); s != nil {
@@ -107,13 +105,13 @@ func (t *transaction) explain(err error) error {
 		}
 		err = fmt.Errorf("--%s: %w", s.flag, err)
 	}
-	if code == api.BadSequencer || code == api.Exists { // GenerationMismatch has that exit code by itself
+	if code == api.BadSequencer || code == api.Exists { // GenerationMismatch already has that exit code
 		return &exitError{exitMismatch, err}
 	}
 	return err
 }
 
-// stepOf returns the step that an error of the cell is about; nil if that may be one of several, or none.
+// stepOf returns the step of a cell's error; nil if there is no such step, or it is unclear.
 func (t *transaction) stepOf(err error) *txnStep {
 	var e *api.Error
 	if !errors.As(err, &e) {
@@ -121,7 +119,7 @@ func (t *transaction) stepOf(err error) *txnStep {
 	}
 	switch e.Code {
 	case api.Uncertain, api.Unavailable, api.NotMaster, api.StaleEpoch, api.SessionExpired, api.Cancelled, api.DeadlineExceeded, api.TooLarge, api.InvalidArgument:
-		return nil // it is about all of them, and its path is that of the first change
+		return nil // it is about all; its path is the first change's
 	}
 	var found *txnStep
 	for _, s := range t.steps {

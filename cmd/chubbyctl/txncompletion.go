@@ -12,12 +12,11 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// completeNode offers nodes for a flag's value.
 func (g *globals) completeNode(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
 	return g.completePath(cmd, nil, half)
 }
 
-// stepCompletion completes the value of a flag of the form PATH=REST: paths with their =, and behind it what the flag takes.
+// stepCompletion completes flags of the form PATH=REST: paths with their =, and then REST.
 func (g *globals) stepCompletion(flag string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, half string) ([]string, cobra.ShellCompDirective) {
 		const more = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
@@ -43,7 +42,6 @@ func (g *globals) stepCompletion(flag string) cobra.CompletionFunc {
 	}
 }
 
-// presentNumber offers the number that a node has now, behind before.
 func (g *globals) presentNumber(cmd *cobra.Command, before, half, path string, number func(api.Stat) api.Generation) ([]string, cobra.ShellCompDirective) {
 	p, err := g.parsePath(path)
 	if err != nil {
@@ -53,11 +51,10 @@ func (g *globals) presentNumber(cmd *cobra.Command, before, half, path string, n
 	return offer(half, []string{before + strconv.FormatUint(uint64(number(stat)), 10)}, err)
 }
 
-// maxFiles is how many files of this machine are offered at most.
+// maxFiles is the maximum of offered local files.
 const maxFiles = 500
 
-// filesLike offers files of this machine whose names begin with half, each behind before: the shell itself completes only what
-// is a word of its own.
+// filesLike offers local files that begin with half, each after before: the shell completes only whole words.
 func filesLike(before, half string) []string {
 	dir, base := filepath.Split(half)
 	entries, err := os.ReadDir(filepath.Clean(dir + "."))

@@ -32,23 +32,21 @@ const (
 	stepRemove       = "rm"
 )
 
-// txnStep is a condition or a change of a transaction, as it was given.
+// txnStep is a condition or a change of a transaction, as given.
 type txnStep struct {
-	flag, text string // as it was typed: --flag text
+	flag, text string // as typed: --flag text
 
 	path      api.Path           // of a sequencer: its lock
 	number    api.Generation     // of --if-generation and --if-instance
 	sequencer client.WriteOption // of --if-sequencer
-	source    string             // of a value: a file of this machine, "-" for standard input; "" if it was given itself
+	source    string             // of a value: a local file, "-" for standard input; "" if given directly
 	value     []byte
 }
 
 func (s *txnStep) isCondition() bool { return strings.HasPrefix(s.flag, "if-") }
 
-// writes reports whether a step writes a file.
 func (s *txnStep) writes() bool { return !s.isCondition() && s.flag != stepRemove }
 
-// addTo adds the step to a transaction of the library.
 func (s *txnStep) addTo(t *client.Txn) {
 	path := s.path.String()
 	switch s.flag {
@@ -71,7 +69,7 @@ func (s *txnStep) addTo(t *client.Txn) {
 	}
 }
 
-// stepFlag is the value of a flag that adds a step each time it is given: the order of flags is that of the steps.
+// stepFlag is the value of a flag that adds a step each time: steps have the order of the flags.
 type stepFlag struct {
 	name, takes string
 	steps       *[]txnStep
@@ -79,7 +77,7 @@ type stepFlag struct {
 
 func (*stepFlag) String() string { return "" }
 
-// Type is what help calls the value.
+// Type is the value's name in help.
 func (f *stepFlag) Type() string { return f.takes }
 
 func (f *stepFlag) Set(text string) error {
@@ -87,7 +85,6 @@ func (f *stepFlag) Set(text string) error {
 	return nil
 }
 
-// addSteps adds the flags of steps, with what Tab offers for each.
 func (o *txnOptions) addSteps(cmd *cobra.Command) {
 	for _, f := range []struct {
 		name, takes, does string
@@ -108,20 +105,19 @@ func (o *txnOptions) addSteps(cmd *cobra.Command) {
 		if f.complete == nil {
 			f.complete = o.stepCompletion(f.name)
 		}
-		// It fails for a flag that does not exist, or has a completion.
+		// Fails for a missing flag, or one with a completion.
 		_ = cmd.RegisterFlagCompletionFunc(f.name, f.complete)
 	}
 	cmd.Flags().SortFlags = false
 }
 
-// transaction is what was given, checked and read.
 type transaction struct {
 	steps []*txnStep
 }
 
 func (t *transaction) cell() string { return t.steps[0].path.Cell() }
 
-// lists returns the access control lists that are changed, by their paths, with what they will be; nil is one that is deleted.
+// lists returns the changed access control lists by path, with their new contents; nil: deleted.
 func (t *transaction) lists() map[api.Path]*string {
 	lists := map[api.Path]*string{}
 	for _, s := range t.steps {
@@ -155,7 +151,6 @@ func (o *txnOptions) build(cmd *cobra.Command) (*transaction, error) {
 	return t, o.readValues(cmd, t)
 }
 
-// parseStep takes a step's text apart.
 func (o *txnOptions) parseStep(s *txnStep) error {
 	want := func(what string) error {
 		return usagef("--%s %q: want %s; see 'chubbyctl txn --help'", s.flag, abridged(s.text), what)
@@ -206,7 +201,7 @@ func (o *txnOptions) parseStep(s *txnStep) error {
 
 func (s *txnStep) takesFile() bool { return s.flag == stepPutFile || s.flag == stepCreateFile }
 
-// cutAssignment cuts PATH=VALUE at the first = that is not escaped.
+// cutAssignment cuts PATH=VALUE at the first unescaped =.
 func cutAssignment(text string) (path, value string, found bool) {
 	for i := range len(text) {
 		if text[i] == '=' && !isEscaped(text, i) {
@@ -216,17 +211,17 @@ func cutAssignment(text string) (path, value string, found bool) {
 	return text, "", false
 }
 
-// isEscaped reports whether the = at a place is one of the path: it has an odd number of backslashes before it.
+// isEscaped reports whether the = at an index belongs to the path: an odd number of backslashes precedes it.
 func isEscaped(text string, at int) bool {
 	return (at-len(strings.TrimRight(text[:at], `\`)))%2 == 1
 }
 
-// pathBefore returns the path before the = at a place.
+// pathBefore returns the path before the = at an index.
 func pathBefore(text string, at int) string {
 	return strings.TrimSuffix(unescapedPath(text[:at+1]), "=")
 }
 
-// unescapedPath returns what escapedPath was made of: of the backslashes before each = there is half. Others stand for themselves.
+// unescapedPath reverses escapedPath: it halves the backslashes before each =. Others stay.
 func unescapedPath(text string) string {
 	var b strings.Builder
 	for part := range strings.SplitAfterSeq(text, "=") {
@@ -241,7 +236,7 @@ func unescapedPath(text string) string {
 	return b.String()
 }
 
-// escapedPath returns a path as it is written before an =.
+// escapedPath returns a path as written before an =.
 func escapedPath(path string) string {
 	parts := strings.Split(path, "=")
 	for i, part := range parts {
@@ -250,7 +245,7 @@ func escapedPath(path string) string {
 	return strings.Join(parts, `\=`)
 }
 
-// check refuses what no cell would take.
+// check rejects transactions that no cell accepts.
 func (t *transaction) check() error {
 	if len(t.steps) == 0 {
 		return usagef("txn: neither a condition nor a change is given, as in 'chubbyctl txn --if-absent PATH --put PATH=VALUE'; see 'chubbyctl txn --help'")
@@ -282,8 +277,8 @@ func (t *transaction) check() error {
 	return nil
 }
 
-// checkPipes refuses two values from one pipe, under whatever names, before anything is read: the second one would be empty,
-// or not come.
+// checkPipes rejects two values from one pipe, under any names, before reading: the second would be empty, or
+// never come.
 func (t *transaction) checkPipes(in io.Reader) error {
 	var steps []*txnStep
 	var pipes []fs.FileInfo
@@ -300,7 +295,7 @@ func (t *transaction) checkPipes(in io.Reader) error {
 	return nil
 }
 
-// statSource says what a value is read from; nil if it is not read, or that is not known.
+// statSource returns the source of a value; nil if there is none, or it is unknown.
 func (s *txnStep) statSource(in io.Reader) fs.FileInfo {
 	var info fs.FileInfo
 	err := fs.ErrNotExist
@@ -311,12 +306,12 @@ func (s *txnStep) statSource(in io.Reader) fs.FileInfo {
 		info, err = os.Stat(s.source)
 	}
 	if err != nil {
-		return nil // who reads it says why it cannot be read
+		return nil // reading it reports the error
 	}
 	return info
 }
 
-// readValues reads the values that were not given on the command line, and refuses more than a transaction may have.
+// readValues reads the values that are not on the command line, and rejects more than a transaction may have.
 func (o *txnOptions) readValues(cmd *cobra.Command, t *transaction) error {
 	size := 0
 	for _, s := range t.steps {
@@ -335,7 +330,7 @@ func (o *txnOptions) readValues(cmd *cobra.Command, t *transaction) error {
 			s.value, err = o.readFile(cmd, s)
 		}
 		if err == nil {
-			err = context.Cause(cmd.Context()) // only a part of the value was read
+			err = context.Cause(cmd.Context()) // the value is incomplete
 		}
 		if err != nil {
 			return err
@@ -348,7 +343,7 @@ func (o *txnOptions) readValues(cmd *cobra.Command, t *transaction) error {
 	return nil
 }
 
-// readFile reads a value from a file of this machine, which may be a pipe whose writer never ends.
+// readFile reads a value from a local file, which may be a pipe without an end.
 func (o *txnOptions) readFile(cmd *cobra.Command, s *txnStep) ([]byte, error) {
 	return withDefaultInterrupts(o.globals, cmd, func() ([]byte, error) {
 		f, err := os.Open(s.source)

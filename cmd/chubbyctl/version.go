@@ -31,7 +31,7 @@ func (v versionFields) String() string {
 	return fmt.Sprintf("chubbyctl %s\ncommit    %s\ngo        %s %s/%s\n", v.Version, v.Commit, v.Go, runtime.GOOS, runtime.GOARCH)
 }
 
-// builtFrom returns what the Go tool recorded when it built the binary.
+// builtFrom returns what the Go tool recorded at build time.
 func builtFrom() versionFields {
 	v := versionFields{Version: "unknown", Commit: "unknown", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()

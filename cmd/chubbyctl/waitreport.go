@@ -14,21 +14,20 @@ import (
 
 const (
 	reportAfter       = 2 * time.Second        // how long an operation may be silent
-	reportEvery       = 2 * time.Second        // between two questions for what it waits for
+	reportEvery       = 2 * time.Second        // between two questions for its cause
 	reportBound       = 3 * time.Second        // for one such question
-	reportCallTimeout = 700 * time.Millisecond // for one replica to answer it
+	reportCallTimeout = 700 * time.Millisecond // for one replica's answer to it
 )
 
-// waitReport says on standard error what an operation waits for, once it takes long, and again
-// when that changes. It asks the cell, without a session, while the operation goes on. Its
-// goroutine has ended when stop returns.
+// waitReport says on standard error what an operation waits for, once it takes long, and when that changes. It
+// asks the cell, without a session, during the operation. Its goroutine has ended when stop returns.
 type waitReport struct {
 	g      *globals
 	cell   string
-	path   api.Path             // of the operation; zero if it is on the whole cell
-	flag   string               // what gives up
-	limit  time.Duration        // and when, since the operation began
-	watch  func() time.Duration // since then
+	path   api.Path             // of the operation; zero for the whole cell
+	flag   string               // the limiting flag,
+	limit  time.Duration        // and its limit, from the beginning
+	watch  func() time.Duration // since the beginning
 	cancel context.CancelFunc
 	done   chan struct{}
 
@@ -36,12 +35,11 @@ type waitReport struct {
 	last string     // the latest cause, without times
 }
 
-// reportWait begins a report on an operation that --timeout ends. The report ends with ctx or by stop.
+// reportWait begins a report on an operation that --timeout ends. The report ends with ctx or stop.
 func (g *globals) reportWait(ctx context.Context, cell string, path api.Path) *waitReport {
 	return g.reportWaitUntil(ctx, cell, path, "--timeout", g.timeout)
 }
 
-// reportWaitUntil is reportWait for an operation that the flag ends.
 func (g *globals) reportWaitUntil(ctx context.Context, cell string, path api.Path, flag string, limit time.Duration) *waitReport {
 	r := &waitReport{
 		g:     g,
@@ -82,7 +80,7 @@ func (r *waitReport) runReport(ctx context.Context) {
 		}
 		found, until := r.findCause(ctx)
 		if ctx.Err() != nil {
-			return // the answer is not complete
+			return // the answer is incomplete
 		}
 		r.mu.Lock()
 		changed := found != r.last
@@ -95,7 +93,7 @@ func (r *waitReport) runReport(ctx context.Context) {
 	}
 }
 
-// findCause finds what the operation waits for, and until when at most.
+// findCause finds what the operation waits for, and the latest end.
 func (r *waitReport) findCause(ctx context.Context) (found, until string) {
 	ctx, cancel := context.WithTimeout(ctx, reportBound)
 	defer cancel()
@@ -117,7 +115,7 @@ func (r *waitReport) findCause(ctx context.Context) (found, until string) {
 	case status.Master == "" && status.Named != "":
 		return fmt.Sprintf("the master of cell %s, %s, which does not answer from here", r.cell, status.Named), ""
 	case status.Master == "":
-		status.Cell = r.cell // no replica may have answered
+		status.Cell = r.cell // perhaps no replica has answered
 		return "a master of " + replicasOf(status), ""
 	}
 	for _, p := range []api.Path{r.path, r.path.Parent()} { // creating a node changes its directory
@@ -133,8 +131,7 @@ func (r *waitReport) findCause(ctx context.Context) (found, until string) {
 	return fmt.Sprintf("the master of cell %s, %s", r.cell, status.Master), ""
 }
 
-// replicasOf says how many replicas answer: "cell foo, of whose 5 replicas 2 answer and 3 are
-// needed".
+// replicasOf says how many replicas answer: "cell foo, of whose 5 replicas 2 answer and 3 are needed".
 func replicasOf(s client.Status) string {
 	answer := 0
 	for _, r := range s.Replicas {
@@ -145,8 +142,7 @@ func replicasOf(s client.Status) string {
 	return fmt.Sprintf("cell %s, of whose %s %d answer and %d are needed", s.Cell, term.Counted(len(s.Replicas), "replica"), answer, len(s.Replicas)/2+1)
 }
 
-// lateCachers names the clients for whose caches a change of a node waits, and says how long at
-// limit; "" if no change waits.
+// lateCachers names the clients whose caches delay a node's change, and the time limit; "" if no change waits.
 func lateCachers(p api.Path, cachers []client.Cacher) (found, until string) {
 	var names []string
 	var longest time.Duration
@@ -165,8 +161,8 @@ func lateCachers(p api.Path, cachers []client.Cacher) (found, until string) {
 	return fmt.Sprintf("%s to drop %v from the cache ('chubbyctl explain' says more)", strings.Join(names, ", "), p), ", at most another " + term.Roughly(longest)
 }
 
-// withReport runs f within --timeout, and says what it waits for when that takes long. If there
-// is no answer in time, the error says it too.
+// withReport runs f within --timeout, and reports what it waits for when that takes long. The error of a
+// timeout says it too.
 func (g *globals) withReport(ctx context.Context, cell string, path api.Path, f func(context.Context) error) error {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -175,8 +171,7 @@ func (g *globals) withReport(ctx context.Context, cell string, path api.Path, f 
 	return report.explain(err)
 }
 
-// explain ends the report, and adds the latest cause to an error if that says that the cell has
-// not answered in time.
+// explain ends the report, and adds the latest cause to an error of a timeout.
 func (r *waitReport) explain(err error) error {
 	last := r.stop()
 	if code := exitCode(err); last == "" || code != exitUnavailable && code != exitUncertain {

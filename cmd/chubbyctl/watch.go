@@ -27,7 +27,7 @@ type watchOptions struct {
 
 	paths    []api.Path
 	kinds    []api.EventKind
-	now      func() time.Time // the time of day, for printing
+	now      func() time.Time // the time, for printing
 	out, err io.Writer
 
 	backlog *backlog
@@ -35,7 +35,7 @@ type watchOptions struct {
 	printed int                                              // lines
 }
 
-// subscribable returns the kinds of events that a watch can ask for.
+// subscribable returns the kinds of events that a watch can request.
 func subscribable() []api.EventKind {
 	return slices.DeleteFunc(api.EventKinds(), func(k api.EventKind) bool { return !k.Subscribable() })
 }
@@ -179,10 +179,10 @@ func (o *watchOptions) validate(cmd *cobra.Command, paths []string) error {
 	return nil
 }
 
-// maxWatchedPaths is how many nodes one command follows: each has a handle of its session.
+// maxWatchedPaths is how many nodes one command follows: each has a handle.
 const maxWatchedPaths = 100
 
-// wantedKinds returns the kinds to ask for, each once.
+// wantedKinds returns the kinds to request, each once.
 func wantedKinds(names []string, children, hook bool) ([]api.EventKind, error) {
 	var kinds []api.EventKind
 	for _, name := range names {

@@ -12,23 +12,23 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// watched is what is known of a node that is watched.
+// watched is the known state of a watched node.
 type watched struct {
-	handed   api.Generation            // of the contents that were told, or for which CMD has run, last
-	owed     bool                      // CMD is to have what there was at the beginning, and had it not
-	children map[string]api.Generation // the newest of each child when CMD ran last; nil if nobody asked for them
+	handed   api.Generation            // of the last contents reported, or handled by CMD
+	owed     bool                      // CMD has yet to get the initial state
+	children map[string]api.Generation // of each child, at CMD's last run; nil if not requested
 
-	contents func(context.Context) (*watchedContents, error) // now; HandleClosed if there are none, or no more
-	look     func(context.Context) (outlook, error)          // what there is now
+	contents func(context.Context) (*watchedContents, error) // current; HandleClosed without any, or no more
+	look     func(context.Context) (outlook, error)          // at the current state
 }
 
-// outlook is what a watch has to tell of when events may have been missed.
+// outlook is the state that a watch has to report after events may be missing.
 type outlook struct {
 	content  api.Generation
 	children map[string]api.Generation
 }
 
-// hear takes note of what an event tells.
+// hear updates the state by an event.
 func (o *outlook) hear(e api.Event) {
 	switch e.Kind {
 	case api.EventContentsModified:
@@ -42,7 +42,8 @@ func (o *outlook) hear(e api.Event) {
 	}
 }
 
-// shows reports whether there is anything of which an event of the kind should have told, after what is known.
+// shows reports whether the state differs from the known one in a way that an event of the kind should have
+// reported.
 func (o *outlook) shows(kind api.EventKind, known *outlook) bool {
 	switch kind {
 	case api.EventContentsModified:
@@ -61,7 +62,7 @@ func (o *outlook) shows(kind api.EventKind, known *outlook) bool {
 	return false
 }
 
-// hasAll reports whether the children of one list are on another.
+// hasAll reports whether children contains all of the list.
 func hasAll(list, children map[string]api.Generation) bool {
 	for name := range children {
 		if _, is := list[name]; !is {
@@ -71,13 +72,13 @@ func hasAll(list, children map[string]api.Generation) bool {
 	return true
 }
 
-// toldEvent is an event with what is told of it.
+// toldEvent is an event with its report.
 type toldEvent struct {
 	happening
 	fields eventFields
 }
 
-// consume runs pumps, which put events into the backlog, and tells of them, until there is an end.
+// consume runs pumps, which put events into the backlog, and reports the events until the end.
 func (o *watchOptions) consume(cmd, ctx context.Context, pumps ...func(context.Context) error) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
@@ -101,8 +102,8 @@ func (o *watchOptions) consume(cmd, ctx context.Context, pumps ...func(context.C
 	}
 }
 
-// handle prints events, and runs CMD for those for which it is due: once, of several. ctx ends with the session, cmd with an interrupt.
-// The error is a final when there is nothing more to come.
+// handle prints events, and runs CMD once for those that need it. ctx ends with the session, cmd with an
+// interrupt. The error is a final when nothing more follows.
 func (o *watchOptions) handle(cmd, ctx context.Context, batch []happening) error {
 	var due []toldEvent
 	var end error
@@ -126,13 +127,13 @@ func (o *watchOptions) handle(cmd, ctx context.Context, batch []happening) error
 	return end
 }
 
-// tell prints an event, and reports whether CMD is to run for it.
+// tell prints an event, and reports whether to run CMD for it.
 func (o *watchOptions) tell(ctx context.Context, h happening) (one toldEvent, due bool, err error) {
 	if h.end != nil {
 		return one, false, final{h.end}
 	}
 	if h.Kind == api.EventContentsModified && h.Generation <= h.of.handed && !h.initial {
-		return one, false, nil // it was told by what was read after an earlier event, or after the loss of some
+		return one, false, nil // a read after an earlier event, or after a loss, has reported it
 	}
 	one = toldEvent{h, newEventFields(h.Event, o.now())}
 	without := ""
@@ -171,13 +172,13 @@ func (o *watchOptions) tell(ctx context.Context, h happening) (one toldEvent, du
 
 const initialEvent = "initial" // in place of a kind
 
-// isWithout reports whether an error says that a node has no contents, or none any more, or that they may not be read: of what there
-// is to wait for, an event tells.
+// isWithout reports whether an error says that a node has no readable contents now. Events report a change of
+// that.
 func isWithout(err error) bool {
 	return slices.Contains([]api.Code{api.HandleClosed, api.NotFound, api.IsDirectory, api.PermissionDenied}, api.CodeOf(err))
 }
 
-// lacks says why CMD has not the contents that it needs; "" if it has.
+// lacks says why CMD lacks the contents that it needs, or "".
 func lacks(form contentsForm, c *watchedContents, err error) string {
 	switch {
 	case c == nil && err != nil:
@@ -190,13 +191,13 @@ func lacks(form contentsForm, c *watchedContents, err error) string {
 	return ""
 }
 
-// isDue reports whether CMD runs for an event, and takes note of what it has told of then. When events may have been missed, it runs if the
-// contents, or the children, are others than when it ran last, or if anything else is watched.
+// isDue reports whether CMD runs for an event, and records what was reported then. After a loss of events, CMD
+// runs if contents or children differ from its last run, or if anything else is watched.
 func (o *watchOptions) isDue(ctx context.Context, one toldEvent) (bool, error) {
 	w, read := one.of, one.fields.watchedContents
 	switch one.Kind {
-	case api.EventContentsModified: // alone: a CMD may not look at the contents that come with an event of the lock
-		if o.contents == "" || read != nil { // else CMD is still to have them
+	case api.EventContentsModified: // only this one: a CMD may ignore contents that come with an event of the lock
+		if o.contents == "" || read != nil { // else CMD has yet to get them
 			w.handed = max(w.handed, one.Generation)
 		}
 		if read != nil {
@@ -222,7 +223,7 @@ func (o *watchOptions) isDue(ctx context.Context, one toldEvent) (bool, error) {
 	return o.exec != "", nil
 }
 
-// unlessGone returns an error, unless it says that the node is gone, of which another event tells.
+// unlessGone returns an error, unless it says that the node is gone, which another event reports.
 func unlessGone(err error) error {
 	if errors.Is(err, api.HandleClosed) {
 		return nil
@@ -230,7 +231,7 @@ func unlessGone(err error) error {
 	return err
 }
 
-// isOfLock reports whether an event is about a lock: what has become of that cannot be told by a look.
+// isOfLock reports whether an event is about a lock, whose changes a look does not show.
 func isOfLock(kind api.EventKind) bool {
 	return slices.Contains([]api.EventKind{api.EventLockAcquired, api.EventLockVacant, api.EventConflictingLock}, kind)
 }

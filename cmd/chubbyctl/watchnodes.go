@@ -13,17 +13,17 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// watchedNode is a node that is followed by a handle.
+// watchedNode is a node followed by a handle.
 type watchedNode struct {
 	watched
 	path   api.Path
-	stat   api.Stat // when it was opened first
+	stat   api.Stat // at its first opening
 	handle *client.Handle
-	gone   string  // why there is none in this session
-	known  outlook // what there was at the beginning of the session, and what was told since
+	gone   string  // why it is missing in this session
+	known  outlook // the state at the beginning of the session, and reported since
 }
 
-// runWatch follows the events of the nodes. --timeout is for opening them.
+// runWatch follows the nodes' events. --timeout is for opening them.
 func (o *watchOptions) runWatch(ctx context.Context) error {
 	if o.tree {
 		return o.watchTrees(ctx)
@@ -50,8 +50,8 @@ func (o *watchOptions) runWatch(ctx context.Context) error {
 	})
 }
 
-// open opens a node in a session. That it is gone is no error in a later session than the first: it is told as an event. With initial CMD
-// is to have what there is at first.
+// open opens a node in a session. In a later session than the first, a missing node is no error, but reported
+// as an event. With initial, CMD gets the first state.
 func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.EventKind, initial bool) error {
 	first := n.handle == nil
 	h, err := c.Open(ctx, n.path.String(), client.OpenOptions{Read: true, Events: kinds})
@@ -102,10 +102,10 @@ func (n *watchedNode) open(ctx context.Context, c *client.Client, kinds []api.Ev
 	return nil
 }
 
-// goneError is the answer for a node that is not there in this session.
+// goneError is the error for a node missing in this session.
 func (n *watchedNode) goneError() error { return api.Errorf(api.HandleClosed, "%s", n.gone) }
 
-// lookAt finds out what there is; of a directory with its children, if they are to be listed.
+// lookAt reads the state; for a listed directory, with its children.
 func lookAt(ctx context.Context, h *client.Handle, listed bool) (outlook, error) {
 	stat, err := h.Stat(ctx)
 	now := outlook{content: stat.Content}
@@ -120,7 +120,7 @@ func lookAt(ctx context.Context, h *client.Handle, listed bool) (outlook, error)
 	return now, err
 }
 
-// followNodes follows the events of the nodes in one session. ctx ends with that, cmd with an interrupt.
+// followNodes follows the nodes' events in one session. ctx ends with it, cmd with an interrupt.
 func (o *watchOptions) followNodes(cmd, ctx context.Context, nodes []*watchedNode, gap error) error {
 	if gap == nil {
 		o.notice(o.err, o.describeWatch(nodes))
@@ -135,7 +135,7 @@ func (o *watchOptions) followNodes(cmd, ctx context.Context, nodes []*watchedNod
 	return o.consume(cmd, ctx, pumps...)
 }
 
-// beginNodes runs CMD for what there is, for each node for which it is to and has not in a session before.
+// beginNodes runs CMD for the initial state of each node that needs it and has not had it.
 func (o *watchOptions) beginNodes(cmd, ctx context.Context, nodes []*watchedNode) error {
 	var all []happening
 	for _, n := range nodes {
@@ -146,12 +146,12 @@ func (o *watchOptions) beginNodes(cmd, ctx context.Context, nodes []*watchedNode
 	return o.handleInitial(cmd, ctx, all)
 }
 
-// initially is what CMD runs for at the beginning.
+// initially is CMD's initial event.
 func initially(w *watched, p api.Path, generation api.Generation) happening {
 	return happening{Event: api.Event{Kind: api.EventContentsModified, Path: p.String(), Generation: generation}, of: w, initial: true}
 }
 
-// handleInitial runs CMD for what there is: for each node, or, if things have to settle, once.
+// handleInitial runs CMD for the initial state: for each node, or, with settling, once.
 func (o *watchOptions) handleInitial(cmd, ctx context.Context, all []happening) error {
 	n := 1
 	if o.settle.quiet > 0 {
@@ -165,7 +165,8 @@ func (o *watchOptions) handleInitial(cmd, ctx context.Context, all []happening) 
 	return nil
 }
 
-// pump puts the events of a node into the backlog, until the last. gap says why the session before has ended; nil in the first.
+// pump puts a node's events into the backlog, until the last. gap is why the last session ended; nil in the
+// first.
 func (n *watchedNode) pump(ctx context.Context, b *backlog, kinds []api.EventKind, gap error) error {
 	e := api.Event{Kind: api.EventLost, Path: n.path.String()}
 	switch {
@@ -192,7 +193,7 @@ func (n *watchedNode) pump(ctx context.Context, b *backlog, kinds []api.EventKin
 	}
 }
 
-// next waits for an event. While none comes, it looks once in a lease: of what is done while the node may not be read, no event tells.
+// next waits for an event. Without one it looks once a lease: changes of an unreadable node cause no event.
 func (n *watchedNode) next(ctx context.Context, kinds []api.EventKind) (api.Event, error) {
 	for {
 		e, quiet, err := n.within(ctx, api.DefaultLease)
@@ -206,7 +207,7 @@ func (n *watchedNode) next(ctx context.Context, kinds []api.EventKind) (api.Even
 				n.known = now
 				continue
 			}
-			if e, quiet, err = n.within(ctx, time.Second); quiet { // else it was on its way
+			if e, quiet, err = n.within(ctx, time.Second); quiet { // else it was pending
 				n.known = now
 				return api.Event{Kind: api.EventLost, Path: n.path.String(), Explanation: "something was done while it might not be read: look again"}, nil
 			}
@@ -216,7 +217,7 @@ func (n *watchedNode) next(ctx context.Context, kinds []api.EventKind) (api.Even
 	}
 }
 
-// within waits for an event for a time, and reports whether there was none.
+// within waits for an event, and reports whether none came.
 func (n *watchedNode) within(ctx context.Context, d time.Duration) (e api.Event, quiet bool, err error) {
 	some, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 )
 
 type eventFields struct {
-	Time        string         `json:"time"` // when chubbyctl got it, by this machine's clock
+	Time        string         `json:"time"` // of arrival, by this machine's clock
 	Event       string         `json:"event"`
 	Path        string         `json:"path"`
 	Child       string         `json:"child"`
@@ -37,7 +37,7 @@ func newEventFields(e api.Event, at time.Time) eventFields {
 	return f
 }
 
-// printEvent writes an event as one line.
+// printEvent prints an event on one line.
 func (o *watchOptions) printEvent(e api.Event, fields eventFields) error {
 	where, generation := e.Path, "-"
 	if e.Child != "" {
@@ -50,7 +50,7 @@ func (o *watchOptions) printEvent(e api.Event, fields eventFields) error {
 	return o.output.SayIn(o.out, fields, meaning(e.Kind), strings.TrimRight(line, " "))
 }
 
-// because joins the reason and the explanation of an event: "deleted: by ann".
+// because joins an event's reason and explanation: "deleted: by ann".
 func because(e api.Event) string {
 	if e.Reason == 0 {
 		return e.Explanation
@@ -58,7 +58,7 @@ func because(e api.Event) string {
 	return strings.TrimSuffix(e.Reason.String()+": "+e.Explanation, ": ")
 }
 
-// meaning returns the meaning of an event, for its colour.
+// meaning returns an event's meaning, for its colour.
 func meaning(kind api.EventKind) term.Meaning {
 	switch kind {
 	case api.EventHandleInvalid, api.EventLockLost, api.EventSessionEnded:
@@ -69,7 +69,7 @@ func meaning(kind api.EventKind) term.Meaning {
 	return term.Plain
 }
 
-// explained returns an event with the explanation of one about the whole session.
+// explained adds the explanation to an event about the whole session.
 func explained(e api.Event) api.Event {
 	switch {
 	case e.Explanation != "":
@@ -81,7 +81,7 @@ func explained(e api.Event) api.Event {
 	return e
 }
 
-// contentsForm is as what CMD needs the contents of a file. It is a flag.
+// contentsForm is the form in which CMD needs a file's contents. It is a flag.
 type contentsForm string
 
 const (
@@ -102,10 +102,10 @@ func (f *contentsForm) Set(text string) error {
 	return usagef("want text, for files that are UTF-8, or base64")
 }
 
-// watchedContents are the contents of a file after an event, for programs.
+// watchedContents are a file's contents after an event, for programs.
 type watchedContents struct {
 	ContentGeneration api.Generation `json:"content_generation"`
-	Contents          *string        `json:"contents,omitempty"` // if they are UTF-8
+	Contents          *string        `json:"contents,omitempty"` // if UTF-8
 	ContentsBase64    string         `json:"contents_base64"`
 }
 

@@ -13,26 +13,25 @@ import (
 	"github.com/chubbylock/chubby/client/recipe"
 )
 
-// watchedTree is a directory with all that is below it. A recipe.Tree says what there is, through all sessions; what becomes of it is the
-// difference to what there was.
+// watchedTree is a directory with its subtree. A recipe.Tree has the state, across sessions; events are the
+// differences from the known state.
 type watchedTree struct {
 	path  api.Path
 	kinds []api.EventKind
 	tree  *recipe.Tree
 	known map[string]*leaf // by their names below it
 
-	pending []happening // known, and not in the backlog yet: what is left of a session that has ended comes first in the next
+	pending []happening // known, and not in the backlog yet: the rest of an ended session comes first in the next
 }
 
-// leaf is a node of a tree, as it was told.
+// leaf is a node of a tree, as reported.
 type leaf struct {
 	watched
 	stat   api.Stat
-	unread bool // it could not be read yet
-	hidden bool // nor may a directory above it, or it has not been looked at since: that it is not there does not say that it was removed
+	unread bool // it was unreadable so far
+	hidden bool // a directory above it is unreadable, or not read since: its absence does not mean removal
 }
 
-// watchTrees follows directories with all that is below them.
 func (o *watchOptions) watchTrees(ctx context.Context) error {
 	var trees []*watchedTree
 	defer func() {
@@ -42,7 +41,7 @@ func (o *watchOptions) watchTrees(ctx context.Context) error {
 	}()
 	f := &follower{}
 	f.begin = func(ctx context.Context, _ *client.Client) error {
-		for _, p := range o.paths[len(trees):] { // they go on by themselves in the next session
+		for _, p := range o.paths[len(trees):] { // they continue in the next session by themselves
 			tree, err := recipe.WatchTree(ctx, f.sessions, p.String(), recipe.TreeOptions{})
 			if err != nil {
 				return err
@@ -57,13 +56,13 @@ func (o *watchOptions) watchTrees(ctx context.Context) error {
 	return o.withFollowing(ctx, o.paths[0], f)
 }
 
-// followTrees tells of changes as long as a session lasts.
+// followTrees reports changes during a session.
 func (o *watchOptions) followTrees(cmd, ctx context.Context, trees []*watchedTree, gap error) error {
 	if gap == nil {
 		var paths []string
 		var all []happening
 		for _, t := range trees {
-			t.changes() // what there is is where it begins
+			t.changes() // the initial state
 			paths = append(paths, t.path.String())
 			all = append(all, t.files()...)
 		}
@@ -81,7 +80,7 @@ func (o *watchOptions) followTrees(cmd, ctx context.Context, trees []*watchedTre
 	return o.consume(cmd, ctx, pumps...)
 }
 
-// pump puts what changes into the backlog, and the end of it.
+// pump puts changes, and the end, into the backlog.
 func (t *watchedTree) pump(ctx context.Context, b *backlog) error {
 	for {
 		for ; len(t.pending) > 0; t.pending = t.pending[1:] {
@@ -105,15 +104,16 @@ func (t *watchedTree) pump(ctx context.Context, b *backlog) error {
 	}
 }
 
-// changes compares the tree with what is known, and makes it known. What is below a directory that may not be read stays known.
+// changes compares the tree with the known state, and updates that. The contents of an unreadable directory
+// stay known.
 func (t *watchedTree) changes() (all []happening) {
 	there := map[string]bool{}
 	changed := t.tree.Changed()
-	var closed []string // directories that may not be read
+	var closed []string // unreadable directories
 	for name, node := range t.tree.All() {
 		there[name] = true
 		stat, was := node.Stat, t.known[name]
-		shut := node.Err != nil || stat.Instance == 0 // a list has no generations of what may not be read
+		shut := node.Err != nil || stat.Instance == 0 // a list has no generations of unreadable nodes
 		other := was != nil && was.stat.Kind != stat.Kind
 		isNew := was == nil || other || was.stat.Instance != stat.Instance && was.stat.Instance != 0 && stat.Instance != 0
 		if !isNew && shut {
@@ -133,8 +133,8 @@ func (t *watchedTree) changes() (all []happening) {
 		}
 		was.stat, was.unread, was.hidden = stat, shut, false
 	}
-	whole := t.tree.Fresh() && !isClosed(changed)                             // then so it was above
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(t.known))) { // what is in a directory before it
+	whole := t.tree.Fresh() && !isClosed(changed)                             // then it was so above
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(t.known))) { // children before their directory
 		was := t.known[name]
 		if there[name] {
 			continue
@@ -161,7 +161,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// files are what CMD runs for at the beginning.
+// files are CMD's initial events.
 func (t *watchedTree) files() (all []happening) {
 	for _, name := range slices.Sorted(maps.Keys(t.known)) {
 		if l := t.known[name]; l.stat.Kind == api.File {
@@ -178,8 +178,8 @@ func (t *watchedTree) childEvent(l *leaf, kind api.EventKind, name string, insta
 	return happening{Event: api.Event{Kind: kind, Path: path.Clean(dir), Child: child, Generation: instance}, of: &l.watched}
 }
 
-// newLeaf returns a node of which nothing was told. It has the contents of that instance only, if it is known: those of the next are told
-// by the next leaf.
+// newLeaf returns a node without reports. It has the contents of that instance only, if known: the next leaf
+// reports the next instance's.
 func (t *watchedTree) newLeaf(name string, instance api.Generation) *leaf {
 	l := &leaf{}
 	l.contents = func(context.Context) (*watchedContents, error) {

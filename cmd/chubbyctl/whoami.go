@@ -11,14 +11,14 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// operatorsList is the name of the list of a cell's operators.
+// operatorsList names the list of a cell's operators.
 const operatorsList = "operators"
 
-// caller is whom a cell takes the user for.
+// caller is the user as the cell sees it.
 type caller struct {
 	Cell      string `json:"cell"`
 	Principal string `json:"principal"`
-	By        string `json:"authentication"` // what the cell knows the user by: certificate, token, or none
+	By        string `json:"authentication"` // how the cell knows the user: certificate, token, or none
 	Operator  *bool  `json:"operator"`       // null if the user may not know
 }
 
@@ -44,7 +44,6 @@ believes that, or else anonymous.`,
 	}
 }
 
-// findCaller asks a cell for whom it takes the user.
 func (g *globals) findCaller(ctx context.Context, cell string) (caller, error) {
 	who := caller{Cell: cell, By: "none"}
 	err := g.withCell(ctx, cell, func(ctx context.Context, c *client.Cell) error {
@@ -60,7 +59,7 @@ func (g *globals) findCaller(ctx context.Context, cell string) (caller, error) {
 	if err != nil || who.Principal != "" {
 		return who, err
 	}
-	// Nobody is asked who he is, and so everybody sees everything: the lists say who is an operator.
+	// Without authentication everybody sees everything: the lists say who is an operator.
 	err = g.withSession(ctx, cell, func(ctx context.Context, c *client.Client) (err error) {
 		if who.Principal, err = ownPrincipal(ctx, c); err == nil {
 			who.Operator, err = isOperator(ctx, c, cell, who.Principal)
@@ -70,8 +69,8 @@ func (g *globals) findCaller(ctx context.Context, cell string) (caller, error) {
 	return who, err
 }
 
-// isOperator reports whether the lists of a cell have a principal, that of the session, for an operator; nil if
-// the user may not read the list.
+// isOperator reports whether a cell's lists make the session's principal an operator; nil if the user may not
+// read the list.
 func isOperator(ctx context.Context, c *client.Client, cell, principal string) (*bool, error) {
 	list, err := listsOf(cell).Join(operatorsList)
 	if err != nil {

@@ -24,12 +24,12 @@ import (
 	"github.com/chubbylock/chubby/internal/tenure"
 )
 
-// workOptions are the options that acquire, elect, semaphore and members join have in common: of
-// what is held, and of the command that runs while it is.
+// workOptions are the common options of acquire, elect, semaphore and members join: for the holding, and for
+// the command under it.
 type workOptions struct {
 	*globals
 	verb           string
-	noun           string // of what PATH is; empty: lock
+	noun           string // of PATH; empty: lock
 	wait           time.Duration
 	waits          bool // --wait was given
 	try            bool // of acquire and semaphore: do not wait
@@ -42,23 +42,23 @@ type workOptions struct {
 	sequencerFile  string
 	atLeast        time.Duration
 	retry          bool
-	busyCode       int  // the exit code of a try or a wait in vain
+	busyCode       int  // the exit code of a vain try or wait
 	busyCodeGiven  bool // --busy-exit-code was given
 
-	several        bool                 // more than one path may be given
-	paths          []api.Path           // those that were
+	several        bool                 // several paths are allowed
+	paths          []api.Path           // all of them
 	path           api.Path             // the first
-	argv           []string             // the command; empty to hold the lock without one
-	program        string               // where the command was found
-	scan           time.Duration        // how long it takes to list this machine's processes
-	begun          func() time.Duration // how long ago the wait began, with the session that was asked for first; nil before that
+	argv           []string             // the command; empty: only hold the lock
+	program        string               // where the command is
+	scan           time.Duration        // how long listing this machine's processes takes
+	begun          func() time.Duration // since the wait began, with the first request for a session; nil before
 	jeopardy, safe os.Signal
 	signals        chan os.Signal // for the command
 	out, err       io.Writer
-	rearm          func() context.Context // has interrupts end a context again; nil if they are not caught
+	rearm          func() context.Context // makes interrupts end a context again; nil if they are not caught
 }
 
-// recipeDelay returns --lock-delay for the options of a recipe, whose zero is the default one.
+// recipeDelay returns --lock-delay for a recipe's options, where zero is the default.
 func (o *workOptions) recipeDelay() time.Duration {
 	if o.lockDelay == 0 {
 		return recipe.NoLockDelay
@@ -76,11 +76,11 @@ func (o *workOptions) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.atLeast, "at-least", 0, "keep the lock at least this long, even if CMD ends earlier: for cron jobs scheduled on several hosts")
 	flags.IntVar(&o.busyCode, "busy-exit-code", 0, fmt.Sprintf("the exit code, 0 to 255, if --try or --wait does not get the lock (default: %d and %d)", exitHeld, exitWaited))
 	flags.StringVar(&o.sequencerFile, "sequencer-file", "", "keep the sequencer in this file, which no other chubbyctl uses, while the lock is held, for other programs")
-	needsCommand(flags, "at-least") // without one the lock is held until Ctrl-C
+	needsCommand(flags, "at-least") // without CMD the lock is held until Ctrl-C
 	zeroIsOff(flags, "at-least", "reason", "sequencer-file")
 }
 
-// addCommandFlags adds the flags of the session and of CMD, without those of a lock.
+// addCommandFlags adds the flags of the session and CMD, without a lock's.
 func (o *workOptions) addCommandFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.lease, "lease", api.DefaultLease, "the lease to ask for, 1s to 1m")
 	flags.DurationVar(&o.killAfter, "kill-after", defaultKillAfter, "from SIGTERM to SIGKILL, when CMD must end")
@@ -93,7 +93,7 @@ func (o *workOptions) addCommandFlags(flags *pflag.FlagSet) {
 	zeroIsOff(flags, "jeopardy-signal", "safe-signal")
 }
 
-// flagsOfHolding are the flags of addFlags: they have no meaning beside a flag with which a verb holds nothing.
+// flagsOfHolding are the flags of addFlags: meaningless beside a flag with which a verb holds nothing.
 func flagsOfHolding() (names []string) {
 	var all pflag.FlagSet
 	(&workOptions{globals: new(globals)}).addFlags(&all)
@@ -101,14 +101,13 @@ func flagsOfHolding() (names []string) {
 	return names
 }
 
-// addTry adds the flag --try, behind those of addFlags.
+// addTry adds the flag --try, after those of addFlags.
 func (o *workOptions) addTry(flags *pflag.FlagSet, does string) {
 	flags.BoolVar(&o.try, "try", false, does)
 	chooseOne(flags, "the one does not wait, and the other does", "try", "wait")
 }
 
-// takeStreams takes the output streams, whether --wait was given, and how interrupts are caught,
-// from cobra.
+// takeStreams takes from cobra the output streams, whether --wait was given, and how interrupts are caught.
 func (o *workOptions) takeStreams(cmd *cobra.Command) {
 	o.waits, o.busyCodeGiven = cmd.Flags().Changed("wait"), cmd.Flags().Changed("busy-exit-code")
 	o.out, o.err = cmd.OutOrStdout(), o.stderr
@@ -121,9 +120,8 @@ func (o *workOptions) takeStreams(cmd *cobra.Command) {
 	}
 }
 
-// takeArguments takes one path, and a command only after "--", so that a flag of the command is
-// never taken for one of chubbyctl's. Of several paths it takes all, but not without a command: one
-// that lacks its "--" would be taken for the names of locks.
+// takeArguments takes one path, and a command only after "--", so that a command's flag is never read as
+// chubbyctl's. Several paths need a command: one without its "--" would be read as names of locks.
 func (o *workOptions) takeArguments(cmd *cobra.Command, args []string) error {
 	paths, argv, dash := args, []string(nil), cmd.ArgsLenAtDash()
 	if dash >= 0 {
@@ -150,7 +148,7 @@ func (o *workOptions) takeArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// checkPaths refuses paths that have no lock to take, or not together.
+// checkPaths rejects paths without a lock, or that exclude each other.
 func (o *workOptions) checkPaths() error {
 	for i, p := range o.paths {
 		switch {
@@ -204,7 +202,6 @@ func (o *workOptions) validate() error {
 	return o.checkBudget(o.lease)
 }
 
-// parseSignals reads --jeopardy-signal and --safe-signal.
 func (o *workOptions) parseSignals() error {
 	for _, one := range []struct {
 		flag, name string
@@ -224,8 +221,8 @@ func (o *workOptions) parseSignals() error {
 	return nil
 }
 
-// runOnce takes the lock once, and runs the command or holds the lock. asked ends when a signal asks
-// for the end.
+// runOnce takes the lock once, and runs the command or holds the lock. asked ends when a signal requests the
+// end.
 func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 	changed := make(chan struct{}, 1)
 	heard := new(lastHeard)
@@ -305,15 +302,15 @@ func (o *workOptions) runOnce(ctx, asked context.Context, take campaign) error {
 	return err
 }
 
-// countsAtLeast reports whether --at-least counts after CMD has ended with an error: not if CMD
-// was not run, or if the end of its terminal (SIGHUP) has ended it.
+// countsAtLeast reports whether --at-least counts after CMD's error: not if CMD did not run, or if the end of
+// its terminal (SIGHUP) ended it.
 func countsAtLeast(err error) bool {
 	notRun := (*supervise.NotRunError)(nil)
 	return !errors.As(err, &notRun) && exitCode(err) != exitBySignal+int(syscall.SIGHUP)
 }
 
-// keepAtLeast keeps a lock for a while after CMD has ended, so that hosts whose clocks are behind
-// find it held. The loss of the lock, or a signal, ends that.
+// keepAtLeast keeps a lock for a while after CMD has ended, so that hosts with slow clocks find it held. The
+// loss of the lock or a signal ends that.
 func (o *workOptions) keepAtLeast(ctx context.Context, lock tenure.Lock, left time.Duration) {
 	if left <= 0 || lock.Err() != nil {
 		return
@@ -337,8 +334,8 @@ func (o *workOptions) waitRanOut(path api.Path, last string) error {
 	}
 }
 
-// withWait returns a context that --wait ends, and a function that turns the error of that into
-// one with the exit code of --wait. last says what was waited for.
+// withWait returns a context that --wait ends, and a function that gives the resulting error --wait's exit
+// code. last says what was waited for.
 func (o *workOptions) withWait(ctx context.Context, minimum time.Duration) (waiting context.Context, cancel context.CancelFunc, explain func(err error, last string) error) {
 	if !o.waits {
 		return ctx, func() {}, func(err error, _ string) error { return err }
@@ -353,13 +350,12 @@ func (o *workOptions) withWait(ctx context.Context, minimum time.Duration) (wait
 	}
 }
 
-// unanswered is the end of a wait in which nothing was heard of the lock: it may be free.
+// unanswered ends a wait without news of the lock: it may be free.
 type unanswered struct{ error }
 
 func (u unanswered) Unwrap() error { return u.error }
 
-// withBusyCode gives the error of a lock that was not had, since others have it, the exit code of --busy-exit-code, and with
-// --quiet no words.
+// withBusyCode gives the error of a busy lock the exit code of --busy-exit-code, and with --quiet no text.
 func (o *workOptions) withBusyCode(err error) error {
 	var own *exitError
 	if !errors.As(err, &own) || own.err == nil || own.code != exitHeld && own.code != exitWaited || errors.As(err, new(unanswered)) {
@@ -375,8 +371,7 @@ func (o *workOptions) withBusyCode(err error) error {
 	return &busy
 }
 
-// notice writes something that the user may want to know while things run.
 func (o *workOptions) notice(text string) { o.globals.notice(o.err, text) }
 
-// warn writes something after which somebody has to act, also with --quiet.
+// warn prints what needs action, also with --quiet.
 func (o *workOptions) warn(text string) { o.output.Notice(o.err, text) }

@@ -11,18 +11,17 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyctl/internal/term"
 )
 
-// step does the operations of a workload once, each by calling timed.
+// step does a workload's operations once, each by calling timed.
 type step func(ctx context.Context, timed timer) error
 
-// timer runs one operation, and records how long it took.
+// timer runs and times one operation.
 type timer func(operation string, f func() error) error
 
-// workload is one kind of load.
 type workload struct {
 	name, short, long, example string
 	takes                      string   // its own flag: "size" or "locks"; may be empty
-	caches                     bool     // whether the clients cache what they read
-	operations                 []string // what is measured, in the order of the report
+	caches                     bool     // the clients cache what they read
+	operations                 []string // measured, in the order of the report
 	does                       func(b *bench) string
 	// prepare creates what the i-th client needs, and returns its step.
 	prepare func(ctx context.Context, b *bench, c *client.Client, i int) (step, error)
@@ -94,7 +93,6 @@ that run for a moment only; each is two entries in the log of the cell.`,
 	}
 }
 
-// openScratch opens a file in the bench's own directory.
 func (b *bench) openScratch(ctx context.Context, c *client.Client, name string, opts client.OpenOptions) (*client.Handle, error) {
 	p, err := b.scratch.Join(name)
 	if err != nil {
@@ -143,7 +141,7 @@ func prepareReads(ctx context.Context, b *bench, c *client.Client, _ int) (step,
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := h.Contents(ctx); err != nil { // fills the cache, where there is one
+	if _, _, err := h.Contents(ctx); err != nil { // fills the cache, if any
 		return nil, err
 	}
 	return func(ctx context.Context, timed timer) error {

@@ -6,14 +6,15 @@ import (
 	"syscall"
 )
 
-// unwritten returns how chubbyctl ends after a command that has returned err. failed is the first error of writing to standard
-// output, nil if there was none: a part of an answer must not be taken for the whole. If the reader has gone (chubbyctl ls | head),
-// chubbyctl ends as a program that SIGPIPE ends, with the exit code unread and without a word; where there is no SIGPIPE, unread is 0.
+// unwritten returns how chubbyctl ends after a command returned err. failed is the first error of writing to
+// standard output, or nil: a partial answer must not look complete. If the reader has gone (chubbyctl ls |
+// head), chubbyctl ends like a program killed by SIGPIPE, silently and with the exit code unread; without
+// SIGPIPE on the system, unread is 0.
 func unwritten(err, failed error, unread int) error {
 	var own *exitError
 	switch {
 	case failed == nil, err != nil && !errors.Is(err, failed) && !errors.As(err, &own):
-		return err // it says more than that nobody was told
+		return err // it says more than the write error
 	case errors.As(err, &own) && own.err != nil:
 		return err
 	case errors.Is(failed, syscall.EPIPE) && unread != 0:
@@ -24,7 +25,7 @@ func unwritten(err, failed error, unread int) error {
 	case own != nil:
 		code = own.code
 	case err != nil:
-		failed = err // which may say what is not done because of it
+		failed = err // it may say what was not done because of it
 	}
 	return &exitError{code, fmt.Errorf("the answer could not be written to standard output: %w", failed)}
 }

@@ -7,13 +7,12 @@ import (
 	"github.com/chubbylock/chubby/internal/backupstore"
 )
 
-// The defaults of backups that are taken by themselves: a week of them.
+// The defaults of scheduled backups: a week of them.
 const (
 	defaultBackupEvery = 6 * time.Hour
 	defaultBackupKeep  = 28
 )
 
-// backupKeys are the settings of these.
 func backupKeys() []key {
 	return []key{
 		{"backup-to", "where the master puts a backup from time to time: a directory, or s3://BUCKET/PREFIX?endpoint=https://HOST&region=NAME", special("none, an absolute path, or s3://...", none, setBackupTo, none)},

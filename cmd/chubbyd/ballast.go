@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// maxBallast is the ballast where there is enough memory. A small cell needs about 4 MB, and under
-// load makes garbage of as much several times a second.
+// maxBallast is the ballast with enough memory. A small cell needs about 4 MB, and under load makes as much
+// garbage several times a second.
 const maxBallast = 32 << 20
 
-// ballastShare is the part of the memory that the ballast may have. The heap grows by it twice: by the
-// ballast itself, which takes none of the machine's memory, and by garbage of its size.
+// ballastShare limits the ballast to this part of the memory. It grows the heap twice: by itself, which uses no
+// real memory, and by as much garbage.
 const ballastShare = 16
 
-// newBallast returns memory that is never touched, and so is none of the machine's, but counts as live
-// to Go's garbage collector. The collector runs when the heap has doubled: so without it a replica whose
-// state is small collects again and again, and with it the collector waits for at least as much garbage
-// as the ballast is long. A replica with much state collects as often as ever.
+// newBallast returns memory that is never touched: it uses no real memory, but counts as live for Go's garbage
+// collector, which runs when the heap has doubled. Without it a replica with little state collects again and
+// again; with it the collector waits for at least as much garbage as the ballast. A replica with much state
+// collects as often as before.
 //
-// There is none if GOGC is set, and not empty: then the operator has decided. It is in use as long as it is referred to.
+// It returns nil if the operator has set GOGC. The ballast works as long as it is referenced.
 func newBallast() []byte {
 	if os.Getenv("GOGC") != "" {
 		return nil
@@ -31,24 +31,24 @@ func newBallast() []byte {
 	return make([]byte, ballastSize(memoryLimit()))
 }
 
-// ballastSize returns the size of the ballast of a process that may use so much memory.
+// ballastSize returns the ballast of a process with so much memory.
 func ballastSize(memory int64) int64 { return min(maxBallast, memory/ballastShare) }
 
-// memoryLimit returns how much memory this process may use: as GOMEMLIMIT says, the control groups that
-// it runs in, or the machine; math.MaxInt64 if nothing says so.
+// memoryLimit returns how much memory this process may use, by GOMEMLIMIT, its control groups, or the machine;
+// math.MaxInt64 if unknown.
 func memoryLimit() int64 {
 	return min(debug.SetMemoryLimit(-1), groupLimit("/proc/self/cgroup", "/sys/fs/cgroup"), machineMemory("/proc/meminfo"))
 }
 
-// groupLimit returns the least limit of the memory of the control groups that a process runs in. list is
-// the file that names the group, and groups is where the groups are.
+// groupLimit returns the smallest memory limit of a process's control groups. list is the file that names the
+// group; groups is the directory of groups.
 func groupLimit(list, groups string) int64 {
 	limit := int64(math.MaxInt64)
-	text, _ := os.ReadFile(list) // there is none on other systems
+	text, _ := os.ReadFile(list) // absent on other systems
 	for line := range strings.Lines(string(text)) {
 		group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::/") // version 2; others have no such line
 		for ok {
-			text, _ := os.ReadFile(filepath.Join(groups, group, "memory.max")) // a machine's topmost group has none
+			text, _ := os.ReadFile(filepath.Join(groups, group, "memory.max")) // absent for the topmost group
 			if n, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64); err == nil {
 				limit = min(limit, n)
 			}
@@ -59,9 +59,9 @@ func groupLimit(list, groups string) int64 {
 	return limit
 }
 
-// machineMemory returns the memory of the machine, as a file like /proc/meminfo says.
+// machineMemory returns the machine's memory, from a file like /proc/meminfo.
 func machineMemory(file string) int64 {
-	text, _ := os.ReadFile(file) // there is none on other systems
+	text, _ := os.ReadFile(file) // absent on other systems
 	for line := range strings.Lines(string(text)) {
 		if words := strings.Fields(line); len(words) > 1 && words[0] == "MemTotal:" {
 			if n, err := strconv.ParseInt(words[1], 10, 64); err == nil {

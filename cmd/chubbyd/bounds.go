@@ -7,7 +7,6 @@ import (
 	"github.com/chubbylock/chubby/cell"
 )
 
-// boundKeys are those that bound what clients may have of a replica.
 func boundKeys() []key {
 	return []key{
 		{"max-connections", "how many connections of clients this replica accepts", count(1, 1_000_000, func(s *settings) *int { return &s.replica.MaxConnections })},
@@ -21,14 +20,14 @@ func boundKeys() []key {
 	}
 }
 
-// A replica may have to hold the cell twice, while it takes a snapshot of the master's or the backup that an operator restores; the fifth
-// that is left is for itself and its clients.
+// A replica may hold the cell twice, during a snapshot from the master or a restore. The remaining fifth is for
+// itself and its clients.
 const (
 	contentsShare = 2
 	ofMemory      = 5
 )
 
-// contentsBound returns how many MiB a cell may hold of which the replicas have so much memory, in bytes; 0 if that is not known.
+// contentsBound returns how many MiB a cell may hold whose replicas have this memory in bytes; 0 if unknown.
 func contentsBound(memory int64) int {
 	if memory == math.MaxInt64 {
 		return 0
@@ -36,7 +35,7 @@ func contentsBound(memory int64) int {
 	return max(1, int(memory/ofMemory*contentsShare>>20))
 }
 
-// contentsWarning says that the cell may hold more than there is memory for, or nothing.
+// contentsWarning warns if the cell may hold more than the memory allows.
 func contentsWarning(s settings, memory int64) []string {
 	fits := contentsBound(memory)
 	if fits == 0 || s.replica.MaxContentsMiB <= fits {

@@ -24,7 +24,7 @@ const (
 	replicaAuthority = "replica-ca"
 )
 
-// How long certificates count, in days.
+// How long certificates are valid, in days.
 const (
 	authorityDays = 3650
 	leafDays      = 365
@@ -32,7 +32,6 @@ const (
 
 const day = 24 * time.Hour
 
-// certsOptions are those of all commands that make certificates.
 type certsOptions struct {
 	dir  string
 	days int
@@ -82,7 +81,6 @@ func (o *certsOptions) lifetime() time.Duration { return time.Duration(o.days) *
 
 func (o *certsOptions) file(name, kind string) string { return filepath.Join(o.dir, name+"."+kind) }
 
-// authority reads an authority that init has made.
 func (o *certsOptions) authority(name string) (certs.Pair, error) {
 	a, err := certs.ReadPair(o.file(name, "crt"), o.file(name, "key"))
 	if err != nil {
@@ -91,7 +89,6 @@ func (o *certsOptions) authority(name string) (certs.Pair, error) {
 	return a, nil
 }
 
-// write writes a certificate and its key, and tells where.
 func (o *certsOptions) write(out io.Writer, name, what string, p certs.Pair) error {
 	cert, key := o.file(name, "crt"), o.file(name, "key")
 	if err := p.Write(cert, key); err != nil {
@@ -122,7 +119,7 @@ func newCertsInitCommand() *cobra.Command {
 	return cmd
 }
 
-// makeAuthorities makes the directory, and the two authorities in it.
+// makeAuthorities makes the directory and the two authorities.
 func (o *certsOptions) makeAuthorities(out io.Writer) error {
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return fmt.Errorf("create the directory of the certificates: %w; choose another with --dir", err)
@@ -170,7 +167,6 @@ prints the lines of the configuration.`,
 	return cmd
 }
 
-// makeServer makes the two certificates of a replica.
 func (o *certsOptions) makeServer(out io.Writer, r certs.Replica, hosts []string) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -224,7 +220,6 @@ after the last part of it.`,
 	return cmd
 }
 
-// makeClient makes the certificate of a principal.
 func (o *certsOptions) makeClient(out io.Writer, principal string) error {
 	a, err := o.authority(clientAuthority)
 	if err != nil {
@@ -260,7 +255,7 @@ within seconds, and close the connections of those certificates.`,
 	return cmd
 }
 
-// revoke adds a certificate to the list of the authority that has signed it.
+// revoke adds a certificate to its authority's list.
 func (o *certsOptions) revoke(out io.Writer, name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -297,8 +292,8 @@ func (o *certsOptions) revoke(out io.Writer, name string) error {
 	return fmt.Errorf("%s was signed by none of the authorities in %s; --dir says where they are", name, o.dir)
 }
 
-// extendList adds a certificate to the lists in a file, which may be missing. Those of this authority become one;
-// those of others stay as they are.
+// extendList adds a certificate to the lists in a file, which may be missing. It merges this authority's lists
+// into one; others stay.
 func extendList(a certs.Pair, file string, cert *x509.Certificate) error {
 	var before []x509.RevocationListEntry
 	var others []byte

@@ -18,7 +18,7 @@ import (
 	"github.com/chubbylock/chubby/internal/tokens"
 )
 
-// The issuer of tokens that certs makes: its key, and the set of keys by which replicas check tokens.
+// The issuer of certs' tokens: its key, and the keys with which replicas verify tokens.
 const (
 	tokenIssuer   = "chubbyd-certs"
 	tokenAudience = "chubby"
@@ -57,7 +57,6 @@ make new ones.`,
 	return cmd
 }
 
-// makeToken writes a token of a principal, in place of one that it had.
 func (o *certsOptions) makeToken(out io.Writer, principal string, lifetime time.Duration) error {
 	issuer, err := o.issuer()
 	if err != nil {
@@ -67,7 +66,7 @@ func (o *certsOptions) makeToken(out io.Writer, principal string, lifetime time.
 	if err != nil {
 		return fmt.Errorf("make the token of %s: %w", principal, err)
 	}
-	name := o.file(strings.ReplaceAll(principal, "/", "_"), "token") // each principal has a file of its own
+	name := o.file(strings.ReplaceAll(principal, "/", "_"), "token") // each principal has its own file
 	if err := replaceSecret(name, []byte(token+"\n")); err != nil {
 		return fmt.Errorf("write the token: %w", err)
 	}
@@ -76,7 +75,7 @@ func (o *certsOptions) makeToken(out io.Writer, principal string, lifetime time.
 	return err
 }
 
-// issuer returns the issuer of tokens, which it makes if there is none.
+// issuer returns the issuer of tokens, and makes a missing one.
 func (o *certsOptions) issuer() (tokens.Issuer, error) {
 	text, err := os.ReadFile(filepath.Join(o.dir, tokenKey))
 	if _, missing := os.Stat(filepath.Join(o.dir, tokenKeys)); err == nil && missing != nil {
@@ -116,7 +115,7 @@ func (o *certsOptions) makeIssuer() (tokens.Issuer, error) {
 	if err != nil {
 		return issuer, err
 	}
-	// The key last: without it, all is made anew.
+	// The key last: without it, everything is made again.
 	return issuer, errors.Join(
 		os.MkdirAll(o.dir, 0o700),
 		replaceFile(filepath.Join(o.dir, tokenKeys), append(keys, '\n')),

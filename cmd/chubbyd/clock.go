@@ -2,5 +2,5 @@ package main
 
 import "time"
 
-// wallNow is the wall clock, which signatures of requests to a name server carry.
+// wallNow is the wall clock, for signatures of requests to a name server.
 func wallNow() time.Time { return time.Now() }

@@ -48,13 +48,12 @@ read, as on another machine.`,
 			completeFlag(cmd, k.name, k.words...)
 		}
 	}
-	if err := cmd.Flags().MarkHidden("restore-access"); err != nil { // it is of one start, and not of the configuration
+	if err := cmd.Flags().MarkHidden("restore-access"); err != nil { // for one start, not for the configuration
 		panic(err) // addFlags has defined it
 	}
 	return cmd
 }
 
-// show prints every key, its value, and where that was read.
 func (d *draft) show(out io.Writer) error {
 	lines := make([][2]string, 0, len(keys()))
 	width := 0

@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// logKept is how many bytes of the last lines of its log a replica keeps for a report (chubbyctl cell debug).
+// logKept is how many bytes of the end of its log a replica keeps for a report (chubbyctl cell debug).
 const logKept = 256 << 10
 
-// tail keeps the last of what is written to it. Each write is a line.
+// tail keeps the end of what is written to it. Each write is a line.
 type tail struct {
 	mu    sync.Mutex // guards what follows
 	lines [][]byte
 	bytes int
 }
 
-// Write keeps a line, and forgets the first ones.
+// Write keeps a line, and drops the oldest ones.
 func (k *tail) Write(line []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -30,14 +30,13 @@ func (k *tail) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// text returns what is kept.
 func (k *tail) text() []byte {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return bytes.Join(k.lines, nil)
 }
 
-// debug returns what chubbyd adds to what a replica says of itself.
+// debug returns what chubbyd adds to a replica's report.
 func (d *draft) debug(said *tail) map[string]func() []byte {
 	shown := d.shown()
 	return map[string]func() []byte{
@@ -46,8 +45,8 @@ func (d *draft) debug(said *tail) map[string]func() []byte {
 	}
 }
 
-// shown returns the configuration that counts, for a report: secrets are in files, which are named alone, and in URLs, of which users and
-// queries are left out.
+// shown returns the effective configuration for a report. Secrets are in files, which are only named, and in
+// URLs, whose users and queries are omitted.
 func (d *draft) shown() []byte {
 	open := *d
 	open.texts = make(map[string]string, len(d.texts))
@@ -61,18 +60,18 @@ func (d *draft) shown() []byte {
 	return out.Bytes()
 }
 
-// afterScheme is what a URL has after its scheme, as text, quoted or in JSON: that ends with a space or a quote.
+// afterScheme is the rest of a URL after its scheme, in text, quoted or in JSON; a space or a quote ends it.
 var afterScheme = regexp.MustCompile(`://[^\s"]*`)
 
-// withoutSecrets leaves out what may be one in the URLs of a text, whichever these are: a log has those of configurations that were
-// refused, too, and package net/http writes one with *** in place of the password.
+// withoutSecrets omits possible secrets from all URLs in a text: a log also has those of rejected
+// configurations, and package net/http writes one with *** for the password.
 func withoutSecrets(text string) string {
 	return afterScheme.ReplaceAllStringFunc(text, func(found string) string {
-		whole := strings.TrimRight(found, `\`) // that of a quote
+		whole := strings.TrimRight(found, `\`) // a quote's
 		shown, quote := strings.TrimPrefix(whole, "://"), found[len(whole):]
 		if at := strings.IndexAny(shown, "?#"); at >= 0 {
 			hidden := shown[at:]
-			if shown = shown[:at] + "?left-out"; strings.Contains(hidden, "@") { // a password may be what is before
+			if shown = shown[:at] + "?left-out"; strings.Contains(hidden, "@") { // a password may come before
 				shown = "left-out"
 			}
 		}

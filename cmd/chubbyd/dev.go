@@ -26,8 +26,8 @@ type devOptions struct {
 }
 
 const (
-	restartAfter = 2 * time.Second  // how long a dead replica is not started again, so that a fail-over can be watched
-	stopBound    = 20 * time.Second // from SIGTERM to SIGKILL; longer than a replica's own bound
+	restartAfter = 2 * time.Second  // how long a dead replica stays down, so that users can watch a fail-over
+	stopBound    = 20 * time.Second // from SIGTERM to SIGKILL; longer than a replica's own limit
 )
 
 func newDevCommand() *cobra.Command {
@@ -125,20 +125,18 @@ func (o *devOptions) runDev(ctx context.Context, out io.Writer) error {
 	return errors.Join(err, cell.removeJSON())
 }
 
-// dev is one run of `chubbyd dev`. For each replica it has one goroutine, which starts the
-// replica's process again and again; one more looks for the master. The goroutine that
-// called runDev writes dev.json, and waits for the others.
+// dev is one run of `chubbyd dev`. One goroutine for each replica starts its process again and again; one more
+// looks for the master. The goroutine of runDev writes dev.json and waits for the others.
 type dev struct {
 	cell   *devCell
 	out    *console
 	starts chan startedReplica
 
-	// healthy is set while every replica answers and one is the master. Otherwise
-	// warnings about missing replicas are expected, and stay in the logs.
+	// healthy is set while every replica answers and one is the master. Otherwise warnings about missing
+	// replicas are expected, and stay in the logs.
 	healthy atomic.Bool
 }
 
-// startedReplica is a replica whose process was started.
 type startedReplica struct {
 	id  string
 	pid int
@@ -147,7 +145,7 @@ type startedReplica struct {
 // reportStarts records started processes and reports masters, until ctx ends.
 func (d *dev) reportStarts(ctx context.Context, masters <-chan readiness) error {
 	announced, ready := 0, false
-	var news <-chan readiness // is masters once every replica has been printed
+	var news <-chan readiness // masters, once every replica has been printed
 	for {
 		select {
 		case <-ctx.Done():
@@ -175,7 +173,6 @@ func (d *dev) reportStarts(ctx context.Context, masters <-chan readiness) error 
 	}
 }
 
-// console writes whole lines of several goroutines.
 type console struct {
 	mu  sync.Mutex // held while writing to out
 	out io.Writer
@@ -185,5 +182,5 @@ func (c *console) printf(format string, args ...any) {
 	line := fmt.Sprintf(format, args...) + "\n"
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, _ = io.WriteString(c.out, line) // if the output is closed, nobody wants to read it
+	_, _ = io.WriteString(c.out, line) // fails if the output is closed: then nobody reads it
 }

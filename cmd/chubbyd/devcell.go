@@ -19,18 +19,18 @@ import (
 	"github.com/chubbylock/chubby/cell"
 )
 
-// portsApart is how far the client, raft and http ports of a replica are from
-// each other, and so how many replicas have room on one host.
+// portsApart is the distance of a replica's client, raft and http ports, and so the maximum of replicas on one
+// host.
 const portsApart = api.DefaultRaftPort - api.DefaultClientPort
 
-// devCell is a cell on this machine, as dev.json describes it.
+// devCell is a cell on this machine, for dev.json.
 type devCell struct {
 	Cell     string       `json:"cell"`
 	Replicas []devReplica `json:"replicas"`
-	TLS      *devTLS      `json:"tls,omitempty"` // files for clients, if it was started with --tls
+	TLS      *devTLS      `json:"tls,omitempty"` // for clients, with --tls
 
 	dir string
-	tls bool // there are certificates
+	tls bool // with certificates
 }
 
 type devReplica struct {
@@ -69,8 +69,7 @@ func (c *devCell) replica(id string) *devReplica {
 	return &c.Replicas[i]
 }
 
-// lockDir locks the directory, and checks that every port is free, so that the cell is
-// not started in part.
+// lockDir locks the directory, and checks that every port is free, so that the cell does not start in part.
 func (c *devCell) lockDir() (unlock func(), err error) {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create the data directory: %w; choose another with --data", err)
@@ -86,8 +85,8 @@ func (c *devCell) lockDir() (unlock func(), err error) {
 	return unlock, nil
 }
 
-// checkMembers refuses to run a cell with other replicas or addresses than it began with:
-// its Raft log holds them, and the replicas would never find each other.
+// checkMembers refuses to run a cell with other replicas or addresses than at its beginning: its Raft log has
+// those, and the replicas would not find each other.
 func (c *devCell) checkMembers() error {
 	const advice = "give the same --cell, --replicas and --base-port again, choose another --data, or remove the directory to begin anew"
 	for _, r := range c.Replicas {
@@ -130,11 +129,10 @@ func (c *devCell) checkPorts() error {
 	return nil
 }
 
-// devDiskStall is long, because all replicas of dev are on one disk: one that ends for it would leave the cell to others that wait for
-// the same disk.
+// devDiskStall is long, because all replicas of dev share a disk: if one ended for it, the others would wait
+// for the same disk.
 const devDiskStall = "1m"
 
-// devConfig is the configuration file of one replica, as serve reads it.
 type devConfig struct {
 	Cell               string      `yaml:"cell"`
 	ID                 string      `yaml:"id"`
@@ -199,7 +197,6 @@ func (f devConfig) firstAddress() string {
 	return f.Members[0].Client
 }
 
-// writeConfigs writes the configuration of every replica.
 func (c *devCell) writeConfigs() error {
 	for i := range c.Replicas {
 		r := &c.Replicas[i]
@@ -220,7 +217,6 @@ func (c *devCell) writeConfigs() error {
 
 func (c *devCell) jsonFile() string { return filepath.Join(c.dir, "dev.json") }
 
-// writeJSON writes dev.json.
 func (c *devCell) writeJSON() error {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -229,8 +225,8 @@ func (c *devCell) writeJSON() error {
 	return replaceFile(c.jsonFile(), append(text, '\n'))
 }
 
-// removeJSON removes dev.json when its processes have ended: other processes may get their
-// numbers, and must not be killed for them.
+// removeJSON removes dev.json after its processes have ended: others may get their numbers, and must not be
+// killed.
 func (c *devCell) removeJSON() error {
 	if err := os.Remove(c.jsonFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", c.jsonFile(), err)
@@ -238,17 +234,17 @@ func (c *devCell) removeJSON() error {
 	return nil
 }
 
-// replaceFile gives a file new contents. A reader finds the old ones or the new ones.
+// replaceFile replaces a file's contents. A reader finds the old ones or the new ones.
 func replaceFile(name string, contents []byte) error { return replaceWith(name, contents, 0o644) }
 
-// replaceSecret is replaceFile for what only its owner may read.
+// replaceSecret is replaceFile for contents that only the owner may read.
 func replaceSecret(name string, contents []byte) error { return replaceWith(name, contents, 0o600) }
 
 func replaceWith(name string, contents []byte, mode os.FileMode) error {
 	next := name + ".new"
 	err := os.WriteFile(next, contents, mode)
 	if err == nil {
-		err = os.Chmod(next, mode) // it may have been there
+		err = os.Chmod(next, mode) // it may have existed
 	}
 	if err == nil {
 		err = os.Rename(next, name)
@@ -259,7 +255,7 @@ func replaceWith(name string, contents []byte, mode os.FileMode) error {
 	return nil
 }
 
-// firstSteps say where to look at the cell, and are commands to try, which work as they are printed.
+// firstSteps returns commands to try on the cell, which work as printed.
 func (c *devCell) firstSteps() string {
 	ctl := chubbyctl() + c.clientFlags()
 	path := "/" + api.Root + "/" + c.Cell
@@ -285,8 +281,7 @@ func (c *devCell) firstSteps() string {
 		"  " + ctl + " locks " + path
 }
 
-// chubbyctl is how the user runs the client: by its path if it is in the directory of this
-// program.
+// chubbyctl returns how the user runs the client: by its path if it is in this program's directory.
 func chubbyctl() string {
 	program, err := os.Executable()
 	if err != nil {

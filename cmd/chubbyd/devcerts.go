@@ -11,10 +11,9 @@ import (
 	"github.com/chubbylock/chubby/internal/certs"
 )
 
-// devPrincipal is whose certificate dev makes, for whoever tries the cell.
+// devPrincipal is the principal of dev's client certificate.
 const devPrincipal = "dev"
 
-// devCertificates is what the configuration file of a replica says of its certificates.
 type devCertificates struct {
 	Cert     string `yaml:"tls-cert,omitempty"`
 	Key      string `yaml:"tls-key,omitempty"`
@@ -29,7 +28,6 @@ type devCertificates struct {
 	Operators string `yaml:"operators,omitempty"`
 }
 
-// certificates is where the certificates of the cell are.
 func (c *devCell) certificates() *certsOptions {
 	return &certsOptions{dir: filepath.Join(c.dir, "tls"), days: leafDays}
 }
@@ -44,7 +42,7 @@ func (c *devCell) certificatesOf(id string) devCertificates {
 	}
 }
 
-// makeCertificates makes the certificates that are not there, of a cell that has some.
+// makeCertificates makes missing certificates, with --tls.
 func (c *devCell) makeCertificates() error {
 	if !c.tls {
 		return nil
@@ -65,7 +63,7 @@ func (c *devCell) makeCertificates() error {
 	return o.unlessThere("client-"+devPrincipal, func() error { return o.makeClient(io.Discard, devPrincipal) })
 }
 
-// unlessThere makes a certificate that is not there yet.
+// unlessThere makes a certificate unless it exists.
 func (o *certsOptions) unlessThere(name string, create func() error) error {
 	_, err := os.Stat(o.file(name, "crt"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,14 +72,12 @@ func (o *certsOptions) unlessThere(name string, create func() error) error {
 	return err
 }
 
-// devTLS is what dev.json says of the certificates for clients; chubbyctl reads it.
 type devTLS struct {
 	CA   string `json:"cacert"`
 	Cert string `json:"cert"`
 	Key  string `json:"key"`
 }
 
-// forClients returns the certificates for whoever tries the cell; nil if there are none.
 func (c *devCell) forClients() *devTLS {
 	if !c.tls {
 		return nil
@@ -90,7 +86,7 @@ func (c *devCell) forClients() *devTLS {
 	return &devTLS{CA: o.file(clientAuthority, "crt"), Cert: o.file("client-"+devPrincipal, "crt"), Key: o.file("client-"+devPrincipal, "key")}
 }
 
-// clientFlags are the flags of chubbyctl for the certificates, if it does not find them by itself.
+// clientFlags returns chubbyctl's flags for the certificates, if it does not find them itself.
 func (c *devCell) clientFlags() string {
 	files := c.forClients()
 	if files == nil || filepath.Clean(c.dir) == filepath.Join(".chubby", c.Cell) {
@@ -99,7 +95,7 @@ func (c *devCell) clientFlags() string {
 	return fmt.Sprintf(" --cacert %s --cert %s --key %s", files.CA, files.Cert, files.Key)
 }
 
-// whoIsAsked says whether clients have to prove who they are.
+// whoIsAsked says whether clients have to authenticate.
 func (c *devCell) whoIsAsked() string {
 	if c.tls {
 		return "clients have to prove who they are; certificates are in " + c.certificates().dir + ", that of " + devPrincipal + " among them"

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// keepReplica runs a replica's process until ctx ends, and starts it again when it dies.
-// It keeps its thread: Linux kills the process when the thread that started it ends.
+// keepReplica runs a replica's process until ctx ends, and restarts it when it dies. It keeps its thread: Linux
+// kills the process when the thread that started it ends.
 func (d *dev) keepReplica(ctx context.Context, program string, r *devReplica, once bool) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -39,15 +39,15 @@ func (d *dev) keepReplica(ctx context.Context, program string, r *devReplica, on
 	}
 }
 
-// errReplicaRefused is returned for a replica that must not run on the data that it has.
+// errReplicaRefused is returned for a replica that must not run on its data.
 var errReplicaRefused = errors.New("refused to run, and is left dead: it must not run on the data that it has")
 
-// runReplica runs a replica's process to its end, and returns how it ended. When ctx ends
-// it asks the process to stop, and kills it after stopBound.
+// runReplica runs a replica's process to its end, and returns how it ended. When ctx ends it asks the process
+// to stop, and kills it after stopBound.
 //
-// The process's standard input is a pipe that nobody writes to. It closes when this
-// process ends, however that happens, and the replica stops then. On Linux the system also
-// kills the replica: if it is suspended, it does not notice the closed pipe.
+// The process's standard input is a pipe without a writer. It closes when this process ends in any way, and the
+// replica then stops. On Linux the system also kills the replica, since a suspended one does not notice the
+// closed pipe.
 func (d *dev) runReplica(ctx context.Context, program string, r *devReplica) error {
 	alive, keepOpen, err := os.Pipe()
 	if err != nil {

@@ -6,15 +6,14 @@ import (
 	"os"
 )
 
-// A replica's log is kept in two files, the current and the one before.
+// A replica's log has two files, the current and the previous one.
 const (
 	logFileBytes = 8 << 20  // of each
 	logLineBytes = 16 << 10 // longer lines are split
 )
 
-// replicaLog takes everything that a replica writes. All of it goes to a file of bounded
-// size, and what the user should see now also to the console. One goroutine at a time may
-// use it.
+// replicaLog takes all output of a replica: all of it into a file of limited size, and what the user should see
+// now also to the console. Only one goroutine at a time may use it.
 type replicaLog struct {
 	id      string
 	name    string
@@ -22,7 +21,7 @@ type replicaLog struct {
 	written int64
 	partial []byte // the beginning of a line
 	console *console
-	healthy func() bool // whether the cell is, so that a warning is unexpected
+	healthy func() bool // whether the cell is healthy, so that a warning is unexpected
 }
 
 func openReplicaLog(id, name string, out *console, healthy func() bool) (*replicaLog, error) {
@@ -44,7 +43,7 @@ func openReplicaLog(id, name string, out *console, healthy func() bool) (*replic
 	}, nil
 }
 
-// Write never fails: a replica must not end because there is no room for its log.
+// Write never fails: a replica must not end for lack of room for its log.
 func (l *replicaLog) Write(p []byte) (int, error) {
 	l.partial = append(l.partial, p...)
 	for {
@@ -75,8 +74,8 @@ func (l *replicaLog) writeLine(text []byte) {
 	}
 }
 
-// rotate renames the file, over the one renamed before, and begins a new one. If it
-// cannot, it empties the file, so that the log stays within its bound.
+// rotate renames the file, over the previous one, and begins a new one. If it cannot, it empties the file, to
+// keep the limit.
 func (l *replicaLog) rotate() {
 	if err := os.Rename(l.name, l.name+".1"); err == nil {
 		if next, err := os.OpenFile(l.name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err == nil {
@@ -90,16 +89,15 @@ func (l *replicaLog) rotate() {
 	}
 }
 
-// isForConsole reports whether a line of a replica is for the console: a line that is not
-// of its log (a last message, the trace of a panic), and, if the cell is healthy, warnings
-// and errors.
+// isForConsole reports whether a replica's line is for the console: one that is not of its log (a last message,
+// the trace of a panic), and, in a healthy cell, warnings and errors.
 func isForConsole(line []byte, healthy bool) bool {
 	logged := bytes.HasPrefix(line, []byte("time="))
 	serious := bytes.Contains(line, []byte(" level=WARN")) || bytes.Contains(line, []byte(" level=ERROR"))
 	return len(line) > 0 && (!logged || healthy && serious)
 }
 
-// Close writes what is left and closes the file.
+// Close writes the rest and closes the file.
 func (l *replicaLog) Close() error {
 	if len(l.partial) > 0 {
 		l.writeLine(append(l.partial, '\n'))

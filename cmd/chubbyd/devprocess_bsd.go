@@ -4,6 +4,6 @@ package main
 
 import "syscall"
 
-// dieWithParent does nothing on this system: a replica notices by the end of its standard
-// input that its parent has ended.
+// dieWithParent does nothing on this system: the end of its standard input tells a replica that its parent has
+// ended.
 func dieWithParent(*syscall.SysProcAttr) {}

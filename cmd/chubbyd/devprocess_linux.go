@@ -2,6 +2,5 @@ package main
 
 import "syscall"
 
-// dieWithParent has the system kill a process when the thread that started it
-// has ended.
+// dieWithParent makes the system kill a process when the thread that started it ends.
 func dieWithParent(attributes *syscall.SysProcAttr) { attributes.Pdeathsig = syscall.SIGKILL }

@@ -10,16 +10,14 @@ import (
 	"github.com/chubbylock/chubby/internal/flock"
 )
 
-// ownGroup puts a process into a process group of its own, which the terminal's signals
-// do not reach.
+// ownGroup puts a process into its own process group, which the terminal's signals do not reach.
 func ownGroup() *syscall.SysProcAttr {
 	attributes := &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(attributes)
 	return attributes
 }
 
-// lockFile locks a file until unlock is called, or this process ends. It fails if another
-// process has locked it.
+// lockFile locks a file until unlock, or the end of this process. It fails if another process has locked it.
 func lockFile(name string) (unlock func(), err error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

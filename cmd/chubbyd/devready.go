@@ -11,12 +11,11 @@ import (
 const (
 	pollEvery  = 100 * time.Millisecond // until there is a master
 	pollSlowly = 500 * time.Millisecond // from then on
-	quietFor   = 2 * time.Second        // between two lines about what is waited for
+	quietFor   = 2 * time.Second        // between two lines about the wait
 	pollBound  = time.Second            // for one replica's answer
 	maxAnswer  = 64 << 10               // bytes of one replica's answer
 )
 
-// readiness is what a replica's /readyz answers.
 type readiness struct {
 	Ready   bool   `json:"ready"`
 	Cell    string `json:"cell"`
@@ -26,8 +25,8 @@ type readiness struct {
 	Epoch   uint64 `json:"epoch"`
 }
 
-// followMaster asks every replica again and again, and sends each new master's first
-// answer to masters. While there is no master, it prints now and then what it waits for.
+// followMaster asks every replica repeatedly, and sends each new master's first answer to masters. Without a
+// master, it prints from time to time what it waits for.
 func (d *dev) followMaster(ctx context.Context, masters chan<- readiness) {
 	client := &http.Client{Timeout: pollBound, Transport: &http.Transport{DisableKeepAlives: true}}
 	remind := time.NewTicker(quietFor)
@@ -35,7 +34,7 @@ func (d *dev) followMaster(ctx context.Context, masters chan<- readiness) {
 	var (
 		known readiness     // of the latest master
 		seen  pollResult    // of the latest round
-		since time.Duration // for how long there has been no master
+		since time.Duration // how long there has been no master
 	)
 	next := pollEvery
 	for {
@@ -66,12 +65,11 @@ func (d *dev) followMaster(ctx context.Context, masters chan<- readiness) {
 	}
 }
 
-// pollResult is what the replicas have answered in one round.
 type pollResult struct {
 	replicas  int
 	answering int
-	master    readiness // what the master answered, if there is one
-	silent    string    // a replica that does not answer, and why
+	master    readiness // the master's answer, if there is one
+	silent    string    // a silent replica, and why
 }
 
 func (s pollResult) isHealthy() bool { return s.answering == s.replicas && s.master.Master != "" }
@@ -84,7 +82,6 @@ func (s pollResult) String() string {
 	return text
 }
 
-// poll asks every replica once.
 func (d *dev) poll(ctx context.Context, client *http.Client) pollResult {
 	seen := pollResult{replicas: len(d.cell.Replicas)}
 	for i := range d.cell.Replicas {
@@ -95,8 +92,7 @@ func (d *dev) poll(ctx context.Context, client *http.Client) pollResult {
 			continue
 		}
 		seen.answering++
-		// A replica that was the master, and does not know yet that another is, has an
-		// older epoch.
+		// A former master that does not know of its successor has an older epoch.
 		if answer.Ready && answer.Master != "" && answer.Master == answer.Replica && answer.Epoch > seen.master.Epoch {
 			seen.master = answer
 		}
@@ -115,7 +111,7 @@ func askReady(ctx context.Context, client *http.Client, address string) (readine
 		return answer, err
 	}
 	defer reply.Body.Close()
-	// A replica that is not ready answers with an error status, and with the same fields.
+	// A replica that is not ready answers with an error status and the same fields.
 	err = json.NewDecoder(http.MaxBytesReader(nil, reply.Body, maxAnswer)).Decode(&answer)
 	if err != nil {
 		return answer, fmt.Errorf("GET /readyz: %s: %w", reply.Status, err)

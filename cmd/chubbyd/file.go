@@ -13,8 +13,8 @@ import (
 	"github.com/chubbylock/chubby/cell"
 )
 
-// readFile takes the settings of a YAML file into the draft. It fails only if the file
-// cannot be read; all else that is wrong is a problem of the draft.
+// readFile reads the settings of a YAML file into the draft. It fails only if the file is unreadable; other
+// faults are problems of the draft.
 func (d *draft) readFile(name string) error {
 	raw, err := os.ReadFile(name)
 	if err != nil {
@@ -131,8 +131,7 @@ func keyNames() []string {
 	return names
 }
 
-// suggestion is "; did you mean X?" with the nearest of the known words, or
-// nothing if none is near.
+// suggestion returns "; did you mean X?" with the nearest known word, or "".
 func suggestion(word string, known []string) string {
 	best, distance := "", 4
 	for _, k := range known {
@@ -146,8 +145,7 @@ func suggestion(word string, known []string) string {
 	return fmt.Sprintf("; did you mean %s?", best)
 }
 
-// editDistance is the smallest number of letters to insert, remove or replace to turn a
-// into b (Levenshtein).
+// editDistance is the minimum number of letters to insert, remove or replace to turn a into b (Levenshtein).
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -168,7 +166,7 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// errorOf makes one error of all problems, with a line for each.
+// errorOf joins all problems in one error, a line for each.
 func errorOf(problems []problem) error {
 	if len(problems) == 0 {
 		return nil

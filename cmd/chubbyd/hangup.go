@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// hangups are the signals SIGHUP. One says that the terminal was closed, and asks for an orderly end, unless somebody has taken them: of
-// a process without a terminal it asks to read the configuration again.
+// hangups are SIGHUP signals. One asks for an orderly end, since the terminal was closed, unless takeHangups
+// was called: then, without a terminal, it asks to reload the configuration.
 type hangups struct {
 	taken  atomic.Pointer[func()]
 	signal chan os.Signal
@@ -20,8 +20,8 @@ type hangupsKey struct{}
 
 var errHangup = errors.New("the terminal was closed (SIGHUP)")
 
-// withHangups returns a context that ends with the first SIGHUP that nobody has taken. After it, SIGHUP has its default action, so that the
-// second one ends the process. A process that was started to ignore SIGHUP (nohup) does.
+// withHangups returns a context that ends with the first SIGHUP that is not taken. Then SIGHUP regains its
+// default action, so that the second ends the process. A process started to ignore SIGHUP (nohup) does.
 func withHangups(ctx context.Context) (context.Context, *hangups) {
 	h := &hangups{signal: make(chan os.Signal, 1)}
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, hangupsKey{}, h))
@@ -51,7 +51,7 @@ func withHangups(ctx context.Context) (context.Context, *hangups) {
 
 func (h *hangups) stop() { signal.Stop(h.signal) }
 
-// takeHangups has f called, one at a time, for each SIGHUP from now on.
+// takeHangups calls f, one call at a time, for each SIGHUP from now on.
 func takeHangups(ctx context.Context, f func()) {
 	if h, ok := ctx.Value(hangupsKey{}).(*hangups); ok {
 		h.taken.Store(&f)

@@ -13,8 +13,7 @@ import (
 // auto is the value of a setting that the replica chooses.
 const auto = "auto"
 
-// setListen reads where to listen: a host, which keeps the ports of the member,
-// or CLIENT,RAFT[,HTTP] in full.
+// setListen reads where to listen: a host, with the member's ports, or CLIENT,RAFT[,HTTP].
 func setListen(s *settings, text string) error {
 	s.listenHost, s.replica.Listen = "", cell.Addresses{}
 	addresses := strings.Split(text, ",")
@@ -53,9 +52,8 @@ func setAdvertise(s *settings, text string) error {
 	return nil
 }
 
-// placeListen puts the host that was set to listen on together with the ports of this
-// replica's member. The host is meant for ports that others must reach. So an http port that is
-// written for the loopback interface stays there.
+// placeListen joins the host of listen with the ports of this replica's member. The host is for ports that
+// others must reach, so an http port on the loopback interface stays there.
 func (s *settings) placeListen() {
 	for _, m := range s.replica.Members {
 		if s.listenHost == "" || m.ID != s.replica.ID {
@@ -74,8 +72,8 @@ func (s *settings) placeListen() {
 	}
 }
 
-// onLoopback reports whether an address is written as one of the loopback interface. What a name means here says
-// nothing about that: it may be the host's own (see cell.Config.Listen).
+// onLoopback reports whether an address is written as a loopback one. What a name resolves to here does not
+// count: it may be the host's own (see cell.Config.Listen).
 func onLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())

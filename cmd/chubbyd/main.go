@@ -1,10 +1,9 @@
-// Command chubbyd runs the replicas of a Chubby cell: one of them (serve), or
-// for trying and developing a whole cell on this machine (dev).
+// Command chubbyd runs the replicas of a Chubby cell: one (serve), or for trials and development a whole cell
+// on this machine (dev).
 //
-// It only reads settings, starts package cell and reports; what a replica does
-// is decided there. A replica that stops by itself ends the process with a
-// message and exit code 1, never with a panic, so that a supervisor of the process
-// can start it again; with exit code 78, if that does not help.
+// It only reads settings, starts package cell and reports. A replica that stops by itself ends the process with
+// a message and exit code 1, never with a panic, so that a supervisor can restart it; with exit code 78 if a
+// restart does not help.
 package main
 
 import (
@@ -32,10 +31,10 @@ func main() {
 func runCommandLine() int {
 	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
 	defer stop()
-	// The first signal asks for an orderly end. After it signals have their default action
-	// again, so the second one ends the process.
+	// The first signal asks for an orderly end. Then signals regain their default action, so that the second
+	// ends the process.
 	context.AfterFunc(ctx, stop)
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a write to a pipe that nobody reads is an error, see exitUnread
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a write to a closed pipe is an error, see exitUnread
 	ctx, hangups := withHangups(ctx)
 	defer hangups.stop()
 	root := newRootCommand()
@@ -56,21 +55,20 @@ func runCommandLine() int {
 	return 0
 }
 
-// stopSignals are the signals that ask for an orderly end, besides SIGHUP; see hangups. Those that this process was started
-// to ignore (the background of a script) are not among them.
+// stopSignals are the signals that ask for an orderly end, besides SIGHUP; see hangups. They exclude those that
+// this process was started to ignore (a script's background).
 func stopSignals() []os.Signal {
 	interactive := slices.DeleteFunc([]os.Signal{os.Interrupt}, signal.Ignored)
 	return append(interactive, syscall.SIGTERM)
 }
 
-// lastBound is how long printLast waits.
 const lastBound = 2 * time.Second
 
-// printLast writes the last message. It gives up if nobody reads it: a process whose
-// replica has failed must end, so that it can be started again.
+// printLast writes the last message, but not for long: a process whose replica has failed must end, so that it
+// can be restarted.
 func printLast(out io.Writer, err error) {
 	written := make(chan struct{})
-	go func() { // ends with the process, at the latest
+	go func() { // ends at the latest with the process
 		defer close(written)
 		fmt.Fprintln(out, "chubbyd:", err)
 	}()
@@ -80,23 +78,22 @@ func printLast(out io.Writer, err error) {
 	}
 }
 
-// The exit codes that are not 0. exitRefused is EX_CONFIG of sysexits.h: a replica must not
-// run with the configuration, on the data or with the members that it has. A unit of systemd
-// needs RestartPreventExitStatus=78.
+// The exit codes other than 0. exitRefused is EX_CONFIG of sysexits.h: a replica must not run with its
+// configuration, data or members. A systemd unit needs RestartPreventExitStatus=78.
 const (
 	exitFailed  = 1
 	exitUsage   = 2
 	exitRefused = 78
 
-	// exitUnread is that of an end by SIGPIPE: the reader of what is printed has gone (chubbyd config show | head). It is no such end, of
-	// which runuser and sudo tell on the terminal.
+	// exitUnread is the code of an end by SIGPIPE: the reader has gone (chubbyd config show | head). It is no
+	// real one, which runuser and sudo report on the terminal.
 	exitUnread = 128 + int(syscall.SIGPIPE)
 )
 
-// endsByPipe has a command that runs on end by SIGPIPE, as other programs do, when its log has no reader any more.
+// endsByPipe makes a running command end by SIGPIPE, as other programs do, when its log loses its reader.
 func endsByPipe() { signal.Reset(syscall.SIGPIPE) }
 
-// exitCodes says what each exit code means.
+// exitCodes explains the exit codes.
 func exitCodes() map[int]string {
 	return map[int]string{
 		0:           "stopped in order, by SIGTERM or SIGINT, or by SIGHUP from its terminal; or done",
@@ -119,12 +116,11 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// configError is that of a replica which was started with a faulty configuration: it stays so until somebody edits it.
+// configError is the error of a faulty configuration, which somebody has to edit.
 type configError struct{ error }
 
 func (e configError) Unwrap() error { return e.error }
 
-// usageError is a command line that was not understood.
 type usageError struct{ text string }
 
 func (e usageError) Error() string { return e.text }
@@ -133,7 +129,7 @@ func usagef(format string, args ...any) error {
 	return usageError{fmt.Sprintf(format, args...)}
 }
 
-// arguments makes the error of a cobra check a usageError.
+// arguments turns the error of a cobra check into a usageError.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {

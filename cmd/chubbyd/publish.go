@@ -11,19 +11,18 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyd/internal/names"
 )
 
-// publishing is how clients are to find the replicas by the cell's name: one of the two, or neither.
+// publishing is how clients find the replicas by the cell's name: at most one of the two.
 type publishing struct {
 	dns  names.DNS  // if its Server is not empty
 	hook names.Hook // if it is not empty
 }
 
-// Bounds of the time for which others may keep a record.
+// Limits of how long others may keep a record.
 const (
 	defaultTTL = time.Minute
 	maxTTL     = 24 * time.Hour
 )
 
-// publishKeys are the settings of that.
 func publishKeys() []key {
 	return []key{
 		{"dns-server", "the primary server of a zone whose SRV records the master keeps, by dynamic updates (RFC 2136)", special("none, or host:port", none, setDNSServer, none)},
@@ -62,7 +61,6 @@ func setHook(s *settings, text string) error {
 	return nil
 }
 
-// validatePublishing checks these settings together.
 func (d *draft) validatePublishing() {
 	p := d.publishing
 	switch {
@@ -77,7 +75,6 @@ func (d *draft) validatePublishing() {
 	}
 }
 
-// install sets what the replica does to publish.
 func (p publishing) install(s *settings) {
 	switch {
 	case p.hook != "":

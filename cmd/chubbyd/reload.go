@@ -8,7 +8,7 @@ import (
 	"golang.org/x/term"
 )
 
-// reloader is the configuration of a replica that runs, and what of it can change.
+// reloader is the configuration of a running replica, and its changeable part.
 type reloader struct {
 	options *serveOptions
 	draft   *draft
@@ -16,8 +16,8 @@ type reloader struct {
 	log     *slog.Logger
 }
 
-// reload reads the configuration again, takes over what can be, and says what needs a restart. If there is
-// anything wrong with it, nothing changes.
+// reload reads the configuration again, applies what can change, and reports what needs a restart. With any
+// fault, nothing changes.
 func (r *reloader) reload() {
 	next, err := r.options.collect()
 	if err == nil {
@@ -45,7 +45,7 @@ func (r *reloader) reload() {
 	}
 }
 
-// textOf returns what a key is set to, or its default.
+// textOf returns a key's value, or its default.
 func (d *draft) textOf(k key) string {
 	text, ok := d.texts[k.name]
 	if !ok && k.initial != nil {
@@ -54,7 +54,6 @@ func (d *draft) textOf(k key) string {
 	return text
 }
 
-// isTerminal reports whether r is a terminal.
 func isTerminal(r io.Reader) bool {
 	f, ok := r.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -29,7 +29,7 @@ file system, after Burrows (OSDI 2006).
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%v; see '%s --help'", err, cmd.CommandPath())
 	})
-	root.Version = builtFrom().Version // for --version, which prints what version does
+	root.Version = builtFrom().Version // for --version, which prints what version prints
 	root.SetVersionTemplate(builtFrom().String())
 	root.AddCommand(newDevCommand(), newServeCommand(), newConfigCommand(), newCertsCommand(), newVersionCommand())
 	helptext.Install(root, helptext.TerminalWidth)

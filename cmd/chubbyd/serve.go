@@ -20,8 +20,8 @@ import (
 
 type serveOptions struct {
 	config        string
-	restoreAccess bool // for this start only, so the file has no key for it
-	exitWithStdin bool // stop when standard input ends: so the replicas of dev notice that it has ended
+	restoreAccess bool // for one start, so the file has no key for it
+	exitWithStdin bool // stop when standard input ends: so dev's replicas notice that dev has ended
 	flags         *pflag.FlagSet
 }
 
@@ -80,7 +80,7 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.restoreAccess, "restore-access", false, "have everybody admitted to the access control lists again; see above")
 	flags.BoolVar(&o.exitWithStdin, "exit-with-stdin", false, "stop when standard input ends")
 	if err := flags.MarkHidden("exit-with-stdin"); err != nil {
-		panic(err) // the flag was defined in the line above
+		panic(err) // the line above defined the flag
 	}
 	for _, k := range keys() {
 		flags.String(k.name, "", k.usage)
@@ -90,8 +90,7 @@ func (o *serveOptions) addFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// loadSettings collects the settings: defaults, file, environment, flags, each
-// overriding the ones before.
+// loadSettings collects the settings: defaults, file, environment, flags; later ones override earlier ones.
 func (o *serveOptions) loadSettings() (settings, error) {
 	d, err := o.collect()
 	if err == nil {
@@ -141,8 +140,8 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if o.exitWithStdin {
-		// A read of standard input that blocks cannot be cancelled, so nothing waits for
-		// this goroutine; it ends with the process.
+		// A blocking read of standard input cannot be cancelled, so nothing waits for this goroutine; it ends
+		// with the process.
 		go func() {
 			_, _ = io.Copy(io.Discard, in)
 			cancel(errors.New("standard input ended"))
@@ -157,7 +156,7 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 	if text := backupstore.Warning(s.replica.Backups.Place); text != "" {
 		s.replica.Logger.Warn(text)
 	}
-	if !isTerminal(in) { // else SIGHUP says that it was closed
+	if !isTerminal(in) { // else SIGHUP reports its end
 		takeHangups(ctx, (&reloader{options: o, draft: d, level: level, log: s.replica.Logger}).reload)
 	}
 	stopTraces, err := s.tracing.install(ctx, &s.replica, s.replica.Logger)
@@ -167,7 +166,7 @@ func (o *serveOptions) runReplica(ctx context.Context, in io.Reader, out io.Writ
 	defer stopTraces(ctx)
 	replica, err := cell.Start(ctx, s.replica)
 	if ctx.Err() != nil && errors.Is(err, api.Cancelled) {
-		return nil // the log says so
+		return nil // the log has it
 	}
 	if err != nil {
 		return fmt.Errorf("start replica %s of cell %s in %s: %w", s.replica.ID, s.replica.Cell, s.replica.Data, err)
@@ -183,27 +182,26 @@ func newLogger(out io.Writer, s settings, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, options))
 }
 
-// serving is what serveUntil needs of a cell.Replica.
+// serving is the part of cell.Replica that serveUntil needs.
 type serving interface {
 	// Done is closed when the replica has stopped.
 	Done() <-chan struct{}
-	// Err says why it stopped by itself.
+	// Err returns why it stopped by itself.
 	Err() error
-	// Log is where the replica logs.
+	// Log is the replica's log.
 	Log() *slog.Logger
-	// Stop drains the replica and stops it, until ctx ends at the latest.
+	// Stop drains and stops the replica, until ctx ends at the latest.
 	Stop(ctx context.Context) error
 }
 
-// serveUntil waits until ctx ends, which is an orderly stop, or until the replica ends,
-// which is a failure.
+// serveUntil waits until ctx ends, which is an orderly stop, or until the replica ends, which is a failure.
 func serveUntil(ctx context.Context, replica serving, s settings) error {
 	select {
 	case <-replica.Done():
 		if err := replicaErr(replica); errors.Is(err, cell.ErrRefused) {
 			return fmt.Errorf("replica %s of cell %s stopped, and must not be started again as it is: %w", s.replica.ID, s.replica.Cell, err)
 		}
-		// What to do is in the error: whether to start it again depends on the cause.
+		// The error says what to do: whether a restart helps depends on the cause.
 		return fmt.Errorf("replica %s of cell %s stopped by itself: %w\n"+
 			"  Its data directory is %s. The other replicas carry on if they are a majority",
 			s.replica.ID, s.replica.Cell, replicaErr(replica), s.replica.Data)

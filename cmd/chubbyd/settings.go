@@ -16,29 +16,28 @@ import (
 	"github.com/chubbylock/chubby/cmd/chubbyd/internal/names"
 )
 
-// settings are those of one replica, from all sources.
+// settings are one replica's, from all sources.
 type settings struct {
 	replica    cell.Config
 	logLevel   slog.Level
 	logFormat  string // text or json
-	insecure   bool   // no certificates are wanted
+	insecure   bool   // run without certificates
 	publishing publishing
 	tracing    tracing
-	stop       time.Duration // how long a stop may take before the process ends regardless
+	stop       time.Duration // how long a stop may take before the process ends anyway
 
-	listenHost string // the host to listen on, with the ports of this replica's member; empty if none was set
+	listenHost string // the host to listen on, with the member's ports; empty if unset
 }
 
-// key is one setting. Its name is that in the file and of the flag, and, as CHUBBYD_NAME,
-// of the variable.
+// key is one setting. Its name is that in the file and of the flag, and, as CHUBBYD_NAME, of the variable.
 type key struct {
 	name  string
 	usage string
 	value
 }
 
-// keys lists every setting. File, flags, environment, `config check`, `config example` and
-// docs/chubbyd.md all work from it.
+// keys returns every setting. File, flags, environment, `config check`, `config example` and docs/chubbyd.md
+// derive from it.
 func keys() []key {
 	stores := oneOf("log store", func(s *settings) *cell.LogStore { return &s.replica.LogStore }, cell.LogStores()...)
 	return slices.Concat([]key{
@@ -88,13 +87,13 @@ func keys() []key {
 	})
 }
 
-// nameText says what setCell and setID take.
+// nameText describes the values of setCell and setID.
 const nameText = "letters, digits, '-', '_' and '.'"
 
 // requiredKeys have no default.
 func requiredKeys() []string { return []string{"cell", "id", "members", "data"} }
 
-// variable is the name of the environment variable of a key.
+// variable returns the environment variable of a key.
 func variable(key string) string {
 	return "CHUBBYD_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
 }
@@ -161,7 +160,7 @@ func setAuditFile(s *settings, text string) error {
 	return file(func(s *settings) *string { return &s.replica.Audit.File }).set(s, text)
 }
 
-// everybody is the value of operators that admits everybody.
+// everybody is the value of operators for everybody.
 const everybody = "everybody"
 
 func setOperators(s *settings, text string) error {
@@ -235,7 +234,7 @@ func parseMembers(text string) ([]cell.Member, error) {
 	return members, nil
 }
 
-// membersText is what parseMembers reads.
+// membersText is the reverse of parseMembers.
 func membersText(members []cell.Member) string {
 	var list []string
 	for _, m := range members {
@@ -248,8 +247,7 @@ func membersText(members []cell.Member) string {
 	return strings.Join(list, ";")
 }
 
-// addressProblem says what is wrong with an address that others must reach; "" if nothing
-// is.
+// addressProblem returns the fault of an address that others must reach, or "".
 func addressProblem(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -264,10 +262,10 @@ func addressProblem(address string) string {
 	return ""
 }
 
-// place is where a value was read: a line and column of a file, a variable or a flag.
+// place is the source of a value: a line and column of a file, a variable or a flag.
 type place struct {
 	source       string
-	line, column int // 0 if the source has no lines
+	line, column int // 0 for a source without lines
 }
 
 func (p place) String() string {
@@ -277,7 +275,6 @@ func (p place) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.source, p.line, p.column)
 }
 
-// problem is something wrong with the settings.
 type problem struct {
 	at   place
 	text string
@@ -285,13 +282,12 @@ type problem struct {
 
 func (f problem) String() string { return f.at.String() + ": " + f.text }
 
-// draft collects settings from several sources, each of which overrides the ones before,
-// and everything that is wrong with them.
+// draft collects settings from several sources, where later ones override, and all problems.
 type draft struct {
 	settings
-	main     place             // where a key is missing that no source has set
-	at       map[string]place  // of each key that was set
-	texts    map[string]string // what it was set to
+	main     place             // of keys that no source has set
+	at       map[string]place  // of each set key
+	texts    map[string]string // its value
 	memberAt []place           // of each member
 	problems []problem
 }
@@ -304,7 +300,6 @@ func (d *draft) addProblem(at place, format string, args ...any) {
 	d.problems = append(d.problems, problem{at, fmt.Sprintf(format, args...)})
 }
 
-// set takes one key's value.
 func (d *draft) set(k key, text string, at place) {
 	d.at[k.name], d.texts[k.name] = at, text
 	if err := k.set(&d.settings, text); err != nil {
@@ -316,8 +311,7 @@ func (d *draft) set(k key, text string, at place) {
 	}
 }
 
-// validate checks the settings together, when all sources have been read, and returns all
-// problems in the order of their places.
+// validate checks the settings together, after all sources, and returns all problems by place.
 func (d *draft) validate() []problem {
 	for _, name := range requiredKeys() {
 		if _, ok := d.at[name]; !ok {
@@ -328,7 +322,7 @@ func (d *draft) validate() []problem {
 	d.validateCertificates()
 	d.validatePublishing()
 	d.placeListen()
-	if len(d.problems) == 0 { // the cell checks more when the replica starts
+	if len(d.problems) == 0 { // the cell checks more at the replica's start
 		var e *api.Error
 		if err := d.replica.Check(); errors.As(err, &e) {
 			d.addProblem(d.main, "%s", e.Message)
@@ -340,7 +334,7 @@ func (d *draft) validate() []problem {
 	return d.problems
 }
 
-// validateCertificates wants certificates, or to be told that there are none.
+// validateCertificates requires certificates, or the setting insecure.
 func (d *draft) validateCertificates() {
 	named := d.replica.ClientTLS != (cell.TLSFiles{}) || d.replica.PeerTLS != (cell.TLSFiles{})
 	switch {

@@ -2,5 +2,5 @@
 
 package main
 
-// relaxTimers does something on Linux only.
+// relaxTimers only acts on Linux.
 func relaxTimers([]string) {}

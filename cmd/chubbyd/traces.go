@@ -10,19 +10,17 @@ import (
 	"github.com/chubbylock/chubby/internal/otlp"
 )
 
-// tracing is where spans of calls go, and of which.
 type tracing struct {
 	endpoint string // empty: nowhere
 	ratio    float64
 }
 
-// defaultTraceRatio is few enough for a busy cell. Calls that their clients have traced come on top.
+// defaultTraceRatio is small enough for a busy cell. Calls that clients trace are added.
 const defaultTraceRatio = 0.001
 
-// flushTime bounds how long a replica that has stopped sends its last spans.
+// flushTime is how long a stopped replica may send its last spans.
 const flushTime = 2 * time.Second
 
-// traceKeys are the settings of traces.
 func traceKeys() []key {
 	return []key{
 		{"trace-endpoint", "where spans of calls are sent, by OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT with TLS; OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_CERTIFICATE and their like count", special("none, or http(s)://HOST:PORT", none, setTraceEndpoint, none)},
@@ -42,7 +40,7 @@ func setTraceEndpoint(s *settings, text string) error {
 	return nil
 }
 
-// install has the replica trace calls, if that is wanted. stop sends what is left, once the replica has stopped.
+// install makes the replica trace calls, if configured. stop sends the rest once the replica has stopped.
 func (t tracing) install(ctx context.Context, replica *cell.Config, log *slog.Logger) (stop func(context.Context), err error) {
 	if t.endpoint == "" {
 		return func(context.Context) {}, nil

@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// value is what a setting may be. What a reader is told of it (docs/chubbyd.md) is made of
-// what is checked.
+// value is the possible values of a setting. Its description in docs/chubbyd.md derives from its check.
 type value struct {
 	takes    string                        // the possible texts
-	words    []string                      // those of them that shells offer
-	initial  func(settings) string         // the text of what is set, for the default; nil where there is none
-	set      func(*settings, string) error // takes a text, or says what is wrong with it
-	isSwitch bool                          // as a flag it needs no value
+	words    []string                      // those that shells offer
+	initial  func(settings) string         // the text of the default, or nil
+	set      func(*settings, string) error // takes a text, or returns its fault
+	isSwitch bool                          // the flag needs no value
 }
 
-// special is a value with a reader of its own.
+// special is a value with its own parser.
 func special(takes, initial string, set func(*settings, string) error, words ...string) value {
 	v := value{takes: takes, words: words, set: set}
 	if initial != "" {
@@ -27,10 +26,10 @@ func special(takes, initial string, set func(*settings, string) error, words ...
 	return v
 }
 
-// none is the value of a file that is not there.
+// none is the value for no file.
 const none = "none"
 
-// file is the name of a file, which is looked for when the replica starts.
+// file is the name of a file, opened at the replica's start.
 func file(at func(*settings) *string) value {
 	return special("none, or a file", none, func(s *settings, text string) error {
 		switch text {
@@ -44,7 +43,6 @@ func file(at func(*settings) *string) value {
 	}, none)
 }
 
-// text is any text, or none.
 func text(at func(*settings) *string) value {
 	return special("none, or a text", none, func(s *settings, text string) error {
 		switch text {
@@ -58,7 +56,7 @@ func text(at func(*settings) *string) value {
 	}, none)
 }
 
-// switched is a setting that is true or false.
+// switched is true or false.
 func switched(at func(*settings) *bool) value {
 	return value{
 		takes:    "true or false",
@@ -95,7 +93,6 @@ func oneOf[T ~string](what string, at func(*settings) *T, words ...T) value {
 	return v
 }
 
-// duration is a length of time between two bounds.
 func duration(minimum, maximum time.Duration, at func(*settings) *time.Duration) value {
 	return value{
 		takes:   shortDuration(minimum) + " to " + shortDuration(maximum),
@@ -129,7 +126,7 @@ func durationOrZero(minimum, maximum time.Duration, at func(*settings) *time.Dur
 	return v
 }
 
-// shortDuration writes a duration without its zeros: 10m, not 10m0s.
+// shortDuration formats a duration without zeros: 10m, not 10m0s.
 func shortDuration(d time.Duration) string {
 	if d == 0 {
 		return "0"
@@ -141,7 +138,6 @@ func shortDuration(d time.Duration) string {
 	return text
 }
 
-// count is a whole number between two bounds.
 func count(minimum, maximum int, at func(*settings) *int) value {
 	return value{
 		takes:   fmt.Sprintf("a whole number from %d to %d", minimum, maximum),
@@ -157,7 +153,6 @@ func count(minimum, maximum int, at func(*settings) *int) value {
 	}
 }
 
-// number is a number between two bounds, with a fraction or without.
 func number(minimum, maximum float64, at func(*settings) *float64) value {
 	text := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 	v := value{
@@ -166,7 +161,7 @@ func number(minimum, maximum float64, at func(*settings) *float64) value {
 	}
 	v.set = func(s *settings, text string) error {
 		n, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(n >= minimum && n <= maximum) { // not for NaN either
+		if err != nil || !(n >= minimum && n <= maximum) { // fails for NaN, too
 			return fmt.Errorf("%q is not %s", text, v.takes)
 		}
 		*at(s) = n

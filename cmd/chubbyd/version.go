@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build is what the Go tool recorded when it built the binary.
 type build struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
@@ -78,9 +77,9 @@ func builtFrom() build {
 	return b
 }
 
-// completeFlag has shells complete a flag with the words that it takes.
+// completeFlag makes shells complete a flag with its words.
 func completeFlag(cmd *cobra.Command, flag string, words ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is not defined, or has a completion already: a mistake in this program
+		panic(err) // the flag is missing, or has a completion: a mistake in this program
 	}
 }

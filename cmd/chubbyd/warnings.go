@@ -14,16 +14,16 @@ import (
 	"github.com/chubbylock/chubby/internal/backupstore"
 )
 
-// resolver finds the addresses of a host; net.DefaultResolver is one.
+// resolver finds a host's addresses; net.DefaultResolver is one.
 type resolver interface {
-	// LookupNetIP returns the addresses of a host; network is "ip".
+	// LookupNetIP returns a host's addresses; network is "ip".
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// resolveBound is how long the names of all members may take to be resolved.
+// resolveBound is how long resolving all members' names may take.
 const resolveBound = 2 * time.Second
 
-// warnings lists what a configuration allows and is most often a mistake.
+// warnings returns allowed settings that are mostly mistakes.
 func warnings(ctx context.Context, s settings, names resolver) []string {
 	var list []string
 	if n := len(s.replica.Members); n > 0 && !s.replica.Join && !s.replica.Spare && n%2 == 0 {
@@ -36,9 +36,9 @@ func warnings(ctx context.Context, s settings, names resolver) []string {
 	return append(list, loopbackWarnings(ctx, s, names)...)
 }
 
-// loopbackWarnings lists the hosts of members that are the loopback interface on this
-// machine, if those of others are not: other machines cannot reach a replica by such a
-// name. A name that this machine cannot resolve may be known where the replicas run.
+// loopbackWarnings returns members' hosts that are loopback on this machine while others' are not: other
+// machines cannot reach a replica by such a name. A name that this machine cannot resolve may be known where
+// the replicas run.
 func loopbackWarnings(ctx context.Context, s settings, names resolver) []string {
 	ctx, cancel := context.WithTimeout(ctx, resolveBound)
 	defer cancel()
@@ -66,7 +66,6 @@ func loopbackWarnings(ctx context.Context, s settings, names resolver) []string 
 	return list
 }
 
-// isLoopback reports whether one of the addresses is that of the loopback interface.
 func isLoopback(addresses []netip.Addr) bool {
 	return slices.ContainsFunc(addresses, netip.Addr.IsLoopback)
 }

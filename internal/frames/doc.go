@@ -1,23 +1,19 @@
-// Package frames carries calls over one connection: the calls of the Go client, with the
-// messages, the services and the errors that gRPC carries for everybody else. A call costs
-// both sides less than half of what it costs over HTTP/2. Package client has one end of a
-// connection (Link), and the port for clients the other (Server).
+// Package frames carries calls over one connection: the Go client's calls, with the messages, services and
+// errors of gRPC, at less than half of HTTP/2's cost a call on both sides. Package client has one end (Link),
+// and the port for clients the other (Server).
 //
-// The rule it upholds: a call is sent at most once over a connection, and is answered at
-// most once. What was surely not sent is said to be so (NotSentError), and only that may be
-// sent again without a thought.
+// The rule it upholds: a connection sends and answers a call at most once. NotSentError marks calls that were
+// certainly not sent; only they may be sent again without care.
 //
 // # What is on the wire
 //
-// Each side begins with a hello of 24 bytes: a magic of 16 bytes with the version of all
-// that follows, how many calls the sender serves at a time, and how long the messages may
-// be that it takes. The client speaks first, and sends no call before it has the hello of
-// the server. So a connection to something else costs no call: a server that speaks HTTP/2
-// alone waits for exactly so many bytes, sees that they are not its own preface, and closes
-// the connection. Over TLS it is the same, within: the protocol that TLS agrees on (ALPN) is always
-// that of gRPC, whose clients insist on it.
+// Each side begins with a hello of 24 bytes: a magic of 16 bytes with the version of all that follows, how many
+// calls the sender serves at a time, and the maximum length of messages that it takes. The client speaks first,
+// and sends no call before the server's hello. So another service gets no call: a server with only HTTP/2 waits
+// for exactly as many bytes, sees that they are not its preface, and closes the connection. The same holds
+// inside TLS, whose protocol (ALPN) is always gRPC's, as gRPC clients require.
 //
-// Then there are frames. Each has a header of 16 bytes, numbers being big-endian:
+// Frames follow. Each has a header of 16 bytes; numbers are big-endian:
 //
 //	0  4  length of what follows the header
 //	4  1  kind
@@ -41,33 +37,28 @@
 //	         belongs, as a traceparent of W3C Trace Context, of 64 bytes at most. Servers
 //	         that do not know the kind skip it, so it is sent without being asked for
 //
-// A method has one request, and one reply (a reply in one frame, last) or several of them.
-// A frame of another kind is skipped, so that later versions may add some. A request for an
-// unknown method is answered with the status Unimplemented, and one that is too long with
-// ResourceExhausted; the connection goes on. A header that no sender of this version writes
-// ends the connection: a number that was used before, more calls than the server's hello
-// allows, a length of more than any side takes.
+// A method has one request, and one reply (in one frame, last) or several. Receivers skip unknown kinds, for
+// later versions. The server answers an unknown method with Unimplemented, and a request that is too long with
+// ResourceExhausted; the connection goes on. A header that no sender of this version writes ends it: a reused
+// number, more calls than the server's hello allows, a length beyond every limit.
 //
-// # What bounds it
+// # Limits
 //
-// A side reads one frame at a time, of a bounded length, and has as many calls as the hello
-// allows. How many bytes of replies wait for a client that does not read is for the server's
-// interceptors to bound, as is the time of its handlers (cell/internal/wire). A peer that
-// has been silent for some time is asked for a pong; if nothing comes, or if one write takes
-// as long, the connection is closed. A connection without calls is closed after a while.
+// A side reads one frame at a time, of limited length, and has as many calls as the hello allows. The server's
+// interceptors limit the bytes of pending replies and the time of handlers (cell/internal/wire). A silent peer
+// gets a ping; without an answer, or if one write takes as long, the connection is closed. So is a connection
+// without calls, after a while.
 //
 // # Concurrency
 //
-// Link and Server are safe for concurrent use. A connection has one goroutine that reads
-// it, at both ends. Frames are written by a goroutine that lives while there are any, or by
-// a handler that has just ended; what others put meanwhile goes into its next write.
-// Link.Wait and Server.Stop wait for the goroutines of their connections, and Stop for the
-// handlers, too. The order of the mutexes is
+// Link and Server are safe for concurrent use. At both ends, one goroutine reads a connection. A temporary
+// goroutine or a handler that has just ended writes frames; frames put meanwhile go into its next write.
+// Link.Wait and Server.Stop wait for their connections' goroutines, and Stop also for the handlers. The order
+// of the mutexes is
 //
 //	Link.mu > outlet.mu
 //	serverConn.mu > outlet.mu
 //
-// Others (Server.mu, workers.mu, pulse.mu) are held alone, and none while something is
-// read, written or called back. What Park returns takes workers.mu, and may be called with
-// any other mutex held.
+// Others (Server.mu, workers.mu, pulse.mu) are held alone, and none during a read, a write or a callback. The
+// function that Park returns takes workers.mu, and may be called with any other mutex held.
 package frames

@@ -13,22 +13,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// exchange is a call of a link. Link.mu guards what changes.
+// exchange is a call of a link. Link.mu guards its variable fields.
 type exchange struct {
 	number uint64
-	at     uint64        // where its request is among what was put
-	ready  chan struct{} // has an element when something has changed
+	at     uint64        // its request's position in what was put
+	ready  chan struct{} // has an element after a change
 
 	replies []*buffer
 	unread  int // bytes of these
 	ended   bool
-	err     error // of its end; nil if it has succeeded
+	err     error // of its end; nil after success
 }
 
-// maxUnread bounds the replies of a call that wait to be read.
+// maxUnread limits the unread replies of a call, in bytes.
 const maxUnread = 4 << 20
 
-// add adds a reply, and reports whether too many wait.
 func (x *exchange) add(payload *buffer) (overrun bool) {
 	x.replies = append(x.replies, payload)
 	x.unread += len(payload.b)
@@ -42,7 +41,7 @@ func (x *exchange) wake() {
 	}
 }
 
-// encode makes the frame of a request. Before it, the buffer has start bytes of the frame of its trace, or none.
+// encode makes the frame of a request. The buffer begins with start bytes of its trace's frame, if any.
 func (l *Link) encode(ctx context.Context, method string, request any) (b *buffer, start int, err error) {
 	message, ok := request.(proto.Message)
 	if !ok {
@@ -77,7 +76,6 @@ func (l *Link) encode(ctx context.Context, method string, request any) (b *buffe
 	return b, start, nil
 }
 
-// begin sends a request.
 func (l *Link) begin(ctx context.Context, method string, request any) (*exchange, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()
@@ -131,8 +129,7 @@ func (l *Link) reason() error {
 	return l.err
 }
 
-// next returns the next reply to a call, or io.EOF when it has ended well. If ctx ends
-// first, the call is given up.
+// next returns a call's next reply, or io.EOF after success. If ctx ends first, the call is abandoned.
 func (l *Link) next(ctx context.Context, x *exchange) (*buffer, error) {
 	for {
 		l.mu.Lock()
@@ -160,14 +157,12 @@ func (l *Link) next(ctx context.Context, x *exchange) (*buffer, error) {
 	}
 }
 
-// hasEnded reports whether no more replies to a call come.
 func (l *Link) hasEnded(x *exchange) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return x.ended
 }
 
-// decode reads a message, and gives its buffer back.
 func (l *Link) decode(b *buffer, reply any) error {
 	message, ok := reply.(proto.Message)
 	if !ok {
@@ -181,7 +176,7 @@ func (l *Link) decode(b *buffer, reply any) error {
 	return nil
 }
 
-// Invoke implements grpc.ClientConnInterface. It takes no notice of options.
+// Invoke implements grpc.ClientConnInterface. It ignores options.
 func (l *Link) Invoke(ctx context.Context, method string, request, reply any, _ ...grpc.CallOption) error {
 	x, err := l.begin(ctx, method, request)
 	if err != nil {
@@ -197,8 +192,7 @@ func (l *Link) Invoke(ctx context.Context, method string, request, reply any, _ 
 	return l.decode(b, reply)
 }
 
-// NewStream implements grpc.ClientConnInterface, for calls with one request. It takes no
-// notice of options.
+// NewStream implements grpc.ClientConnInterface, for calls with one request. It ignores options.
 func (l *Link) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	if desc.ClientStreams {
 		return nil, status.Error(codes.Unimplemented, "calls with several requests cannot be sent as frames")
@@ -209,7 +203,7 @@ func (l *Link) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 	return &replies{link: l, ctx: ctx, method: method}, nil
 }
 
-// replies is the answer to a call with several replies.
+// replies implements grpc.ClientStream for a call with several replies.
 type replies struct {
 	link   *Link
 	ctx    context.Context //nolint:containedctx // of the call, as with any stream
@@ -218,19 +212,15 @@ type replies struct {
 	stop   func() bool // stops the watch over ctx
 }
 
-// Header implements grpc.ClientStream.
 func (*replies) Header() (metadata.MD, error) { return metadata.MD{}, nil }
 
-// Trailer implements grpc.ClientStream.
 func (*replies) Trailer() metadata.MD { return nil }
 
-// CloseSend implements grpc.ClientStream. The request has ended with its message.
+// CloseSend implements grpc.ClientStream. The request ends with its message.
 func (*replies) CloseSend() error { return nil }
 
-// Context implements grpc.ClientStream.
 func (s *replies) Context() context.Context { return s.ctx }
 
-// SendMsg implements grpc.ClientStream.
 func (s *replies) SendMsg(request any) error {
 	if s.x != nil {
 		return status.Error(codes.Internal, "the call has one request, which was sent")
@@ -244,13 +234,12 @@ func (s *replies) SendMsg(request any) error {
 	return nil
 }
 
-// RecvMsg implements grpc.ClientStream.
 func (s *replies) RecvMsg(reply any) error {
 	if s.x == nil {
 		return status.Error(codes.Internal, "the request was not sent")
 	}
 	b, err := s.link.next(s.ctx, s.x)
-	if err != nil || s.link.hasEnded(s.x) { // many take the last reply, and not the end after it
+	if err != nil || s.link.hasEnded(s.x) { // many callers take the last reply without the end
 		s.stop()
 	}
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Kind is what a frame says; see the package comment.
+// Kind is a kind of frame; see the package comment.
 type Kind uint8
 
 // The kinds of frames.
@@ -27,12 +27,12 @@ const (
 	KindTrace   Kind = 9
 )
 
-// HeaderSize is the length of the header of a frame, in bytes.
+// HeaderSize is the length of a frame's header, in bytes.
 const HeaderSize = 16
 
 // Header is the header of a frame.
 type Header struct {
-	Length int // of what follows it, in bytes
+	Length int // of the rest, in bytes
 	Kind   Kind
 	Call   uint64
 }
@@ -48,30 +48,27 @@ func (h Header) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(append(b, byte(h.Kind), 0, 0, 0), h.Call)
 }
 
-// seal writes the length and the number of the frame that b is, once they are known.
 func seal(b []byte, call uint64) {
 	binary.BigEndian.PutUint32(b[0:4], uint32(len(b)-HeaderSize))
 	binary.BigEndian.PutUint64(b[8:16], call)
 }
 
-// maxPrefix is the length of the longest beginning of a request, before its message.
+// maxPrefix is the maximum length of a request before its message.
 const maxPrefix = 1 + 255 + binary.MaxVarintLen64
 
-// appendRequest writes the beginning of a request; left is the time for the call, 0 for no
-// limit.
+// appendRequest writes a request's beginning; left is the time for the call, 0 for no limit.
 func appendRequest(b []byte, method string, left time.Duration) []byte {
 	b = append(append(b, byte(len(method))), method...)
 	return binary.AppendUvarint(b, uint64(left))
 }
 
-// MethodOf returns the method of a request, of which it gets what follows the header.
+// MethodOf returns a request's method; payload is the frame without the header.
 func MethodOf(payload []byte) (method string, ok bool) {
 	name, _, _, ok := parseRequest(payload)
 	return string(name), ok
 }
 
-// AppendStatus writes the frame that ends a call, by the rules of gRPC for errors of
-// handlers.
+// AppendStatus writes the frame that ends a call, by gRPC's rules for errors of handlers.
 func AppendStatus(b []byte, call uint64, err error) []byte {
 	start := len(b)
 	b = Header{Kind: KindStatus}.Append(b)
@@ -81,7 +78,7 @@ func AppendStatus(b []byte, call uint64, err error) []byte {
 			s = status.FromContextError(err)
 		}
 		data, failed := proto.Marshal(s.Proto())
-		if failed != nil { // a text that is not UTF-8, with which gRPC sends no details either
+		if failed != nil { // text that is not UTF-8, with which gRPC sends no details either
 			data, _ = proto.Marshal(status.New(s.Code(), fmt.Sprintf("%q", s.Message())).Proto())
 		}
 		b = append(b, data...)
@@ -90,8 +87,7 @@ func AppendStatus(b []byte, call uint64, err error) []byte {
 	return b
 }
 
-// parseRequest reads the beginning of a request, and returns the message that follows it.
-// The method is a part of b.
+// parseRequest reads a request's beginning, and returns the message after it. The method is a part of b.
 func parseRequest(b []byte) (method []byte, left time.Duration, message []byte, ok bool) {
 	if len(b) == 0 || len(b) < 1+int(b[0]) {
 		return nil, 0, nil, false
@@ -104,10 +100,9 @@ func parseRequest(b []byte) (method []byte, left time.Duration, message []byte, 
 	return method, time.Duration(ns), b[n:], true
 }
 
-// maxTrace is the length of the longest text of a trace, in bytes: a traceparent has 55 (W3C Trace Context).
+// maxTrace is the maximum length of a trace's text, in bytes: a traceparent has 55 (W3C Trace Context).
 const maxTrace = 64
 
-// appendTrace writes the frame that says to which trace the next request belongs.
 func appendTrace(b []byte, traceparent string) []byte {
 	start := len(b)
 	b = append(Header{Kind: KindTrace}.Append(b), traceparent...)
@@ -115,13 +110,10 @@ func appendTrace(b []byte, traceparent string) []byte {
 	return b
 }
 
-// errTooLong is the error of a frame that was skipped because of its length.
 var errTooLong = errors.New("the message is too long")
 
-// errViolation ends a connection whose other end does not follow the rules.
 var errViolation = errors.New("the other end does not follow the protocol")
 
-// readHeader reads the next header. buffer is the reader's own.
 func readHeader(r io.Reader, buffer *[HeaderSize]byte) (Header, error) {
 	if _, err := io.ReadFull(r, buffer[:]); err != nil {
 		return Header{}, err
@@ -129,9 +121,8 @@ func readHeader(r io.Reader, buffer *[HeaderSize]byte) (Header, error) {
 	return ParseHeader(buffer), nil
 }
 
-// readPayload reads what follows a header, into a buffer that the caller puts back. If it is
-// longer than most, it is skipped, and the error is errTooLong; no sender has messages much
-// longer than what the other end takes.
+// readPayload reads a frame after its header, into a buffer that the caller returns. It skips one longer than
+// most, and returns errTooLong.
 func readPayload(r io.Reader, h Header, most int, pool *buffers) (*buffer, error) {
 	if h.Length > most {
 		if err := skipPayload(r, h, skippable*most); err != nil {
@@ -147,17 +138,17 @@ func readPayload(r io.Reader, h Header, most int, pool *buffers) (*buffer, error
 	return b, nil
 }
 
-// skipPayload reads what follows a header, and keeps nothing of it.
+// skipPayload skips a frame after its header.
 func skipPayload(r io.Reader, h Header, most int) error {
 	if h.Length > most {
 		return errViolation
 	}
-	if h.Length == 0 { // most often
+	if h.Length == 0 { // the usual case
 		return nil
 	}
 	_, err := io.CopyN(io.Discard, r, int64(h.Length))
 	return err
 }
 
-// skippable says how many times as long as allowed a frame may be whose connection goes on.
+// skippable is how many times the maximum a skipped frame may be; a longer one ends the connection.
 const skippable = 16

@@ -10,35 +10,34 @@ import (
 	"strings"
 )
 
-// magic is what either side of a connection says first. Its first bytes differ from those
-// of HTTP/2 ("PRI "). What changes the meaning of frames changes the version.
+// magic begins both sides of a connection, unlike HTTP/2's ("PRI "). A change of the frames' meaning changes
+// the version.
 const magic = "chubby frames/1\n"
 
-// FirstByte is the first byte of every connection of frames, and of none of HTTP/2.
+// FirstByte is the first byte of every connection of frames, and of no HTTP/2 connection.
 const FirstByte byte = 'c'
 
-// HelloSize is the length of a hello: that of the preface of HTTP/2 (RFC 9113, 3.4), for
-// which a server that knows nothing else waits.
+// HelloSize is a hello's length: that of HTTP/2's preface (RFC 9113, 3.4), for which a server without frames
+// waits.
 const HelloSize = len(magic) + 8
 
-// hello is what a side says of itself.
+// hello describes a side.
 type hello struct {
-	calls  uint32 // how many it serves at a time
-	length uint32 // of the longest message that it takes, in bytes
+	calls  uint32 // that it serves at a time
+	length uint32 // maximum of a message, in bytes
 }
 
 func (h hello) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(append(b, magic...), h.calls), h.length)
 }
 
-// ErrOtherProtocol says that the other end does not speak frames, or closed the connection
-// before it said anything. No call was sent.
+// ErrOtherProtocol says that the other end does not speak frames, or closed the connection silently. No call
+// was sent.
 var ErrOtherProtocol = errors.New("the other end does not speak the protocol of frames")
 
-// ErrHTTP says besides that the other end speaks HTTP/1, as a server of web pages does.
+// ErrHTTP adds that the other end speaks HTTP/1, like a web server.
 var ErrHTTP = errors.New("the other end speaks HTTP/1")
 
-// readHello reads the hello of the other end.
 func readHello(r io.Reader) (hello, error) {
 	var b [HelloSize]byte
 	n, err := io.ReadFull(r, b[:])
@@ -54,8 +53,7 @@ func readHello(r io.Reader) (hello, error) {
 	return hello{calls: binary.BigEndian.Uint32(b[len(magic):]), length: binary.BigEndian.Uint32(b[len(magic)+4:])}, nil
 }
 
-// greet says hello and waits for the other end's, until ctx ends. Then, and after an error, the
-// connection is closed.
+// greet exchanges hellos until ctx ends. Then, and after an error, the connection is closed.
 func greet(ctx context.Context, conn net.Conn, r io.Reader, ours hello) (theirs hello, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	if _, err = conn.Write(ours.append(nil)); err == nil {
@@ -66,7 +64,7 @@ func greet(ctx context.Context, conn net.Conn, r io.Reader, ours hello) (theirs 
 	}
 	if err != nil {
 		_ = conn.Close()
-		if !errors.Is(err, ErrOtherProtocol) { // it ended before it said anything
+		if !errors.Is(err, ErrOtherProtocol) { // it ended silently
 			err = fmt.Errorf("%w: %w", ErrOtherProtocol, err)
 		}
 	}

@@ -17,18 +17,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// LinkConfig is how a link is to be.
+// LinkConfig configures a link.
 type LinkConfig struct {
 	Times Times
-	// MaxReply bounds the messages that are received, in bytes.
+	// MaxReply is the maximum of received messages, in bytes.
 	MaxReply int
-	// Traceparent says to which trace a call belongs, in the form of W3C Trace Context; "" if to none. nil: no call is traced.
+	// Traceparent returns a call's trace in the form of W3C Trace Context, or "". nil: no call is traced.
 	Traceparent func(ctx context.Context) string
 }
 
-// Link is the client's end of a connection. It has no way back: when the connection has
-// ended, or its server leaves, calls fail. A server's status is the error of a call, as with
-// gRPC; a connection that breaks under a call makes it codes.Unavailable.
+// Link is the client's end of a connection. It does not reconnect: after the connection's end, or when its
+// server leaves, calls fail. As with gRPC, a server's status is a call's error; a broken connection makes it
+// codes.Unavailable.
 type Link struct {
 	cfg    LinkConfig
 	conn   net.Conn
@@ -37,23 +37,22 @@ type Link struct {
 	out    outlet
 	beat   pulse
 	slots  chan struct{} // one element for each call in flight
-	length int           // of the longest message that the server takes
+	length int           // the server's maximum of a message
 	left   chan struct{} // closed when err is set
 	gone   chan struct{} // closed when shut is set
 
 	reading sync.WaitGroup // the goroutine that reads
 
-	mu    sync.Mutex // guards what follows; out.mu may be taken while it is held
+	mu    sync.Mutex // guards what follows; out.mu may be taken under it
 	calls map[uint64]*exchange
 	last  uint64 // number of the newest call
-	err   error  // why no call begins any more; nil while they do
+	err   error  // why no more calls begin; nil while they do
 	shut  bool   // the connection is closed
 }
 
 var _ grpc.ClientConnInterface = (*Link)(nil)
 
-// NotSentError is the error of a call that was not sent: it may be sent again over another
-// connection.
+// NotSentError says that a call was not sent: it may be sent again over another connection.
 type NotSentError struct{ Err error }
 
 // Error implements error.
@@ -65,12 +64,11 @@ func (e *NotSentError) Unwrap() error { return e.Err }
 // GRPCStatus is for package status.
 func (e *NotSentError) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.Error()) }
 
-// readBuffer is how much is read from the connection at a time: messages are small.
+// readBuffer is how much one read takes: messages are small.
 const readBuffer = 4 << 10
 
-// Open makes a link of a new connection, on which it waits for the server's hello until ctx
-// ends. It closes the connection if it fails, with ErrOtherProtocol if the other end is no
-// Server.
+// Open makes a link of a new connection, and waits for the server's hello until ctx ends. On failure it closes
+// the connection, with ErrOtherProtocol if the other end is no Server.
 func Open(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error) {
 	l := &Link{cfg: cfg, conn: conn, reader: bufio.NewReaderSize(conn, readBuffer), calls: map[uint64]*exchange{}, left: make(chan struct{}), gone: make(chan struct{})}
 	theirs, err := greet(ctx, conn, l.reader, hello{length: uint32(min(cfg.MaxReply, math.MaxUint32))})
@@ -90,13 +88,13 @@ func Open(ctx context.Context, conn net.Conn, cfg LinkConfig) (*Link, error) {
 	return l, nil
 }
 
-// maxSlots bounds the calls in flight, whatever the server says.
+// maxSlots limits the calls in flight, whatever the server says.
 const maxSlots = 1 << 20
 
-// Left is closed when the link takes no more calls. Those that it has may still be answered.
+// Left is closed when the link takes no more calls. Calls in flight may still be answered.
 func (l *Link) Left() <-chan struct{} { return l.left }
 
-// Wait returns when the connection has ended, and all of the link's goroutines.
+// Wait returns after the end of the connection and of the link's goroutines.
 func (l *Link) Wait() {
 	<-l.gone
 	l.reading.Wait()
@@ -106,7 +104,6 @@ func (l *Link) Wait() {
 // Close breaks the connection. Wait waits for its end.
 func (l *Link) Close() { l.end(errors.New("the connection was closed")) }
 
-// control sends a frame that belongs to no call, or cancels one.
 func (l *Link) control(h Header) {
 	b := l.pool.get(HeaderSize)
 	b.b = h.Append(b.b)
@@ -129,7 +126,6 @@ func (l *Link) read() {
 	}
 }
 
-// take reads the rest of a frame.
 func (l *Link) take(h Header) error {
 	payload, err := readPayload(l.reader, h, l.cfg.MaxReply+maxPrefix, &l.pool)
 	if errors.Is(err, errTooLong) {
@@ -151,8 +147,7 @@ func (l *Link) take(h Header) error {
 	return nil
 }
 
-// deliver hands a reply to its call. One that comes after the call was given up goes
-// nowhere.
+// deliver hands a reply to its call. It drops a reply to an abandoned call.
 func (l *Link) deliver(h Header, payload *buffer) error {
 	var told error
 	if h.Kind == KindStatus {
@@ -191,7 +186,7 @@ func (l *Link) deliver(h Header, payload *buffer) error {
 	return nil
 }
 
-// parseStatus reads how a call ended; told is nil if it has succeeded.
+// parseStatus reads how a call ended; told is nil after success.
 func parseStatus(b []byte) (told, err error) {
 	if len(b) == 0 {
 		return nil, nil
@@ -203,7 +198,7 @@ func parseStatus(b []byte) (told, err error) {
 	return status.ErrorProto(s), nil
 }
 
-// fail ends a call with an error of this side's, if it has not ended.
+// fail ends a call with a local error, unless it has ended.
 func (l *Link) fail(call uint64, err error) {
 	l.mu.Lock()
 	if x := l.calls[call]; x != nil {
@@ -217,7 +212,7 @@ func (l *Link) fail(call uint64, err error) {
 	}
 }
 
-// abandon ends a call with an error, if it has not ended, and says so to the server.
+// abandon ends a call with an error, unless it has ended, and notifies the server.
 func (l *Link) abandon(call uint64, err error) {
 	l.mu.Lock()
 	_, open := l.calls[call]
@@ -228,7 +223,7 @@ func (l *Link) abandon(call uint64, err error) {
 	}
 }
 
-// finish takes a call out of those that are open. mu is held.
+// finish removes an open call; the caller holds mu.
 func (l *Link) finish(call uint64, x *exchange, err error) {
 	delete(l.calls, call)
 	x.ended, x.err = true, err
@@ -236,13 +231,12 @@ func (l *Link) finish(call uint64, x *exchange, err error) {
 	<-l.slots
 }
 
-// isDone reports whether the server leaves, and has answered everything. mu is held.
+// isDone reports whether the server leaves and has answered everything; the caller holds mu.
 func (l *Link) isDone() bool { return l.err != nil && !l.shut && len(l.calls) == 0 }
 
-// errLeft ends a connection whose server takes no more calls.
 var errLeft = errors.New("the server closes the connection")
 
-// leave takes note that the server takes no calls after a number: those were not served.
+// leave records that the server takes no calls after a number, and has served none of them.
 func (l *Link) leave(last uint64) {
 	l.mu.Lock()
 	if l.err == nil {
@@ -262,7 +256,7 @@ func (l *Link) leave(last uint64) {
 	}
 }
 
-// endIdle closes the connection unless a call has begun meanwhile.
+// endIdle closes the connection unless a call has begun.
 func (l *Link) endIdle() {
 	l.mu.Lock()
 	idle := len(l.calls) == 0
@@ -276,7 +270,6 @@ func (l *Link) endIdle() {
 	}
 }
 
-// end closes the connection, if it is open, and ends all calls.
 func (l *Link) end(err error) {
 	if errors.Is(err, io.EOF) {
 		err = errors.New("the server closed the connection")
@@ -303,6 +296,6 @@ func (l *Link) end(err error) {
 		x.wake()
 	}
 	l.mu.Unlock()
-	_ = l.conn.Close() // whatever the error, nothing comes of it any more
+	_ = l.conn.Close() // an error does not matter any more
 	l.beat.stop()
 }

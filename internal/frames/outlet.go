@@ -7,39 +7,39 @@ import (
 	"sync/atomic"
 )
 
-// outlet is the half of a connection that sends. Frames are written in the order in which
-// they are put, and those that are put during a write go out together in the next one.
+// outlet is the sending half of a connection. It writes frames in the order of put; those put during a write go
+// out together in the next one.
 type outlet struct {
 	conn    net.Conn
 	clock   stopwatch
 	pool    *buffers
-	stopped func(error)  // is told why nothing is written any more; nil: everything was, and no more may come
-	since   atomic.Int64 // when the write that is under way began, by clock; 0 if there is none
+	stopped func(error)  // gets the reason when writing ends; nil: everything was written, and no more may come
+	since   atomic.Int64 // when the current write began, by clock; 0 without one
 
 	running sync.WaitGroup // goroutines that write; Add only under mu, and not after closed
-	wake    chan struct{}  // nil: each write has a goroutine of its own; else one stays, and has an element when it is to write
+	wake    chan struct{}  // nil: each write has its own goroutine; else one stays, and has an element when it is to write
 
 	mu      sync.Mutex // guards what follows
 	waiting []*buffer
-	spare   []*buffer // the memory of the list before
-	finals  int       // frames among those waiting that end a call
-	put     uint64    // bytes that were ever put
-	begun   uint64    // of those, up to where they were handed to the connection
+	spare   []*buffer // the memory of the last list
+	finals  int       // waiting frames that end a call
+	put     uint64    // bytes put so far
+	begun   uint64    // of those, handed to the connection
 	writing bool      // somebody writes, or is about to
-	ending  bool      // stopped is called when nothing waits any more
+	ending  bool      // call stopped when nothing waits any more
 	closed  bool
-	stays   bool // the goroutine that stays has been started
+	stays   bool // the staying goroutine has started
 }
 
-// newWake is for an outlet of whose writes most are for callers that have no time to make them. Each would have a new
-// goroutine, whose stack grows anew: below a write over TLS that takes as long as the encryption.
+// newWake is for an outlet whose callers mostly have no time to write. A new goroutine's stack would grow anew
+// for each write: over TLS that takes as long as the encryption.
 func newWake() chan struct{} { return make(chan struct{}, 1) }
 
-// maxChunk is up to which size frames are written together.
+// maxChunk is the maximum size of frames written together.
 const maxChunk = 16 << 10
 
-// send puts a frame, and has it written. It reports where the frame is among all that was
-// put, and whether the connection was open. The frame is the outlet's from then on.
+// send puts a frame, and has it written. It returns the frame's position in all that was put, and whether the
+// connection was open. The outlet then owns the frame.
 func (o *outlet) send(frame *buffer, final bool) (at uint64, open bool) {
 	at, write, open := o.enqueue(frame, final)
 	if write {
@@ -48,7 +48,7 @@ func (o *outlet) send(frame *buffer, final bool) (at uint64, open bool) {
 	return at, open
 }
 
-// enqueue puts a frame. write says that the caller has to call write, or flush.
+// enqueue puts a frame. write says that the caller has to call write or flush.
 func (o *outlet) enqueue(frame *buffer, final bool) (at uint64, write, open bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -72,7 +72,7 @@ func (o *outlet) enqueue(frame *buffer, final bool) (at uint64, write, open bool
 	return at, write, true
 }
 
-// write has a goroutine write what waits: the caller has no time to.
+// write lets a goroutine write, since the caller has no time.
 func (o *outlet) write() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,7 +98,7 @@ func (o *outlet) stay() {
 
 // flush writes until nothing waits.
 func (o *outlet) flush() {
-	runtime.Gosched() // what others are about to put goes out with it
+	runtime.Gosched() // takes along what others are about to put
 	o.mu.Lock()
 	for !o.closed && len(o.waiting) > 0 {
 		list := o.waiting
@@ -122,7 +122,6 @@ func (o *outlet) flush() {
 	}
 }
 
-// writeAll writes some buffers, and gives them back.
 func (o *outlet) writeAll(list []*buffer) error {
 	for _, b := range list {
 		o.since.Store(max(1, int64(o.clock.read())))
@@ -136,8 +135,7 @@ func (o *outlet) writeAll(list []*buffer) error {
 	return nil
 }
 
-// end has stopped called, with nil, when everything that was put has been written. Nothing
-// is put afterwards.
+// end calls stopped with nil after everything put is written. Nothing is put afterwards.
 func (o *outlet) end() {
 	o.mu.Lock()
 	o.ending = true
@@ -148,8 +146,8 @@ func (o *outlet) end() {
 	}
 }
 
-// close says that nothing is written any more. It returns up to where what was put was
-// handed to the connection, which may have sent it.
+// close ends all writing. It returns how much of what was put was handed to the connection, which may have sent
+// it.
 func (o *outlet) close() (begun uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -160,14 +158,13 @@ func (o *outlet) close() (begun uint64) {
 	return o.begun
 }
 
-// unanswered returns how many of the frames that wait end a call.
 func (o *outlet) unanswered() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.finals
 }
 
-// backlog returns how many bytes wait.
+// backlog returns the waiting bytes.
 func (o *outlet) backlog() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -10,31 +10,30 @@ import (
 
 // Times are how long a side waits for the other.
 type Times struct {
-	Ping    time.Duration // after so much silence the other end is asked for a sign of life
-	Timeout time.Duration // if it then says nothing for so long, the connection is closed
-	Idle    time.Duration // a connection that has had no calls for so long is closed
+	Ping    time.Duration // after this silence the other end gets a ping
+	Timeout time.Duration // after this further silence the connection is closed
+	Idle    time.Duration // a connection without calls for this long is closed
 }
 
-// errSilent ends a connection whose other end says nothing, or takes nothing.
 var errSilent = errors.New("the other end is silent")
 
-// pulse watches over a connection. Its timer is set for the first moment at which there
-// may be something to do; calls and frames that come and go do not touch it.
+// pulse supervises a connection. Its timer runs to the next moment with possible work; calls and frames do not
+// touch it.
 type pulse struct {
 	clock stopwatch
 	times Times
-	since *atomic.Int64 // of outlet
-	ping  func()        // asks for a sign of life
-	idle  func()        // is called when there have been no calls for long enough
-	dead  func(error)   // is called when the other end is gone
+	since *atomic.Int64 // outlet's
+	ping  func()        // sends a ping
+	idle  func()        // called after long enough without calls
+	dead  func(error)   // called when the other end is gone
 
-	heard atomic.Int64 // when something last arrived, by clock
-	calls atomic.Int64 // that are open
-	freed atomic.Int64 // when the last one ended, by clock
+	heard atomic.Int64 // the last arrival, by clock
+	calls atomic.Int64 // open ones
+	freed atomic.Int64 // the end of the last one, by clock
 
 	mu      sync.Mutex // guards what follows
 	timer   *time.Timer
-	asked   time.Duration // by clock: since when an answer is awaited
+	asked   time.Duration // by clock: since when an answer is pending
 	asking  bool
 	stopped bool
 }
@@ -59,10 +58,9 @@ func (p *pulse) stop() {
 	}
 }
 
-// hear says that something has arrived.
+// hear records an arrival.
 func (p *pulse) hear() { p.heard.Store(int64(p.clock.read())) }
 
-// begin says that a call has begun, and end that it has ended.
 func (p *pulse) begin() { p.calls.Add(1) }
 
 func (p *pulse) end() {
@@ -70,7 +68,7 @@ func (p *pulse) end() {
 	p.calls.Add(-1)
 }
 
-// beat looks at the connection, and sets the timer for the next time.
+// beat checks the connection, and sets the timer for the next time.
 func (p *pulse) beat() {
 	p.mu.Lock()
 	if p.stopped {
@@ -86,7 +84,7 @@ func (p *pulse) beat() {
 	}
 }
 
-// look returns when to look again, and what to do now. mu is held.
+// look returns when to look again, and what to do now; the caller holds mu.
 func (p *pulse) look(now time.Duration) (next time.Duration, do func()) {
 	patience := p.times.Ping + p.times.Timeout
 	if since := time.Duration(p.since.Load()); since != 0 && now-since >= patience {

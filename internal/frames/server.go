@@ -10,27 +10,24 @@ import (
 	"google.golang.org/grpc"
 )
 
-// ServerConfig is how a server is to be.
+// ServerConfig configures a server.
 type ServerConfig struct {
 	Times Times
-	// MaxCalls bounds the calls of a connection, and MaxRequest the messages that are
-	// received, in bytes.
+	// MaxCalls limits a connection's calls, and MaxRequest the received messages, in bytes.
 	MaxCalls, MaxRequest int
-	// Unary and Stream are called for each call, as gRPC calls its interceptors. They turn
-	// panics into errors.
+	// Unary and Stream are called for each call, like gRPC's interceptors. They turn panics into errors.
 	Unary  grpc.UnaryServerInterceptor
 	Stream grpc.StreamServerInterceptor
-	// Tap is called for each call that is served, after its request was read and before more
-	// is read from its connection, and returns the context of the call; nil leaves it as it is. The
-	// peer of the context has the connection's RemoteAddr.
+	// Tap is called for each call, between its request and the next read from its connection. It returns the
+	// call's context; nil keeps it. The context's peer has the connection's RemoteAddr.
 	Tap func(ctx context.Context) context.Context
 }
 
-// Server serves the connections that are handed to it. It has the same services and
-// handlers as a grpc.Server; see Credentials for how both have one port.
+// Server serves the connections handed to it. It has the services and handlers of a grpc.Server; Credentials
+// lets both share a port.
 type Server struct {
 	cfg     ServerConfig
-	methods map[string]*method // by full name; not changed while it serves
+	methods map[string]*method // by full name; constant while it serves
 	pool    buffers
 	workers workers
 
@@ -47,7 +44,7 @@ var _ grpc.ServiceRegistrar = (*Server)(nil)
 type method struct {
 	name   string // in full
 	impl   any
-	unary  grpc.MethodHandler // nil if it has several replies
+	unary  grpc.MethodHandler // nil with several replies
 	stream grpc.StreamHandler
 }
 
@@ -56,8 +53,7 @@ func NewServer(cfg ServerConfig) *Server {
 	return &Server{cfg: cfg, methods: map[string]*method{}, conns: map[*serverConn]struct{}{}}
 }
 
-// RegisterService implements grpc.ServiceRegistrar. It is called before the first
-// connection is served.
+// RegisterService implements grpc.ServiceRegistrar. Call it before the first connection is served.
 func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	for _, m := range desc.Methods {
 		name := "/" + desc.ServiceName + "/" + m.MethodName
@@ -71,8 +67,8 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	}
 }
 
-// Go has a connection served, beginning with the hello of its client. The server reads as
-// many bytes at a time as it needs next: the connection has a buffer of its own.
+// Go serves a connection, from its client's hello on. It reads only as many bytes as it needs next: the
+// connection has its own buffer.
 func (s *Server) Go(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,11 +86,10 @@ func (s *Server) Go(conn net.Conn) {
 	})
 }
 
-// errStopped is why the calls of a server that stops end.
 var errStopped = errors.New("the server has stopped")
 
-// GracefulStop takes no more calls and connections, and returns when all calls have been
-// answered and every connection is closed.
+// GracefulStop takes no more calls and connections. It returns when all calls are answered and all connections
+// closed.
 func (s *Server) GracefulStop() {
 	for _, c := range s.leave() {
 		c.leave()
@@ -103,8 +98,7 @@ func (s *Server) GracefulStop() {
 	s.workers.close()
 }
 
-// Stop breaks all connections and returns when all handlers have returned. It may be
-// called during GracefulStop, which then returns, too.
+// Stop breaks all connections, and returns after all handlers. During GracefulStop it makes that return, too.
 func (s *Server) Stop() {
 	for _, c := range s.leave() {
 		c.end(errStopped)
@@ -113,7 +107,6 @@ func (s *Server) Stop() {
 	s.workers.close()
 }
 
-// leave has no further connection served, and returns those that are.
 func (s *Server) leave() []*serverConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,5 +118,5 @@ func (s *Server) leave() []*serverConn {
 	return list
 }
 
-// errUnread is the cause of the end of a context whose call nobody waits for any more.
+// errUnread is why the context of an abandoned call ends.
 var errUnread = fmt.Errorf("the client does not want an answer any more: %w", context.Canceled)

@@ -13,18 +13,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// serverCall is a call. It is the stream of its handler, if it has several replies.
+// serverCall is a call, and the stream of a handler with several replies.
 type serverCall struct {
 	conn    *serverConn
 	number  uint64
 	method  *method
-	payload *buffer // the frame of the request; nil once it was read
+	payload *buffer // the request's frame; nil once read
 	message []byte  // a part of it
 	left    time.Duration
 	ctx     context.Context //nolint:containedctx // of the call
 	cancel  context.CancelCauseFunc
 	parking *parking // nil unless its handler has called Park
-	trace   string   // what its client has said of the trace that it belongs to; "" if nothing
+	trace   string   // its client's trace, or ""
 }
 
 var (
@@ -32,23 +32,17 @@ var (
 	_ context.Context   = callContext{}
 )
 
-// callKey finds a call in the context of its handler.
 type callKey struct{}
 
-// callContext is the context of a call. Another one of package context would take memory of
-// its own.
+// callContext is a call's context. Another one of package context would take more memory.
 type callContext struct{ *serverCall }
 
-// Deadline implements context.Context.
 func (c callContext) Deadline() (time.Time, bool) { return c.ctx.Deadline() }
 
-// Done implements context.Context.
 func (c callContext) Done() <-chan struct{} { return c.ctx.Done() }
 
-// Err implements context.Context.
 func (c callContext) Err() error { return c.ctx.Err() }
 
-// Value implements context.Context.
 func (c callContext) Value(key any) any {
 	if key == (callKey{}) {
 		return c.serverCall
@@ -56,8 +50,8 @@ func (c callContext) Value(key any) any {
 	return c.ctx.Value(key)
 }
 
-// Traceparent returns what the client has said of the trace that a call belongs to, as it came and of bounded length: "" if it has
-// said nothing, or if ctx is not that of a handler of a Server, or was made of it.
+// Traceparent returns the client's trace of a call, unchanged and of limited length; "" without a trace, or if
+// ctx does not derive from a handler of a Server.
 func Traceparent(ctx context.Context) string {
 	if k, _ := ctx.Value(callKey{}).(*serverCall); k != nil {
 		return k.trace
@@ -65,7 +59,6 @@ func Traceparent(ctx context.Context) string {
 	return ""
 }
 
-// parse reads the frame of a request.
 func (k *serverCall) parse(payload *buffer) error {
 	name, left, message, ok := parseRequest(payload.b)
 	if !ok {
@@ -78,7 +71,6 @@ func (k *serverCall) parse(payload *buffer) error {
 	return nil
 }
 
-// begin makes the context of the call.
 func (k *serverCall) begin() {
 	ctx := k.conn.ctx
 	if k.conn.server.cfg.Tap != nil {
@@ -96,7 +88,6 @@ func (k *serverCall) begin() {
 	}
 }
 
-// serve runs the handler, and answers.
 func (k *serverCall) serve() {
 	var reply any
 	var err error
@@ -108,7 +99,6 @@ func (k *serverCall) serve() {
 	k.returned(reply, err)
 }
 
-// returned takes what the handler has returned, or the rest of it.
 func (k *serverCall) returned(reply any, err error) {
 	if errors.Is(err, ErrParked) && k.parking != nil {
 		k.parking.advance()
@@ -117,7 +107,6 @@ func (k *serverCall) returned(reply any, err error) {
 	k.answer(reply, err)
 }
 
-// answer ends a call whose handler has done.
 func (k *serverCall) answer(reply any, err error) {
 	k.cancel(errUnread)
 	k.drop()
@@ -136,8 +125,8 @@ func (k *serverCall) stream() error {
 	return intercept(k.method.impl, k, &grpc.StreamServerInfo{FullMethod: k.method.name, IsServerStream: true}, k.method.stream)
 }
 
-// finish answers a call, unless its client does not wait for that. write says that the
-// caller has to have the answer written.
+// finish answers a call, unless its client has abandoned it. write says that the caller has to have the answer
+// written.
 func (k *serverCall) finish(reply any, err error) (write bool) {
 	var frame *buffer
 	if reply != nil && err == nil {
@@ -165,7 +154,6 @@ func (k *serverCall) finish(reply any, err error) (write bool) {
 	return write
 }
 
-// encode makes the frame of a reply.
 func (k *serverCall) encode(kind Kind, reply any) (*buffer, error) {
 	message, ok := reply.(proto.Message)
 	if !ok {
@@ -182,7 +170,6 @@ func (k *serverCall) encode(kind Kind, reply any) (*buffer, error) {
 	return b, nil
 }
 
-// drop gives the request back.
 func (k *serverCall) drop() {
 	if k.payload != nil {
 		k.conn.server.pool.put(k.payload)
@@ -190,8 +177,8 @@ func (k *serverCall) drop() {
 	}
 }
 
-// RecvMsg implements grpc.ServerStream: the first message is the request, and there is no
-// other. What has a method Decode decodes it itself, or does not.
+// RecvMsg implements grpc.ServerStream: the first message is the request, the only one. A type with a method
+// Decode decodes it itself, or not.
 func (k *serverCall) RecvMsg(request any) error {
 	if k.payload == nil {
 		return io.EOF
@@ -213,7 +200,7 @@ func (k *serverCall) RecvMsg(request any) error {
 	return nil
 }
 
-// SendMsg implements grpc.ServerStream. It does not wait until the reply is written.
+// SendMsg implements grpc.ServerStream. It does not wait for the write.
 func (k *serverCall) SendMsg(reply any) error {
 	frame, err := k.encode(KindReply, reply)
 	if err != nil {
@@ -238,7 +225,6 @@ func (k *serverCall) SendMsg(reply any) error {
 	return nil
 }
 
-// Context implements grpc.ServerStream.
 func (k *serverCall) Context() context.Context { return callContext{k} }
 
 // SetHeader implements grpc.ServerStream. There are no headers.

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// serverConn is the server's end of a connection.
 type serverConn struct {
 	server *Server
 	conn   net.Conn
@@ -25,10 +24,10 @@ type serverConn struct {
 	handlers sync.WaitGroup
 	running  chan struct{} // one element for each handler
 
-	traced uint64 // the call that trace is of; the reader's own, as trace is
+	traced uint64 // the call of trace; only for the reader, as trace is
 	trace  string // "" if none has arrived since the last request
 
-	mu      sync.Mutex // guards what follows; out.mu may be taken while it is held
+	mu      sync.Mutex // guards what follows; out.mu may be taken under it
 	calls   map[uint64]*serverCall
 	last    uint64 // the newest call
 	leaving bool
@@ -48,7 +47,6 @@ func newServerConn(s *Server, conn net.Conn) *serverConn {
 	return c
 }
 
-// serve serves the connection to its end, and that of all of its handlers.
 func (c *serverConn) serve() {
 	c.beat.start()
 	c.end(c.read())
@@ -56,7 +54,6 @@ func (c *serverConn) serve() {
 	c.out.running.Wait()
 }
 
-// end closes the connection, if it is open, and ends the contexts of its calls.
 func (c *serverConn) end(err error) {
 	if err == nil {
 		err = errors.New("the server closed the connection")
@@ -68,13 +65,13 @@ func (c *serverConn) end(err error) {
 	c.out.close()
 	c.mu.Unlock()
 	if first {
-		_ = c.conn.Close() // whatever the error, nothing comes of it any more
+		_ = c.conn.Close() // an error does not matter any more
 		c.beat.stop()
 		c.cancel(fmt.Errorf("the connection to the client has ended: %w", err))
 	}
 }
 
-// leave takes no more calls, and closes the connection when the others are answered.
+// leave takes no more calls, and closes the connection after the last answer.
 func (c *serverConn) leave() {
 	c.mu.Lock()
 	if c.leaving || c.shut {
@@ -95,7 +92,6 @@ func (c *serverConn) leave() {
 	}
 }
 
-// leaveIdle is leave, unless a call has begun meanwhile.
 func (c *serverConn) leaveIdle() {
 	c.mu.Lock()
 	idle := len(c.calls) == 0
@@ -105,7 +101,6 @@ func (c *serverConn) leaveIdle() {
 	}
 }
 
-// control sends a frame that belongs to no call.
 func (c *serverConn) control(h Header) {
 	b := c.server.pool.get(HeaderSize)
 	b.b = h.Append(b.b)
@@ -142,7 +137,7 @@ func (c *serverConn) read() error {
 	}
 }
 
-// noteTrace reads to which trace the next request belongs. One is kept of a connection; what cannot be one is skipped.
+// noteTrace reads the next request's trace. It keeps one a connection, and skips invalid ones.
 func (c *serverConn) noteTrace(h Header) error {
 	if h.Length == 0 || h.Length > maxTrace {
 		return skipPayload(c.conn, h, c.server.cfg.MaxRequest)
@@ -155,8 +150,7 @@ func (c *serverConn) noteTrace(h Header) error {
 	return nil
 }
 
-// take reads a frame that begins no call. None of them has a payload that is of use, and
-// nobody counts the memory of one.
+// take reads a frame that begins no call. Their payloads are useless, and nothing counts their memory.
 func (c *serverConn) take(h Header) error {
 	if err := skipPayload(c.conn, h, c.server.cfg.MaxRequest); err != nil {
 		return err
@@ -182,11 +176,9 @@ func (c *serverConn) take(h Header) error {
 	return nil
 }
 
-// pongs reports whether a ping is answered: while a client takes nothing, only those that
-// came before are.
+// pongs reports whether to answer a ping: while a client takes nothing, only earlier ones are answered.
 func (c *serverConn) pongs() bool { return c.out.since.Load() == 0 || c.out.backlog() < maxChunk }
 
-// request reads a request, and has it served.
 func (c *serverConn) request(h Header) error {
 	c.mu.Lock()
 	begun, leaving := h.Call <= c.last, c.leaving
@@ -223,20 +215,19 @@ func (c *serverConn) request(h Header) error {
 	if !c.enter(call) {
 		return nil
 	}
-	if err != nil { // there is no context that would have to end
+	if err != nil { // there is no context to end
 		if call.finish(nil, err) {
 			c.out.write()
 		}
 		return nil
 	}
 	call.begin()
-	c.running <- struct{}{} // a handler whose client has given it up may still run
+	c.running <- struct{}{} // the handler of an abandoned call may still run
 	c.handlers.Add(1)
 	c.server.workers.run(call.serve)
 	return nil
 }
 
-// enter counts a call as open, unless the server leaves.
 func (c *serverConn) enter(call *serverCall) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,13 +8,11 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Credentials let a grpc.Server have one port with this one: its first bytes tell a
-// connection of frames, which is taken away from gRPC and served here. gRPC bounds the time
-// for that (grpc.ConnectionTimeout), and has all other connections to itself. Encryption is not its
-// business: the connections of the listener may be encrypted.
+// Credentials let a grpc.Server share its port with this one. If a connection's first bytes show that it speaks
+// frames, it is served here; gRPC gets the others, and limits the time (grpc.ConnectionTimeout). The listener
+// may encrypt them.
 //
-// A connection with a method Peek, as bufio.Reader has it, is not read before it is known
-// whose it is.
+// A connection with a method Peek, like bufio.Reader's, is not read before its protocol is known.
 func (s *Server) Credentials() credentials.TransportCredentials {
 	return sniffer{TransportCredentials: insecure.NewCredentials(), server: s}
 }
@@ -24,13 +22,12 @@ type sniffer struct {
 	server *Server
 }
 
-// peeker is a connection whose next bytes can be seen before they are read.
+// peeker is a connection whose next bytes can be seen before a read.
 type peeker interface {
 	net.Conn
 	Peek(n int) ([]byte, error)
 }
 
-// ServerHandshake implements credentials.TransportCredentials.
 func (s sniffer) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	peek, ok := conn.(peeker)
 	if !ok {
@@ -43,24 +40,20 @@ func (s sniffer) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo,
 	if first[0] != FirstByte {
 		return s.TransportCredentials.ServerHandshake(peek)
 	}
-	if _, err := peek.Peek(HelloSize); err != nil { // whose time is bounded here
+	if _, err := peek.Peek(HelloSize); err != nil { // whose time is limited here
 		return nil, nil, err
 	}
 	s.server.Go(peek)
 	return nil, nil, credentials.ErrConnDispatched
 }
 
-// Clone implements credentials.TransportCredentials.
 func (s sniffer) Clone() credentials.TransportCredentials { return s }
 
-// buffered is a connection with a buffer.
 type buffered struct {
 	net.Conn
 	reader *bufio.Reader
 }
 
-// Peek implements peeker.
 func (b *buffered) Peek(n int) ([]byte, error) { return b.reader.Peek(n) }
 
-// Read implements net.Conn.
 func (b *buffered) Read(p []byte) (int, error) { return b.reader.Read(p) }

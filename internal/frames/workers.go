@@ -2,8 +2,8 @@ package frames
 
 import "sync"
 
-// workers run handlers on goroutines that are used again: one whose stack has grown already
-// serves a call for less than a new one.
+// workers run handlers on reused goroutines: a stack that has grown already serves a call for less than a new
+// one.
 type workers struct {
 	running sync.WaitGroup
 
@@ -12,10 +12,10 @@ type workers struct {
 	closed  bool
 }
 
-// maxResting is how many goroutines wait for more to do.
+// maxResting is the maximum of idle goroutines.
 const maxResting = 256
 
-// run has do run. It does not wait.
+// run has do run, without waiting.
 func (w *workers) run(do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -41,7 +41,7 @@ func (w *workers) work(do func()) {
 	}
 }
 
-// rest enters a goroutine among those that wait, and reports whether there was room.
+// rest adds an idle goroutine, and reports whether there was room.
 func (w *workers) rest(next chan func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,7 +52,7 @@ func (w *workers) rest(next chan func()) bool {
 	return true
 }
 
-// close waits until every goroutine has ended. Nothing is run afterwards.
+// close waits for the end of all goroutines. Nothing runs afterwards.
 func (w *workers) close() {
 	w.mu.Lock()
 	w.closed = true

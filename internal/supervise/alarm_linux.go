@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm rings at an instant of the boot-time clock, which counts on in suspend: if the
-// instant passes in suspend, it rings right after. Go's own timers stop in suspend.
+// alarm rings at an instant of the boot-time clock, which runs during suspend, unlike Go's timers. An instant
+// during suspend rings right after.
 type alarm struct {
 	c    chan struct{}
 	file *os.File
@@ -34,12 +34,12 @@ func (a *alarm) read() {
 		}
 		select {
 		case a.c <- struct{}{}:
-		default: // it has rung, and nobody has read that yet
+		default: // it has rung, unread
 		}
 	}
 }
 
-// set makes the alarm ring at an instant. It does not ring at the one set before.
+// set makes the alarm ring at an instant, instead of the one set before.
 func (a *alarm) set(instant int64) error {
 	raw, err := a.file.SyscallConn()
 	if err != nil {

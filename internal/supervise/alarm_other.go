@@ -4,8 +4,8 @@ package supervise
 
 import "time"
 
-// alarm rings at an instant of the clock of now. Go's timers may stop in suspend, so
-// the alarm reads the clock ten times a second.
+// alarm rings at an instant of now's clock. Go's timers may stop in suspend, so it reads the clock ten times a
+// second.
 type alarm struct {
 	c      chan struct{}
 	change chan int64
@@ -36,13 +36,13 @@ func (a *alarm) watch() {
 			armed = false
 			select {
 			case a.c <- struct{}{}:
-			default: // it has rung, and nobody has read that yet
+			default: // it has rung, unread
 			}
 		}
 	}
 }
 
-// set makes the alarm ring at an instant. It does not ring at the one set before.
+// set makes the alarm ring at an instant, instead of the one set before.
 func (a *alarm) set(instant int64) error {
 	a.change <- instant
 	return nil

@@ -4,9 +4,8 @@ package supervise
 
 import "time"
 
-// announcer gives notices to the user in a goroutine of its own, because writing one
-// may block: the terminal may be stopped (Ctrl-S), or a pager be on another page. The
-// goroutine has ended when close returns.
+// announcer notifies the user in its own goroutine, because a write may block: on a stopped terminal (Ctrl-S)
+// or in a pager. The goroutine has ended when close returns.
 type announcer struct {
 	notify  func(text string)
 	waiting chan notice
@@ -19,8 +18,8 @@ type notice struct {
 }
 
 const (
-	maxNotices  = 16                     // that wait to be given; those that come then are dropped
-	noticeBound = 200 * time.Millisecond // how long to wait for a notice that is of use only before what follows it
+	maxNotices  = 16                     // maximum of pending notices; more are dropped
+	noticeBound = 200 * time.Millisecond // how long to wait for a notice that is useful only before its cause
 )
 
 func newAnnouncer(notify func(text string)) *announcer {
@@ -35,8 +34,7 @@ func newAnnouncer(notify func(text string)) *announcer {
 	return a
 }
 
-// add queues a notice. The channel is closed when the notice has been given, which
-// may be never.
+// add queues a notice. The channel closes when it is given, perhaps never.
 func (a *announcer) add(text string) (given <-chan struct{}) {
 	n := notice{text, make(chan struct{})}
 	select {
@@ -46,7 +44,6 @@ func (a *announcer) add(text string) (given <-chan struct{}) {
 	return n.given
 }
 
-// addAndWait queues a notice, and waits a moment until it has been given.
 func (a *announcer) addAndWait(text string) {
 	select {
 	case <-a.add(text):
@@ -54,7 +51,7 @@ func (a *announcer) addAndWait(text string) {
 	}
 }
 
-// close waits until all notices have been given. add must not be called after it.
+// close waits until all notices are given. add must not be called after it.
 func (a *announcer) close() {
 	close(a.waiting)
 	<-a.done

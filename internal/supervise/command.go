@@ -9,56 +9,51 @@ import (
 	"time"
 )
 
-// Exit codes of a command that was not run, as shells have them.
+// Exit codes of a command that did not run, as in shells.
 const (
 	ExitNotRunnable = 126
 	ExitNotFound    = 127
 )
 
-// ErrLate is returned if the time of a command was over before the command could be
-// started. Nothing was run.
+// ErrLate says that a command's time was over before its start. Nothing ran.
 var ErrLate = errors.New("its time was over before it could be started")
 
 // Command is what to run, and until when.
 type Command struct {
-	Path string   // the program, as Find returned it
-	Args []string // its arguments, the program's name as the first
+	Path string   // the program, from Find
+	Args []string // its arguments; the first is the program's name
 	Env  []string // its environment
 
-	// Stdin is its standard input; nil: that of this process. It may be closed after Start.
+	// Stdin is its standard input; nil: this process's. It may be closed after Start.
 	Stdin *os.File
 
-	// Guardian is the program and the leading arguments that lead to
-	// RunGuardian in a new process.
+	// Guardian is the program and first arguments that lead to RunGuardian in a new process.
 	Guardian []string
 
-	// Allowed returns for how long from now the command and everything it started
-	// may still run. news is false if nothing is known since the last call. It is
-	// called every Refresh, and must not block.
+	// Allowed returns how long from now the command and its descendants may still run. news is false if nothing
+	// is new since the last call. It is called every Refresh, and must not block.
 	Allowed func() (left time.Duration, news bool)
 	Refresh time.Duration
 
-	// Margin is for how long after that time nobody else can have the lock. A
-	// guardian that is late by half of it is killed, and the command with it.
+	// Margin is how long after that time nobody else can have the lock. A guardian late by half of it is
+	// killed.
 	Margin time.Duration
 
-	// KillAfter is how long before the end of that time the command is asked to
-	// end with SIGTERM. At the end it is killed.
+	// KillAfter is the time from SIGTERM to the end of that time, when the command is killed.
 	KillAfter time.Duration
 
-	// Notice is called with one line of text that the user should read while the
-	// command runs. One goroutine calls it, and it may block; notices that come
-	// meanwhile wait, and are dropped if very many do.
+	// Notice gets a line of text for the user. One goroutine calls it, and it may block; later notices wait,
+	// and very many are dropped.
 	Notice func(text string)
 }
 
 // Result is how a command ended.
 type Result struct {
 	Code int  // its exit code; 128+n if signal n killed it
-	Cut  bool // it was stopped because its time was over, or by Stop
+	Cut  bool // stopped because its time was over, or by Stop
 }
 
-// NotRunError is returned for a command that cannot be run. Nothing was run.
+// NotRunError says that a command cannot run. Nothing ran.
 type NotRunError struct {
 	Name string
 	Code int // ExitNotRunnable or ExitNotFound
@@ -85,15 +80,14 @@ func Runnable(path string) bool {
 	return err == nil
 }
 
-// Find looks a program up as a shell does, and fails with a NotRunError if
-// there is none or it may not be executed.
+// Find looks a program up like a shell. It fails with a NotRunError.
 func Find(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err == nil {
 		return path, nil
 	}
-	// LookPath returns what it found wrong in the last directory of PATH. A file that
-	// is there and cannot be executed has an exit code of its own.
+	// LookPath returns the fault of the last directory in PATH. An existing file that is not executable has its
+	// own exit code.
 	if info, statErr := os.Stat(name); statErr == nil {
 		switch {
 		case info.IsDir():

@@ -4,13 +4,11 @@ package supervise
 
 import "time"
 
-// slack is by how much the guardian's instant may be off before it is corrected. It is
-// far below any margin.
+// slack is the tolerance of the guardian's instant, far below any margin.
 const slack = 5 * time.Millisecond
 
-// extendTime tells the guardian until when the command may run, if that has
-// changed. The clock is read before Allowed is asked, so that a pause between
-// the two makes the instant early and never late.
+// extendTime sends the guardian the command's limit, if it has changed. It reads the clock before it calls
+// Allowed, so that a pause makes the instant early, never late.
 func (p *Process) extendTime() {
 	instant := now()
 	left, news := p.command.Allowed()
@@ -23,8 +21,8 @@ func (p *Process) extendTime() {
 	p.control.give(order{StopAt: kill - int64(p.command.KillAfter), KillAt: kill})
 }
 
-// expectEnd notes the instant by which everything must be gone. Once the command has
-// been asked to end, that instant only comes closer, here as in the guardian.
+// expectEnd records the instant by which everything must be gone. Once the command has been asked to end, it
+// only moves closer.
 func (p *Process) expectEnd(instant int64) {
 	if p.asked || p.stopping.Load() {
 		instant = min(p.due, instant)
@@ -35,7 +33,7 @@ func (p *Process) expectEnd(instant int64) {
 	p.due = instant
 }
 
-// nextCheck returns how long to wait before the next checkGuardian.
+// nextCheck returns the time until the next checkGuardian.
 func (p *Process) nextCheck() time.Duration {
 	if p.due == 0 || p.rescued {
 		return time.Hour
@@ -43,10 +41,9 @@ func (p *Process) nextCheck() time.Duration {
 	return time.Duration(max(p.due, p.late)-now()) + p.command.Margin/4
 }
 
-// checkGuardian kills a guardian that has not done its work in time, because it is
-// stopped (SIGSTOP, a debugger, a frozen group) or hangs. The system kills the command
-// then, and killOrphans what is left. The first check that finds the guardian late only
-// notes that: this process may have been stopped itself, and the report be in the pipe.
+// checkGuardian kills a late guardian, which is stopped (SIGSTOP, a debugger, a frozen group) or hangs. The
+// system then kills the command, and killOrphans the rest. The first late check only records that: this process
+// may have been stopped itself, with the report in the pipe.
 func (p *Process) checkGuardian() {
 	switch {
 	case p.nextCheck() > 0: // the timer and now use different clocks
@@ -55,6 +52,6 @@ func (p *Process) checkGuardian() {
 	default:
 		p.rescued = true
 		p.announcer.add("CMD's guardian process did not stop CMD in time, perhaps because it is stopped itself; chubbyctl kills both")
-		_ = p.guardian.Process.Kill() // it can only have ended
+		_ = p.guardian.Process.Kill() // fails only if it has ended
 	}
 }

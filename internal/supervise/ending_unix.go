@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitGuardian waits for the end of the guardian, and kills what the guardian has left.
+// awaitGuardian waits for the guardian's end, and kills remaining processes.
 func (p *Process) awaitGuardian() {
 	p.control.close()
-	if p.gone || p.err != nil { // it has nothing left to do; and if it is stopped, it never ends by itself
-		_ = p.guardian.Process.Kill() // it can only have ended
+	if p.gone || p.err != nil { // its work is done; if it is stopped, it never ends by itself
+		_ = p.guardian.Process.Kill() // fails only if it has ended
 	}
-	for range p.reports { // until the reader has seen the end
+	for range p.reports { // until the reader has reached the end
 	}
 	err := p.guardian.Wait()
 	if p.terminal != nil && p.pid != 0 {
@@ -35,7 +35,7 @@ func (p *Process) awaitGuardian() {
 	}
 	//mutant: orphans := 0; if p.pid != 0 { orphans = p.killOrphans() }
 	orphans := p.killOrphans()
-	if p.pid == 0 { // it may have started the command, and not have reported that
+	if p.pid == 0 { // it may have started the command without a report
 		p.err = ErrLate
 		if !p.rescued {
 			p.err = fmt.Errorf("the guardian process ended before it had started the command: %w", untimely(err))
@@ -53,8 +53,7 @@ func (p *Process) awaitGuardian() {
 	p.err = fmt.Errorf("the guardian process ended before the command did, and %d of the command's processes were killed: %w", orphans, untimely(err))
 }
 
-// untimely returns the error of a guardian that ended before it had reported that
-// everything is gone. err is how it ended, nil for exit code 0.
+// untimely returns the error of a guardian that ended too early. err is how it ended, nil for exit code 0.
 func untimely(err error) error {
 	if err == nil {
 		return io.ErrUnexpectedEOF
@@ -62,12 +61,10 @@ func untimely(err error) error {
 	return err
 }
 
-// looksForOrphans is how many looks in succession must find no process, where the system
-// cannot say whether there are children left.
+// looksForOrphans is how many successive looks must find no process, on systems that do not count children.
 const looksForOrphans = 3
 
-// killOrphans kills every process of the command that is left, and returns how many
-// there were.
+// killOrphans kills the command's remaining processes, and returns their number.
 func (p *Process) killOrphans() int {
 	killed := make(map[int]bool)
 	for found := 0; ; found++ {

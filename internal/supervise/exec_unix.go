@@ -16,15 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shellPath is the shell that POSIX has run a script without "#!".
+// shellPath is POSIX's shell for a script without "#!".
 const shellPath = "/bin/sh"
 
-// startProcess starts the command as a caller of execvp does, with what a service manager said to chubbyctl said to it.
+// startProcess starts the command like execvp's caller, and passes on a service manager's variables.
 func (g *guardian) startProcess() (*os.Process, error) {
 	path, args := g.path, g.args
 	if renamed := pidVariables(); len(renamed) > 0 {
-		// The number is known between fork and exec, which a shell is too. It keeps all but the name under which the command
-		// is called.
+		// A shell that then executes the command knows its process number. It keeps everything except the
+		// command's name.
 		script := "unset LISTEN_PIDFDID; export " + strings.Join(renamed, "=$$ ") + `=$$; exec "$0" "$@"`
 		path, args = shellPath, append([]string{"sh", "-c", script, path}, args[1:]...)
 	}
@@ -36,8 +36,8 @@ func (g *guardian) startProcess() (*os.Process, error) {
 	return process, err
 }
 
-// pidVariables returns the variables by which systemd speaks to one process, by its number, and which name chubbyctl: sockets
-// are passed to LISTEN_PID, and a watchdog waits for WATCHDOG_PID. The command is that process.
+// pidVariables returns the variables with which systemd addresses chubbyctl by process number: for sockets
+// (LISTEN_PID) or a watchdog (WATCHDOG_PID). The command takes that role.
 func pidVariables() (names []string) {
 	for _, name := range []string{"LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"} {
 		if os.Getenv(name) == strconv.Itoa(os.Getppid()) {
@@ -47,14 +47,13 @@ func pidVariables() (names []string) {
 	return names
 }
 
-// isText reports whether a file may be a script, as shells decide it: no program of another machine.
+// isText reports whether a file may be a script, by the rule of shells: not a program for another machine.
 func isText(path string) bool {
 	head, err := readHead(path)
 	line, _, _ := bytes.Cut(head, []byte("\n"))
 	return err == nil && !bytes.HasPrefix(head, []byte("\x7fELF")) && bytes.IndexByte(line, 0) < 0
 }
 
-// readHead reads the beginning of a file.
 func readHead(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -64,7 +63,7 @@ func readHead(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, 256))
 }
 
-// explainStart says what is missing if the system finds no file, though the program is there.
+// explainStart explains ENOENT for a program that exists.
 func explainStart(path string, errno syscall.Errno) error {
 	if errno != unix.ENOENT {
 		return errno

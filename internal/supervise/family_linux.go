@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits says, for people, what the guardian cannot do on this system. It is empty if
-// nothing is missing.
+// Limits says, for people, what the guardian cannot do on this system, or "".
 func Limits() string {
 	if _, ok := processes(); !ok {
 		return "/proc does not list the processes of this system: if the lock is lost, processes that CMD started and that left its process group are not stopped"
@@ -20,7 +19,7 @@ func Limits() string {
 	return ""
 }
 
-// adopt makes this process the parent of every orphan among its descendants.
+// adopt makes this process the parent of all orphans among its descendants.
 func adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the reaper of orphans (PR_SET_CHILD_SUBREAPER): %w", err)
@@ -28,27 +27,23 @@ func adopt() error {
 	return nil
 }
 
-// attributes puts a command into a process group of its own and has it killed
-// when the thread that starts it ends.
+// attributes puts a command into its own process group. The end of the starting thread kills it.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 }
 
-// guardianAttributes puts a guardian into a process group of its own. If it is stopped,
-// the end of this process continues it. (So does the end of the thread that starts it,
-// which does no harm.)
+// guardianAttributes puts a guardian into its own process group. The end of this process (or, harmlessly, of
+// the starting thread) continues a stopped one.
 func guardianAttributes() *syscall.SysProcAttr {
 	//mutant: return &syscall.SysProcAttr{Setpgid: true}
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGCONT}
 }
 
-// rename gives this process a name of its own, so that killall -STOP chubbyctl does not
-// stop the guardian too.
+// rename renames this process, to protect the guardian from killall -STOP chubbyctl.
 func rename(name string) error { return os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
-// family lists the living descendants of this process, except others, which are
-// children of it, and the descendants of those. group is the command's process group; it
-// is used only where processes cannot be listed.
+// family lists this process's living descendants, except its children others and theirs. group is the command's
+// process group, for systems without a list.
 func family(group int, others ...int) []int {
 	all, ok := processes()
 	if !ok {
@@ -60,7 +55,6 @@ func family(group int, others ...int) []int {
 	return descendants(all, os.Getpid())
 }
 
-// children lists the children of this process, also those that have ended.
 func children() []int {
 	all, _ := processes()
 	var own []int
@@ -72,14 +66,13 @@ func children() []int {
 	return own
 }
 
-// process is what /proc says of one.
 type process struct {
 	parent int
 	alive  bool // at least one of its threads runs
 }
 
-// processes reads the table of processes. It reports false if this process is not in
-// the table: /proc hides processes then, or belongs to another PID name space.
+// processes reads the table of processes. It reports false if this process is missing: /proc hides processes,
+// or is of another PID name space.
 func processes() (map[int]process, bool) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -99,8 +92,7 @@ func processes() (map[int]process, bool) {
 	return all, ok
 }
 
-// descendants returns the living processes whose chain of parents leads to root. The
-// parents in between may have ended.
+// descendants returns the living processes below root. Parents between may have ended.
 func descendants(all map[int]process, root int) []int {
 	children := make(map[int][]int)
 	for pid, p := range all {
@@ -117,26 +109,24 @@ func descendants(all map[int]process, root int) []int {
 	return found
 }
 
-// parentOf returns the parent of a process.
 func parentOf(pid int) (int, bool) {
 	p, ok := readProcess(pid)
 	return p.parent, ok
 }
 
-// Fields of /proc/PID/stat. The first one after the name is number 0.
+// Fields of /proc/PID/stat, counted from 0 after the name.
 const (
 	statState   = 0
 	statParent  = 1
 	statThreads = 17
 )
 
-// readProcess reads one process.
 func readProcess(pid int) (process, bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return process{}, false
 	}
-	// pid (name) state ppid ..., where the name may hold anything.
+	// pid (name) state ppid ..., where the name may contain anything.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= statThreads {
 		return process{}, false
@@ -148,9 +138,8 @@ func readProcess(pid int) (process, bool) {
 	return process{parent: parent, alive: alive(fields[statState][0], string(fields[statThreads]))}, true
 }
 
-// alive reports whether a process still runs. State Z is that of the main thread alone:
-// after pthread_exit in main the other threads go on, and threads counts them. A process
-// that has ended and waits to be reaped has one thread.
+// alive reports whether a process still runs. State Z is the main thread's: after pthread_exit the other
+// threads run on. An ended process that waits to be reaped has one thread.
 func alive(state byte, threads string) bool {
 	switch state {
 	case 'X', 'x':
@@ -162,9 +151,8 @@ func alive(state byte, threads string) bool {
 	return true
 }
 
-// Scan measures how long it takes to list the descendants of this process. The guardian
-// lists them again and again while it kills them. It takes the shorter of two measurements: one pause
-// of this process, or of the machine, is not how slow it is.
+// Scan measures how long listing this process's descendants takes, which the guardian repeats while it kills
+// them. It returns the shorter of two measurements, to ignore a pause of the process or the machine.
 func Scan() time.Duration {
 	measure := func() time.Duration {
 		begun := now()

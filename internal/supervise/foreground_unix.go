@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forwardSignal passes a signal on to the command. The terminal's stop stops this
-// process too, until the shell continues it.
+// forwardSignal passes a signal on to the command. The terminal's stop also stops this process.
 func (p *Process) forwardSignal(s os.Signal) {
 	p.control.give(order{Signal: Number(s)})
 	if s == unix.SIGTSTP {
@@ -19,18 +18,17 @@ func (p *Process) forwardSignal(s os.Signal) {
 	}
 }
 
-// lendTerminal makes the command the terminal's foreground. If the command has read
-// before that, and the system has stopped it for it, the report of the stop continues it.
+// lendTerminal gives the command the foreground. If an earlier read has stopped it, the report of that
+// continues it.
 func (p *Process) lendTerminal() {
 	if err := p.terminal.lend(p.pid); err != nil {
 		p.announcer.add(err.Error())
 	}
 }
 
-// continueStarved continues a command that the system has stopped because it used the
-// terminal from the background, if it can have the terminal now. It reports whether it
-// can. It is asked again and again: a shell that brings this process to the foreground
-// does not always send a signal.
+// continueStarved continues a command that the system stopped for using the terminal from the background, if it
+// can have the terminal now, and reports that. It is polled: a shell does not always send a signal with the
+// foreground.
 func (p *Process) continueStarved() bool {
 	if !p.starved || p.terminal == nil || !p.terminal.has(p.pid, p.terminal.group) {
 		return false
@@ -41,8 +39,8 @@ func (p *Process) continueStarved() bool {
 	return true
 }
 
-// suspendToo stops this process after Ctrl-Z has stopped the command, so that the shell
-// goes on. It returns when the shell has continued this process.
+// suspendToo stops this process after Ctrl-Z has stopped the command. It returns when the shell continues this
+// process.
 func (p *Process) suspendToo() {
 	if err := p.terminal.takeBack(p.pid); err != nil {
 		p.announcer.add(err.Error())
@@ -50,8 +48,8 @@ func (p *Process) suspendToo() {
 	p.suspend(0, true) // all of a pipeline, which the terminal would have stopped too
 }
 
-// suspend stops this process, whose pid is given, or with 0 all of its group, until the shell has continued it. It continues
-// the command then, to which it lends the terminal if the command had it: the shell took it.
+// suspend stops this process (pid), or with 0 its group, until the shell continues it. Then it continues the
+// command, and lends it the terminal again if it had it.
 func (p *Process) suspend(pid int, lend bool) {
 	left := time.Duration(p.told - now()).Round(time.Second)
 	p.announcer.addAndWait(fmt.Sprintf("suspended, and nobody renews the lock now: CMD is killed in %v unless it is continued", left))
@@ -62,8 +60,8 @@ func (p *Process) suspend(pid int, lend bool) {
 	p.control.give(order{Signal: int(unix.SIGCONT)})
 }
 
-// yieldTerminal gives the terminal to one of this process's group, as the next of a pipeline, that has asked for it and that
-// the system has stopped for that. If not even this group has it, this process is stopped too, as the system would have done.
+// yieldTerminal gives the terminal to a process of this group, such as the next of a pipeline, that the system
+// stopped for asking. If this group lacks it too, this process stops, as the system would have done.
 func (p *Process) yieldTerminal() {
 	var err error
 	switch {

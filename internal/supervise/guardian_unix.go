@@ -20,12 +20,12 @@ import (
 
 const (
 	guardianName = "chubby-guardian"
-	lookEvery    = 100 * time.Millisecond // how often to look for processes that the command has left
-	sweepEvery   = 20 * time.Millisecond  // the same, for those that have been asked to end
-	killEvery    = 5 * time.Millisecond   // how often to kill: a process that forks must not be faster
+	lookEvery    = 100 * time.Millisecond // interval of looks for remaining processes
+	sweepEvery   = 20 * time.Millisecond  // the same, after they were asked to end
+	killEvery    = 5 * time.Millisecond   // interval of kills: a forking process must not be faster
 )
 
-// guardianArgs is the command line that RunGuardian reads.
+// guardianArgs returns the command line for RunGuardian.
 func guardianArgs(control, status uintptr, c Command) []string {
 	return append([]string{
 		strconv.FormatUint(uint64(control), 10), strconv.FormatUint(uint64(status), 10),
@@ -33,11 +33,9 @@ func guardianArgs(control, status uintptr, c Command) []string {
 	}, c.Args...)
 }
 
-// RunGuardian is what a guardian process does. args are those that Start has appended to
-// Command.Guardian.
+// RunGuardian runs a guardian process. args are those that Start appended to Command.Guardian.
 func RunGuardian(args []string) error {
-	// The system kills the command when the thread that started it ends, so this thread
-	// must not end before the process.
+	// The system kills the command when the thread that started it ends, so this thread must last.
 	runtime.LockOSThread()
 	if len(args) < 5 {
 		return errors.New("the guardian is started by chubbyctl itself, not by hand")
@@ -59,7 +57,7 @@ func RunGuardian(args []string) error {
 	return g.runCommand(os.NewFile(uintptr(control), "control"))
 }
 
-// guardian is the parent of one command. One goroutine uses it.
+// guardian is the parent of one command, for one goroutine.
 type guardian struct {
 	status    *outbox
 	killAfter time.Duration
@@ -67,15 +65,15 @@ type guardian struct {
 	args      []string
 	alarm     *alarm
 
-	pid       int   // the command, and its process group
-	stopAt    int64 // when the command, or what it has left, must be asked to end
-	killAt    int64 // when everything must be killed
+	pid       int   // the command's, and its process group's
+	stopAt    int64 // when to ask the command, or its remaining processes, to end
+	killAt    int64 // when to kill everything
 	stopping  bool  // the command has been asked to end
 	killing   bool  // everything is being killed
 	ended     bool  // the command has ended and was reaped
 	suspended bool  // the command was stopped, and perhaps continued since
-	passed    bool  // the command got a SIGTSTP from chubbyctl, and was not continued since: the stop need not be reported
-	childless bool  // the last reapChildren found that this process has no children
+	passed    bool  // the command got chubbyctl's SIGTSTP and was not continued: do not report the stop
+	childless bool  // the last reapChildren found no children
 	immune    bool  // it has reported a process that it may not signal
 }
 
@@ -83,9 +81,8 @@ func (g *guardian) runCommand(control io.Reader) (err error) {
 	if err := errors.Join(adopt(), rename(guardianName)); err != nil {
 		return g.report(report{Failed: err.Error()})
 	}
-	// The guardian does not pass on signals that it gets itself: chubbyctl passes on its
-	// own, and systemctl stop, which signals every process of a service, signals the
-	// command too.
+	// The guardian does not pass on its own signals: chubbyctl passes on its, and systemctl stop signals every
+	// process of a service.
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, forwarded()...)
 	//mutant: go func() { for s := range ignored { g.passSignal(s.(syscall.Signal)) } }(); CatchBrokenPipes()
@@ -93,7 +90,7 @@ func (g *guardian) runCommand(control io.Reader) (err error) {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGCHLD)
 	orders := make(chan order)
-	go readOrders(control, orders) // ends with the pipe, or with this process
+	go readOrders(control, orders) // ends with the pipe or this process
 	if g.alarm, err = newAlarm(); err != nil {
 		return g.report(report{Failed: err.Error()})
 	}
@@ -102,8 +99,7 @@ func (g *guardian) runCommand(control io.Reader) (err error) {
 	if !ok {
 		return errors.New("chubbyctl ended before the command was started")
 	}
-	// chubbyctl may have been stopped for too long, or have lost the lock, before it sent
-	// the order.
+	// chubbyctl may have been stopped, or lost the lock, before it sent the order.
 	if first.KillAt == 0 || first.StopAt <= now() {
 		return g.report(report{Failed: ErrLate.Error(), Late: true})
 	}
@@ -145,8 +141,7 @@ func (g *guardian) startCommand() (bool, error) {
 	return true, g.report(report{Started: g.pid})
 }
 
-// watchFamily follows orders and the clock until the command and all its descendants are
-// gone.
+// watchFamily follows orders and the clock until the command and its descendants are gone.
 func (g *guardian) watchFamily(orders <-chan order, ended <-chan os.Signal) error {
 	sweep := time.NewTicker(time.Hour)
 	defer sweep.Stop()
@@ -162,7 +157,7 @@ func (g *guardian) watchFamily(orders <-chan order, ended <-chan os.Signal) erro
 		var err error
 		select {
 		case o, ok := <-orders:
-			if ok { // reap first: passSignal must know of a stop that came before the order
+			if ok { // reap first: passSignal must see a stop that came before the order
 				err = errors.Join(g.reapChildren(), g.obeyOrder(o))
 			} else {
 				orders = nil
@@ -175,16 +170,16 @@ func (g *guardian) watchFamily(orders <-chan order, ended <-chan os.Signal) erro
 		if err = errors.Join(err, g.reapChildren(), g.actOnTime()); err != nil {
 			return errors.Join(err, g.killFamily())
 		}
-		// With children some process is left, also if the list is empty: if a process forks and ends
-		// while the list is read, the list has that one, and not its child.
+		// With children some process is left, even if the list is empty: it can miss the child of a process
+		// that forks and ends.
 		if g.ended && g.childless && len(family(g.pid)) == 0 {
 			return g.report(report{Gone: true})
 		}
 	}
 }
 
-// obeyOrder carries an order out. Instants may move either way; once the command has ended,
-// the instant of asking only comes closer, and once it has been asked to end, that of killing.
+// obeyOrder executes an order. Instants may move either way, but the asking one only closer once the command
+// has ended, and the killing one once it has been asked.
 func (g *guardian) obeyOrder(o order) error {
 	if o.KillAt != 0 {
 		switch {
@@ -215,7 +210,6 @@ func (g *guardian) setAlarm() error {
 	return g.alarm.set(g.stopAt)
 }
 
-// actOnTime asks the command to end, and kills it, when the time for that has come.
 func (g *guardian) actOnTime() error {
 	instant := now()
 	if !g.stopping && instant >= g.stopAt {
@@ -232,8 +226,7 @@ func (g *guardian) actOnTime() error {
 	return nil
 }
 
-// stopFamily asks the command and everything it started to end, and sets the instant at
-// which they are killed.
+// stopFamily asks the command and its descendants to end, and sets the instant of killing.
 func (g *guardian) stopFamily() error {
 	if g.stopping {
 		return nil
@@ -247,18 +240,18 @@ func (g *guardian) stopFamily() error {
 	}
 	err := g.report(r)
 	for _, pid := range g.signalTargets() {
-		// A process that is stopped takes the SIGTERM when it is continued.
+		// A stopped process takes the SIGTERM when it is continued.
 		err = errors.Join(err, g.signal(pid, unix.SIGTERM), g.signal(pid, unix.SIGCONT))
 	}
 	return errors.Join(err, g.setAlarm())
 }
 
-// signalTargets lists where to send a signal so that every process gets it once: the
-// command's process group, and those of its descendants that are not in the group.
+// signalTargets returns where to send a signal so that every process gets it once: the command's process group,
+// and descendants outside it.
 func (g *guardian) signalTargets() []int {
 	all := family(g.pid)
 	if g.ended {
-		return all // another group may have the number soon
+		return all // another group may soon have the number
 	}
 	others := slices.DeleteFunc(all, func(pid int) bool {
 		group, err := unix.Getpgid(pid)
@@ -267,8 +260,7 @@ func (g *guardian) signalTargets() []int {
 	return append([]int{-g.pid}, others...)
 }
 
-// killFamily kills every process that is there now. Those that are forked meanwhile are
-// killed the next time.
+// killFamily kills all processes. Those forked meanwhile are killed the next time.
 func (g *guardian) killFamily() error {
 	var err error
 	if !g.ended {
@@ -280,18 +272,17 @@ func (g *guardian) killFamily() error {
 	return err
 }
 
-// signal sends a signal. The first time that the system forbids it, it reports that.
+// signal sends a signal. It reports the first refusal of the system.
 func (g *guardian) signal(pid int, s syscall.Signal) error {
 	if err := unix.Kill(pid, s); err == unix.EPERM && !g.immune {
 		g.immune = true
 		return g.report(report{Immune: max(pid, -pid)})
 	}
-	return nil // it can only have ended
+	return nil // fails only if it has ended
 }
 
-// passSignal sends the command a signal that chubbyctl got. Those that a terminal sends
-// to its whole foreground go to the command's process group, others to the command
-// alone, because its children may not expect them.
+// passSignal sends the command a signal of chubbyctl's. Signals that a terminal sends to its whole foreground
+// go to the command's process group; its children may not expect the others.
 func (g *guardian) passSignal(s syscall.Signal) {
 	if g.ended || g.pid == 0 {
 		return
@@ -301,7 +292,7 @@ func (g *guardian) passSignal(s syscall.Signal) {
 		target = -g.pid
 	}
 	g.passed = s == unix.SIGTSTP || g.passed && s != unix.SIGCONT
-	_ = unix.Kill(target, s) // it can only have ended
+	_ = unix.Kill(target, s) // fails only if it has ended
 	//mutant: if g.suspended && false && slices.Contains([]syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM}, s) {
 	if g.suspended && slices.Contains([]syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM}, s) {
 		_ = unix.Kill(-g.pid, unix.SIGCONT) // a stopped process takes the signal when it is continued
@@ -309,8 +300,7 @@ func (g *guardian) passSignal(s syscall.Signal) {
 	}
 }
 
-// reapChildren waits for every child that has ended or was stopped: the command, and
-// orphans among its descendants.
+// reapChildren waits for all ended or stopped children: the command, and orphans among its descendants.
 func (g *guardian) reapChildren() error {
 	for {
 		var status unix.WaitStatus
@@ -341,8 +331,8 @@ func (g *guardian) reapChildren() error {
 	}
 }
 
-// reportEnd reports the command's end. The processes that it has left get time to end by themselves: a logger still has
-// to read what the command wrote last.
+// reportEnd reports the command's end. Its remaining processes get time to end: a logger still reads its last
+// output.
 func (g *guardian) reportEnd(status unix.WaitStatus) error {
 	g.ended = true
 	e := commandEnd{Code: status.ExitStatus(), Cut: g.stopping}
@@ -353,7 +343,7 @@ func (g *guardian) reportEnd(status unix.WaitStatus) error {
 	return errors.Join(g.report(report{Ended: &e}), g.setAlarm())
 }
 
-// groupOnly stands for all of a process group, if any process is in it.
+// groupOnly stands for a whole process group, unless it is empty.
 func groupOnly(group int) []int {
 	if group == 0 || unix.Kill(-group, 0) == unix.ESRCH {
 		return nil

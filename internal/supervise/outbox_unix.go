@@ -9,16 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outbox is the pipe by which the guardian reports. Writing to it does not block, because
-// a chubbyctl that is stopped does not read, and the pipe fills up. Only the last report
-// waits for room, when nothing is left to be done.
+// outbox is the pipe of the guardian's reports. Writes do not block, because a stopped chubbyctl does not read.
+// Only the last report waits for room, when nothing else is left to do.
 type outbox struct {
 	fd   int
-	kept [][]byte // lines that found no room, at most one of each kind of report
+	kept [][]byte // pending lines, at most one of each kind of report
 }
 
-// put sends a report, after those that found no room before. A report of a stop that
-// finds no room is dropped: a command may be stopped again and again.
+// put sends a report, after pending ones. It drops the report of a stop that finds no room: stops may repeat.
 func (o *outbox) put(r report) error {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -42,8 +40,7 @@ func (o *outbox) put(r report) error {
 			}
 			return nil
 		case nil, unix.EPIPE:
-			// If chubbyctl has ended, the pipe of orders is closed too, and the guardian
-			// does its work without reports.
+			// If chubbyctl has ended, the pipe of orders is closed too, and the guardian works without reports.
 			o.kept = o.kept[1:]
 		default:
 			return fmt.Errorf("report to chubbyctl: %w", err)

@@ -18,7 +18,7 @@ func Limits() string {
 	return "this system has no process groups: if the lock is lost, CMD itself is killed, without warning, but not what it started, and nothing is if chubbyctl is stopped or killed"
 }
 
-// Interrupts are the signals by which people end a program.
+// Interrupts are the signals with which people end a program.
 func Interrupts() []os.Signal { return []os.Signal{os.Interrupt} }
 
 // Number returns the number of a signal, for exit codes of 128+n.
@@ -29,15 +29,14 @@ func Number(s os.Signal) int {
 	return 0
 }
 
-// Listen keeps an interrupt from ending this process before the command, to which the
-// system sends it too.
+// Listen keeps an interrupt, which the command also gets, from ending this process first.
 func Listen() chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, Interrupts()...)
 	return c
 }
 
-// CatchBrokenPipes does nothing: this system has no SIGPIPE. It returns 0 in place of the exit code of that.
+// CatchBrokenPipes does nothing and returns 0: this system has no SIGPIPE.
 func CatchBrokenPipes() int { return 0 }
 
 // RunGuardian fails: this system has no guardian.
@@ -56,7 +55,7 @@ type Process struct {
 }
 
 // Start runs a command with this process's standard streams, except for Command.Stdin. It fails with a
-// NotRunError if the command cannot be run, and with ErrLate if its time is over.
+// NotRunError if the command cannot run, and with ErrLate if its time is over.
 func Start(c Command, _ chan os.Signal) (*Process, error) {
 	if left, _ := c.Allowed(); left <= 0 {
 		return nil, ErrLate
@@ -142,9 +141,8 @@ func ParseSignal(name string) (os.Signal, error) {
 	return nil, fmt.Errorf("this system cannot send %q to a command", name)
 }
 
-// Scan returns 0: on this system no processes are listed.
+// Scan returns 0: this system does not list processes.
 func Scan() time.Duration { return 0 }
 
-// NotForwarded names the signals that a command does not get from this process,
-// for people.
+// NotForwarded names the signals that a command does not get from this process, for people.
 func NotForwarded() string { return "all: this system gives an interrupt to the command itself" }

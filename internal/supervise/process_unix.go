@@ -22,37 +22,35 @@ type Process struct {
 	command  Command
 	guardian *exec.Cmd
 	signals  chan os.Signal
-	others   []int // children of this process from before Start: a shell that execs chubbyctl leaves its own
+	others   []int // earlier children of this process: a shell that execs chubbyctl leaves its own
 	orders   chan order
 	reports  chan report
-	started  chan error    // tells Start what became of it
+	started  chan error    // Start's result
 	finished chan struct{} // closed when everything is gone
 	stopping atomic.Bool   // the guardian has asked the command to end
 
-	// The goroutine of runSupervision alone uses these until finished is closed; then
-	// they do not change.
+	// Only runSupervision's goroutine uses these until finished is closed; then they do not change.
 	control   *control
 	announcer *announcer
 	terminal  *terminal
 	pid       int
-	told      int64 // the instant of killing that the guardian was told last
-	due       int64 // the instant by which it must have reported that everything is gone
-	late      int64 // when this process noticed that it has not; 0 if it has not noticed
+	told      int64 // the last instant of killing sent to the guardian
+	due       int64 // when it must have reported that everything is gone
+	late      int64 // when this process noticed that it is late; else 0
 	gone      bool  // the guardian has reported that everything is gone
 	ended     bool  // the guardian has reported how the command ended
 	asked     bool  // Stop was ordered
 	rescued   bool  // the guardian was killed because it was late
-	starved   bool  // the system has stopped the command because it used the terminal from the background
+	starved   bool  // the system has stopped the command for using the terminal from the background
 	result    Result
 	err       error
 }
 
-// Start runs a command with this process's standard streams, except for Command.Stdin, and from now on passes the
-// signals of Listen to it. It fails with a NotRunError if the command cannot be run, and
-// with ErrLate if its time is over.
+// Start runs a command with this process's standard streams, except for Command.Stdin, and passes the signals
+// of Listen to it from now on. It fails with a NotRunError if the command cannot run, and with ErrLate if its
+// time is over.
 func Start(c Command, signals chan os.Signal) (*Process, error) {
-	// If the guardian ends first, the command's processes become children of this one,
-	// which kills them.
+	// If the guardian ends first, this process inherits the command's processes, and kills them.
 	if err := adopt(); err != nil {
 		return nil, err
 	}
@@ -84,7 +82,6 @@ func Start(c Command, signals chan os.Signal) (*Process, error) {
 	return p, nil
 }
 
-// launch starts the guardian and returns the pipe of its reports.
 func (p *Process) launch() (*os.File, error) {
 	controlRead, orders, err := os.Pipe()
 	if err != nil {
@@ -97,8 +94,8 @@ func (p *Process) launch() (*os.File, error) {
 		return nil, err
 	}
 	defer statusWrite.Close()
-	// The guardian inherits its pipe ends under the numbers that they have here, not as 3
-	// and 4: those may be files that the user gives to the command.
+	// The guardian inherits its pipe ends under their numbers here: the user may give the command files 3 and
+	// 4.
 	ends := [...]uintptr{controlRead.Fd(), statusWrite.Fd()}
 	for _, fd := range ends {
 		_, e := unix.FcntlInt(fd, unix.F_SETFD, 0)
@@ -135,8 +132,7 @@ func (p *Process) readReports(status *os.File) {
 	}
 }
 
-// runSupervision gives orders to the guardian, and takes its reports, until everything is
-// gone.
+// runSupervision sends orders and takes reports until everything is gone.
 func (p *Process) runSupervision(interrupts []os.Signal) {
 	defer close(p.finished)
 	defer p.announcer.close()
@@ -152,7 +148,7 @@ func (p *Process) runSupervision(interrupts []os.Signal) {
 	}
 	p.extendTime()
 	if p.told == 0 {
-		p.control.give(order{Stop: true}) // Allowed leaves no time: nothing must be started
+		p.control.give(order{Stop: true}) // Allowed leaves no time: start nothing
 	}
 	for _, s := range interrupts {
 		p.control.give(order{Signal: Number(s)})
@@ -183,7 +179,7 @@ func (p *Process) runSupervision(interrupts []os.Signal) {
 	p.awaitGuardian()
 }
 
-// handleReport takes note of a report, and reports whether more will come.
+// handleReport handles a report, and reports whether more will come.
 func (p *Process) handleReport(r report) bool {
 	switch {
 	case r.Failed != "":
@@ -202,12 +198,11 @@ func (p *Process) handleReport(r report) bool {
 		}
 		p.started <- nil
 	case r.Suspended != 0 && p.stopping.Load():
-		// The command is being ended. If this process were suspended too, the user would
-		// not see how it ended.
+		// The command is being ended: in a suspended process, the user would not see how.
 	//mutant: case r.Suspended == -1:
 	case r.Suspended == int(unix.SIGSTOP):
-		// Not the terminal has stopped the command, but a debugger or a processor limit,
-		// which will continue it. The lock is renewed meanwhile.
+		// A debugger or a processor limit, not the terminal, has stopped the command, and will continue it. The
+		// lock is renewed meanwhile.
 	case r.Suspended == int(unix.SIGTTIN) || r.Suspended == int(unix.SIGTTOU):
 		p.starved = true
 		if !p.continueStarved() {
@@ -235,18 +230,17 @@ func (p *Process) handleReport(r report) bool {
 	return true
 }
 
-// Stop asks the command to end. If it does not, it is killed after KillAfter.
+// Stop asks the command to end. After KillAfter it is killed.
 func (p *Process) Stop() { p.giveOrder(order{Stop: true}) }
 
-// Stopping reports whether the command has been asked to end because its time is
-// over, or by Stop.
+// Stopping reports whether the command has been asked to end, by its time or by Stop.
 func (p *Process) Stopping() bool { return p.stopping.Load() }
 
 // Signal sends the command a signal.
 func (p *Process) Signal(s os.Signal) { p.giveOrder(order{Signal: Number(s)}) }
 
-// SignalUnstopped sends the command a signal, unless it has been asked to end. The guardian decides that, which asks:
-// Stopping reports it a moment later.
+// SignalUnstopped signals the command, unless it has been asked to end. The guardian decides; Stopping lags a
+// moment behind.
 func (p *Process) SignalUnstopped(s os.Signal) {
 	p.giveOrder(order{Signal: Number(s), Unstopped: true})
 }
@@ -261,8 +255,7 @@ func (p *Process) giveOrder(o order) {
 // Done is closed when the command and everything it started are gone.
 func (p *Process) Done() <-chan struct{} { return p.finished }
 
-// Wait returns how the command ended, once it and everything it started are
-// gone. It fails only if that could not be supervised to the end.
+// Wait returns how the command ended, once all is gone. It fails only if the supervision broke off.
 func (p *Process) Wait() (Result, error) {
 	<-p.finished
 	return p.result, p.err

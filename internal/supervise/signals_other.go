@@ -8,19 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lastSignal is the highest signal: these systems have no real-time signals, or Go
-// programs do not get them.
+// lastSignal is the highest signal: these systems, or Go programs on them, have no real-time signals.
 const lastSignal = syscall.Signal(31)
 
-// notForwardedHere are the signals of this system that Go programs do not get.
+// notForwardedHere are this system's signals that Go programs do not get.
 func notForwardedHere() []syscall.Signal { return []syscall.Signal{unix.SIGEMT} }
 
-// unnamed ends the list of the signals that are not forwarded.
 func unnamed() string { return "and SIGEMT" }
 
-// stopSignal returns the signal with which this process stops itself, and a function to
-// call when it goes on. The Go runtime swallows a SIGTSTP that was once passed to
-// signal.Notify.
+// stopSignal returns the signal with which this process stops itself, and a function to call when it goes on.
+// The Go runtime swallows a SIGTSTP once passed to signal.Notify.
 func stopSignal() (syscall.Signal, func()) { return unix.SIGSTOP, func() {} }
 
 // isIgnored reports false: on these systems Go programs do not learn it.

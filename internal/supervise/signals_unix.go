@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Interrupts are the signals by which people end a program.
+// Interrupts are the signals with which people end a program.
 func Interrupts() []os.Signal {
 	return notIgnored(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 }
@@ -28,10 +28,8 @@ func Number(s os.Signal) int {
 	return 0
 }
 
-// Listen keeps the signals that can be passed on from ending this process, and returns
-// the channel on which they come. Start passes them to the command. Of those that came
-// before Start, only interrupts are passed on: a command that has just begun is not
-// prepared for others.
+// Listen prevents forwardable signals from ending this process, and returns their channel. Start passes them to
+// the command; of earlier ones only interrupts, because a new command is not prepared for others.
 func Listen() chan os.Signal {
 	c := make(chan os.Signal, 64)
 	signal.Notify(c, slices.DeleteFunc(forwarded(), func(s os.Signal) bool { return s == unix.SIGTSTP || s == unix.SIGCONT })...)
@@ -39,16 +37,15 @@ func Listen() chan os.Signal {
 	return c
 }
 
-// CatchBrokenPipes has a write to a pipe that nobody reads any more be an error, EPIPE, and no end of this process by SIGPIPE:
-// what it holds is given back then. What it starts has the default action of SIGPIPE. It returns the exit code of an end by SIGPIPE.
+// CatchBrokenPipes turns SIGPIPE into the error EPIPE of a write, so that this process can give up what it
+// holds. Its children keep the default action. It returns the exit code of an end by SIGPIPE.
 func CatchBrokenPipes() int {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	return 128 + int(unix.SIGPIPE)
 }
 
-// notForwarded are the signals that are not passed on to a command: two that no program
-// gets, those by which the system reports a program's own faults, and those about this
-// process's own children, pipes, use of the terminal and runtime.
+// notForwarded are the signals that a command does not get: two that no program gets, reports of a program's
+// own faults, and those about this process's children, pipes, terminal use and runtime.
 func notForwarded() []syscall.Signal {
 	return append([]syscall.Signal{
 		unix.SIGKILL, unix.SIGSTOP,
@@ -57,7 +54,7 @@ func notForwarded() []syscall.Signal {
 	}, notForwardedHere()...)
 }
 
-// forwarded are the signals that are passed on to a command: all others.
+// forwarded are the signals that a command gets: all others.
 func forwarded() []os.Signal {
 	var all []os.Signal
 	for s := syscall.Signal(1); s <= lastSignal; s++ {
@@ -68,8 +65,7 @@ func forwarded() []os.Signal {
 	return all
 }
 
-// NotForwarded names the signals that a command does not get from this process,
-// for people.
+// NotForwarded names the signals that a command does not get from this process, for people.
 func NotForwarded() string {
 	var names []string
 	for _, s := range notForwarded() {
@@ -80,15 +76,15 @@ func NotForwarded() string {
 	return strings.Join(append(names, unnamed()), ", ")
 }
 
-// notIgnored leaves out the signals that this process was started to ignore (nohup, the
-// background of a script): the command inherits that.
+// notIgnored omits signals that this process was started to ignore (nohup, a script's background): the command
+// inherits that.
 func notIgnored(signals ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(signals, func(s os.Signal) bool { return slices.Contains(inherited(), s) })
 }
 
-// inherited are the signals that this process was started to ignore, as far as Go tells: of most its runtime takes the place
-// before it can be asked. Not of interrupts and hangups, and not of those of job control; and a shell that has its background
-// ignore interrupts has it ignore SIGQUIT too, as POSIX says. It is asked first when nothing is changed yet.
+// inherited are the signals that this process was started to ignore, as far as Go knows: its runtime takes over
+// all but interrupts, hangups and job control. A shell whose background ignores interrupts makes it ignore
+// SIGQUIT too, as POSIX says. The first call has to come before any change.
 var inherited = sync.OnceValue(func() []os.Signal {
 	var all []os.Signal
 	for _, s := range []syscall.Signal{unix.SIGHUP, unix.SIGINT} {
@@ -108,7 +104,6 @@ var inherited = sync.OnceValue(func() []os.Signal {
 	return all
 })
 
-// earlyInterrupts returns the interrupts among the signals that have come so far.
 func earlyInterrupts(c <-chan os.Signal) []os.Signal {
 	var kept []os.Signal
 	for {
@@ -123,9 +118,8 @@ func earlyInterrupts(c <-chan os.Signal) []os.Signal {
 	}
 }
 
-// suspendSelf stops this process, whose pid is given, or with 0 all of its group, as Ctrl-Z
-// would, until the shell continues it. Without a shell that could, because none with job
-// control is above, it returns at once.
+// suspendSelf stops this process (pid), or with 0 its group, like Ctrl-Z, until the shell continues it. Without
+// a job-control shell above, it returns at once.
 func suspendSelf(pid int) {
 	if !continuable() {
 		return
@@ -138,16 +132,15 @@ func suspendSelf(pid int) {
 	if err := unix.Kill(pid, by); err != nil {
 		return
 	}
-	// The stop takes effect at a moment of the system's choosing, shortly.
+	// The system delivers the stop shortly, at a time of its own.
 	select {
 	case <-resumed:
 	case <-time.After(200 * time.Millisecond):
 	}
 }
 
-// continuable reports whether this process's group has an ancestor outside the
-// group and in its session: the shell that made the group and can continue it.
-// A group without one is called orphaned, and Ctrl-Z does not stop it.
+// continuable reports whether this process's group has an ancestor outside it in its session: the shell that
+// can continue it. Ctrl-Z does not stop a group without one, an orphaned group.
 func continuable() bool {
 	session, err := unix.Getsid(0)
 	if err != nil {
@@ -166,7 +159,7 @@ func continuable() bool {
 	return false
 }
 
-// ParseSignal reads the name of a signal, with or without SIG.
+// ParseSignal reads a signal's name, with or without SIG.
 func ParseSignal(name string) (os.Signal, error) {
 	upper := strings.ToUpper(name)
 	if s := unix.SignalNum("SIG" + strings.TrimPrefix(upper, "SIG")); s != 0 {

@@ -8,32 +8,30 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// Budget is the time in which CMD can be stopped safely: nobody else can have the lock before
-// lease and lock-delay have ended (Chubby §2.4, §2.8).
+// Budget is the time to stop CMD safely: nobody else gets the lock before lease and lock-delay have ended
+// (Chubby §2.4, §2.8).
 type Budget struct {
 	Lease, LockDelay, KillAfter, Margin time.Duration
 }
 
-// Budget returns the budget under a lease. The margin has room for killing CMD and everything
-// that it started: that lists every process of the machine, several times, because processes
-// may start others meanwhile.
+// Budget returns the budget under a lease. The margin has room for killing CMD and its descendants: that lists
+// the machine's processes several times, because they may start others.
 func (t Terms) Budget(lease time.Duration) Budget {
 	return Budget{lease, t.LockDelay, t.KillAfter, max(client.Margin(lease, t.LockDelay), scansToKill*t.Scan)}
 }
 
 const scansToKill = 4
 
-// exclusive is how long nobody else can have the lock at the worst moment: a lease is extended
-// when 7/12 of it have passed, and clocks may run at different rates.
+// exclusive is the minimum time without another holder: a lease is extended after 7/12 of it, and clocks may
+// run at different rates.
 func (b Budget) exclusive() time.Duration {
 	return time.Duration(float64(b.Lease*5/12+b.LockDelay) * (1 - api.ClockRateBound))
 }
 
-// Outage is the longest silence of the cell that CMD does not notice.
+// Outage is the longest silence of the cell that CMD survives.
 func (b Budget) Outage() time.Duration { return b.exclusive() - b.KillAfter - b.Margin }
 
-// Check refuses settings under which CMD could run while another has the lock, or would be
-// stopped without any outage.
+// Check rejects settings under which CMD could run beside another holder, or would stop without an outage.
 func (b Budget) Check() error {
 	if b.Outage() > 0 {
 		return nil
@@ -43,7 +41,7 @@ func (b Budget) Check() error {
 		b.Lease, b.LockDelay, b.exclusive().Round(time.Millisecond), b.KillAfter, b.Margin.Round(time.Millisecond))
 }
 
-// String says what CMD rides out.
+// String says which outage CMD survives.
 func (b Budget) String() string {
 	return fmt.Sprintf("CMD rides out an outage of the cell of %.1fs: "+
 		"remaining lease %.1fs + lock-delay %v, less clock bound %.1fs, kill-after %v and margin %v",
@@ -51,5 +49,5 @@ func (b Budget) String() string {
 		(b.Lease*5/12 + b.LockDelay - b.exclusive()).Seconds(), b.KillAfter, b.Margin.Round(time.Millisecond))
 }
 
-// Refresh is how often to ask for how long the lock is still ours.
+// Refresh is the interval of asking how long the lock is still ours.
 func (b Budget) Refresh() time.Duration { return min(time.Second, b.Lease/12) }

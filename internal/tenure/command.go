@@ -15,35 +15,35 @@ import (
 	"github.com/chubbylock/chubby/internal/supervise"
 )
 
-// Lock is what running a command needs of a client.Lock.
+// Lock is the part of client.Lock that running a command needs.
 type Lock interface {
-	// Context ends, with a cause, when the lock cannot be relied on any more.
+	// Context ends, with a cause, when the lock is no longer reliable.
 	Context() context.Context
-	// ExclusiveUntil is for how long from now nobody else can have the lock if the cell
-	// does not answer any more; 0 when the lock is lost.
+	// ExclusiveUntil is how long from now nobody else can have the lock if the cell falls silent; 0 when it is
+	// lost.
 	ExclusiveUntil() time.Duration
-	// Err says why the lock cannot be relied on any more; nil while it can.
+	// Err returns why the lock is no longer reliable; nil while it is.
 	Err() error
 }
 
-// Session is what running a command needs of a client.Client.
+// Session is the part of client.Client that running a command needs.
 type Session interface {
 	// Lease is the length of the newest grant.
 	Lease() time.Duration
-	// Left is how long the local lease still runs; negative in jeopardy.
+	// Left is the rest of the local lease; negative in jeopardy.
 	Left() time.Duration
 }
 
-// Terms are what the user says of how a command runs and ends.
+// Terms are the user's settings for running and ending a command.
 type Terms struct {
 	LockDelay      time.Duration     // of what is held
 	KillAfter      time.Duration     // from SIGTERM to SIGKILL
-	Scan           time.Duration     // how long it takes to list this machine's processes (supervise.Scan)
-	Jeopardy, Safe os.Signal         // for CMD when the cell does not answer, and when it does again; nil: none
+	Scan           time.Duration     // how long listing this machine's processes takes (supervise.Scan)
+	Jeopardy, Safe os.Signal         // for CMD when the cell falls silent, and when it answers again; nil: none
 	Guardian       string            // the verb of this program that is supervise.RunGuardian
-	Verbose        bool              // the budget is a notice
-	Notice         func(text string) // what the user may want to know
-	Warn           func(text string) // after which somebody has to act
+	Verbose        bool              // print the budget as a notice
+	Notice         func(text string) // for what the user may want to know
+	Warn           func(text string) // for what needs action
 }
 
 // Command is a command, and what it runs under.
@@ -52,33 +52,33 @@ type Command struct {
 	Name    string // of the lock, for people
 	Lock    Lock
 	Session Session
-	Program string // as supervise.Find returned it
+	Program string // from supervise.Find
 	Args    []string
 	Env     []string
-	Data    *[]byte         // its standard input; nil: that of this process
-	Changed <-chan struct{} // receives when the session goes into jeopardy, or out of it
-	Heard   fmt.Stringer    // what replicas said when the cell did not answer any more, behind a colon
+	Data    *[]byte         // its standard input; nil: this process's
+	Changed <-chan struct{} // receives when the session enters or leaves jeopardy
+	Heard   fmt.Stringer    // what replicas said when the cell fell silent, after a colon
 	Asked   <-chan struct{} // closed when another should have the lock
-	GivesUp func() bool     // is called then, and returns whether CMD is asked to end
+	GivesUp func() bool     // called then; reports whether CMD is asked to end
 }
 
-// NotBegun is why a command was not begun: nothing was run, and nothing was read of what it was to read.
+// NotBegun says that a command did not begin, and read no input.
 type NotBegun struct{ Err error }
 
-// Error says why.
+// Error returns the reason.
 func (n NotBegun) Error() string { return n.Err.Error() }
 
-// Unwrap returns why: a *supervise.NotRunError, for example, or an *Ended, because the lock was lost before.
+// Unwrap returns the reason: a *supervise.NotRunError, or an *Ended after an earlier loss of the lock.
 func (n NotBegun) Unwrap() error { return n.Err }
 
-// Ended is the end of a command otherwise than by itself with 0.
+// Ended is any end of a command except by itself with 0.
 type Ended struct {
 	Code int   // CMD's own exit code; 128+n if signal n killed it
 	Lost bool  // what it ran under was lost, or could have been
-	Err  error // what there is to say; nil if CMD ended by itself
+	Err  error // the message; nil if CMD ended by itself
 }
 
-// Error says what there is to say.
+// Error returns the message.
 func (e *Ended) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("exit code %d", e.Code)
@@ -89,8 +89,8 @@ func (e *Ended) Error() string {
 // Unwrap returns Err.
 func (e *Ended) Unwrap() error { return e.Err }
 
-// Run runs the command while the lock is held. signals are those that are passed on to it (supervise.Listen). Its error is NotBegun if
-// the command is known not to have begun, and *Ended if it has.
+// Run runs the command while the lock is held, and passes signals (supervise.Listen) to it. Its error is
+// NotBegun if the command certainly did not begin, else *Ended.
 func (c Command) Run(signals chan os.Signal) error {
 	budget := c.Budget(c.Session.Lease())
 	if c.Verbose {
@@ -131,8 +131,8 @@ func (c Command) Run(signals chan os.Signal) error {
 		Refresh:   budget.Refresh(),
 		Allowed: func() (time.Duration, bool) {
 			left := c.Lock.ExclusiveUntil()
-			// Once the lock is lost, there is no news: the guardian keeps to the last
-			// instants it was told, and Stop ends CMD.
+			// After the loss of the lock there is no news: the guardian keeps its last instants, and Stop ends
+			// CMD.
 			return left - c.Budget(c.Session.Lease()).Margin, c.Lock.Err() == nil
 		},
 		Notice: c.Warn,
@@ -150,10 +150,9 @@ func (c Command) Run(signals chan os.Signal) error {
 	return c.outcome(process)
 }
 
-// outcome waits for the end of the command, and says what it means.
 func (c Command) outcome(process *supervise.Process) error {
 	result, err := process.Wait()
-	end := &Ended{Code: result.Code, Err: err} // with an error also if CMD was killed by a signal
+	end := &Ended{Code: result.Code, Err: err} // with an error also if a signal killed CMD
 	switch {
 	case err != nil:
 	case c.Lock.Err() != nil:
@@ -175,8 +174,8 @@ func (c Command) heard() string {
 	return c.Heard.String()
 }
 
-// watch follows the lock until the command is gone. It notifies of jeopardy, asks the
-// command to end when another should have the lock, and stops it when the lock is lost.
+// watch follows the lock until the command is gone. It reports jeopardy, asks the command to end when another
+// should have the lock, and stops it after the lock's loss.
 func (c Command) watch(process *supervise.Process) {
 	lost, asked := c.Lock.Context().Done(), c.Asked
 	jeopardy := false
@@ -202,7 +201,7 @@ func (c Command) watch(process *supervise.Process) {
 				c.Notice(fmt.Sprintf("jeopardy: the cell does not answer%s; CMD is stopped in %v unless it does",
 					c.heard(), max(left, 0).Round(100*time.Millisecond)))
 			case was && !jeopardy && lost != nil:
-				sendSignal(process.SignalUnstopped, c.Safe) // if CMD is being stopped, it is too late
+				sendSignal(process.SignalUnstopped, c.Safe) // too late if CMD is being stopped
 				if !process.Stopping() {
 					c.Notice("safe: the cell answers again")
 				}
@@ -211,26 +210,23 @@ func (c Command) watch(process *supervise.Process) {
 	}
 }
 
-// sendSignal sends CMD a signal, unless it is nil.
 func sendSignal(send func(os.Signal), s os.Signal) {
 	if s != nil {
 		send(s)
 	}
 }
 
-// thisProgram returns the path of the program that runs. It may have waited for the lock for
-// days, and an upgrade have put another version in its place, whose guardian may not
-// understand the orders of this one.
+// thisProgram returns the path of the running program. During days of waiting, an upgrade may replace the file,
+// and its guardian may not understand this version's orders.
 func thisProgram() (string, error) {
-	const running = "/proc/self/exe" // on Linux: the file itself, also after another has got its name
+	const running = "/proc/self/exe" // on Linux: the file itself, even after it was replaced
 	if _, err := os.Stat(running); err == nil {
 		return running, nil
 	}
 	return os.Executable()
 }
 
-// Environment returns the environment of this process with some variables, each NAME=VALUE, in
-// place of those of the same names.
+// Environment returns this process's environment with some variables, NAME=VALUE, replaced or added.
 func Environment(own ...string) []string {
 	names := map[string]bool{}
 	for _, assignment := range own {

@@ -2,10 +2,10 @@ package tenure
 
 import "os"
 
-// feed is standard input for CMD: bytes in a pipe.
+// feed is CMD's standard input: bytes in a pipe.
 type feed struct {
 	out, in *os.File
-	done    chan struct{} // closed when nothing is written any more
+	done    chan struct{} // closed when the write has ended
 }
 
 // startFeed begins to write. CMD need not read all, or any of it.
@@ -18,13 +18,12 @@ func startFeed(data []byte) (*feed, error) {
 	go func() {
 		defer close(f.done)
 		defer in.Close()
-		_, _ = in.Write(data) // it ends early when nobody can read any more
+		_, _ = in.Write(data) // ends early when nobody can read any more
 	}()
 	return f, nil
 }
 
-// passOn is called when CMD has the reading end, or will not have it: the write ends once CMD and all that it started are gone.
+// passOn is called when CMD has the reading end, or never will: the write ends with CMD and its descendants.
 func (f *feed) passOn() { f.out.Close() }
 
-// wait waits until nothing is written any more.
 func (f *feed) wait() { <-f.done }

@@ -16,15 +16,16 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// FileError is a file for a sequencer that is not to be used: the user has to name another one.
+// FileError is an unusable sequencer file: the user has to name another one.
 type FileError string
 
-// Error says why.
+// Error returns the reason.
 func (e FileError) Error() string { return string(e) }
 
 func unfit(format string, args ...any) error { return FileError(fmt.Sprintf(format, args...)) }
 
-// CheckSequencerFile refuses a name that cannot be a file's, and a file that must not be replaced. Without a name there is no file.
+// CheckSequencerFile rejects an invalid file name, and a file that must not be replaced. An empty name means no
+// file.
 func CheckSequencerFile(name string) error {
 	if name == "" {
 		return nil
@@ -45,8 +46,7 @@ func CheckSequencerFile(name string) error {
 	return nil
 }
 
-// holdsSequencer reports whether a file holds a sequencer: a chubbyctl that was killed leaves
-// its file.
+// holdsSequencer reports whether a file holds a sequencer: a killed chubbyctl leaves its file.
 func holdsSequencer(name string, size int64) bool {
 	const maxSize = 4 * api.MaxPath // more than any sequencer has
 	if size > maxSize {
@@ -60,16 +60,15 @@ func holdsSequencer(name string, size int64) bool {
 	return err == nil
 }
 
-// KeepSequencer keeps the sequencer of a lock in a file, for programs that do not
-// have CMD's environment; without a name it does nothing. forget removes the file; so does the end of held, the lock's
-// context, at once. A chubbyctl that is killed leaves the file, and the next one replaces it.
-// Holders who share a lock have the same sequencer, and need a file each, so the file is
-// locked (flock) while it is kept.
+// KeepSequencer keeps a lock's sequencer in a file, for programs without CMD's environment; without a name it
+// does nothing. forget removes the file, as does, at once, the end of held, the lock's context. The next
+// chubbyctl replaces the file of a killed one. Holders of a shared lock have the same sequencer and need a file
+// each, so the file stays locked (flock).
 func KeepSequencer(held context.Context, name, sequencer string, warn func(text string)) (forget func(), err error) {
 	if name == "" {
 		return func() {}, nil
 	}
-	// The name was checked before the wait for the lock, which may have been long.
+	// The name was checked before the wait for the lock.
 	if err := CheckSequencerFile(name); err != nil {
 		return nil, err
 	}
@@ -84,12 +83,12 @@ func KeepSequencer(held context.Context, name, sequencer string, warn func(text 
 	var once sync.Once
 	remove := func() {
 		once.Do(func() {
-			// The next holder may be on this machine, and have written its own sequencer.
+			// The next holder may be on this machine, with its own sequencer in the file.
 			text, err := os.ReadFile(name)
 			if err == nil && string(text) == own {
 				err = os.Remove(name)
 			}
-			_ = kept.Close() // it was synced when it was written
+			_ = kept.Close() // the write synced it
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				warn(fmt.Sprintf("the sequencer file, which says nothing any more, is still there: %v", err))
 			}
@@ -102,8 +101,8 @@ func KeepSequencer(held context.Context, name, sequencer string, warn func(text 
 	}, nil
 }
 
-// isKeptByAnother reports whether a file has that text, and another chubbyctl has locked it. A
-// file that was left is not locked; nor is any on a system without flock(2).
+// isKeptByAnother reports whether a file has that text, and another chubbyctl has locked it. A leftover file is
+// not locked; without flock(2), none is.
 func isKeptByAnother(name, text string) bool {
 	f, err := os.Open(name)
 	if err != nil {
@@ -115,8 +114,8 @@ func isKeptByAnother(name, text string) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) && string(has[:n]) == text && flock.IsLocked(f)
 }
 
-// replaceFile gives a file new contents, and returns it open and locked. A reader finds the
-// old contents or the new ones.
+// replaceFile replaces a file's contents, and returns it open and locked. Readers find the old contents or the
+// new ones.
 func replaceFile(name, text string) (io.Closer, error) {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
 	if err != nil {
@@ -124,7 +123,7 @@ func replaceFile(name, text string) (io.Closer, error) {
 	}
 	_, err = f.WriteString(text)
 	err = errors.Join(err, f.Chmod(0o644), f.Sync()) // after Sync, Close has no error to report
-	if flock.Lock(f) != nil {                        // a system without flock(2) may not rename an open file
+	if flock.Lock(f) != nil {                        // without flock(2), the system may not rename an open file
 		err = errors.Join(err, f.Close())
 	}
 	if err == nil {
