@@ -12,7 +12,7 @@ import (
 type janitor struct {
 	wake chan struct{} // capacity 1: there is something in the queue
 
-	mu    sync.Mutex // guards what follows; no other mutex is taken while it is held
+	mu    sync.Mutex // guards what follows; take no mutex under it
 	queue []*abandoned
 	last  *abandoned // the last that was added, settled or not
 }

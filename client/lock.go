@@ -32,7 +32,7 @@ type Lock struct {
 	cancel   context.CancelCauseFunc
 	released chan struct{} // closed when the owner has released the lock: then its loss may be acknowledged
 
-	mu         sync.Mutex      // guards what follows; no other mutex is taken while it is held
+	mu         sync.Mutex      // guards what follows; take no mutex under it
 	takenError *api.Error      // why the cell took the lock away; nil if it has not
 	givenUp    bool            // by Release, or by Close of the handle
 	heldSince  session.Instant // when Acquire returned it, if that is measured; else 0

@@ -55,7 +55,7 @@ type target struct {
 	borrowers int         // calls of borrow whose giveBack is outstanding; the pool's mu guards it
 	replacing bool        // a replacement for the control connection is being tried; the pool's mu guards it
 
-	mu           sync.Mutex      // guards what follows; no other mutex is taken while it is held
+	mu           sync.Mutex      // guards what follows; take no mutex under it
 	controlConn  *connection     // see control
 	refused      error           // why the last attempt to connect failed; nil if it did not
 	replica      string          // its id, when it last said that it is the master; empty if it never has

@@ -17,7 +17,7 @@ const maxSessions = 1_000
 // sessionSet is the set of open sessions of a Cell. A session leaves it when its
 // EndSession was sent or, if it was lost, when it sends no more KeepAlives.
 type sessionSet struct {
-	mu       sync.Mutex // guards what follows; no other mutex is taken while it is held
+	mu       sync.Mutex // guards what follows; take no mutex under it
 	open     map[*sessionState]struct{}
 	reserved int
 	max      int // maxSessions; tests set less
