@@ -24,6 +24,7 @@ const (
 	OlderMaster    Cause = 9 // of a call: the master's earlier version of Chubby does not know it
 )
 
+// Error describes the cause in a few words.
 func (c Cause) Error() string {
 	switch c {
 	case Closed:

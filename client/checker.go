@@ -129,6 +129,7 @@ func (k *CachingChecker) Close() {
 	k.running.Wait()
 }
 
+// Stats returns the counts so far.
 func (k *CachingChecker) Stats() CachingCheckerStats {
 	k.mu.Lock()
 	defer k.mu.Unlock()

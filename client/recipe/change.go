@@ -26,6 +26,7 @@ const (
 	Restarted ChangeKind = 4
 )
 
+// String returns the kind in one word.
 func (k ChangeKind) String() string {
 	switch k {
 	case Created:
@@ -43,8 +44,8 @@ func (k ChangeKind) String() string {
 // Change is one whole version of a file or a directory.
 type Change struct {
 	Kind     ChangeKind
-	Stat     api.Stat // of the file (client.Handle.Stat), or of the directory when it was opened; zero if Deleted
-	Contents []byte
+	Stat     api.Stat   // of the file (client.Handle.Stat), or of the directory when it was opened; zero if Deleted
+	Contents []byte     // of a file; nil otherwise
 	Children []api.Stat // by name (client.Handle.ReadDir)
 }
 

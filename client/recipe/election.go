@@ -12,6 +12,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
+// CampaignOptions qualify Campaign.
 type CampaignOptions struct {
 	// Name is the candidate's name for operators and Nominate: one component of a path. Empty is host,
 	// process and session.

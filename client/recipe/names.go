@@ -18,12 +18,14 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
+// Endpoint is where a service can be reached.
 type Endpoint struct {
 	Address  string            `json:"address"`            // host:port, most often
 	Weight   int               `json:"weight,omitempty"`   // share of the work, for callers that divide it; 0 if unstated
 	Metadata map[string]string `json:"metadata,omitempty"` // a version, a zone
 }
 
+// Equal reports whether two endpoints are the same.
 func (e Endpoint) Equal(o Endpoint) bool {
 	return e.Address == o.Address && e.Weight == o.Weight && maps.Equal(e.Metadata, o.Metadata)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
+// LockedOptions qualify Locked.
 type LockedOptions struct {
 	// LockDelay blocks the lock of a failed holder after its lease: at most api.MaxLockDelay. Zero is
 	// api.DefaultLockDelay; NoLockDelay is for servers that check sequencers.
