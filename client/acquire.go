@@ -51,15 +51,14 @@ func (h *Handle) newAcquireCall(op string, mode api.LockMode, options []LockOpti
 }
 
 // Acquire waits in the lock's queue and returns the lock. If ctx ends first, the error is DeadlineExceeded or
-// Cancelled and names the last known holders. The client withdraws the request in the background: the lock is
-// not held, and is released if it was granted meanwhile. A second Acquire through a handle that holds the
-// lock fails with LockHeld: locks are not recursive. (Requests of other goroutines from before the grant
-// queue behind each other. Microseconds decide that: goroutines that exclude each other need a handle each,
-// as with Client.Acquire.)
+// Cancelled and names the last known holders. The client then withdraws the request in the background, or
+// releases a lock granted meanwhile. Locks are not recursive: a second Acquire through a handle that holds
+// the lock fails with LockHeld. (Requests of other goroutines from before the grant queue behind each other,
+// which microseconds decide: goroutines that exclude each other need a handle each, as with Client.Acquire.)
 //
-// At most 192 requests of a session, and 1,000 of all sessions of a Cell, are in queues at a time. Further
-// ones try their locks every few seconds until a place is free. They get a free lock, but have no position,
-// and OnQueued is not called for them.
+// At most 192 requests of a session, and 1,000 of all sessions of a Cell, are in queues at a time. Others try
+// their locks every few seconds until a place is free. They get a free lock, but have no position, and
+// OnQueued is not called.
 func (h *Handle) Acquire(ctx context.Context, mode api.LockMode, options ...LockOption) (*Lock, error) {
 	a, err := h.newAcquireCall("acquire", mode, options)
 	if err != nil {
@@ -99,11 +98,11 @@ func (a *acquireCall) execute(ctx context.Context, op string, send func(ctx cont
 }
 
 // TryAcquire takes the lock if it is free. Otherwise it fails with LockHeld and the holders, or with
-// LockDelayed and the time that remains. A kept, unused lock (OpenOptions.CacheLock) is given back for it,
-// for which it waits at most a second. If ctx ends before an answer, the lock is not held, as with Acquire.
+// LockDelayed and the remaining time. It waits at most a second for the return of a kept, unused lock
+// (OpenOptions.CacheLock). If ctx ends before an answer, the lock is not held, as with Acquire.
 //
-// Like any request, it is reported to a holder that asked for EventConflictingLock, which may let go for the
-// next try (Chubby §2.5). A single try should be Quiet.
+// A holder that asked for EventConflictingLock hears of it, and may let go for the next try (Chubby §2.5). A
+// single try should be Quiet.
 func (h *Handle) TryAcquire(ctx context.Context, mode api.LockMode, options ...LockOption) (*Lock, error) {
 	a, err := h.newAcquireCall("try to acquire", mode, options)
 	if err != nil {
@@ -198,10 +197,9 @@ func (a *acquireCall) acceptGrant(ctx context.Context) (*Lock, error) {
 		Message: "the lock was granted, but is given back, because the session was in jeopardy until the end"})
 }
 
-// setLock makes l the lock of the handle, unless l is lost. The event of the loss may overtake the answer
-// with the grant. So may the end of the session, which is acknowledged when the locks of all handles have
-// been released: a lock added after that is not handed out. A handle holds one lock: of two grants, whose
-// answers may come in any order, the earlier one is lost.
+// setLock makes l the lock of the handle, unless l is lost. The event of the loss may overtake the grant. So
+// may the end of the session, which is acknowledged after the release of all handles' locks: a later lock is
+// not handed out. A handle holds one lock: of two grants, in any order, the earlier one is lost.
 func (h *Handle) setLock(l *Lock) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -229,8 +227,8 @@ func (h *Handle) setLock(l *Lock) error {
 	return nil
 }
 
-// lostSinceText explains the loss of a lock whose handle was granted a later one. If the master that took the
-// lock away has failed, nothing else reports the loss.
+// lostSinceText explains the loss of a lock whose handle was granted a later one. After a fail-over of the
+// master, nothing else reports it.
 const lostSinceText = "the lock was taken away, and granted to this handle again since"
 
 // releaseInBackground releases a granted, unwanted lock.

@@ -20,9 +20,8 @@ const (
 	maxPollPause = api.DefaultLease
 )
 
-// awaitGrant waits until the lock is granted, in the lock's queue if there is a place. Without a place it
-// tries the lock at intervals, one request of a session at a time. So it finds a free lock, however many
-// locks are waited for.
+// awaitGrant waits until the lock is granted, in its queue if there is a place. Otherwise it tries the lock
+// at intervals, one request of a session at a time. So it finds a free lock among any number.
 func (a *acquireCall) awaitGrant(ctx context.Context) error {
 	c := a.handle.client
 	queued := mutation{op: "acquire", path: a.handle.path, noTimeout: true, send: a.sendAcquire, settle: a.settleAcquire}

@@ -10,8 +10,8 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// maxConcurrentAudits limits the handles of a session audited at once: enough for thousands in a second or
-// two, and few beside the application calls that return after a fail-over.
+// maxConcurrentAudits limits concurrent audits of a session: enough for thousands of handles in a second or
+// two, and few beside the application calls after a fail-over.
 const maxConcurrentAudits = 4
 
 // auditor asks the master about held locks whenever events may have been lost, and presents handles to a new

@@ -9,13 +9,12 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Backup writes a backup of everything the cell replicates, as of the beginning of Backup: files and their
-// contents, access control lists, locks, sessions and quotas. The master goes on meanwhile. Where clients
-// identify themselves, it is for operators. The backup has all contents in clear: keep it as secret as they
-// are.
+// Backup writes a backup of everything the cell replicates, as of its beginning: files and their contents,
+// access control lists, locks, sessions and quotas. The master goes on meanwhile. Where clients identify
+// themselves, it is for operators. The backup has all contents in clear: keep it secret.
 //
-// If Backup fails, or the master changes meanwhile, the output is incomplete and useless: begin again. At
-// most two backups run at a time.
+// If Backup fails, as when the master changes meanwhile, the output is useless: begin again. At most two
+// backups run at a time.
 func (c *Cell) Backup(ctx context.Context, w io.Writer) error {
 	const op = "take a backup"
 	backup := rand.Uint64()

@@ -13,17 +13,17 @@ import (
 // cache keeps what the session has read (Chubby §2.7): contents and metadata of nodes, their absence,
 // listings, and idle handles. Its data is true while both leases run, the session's and the cache lease: the
 // master makes no change before this client has dropped its copy, or a lease has run out. So callers read the
-// clock before they look into it.
+// clock first.
 //
-// It keeps these rules:
+// Its rules:
 //
-//   - It drops what the master invalidates before the next KeepAlive acknowledges that, and does not cache a
-//     pending read of it (fetch).
-//   - Data from one master is invalid under the next: everything is dropped when the epoch changes, and when
-//     the lease of the session runs out. When a cache lease runs out, the data stays for the next cache
-//     lease, which the master grants only after the client has dropped changed data.
-//   - A change by this client disables the data it touches from before it is sent until its answer; the
-//     master sends no invalidation for it.
+//   - It drops data that the master invalidates before the next KeepAlive acknowledges that, and does not
+//     cache a pending read of it (fetch).
+//   - It drops everything when the epoch changes, as one master's data is invalid under the next, and when
+//     the lease of the session runs out. After a cache lease, the data stays for the next one, which the
+//     master grants only after the client has dropped changed data.
+//   - A change by this client disables its data from before the call until the answer; the master sends no
+//     invalidation for it.
 //
 // The size stays below limit: the least recently used entries go first. The master does not hear of that, and
 // may invalidate absent data.
@@ -128,9 +128,9 @@ func (c *cache) contentsOf(now session.Instant, name api.Name, instance api.Gene
 	return contents, stat, is
 }
 
-// answers reports whether the cached instance has answers a read of the instance of. 0 stands for a read by
-// name, without a handle: then a handle to read must have been granted, without an ACL change since, as for
-// another use of an idle handle; cache.mu is held.
+// answers reports whether the cached instance has answers a read of the instance of. 0 is a read by name:
+// then a handle to read must have been granted, without an ACL change since, as for reusing an idle handle;
+// cache.mu is held.
 func answers(c *cache, e *entry, has, of api.Generation) bool {
 	if of != 0 {
 		return has == of
@@ -163,8 +163,8 @@ func (c *cache) absentErrorOf(now session.Instant, name api.Name) (absent *api.E
 	return absent, is
 }
 
-// store caches the result of a read, unless the read was spoiled or another epoch's master answered it. It
-// returns the entry, or nil, and displaced idle handles for the caller to close.
+// store caches the result of a read, unless it was spoiled or of another epoch. It returns the entry, or nil,
+// and displaced idle handles for the caller to close.
 func (c *cache) store(f *fetch, epoch api.Epoch, set func(*entry)) (kept *entry, closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -57,9 +57,8 @@ func (c *cache) spoilFetches(name api.Name) {
 	}
 }
 
-// flush drops everything, and from now on accepts only data of masters of at least that epoch. It returns the
-// idle handles still open at the cell: a new master does not know them, but the present one does, whatever
-// the lease.
+// flush drops everything, and then accepts only data from that epoch on. It returns the idle handles still
+// open at the cell: the present master knows them, whatever the lease, but a new one does not.
 func (c *cache) flush(epoch api.Epoch) (closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,8 +84,8 @@ func (c *cache) flush(epoch api.Epoch) (closing []idleHandle) {
 	return closing
 }
 
-// beginChange disables the data that a change by this client will touch. A read that is part of the change
-// (an Open that may create a node reads too) is not spoiled: its result is cached if nothing changes.
+// beginChange disables the data that a change by this client will touch. A read within the change (an Open
+// that may create a node) is not spoiled: its result is cached if nothing changes.
 func (c *cache) beginChange(names []api.Name, part *fetch) {
 	if !c.enabled() {
 		return

@@ -17,13 +17,13 @@ const maxIdleLock = 5 * time.Second
 const maxReturn = 100 * time.Millisecond
 
 // keptLock keeps a handle's lock from a Release to the next Acquire, without a call (Chubby §2.7: "clients
-// may cache locks", with the conflicting-lock event to recall them). For the cell a kept lock is held:
-// leases, revocation and lock-delay are the same. Handle.mu guards it.
+// may cache locks", with the conflicting-lock event to recall them). For the cell the lock is held, with the
+// same leases, revocation and lock-delay. Handle.mu guards it.
 //
-// While a lock is kept, Handle.lock is nil. The client acknowledges the loss of a kept lock at once, as no
-// work runs under it, so no Acquire may use it afterwards: the loss clears idle under the same hold of
-// Handle.mu. No lock is kept where its loss or recall may have been missed: after a fail-over and missing
-// events (recallAll), and after jeopardy.
+// While a lock is kept, Handle.lock is nil. The client acknowledges its loss at once, as no work runs under
+// it. So no Acquire may use it afterwards: the loss clears idle under the same hold of Handle.mu. No lock is
+// kept where its loss or recall may have been missed: after a fail-over and missing events (recallAll), and
+// after jeopardy.
 type keptLock struct {
 	wanted         bool // OpenOptions.CacheLock; never changes
 	tellsConflicts bool // the application asked for EventConflictingLock; never changes
@@ -156,8 +156,8 @@ func (k *keptLock) forget(generation api.Generation) {
 }
 
 // recallAll recalls all locks that are or may be kept, because a missed event may recall one or take one
-// away. The keeper calls it before it acknowledges anything after that event. noteGrant recalls those whose
-// grants this process has not seen by then.
+// away. The keeper calls it before it acknowledges later events. noteGrant recalls locks granted unseen by
+// then.
 func (t *handleTable) recallAll() {
 	for _, h := range t.all() {
 		h.mu.Lock()

@@ -10,9 +10,9 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Cached data is usable only under a cache lease (decision 23), which is short: so no change waits longer for
-// an absent client. The client asks for a lease when the cache could answer a call without one, and before
-// the end of a lease in use. A session whose cache answers nothing asks for none, and delays no writer.
+// Cached data is usable only under a cache lease (decision 23), which is short, so that changes wait briefly
+// for an absent client. The client asks for a lease when the cache could answer a call, and again before the
+// end if in use. A session whose cache answers nothing asks for none, and delays no writer.
 const (
 	// renewBefore is how long before its end a used lease is renewed. A cache in constant use renews it every
 	// 1.6 s.
@@ -79,9 +79,8 @@ func (c *cache) isRenewed(now session.Instant) bool {
 	return c.lease.end.Sub(now) >= renewBefore
 }
 
-// fromCache calls look to answer a call from the cache, and reports whether it did. Cached data is true at a
-// moment at which the leases run: so it reads the clock first. If only the cache lease is missing, it asks
-// for one.
+// fromCache calls look to answer a call from the cache, and reports whether it did. It reads the clock first:
+// cached data is true while the leases run. If only the cache lease is missing, it asks for one.
 func fromCache(ctx context.Context, c *Client, look func(now session.Instant) finding) bool {
 	if !c.cache.enabled() || ctx.Err() != nil {
 		return false

@@ -6,10 +6,10 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// callClass is a class of calls. A limit applies to the pending calls of a class of all sessions of a Cell
-// together. A replica takes 2,000 calls over one connection, and gRPC holds back further ones, which would
-// look like a silent master. So calls wait here, before CallTimeout begins, and in classes, so that calls
-// that give something back do not wait for calls that take something.
+// callClass is a class of calls. A limit applies to the pending calls of a class, of all sessions of a Cell.
+// A replica takes 2,000 calls over one connection, and gRPC holds back further ones, which would look like a
+// silent master. So calls wait here, before CallTimeout begins, and in classes, so that calls that give
+// something back need not wait for calls that take.
 type callClass uint8
 
 const (

@@ -50,8 +50,8 @@ func Dial(ctx context.Context, cfg Config) (*Cell, error) {
 
 // Close closes the connections and returns when the Cell's own goroutines have ended. Pending calls fail.
 // Open sessions end at once, for this process only: the contexts of their locks end, with the cause Closed,
-// and calls fail with SessionExpired. The cell, which is not told, keeps them and their locks until lease and
-// lock-delays have passed. So close the sessions first. Each must be closed after that too.
+// and calls fail with SessionExpired. The cell keeps them and their locks until lease and lock-delays have
+// passed. So close the sessions first; otherwise close each afterwards.
 func (c *Cell) Close() error {
 	c.sessions.endAll()
 	c.pool.close()

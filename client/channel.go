@@ -20,11 +20,11 @@ import (
 )
 
 // channel carries calls to one address, over one connection (a link) at a time. Like a grpc.ClientConn, it
-// connects for a call, and again for a call after a link has ended. Calls wait while it connects. After a
-// failure it retries at growing intervals while there are calls, which fail at once meanwhile.
+// connects for a call, which waits, and again after a link has ended. After a failure it retries at growing
+// intervals while there are calls, which fail at once.
 //
-// It speaks frames with a replica that knows them, otherwise gRPC. Each connection begins with that question,
-// so an upgraded replica gets frames from its next connection on.
+// It speaks frames with a replica that knows them, otherwise gRPC. Each new connection asks, so an upgraded
+// replica gets frames from the next one on.
 type channel struct {
 	how   linking
 	heard func() // called after each answered call

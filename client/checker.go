@@ -54,21 +54,20 @@ const (
 )
 
 // CachingChecker answers the questions of a sequencer.Guard with the help of a live session (Chubby §2.4:
-// "against the server's Chubby cache"). It keeps a good answer for at most maxAge from the moment when the
-// question was sent, by the session's clock. It drops the answer earlier at any event of the lock (acquired,
-// vacant, its node deleted), when the epoch changes, and when events were lost. In jeopardy, and after the
-// end of the session, it uses no kept answer. It never keeps a bad answer. (When an operator takes a lock
-// away, no event comes before its holder has released it; until then maxAge counts.)
+// "against the server's Chubby cache"). It keeps a good answer for at most maxAge after the question was
+// sent, by the session's clock. It drops the answer at any event of the lock (acquired, vacant, its node
+// deleted), when the epoch changes, and when events were lost. In jeopardy, and after the session, it uses no
+// kept answer. It never keeps a bad answer. (When an operator takes a lock away, no event comes before its
+// holder has released it; until then maxAge counts.)
 //
-// One call to the cell answers simultaneous questions about one sequencer. The call began after each
-// question; a pending call answers only questions from before it was sent. (With a maxAge above 0, its good
-// answer serves the later ones as a kept answer does.)
+// One call to the cell answers simultaneous questions about a sequencer, if it was sent after them. (With a
+// maxAge above 0, its good answer serves later ones as a kept answer does.)
 //
-// To get the events, it opens the lock's node to read; the guarded server needs only that right. Where that
-// fails, and for ephemeral nodes, which its handle would keep alive, maxAge alone limits an answer; the log
-// says so once for each lock. It keeps answers for 4096 locks, and forgets the one unused for longest. The
-// session should have Config.NoCache; otherwise writers of the node wait until this session has dropped the
-// node from its cache.
+// To get the events, it opens the lock's node to read, the only right that the guarded server needs. Where
+// that fails, and for ephemeral nodes, which its handle would keep alive, maxAge alone limits an answer; the
+// log says so once for each lock. It keeps answers for 4096 locks, and forgets the least recently used. The
+// session should have Config.NoCache; otherwise writers of the node wait until its cache has dropped the
+// node.
 //
 // Its methods may be called from several goroutines. It has a goroutine and a handle for each watched lock,
 // and a goroutine for each sequencer with a pending question. Close it before its Client or after.
@@ -100,8 +99,8 @@ type CachingCheckerStats struct {
 }
 
 // CachingChecker returns a checker for a sequencer.Guard that keeps good answers for at most maxAge, from 0
-// (it asks the cell for every request) to MaxCheckAge; otherwise InvalidArgument. The session must be with
-// the cell of the guarded locks. The caller closes the checker.
+// (it asks the cell every time) to MaxCheckAge; otherwise InvalidArgument. The session must be with the cell
+// of the guarded locks. The caller closes the checker.
 func (c *Client) CachingChecker(maxAge time.Duration) (*CachingChecker, error) {
 	if maxAge < 0 || maxAge > MaxCheckAge {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "make a checker", Path: rootPath(c.cell.cfg),
@@ -144,8 +143,8 @@ func (k *CachingChecker) Stats() CachingCheckerStats {
 }
 
 // CheckSequencer returns nil if the sequencer's lock is held in its generation, or was at most maxAge ago
-// without an event since. BadSequencer says that it is not. Unavailable, Cancelled and other codes say that
-// the cell could not be asked, or not in time.
+// without an event since. BadSequencer says that it is not. Other codes, such as Unavailable and Cancelled,
+// say that the cell did not answer, or not in time.
 func (k *CachingChecker) CheckSequencer(ctx context.Context, s sequencer.Sequencer) error {
 	// Waiting for the pending call is worthwhile once: its answer may be kept.
 	for late := k.maxAge > 0; ; late = false {

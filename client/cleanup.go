@@ -8,20 +8,19 @@ import (
 )
 
 // CleanupTime is how much longer a cleanup call runs after its context was cancelled: enough for a round trip
-// and the commit of an entry, and for the election after a master resigns; short enough for a shutdown.
-// Cleanup calls give something back, such as Close, Release and recipe.Presence.Withdraw.
+// and a commit, and for the election after a master resigns; short enough for a shutdown. Cleanup calls give
+// something back, such as Close, Release and recipe.Presence.Withdraw.
 const CleanupTime = time.Second
 
 // CleanupContext returns the context for a cleanup call, made from its caller's context. Programs defer such
-// calls with the context of their whole life, which a signal has ended by then. If the calls failed for that,
-// others would wait for lease and lock-delay, although the shutdown was orderly. So when ctx is cancelled,
-// before the call or during it, the call has CleanupTime more; and also when the deadline of ctx passed
-// before the call. A deadline that passes during the call ends the call: it is for callers that do not want
-// to wait.
+// calls with the context of their whole life, which a signal has ended by then. If the calls failed, others
+// would wait for lease and lock-delay, despite the orderly shutdown. So the call has CleanupTime more when
+// ctx is cancelled, before the call or during it, or its deadline passed before the call. A deadline that
+// passes during the call ends it: that caller does not want to wait.
 //
-// After a cleanup call has spent CleanupTime without an answer, other calls whose contexts have ended get no
-// such time until the cell answers again: a program that gives back a hundred locks while the cell is away
-// waits once.
+// After a cleanup call has spent CleanupTime without an answer, calls whose contexts have ended get no such
+// time until the cell answers again: a program that releases a hundred locks while the cell is away waits
+// once.
 //
 // The cleanup calls of this package use CleanupContext themselves. It is for functions built upon them.
 func (c *Client) CleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {

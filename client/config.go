@@ -25,8 +25,8 @@ type Config struct {
 	As string
 	// TLS names the files of certificates. The variables CHUBBY_CACERT, CHUBBY_CERT and CHUBBY_KEY, or else
 	// the cell's entry in the file of cells (see the function Servers), supply the rest. Without any,
-	// connections are not encrypted, and only cells configured to be insecure accept them. A server's
-	// certificate must be for the host of its address.
+	// connections are plain, and only insecure cells accept them. A server's certificate must be for the host
+	// of its address.
 	TLS TLSFiles
 	// Credentials identify the client, in place of the certificate TLS.Cert. Without both, the variable
 	// CHUBBY_TOKEN_FILE or token-file in the file of cells may name a file with a token.
@@ -43,40 +43,39 @@ type Config struct {
 	Grace time.Duration
 
 	// NoCache makes every read ask the cell. Otherwise the client caches reads while they are true (Chubby
-	// §2.7): others can change a node only after this client has dropped it, which takes a round trip, or its
-	// cache lease has run out (see "Cache" in the documentation of the package). Processes that read little
-	// should set it.
+	// §2.7): a change by others waits until this client has dropped the node, which takes a round trip, or
+	// its cache lease has run out (see "Cache" in the documentation of the package). Processes that read
+	// little should set it.
 	NoCache bool
 	// CacheSize limits the cache, in bytes, roughly; 0 is 64 MiB.
 	CacheSize int
 
 	// DialTimeout limits one attempt to connect to one replica; 0 is 2 s.
 	DialTimeout time.Duration
-	// CallTimeout limits one attempt of one call, so that a hanging replica does not block the call, whose
-	// limit is its context. 0 is 5 s. (After one second the client asks the other replicas for another
+	// CallTimeout limits one attempt of one call, so that a hanging replica does not block the call; its
+	// context limits that. 0 is 5 s. (After one second the client asks the other replicas for another
 	// master.)
 	CallTimeout time.Duration
 
 	// RefusedFor limits the search for the master while all servers refuse the connection, have unknown
-	// names, or speak HTTP, and none was ever reached: waiting seldom helps. Then calls fail with Unavailable
-	// and the cause NothingListens. 0 is as long as the context of the call lasts.
+	// names, or speak HTTP, and none was ever reached. Then calls fail with Unavailable and the cause
+	// NothingListens. 0 is as long as the context of the call lasts.
 	RefusedFor time.Duration
 
 	// Clock measures leases. nil is a clock that also counts while the machine is suspended, where the system
 	// has one.
 	Clock session.Clock
-	// Tracer traces the calls of this client (OpenTelemetry): each call has a span, a child of its context's,
-	// and so has each attempt; a master that traces calls continues them. nil traces nothing, and costs
-	// nothing. Calls that the cache answers have no span. An error of a traced call names its trace.
+	// Tracer traces calls and their attempts (OpenTelemetry): each call has a span, a child of its context's;
+	// a master that traces calls continues it. nil traces nothing, and costs nothing. Calls that the cache
+	// answers have no span. An error of a traced call names its trace.
 	Tracer trace.TracerProvider
 	// Logger logs fail-overs, jeopardy and lost locks; nil logs nothing.
 	Logger *slog.Logger
 	// Dialer connects to a replica; nil is TCP, which looks a name up each time.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
 	// OnState is called after every change of the session's state except Close, in order and from one
-	// goroutine. It must not call Close, which waits for it. Meanwhile the session goes on: only further
-	// changes, and lines of the log, wait. If 64 changes wait, a new one replaces the newest, so that the
-	// last one reported is the session's state.
+	// goroutine. It must not call Close, which waits for it. Only further changes, and log lines, wait for
+	// it. If 64 changes wait, a new one replaces the newest, so that the last report is the session's state.
 	OnState func(StateChange)
 	// Meter receives the work of all sessions, calls and connections of the Cell, for metrics; it may be nil.
 	// Several Cells may share one.

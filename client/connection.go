@@ -40,12 +40,11 @@ func (t *target) control() *connection {
 	return t.controlConn
 }
 
-// checkConnection is called when the answer to a KeepAlive or to a Locate is late. If the connection brought
-// no answer for as long as silent says, it may be dead although the replica is up: a firewall forgets
-// connections silently, and pings take longer than a lease to find out. So it tries a second connection. If
-// the replica answers over the new one only, the new one replaces the old one. If not, the old one stays: the
-// replica may take no more connections, or may be slow to prove that it is the master, as it does for a
-// KeepAlive.
+// checkConnection is called when the answer to a KeepAlive or to a Locate is late. If the connection was
+// silent for as long as silent says, it may be dead although the replica is up: a firewall forgets
+// connections silently, and pings take longer than a lease. So it tries a second connection, which replaces
+// the first if the replica answers over it alone. Otherwise the first stays: the replica may take no more
+// connections, or may be slow to prove that it is the master, as it does for a KeepAlive.
 func (p *pool) checkConnection(t *target, old *connection, silent time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,8 +62,7 @@ func (p *pool) checkConnection(t *target, old *connection, silent time.Duration)
 }
 
 // tryReplacement makes next the control connection if the replica answers a Locate over it and not over the
-// old one. Without either answer within DialTimeout, the old one stays, and the next late answer leads to
-// another try.
+// old one. Without either answer within DialTimeout, the old one stays until the next late answer.
 func (p *pool) tryReplacement(t *target, old, next *connection, since session.Instant) {
 	ctx, cancel := context.WithTimeout(p.life, p.cfg.DialTimeout)
 	defer cancel()
@@ -99,9 +97,9 @@ func (p *pool) tryReplacement(t *target, old, next *connection, since session.In
 	superfluous.close() // the other connection repeats its pending calls
 }
 
-// checkControl is checkConnection for the control connection of t, which has not answered a Locate for a
-// while. KeepAlives do not check it while the locator looks for the master, and other calls over it, such as
-// EndSession, only start the search.
+// checkControl is checkConnection for the control connection of t after a late Locate. KeepAlives do not
+// check it while the locator looks for the master, and other calls over it, such as EndSession, only start
+// the search.
 func (p *pool) checkControl(t *target) { p.checkConnection(t, t.control(), lateAfter) }
 
 // isAnswer reports whether an error came from the other end, not from this side.

@@ -29,10 +29,10 @@ func AtLeast(d time.Duration) LockOption { return func(o *lockOptions) { o.atLea
 // maxReopen limits how often a call by path opens a node again after a deletion.
 const maxReopen = 10
 
-// Acquire waits for the lock of a file and returns it. It opens the file, creates an absent one in an
-// existing directory, and acquires its lock, as Handle.Acquire does. The lock is exclusive, with the
-// lock-delay api.DefaultLockDelay; the options Shared and LockDelay change that; with Try it does not wait.
-// If the file is deleted meanwhile, Acquire creates it again, at most ten times.
+// Acquire opens a file, creates an absent one in an existing directory, waits for its lock as Handle.Acquire
+// does, and returns it. The lock is exclusive, with the lock-delay api.DefaultLockDelay; the options Shared
+// and LockDelay change that; with Try it does not wait. If the file is deleted meanwhile, Acquire creates it
+// again, at most ten times.
 //
 // Release of the lock closes the handle too; the file stays. Each call has its own handle: a program that
 // calls Acquire again while it holds the lock waits for itself. The errors are those of Open and of
@@ -93,10 +93,10 @@ func notOpened(ctx context.Context, err error) error {
 //
 // Nil means that f has returned nil, and that the lock was held until then, or until f itself released it. If
 // the lock was lost before f returned, the error is LockLost or SessionExpired, joined with f's error, if
-// any; errors.Is finds both, and api.CodeOf the code of the loss. Otherwise it is f's error, unchanged, or
-// the release's, or both, joined. A release error, such as Uncertain, only says that f was called, and that
+// any; errors.Is finds both, and api.CodeOf the code of the loss. Otherwise it is f's error, or the
+// release's, or both, joined. A release error, such as Uncertain, only says that f was called, and that
 // others may get the lock later. If the lock was not acquired, f was not called, and the error is Acquire's.
-// Do releases the lock as Lock.Release does, so also when ctx has been cancelled.
+// Do releases the lock as Lock.Release does, also after ctx was cancelled.
 func (c *Client) Do(ctx context.Context, path string, f func(ctx context.Context, l *Lock) error, options ...LockOption) (err error) {
 	atLeast := lockOptionsOf(options).atLeast
 	if atLeast > 0 { // a negative one is rejected

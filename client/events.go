@@ -9,15 +9,15 @@ import (
 )
 
 // Next waits for the next event of the handle, which must have been opened for some kinds of events (Chubby
-// §2.5). Besides those kinds it returns, each in its place, EventHandleInvalid, EventLockLost,
-// EventMasterFailedOver and EventLost. After the last two, events may be missing; a program that looks at the
-// node again misses nothing, except changes of contents and children while its principal may not read: these
-// cause no event, not even when the right returns. Each event is returned to one caller.
+// §2.5). Besides those kinds it returns EventHandleInvalid, EventLockLost, EventMasterFailedOver and
+// EventLost, each in its place. After the last two, events may be missing; a program that then looks at the
+// node misses nothing, except changes of contents and children while its principal may not read: these cause
+// no event, even when the right returns. Each event goes to one caller.
 //
 // At most api.MaxEventQueue events wait for a slow caller; of further ones, one EventLost remains, and
 // EventHandleInvalid. When the handle is closed, poisoned or invalid, or the session is gone, Next first
 // returns the waiting events, and then HandleClosed or SessionExpired. If ctx ends, the error is Cancelled or
-// DeadlineExceeded, and no event is taken. For a handle opened without events it is InvalidArgument.
+// DeadlineExceeded, and no event is taken. A handle opened without events is InvalidArgument.
 func (h *Handle) Next(ctx context.Context) (api.Event, error) {
 	const op = "wait for events"
 	if !h.watches {
@@ -95,10 +95,9 @@ func (h *Handle) pushEvent(e api.Event) {
 }
 
 // deliverEvent queues an event from the master of an epoch. It drops the event if the handle was not
-// presented to this master yet: then another call has made the handle known before the audit could, and
-// earlier events are missing. The application looks again at EventMasterFailedOver, which follows the
-// presentation, and so misses nothing; except that another client wants the lock, which deliverEvent keeps
-// until then.
+// presented to this master yet: then another call made the handle known before the audit, and earlier events
+// are missing. The application looks again at EventMasterFailedOver, which follows the presentation, and so
+// misses nothing; except a conflicting lock request, which deliverEvent keeps until then.
 //
 // If the event recalls a lock that may be kept, it returns a channel that is closed when the last returned
 // lock is free, or nil. With recall it does nothing else.
@@ -125,8 +124,8 @@ func (h *Handle) deliverEvent(epoch api.Epoch, e api.Event, recall bool) (return
 }
 
 // enqueueEvent queues an event, if the handle was opened for events; mu is held. It never waits for the
-// application: in a full queue, one EventLost replaces all further events until there is room, except the end
-// of the handle, which is the last.
+// application: in a full queue, one EventLost replaces all events until there is room, except the handle's
+// end, which is the last.
 func (h *Handle) enqueueEvent(e api.Event) {
 	if !h.watches {
 		return

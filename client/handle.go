@@ -13,10 +13,9 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Handle is an open node, bound to the node's instance: once the node is deleted, every call fails with
-// HandleClosed, even if a node of that name is created again (Chubby §2.6). Its methods may be called from
-// several goroutines. Calls block while the session is in jeopardy, and fail with SessionExpired once it is
-// gone.
+// Handle is an open node, bound to the node's instance: after a deletion every call fails with HandleClosed,
+// even if a node of that name is created again (Chubby §2.6). Its methods may be called from several
+// goroutines. Calls block while the session is in jeopardy, and fail with SessionExpired once it is gone.
 type Handle struct {
 	client       *Client
 	path         string
@@ -89,8 +88,8 @@ func (h *Handle) Path() string { return h.path }
 func (h *Handle) Created() bool { return h.created }
 
 // CreatedStat returns the metadata of the node as Open created it, whatever others have done since; ok is
-// false if Open found the node. It makes no call. A write on the condition IfGeneration(stat.Content)
-// overwrites only what Open has written.
+// false if Open found the node. It makes no call. A write with IfGeneration(stat.Content) overwrites only
+// what Open has written.
 func (h *Handle) CreatedStat() (stat api.Stat, ok bool) {
 	if !h.created {
 		return api.Stat{}, false
@@ -100,7 +99,7 @@ func (h *Handle) CreatedStat() (stat api.Stat, ok bool) {
 
 // noteTakenAway records an event that takes away the lock, or the handle and the lock. It returns the lock
 // unless its owner has released it, also if the owner knew. It holds mu throughout, so that no goroutine sees
-// half of it: with the lock's context ended the handle is invalid, and with the event the context has ended.
+// half: the handle is invalid before the lock's context ends, and that ends before the event arrives.
 func (h *Handle) noteTakenAway(kind api.EventKind, generation api.Generation, reason api.EndReason, explanation string) *Lock {
 	text := fmt.Sprintf("%v (%v)", kind, reason)
 	if explanation != "" {
@@ -135,8 +134,8 @@ func (h *Handle) noteTakenAway(kind api.EventKind, generation api.Generation, re
 
 // Close closes the handle and releases its lock; the lock's context is cancelled first. It never fails for an
 // invalid handle or a gone session. If ctx has been cancelled, also before the call, Close has CleanupTime
-// more (see CleanupContext). Without an answer by then, it returns Uncertain, and the handle is closed in the
-// background. Other pending calls on the handle fail once the cell has closed it.
+// more (see CleanupContext). Without an answer by then, it returns Uncertain, and goes on in the background.
+// Other pending calls on the handle fail once the cell has closed it.
 func (h *Handle) Close(ctx context.Context) error {
 	l, first, sound := h.markClosed()
 	if l != nil {

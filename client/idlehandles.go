@@ -39,8 +39,8 @@ func (c *cache) takeAllIdle() (closing []idleHandle) {
 }
 
 // park keeps an idle handle with the entry e, which its Open has filled, and reports whether it does. It does
-// not if rights may have changed since the handle was opened, or if the cache knows of a later epoch: the new
-// master does not have the handle open.
+// not if rights may have changed since, or if the cache knows of a later epoch, whose master lacks the
+// handle.
 func (c *cache) park(e *entry, key openKey, one idleHandle) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,9 +55,9 @@ func (c *cache) park(e *entry, key openKey, one idleHandle) bool {
 	return true
 }
 
-// takeIdle takes out an idle handle for an Open with that key, or nil. While this client is changing an ACL
-// there is none: the change may already be made, and the Open would be refused. closing are idle handles that
-// rights changes have made useless.
+// takeIdle takes out an idle handle for an Open with that key, or nil. It finds none while this client is
+// changing an ACL: the change may already be made, and the Open would be refused. closing are idle handles
+// that rights changes have made useless.
 func (c *cache) takeIdle(now session.Instant, name api.Name, key openKey) (e *entry, idle *idleHandle, closing []idleHandle, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,9 +156,8 @@ func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions
 	return h, true, nil
 }
 
-// park keeps a handle closed by its owner as an idle handle, and reports whether it does. It does not if a
-// lock was ever requested through the handle, or a call on it is pending: nothing but the open handle may
-// remain at the cell.
+// park keeps a handle closed by its owner as an idle handle, and reports whether it does. It does not after a
+// lock request through the handle, or with a pending call: only the open handle may remain at the cell.
 func (h *Handle) park() bool {
 	h.mu.Lock()
 	from, one := h.cacheEntry, idleHandle{token: h.token, id: h.id, instance: h.opened.Instance, rightsChanges: h.cacheRights}

@@ -69,9 +69,8 @@ type History struct {
 	MoreHolders int           // current ones besides those listed
 }
 
-// Overlap returns two holdings that overlap although one was exclusive, if any: it answers whether two ever
-// held the lock at once. The fencing tokens decide, and no clock. If it finds two, the cell is at fault: keep
-// the data of its replicas.
+// Overlap returns two holdings that overlap although one was exclusive, if any. The fencing tokens decide,
+// and no clock. If it finds two, the cell is at fault: keep the data of its replicas.
 func (h History) Overlap() (a, b api.Holding, found bool) {
 	for i, a := range h.Holdings {
 		for _, b := range h.Holdings[i+1:] {
@@ -106,9 +105,8 @@ func (c *Cell) Explain(ctx context.Context, path string) (Explanation, error) {
 }
 
 // History returns the holders of a node's lock, past and present: from when to when, and why each holding
-// ended. History.Overlap finds out whether two ever held it at once. It takes the right that Explain takes.
-// The errors are NotFound for an absent node, and Unavailable before the cell's upgrade to feature level 3 is
-// finished.
+// ended. See History.Overlap. It takes the right that Explain takes. The errors are NotFound for an absent
+// node, and Unavailable before the cell's upgrade to feature level 3 is finished.
 func (c *Cell) History(ctx context.Context, path string) (History, error) {
 	p, err := c.parsePath("history", path)
 	if err != nil {

@@ -1,6 +1,6 @@
 package client
 
-// For those who change this package: its goroutines, and the order of its mutexes.
+// For developers of this package: its goroutines, and the order of its mutexes.
 //
 // Goroutines
 //

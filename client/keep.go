@@ -17,8 +17,8 @@ import (
 // several goroutines. Close it.
 //
 // A lost session takes with it the program's handles, locks and ephemeral files: calls fail with
-// SessionExpired, and the contexts of the locks end; nothing restores them. The next Do opens another
-// session. A Keeper has no goroutines besides those of its sessions.
+// SessionExpired, and the contexts of the locks end; nothing restores them. A Keeper has no goroutines
+// besides those of its sessions.
 type Keeper struct {
 	cell *Cell
 	life context.Context //nolint:containedctx // of the Keeper: ended by Close
@@ -55,18 +55,18 @@ func Keep(ctx context.Context, cfg Config) (*Keeper, error) {
 	return k, nil
 }
 
-// Do calls f with a session that has not ended, to its knowledge. Without one, it opens one first, and tries
+// Do calls f with a session that has not ended, to its knowledge. Without one, it first tries to open one
 // until ctx ends, as New does. Calls of Do run concurrently with one session. f must not keep the Client; the
 // program may keep handles and locks, and releases locks also after their loss.
 //
-// The error is that of f, or why there is no session. If the session proves to have ended, so that f returns
-// SessionExpired, Do calls f once more with another session, unless a lasting change was, or may have been,
-// made in the first since f was called. So f may run twice, the first time without a lasting effect in the
-// cell; its effects elsewhere happen twice. If another Do has made a change meanwhile, or ctx has ended, Do
-// does not call f again, and returns its error.
+// The error is that of f, or why there is no session. If f returns SessionExpired because the session has
+// ended, Do calls f once more with another session, unless a lasting change was, or may have been, made in
+// the first since f was called. So f may run twice, the first time without a lasting effect in the cell; its
+// effects elsewhere happen twice. If another Do has made a change meanwhile, or ctx has ended, Do returns f's
+// error.
 //
-// After Close the error is Unavailable, with the cause Closed. With eight lost sessions still in use, because
-// the program has not released their locks, it is QuotaExceeded.
+// After Close the error is Unavailable, with the cause Closed. With eight lost sessions whose locks the
+// program has not released, it is QuotaExceeded.
 func (k *Keeper) Do(ctx context.Context, f func(c *Client) error) error {
 	again, err := k.run(ctx, f)
 	if again && ctx.Err() == nil && k.life.Err() == nil {
@@ -168,8 +168,8 @@ func (k *Keeper) leave(ctx context.Context, s *keptSession) {
 	}
 }
 
-// closeLost closes lost, unused sessions. Close says that the work under a session's locks has stopped. If
-// the cell has ended the session itself, it waits for that: then the program must have released them before.
+// closeLost closes lost, unused sessions. Close says that the work under their locks has stopped. If the cell
+// has ended a session, it waits for that: then the program must have released the locks before.
 func (k *Keeper) closeLost(ctx context.Context) {
 	k.mu.Lock()
 	unused := slices.DeleteFunc(slices.Clone(k.lost), func(s *keptSession) bool { return s.users > 0 })
@@ -190,8 +190,8 @@ func (k *Keeper) closeLost(ctx context.Context) {
 // Abandon gives up the present session, for a program that does not know whether the work under its locks has
 // stopped. The session ends in this process only: the contexts of its locks end and calls fail with
 // SessionExpired. The cell, which is not told, keeps it and its locks until lease and lock-delays have
-// passed. The same holds for earlier lost sessions with unreleased locks, if the cell waits for those. The
-// next Do has another session. Abandon makes no call, and takes at most CleanupTime.
+// passed. The same holds for lost sessions with unreleased locks that the cell waits for. The next Do has
+// another session. Abandon makes no call, and takes at most CleanupTime.
 func (k *Keeper) Abandon(ctx context.Context) {
 	k.mu.Lock()
 	if k.current != nil {
@@ -215,9 +215,9 @@ func (s *keptSession) abandon() {
 	s.client.keeper.stop()
 }
 
-// Close ends the session, which frees its locks at once, and returns when nothing of the Keeper runs any more
-// except functions given to Do: their calls fail, and Close does not wait for them. So the caller says that
-// the work under all locks has stopped. Its time and error are Client.Close's. Later calls do nothing.
+// Close ends the session, which frees its locks at once, and returns when nothing of the Keeper runs except
+// functions given to Do: their calls fail, and Close does not wait for them. So the caller says that the work
+// under all locks has stopped. Its time and error are Client.Close's. Later calls do nothing.
 func (k *Keeper) Close(ctx context.Context) (err error) {
 	k.once.Do(func() {
 		k.end(k.errorf(api.Unavailable, Closed, "the keeper is closed"))

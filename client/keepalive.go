@@ -12,10 +12,10 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// keepAliveTimeout returns how long to wait for the answer to a KeepAlive: as long as the master parks it,
-// until it should extend the lease, and a sixth of the lease. If the master hangs, a quarter of the lease is
-// then left to find another. left is the rest of the lease; if it is not positive, or the KeepAlive extends
-// nothing, the result is the longest possible.
+// keepAliveTimeout returns how long to wait for the answer to a KeepAlive: until the master should extend the
+// lease, and a sixth of the lease. If the master hangs, a quarter of the lease is then left to find another.
+// left is the rest of the lease; if it is not positive, or the KeepAlive extends nothing, the result is the
+// longest.
 func keepAliveTimeout(lease, left time.Duration) time.Duration {
 	lease = max(lease, api.MinLease) // should a master ever promise less
 	parked := session.Due(lease)
@@ -273,9 +273,9 @@ func (k *keeper) handleMissingEvents(after uint64, explanation string) {
 }
 
 // acknowledgeEnd sends the last KeepAlives of a session that the cell has ended. The contexts of its locks
-// have ended, and no call is made any more. The acknowledgement remains, upon which the cell frees the
-// session's locks and files: the client sends it when all owners have released their locks, or never, if the
-// lease runs out before. Until then the KeepAlives tell the master that the client has dropped its cache.
+// have ended, and no call is made. The acknowledgement, upon which the cell frees the session's locks and
+// files, is sent when all owners have released their locks, or never, if the lease runs out before. Until
+// then the KeepAlives tell the master that the client has dropped its cache.
 func (k *keeper) acknowledgeEnd() {
 	if !k.isEndedByCell() {
 		return

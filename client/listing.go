@@ -100,8 +100,8 @@ func lockPages(ctx context.Context, c *Cell, prefix string, of api.SessionID) it
 // LocksPage returns a part of Locks, by path, and the mark of the next part: after is "" for the first part,
 // and next is "" with the last. Unless of is 0, it lists as LocksOf does. The parameter most limits a part (0
 // is the maximum, api.MaxPage), which may be empty although others follow. A mark is for this cell and this
-// client's principal alone; another is InvalidArgument: begin the list again. It is for programs that show
-// lists to people, a part at a time.
+// client's principal alone; another is InvalidArgument: begin again. It is for lists shown to people, a part
+// at a time.
 func (c *Cell) LocksPage(ctx context.Context, prefix string, of api.SessionID, after string, most int) (part []LockInfo, next string, err error) {
 	const op = "list locks"
 	prefix = cmp.Or(prefix, rootPath(c.cfg))

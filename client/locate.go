@@ -21,7 +21,7 @@ const (
 	maxPause       = 500 * time.Millisecond // the longest
 )
 
-// retryPause is the pause between two attempts. Each is about half as long again as the one before: if they
+// retryPause is the pause between two attempts, each about half as long again as the one before: if they
 // doubled, a call that waits for an election would on average end too late by half of it. They are jittered,
 // so that clients that lost their master together do not all call the new one together (Chubby §2.9).
 type retryPause struct{ last time.Duration }
@@ -94,8 +94,8 @@ func (l *locator) isDoubtful(a locateAnswer) bool {
 }
 
 // targetOf returns the replica that answered. For the believed master it returns that target, even if the
-// answer came from another of its addresses: calls to it then go on. (A replica may be configured by one
-// address and name itself by another.)
+// answer came from another of its addresses, so that calls go on. (A replica may be configured by one address
+// and name itself by another.)
 func (l *locator) targetOf(a locateAnswer) (*target, error) {
 	if believed := l.believedMaster(); believed != nil && believed.matches(a) {
 		return believed, nil
@@ -273,8 +273,7 @@ func (l *locator) ready() *target {
 }
 
 // setMaster makes t the believed master in place of instead, which may be nil, and cancels the calls to the
-// master before it. If a third replica is believed to be the master, that knowledge is newer, and stays. It
-// returns the believed master.
+// previous one. A third believed master is newer knowledge, and stays. It returns the believed master.
 func (l *locator) setMaster(t, instead *target) *target {
 	l.mu.Lock()
 	if l.master != nil && l.master != instead {
@@ -294,8 +293,8 @@ func (l *locator) setMaster(t, instead *target) *target {
 }
 
 // paceSearches delays the next search if this one has found the same master again: calls to it may fail for a
-// reason that no search can find, such as a lack of connections, and each failure would begin another search.
-// The pauses grow until a search finds another master, or none was needed for a while; mu is held.
+// reason that no search can find, such as a lack of connections, and each would begin a search. The pauses
+// grow until a search finds another master, or none was needed for a while; mu is held.
 func (l *locator) paceSearches(again bool) {
 	now := l.cfg.Clock()
 	if !again || now.Sub(l.foundAt) > 2*maxPause {

@@ -26,7 +26,7 @@ func (s serverList) all() []string { return slices.Concat(s.found, s.told) }
 
 // askingOrder returns the order in which to ask the servers: the last master first, as it usually still is
 // the master; then the others in random order, to spread the load. It includes replicas that the cell has
-// named since a change: all configured ones may have been replaced.
+// named since a change, as all configured ones may be replaced.
 func (s serverList) askingOrder(servers []string, last *target) []string {
 	//mutant: order := slices.Sorted(slices.Values(slices.Concat(servers, s.told)))
 	order := slices.Compact(slices.Sorted(slices.Values(slices.Concat(servers, s.told))))
@@ -61,8 +61,7 @@ func (s *serverList) noteTold(reply *chubbypb.LocateReply) {
 }
 
 // followServers asks the master for the replicas of the cell if their version differs from the known one.
-// Calls may go to one master for months: without this, all replicas known to a client could be gone when that
-// master dies.
+// Calls may go to one master for months: by then, all replicas known to a client could be gone.
 func (l *locator) followServers(ctx context.Context, t *target, version uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,10 +88,9 @@ type lookup struct {
 	err     error
 }
 
-// addresses returns the addresses of the replicas to ask. It reads the sources again in every round: a single
-// look-up would send a client permanently to the cell's old place. If the sources cannot be read now, or a
-// name service takes longer than hedgeDelay, the previous result serves, as a lease leaves little time to
-// find another master; the late result serves the next round.
+// addresses returns the addresses of the replicas to ask. It reads the sources again in every round, as the
+// cell may have moved. If a source fails, or a name service takes longer than hedgeDelay, the previous result
+// serves, as a lease leaves little time to find another master; the late result serves the next round.
 func (l *locator) addresses(ctx context.Context) ([]string, error) {
 	look, known := l.startLookup(ctx)
 	if look == nil {

@@ -20,9 +20,8 @@ type refusedRounds struct {
 	since    session.Instant // when the first consecutive round ended
 }
 
-// noteFailedRound is called after each round without a master. It returns an error after Config.RefusedFor.
-// It does not count for a cell that has answered before: in a fail-over or a restart, connections are also
-// refused for a moment.
+// noteFailedRound is called after each round without a master. It returns an error after Config.RefusedFor,
+// except for a cell that has answered before: a fail-over or a restart also refuses connections for a moment.
 func (r *refusedRounds) noteFailedRound(l *locator) error {
 	limit := l.cfg.RefusedFor
 	l.mu.Lock()

@@ -39,8 +39,7 @@ func (l *locator) runRound(ctx context.Context, q *inquiry) (*target, error) {
 }
 
 // refusal returns a server's error if no answering server believes the client's identity, or the client none
-// of theirs. Silent servers do not count against it: a server that is down does not make the others believe
-// the client.
+// of theirs. Silent servers do not count against it.
 func (r *round) refusal() (refused error) {
 	for _, a := range r.answers {
 		switch {

@@ -29,27 +29,27 @@ func Reason(text string) LockOption { return func(o *lockOptions) { o.reason = t
 
 // DetectDeadlock makes Acquire fail with Deadlock, at once, when waiting would never end: when holders of the
 // lock, or waiters in front, themselves wait for locks of the same owner. api.Error.Cycle lists who waits for
-// whose lock. Of several requests that wait for each other, the last one with this option fails. It does not
-// hold the lock then: release the other locks, and begin again.
+// whose lock. Of several requests in a cycle, the last one with this option fails, without the lock: release
+// the other locks, and begin again.
 //
-// owner says for what the lock is taken: all locks of one owner must belong to one sequence of work, which
+// owner says for what the lock is taken. All locks of one owner must belong to one sequence of work, which
 // releases none of them while it waits for another. An empty owner is the whole session. A program that takes
-// locks in several goroutines names one owner for each; several sessions of one principal that work together
-// declare the same one. It is at most api.MaxOwner bytes of UTF-8, and shown with the lock. Without the
-// option a request is its session's, and never fails so. For TryAcquire it only names the lock's owner.
+// locks in several goroutines names one owner for each; cooperating sessions of one principal declare the
+// same one. It is at most api.MaxOwner bytes of UTF-8, and shown with the lock. Without the option a request
+// is its session's, and never fails so. For TryAcquire it only names the lock's owner.
 //
 // Kept locks (OpenOptions.CacheLock) are given back on request, so no request waits for their owners. A cycle
-// that a master missed when the last request came, because of a fail-over, is found some seconds later. The
-// cell must be at feature level 3, else the error is Unavailable; an older master ignores the option.
+// that a master missed because of a fail-over is found some seconds later. The cell must be at feature level
+// 3, else the error is Unavailable; an older master ignores the option.
 func DetectDeadlock(owner string) LockOption {
 	return func(o *lockOptions) { o.owner, o.detect = owner, true }
 }
 
-// Quiet sends holders of the lock no EventConflictingLock for this request, so none lets go who would for
-// another (recipe.AcquireRevocable, chubbyctl acquire --give-way). It is for a single TryAcquire, as a lock
-// released for it would have no taker; and for work that can wait until the holder has finished. The request
-// has a normal place in the queue, and a waiter behind it without this option asks the holder. A kept, unused
-// lock (OpenOptions.CacheLock) is given back all the same. A master of v0.1.0 ignores the option.
+// Quiet sends holders of the lock no EventConflictingLock for this request, so none lets go for it
+// (recipe.AcquireRevocable, chubbyctl acquire --give-way). It is for a single TryAcquire, as a lock released
+// for it would have no taker; and for work that can wait until the holder has finished. The request has a
+// normal place in the queue, and a waiter behind it without this option asks the holder. A kept, unused lock
+// (OpenOptions.CacheLock) is given back all the same. A master of v0.1.0 ignores the option.
 func Quiet() LockOption { return func(o *lockOptions) { o.quiet = true } }
 
 // Queued is a request's position in the queue of a lock.
@@ -59,8 +59,7 @@ type Queued struct {
 	MoreHolders    int           // besides those
 	Delayed        time.Duration // the lock stays blocked for so long, because a holder failed (Chubby §2.4)
 	// Estimate is how long the wait may last, if earlier requests hold the lock for as long as others did
-	// recently; 0 if the master does not know. It is a guess: show it to people, and make nothing else depend
-	// on it.
+	// recently; 0 if the master does not know. It is a guess, for people only.
 	Estimate time.Duration
 }
 

@@ -30,16 +30,16 @@ const membersPoll = 250 * time.Millisecond
 const changeMembers = "change the members"
 
 // ChangeMembers changes the replicas of the cell, as an operator's act. One change runs at a time. The master
-// takes its steps: it adds a replica without a vote, gives it a vote when it holds the log, and only then
-// removes the replaced one; after a fail-over the next master continues. A joining replica may be removed,
-// which ends the change, and a leaving one may be kept.
+// adds a replica without a vote, gives it a vote when it holds the log, and only then removes the replaced
+// one; after a fail-over the next master continues. A joining replica may be removed, which ends the change,
+// and a leaving one may be kept.
 //
-// If too few of the remaining replicas answer, no replica is removed or replaced, and the error is
-// InvalidArgument.
+// If too few of the remaining replicas answer, the error is InvalidArgument, and no replica is removed or
+// replaced.
 //
 // With progress it returns when the change is complete, and meanwhile calls progress with the cell's
-// replicas, the last time with the result. If another operator takes the change back meanwhile, the error is
-// Cancelled. Without progress, or when ctx ends, the change goes on: Cell.Members shows its state.
+// replicas, the last time with the result. If another operator takes the change back, the error is Cancelled.
+// Without progress, or when ctx ends, the change goes on: Cell.Members shows its state.
 //
 // The other errors are PermissionDenied; Unavailable if the replica does not wait to be added at its address,
 // or another change is running; Exists for a used id or address; NotFound for an id of no replica;

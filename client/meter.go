@@ -10,17 +10,16 @@ import (
 // Meter hears of the work of sessions, calls, locks and connections of a Cell, for a program's metrics.
 // Package clientprom has one for Prometheus. Client.Stats has the rest.
 //
-// Any function may be nil. Many goroutines call them, also for the library's own calls, and the call waits
-// for them: so they must be quick, and may call only what reads in this package (Stats, State, Left, Err). No
-// mutex of this package is held meanwhile. Config.Clock measures the times. A missing Meter costs nothing.
+// Any function may be nil. Many goroutines call them, also for the library's own calls, and wait for them: so
+// they must be quick, and may call only what reads in this package (Stats, State, Left, Err). No mutex of
+// this package is held meanwhile. Config.Clock measures the times. A missing Meter costs nothing.
 type Meter struct {
 	// Opened is called when a session was opened, and Closed when Client.Close has closed it; until then the
 	// session may be lost, but answers.
 	Opened, Closed func(*Client)
-	// Called is called when a call has ended, with success (api.OK) or not. op is the operation, in the words
-	// of errors (api.Error.Op), of which there are few dozen. took is the time of all attempts of a call that
-	// no cache has answered, with the pauses; for "acquire" it includes the wait for the lock. KeepAlives do
-	// not count.
+	// Called is called when a call has ended, with success (api.OK) or not. op is the operation, in the few
+	// dozen words of errors (api.Error.Op). took is the time of all attempts of a call that no cache has
+	// answered, with the pauses; for "acquire" it includes the wait for the lock. KeepAlives do not count.
 	Called func(op string, code api.Code, took time.Duration)
 	// Acquired is called when Acquire returns a lock, after a wait, also for a kept one
 	// (OpenOptions.CacheLock).

@@ -42,7 +42,7 @@ func openAtCell(ctx context.Context, c *Client, request *chubbypb.OpenRequest, a
 }
 
 // Open opens a node below a directory, whose handle h is (Chubby §2.6). name has one or several components,
-// joined by slashes. The cell looks the node up in the directory instance of h. The cell is asked each time;
+// joined by slashes. The cell looks the node up in the directory instance of h. Open always asks the cell;
 // only Client.Open uses the cache.
 func (h *Handle) Open(ctx context.Context, name string, opts OpenOptions) (*Handle, error) {
 	p, err := api.ParsePath(h.path + "/" + name)
@@ -142,9 +142,9 @@ func openRequestFor(request *chubbypb.OpenRequest, caller *chubbypb.Caller, m *c
 	}
 }
 
-// maxSmallOpen limits the bytes of contents in an Open over the control connection. On a network of 1 Mbit/s
-// the cleanup calls, maxCleanupCalls at a time, delay a KeepAlive by little more than a second, and by four
-// with paths and lists of maximum length.
+// maxSmallOpen limits the bytes of contents in an Open over the control connection. At 1 Mbit/s the cleanup
+// calls, maxCleanupCalls at a time, delay a KeepAlive by little more than a second, and by four with paths
+// and lists of maximum length.
 const maxSmallOpen = 1 << 10
 
 // settleOpen settles an abandoned Open: it withdraws it, or, if it was done, asks for its answer again, and

@@ -55,24 +55,24 @@ type OpenOptions struct {
 	LockDelay time.Duration
 
 	// CacheLock keeps a lock after its release with this handle (Chubby §2.7), so that the next Acquire makes
-	// no call, and takes about a microsecond. The lock is given back when another asks for it, when it was
-	// unused for five seconds, and when the handle is closed; after jeopardy and a fail-over it is not
-	// reused. Waiters get it before this handle does again; others' TryAcquire and Delete get it unless it is
-	// in use. For the cell and other clients, the lock is held all the time, with one token: guards cannot
-	// separate its uses, as they cannot separate two threads of one process. Release makes no call then: nil
-	// says that no loss was reported, and after BreakLock with now another may have had the lock. An Acquire
-	// in another mode, or for another Reason, makes a call. CacheLock needs Write.
+	// no call, and takes about a microsecond. The lock is given back when another asks for it, after five
+	// unused seconds, and when the handle is closed; after jeopardy and a fail-over it is not reused. Waiters
+	// get it before this handle does again; others' TryAcquire and Delete get it unless it is in use. For the
+	// cell and other clients, the lock is held all the time, with one token: guards cannot separate its uses,
+	// as with two threads of one process. Release makes no call then: nil says that no loss was reported, and
+	// after BreakLock with now another may have had the lock. An Acquire in another mode, or for another
+	// Reason, makes a call. CacheLock needs Write.
 	CacheLock bool
 
 	// NoCache makes every read through this handle ask the cell, as Config.NoCache does for a session: no
 	// writer waits for this reader, and Stat shows the generation of the lock. It is for a file that changes
-	// more often than this program reads it, such as a lock file that others write, beside others that are
-	// worth caching. With a master of v0.1.0 writers wait for the reader all the same.
+	// more often than this program reads it, such as a lock file that others write, in a session that caches.
+	// With a master of v0.1.0 writers wait for the reader all the same.
 	NoCache bool
 
 	// IfSequencer makes an Open with Create conditional: the sequencer must be valid when the node is created
-	// or found, else the error is BadSequencer, and nothing is created or opened (Chubby §2.4). The handle is
-	// not bound to it; see SetSequencer. A zero Sequencer is never valid. It takes up to three more calls,
+	// or found, else the error is BadSequencer, and nothing is created or opened (Chubby §2.4). It does not
+	// bind the handle; see SetSequencer. A zero Sequencer is never valid. It takes up to three more calls,
 	// and the right to write the directory of the node, even if the node exists. Handle.Open depends on it
 	// instead of the binding of the directory's handle.
 	IfSequencer *sequencer.Sequencer

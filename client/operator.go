@@ -21,10 +21,10 @@ func checkReason(reason, op, path string) error {
 }
 
 // EndSession ends another client's session, as an operator's act, for a reason of at most api.MaxReason
-// bytes, which the session's client receives. It returns once the end has begun: sequencers of the session's
-// locks are invalid, and its calls are refused. The locks become free when their owner has released them, or
-// lease and lock-delays have passed (decision 10). The errors are SessionExpired if the caller's own session
-// is gone, NotFound for an absent session, InvalidArgument for the caller's own, which Close ends, and
+// bytes, which that client receives. It returns once the end has begun: the sequencers of its locks are
+// invalid, and its calls are refused. The locks become free when their owner has released them, or lease and
+// lock-delays have passed (decision 10). The errors are SessionExpired if the caller's own session is gone,
+// NotFound for an absent session, InvalidArgument for the caller's own, which Close ends, and
 // PermissionDenied.
 func (c *Client) EndSession(ctx context.Context, id api.SessionID, reason string) error {
 	op := "end session " + id.String()

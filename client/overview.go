@@ -71,9 +71,9 @@ type Holdup struct {
 	MoreSlow int           // besides those listed
 }
 
-// Overview returns the cell's work, and its longest waits: at most most locks and changes each, up to
-// api.MaxListed; 0 is 20. Where clients identify themselves, it lists what the client may read, and the
-// numbers of the whole cell are for operators.
+// Overview returns the cell's work, and its longest waits. The parameter most limits the locks, and the
+// changes, up to api.MaxListed; 0 is 20. Where clients identify themselves, it lists what the client may
+// read, and the numbers of the whole cell are for operators.
 func (c *Cell) Overview(ctx context.Context, most int) (Overview, error) {
 	var o Overview
 	err := c.ask(ctx, "overview", rootPath(c.cfg), func(ctx context.Context, t *target) error {

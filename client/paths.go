@@ -10,8 +10,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// The calls of this file name a node by its path, instead of a handle: each opens the node, makes one call,
-// and closes the handle. It opens a node again that was deleted and recreated between the two.
+// The calls of this file name a node by its path: each opens the node, makes one call, and closes the handle.
+// It opens a node again that was deleted and recreated between.
 
 // visit opens a node, calls use with the handle, and closes it; and again, if the node was deleted after the
 // open.
@@ -33,9 +33,9 @@ func visit(ctx context.Context, c *Client, path string, o OpenOptions, use func(
 }
 
 // Get returns a whole file with its metadata, as Handle.Contents does. NotFound says that the file is absent,
-// IsDirectory that the node is a directory. It returns cached data without a call, for any number of files.
-// An uncached file, or a session with Config.NoCache, takes three calls: there a program that reads a file
-// repeatedly should keep a handle. To wait for changes, use recipe.Watch.
+// IsDirectory that the node is a directory. It returns cached data without a call. An uncached file, or a
+// session with Config.NoCache, takes three calls: for repeated reads keep a handle there. To wait for
+// changes, use recipe.Watch.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, api.Stat, error) {
 	p, err := c.cell.parsePath("get", path)
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *Client) Delete(ctx context.Context, path string, options ...WriteOption
 }
 
 // MkdirAll creates a directory, and absent ones above it. Nil means that the directory existed in the end,
-// whoever created it. It recreates directories that others delete meanwhile, and gives up after ten rounds
+// created by any client. It recreates directories that others delete meanwhile, and gives up after ten rounds
 // with NotFound. NotDirectory says that one of the names is a file's. It needs the right to read an existing
 // directory, and to write one in which it creates another.
 func (c *Client) MkdirAll(ctx context.Context, path string) error {
@@ -194,15 +194,14 @@ func makeDirectory(ctx context.Context, c *Client, p api.Path) error {
 // removePage limits the names that RemoveAll keeps in memory for each directory on its way.
 const removePage = 100
 
-// RemoveAll deletes a node and everything below it. Nil means that the node was absent in the end, also if it
-// was absent before. It is no transaction: others see a part of it, and its deletions remain if it fails
-// later. It also deletes nodes that others create meanwhile, and gives up after ten rounds with NotEmpty.
-// Files that cannot be deleted, as others hold their locks (LockHeld) or for want of rights
-// (PermissionDenied), do not stop the rest: the error is that of the first. The root of a cell is
-// InvalidArgument.
+// RemoveAll deletes a node and everything below it. Nil means that the node was absent in the end, or from
+// the start. It is no transaction: others see a part of it, and its deletions remain if it fails later. It
+// also deletes nodes that others create meanwhile, and gives up after ten rounds with NotEmpty. It skips
+// files that it cannot delete, as others hold their locks (LockHeld) or for want of rights
+// (PermissionDenied), and returns the first error. The root of a cell is InvalidArgument.
 //
 // It needs the right to write everything and to read directories. It takes some three calls for each node,
-// one after the other. For each directory that it is in, at most api.MaxDepth, it keeps a hundred names and a
+// one after the other. For each directory on its way, at most api.MaxDepth, it keeps a hundred names and a
 // handle.
 func (c *Client) RemoveAll(ctx context.Context, path string) error {
 	p, err := c.cell.parsePath("remove all", path)

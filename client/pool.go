@@ -43,10 +43,9 @@ type pool struct {
 // target is one replica, at one address. Calls to it as the master are cancelled when another replica is
 // found to be the master.
 //
-// It has two connections, each made at first use. The calls of the program, however many and however large,
-// use the data connection. KeepAlives, and calls that give something back (EndSession, Release, Close), use
-// the control connection: there they wait neither for the 2,000 calls that a replica takes over one
-// connection, nor behind megabytes.
+// It has two connections, each made at first use. The calls of the program use the data connection.
+// KeepAlives, and calls that give something back (EndSession, Release, Close), use the control connection:
+// there they wait neither for the 2,000 calls that a replica takes over one connection, nor behind megabytes.
 type target struct {
 	address   string
 	data      *connection // for the calls of the program

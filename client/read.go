@@ -10,9 +10,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// Stat returns the node's metadata. In a session that caches, it shows 0 as the generation of the lock, as
-// caches do not hear of its changes. A session with Config.NoCache sees it, and a handle with
-// OpenOptions.NoCache.
+// Stat returns the node's metadata. In a session that caches, the generation of the lock is 0, as caches do
+// not hear of its changes. A session with Config.NoCache sees it, and a handle with OpenOptions.NoCache.
 func (h *Handle) Stat(ctx context.Context) (api.Stat, error) {
 	var kept api.Stat
 	if h.fromCache(ctx, func(now session.Instant) (is finding) {
@@ -91,9 +90,9 @@ func askChildren(ctx context.Context, h *Handle, after string, most int) (page [
 	return page, reply, epoch, err
 }
 
-// ReadDirPage returns a part of ReadDir: the children whose names follow after, at most most of them (0 is
-// the maximum, api.MaxPage), and whether others follow, to be asked for with the last name. It neither reads
-// nor fills the client's cache. It is for programs that show directories to people, a part at a time.
+// ReadDirPage returns a part of ReadDir: the children whose names follow after, and whether others follow, to
+// be asked for with the last name. The parameter most limits the part; 0 is the maximum, api.MaxPage. It
+// neither reads nor fills the client's cache. It is for lists shown to people, a part at a time.
 func (h *Handle) ReadDirPage(ctx context.Context, after string, most int) (part []api.Stat, more bool, err error) {
 	part, reply, _, err := askChildren(ctx, h, after, most)
 	return part, reply.GetMore() && len(part) > 0, err

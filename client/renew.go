@@ -12,19 +12,19 @@ import (
 // Renew keeps a session open until ctx ends: it opens a new one for each lost one (Chubby §2.8). For each
 // session it calls the functions register, in order: they restore what was lost, by opening files, acquiring
 // locks, creating ephemeral nodes. Their context ends, with the cause, when that session is gone, also after
-// they have returned: it is for work that depends on the session. A function may block until then, for
+// they have returned: use it for work that depends on the session. A function may block until then, for
 // example to campaign and serve; later functions wait for its return.
 //
-// Nothing of one session runs any more when the functions are called for the next: its context has ended,
-// each function has returned, and its Client was closed, before the next session is opened. So a function
-// that ignores the end of its context delays everything, which the Logger reports after five seconds, and a
-// function that starts goroutines waits for them. While the cell has no master, Renew looks for one.
+// Before Renew opens the next session, the context of the last has ended, each function has returned, and its
+// Client was closed. So a function that ignores the end of its context delays everything, which the Logger
+// reports after five seconds, and a function that starts goroutines waits for them. While the cell has no
+// master, Renew looks for one.
 //
 // It returns
-//   - the error of a function, unless its session was gone at its return: then the function is called again
-//     with the next session;
-//   - the error of NewSession, if another attempt would not change it. After the loss of a session,
-//     QuotaExceeded is retried for two minutes, as the lost session may count until the cell has ended it;
+//   - the error of a function, unless its session was gone at its return: then the next session calls it
+//     again;
+//   - the error of NewSession, if another attempt would not change it. After the loss of a session, Renew
+//     retries QuotaExceeded for two minutes, as the lost session may count until the cell has ended it;
 //   - once ctx has ended, an error that wraps that of ctx: Cancelled, or DeadlineExceeded, or NewSession's
 //     about its search for a master.
 //

@@ -10,9 +10,8 @@ import (
 )
 
 // requestNumbers allocates the request numbers of a session. A number is outstanding from allocate until
-// finish. The master keeps the answers to outstanding numbers, for retries, and drops all others. If a number
-// were finished too early, a retry would not find its answer; without finish, the master would keep its
-// answer permanently.
+// finish. The master keeps the answers to outstanding numbers, for retries, and drops all others: an early
+// finish loses the answer of a retry, and a missing one keeps it permanently.
 type requestNumbers struct {
 	polling chan struct{} // capacity 1: full while a request without a queue place tries its lock
 	places  *queuePlaces  // of all sessions of the Cell

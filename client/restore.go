@@ -51,18 +51,18 @@ const restorePoll = 250 * time.Millisecond
 // nil.
 //
 // The cell first collects the backup, and goes on meanwhile. Then it ends all other sessions, and lets none
-// begin: their clients are notified, and keep their locks until they have let go or their leases are over.
-// Then the backup replaces all nodes, contents, access control lists and quotas in one step. All locks are
-// free, and ephemeral nodes are gone. Running lock-delays go on. The fencing counter is higher than every
-// token that this cell or the backup's cell has ever issued. The tokens are of the backup's cell, if that has
-// the same name, so that guards downstream accept them.
+// begin: their clients are notified, and keep their locks until they let go or their leases are over. Then
+// the backup replaces all nodes, contents, access control lists and quotas in one step. All locks are free,
+// ephemeral nodes are gone, and running lock-delays go on. The fencing counter is higher than every token
+// that this cell or the backup's cell has ever issued. The tokens are of the backup's cell, if that has the
+// same name, so that guards downstream accept them.
 //
-// If Restore returns an error other than Uncertain and SessionExpired, it has given the restore up: the cell
-// has its old state, except for the ended sessions, and sessions can begin. If it cannot reach the cell to
-// say so, the cell gives the restore up when the session ends, or a minute after the last step. An operator
-// can do it before (GiveUpRestore). After Uncertain and SessionExpired the cell may also have been restored
-// without the answer arriving: Status.Restored says so. One restore runs at a time: the second gets Exists.
-// The other errors are PermissionDenied, InvalidArgument for an impossible backup, and those of every change.
+// After an error other than Uncertain and SessionExpired, Restore has given up: the cell has its old state,
+// except for the ended sessions, and sessions can begin. If Restore cannot reach the cell to say so, the cell
+// gives up when the session ends, or a minute after the last step, or when an operator does (GiveUpRestore).
+// After Uncertain and SessionExpired the cell may also have been restored: Status.Restored says so. One
+// restore runs at a time: the second gets Exists. The other errors are PermissionDenied, InvalidArgument for
+// an impossible backup, and those of every change.
 func Restore(ctx context.Context, c *Client, b RestoreBackup, progress func(RestoreProgress)) (restored Restored, err error) {
 	begun := false
 	defer func() {
@@ -120,9 +120,9 @@ func restoreSteps(ctx context.Context, c *Client, b RestoreBackup, progress func
 	}
 }
 
-// GiveUpRestore gives up the running restore, whoever began it, as an operator's act: the cell has its old
-// state, except for the ended sessions. It needs no session, since none can begin while a restore ends all
-// others. Without a restore, the error is NotFound.
+// GiveUpRestore gives up the running restore, also another operator's, as an operator's act: the cell has its
+// old state, except for the ended sessions. It needs no session, since none can begin while a restore ends
+// all others. Without a restore, the error is NotFound.
 func GiveUpRestore(ctx context.Context, c *Cell) error {
 	var of, before uint64 // the session of the restore, and the previous restore's counter
 	return c.ask(ctx, "give up a restore", rootPath(c.cfg), func(ctx context.Context, t *target) error {

@@ -27,7 +27,7 @@ import (
 //  2. the file $CHUBBY_CONFIG, else ~/.config/chubby/cells.yaml, which maps the name of a cell to its
 //     servers:
 //
-// foo: {servers: [h1:7421, h2:7421]}
+//     foo: {servers: [h1:7421, h2:7421]}
 //
 //  3. the DNS SRV records of _chubby._tcp.<cell>.$CHUBBY_DOMAIN, if that variable is set;
 //

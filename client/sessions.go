@@ -15,8 +15,8 @@ func (c Config) Renew(ctx context.Context, register ...func(ctx context.Context,
 }
 
 // Renew calls the functions register with the Keeper's session, and again with another after a loss, as the
-// function Renew does. Others use the session too, and Renew does not close it. It ends with ctx, with an
-// error of a function while the session lasts, or when the Keeper is closed (see Do).
+// function Renew does, but shares the session and does not close it. It ends with ctx, with an error of a
+// function while the session lasts, or when the Keeper is closed (see Do).
 func (k *Keeper) Renew(ctx context.Context, register ...func(ctx context.Context, c *Client) error) error {
 	for {
 		if err := k.renewOnce(ctx, register); err != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // maxSessions limits the sessions of a Cell. A replica takes 2,000 calls at a time over one connection. Each
-// session always has a KeepAlive pending there, and one more call when it ends; the rest is for audits, for
-// calls that give something back, and for the search for the master.
+// session has a KeepAlive pending there, and one more call at its end; the rest is for audits, calls that
+// give something back, and the search for the master.
 const maxSessions = 1_000
 
 // sessionSet is the set of open sessions of a Cell. A session leaves it when its EndSession was sent or,

@@ -18,7 +18,7 @@ const nonceSize = 16
 // New finds the master of a cell and opens a session with it. It retries until ctx ends, and then fails with
 // Unavailable, or with Cancelled if ctx was cancelled; the error lists the servers and their answers. A
 // server of another cell is WrongCell at once. ctx bounds New only: the session lives until Close, or until
-// it is lost (Done).
+// its loss (Done).
 func New(ctx context.Context, cfg Config) (*Client, error) {
 	cell, err := Dial(ctx, cfg)
 	if err != nil {
@@ -33,14 +33,14 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// NewSession opens a session over the connections of the Cell, as New does. The sessions of a Cell share its
-// connections and its search for the master, and nothing else; the session's part of the Cell's Config does
-// not apply to them. Close the Client before the Cell; Close of the Client leaves the Cell open.
+// NewSession opens a session over the connections of the Cell, as New does. The sessions of a Cell share only
+// its connections and its search for the master; the session's part of the Cell's Config does not apply to
+// them. Close the Client before the Cell; Close of the Client leaves the Cell open.
 //
 // A Cell has at most 1,000 sessions; beyond that NewSession fails with QuotaExceeded. Of all their requests
 // for locks, 1,000 are in queues at a time (see Handle.Acquire). Of their reads, changes and cleanup calls
-// (Release, Close of a handle) 200, 256 and 128 are pending; others wait for those. KeepAlives wait for none
-// of them: they share a separate connection with cleanup calls only.
+// (Release, Close of a handle) 200, 256 and 128 are pending; others wait for those. KeepAlives wait for none:
+// they share a separate connection with cleanup calls only.
 func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error) {
 	cfg := c.cfg.withSession(s).withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -149,10 +149,9 @@ func (c *Client) closeTimeout() time.Duration {
 // the session releases every lock and closes every handle.
 //
 // It tries to reach the master until the deadline of ctx, for 5 s at most; for CleanupTime if ctx has been
-// cancelled, also before the call (see CleanupContext), or if the lease has run out. So it may be deferred
-// with the context that a signal ends. An error means that the cell may keep the session and its locks until
-// lease and lock-delay have passed; the client is closed nevertheless. Later calls of Close do nothing and
-// return the same.
+// cancelled, also before the call (see CleanupContext), or if the lease has run out. So defer it with the
+// context that a signal ends. An error means that the cell may keep the session and its locks until lease and
+// lock-delay have passed; the client is closed nevertheless. Later calls return the same.
 func (c *Client) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		ctx, cancel := newCleanupContext(ctx)

@@ -12,13 +12,13 @@ import (
 
 // Transfer makes another replica the master, as an operator's act: the one with that id, or, if to is empty,
 // the one with the most complete log. It returns the id of the master at the end. Sessions and locks survive
-// it as they survive any fail-over.
+// it like any fail-over.
 //
-// The answer may be lost because the master steps down. So after a lost answer it asks the replicas for the
-// master: if another replica (the wanted one, if to names one) is master in a later epoch than when the
-// master was asked, Transfer succeeds, whatever the cause. It asks no master twice in one epoch: if that is
-// still the master, or ctx ends before the result is known, the error is Uncertain, and the master may yet
-// hand over. Other errors are the master's, such as PermissionDenied.
+// The stepping down may lose the answer. Then Transfer asks the replicas for the master: if another replica
+// (the wanted one, if to names one) is master in a later epoch than when the master was asked, it succeeds,
+// whatever the cause. It asks no master twice in one epoch: if that is still the master, or ctx ends before
+// the result is known, the error is Uncertain, and the master may yet hand over. Other errors are the
+// master's, such as PermissionDenied.
 func (c *Client) Transfer(ctx context.Context, to string) (master string, err error) {
 	return TransferWith(ctx, c, TransferOptions{To: to})
 }

@@ -9,12 +9,11 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// Txn is a transaction: changes of several files that are made together, if all of its conditions hold, or
-// else not at all. Chained calls build it; it sends nothing before Commit, and is not safe for concurrent
-// use.
+// Txn is a transaction: changes of several files made together, if all of its conditions hold, or not at all.
+// Chained calls build it; it sends nothing before Commit, and is not safe for concurrent use.
 //
-// It has at most api.MaxTxnSteps conditions, and as many operations, and its paths and contents have together
-// at most api.MaxContents bytes. No two operations may name one path.
+// It has at most api.MaxTxnSteps conditions, and as many operations, and its paths and contents together at
+// most api.MaxContents bytes. No two operations may name one path.
 type Txn struct {
 	client     *Client
 	conditions []*chubbypb.TxnCondition
@@ -89,8 +88,8 @@ func (t *Txn) Delete(path string, options ...WriteOption) *Txn {
 }
 
 // Commit makes the changes, and returns the new metadata of the written files: one Stat for each operation,
-// in their order; the zero Stat for a Delete. Any error except Uncertain and SessionExpired says that nothing
-// was done, and Error.Path which condition or operation it is about:
+// in order; the zero Stat for a Delete. Any error except Uncertain and SessionExpired says that nothing was
+// done, and Error.Path which condition or operation it is about:
 //
 //   - GenerationMismatch: a condition on a file does not hold; get the files again, and begin anew.
 //   - BadSequencer: a sequencer is invalid.
@@ -98,7 +97,7 @@ func (t *Txn) Delete(path string, options ...WriteOption) *Txn {
 //   - PermissionDenied: also of a condition, without the right to look at the file. It does not reveal
 //     whether the file exists.
 //   - TooLarge, InvalidArgument: of the transaction itself; and of a cell that cannot do transactions yet,
-//     because it runs an older version of Chubby (OlderMaster) or its upgrade is not finished.
+//     because of an older version of Chubby (OlderMaster) or an unfinished upgrade.
 //
 // If ctx ends before an answer, the error is Uncertain: all of it may have been done, or may still be done,
 // but not after any later change of this client. A Txn may be committed again, as a new request, and extended

@@ -25,9 +25,9 @@ type MemberLevel struct {
 
 // FinishUpgrade raises the feature level of the cell to the newest that its replicas know, as an operator's
 // act. The master asks all of them first. If one does not answer, or does not know that level, nothing
-// changes, and the error is Unavailable and names each; it returns the Upgrade too. If the cell already has
-// that level, nothing changes. Afterwards no replica can go back to a binary without the level. The other
-// errors are PermissionDenied and those of every change.
+// changes, and the error is Unavailable and names each; the Upgrade is returned too. Nothing changes either
+// if the cell already has that level. Afterwards no replica can go back to a binary without the level. The
+// other errors are PermissionDenied and those of every change.
 //
 // A replica in without need not answer: it is permanently lost, and will be replaced (ChangeMembers). If it
 // returns with a binary without the level, it cannot take part any more.

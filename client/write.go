@@ -46,9 +46,9 @@ func IfSequencer(s sequencer.Sequencer) WriteOption {
 // GenerationMismatch. It is for Txn only. (IfGeneration(0) requires an absent file.)
 func IfExists() WriteOption { return func(o *writeOptions) { o.ifExists = true } }
 
-// IfInstance makes a transaction conditional: the node must be that instance, with any contents, else the
-// transaction fails with GenerationMismatch: a node deleted and created again is another instance
-// (Stat.Instance). It is for Txn only.
+// IfInstance makes a transaction conditional: the node must be that instance (Stat.Instance), with any
+// contents, else the transaction fails with GenerationMismatch. A node deleted and created again is another
+// instance. It is for Txn only.
 func IfInstance(g api.Generation) WriteOption {
 	return func(o *writeOptions) { o.ifInstance, o.badInstance = uint64(g), g == 0 }
 }
