@@ -15,7 +15,6 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// acquireCall is one call of Acquire or TryAcquire.
 type acquireCall struct {
 	handle     *Handle
 	token      []byte // of the handle, the same in every attempt
@@ -111,12 +110,12 @@ func (h *Handle) TryAcquire(ctx context.Context, mode api.LockMode, options ...L
 	return a.execute(ctx, "try to acquire", func(ctx context.Context) error { return h.client.mutate(ctx, a.tryMutation("try to acquire")) })
 }
 
-// sendAcquire sends Acquire and listens until the lock is granted. The ticket of an earlier attempt restores
-// the request's place in the queue, also at another master.
+// sendAcquire sends Acquire and listens until the grant. An earlier attempt's ticket restores its place in
+// the queue, also at another master.
 func (a *acquireCall) sendAcquire(ctx context.Context, t *target, caller *chubbypb.Caller, m *chubbypb.Mutation) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The first answer comes at once, unless the replica hangs; and so does the end.
+	// The first answer comes at once, unless the replica hangs.
 	first := time.AfterFunc(a.handle.client.cfg.CallTimeout, cancel)
 	defer first.Stop()
 	watch := a.handle.client.cell.dispatcher.watchAnswer(ctx, t)
@@ -168,7 +167,6 @@ func (a *acquireCall) waitedNs() int64 {
 	return int64(a.handle.client.cfg.Clock().Sub(a.since))
 }
 
-// streamEndTime is how long sendAcquire waits for the end of the stream after the grant.
 const streamEndTime = 50 * time.Millisecond
 
 // acceptGrant makes a lock of the grant. It waits while the session is in jeopardy, and so returns only
@@ -231,7 +229,6 @@ func (h *Handle) setLock(l *Lock) error {
 // master, nothing else reports it.
 const lostSinceText = "the lock was taken away, and granted to this handle again since"
 
-// releaseInBackground releases a granted, unwanted lock.
 func (a *acquireCall) releaseInBackground() {
 	c := a.handle.client
 	c.janitor.add(func(ctx context.Context) { a.releaseGrant(ctx, a.granted) })
@@ -251,8 +248,8 @@ func (a *acquireCall) settleAcquire(ctx context.Context, number uint64) {
 	}
 }
 
-// leftError is the error of an abandoned call. The outcome is certain: the lock is not held, as the client
-// undoes the call.
+// leftError is the error of an abandoned call. The outcome is certain: the client undoes the call, so the
+// lock is not held.
 func (a *acquireCall) leftError(ctx context.Context, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || ctx.Err() == nil || !errors.Is(err, ctx.Err()) {

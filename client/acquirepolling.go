@@ -14,7 +14,6 @@ import (
 // errNoQueuePlace says that a session, or its Cell, has the maximum of requests in queues.
 var errNoQueuePlace = errors.New("there is no place for another wait")
 
-// The pause between tries without a queue place grows from minPollPause to maxPollPause.
 const (
 	minPollPause = time.Second
 	maxPollPause = api.DefaultLease
@@ -28,7 +27,7 @@ func (a *acquireCall) awaitGrant(ctx context.Context) error {
 	if err := c.mutate(ctx, queued); !errors.Is(err, errNoQueuePlace) {
 		return err
 	}
-	timer := time.NewTimer(0) // the first try is at once
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for pause := minPollPause; ; {
 		vacated := c.numbers.placeVacated()
@@ -81,7 +80,6 @@ func isLockTaken(err error) bool {
 	return errors.Is(err, api.LockHeld) || errors.Is(err, api.LockDelayed)
 }
 
-// leftPollingText is the message of an Acquire abandoned without a queue place.
 func leftPollingText() string {
 	return fmt.Sprintf("gave up; the lock is not held. It was not in the lock's queue, but tried now and then, because %d requests of this session wait in queues, "+
 		"or %d of the sessions of its Cell, which is the most; spread them over several sessions (Cell.NewSession), of several Cells (Dial)", maxSessionWaits, maxCellWaits)

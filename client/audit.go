@@ -24,13 +24,12 @@ type auditor struct {
 	stopped bool       // no further audit will begin
 }
 
-// audit is one audit. done is closed when all questions from its beginning are answered, or when the session
-// and its locks have ended.
+// audit is one audit. done is closed when its questions are answered, or when the session and its locks have
+// ended.
 type audit struct{ done chan struct{} }
 
 func newAuditor() *auditor { return &auditor{wake: make(chan struct{}, 1)} }
 
-// requestAudit requests an audit that begins after this call.
 func (a *auditor) requestAudit() *audit {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,7 +53,6 @@ func (a *auditor) takeNext() *audit {
 	return one
 }
 
-// endAudits ends the wait for an audit that will not begin.
 func (a *auditor) endAudits() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -79,7 +77,6 @@ func (c *Client) runAudits(ctx context.Context) {
 	}
 }
 
-// auditAll audits every handle with events or a lock, a few at a time.
 func (c *Client) auditAll(ctx context.Context) {
 	slots := make(chan struct{}, maxConcurrentAudits)
 	var all sync.WaitGroup
@@ -138,8 +135,8 @@ func (c *Client) auditLock(ctx context.Context, l *Lock) {
 	}
 }
 
-// noteAuditedLoss records that the cell does not know a lock. If the lock was kept meanwhile, the next use of
-// the grant has lost it, too.
+// noteAuditedLoss records that the cell does not know a lock. If the lock was kept, the next use of the grant
+// has lost it, too.
 func (l *Lock) noteAuditedLoss(explanation string) {
 	h := l.handle
 	h.mu.Lock()
@@ -156,7 +153,6 @@ func (l *Lock) noteAuditedLoss(explanation string) {
 	}
 }
 
-// impliesLockLost reports whether an error for a lock's sequencer means that the lock is not held.
 func impliesLockLost(c api.Code) bool {
 	switch c {
 	case api.LockLost, api.NotHeld, api.HandleClosed, api.BadHandle, api.NotFound:

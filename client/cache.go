@@ -53,7 +53,6 @@ type CacheStats struct {
 	Bytes         int
 }
 
-// entry is the cached data of one name.
 type entry struct {
 	name           api.Name
 	element        *list.Element
@@ -102,8 +101,8 @@ func (c *cache) lookup(name api.Name) *entry {
 	return e
 }
 
-// statOf returns the metadata of an instance, or, if instance is 0, of the node of that name if it may be
-// opened to read.
+// statOf returns the metadata of an instance, or, if instance is 0, of the node of that name that may be
+// read, as do contentsOf and childrenOf.
 func (c *cache) statOf(now session.Instant, name api.Name, instance api.Generation) (stat api.Stat, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,8 +114,7 @@ func (c *cache) statOf(now session.Instant, name api.Name, instance api.Generati
 	return stat, is
 }
 
-// contentsOf returns the contents and metadata of an instance, or, if instance is 0, of the node of that name
-// if it may be opened to read. The caller may change the contents.
+// contentsOf returns contents and metadata; see statOf. The caller may change the contents.
 func (c *cache) contentsOf(now session.Instant, name api.Name, instance api.Generation) (contents []byte, stat api.Stat, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,8 +136,6 @@ func answers(c *cache, e *entry, has, of api.Generation) bool {
 	return e.readable == c.rightsChanges+1 && c.changing[api.ACLDir] == 0
 }
 
-// childrenOf returns the listing of an instance, or, if instance is 0, of the directory of that name if it
-// may be opened to read.
 func (c *cache) childrenOf(now session.Instant, name api.Name, instance api.Generation) (children []api.Stat, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +147,6 @@ func (c *cache) childrenOf(now session.Instant, name api.Name, instance api.Gene
 	return children, is
 }
 
-// absentErrorOf returns the error for an absent name.
 func (c *cache) absentErrorOf(now session.Instant, name api.Name) (absent *api.Error, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,7 +9,6 @@ type fetch struct {
 	spoiled       bool
 }
 
-// beginFetch registers a read before it is sent.
 func (c *cache) beginFetch(name api.Name) *fetch {
 	if !c.enabled() {
 		return &fetch{spoiled: true}
@@ -28,7 +27,6 @@ func (c *cache) endFetch(f *fetch) {
 	delete(c.fetches, f)
 }
 
-// invalidate drops everything of a name, as the master requires.
 func (c *cache) invalidate(name api.Name) (closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +100,6 @@ func (c *cache) beginChange(names []api.Name, part *fetch) {
 	}
 }
 
-// changeEffect is the effect of this client's change on the nodes it touches.
 type changeEffect uint8
 
 const (

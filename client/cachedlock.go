@@ -9,7 +9,7 @@ import (
 )
 
 // maxIdleLock is how long an unused lock is kept. If the client dies, others wait for its lease and the
-// lock-delay, as for any lock it holds.
+// lock-delay.
 const maxIdleLock = 5 * time.Second
 
 // maxReturn limits how long the acknowledgement of a recall, and the receipt of other events, waits for the
@@ -62,8 +62,7 @@ func (k *keptLock) keep(l *Lock) bool {
 	return true
 }
 
-// take returns the kept lock for another use, or nil if the cell must be asked. It first returns a lock kept
-// for another mode or reason.
+// take returns the kept lock for another use, or nil. It gives back a lock kept for another mode or reason.
 func (k *keptLock) take(ctx context.Context, a *acquireCall) *Lock {
 	h := a.handle
 	if !k.wanted || ctx.Err() != nil {
@@ -113,7 +112,6 @@ func (k *keptLock) giveBack(h *Handle) {
 	})
 }
 
-// returnIdle returns a lock unused for maxIdleLock.
 func (k *keptLock) returnIdle(h *Handle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -31,7 +31,6 @@ type cacheLease struct {
 	renewer  *cacheRenewer
 }
 
-// finding is the cache's result for a call.
 type finding uint8
 
 const (
@@ -72,7 +71,6 @@ func (c *cache) grantLease(epoch api.Epoch, end session.Instant) {
 	}
 }
 
-// isRenewed reports whether the lease needs no renewal at now.
 func (c *cache) isRenewed(now session.Instant) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,8 +107,8 @@ func newCacheRenewer(c *Client) *cacheRenewer {
 	return &cacheRenewer{client: c, over: make(chan struct{})}
 }
 
-// await requests a lease, and waits for the answer. It returns false without a pending request, or if the
-// answer is late.
+// await requests a lease, and waits for it. It returns false without a pending request, or if the answer is
+// late.
 func (r *cacheRenewer) await(ctx context.Context, now session.Instant) bool {
 	r.mu.Lock()
 	over, pause := r.over, r.pause
@@ -131,7 +129,6 @@ func (r *cacheRenewer) await(ctx context.Context, now session.Instant) bool {
 	return false
 }
 
-// renewCacheLeases renews the lease at each wake-up, until the session is gone.
 func (r *cacheRenewer) renewCacheLeases() {
 	ended := r.client.session.ended
 	for {
@@ -161,7 +158,6 @@ func (r *cacheRenewer) renewCacheLeases() {
 	}
 }
 
-// renewOnce renews a due lease, and reports whether it runs for a while.
 func (r *cacheRenewer) renewOnce(ctx context.Context) bool {
 	c := r.client
 	if c.cache.isRenewed(c.cfg.Clock()) {

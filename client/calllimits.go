@@ -23,12 +23,11 @@ const (
 	// classAudit is for audits, over the control connection, because the lease may not be extended before an
 	// audit has ended.
 	classAudit callClass = 4
-	// classRenewal is for renewals of cache leases, over the control connection, because a session whose
-	// cache answers everything needs no other.
+	// classRenewal is for renewals of cache leases, over the control connection, because a session that only
+	// uses its cache needs no other.
 	classRenewal callClass = 5
 )
 
-// Maximum pending calls of a class.
 const (
 	maxReads        = 200                // a replica has room for as many of the largest replies
 	maxChanges      = api.MaxOutstanding // more than one session can have

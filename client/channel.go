@@ -52,7 +52,6 @@ type link interface {
 	Wait()                 // returns when it has ended
 }
 
-// linking makes links.
 type linking struct {
 	address string
 	dial    func(ctx context.Context, address string) (net.Conn, error)
@@ -122,7 +121,6 @@ func (c *channel) Invoke(ctx context.Context, method string, request, reply any,
 	}
 }
 
-// maxAttempts limits the links tried for an unsent call.
 const maxAttempts = 3
 
 // NewStream implements grpc.ClientConnInterface.
@@ -178,7 +176,6 @@ func (c *channel) look(wait bool) (l link, changed chan struct{}, err error) {
 	return nil, c.changed, nil
 }
 
-// waitsForReady reports whether a call waits where others fail at once.
 func waitsForReady(options []grpc.CallOption) bool {
 	for _, option := range options {
 		if o, ok := option.(grpc.FailFastCallOption); ok {
@@ -216,7 +213,6 @@ func (c *channel) connect() {
 	}
 }
 
-// connectError says why there is no connection, as gRPC does, and keeps the cause.
 type connectError struct {
 	*status.Status
 	cause error
@@ -268,7 +264,6 @@ func (h linking) connect(ctx context.Context) (link, error) {
 	return l, nil
 }
 
-// open makes a link in the replica's protocol.
 func (h linking) open(ctx context.Context) (link, error) {
 	conn, err := h.dial(ctx, h.address)
 	if err != nil {

@@ -48,8 +48,8 @@ const (
 	// Guard separates.
 	maxCheckedLocks = sequencer.DefaultMaxLocks
 
-	// watchRetryInterval is the pause before another attempt to watch a lock: a right or a quota prevented
-	// it, and people change those.
+	// watchRetryInterval is the pause before another attempt to watch a lock, as people change rights and
+	// quotas.
 	watchRetryInterval = 10 * time.Second
 )
 

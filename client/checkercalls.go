@@ -9,7 +9,6 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// inflightChecks are the checks of one sequencer: the pending one, and the next.
 type inflightChecks struct {
 	current *check // nil before the first
 	next    *check // not sent yet; nil without waiters
@@ -68,7 +67,6 @@ func (k *CachingChecker) leaveCheck(c *check) {
 	}
 }
 
-// runChecks makes one check of a sequencer after the other, while callers wait.
 func (k *CachingChecker) runChecks(s sequencer.Sequencer, checks *inflightChecks) {
 	text := s.String()
 	for {
@@ -83,7 +81,6 @@ func (k *CachingChecker) runChecks(s sequencer.Sequencer, checks *inflightChecks
 	}
 }
 
-// startNextCheck takes the next check, nil without waiters.
 func (k *CachingChecker) startNextCheck(s sequencer.Sequencer, checks *inflightChecks) (context.Context, *check) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -100,7 +97,6 @@ func (k *CachingChecker) startNextCheck(s sequencer.Sequencer, checks *inflightC
 	return ctx, c
 }
 
-// noteSent records the time of an attempt, and the knowledge then.
 func (k *CachingChecker) noteSent(s sequencer.Sequencer, c *check) {
 	now, epoch, _ := k.client.session.readClock()
 	k.mu.Lock()
@@ -111,7 +107,6 @@ func (k *CachingChecker) noteSent(s sequencer.Sequencer, c *check) {
 	}
 }
 
-// finishCheck delivers the answer of a check.
 func (k *CachingChecker) finishCheck(s sequencer.Sequencer, checks *inflightChecks, c *check, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

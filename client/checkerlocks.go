@@ -21,7 +21,7 @@ type checkedLock struct {
 	stopWatch    context.CancelFunc // ends the watching goroutine, or nil
 	watched      bool               // its events arrive
 	retryWatchAt session.Instant    // earliest next attempt to watch
-	warned       bool               // the log says that watching failed
+	warned       bool
 }
 
 // isKeptGood reports whether a kept answer says that s is good; mu is held.
@@ -100,7 +100,7 @@ func (k *CachingChecker) ensureWatched(l *checkedLock) {
 }
 
 // watchLock invalidates the lock at each of its events, until ctx, the session or the node ends. An error
-// says that watching failed from the start.
+// says that it never watched.
 func (k *CachingChecker) watchLock(ctx context.Context, l *checkedLock) error {
 	h, err := k.client.Open(ctx, l.path.String(), OpenOptions{
 		Read: true, Events: []api.EventKind{api.EventLockAcquired, api.EventLockVacant},
@@ -111,7 +111,7 @@ func (k *CachingChecker) watchLock(ctx context.Context, l *checkedLock) error {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxCloseTime)
 		defer cancel()
-		_ = h.Close(ctx) // the session's end closes the rest
+		_ = h.Close(ctx)
 	}()
 	stat, err := h.Stat(ctx)
 	if err != nil {

@@ -30,7 +30,7 @@ func (c *Client) CleanupContext(ctx context.Context) (context.Context, context.C
 	}
 	cleanup, cancel := newCleanupContext(ctx)
 	return cleanup, sync.OnceFunc(func() {
-		// A deadline during the call means that the caller did not want to wait; it says nothing of the cell.
+		// A deadline that passed during the call says nothing of the cell.
 		if err := cleanup.Err(); err != nil && (late || errors.Is(err, context.Canceled)) {
 			c.session.noteUnanswered()
 		}
@@ -38,10 +38,8 @@ func (c *Client) CleanupContext(ctx context.Context) (context.Context, context.C
 	})
 }
 
-// cleanupKey marks the contexts of CleanupContext.
 type cleanupKey struct{}
 
-// newCleanupContext is CleanupContext without regard to earlier unanswered calls.
 func newCleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Value(cleanupKey{}) != nil { // part of another cleanup call
 		return ctx, func() {}
@@ -75,7 +73,6 @@ func (s *sessionState) noteUnanswered() {
 	s.unansweredAt = s.changed
 }
 
-// isUnanswered reports whether the cell has been silent since noteUnanswered.
 func (s *sessionState) isUnanswered() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -103,7 +103,6 @@ func (c Config) Session() SessionConfig {
 	}
 }
 
-// withSession returns the configuration of a session of the Cell that c configures.
 func (c Config) withSession(s SessionConfig) Config {
 	c.As, c.Lease, c.Grace, c.NoCache, c.CacheSize = s.As, s.Lease, s.Grace, s.NoCache, s.CacheSize
 	c.Clock, c.Logger, c.OnState = s.Clock, s.Logger, s.OnState
@@ -159,7 +158,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// cacheLimit returns the bytes that may be cached; 0 is no cache.
 func cacheLimit(c Config) int {
 	if c.NoCache {
 		return 0
@@ -167,7 +165,6 @@ func cacheLimit(c Config) int {
 	return c.CacheSize
 }
 
-// validate returns every fault of a configuration with defaults.
 func (c Config) validate() error {
 	var faults []error
 	if !api.ValidCell(c.Cell) {

@@ -33,7 +33,6 @@ func (p *pool) newConnection(t *target) *connection {
 // close breaks the connection. Over gRPC it may take some seconds if the connection accepts no data.
 func (c *connection) close() { c.conn.Close() }
 
-// control returns the control connection, which may be replaced.
 func (t *target) control() *connection {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +101,6 @@ func (p *pool) tryReplacement(t *target, old, next *connection, since session.In
 // the search.
 func (p *pool) checkControl(t *target) { p.checkConnection(t, t.control(), lateAfter) }
 
-// isAnswer reports whether an error came from the other end, not from this side.
 func isAnswer(err error) bool {
 	var e *api.Error
 	return errors.As(chubbypb.Error(err), &e) && e.Err == nil

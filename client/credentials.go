@@ -26,8 +26,8 @@ type tokenFile string
 
 func (f tokenFile) Token(context.Context) (string, error) { return tokens.ReadFile(string(f)) }
 
-// introduce identifies the client first over a new connection. A replica's rejection is no error here: it
-// answers the calls over the connection so.
+// introduce identifies the client first over a new connection. A rejection is no error here: the replica
+// answers each call with it.
 func (e *encryption) introduce(ctx context.Context, l link) error {
 	if e == nil || e.credentials == nil {
 		return nil
@@ -47,7 +47,6 @@ func (e *encryption) introduce(ctx context.Context, l link) error {
 	return err
 }
 
-// checkCredentials returns why a token cannot be had.
 func checkCredentials(ctx context.Context, c Credentials) error {
 	if c == nil {
 		return nil

@@ -50,8 +50,8 @@ func (t *target) explainError(err error) error {
 	return &own
 }
 
-// olderError returns the error of a call that an earlier replica does not know, nil for any other. Its code
-// ends the call: retries would not help.
+// olderError returns the error of a call that an earlier replica does not know, or nil. Its code ends the
+// call: retries are useless.
 func (t *target) olderError(err error) error {
 	s, is := status.FromError(err)
 	//mutant: if !is || s.Code() != codes.OK {
@@ -86,7 +86,6 @@ func (t *target) withVersion(ctx context.Context, e *api.Error) *api.Error {
 	return &own
 }
 
-// withoutCause removes the cause from an error of an unreachable replica: its message already has the cause.
 func withoutCause(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.Unavailable {

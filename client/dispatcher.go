@@ -13,8 +13,8 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// dispatcher sends calls to the master, and repeats each until it has a definite answer. Its locator knows
-// the master, and looks for another when calls fail.
+// dispatcher sends calls to the master, and repeats each until it has a definite answer. Its locator finds
+// the master.
 type dispatcher struct {
 	cfg     Config
 	locator *locator
@@ -29,7 +29,6 @@ func newDispatcher(cfg Config, f *locator) *dispatcher {
 	return d
 }
 
-// call is one call to the master, with all its attempts.
 type call struct {
 	op, path string
 	// session must be safe when an attempt is sent; nil for calls without a session.
@@ -44,19 +43,18 @@ type call struct {
 	attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error
 }
 
-// verdict is what to do after an attempt.
 type verdict uint8
 
 const (
 	verdictFinal      verdict = 1 // the call ends with this answer
-	verdictRetry      verdict = 2 // send it again, to the current master; this attempt did nothing
-	verdictFollow     verdict = 3 // send it to the replica named in the error; this attempt did nothing
-	verdictStaleEpoch verdict = 4 // send it again once the session knows the current epoch; this attempt did nothing
-	verdictUncertain  verdict = 5 // send it again; this attempt may have taken effect
+	verdictRetry      verdict = 2 // send it again, to the current master; nothing was done
+	verdictFollow     verdict = 3 // send it to the replica named in the error; nothing was done
+	verdictStaleEpoch verdict = 4 // send it again in the session's new epoch; nothing was done
+	verdictUncertain  verdict = 5 // send it again; it may have taken effect
 )
 
-// verdictOf judges the error of an attempt. gRPC made an error with a cause in this process: it says nothing
-// of the master's work.
+// verdictOf judges the error of an attempt. An error with a cause is gRPC's own, and says nothing of the
+// master's work.
 func verdictOf(e *api.Error) verdict {
 	local := e.Err != nil
 	switch e.Code {
@@ -79,7 +77,6 @@ func verdictOf(e *api.Error) verdict {
 	return verdictFinal
 }
 
-// outcome is the knowledge of an ended call.
 type outcome uint8
 
 const (
@@ -100,7 +97,6 @@ func (d *dispatcher) dispatch(ctx context.Context, k call) (outcome, error) {
 	return result, withRequest(err, k.request)
 }
 
-// repeat is dispatch without measurement.
 func (d *dispatcher) repeat(ctx context.Context, k call) (outcome, error) {
 	if d.cfg.Tracer != nil {
 		return d.dispatchTraced(ctx, k)
@@ -161,8 +157,8 @@ func (d *dispatcher) dispatchUntraced(ctx context.Context, k call) (outcome, err
 		case v == verdictUncertain:
 			result = outcomeUncertain
 		}
-		// The end of the call's own time is no fault of the master, which knows the deadline and may report
-		// DeadlineExceeded before ctx ends here.
+		// The end of the call's own time is no fault of the master, which may report DeadlineExceeded before
+		// ctx ends here.
 		if ctx.Err() == nil && (hung || e.Code != api.DeadlineExceeded) {
 			d.locator.forgetMaster(t)
 		}
@@ -170,7 +166,6 @@ func (d *dispatcher) dispatchUntraced(ctx context.Context, k call) (outcome, err
 	}
 }
 
-// errNothingSent is the last error of a call without an attempt.
 var errNothingSent = errors.New("nothing was sent")
 
 // admitNow is admit without a wait: t is nil if admit would wait or fail.
@@ -208,7 +203,6 @@ func (d *dispatcher) admit(ctx context.Context, k call, s slots) (t *target, cal
 	}
 }
 
-// awaitReady waits until the session is safe and the master known.
 func (d *dispatcher) awaitReady(ctx context.Context, k call) (*target, *chubbypb.Caller, error) {
 	if ctx.Err() != nil {
 		return nil, nil, contextError(ctx)
@@ -326,8 +320,7 @@ func (w *answerWatch) answered() {
 	}
 }
 
-// gaveUpError returns the error of a call that ends without a definite answer because of err; last is the
-// error of its last attempt.
+// gaveUpError returns the error of a call without a definite answer, from err and its last attempt's error.
 func (d *dispatcher) gaveUpError(ctx context.Context, k call, err, last error) error {
 	if k.session != nil {
 		if gone := k.session.errIfGone(); gone != nil {

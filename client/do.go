@@ -134,8 +134,7 @@ func lockOptionsOf(options []LockOption) (o lockOptions) {
 	return o
 }
 
-// doError is the error of Do: from its function's, the reason of the lock's loss before the function
-// returned, and the release's.
+// doError is the error of Do, from its function's, the reason of the lock's loss, and the release's.
 func doError(err, lost, released error) error {
 	if lost == nil && (errors.Is(released, api.LockLost) || errors.Is(released, api.SessionExpired)) {
 		lost = released // no earlier event said so

@@ -65,8 +65,8 @@ func (h *Handle) Events(ctx context.Context) iter.Seq2[api.Event, error] {
 	}
 }
 
-// takeEvent takes the oldest event. Without one, it returns why no event will come, or a channel that is
-// closed at the time to try again.
+// takeEvent takes the oldest event, or returns why no event will come, or a channel that is closed for the
+// next try.
 func (h *Handle) takeEvent() (e api.Event, news <-chan struct{}, broken *api.Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

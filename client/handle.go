@@ -30,8 +30,7 @@ type Handle struct {
 	poisonCtx    context.Context //nolint:containedctx // of the handle: ended by Poison
 	endPoisonCtx context.CancelCauseFunc
 
-	// mu guards what follows. Lock.mu, sessionState.mu and the mutexes under it may be taken under mu (see
-	// "Mutexes" in internals.go).
+	// mu guards what follows. Lock.mu, sessionState.mu and the mutexes under it may be taken under mu.
 	mu              sync.Mutex
 	token           []byte        // names the handle in requests; nil until open
 	boundToken      []byte        // the same, bound to a sequencer, or nil
@@ -74,7 +73,6 @@ func newHandle(c *Client, p api.Path, opts OpenOptions) *Handle {
 	return h
 }
 
-// holdsLock reports whether a lock is held through the handle, to this process's knowledge.
 func holdsLock(h *Handle) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,8 +158,8 @@ func (h *Handle) Close(ctx context.Context) error {
 	return err
 }
 
-// markClosed makes every later call fail. It returns the held lock, whether this is the first Close, and
-// whether calls could succeed before.
+// markClosed makes later calls fail. It returns the held lock, whether this is the first Close, and whether
+// calls could succeed before.
 func (h *Handle) markClosed() (l *Lock, first, sound bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,8 +172,8 @@ func (h *Handle) markClosed() (l *Lock, first, sound bool) {
 	return h.lock, first, sound
 }
 
-// clearLock makes room for another lock. It is called after the owner has released the lock: until then an
-// event must find its lock.
+// clearLock makes room for another lock, after the owner has released this one: until then an event must find
+// it.
 func (h *Handle) clearLock(l *Lock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -184,7 +182,6 @@ func (h *Handle) clearLock(l *Lock) {
 	}
 }
 
-// isAlreadyClosed reports whether an error of Close means that nothing was open.
 func isAlreadyClosed(c api.Code) bool {
 	switch c {
 	case api.HandleClosed, api.BadHandle, api.NotFound, api.SessionExpired:
@@ -193,7 +190,6 @@ func isAlreadyClosed(c api.Code) bool {
 	return false
 }
 
-// closeHandle closes a handle at the cell; if ctx ends, the janitor does.
 func (c *Client) closeHandle(ctx context.Context, h *Handle) error {
 	send := closeSender(h.currentToken())
 	return c.mutate(ctx, mutation{op: "close", path: h.path, send: send, mustComplete: true,

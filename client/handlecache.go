@@ -32,7 +32,6 @@ func (h *Handle) cacheRead(f *fetch, epoch uint64, cacheable bool, set func(*ent
 	}
 }
 
-// invalidatePath drops the data that the cell invalidates.
 func (c *Client) invalidatePath(path string) {
 	p, err := api.ParsePath(path)
 	if err != nil {
@@ -42,14 +41,12 @@ func (c *Client) invalidatePath(path string) {
 	c.closeIdleHandles(c.cache.invalidate(p.Name()))
 }
 
-// noteOpened caches the answer of an Open.
 func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply) {
 	stat, err := h.statAsShown(reply.GetStat())
 	if err != nil {
 		return // without an instance the cache finds nothing
 	}
-	// The answer has the requested path, which may call the cell local; reads show the cell's own name,
-	// however the node was opened.
+	// The answer's path may call the cell local; reads show the cell's own name.
 	if path, err := h.name.In(h.client.cell.locator.cellNameOr(h.client.cfg.Cell)); err == nil {
 		stat.Path = path
 	}
@@ -73,7 +70,6 @@ func (h *Handle) noteOpened(f *fetch, epoch api.Epoch, reply *chubbypb.OpenReply
 	}
 }
 
-// cacheAbsence caches the absence of a node, if an Open's error reports it.
 func (c *Client) cacheAbsence(f *fetch, epoch api.Epoch, err error) {
 	var e *api.Error
 	if errors.As(err, &e) && e.Code == api.NotFound && e.Cacheable {

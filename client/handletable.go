@@ -29,8 +29,7 @@ func (t *handleTable) put(h *Handle) {
 	t.byID[h.id] = h
 }
 
-// remove removes a handle, unless a later Open got the same handle of the cell and took its place: events are
-// for that one then.
+// remove removes a handle, unless a later Open got the same one of the cell: events are for that one then.
 func (t *handleTable) remove(h *Handle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,7 +38,6 @@ func (t *handleTable) remove(h *Handle) {
 	}
 }
 
-// all returns the handles that are open or being opened, in the order of opening.
 func (t *handleTable) all() []*Handle {
 	t.mu.Lock()
 	list := slices.Collect(maps.Values(t.byID))
@@ -48,7 +46,6 @@ func (t *handleTable) all() []*Handle {
 	return list
 }
 
-// count returns the number of handles, and of their waiting events.
 func (t *handleTable) count() (handles, events int) {
 	for _, h := range t.all() {
 		handles++
@@ -59,7 +56,7 @@ func (t *handleTable) count() (handles, events int) {
 	return handles, events
 }
 
-// unreleasedLocks returns the locks that their owners have not released, lost ones too.
+// unreleasedLocks returns the locks not released by their owners, lost ones too.
 func (t *handleTable) unreleasedLocks() []*Lock {
 	var list []*Lock
 	for _, h := range t.all() {
@@ -73,7 +70,6 @@ func (t *handleTable) unreleasedLocks() []*Lock {
 	return list
 }
 
-// endedUnreleasedLocks returns those of unreleasedLocks whose contexts have ended.
 func (t *handleTable) endedUnreleasedLocks() []*Lock {
 	return slices.DeleteFunc(t.unreleasedLocks(), func(l *Lock) bool { return l.ctx.Err() == nil })
 }

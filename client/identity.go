@@ -10,15 +10,15 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// identity is how a client and the replicas know each other: the files of certificates, and a token file
-// instead of the client's own certificate.
+// identity is how a client and the replicas know each other: files of certificates, and a token file in place
+// of the client's own.
 type identity struct {
 	TLSFiles
 	token string
 }
 
-// identity returns what CHUBBY_CACERT, CHUBBY_CERT, CHUBBY_KEY and CHUBBY_TOKEN_FILE name for a cell, and
-// otherwise its entry in the file of cells: the authorities, and the client's identity.
+// identity returns what CHUBBY_CACERT, CHUBBY_CERT, CHUBBY_KEY and CHUBBY_TOKEN_FILE name for a cell,
+// otherwise its entry in the file of cells.
 func (s sources) identity(cell string) (identity, error) {
 	named := identity{
 		TLSFiles: TLSFiles{CA: s.getenv("CHUBBY_CACERT"), Cert: s.getenv("CHUBBY_CERT"), Key: s.getenv("CHUBBY_KEY")},
@@ -51,7 +51,6 @@ func (i identity) or(other identity) identity {
 	return i
 }
 
-// check returns why this identifies no client.
 func (i identity) check() error {
 	switch {
 	case i.CA == "":
@@ -75,7 +74,6 @@ func (e cellEntry) identity(dir string) identity {
 	return identity{TLSFiles: TLSFiles{CA: in(e.CA), Cert: in(e.Cert), Key: in(e.Key)}, token: in(e.Token)}
 }
 
-// checkComplete returns an error if an entry names only some of the required files.
 func (e cellEntry) checkComplete(cell string) error {
 	switch known := e.Cert != "" || e.Token != ""; {
 	case (e.Cert == "") != (e.Key == ""), known != (e.CA != ""):

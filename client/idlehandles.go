@@ -100,8 +100,8 @@ func (c *Client) closeIdleHandles(closing []idleHandle) {
 	}
 }
 
-// closeAllIdleHandles closes all idle handles, which count against the quota of the principal although the
-// program has closed them. It reports whether it found any.
+// closeAllIdleHandles closes all idle handles, which count against the principal's quota. It reports whether
+// it found any.
 func (c *Client) closeAllIdleHandles() bool {
 	closing := c.cache.takeAllIdle()
 	c.closeIdleHandles(closing)

@@ -45,21 +45,19 @@ func (x *inbox) noteSequence(e *chubbypb.Event) (fresh, gap bool) {
 	return true, gap
 }
 
-// holdForLocks holds the newest event until the owners of the locks have released them.
 func (x *inbox) holdForLocks(locks ...*Lock) {
 	for _, l := range locks {
 		x.holds = append(x.holds, hold{sequence: x.seen, done: l.released})
 	}
 }
 
-// holdForAudit holds everything after a sequence until an audit is done, and then until the owners of the
-// locks that next returns have released them.
+// holdForAudit holds everything after a sequence until an audit is done, and next's locks are released.
 func (x *inbox) holdForAudit(after uint64, one *audit, next func() []*Lock) {
 	x.holds = append(x.holds, hold{sequence: after + 1, done: one.done, next: next})
 }
 
-// awaitReturns waits until the recalled locks are back: the acknowledgement tells a TryAcquire at the master
-// that a lock still held is in use.
+// awaitReturns waits for the recalled locks: after the acknowledgement the master takes a held lock to be in
+// use.
 func (x *inbox) awaitReturns(ended context.Context) {
 	if len(x.returns) == 0 { // usually
 		return
@@ -77,7 +75,6 @@ func (x *inbox) awaitReturns(ended context.Context) {
 	x.returns = nil
 }
 
-// dropEndedHolds drops the holds at the front whose reasons have ended.
 func (x *inbox) dropEndedHolds() {
 	for len(x.holds) > 0 {
 		first := x.holds[0]
@@ -98,7 +95,6 @@ func (x *inbox) dropEndedHolds() {
 	}
 }
 
-// acknowledged returns the sequence up to which events may be acknowledged.
 func (x *inbox) acknowledged() uint64 {
 	x.dropEndedHolds()
 	if len(x.holds) > 0 {

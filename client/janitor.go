@@ -34,8 +34,8 @@ func (j *janitor) add(settle func(ctx context.Context)) {
 	}
 }
 
-// awaitSettled waits until all requests added so far are settled. A new request waits for that, because a
-// pending old one must not take effect after it.
+// awaitSettled waits until all requests so far are settled. A new request waits for that, as an old one must
+// not take effect after it.
 func (j *janitor) awaitSettled(ctx context.Context) error {
 	j.mu.Lock()
 	last := j.last
@@ -51,7 +51,6 @@ func (j *janitor) awaitSettled(ctx context.Context) error {
 	}
 }
 
-// isSettled reports whether awaitSettled would not wait.
 func (j *janitor) isSettled() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

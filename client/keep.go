@@ -39,8 +39,8 @@ type keptSession struct {
 	abandoned atomic.Bool // by Abandon: the cell does not hear that the work under its locks has stopped
 }
 
-// maxLost limits a Keeper's lost sessions with unreleased locks: at the limit, the program evidently
-// does not release lost locks.
+// maxLost limits a Keeper's lost sessions with unreleased locks: a program at the limit does not release lost
+// locks.
 const maxLost = 8
 
 // Keep returns a Keeper for the cell of a Config, without connecting: the first Do opens a session. An
@@ -206,8 +206,8 @@ func (k *Keeper) Abandon(ctx context.Context) {
 	k.closeLost(ctx)
 }
 
-// abandon ends a session for this process only. The cell is not told, even if it has ended the session itself
-// and waits for its locks.
+// abandon ends a session for this process only. The cell is not told, even if it has ended the session
+// itself.
 func (s *keptSession) abandon() {
 	s.abandoned.Store(true)
 	s.client.session.endSession(Closed, "it was abandoned")

@@ -60,8 +60,8 @@ func newKeeper(ctx context.Context, c *Client) *keeper {
 	return k
 }
 
-// keepAlive sends one KeepAlive after the other until the session is gone. Then it acknowledges the end, if
-// the cell has ended the session.
+// keepAlive sends one KeepAlive after the other until the session is gone, and acknowledges an end by the
+// cell.
 func (k *keeper) keepAlive() {
 	defer close(k.done)
 	for ended := k.session.ended; ended.Err() == nil; {
@@ -104,8 +104,8 @@ func (k *keeper) keepAlive() {
 	k.acknowledgeEnd()
 }
 
-// isEndedByCell reports whether the master ended the session. A call may have learned it first; the event to
-// acknowledge comes in the reply to a KeepAlive.
+// isEndedByCell reports whether the master ended the session. A call may learn it before the event, which
+// must be acknowledged.
 func (k *keeper) isEndedByCell() bool {
 	return errors.Is(context.Cause(k.session.ended), EndedByCell)
 }
@@ -158,8 +158,8 @@ func (k *keeper) sendKeepAlive(t *target, newest uint64, timeout time.Duration) 
 	}
 }
 
-// handleFailure handles a refused or unanswered KeepAlive. Only the master's word ends the session before its
-// time; after any other error another master may answer differently.
+// handleFailure handles a refused or unanswered KeepAlive. Only the master's word ends the session early;
+// another master may differ after other errors.
 func (k *keeper) handleFailure(ctx context.Context, t *target, e *api.Error) {
 	if ctx.Err() == nil {
 		k.session.counters.keepAlivesFailed.Add(1)
@@ -216,7 +216,6 @@ func (k *keeper) handleReply(t *target, reply *chubbypb.KeepAliveReply) (fresh b
 	return fresh
 }
 
-// handleEvent handles one event (Chubby §2.5).
 func (k *keeper) handleEvent(e *chubbypb.Event) {
 	switch kind := api.EventKind(e.GetKind()); kind {
 	case api.EventMasterFailedOver:
@@ -258,8 +257,8 @@ func (k *keeper) handleUnknownEvent(e *chubbypb.Event) {
 	k.handleMissingEvents(e.GetSequence()-1, "the master told of something that this version does not know; look again")
 }
 
-// handleMissingEvents tells every handle that events after that sequence are missing. One may have taken a
-// lock away, so the locks are audited before the acknowledgement.
+// handleMissingEvents tells every handle that events after that sequence are missing. The locks are audited
+// before the acknowledgement.
 func (k *keeper) handleMissingEvents(after uint64, explanation string) {
 	k.client.closeIdleHandles(k.client.cache.flush(k.epoch))
 	for _, h := range k.client.handles.all() {
@@ -288,7 +287,7 @@ func (k *keeper) acknowledgeEnd() {
 }
 
 // sendLastKeepAlive acknowledges as much as possible. It returns false if the next KeepAlive should come
-// after a pause, because it will have nothing new to say.
+// after a pause.
 func (k *keeper) sendLastKeepAlive() bool {
 	ctx, cancel := context.WithTimeout(k.life, k.client.Left())
 	defer cancel()

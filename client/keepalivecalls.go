@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// keepAliveCalls makes the KeepAlives of a session.
 type keepAliveCalls struct {
 	single *connection // to an earlier release's master, with one reply to each KeepAlive
 }

@@ -31,7 +31,6 @@ func (p *retryPause) next() time.Duration {
 	return p.last/2 + rand.N(p.last/2+1)
 }
 
-// wait waits until the next pause has passed or ctx ends.
 func (p *retryPause) wait(ctx context.Context) {
 	timer := time.NewTimer(p.next())
 	defer timer.Stop()
@@ -65,7 +64,6 @@ type locator struct {
 	nextSearchAt session.Instant // no search begins before
 }
 
-// noteEpoch records that a master of that epoch exists or existed.
 func (l *locator) noteEpoch(epoch api.Epoch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +127,6 @@ func (a locateAnswer) String() string {
 	return a.address + " (" + a.reply.GetReplica() + ") believes that " + a.reply.GetMaster() + " at " + a.reply.GetMasterAddress() + " is the master"
 }
 
-// brief returns the text of an error without code, operation and path.
 func brief(err error) string {
 	var e *api.Error
 	if errors.As(err, &e) && e.Message != "" {
@@ -142,7 +139,6 @@ func (a locateAnswer) isMaster() bool {
 	return a.err == nil && a.reply.GetMaster() != "" && a.reply.GetMaster() == a.reply.GetReplica()
 }
 
-// locate returns the believed master, or looks for one until ctx ends.
 func (l *locator) locate(ctx context.Context) (*target, error) {
 	l.mu.Lock()
 	if l.closed {
@@ -198,8 +194,8 @@ func (l *locator) leaveSearch(s *search) {
 	}
 }
 
-// joinSearch joins or starts the search for the master, although t is believed to be the master. It returns
-// nil if t is not, or after close.
+// joinSearch joins or starts the search for the master, although t is believed to be it; nil if t is not, or
+// after close.
 func (l *locator) joinSearch(ctx context.Context, t *target) *search {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -214,7 +210,6 @@ func (l *locator) joinSearch(ctx context.Context, t *target) *search {
 	return s
 }
 
-// runSearch makes rounds until a master is found or ctx ends.
 func (l *locator) runSearch(ctx context.Context) (*target, error) {
 	var p retryPause
 	var refused refusedRounds
@@ -244,7 +239,6 @@ func (l *locator) runSearch(ctx context.Context) (*target, error) {
 	}
 }
 
-// knownAddresses returns the addresses of the replicas for calls.
 func (l *locator) knownAddresses() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,7 +249,6 @@ func (l *locator) knownAddresses() []string {
 	return list
 }
 
-// believedMaster returns the believed master, or nil.
 func (l *locator) believedMaster() *target {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -321,7 +314,6 @@ func (l *locator) awaitNextSearch(ctx context.Context) {
 	}
 }
 
-// forgetMaster records that t may not be the master any more.
 func (l *locator) forgetMaster(t *target) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -330,8 +322,9 @@ func (l *locator) forgetMaster(t *target) {
 	}
 }
 
-// redirect believes t, while t is the believed master, that the master is at another address. It reports
-// whether there is a believed master now.
+// redirect believes t, if t is the believed master, that another address is the master's. It
+// reports whether there is a believed
+// master now.
 func (l *locator) redirect(t *target, address string) bool {
 	if believed := l.believedMaster(); believed != t {
 		return believed != nil
@@ -362,7 +355,6 @@ func (l *locator) close() {
 	l.running.Wait()
 }
 
-// diagnosis returns the replicas' answers of the last round, as text for people.
 func (l *locator) diagnosis() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// serverList is where replicas may be.
 type serverList struct {
 	found []string // from the last look-up
 	told  []string // from a replica, since the cell's replicas were changed
@@ -21,7 +20,6 @@ type serverList struct {
 	following bool // a question to the master is pending
 }
 
-// all returns all addresses, some twice.
 func (s serverList) all() []string { return slices.Concat(s.found, s.told) }
 
 // askingOrder returns the order in which to ask the servers: the last master first, as it usually still is
@@ -41,8 +39,8 @@ func (s serverList) askingOrder(servers []string, last *target) []string {
 // maxTold limits the replicas that a cell may name beside the configured ones.
 const maxTold = 15
 
-// noteTold records the replicas of the cell. It ignores the older list of a removed or late replica. A list
-// without a version only adds replicas.
+// noteTold records the replicas of the cell. It ignores the older list of a removed or late replica. Without
+// a version a list only adds.
 func (s *serverList) noteTold(reply *chubbypb.LocateReply) {
 	told, version := reply.GetServers(), reply.GetServersVersion()
 	known := s.told

@@ -29,7 +29,6 @@ func (l *locator) newInquiry(ctx context.Context) *inquiry {
 	return q
 }
 
-// ask asks one replica, unless a question to it is pending.
 func (q *inquiry) ask(address string) {
 	if _, pending := q.pending[address]; pending {
 		return
@@ -49,7 +48,6 @@ func (q *inquiry) ask(address string) {
 	})
 }
 
-// cancelAll cancels the pending calls, and waits for their end.
 func (q *inquiry) cancelAll() {
 	q.cancel()
 	q.running.Wait()

@@ -7,8 +7,8 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// When to log a search without a master: later than an election takes, and often enough to show why a program
-// hangs.
+// When to log a search without a master: later than an election takes, and often enough to explain a hanging
+// program.
 const (
 	firstSearchLine    = time.Second
 	searchLineInterval = 10 * time.Second
@@ -18,7 +18,6 @@ type searchLog struct {
 	began, nextLine session.Instant // nextLine is 0 before the first round
 }
 
-// noteFailedRound is called after each round without a master.
 func (s *searchLog) noteFailedRound(ctx context.Context, l *locator) {
 	now := l.cfg.Clock()
 	switch {

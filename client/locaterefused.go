@@ -13,8 +13,7 @@ import (
 	"github.com/chubbylock/chubby/session"
 )
 
-// refusedRounds measures, in one search, how long no address had a replica: all servers have refused the
-// connection, or have no name or another protocol.
+// refusedRounds measures how long, in one search, no address had a replica (see isNoReplica).
 type refusedRounds struct {
 	counting bool
 	since    session.Instant // when the first consecutive round ended

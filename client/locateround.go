@@ -83,7 +83,6 @@ func (r *round) findMaster(ctx context.Context) (*target, error) {
 	return found, err
 }
 
-// collect asks until it finds an undoubted master, all have answered, or ctx ends.
 func (r *round) collect(ctx context.Context) (*target, error) {
 	r.askNext()
 	timer := time.NewTimer(r.timeout())
@@ -123,8 +122,7 @@ func (r *round) collect(ctx context.Context) (*target, error) {
 	return nil, nil
 }
 
-// noteAnswer takes an answer, perhaps to an earlier round's question. It returns false if the replica has not
-// answered in time: then it is asked again.
+// noteAnswer takes an answer, perhaps an earlier round's. It returns false for a late replica: ask it again.
 func (r *round) noteAnswer(one locateAnswer) bool {
 	asked := slices.Contains(r.asked, one.address)
 	delete(r.inquiry.pending, one.address)
@@ -152,8 +150,8 @@ func (r *round) noteDoubtedClaim(one locateAnswer) {
 	}
 }
 
-// timeout returns how long to wait for missing answers: briefly while other replicas remain to be asked, or
-// once most have answered.
+// timeout returns how long to wait for missing answers: briefly while others remain to be asked, or once most
+// have answered.
 func (r *round) timeout() time.Duration {
 	switch {
 	case len(r.toAsk) > 0:
@@ -164,7 +162,6 @@ func (r *round) timeout() time.Duration {
 	return stragglerDelay
 }
 
-// noteSilent records for diagnosis the replicas without an answer.
 func (r *round) noteSilent(ctx context.Context) {
 	for _, name := range r.asked {
 		if !slices.ContainsFunc(r.answers, func(s locateAnswer) bool { return s.address == name }) {

@@ -50,8 +50,8 @@ type grantedSequencer struct {
 	read atomic.Bool
 }
 
-// newLock returns a granted lock. Its context ends with the session; it ends in time, before another could
-// hold the lock, once sessionState.trackLock knows the lock.
+// newLock returns a granted lock. Its context ends with the session, and, once sessionState.trackLock knows
+// the lock, in time.
 func newLock(h *Handle, terms lockTerms, seq sequencer.Sequencer) *Lock {
 	l := &Lock{handle: h, terms: terms, seq: grantedSequencer{Sequencer: seq}, released: make(chan struct{})}
 	l.firstUse = l

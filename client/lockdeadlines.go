@@ -41,8 +41,8 @@ func (s *sessionState) endDueLocks(now session.Instant) {
 	}
 }
 
-// trackLock makes the lock's context end at the lock's deadline. If the grant arrived after that, trackLock
-// waits until the lease is extended.
+// trackLock makes the lock's context end at the lock's deadline. After the deadline it waits for an extension
+// of the lease.
 func (s *sessionState) trackLock(ctx context.Context, l *Lock) error {
 	for {
 		s.mu.Lock()

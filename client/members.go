@@ -24,7 +24,6 @@ type MemberChange struct {
 // no client.
 const SpareMember = "spare"
 
-// membersPoll is the time between two questions about a change.
 const membersPoll = 250 * time.Millisecond
 
 const changeMembers = "change the members"
@@ -100,7 +99,6 @@ func (change MemberChange) settled(now []Member) (bool, error) {
 	return true, nil
 }
 
-// takenBack is the error of a change that another operator has taken back.
 func takenBack(id, what string) error {
 	return &api.Error{Code: api.Cancelled, Op: changeMembers, Message: fmt.Sprintf("another operator took the change back: replica %s %s", id, what)}
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// mutation is one request that changes replicated state. It takes effect at most once, however often it is
-// sent: every attempt carries the same number.
+// mutation is one request that changes replicated state, at most once: every attempt carries the same number.
 type mutation struct {
 	op, path  string
 	noTimeout bool                // as in call
@@ -27,8 +26,8 @@ type mutation struct {
 	// undone reports whether settle undoes an abandoned request completely, whatever becomes of it. The call
 	// then has that error: no answer came, or which answer. nil is never.
 	undone func(err error) bool
-	// mustComplete says that the request gives something back: the janitor completes it if it was abandoned,
-	// even before it was sent.
+	// mustComplete says that the request gives something back: the janitor completes it if abandoned, even
+	// unsent.
 	mustComplete bool
 }
 
@@ -98,8 +97,8 @@ func (m mutation) class() callClass {
 	return classChange
 }
 
-// lasts reports whether the mutation's effect outlives the session. An abandoned handle or lock, which does
-// not, is settled in its own way.
+// lasts reports whether the mutation's effect outlives the session. Others, of handles and locks, are settled
+// in their own way.
 func (m mutation) lasts() bool { return m.settle == nil || len(m.touches) > 0 }
 
 // notDoneError is the error of a mutation that was abandoned before it was sent, or whose attempts were all
@@ -124,7 +123,6 @@ func (m mutation) effect(attempts int, err error) changeEffect {
 	return effectAny
 }
 
-// beginMutation waits until the mutation may have a number, and returns the number.
 func (c *Client) beginMutation(ctx context.Context, m mutation) (uint64, error) {
 	if c.janitor.isSettled() { // usually: no wait, and so no context for it
 		if number, _, err := c.numbers.tryAllocate(m.class()); number != 0 || err != nil {
@@ -147,7 +145,6 @@ func (c *Client) beginMutation(ctx context.Context, m mutation) (uint64, error) 
 		errors.New("nothing was sent, because earlier requests are without an answer"))
 }
 
-// uncertainError is the error of a mutation abandoned without an answer.
 func (m mutation) uncertainError(err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code == api.SessionExpired {
@@ -163,8 +160,8 @@ func (m mutation) uncertainError(err error) error {
 	return &own
 }
 
-// withdraw ensures that a request without an effect never has one. The reply says which, and carries the
-// grant of a lock. The number stays outstanding.
+// withdraw ensures that a request without an effect never has one. The reply says which, with a lock's grant.
+// The number stays outstanding.
 func (c *Client) withdraw(ctx context.Context, op, path string, number uint64) (*chubbypb.CancelReply, error) {
 	var reply *chubbypb.CancelReply
 	_, err := c.cell.dispatcher.dispatch(ctx, call{
@@ -201,17 +198,14 @@ func (c *Client) sendUntilAnswered(ctx context.Context, op, path string, number 
 	return err
 }
 
-// logAbandoned logs the error of an abandoned request: the cell has refused it, or the session is gone.
 func (c *Client) logAbandoned(ctx context.Context, err error, op, path string, number uint64) {
 	c.cfg.Logger.DebugContext(ctx, "an abandoned request came to an error", "op", op, "path", path, "number", number, "error", err)
 }
 
-// read makes a call that changes nothing.
 func (c *Client) read(ctx context.Context, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
 	return c.readIn(ctx, classRead, op, path, attempt)
 }
 
-// readIn is read for a call of that class.
 func (c *Client) readIn(ctx context.Context, class callClass, op, path string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller) error) error {
 	_, err := c.cell.dispatcher.dispatch(ctx, call{op: op, path: path, session: c.session, class: class, attempt: attempt})
 	return err

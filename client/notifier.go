@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// maxNotices limits the waiting notices of each kind. Sessions change state at most once in a lease, so
-// OnState has then been running for many minutes.
+// maxNotices limits the waiting notices of each kind: OnState has then been running for many minutes.
 const maxNotices = 64
 
 // notifier calls the logger and OnState, in order, without a mutex. It is a queue, not a channel, so that
@@ -65,7 +64,6 @@ func (n *notifier) wakeUp() {
 	}
 }
 
-// deliverAll delivers notices until stop is closed, and then the waiting ones.
 func (n *notifier) deliverAll(stop <-chan struct{}) {
 	for stopped := false; !stopped; {
 		select {

@@ -29,7 +29,6 @@ func (c *Client) Open(ctx context.Context, path string, opts OpenOptions) (*Hand
 	return openAtCell(ctx, c, opts.wireRequest(p), func() *Handle { return newHandle(c, p, opts) })
 }
 
-// openAtCell opens a node by sendOpen, and retries where that may help; anew makes the handle.
 func openAtCell(ctx context.Context, c *Client, request *chubbypb.OpenRequest, anew func() *Handle) (*Handle, error) {
 	h, gone, err := c.sendOpen(ctx, anew(), request)
 	for opened := 1; gone && opened < maxReopen; opened++ {
@@ -147,8 +146,7 @@ func openRequestFor(request *chubbypb.OpenRequest, caller *chubbypb.Caller, m *c
 // and lists of maximum length.
 const maxSmallOpen = 1 << 10
 
-// settleOpen settles an abandoned Open: it withdraws it, or, if it was done, asks for its answer again, and
-// closes the handle.
+// settleOpen settles an abandoned Open: it withdraws it, or closes the opened handle.
 func (c *Client) settleOpen(ctx context.Context, path string, number uint64, request *chubbypb.OpenRequest) {
 	withdrawn, err := c.withdraw(ctx, "open", path, number)
 	if err != nil || withdrawn.GetCancelled() {

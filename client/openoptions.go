@@ -21,7 +21,6 @@ const (
 	NewDirectory Creation = 4 // create a directory; an existing node is Exists
 )
 
-// toWire returns the request's form; kind is that of an existing node.
 func (c Creation) toWire(kind api.Kind) (create api.Create, created api.Kind, ok bool) {
 	switch c {
 	case Existing:

@@ -8,10 +8,8 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// noReason is shown to clients when an operator has given no reason.
 const noReason = "no reason given"
 
-// checkReason rejects a long reason.
 func checkReason(reason, op, path string) error {
 	if len(reason) <= api.MaxReason {
 		return nil

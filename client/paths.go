@@ -174,8 +174,8 @@ func (c *Client) MkdirAll(ctx context.Context, path string) error {
 	}
 }
 
-// makeDirectories is one round of MkdirAll. It begins below: often nothing is absent, and then the client
-// needs no rights above.
+// makeDirectories is one round of MkdirAll. It begins below: often nothing is absent, and needs no rights
+// above.
 func makeDirectories(ctx context.Context, c *Client, p api.Path) error {
 	err := makeDirectory(ctx, c, p)
 	if !errors.Is(err, api.NotFound) || p.IsRoot() {
@@ -191,7 +191,6 @@ func makeDirectory(ctx context.Context, c *Client, p api.Path) error {
 	return visit(ctx, c, p.String(), OpenOptions{Read: true, Create: Directory}, func(*Handle) error { return nil })
 }
 
-// removePage limits the names that RemoveAll keeps in memory for each directory on its way.
 const removePage = 100
 
 // RemoveAll deletes a node and everything below it. Nil means that the node was absent in the end, or from
@@ -214,7 +213,6 @@ func (c *Client) RemoveAll(ctx context.Context, path string) error {
 	return removeAll(ctx, c, path)
 }
 
-// removeAll is RemoveAll of a node other than the root.
 func removeAll(ctx context.Context, c *Client, path string) error {
 	for round := 1; ; round++ {
 		err := c.Delete(ctx, path)

@@ -43,7 +43,6 @@ func (h *Handle) beginCall(ctx context.Context, op string) (within context.Conte
 	}, nil
 }
 
-// poisonedError returns the error of an operation: HandleClosed if poison ended it, and else err.
 func (h *Handle) poisonedError(op string, err error) error {
 	if !errors.Is(err, Poisoned) || errors.Is(err, api.HandleClosed) {
 		return err

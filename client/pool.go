@@ -24,7 +24,6 @@ const (
 	reconnectLongest = 500 * time.Millisecond // and the longest: an election takes little longer
 )
 
-// pool holds the connections to each called replica.
 type pool struct {
 	cfg        Config
 	encryption *encryption // constant after the first call
@@ -67,7 +66,6 @@ func newPool(ctx context.Context, cfg Config) *pool {
 	return p
 }
 
-// get returns the replica at an address, without connecting.
 func (p *pool) get(address string) (*target, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +103,6 @@ func (p *pool) getLocked(address string) (*target, error) {
 	return t, nil
 }
 
-// linking says how to make connections to t; connected is called for each.
 func (p *pool) linking(t *target, connected func()) linking {
 	return linking{
 		address: t.address, timeout: p.cfg.DialTimeout, clock: p.cfg.Clock, linked: p.cfg.Meter.connected,
@@ -146,7 +143,6 @@ func (p *pool) retain(addresses []string) {
 	}
 }
 
-// close closes every connection, permanently.
 func (p *pool) close() {
 	p.mu.Lock()
 	for _, t := range p.targets {
@@ -174,15 +170,13 @@ func (t *target) supersede() {
 	t.masterCtx, t.endMasterCtx = context.WithCancel(context.WithoutCancel(t.masterCtx)) // for its next time as the master
 }
 
-// noteClaim records t's claim to be the master.
 func (t *target) noteClaim(reply *chubbypb.LocateReply) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.replica, t.epoch = reply.GetReplica(), reply.GetEpoch()
 }
 
-// matches reports whether a is an answer of t as the master of its last claimed epoch; a replica may answer
-// at several addresses.
+// matches reports whether a is an answer of t as the master of its last claimed epoch, at any address.
 func (t *target) matches(a locateAnswer) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,8 +184,7 @@ func (t *target) matches(a locateAnswer) bool {
 	return t.address == a.address || t.replica != "" && t.replica == a.reply.GetReplica() && t.epoch == a.reply.GetEpoch()
 }
 
-// onSuperseded calls cancel when another replica is found to be the master; the function it returns stops
-// that.
+// onSuperseded calls cancel when another replica is the master; the function it returns stops that.
 func (t *target) onSuperseded(cancel func()) (stop func() bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

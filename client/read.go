@@ -56,7 +56,6 @@ func (h *Handle) Contents(ctx context.Context) ([]byte, api.Stat, error) {
 
 func cachesReads(h *Handle) bool { return !h.openedFor.noCache && h.client.cache.enabled() }
 
-// statAsShown converts metadata to what this handle shows.
 func (h *Handle) statAsShown(s *chubbypb.Stat) (api.Stat, error) {
 	stat, err := s.Stat()
 	if cachesReads(h) {
@@ -127,7 +126,6 @@ func (h *Handle) ReadDir(ctx context.Context) ([]api.Stat, error) {
 	}
 }
 
-// readAndCache makes a call that changes nothing, and caches its result by set.
 func (h *Handle) readAndCache(ctx context.Context, op string, attempt func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) (cacheable bool, err error), set func(*entry)) error {
 	var epoch uint64
 	var cacheable bool

@@ -50,8 +50,7 @@ func Renew(ctx context.Context, cfg Config, register ...func(ctx context.Context
 	}
 }
 
-// openNext opens a session, the first or the one after a loss at that time. It retries while another attempt
-// may succeed.
+// openNext opens the first session or the one after a loss at that time. It retries while that may succeed.
 func openNext(ctx context.Context, cell *Cell, lost session.Instant) (*Client, error) {
 	var p retryPause
 	var refused error // of the last attempt
@@ -87,8 +86,8 @@ func isTemporaryRefusal(err error, lost session.Instant, clock session.Clock) bo
 	return false
 }
 
-// runSession calls the functions of Renew, waits for the end of the session, and closes the client. It
-// returns nil if another session should follow.
+// runSession calls the functions of Renew, waits for the end of the session, and closes the client; nil:
+// another session follows.
 func (c *Client) runSession(ctx context.Context, register []func(ctx context.Context, c *Client) error) error {
 	// The session must be closed after the end of ctx too.
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // otherwise it ends with its lease
@@ -117,8 +116,6 @@ func callRegistered(ctx context.Context, c *Client, f func(ctx context.Context, 
 	return f(ctx, c)
 }
 
-// runFunctions calls the functions of Renew, and waits for the end of the session. It returns nil if another
-// session should follow.
 func runFunctions(ctx context.Context, c *Client, register []func(ctx context.Context, c *Client) error) error {
 	within, cancel := c.session.withSession(ctx)
 	defer cancel()

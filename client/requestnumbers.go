@@ -33,21 +33,19 @@ func newRequestNumbers(p *queuePlaces) *requestNumbers {
 }
 
 const (
-	// maxOrdinary is how many numbers may be outstanding before allocate waits. It leaves room below the
-	// limit for maxCleanups, and one number for allocateNow.
+	// maxOrdinary is how many numbers may be outstanding before allocate waits. It leaves
+	// room for maxCleanups and one allocateNow.
 	maxOrdinary = api.MaxOutstanding - maxCleanups - 1
-	// maxCleanups limits the additional requests that give something back. A change may take a lease, while
-	// it waits for caches: a Release must not wait for that.
+	// maxCleanups limits the additional requests that give something back: a Release must not wait for
+	// changes, which may take a lease.
 	maxCleanups = 32
-	// maxSessionWaits limits a session's requests in queues of locks. A Release or a Close, which would end
-	// such a wait, needs room besides.
+	// maxSessionWaits limits a session's requests in queues of locks, as a Release or a Close, which end such
+	// a wait, need room.
 	maxSessionWaits = api.MaxOutstanding * 3 / 4
-	// maxCellWaits is the same for all sessions of a Cell together: half of the calls that a replica takes
-	// over one connection.
+	// maxCellWaits is the same for all sessions of a Cell: half of a replica's calls over one connection.
 	maxCellWaits = 1_000
 )
 
-// queuePlaces counts the requests of all sessions of a Cell in queues of locks.
 type queuePlaces struct {
 	max   int
 	mu    sync.Mutex // guards taken; take no mutex under it
@@ -157,14 +155,12 @@ func (n *requestNumbers) allocateNow() uint64 {
 	return n.allocateLocked()
 }
 
-// wireMutation returns the Mutation for a request of that number that is sent now.
 func (n *requestNumbers) wireMutation(number uint64) *chubbypb.Mutation {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return &chubbypb.Mutation{Number: number, HighestIssued: n.last, Outstanding: slices.Clone(n.outstanding)}
 }
 
-// countWaiting returns how many requests of the session are in queues of locks.
 func (n *requestNumbers) countWaiting() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

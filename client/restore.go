@@ -43,7 +43,6 @@ type Restored struct {
 	Counter uint64 // the fencing counter: every later token is above it, and no earlier one
 }
 
-// restorePoll is the time between two checks that all sessions have ended.
 const restorePoll = 250 * time.Millisecond
 
 // Restore replaces everything in the cell by a backup, as an operator's act, in a session with Config.NoCache

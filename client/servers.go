@@ -88,7 +88,6 @@ func (s sources) servers(ctx context.Context, cell string) ([]string, error) {
 	return list, nil
 }
 
-// configuredCells lists the cells of the variable and of the file.
 func (s sources) configuredCells() []string {
 	var names []string
 	for entry := range strings.SplitSeq(s.getenv("CHUBBY_CELLS"), ";") {
@@ -144,7 +143,6 @@ func parseCells(value, cell string) ([]string, error) {
 	return found, nil
 }
 
-// cellEntry is an entry of the file of cells.
 type cellEntry struct {
 	Servers []string `yaml:"servers"`
 	CA      string   `yaml:"cacert"`
@@ -254,7 +252,6 @@ func withPorts(servers []string) ([]string, error) {
 	return list, nil
 }
 
-// withPort checks an address, and adds a missing default port.
 func withPort(server string) (string, error) {
 	server = strings.TrimSpace(server)
 	host, port, err := net.SplitHostPort(server)

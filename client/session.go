@@ -19,8 +19,8 @@ const (
 	maxTickIdle    = time.Second            // without locks
 )
 
-// maxEpochWait is how long a call refused for its old epoch waits for a KeepAlive to bring the new one,
-// before it looks for the master again.
+// maxEpochWait is how long a call refused for its epoch waits for a KeepAlive with the new one, before it
+// looks for the master.
 const maxEpochWait = time.Second
 
 // sessionState is this process's knowledge of its session, and of the locks that depend on it. Every use of
@@ -41,8 +41,7 @@ type sessionState struct {
 
 	counters counters
 
-	// mu guards what follows. cache.mu, janitor.mu, notifier.mu and locator.mu may be taken under it (see
-	// "Mutexes" in internals.go).
+	// mu guards what follows. cache.mu, janitor.mu, notifier.mu and locator.mu may be taken under it.
 	mu       sync.Mutex
 	local    *session.Local
 	epoch    api.Epoch // of the newest reply
@@ -126,8 +125,7 @@ func (s *sessionState) setState(to session.State, now session.Instant) {
 	s.report(slog.LevelWarn, StateChange{State: to, Epoch: s.epoch, Left: left, Heard: heard})
 }
 
-// sessionUnknownText explains the end of a session unknown to the master. If an operator ended it, an event
-// says so.
+// sessionUnknownText is for a session unknown to the master; an event reports an operator's act.
 const sessionUnknownText = "the cell has ended it"
 
 // setGone ends the session for this process; mu is held.
@@ -178,7 +176,6 @@ func (s *sessionState) endSession(cause Cause, explanation string) bool {
 	return true
 }
 
-// errIfGone returns why the session has ended, or nil.
 func (s *sessionState) errIfGone() *api.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,8 +192,7 @@ func (s *sessionState) withSession(ctx context.Context) (context.Context, contex
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// awaitSafe waits until the session is safe, and returns the Caller for a request, and whether it had to
-// wait.
+// awaitSafe waits until the session is safe. It returns the Caller for a request, and whether it waited.
 func (s *sessionState) awaitSafe(ctx context.Context) (caller *chubbypb.Caller, waited bool, err error) {
 	for {
 		s.mu.Lock()
@@ -218,7 +214,6 @@ func (s *sessionState) awaitSafe(ctx context.Context) (caller *chubbypb.Caller, 
 	}
 }
 
-// safeAt reads the clock, and reports whether the lease was running then.
 func (s *sessionState) safeAt() (now session.Instant, safe bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +240,6 @@ func (s *sessionState) callerIfSafe() *chubbypb.Caller {
 	return &chubbypb.Caller{Session: s.token, Epoch: uint64(s.epoch)}
 }
 
-// wireCaller returns the Caller for a request, whatever the state of the session.
 func (s *sessionState) wireCaller() *chubbypb.Caller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +277,6 @@ func (s *sessionState) awaitEpochAfter(ctx context.Context, epoch uint64) bool {
 	}
 }
 
-// grantEffect is the effect of a reply's grant.
 type grantEffect uint8
 
 const (
@@ -293,7 +286,6 @@ const (
 	grantNewEpoch grantEffect = 4 // the first of its epoch
 )
 
-// applyGrant applies the grant in the reply to a request sent at that instant.
 func (s *sessionState) applyGrant(sent session.Instant, g session.Grant) grantEffect {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,7 +314,6 @@ func (s *sessionState) describe() string {
 	return fmt.Sprintf("session %v: %v", s.id, s.refresh(s.clock()))
 }
 
-// watchClock checks the clock whenever something is due, until the session is gone.
 func (s *sessionState) watchClock() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -38,7 +38,6 @@ func (s *sessionSet) reserve() *api.Error {
 	return nil
 }
 
-// release gives back the place of a session that was not opened.
 func (s *sessionSet) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

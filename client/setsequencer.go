@@ -23,7 +23,6 @@ func (h *Handle) SetSequencer(ctx context.Context, s sequencer.Sequencer) error 
 	}
 }
 
-// currentToken returns the token that names the handle in requests now.
 func (h *Handle) currentToken() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,8 +36,8 @@ func (h *Handle) currentTokenLocked() []byte {
 	return h.token
 }
 
-// openToken returns the token of the open handle, bound to no sequencer: for the library's own questions,
-// which must not fail because the bound lock was lost.
+// openToken returns the handle's token without a sequencer: the library's questions must not fail when the
+// bound lock is lost.
 func (h *Handle) openToken() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,8 +11,7 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// nonceSize is the number of random bytes that name a session before it has a number: enough that no two
-// clients choose the same.
+// nonceSize is the number of random bytes that name a session without a number yet, enough to be unique.
 const nonceSize = 16
 
 // New finds the master of a cell and opens a session with it. It retries until ctx ends, and then fails with
@@ -130,12 +129,10 @@ func (c *Client) createSession(ctx context.Context) error {
 	return err
 }
 
-// maxCloseTime limits how long Close tries to reach the master while the lease runs. Otherwise the session
-// ends with its lease.
+// maxCloseTime limits how long Close tries to reach the master. Otherwise the session ends with its lease.
 const maxCloseTime = 5 * time.Second
 
-// closeTimeout returns how long Close tries to reach the master. After the lease little is gained: the cell
-// is unreachable, or about to end the session itself.
+// closeTimeout returns how long Close tries to reach the master: after the lease little is gained.
 func (c *Client) closeTimeout() time.Duration {
 	if c.Left() <= 0 {
 		return CleanupTime

@@ -81,7 +81,6 @@ type Member struct {
 	Waits  string `json:"waits,omitempty"` // why it makes no progress, for people; empty if it does, or without a master's answer
 }
 
-// replicaView is one replica's report on itself and its cell.
 type replicaView struct {
 	address string
 	status  *chubbypb.StatusReply
@@ -105,8 +104,8 @@ func (v replicaView) compareAge(other replicaView) int {
 	return cmp.Or(cmp.Compare(mine.GetTerm(), theirs.GetTerm()), cmp.Compare(rank(v), rank(other)), cmp.Compare(mine.GetApplied(), theirs.GetApplied()))
 }
 
-// viewReplica asks one replica, for at most DialTimeout. Locate comes first, because a server of another cell
-// refuses it.
+// viewReplica asks one replica, for at most DialTimeout. Locate comes first, as another cell's server rejects
+// it.
 func viewReplica(ctx context.Context, c *Cell, address string) replicaView {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()
@@ -190,7 +189,7 @@ func (c *Cell) survey(ctx context.Context, op string, enough func(replicaView) b
 	return views, nil
 }
 
-// nextView waits for a view. Once ctx has ended, it returns a view of a replica without an answer.
+// nextView waits for a view. After ctx it returns a view without an answer.
 func nextView(ctx context.Context, arrived <-chan replicaView, asked map[string]bool, views []replicaView) replicaView {
 	select {
 	case v := <-arrived:
@@ -205,7 +204,6 @@ func nextView(ctx context.Context, arrived <-chan replicaView, asked map[string]
 	return replicaView{}
 }
 
-// noAnswerError is the error of a survey without an answer from the cell.
 func noAnswerError(ctx context.Context, cfg Config, op string, views []replicaView) error {
 	slices.SortFunc(views, func(a, b replicaView) int { return strings.Compare(a.address, b.address) })
 	var said, addresses []string

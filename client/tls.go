@@ -24,7 +24,6 @@ type encryption struct {
 	logger       *slog.Logger
 }
 
-// newEncryption reads the certificates named by a configuration, the variables or the file of cells.
 func newEncryption(ctx context.Context, cfg Config) (*encryption, error) {
 	if cfg.NoTLS {
 		return nil, nil //nolint:nilnil // there is no encryption, and that is no error

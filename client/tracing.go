@@ -16,17 +16,15 @@ import (
 // traceparent is the header that names a call's trace (W3C Trace Context).
 const traceparent = "traceparent"
 
-// traceparentKey finds the traceparent of an attempt in its context. Calls outside a trace, such as
-// KeepAlives, have none, whatever their context is made from.
+// traceparentKey finds the traceparent of an attempt in its context; KeepAlives and other calls outside a
+// trace have none.
 type traceparentKey struct{}
 
-// traceparentOf returns the traceparent of an attempt, or "".
 func traceparentOf(ctx context.Context) string {
 	text, _ := ctx.Value(traceparentKey{}).(string)
 	return text
 }
 
-// tracing traces the calls of a client; the zero value traces nothing.
 type tracing struct{ provider trace.TracerProvider }
 
 func tracesOf(c Config) tracing { return tracing{c.Tracer} }
@@ -39,7 +37,6 @@ func (c tracing) traceparentOf() func(context.Context) string {
 	return traceparentOf
 }
 
-// traceOptions makes gRPC send the traceparent of traced calls.
 func (c tracing) traceOptions() []grpc.DialOption {
 	if c.provider == nil {
 		return nil
@@ -73,8 +70,7 @@ func (c tracing) spans() trace.Tracer {
 	return c.provider.Tracer("github.com/chubbylock/chubby/client")
 }
 
-// dispatchTraced is dispatchUntraced with a span for the call. The library's own repeated work has none: it
-// belongs to no call of the program.
+// dispatchTraced is dispatchUntraced with a span for the call. The library's own repeated work has none.
 func (d *dispatcher) dispatchTraced(ctx context.Context, k call) (outcome, error) {
 	if k.class == classRenewal || k.class == classAudit {
 		return d.dispatchUntraced(tracesOf(d.cfg).untraced(ctx), k)

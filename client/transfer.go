@@ -66,7 +66,6 @@ type transferCall struct {
 	resultError  *api.Error // why there is no result
 }
 
-// askMaster asks the master to hand over, unless it is the wanted one.
 func (h *transferCall) askMaster(ctx context.Context, t *target, caller *chubbypb.Caller) error {
 	now, err := t.data.cell.Locate(ctx, &chubbypb.LocateRequest{Cell: h.client.cfg.Cell})
 	if err != nil {

@@ -124,7 +124,6 @@ func (t *Txn) Commit(ctx context.Context) ([]api.Stat, error) {
 	return stats, nil
 }
 
-// operate adds an operation, and its conditions.
 func (t *Txn) operate(action chubbypb.TxnAction, path string, contents []byte, options []WriteOption) *Txn {
 	if len(options) > 0 {
 		t.If(path, options...)

@@ -52,8 +52,7 @@ func (c *Client) FinishUpgrade(ctx context.Context, without ...string) (Upgrade,
 	return u, err
 }
 
-// missing lists the members not known to know the newest level, or "". A silent one may know a newer level
-// than the others.
+// missing lists the members not known to know the newest level, or "". A silent one may know a newer one.
 func (u Upgrade) missing(without []string) string {
 	var which []string
 	for _, m := range u.Members {

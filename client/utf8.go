@@ -15,7 +15,6 @@ import (
 // side, after which another attempt may succeed. Here none can, so such a request fails with InvalidArgument,
 // which is an answer.
 
-// textStream is a stream whose SendMsg explains why a request could not be sent.
 type textStream struct{ grpc.ClientStream }
 
 func (s textStream) SendMsg(request any) error {

@@ -80,7 +80,6 @@ func optionsOf(op, path string, options []WriteOption) (writeOptions, error) {
 	return o, nil
 }
 
-// noSequencerError rejects an IfSequencer without a sequencer.
 func noSequencerError(op, path string) error {
 	return &api.Error{Code: api.BadSequencer, Op: op, Path: path,
 		Message: "IfSequencer was given the zero Sequencer, or an invalid one, so nothing was sent; pass that of a lock (Lock.Sequencer)"}
@@ -165,8 +164,7 @@ func (h *Handle) Delete(ctx context.Context, options ...WriteOption) error {
 	})
 }
 
-// mutate makes a call that changes something. All its attempts carry the same token: a request sent again
-// must be the same request.
+// mutate makes a call that changes something. All its attempts carry the same token, as one request.
 func (h *Handle) mutate(ctx context.Context, op string, does changeEffect, size int, send func(token []byte) sender) error {
 	ctx, leave, err := h.beginCall(ctx, op)
 	if err != nil {

@@ -42,13 +42,13 @@ type AllOptions struct {
 	OnQueued func(path string, q client.Queued)
 }
 
-// AcquireAll takes the locks of several files, creating absent ones: two-phase locking over the locks of the
-// cell. It is all or nothing: if ctx ends, or a lock cannot be had or is lost meanwhile, it releases the
-// others, and the error names the lock.
+// AcquireAll takes the locks of several files, creating absent ones: two-phase locking. It is all or nothing:
+// if ctx ends, or a lock cannot be had or is lost meanwhile, it releases the others, and the error names the
+// lock.
 //
-// Callers with one AcquireAll each cannot deadlock: all take locks in the order of their names in the cell.
-// Callers that already hold another lock can. AcquireAll holds early locks while it waits for later ones, so
-// rarely free locks hold up others for long.
+// Callers with one AcquireAll each cannot deadlock, as all take locks in the order of their names in the
+// cell. Callers that already hold another lock can. AcquireAll holds early locks while it waits for later
+// ones.
 //
 // A path of another cell than the client's is WrongCell. A path given twice, also under another name of the
 // cell, is InvalidArgument.
@@ -112,7 +112,6 @@ func (o AllOptions) acquire(ctx context.Context, h *client.Handle, mode api.Lock
 	return h.Acquire(ctx, mode, options...)
 }
 
-// begin makes the context, without a sequencer, as there are several.
 func (l *Locks) begin() {
 	l.ctx, l.cancel = context.WithCancelCause(sequencer.NewContext(l.held[0].lock.Context(), nil))
 	for _, h := range l.held[1:] {

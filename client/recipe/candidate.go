@@ -50,7 +50,6 @@ func (k rank) compare(o rank) int {
 	return cmp.Or(cmp.Compare(k.chosen.Reign, o.chosen.Reign), cmp.Compare(k.chosen.Turn, o.chosen.Turn), cmp.Compare(k.priority, o.priority))
 }
 
-// candidatesOf returns the directory where the candidates of an election register.
 func candidatesOf(path string) string { return path + ".candidates" }
 
 // Candidate is a participant in an election.
@@ -116,7 +115,7 @@ func candidates(ctx context.Context, c *client.Client, path string) ([]Candidate
 	return append(primary, list...), nil
 }
 
-// placesOf returns the places of candidates in a lock's queue. Candidates of one session share the first.
+// placesOf returns candidates' places in a lock's queue. Candidates of one session share the first.
 func placesOf(l client.LockInfo) func(k Candidate) int {
 	places := map[api.SessionID]int{}
 	for i, w := range l.Waiters {
@@ -144,8 +143,8 @@ func stranger(ctx context.Context, c *client.Client, path string, who api.Holder
 	return one, list, err
 }
 
-// valueOf returns the contents of an election's file, or known if the file is gone. The primary may have
-// changed its value since (Primary.SetValue).
+// valueOf returns the contents of an election's file, which the primary may have changed (Primary.SetValue),
+// or known if the file is gone.
 func valueOf(ctx context.Context, c *client.Client, path string, known []byte) ([]byte, error) {
 	h, err := c.Open(ctx, path, client.OpenOptions{Read: true})
 	if err == nil {
@@ -258,7 +257,6 @@ func (g *ghosts) has(r record) bool {
 	return g.over[r.session()]
 }
 
-// find asks the cell whether a candidate's session has ended.
 func (g *ghosts) find(ctx context.Context, c *client.Client, r record) (over bool, err error) {
 	_, found, err := c.Cell().FindSession(ctx, r.session())
 	if err != nil || found {
@@ -270,7 +268,6 @@ func (g *ghosts) find(ctx context.Context, c *client.Client, r record) (over boo
 	return true, nil
 }
 
-// keep forgets ghosts whose files are gone.
 func (g *ghosts) keep(list []*entry) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -302,7 +299,6 @@ func (s *standing) begin() uint64 {
 
 func outranked() error { return api.Errorf(api.Cancelled, "another candidate ranks before this one") }
 
-// found records the result of a look.
 func (s *standing) found(look uint64, behind bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,10 +53,10 @@ type Change struct {
 // goes on after a deletion, waits until a file or directory of that name is created, and survives fail-overs.
 // The last item is the final error: of ctx, of the session, or an answer such as PermissionDenied.
 //
-// Of several versions that come while the loop runs, Watch reports the newest. It reads after the event, so
-// the last version reported is current unless an event is on its way. A change made while this program could
-// not read the node causes no event: Watch sees it at most a lease later. Except for Restarted, it reports a
-// file once for each generation of its contents.
+// Of several versions that come while the loop runs, Watch reports the newest, read after the event. So the
+// last report is current unless an event is on its way. A change made while this program could not read the
+// node causes no event: Watch sees it at most a lease later. Except for Restarted, it reports a file once for
+// each generation of its contents.
 //
 // An ephemeral file is InvalidArgument, as Watch would keep it alive: watch its directory, or use
 // WatchMembers. A version costs one call, or none from the cache. A session without a cache makes two more

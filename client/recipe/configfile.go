@@ -41,8 +41,7 @@ type ConfigFileOptions[T any] struct {
 // may not be read, the error is the last obstacle. An ephemeral file is InvalidArgument, as the watcher would
 // keep it alive.
 //
-// from is a client.Config, for a session of its own, or a *client.Keeper, which many files can share and
-// which Close leaves open.
+// from is a client.Config, for a session of its own, or a shared *client.Keeper, which Close leaves open.
 func WatchConfig[T any](ctx context.Context, from client.Sessions, path string, decode func(contents []byte) (T, error), o ConfigFileOptions[T]) (*ConfigFile[T], error) {
 	if _, err := api.ParsePath(path); err != nil {
 		return nil, err
@@ -75,7 +74,6 @@ func (f *ConfigFile[T]) follow(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// enter records the session, or nil.
 func (f *ConfigFile[T]) enter(c *client.Client) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,7 +114,6 @@ func (f *ConfigFile[T]) load(ctx context.Context, s sight) error {
 	return nil
 }
 
-// has reports whether the value is that version of the file.
 func (f *ConfigFile[T]) has(stat api.Stat) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,10 +169,10 @@ func (f *ConfigFile[T]) Value() T {
 }
 
 // Fresh reports whether Value is what the file holds, to this process's knowledge: the session's lease runs,
-// and every event has been loaded. An unseen change is a moment old, or at most a lease if this process has
-// just been cut off; in a session that caches (the default), its writer then still waits for the answer. Or
-// this program could not read the file at that time. A value is not fresh while the cell is away, after
-// contents that could not be decoded, and after the file was deleted.
+// and every event has been loaded. An unseen change is a moment old, or at most a lease if this process was
+// just cut off; in a session that caches (the default), its writer then still waits. Or this program could
+// not read the file at that time. A value is not fresh while the cell is away, after contents that could not
+// be decoded, and after a deletion.
 func (f *ConfigFile[T]) Fresh() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

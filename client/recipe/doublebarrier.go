@@ -14,8 +14,8 @@ import (
 	"github.com/chubbylock/chubby/sequencer"
 )
 
-// MaxParty limits the participants of a DoubleBarrier: all hear each change, so a round costs the square of
-// their number. A very long path lowers the limit, as one file names all participants; Enter says so.
+// MaxParty limits the participants of a DoubleBarrier: a round costs the square of their number, as all hear
+// each change. A very long path lowers the limit, as one file names all; Enter says so.
 const MaxParty = 200
 
 // DoubleBarrier lets n participants begin together and end together, round after round. It is a directory: a
@@ -26,7 +26,7 @@ const MaxParty = 200
 // asks the cell which others still hold their locks, and strikes out the rest. If n remain, the same write
 // makes the round inside. No participant joins it then. Members strike themselves out in Leave, or others do
 // once their files are gone or no longer locked. (A reader may keep a dead member's file.) Striking out the
-// last member begins the next round.
+// last begins the next round.
 //
 // The invariants hold over fail-over, death, lost answers and participants that give up:
 //
@@ -37,10 +37,10 @@ const MaxParty = 200
 //     its lock away and it has let go (with force: at once).
 //  4. Leave returns nil only when the round number has grown; Enter joins no round that is inside.
 //
-// The cell knows of a death when it ends the session, at most a lease after it last heard from the member. So
-// a round may count a member that has just crashed, which delays Leave for a lease, and for another if its
-// file is open. Members inside are not told of a death; they ask each other. A participant knows before
-// others may take it for dead (Pass.Context).
+// The cell learns of a death when it ends the session, at most a lease after it last heard from the member.
+// So a round may count a member that has just crashed, which delays Leave for a lease, and for another if its
+// file is open. Members inside do not hear of a death; they ask each other. A participant knows before others
+// may take it for dead (Pass.Context).
 type DoubleBarrier struct {
 	c   *client.Client
 	dir string
@@ -55,7 +55,6 @@ type Pass struct {
 	held  *held // the member's file
 }
 
-// party is the state of a double barrier, as its file has it.
 type party struct {
 	Size    int               `json:"size"`
 	Round   uint64            `json:"round"`
@@ -79,9 +78,9 @@ func NewDoubleBarrier(c *client.Client, dir string, n int) *DoubleBarrier {
 // a participant, also over one client.
 //
 // If ctx ends first, Enter withdraws and returns DeadlineExceeded or Cancelled. But if others were let in
-// because of it, it returns the Pass and no error. If the cell does not answer within two seconds, the error
-// is Uncertain; the member goes with its file, in the background, as if it had died. If it loses its lock
-// while it waits (an operator took it, or the cell was away for a lease), it has left and the error says so.
+// because of it, it returns the Pass and no error. Without an answer within two seconds, the error is
+// Uncertain; the member goes with its file, in the background, as if it had died. If it loses its lock while
+// it waits (an operator took it, or the cell was away for a lease), it has left and the error says so.
 func (b *DoubleBarrier) Enter(ctx context.Context) (*Pass, error) {
 	if b.n < 1 || b.n > MaxParty {
 		return nil, &api.Error{Code: api.InvalidArgument, Op: "enter", Path: b.dir, Message: fmt.Sprintf("a double barrier for %d; want 1 to %d", b.n, MaxParty)}
@@ -149,7 +148,6 @@ func (b *DoubleBarrier) room(p *Pass) error {
 		"with so long a path the state of %d participants may have %d bytes, and a file holds at most %d; take a shorter path", b.n, most, api.MaxContents)}
 }
 
-// join makes a member of the pass, and waits until its round is inside.
 func (p *Pass) join(ctx context.Context, file *client.Handle) error {
 	// The n-th participant asks the cell for the others' locks; the write checks its own.
 	alive := client.IfSequencer(p.held.lock.Sequencer())
@@ -340,9 +338,9 @@ func (b *DoubleBarrier) strike(ctx context.Context, dir *client.Handle, s *party
 	return len(s.Members) < before, nil
 }
 
-// holding strikes out the members, except one, that no longer hold their locks: a file outlives its session
-// for a moment. It is one call for all. It does not check the sequencers: those of v0.1.0 programs have no
-// proof, and a lock that an operator took counts until its holder has let go.
+// holding strikes out the members, except one, that no longer hold their locks, as a file outlives its
+// session for a moment. It is one call for all. It does not check sequencers: those of v0.1.0 programs have
+// no proof, and a lock that an operator took counts until its holder has let go.
 func (b *DoubleBarrier) holding(ctx context.Context, s *party, but string) error {
 	locks, err := b.c.Cell().Locks(ctx, b.dir)
 	if err != nil {

@@ -38,9 +38,9 @@ type CampaignOptions struct {
 
 // Campaign waits until the caller is the primary (Chubby §2.4): until it has the lock of the file path,
 // exclusively, and has written its value, on the condition that it still has the lock. So the file's value
-// was true once, and a replaced primary cannot overwrite its successor's value. The file is permanent and
-// created if absent; its directory is not. Other writers of the file and holders of the lock, such as
-// chubbyctl elect, take part.
+// was true once, and a replaced primary cannot overwrite its successor's. The file is permanent and created
+// if absent; its directory is not. Other writers of the file and holders of the lock, such as chubbyctl
+// elect, take part.
 //
 // Candidates register by ephemeral files in the directory path.candidates. A candidate leaves the queue while
 // another ranks before it: a chosen one (Nominate, HandOver), or one of a higher priority. If it gets the
@@ -48,12 +48,10 @@ type CampaignOptions struct {
 //
 // If ctx ends first, the error is Cancelled or DeadlineExceeded; if another candidate has the Name, Exists
 // (Announce); if the session has ended, SessionExpired. Nothing then remains of the campaign; while the cell
-// is away, the cleanup runs in the background. If the lock is lost before the value is written, the campaign
-// goes on.
+// is away, the cleanup runs in the background. If the lock is lost before the write, the campaign goes on.
 //
 // Others pass over a candidate whose session has ended, at most a lease and two seconds later, even if its
-// file stays because it is open. They ignore permanent files of the directory, files that are no candidate's,
-// and unreadable ones.
+// file is kept open. They ignore permanent files, files that are no candidate's, and unreadable ones.
 //
 // A campaign costs some five calls, one for each change among the candidates, three for each new candidate,
 // and one in each lease while another ranks before it. Each change reaches each candidate, so ten candidates
@@ -122,7 +120,6 @@ func (k *campaign) withdraw(ctx context.Context) {
 	_ = k.presence.Withdraw(ctx) // continues in the background
 }
 
-// run waits for the lock, until it is that of a primary.
 func (k *campaign) run(ctx context.Context) (*Primary, error) {
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
@@ -219,7 +216,6 @@ func (k *campaign) before(list []*entry) (best *entry) {
 	return best
 }
 
-// acquire waits for the lock, until another candidate ranks before.
 func (k *campaign) acquire(ctx, turn context.Context) (*client.Lock, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

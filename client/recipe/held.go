@@ -89,7 +89,6 @@ func isBusy(err error) bool {
 // an operator took the lock before the answer came. The caller opens the file and waits again.
 func passing(err error) bool { return errors.Is(err, api.HandleClosed) || errors.Is(err, api.LockLost) }
 
-// held is a lock, with a handle of its own.
 type held struct {
 	c      *client.Client
 	handle *client.Handle
@@ -126,7 +125,6 @@ func (h *held) release(ctx context.Context) error {
 	})
 }
 
-// mkdir makes a directory if it is absent, in an existing one.
 func mkdir(ctx context.Context, c *client.Client, dir string) error {
 	h, err := c.Open(ctx, dir, client.OpenOptions{Read: true, Create: client.Directory})
 	if err == nil {

@@ -13,7 +13,6 @@ import (
 // mostReads limits how many nodes a Tree opens at a time: a part of the requests a session may have pending.
 const mostReads = 16
 
-// growth keeps a Tree up to date in one session.
 type growth struct {
 	t     *Tree
 	c     *client.Client
@@ -75,7 +74,7 @@ func (t *Tree) follow(ctx context.Context, c *client.Client) error {
 	return context.Cause(within)
 }
 
-// run follows a directory other than the root, until it is gone; its parent's events also say so.
+// run follows a directory other than the root, until it is gone, as its parent's events also say.
 func (l *limb) run(ctx context.Context) {
 	defer close(l.done)
 	defer l.prune()
@@ -308,7 +307,6 @@ func (l *limb) read(ctx context.Context, name string, stat api.Stat) error {
 	return err
 }
 
-// heard records that the directory may have changed.
 func (l *limb) heard() {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
@@ -318,7 +316,6 @@ func (l *limb) heard() {
 	}
 }
 
-// seen records that the tree has the directory's contents.
 func (l *limb) seen() {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
@@ -338,7 +335,6 @@ func (l *limb) seen() {
 	l.t.broadcast()
 }
 
-// prune ends all limbs below.
 func (l *limb) prune() {
 	var all []*limb
 	for name, below := range l.limbs {

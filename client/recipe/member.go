@@ -86,7 +86,6 @@ type Member struct {
 	PID     int
 }
 
-// entry is a file of a directory, as it was read.
 type entry struct {
 	name              string
 	record            record
@@ -177,7 +176,6 @@ func (r *roster) keep(list []*entry) {
 	r.known = known
 }
 
-// once opens the directory for one look.
 func (r *roster) once(ctx context.Context) ([]*entry, error) {
 	for {
 		h, err := r.c.Open(ctx, r.dir, client.OpenOptions{Read: true, Kind: api.Directory})
@@ -198,8 +196,7 @@ func childEvents() []api.EventKind {
 	return []api.EventKind{api.EventChildAdded, api.EventChildRemoved, api.EventChildModified}
 }
 
-// follow ranges over the looks at the directory: at once, then after each change. An absent directory is
-// empty.
+// follow ranges over the looks at the directory: at once, then after each change. An absent one is empty.
 func (r *roster) follow(ctx context.Context) iter.Seq2[[]*entry, error] {
 	return func(yield func([]*entry, error) bool) {
 		for s, err := range follow(ctx, r.c, r.dir, client.OpenOptions{Read: true, Kind: api.Directory, Events: childEvents()}) {
@@ -220,8 +217,8 @@ func (r *roster) follow(ctx context.Context) iter.Seq2[[]*entry, error] {
 // programs (chubbyctl put --ephemeral). NotFound says that the directory is absent. A dead member stays until
 // its session has ended, at most a lease and two seconds later, and its file is open nowhere.
 //
-// It costs a call for the listing, and three for each member, two of which go to the log. Reading a value
-// opens its file, which keeps the file of a member that just died until the handle is closed.
+// It costs a call for the listing, and three for each member, two of which go to the log. While it reads a
+// value, the file is open, and outlives a member that just died.
 func Members(ctx context.Context, c *client.Client, dir string) ([]Member, error) {
 	list, err := newRoster(c, dir).once(ctx)
 	if err != nil {
@@ -231,11 +228,11 @@ func Members(ctx context.Context, c *client.Client, dir string) ([]Member, error
 }
 
 // WatchMembers ranges over whole sets of members, as Members lists them: the first at once, then one after
-// each change. Simultaneous changes are one. An absent directory has no members, and is waited for. The last
-// item is the final error: of ctx, of the session, or an answer such as PermissionDenied.
+// each change, or several together. An absent directory has no members, and is waited for. The last item is
+// the final error: of ctx, of the session, or an answer such as PermissionDenied.
 //
-// A new or changed member costs three calls; the others cost none. In each lease, an unreadable file costs
-// one call, and so does the directory in a session without a cache.
+// A new or changed member costs three calls; the others none. In each lease, an unreadable file costs one
+// call, and so does the directory in a session without a cache.
 func WatchMembers(ctx context.Context, c *client.Client, dir string) iter.Seq2[[]Member, error] {
 	return func(yield func([]Member, error) bool) {
 		var before []Member

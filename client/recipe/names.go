@@ -67,7 +67,7 @@ type Publication struct{ presence *Presence }
 
 // Publish adds an endpoint to a service, the directory path, while the session lasts: by Announce, under its
 // address as the name, with WaitForName, as an earlier publisher of the address is taken for the same server
-// before it crashed. Absent directories are as in Announce. Withdraw an endpoint before the server stops, so
+// before a crash. Absent directories are as in Announce. Withdraw an endpoint before the server stops, so
 // that clients no longer call it. After a crash it goes at most a lease and two seconds later.
 func Publish(ctx context.Context, c *client.Client, path string, e Endpoint, options ...AnnounceOption) (*Publication, error) {
 	if strings.TrimSpace(e.Address) == "" {
@@ -111,9 +111,9 @@ func (p *Publication) Withdraw(ctx context.Context) error { return p.presence.Wi
 
 // Lookup returns the endpoints of a service, by address. A service is a directory with a file for each, of
 // Publish or any other that holds host:port or JSON of an Endpoint, permanent or not; or one file with the
-// one address, as an election has (Campaign, chubbyctl elect). An election's file keeps the address of a past
-// primary until the next (Observe reports it): so keep elections and endpoints in different directories.
-// Other files and unreadable ones are no endpoints. NotFound says that the node is absent.
+// one address, as an election has (Campaign, chubbyctl elect). That file keeps a past primary's address until
+// the next (Observe reports it): so keep elections and endpoints in different directories. Other files and
+// unreadable ones are no endpoints. NotFound says that the node is absent.
 //
 // It costs two calls, and three for each endpoint of a directory, two of which go to the log: for frequent
 // lookups, use WatchEndpoints.
@@ -148,7 +148,6 @@ func WatchEndpoints(ctx context.Context, c *client.Client, path string) iter.Seq
 	}
 }
 
-// endpointWatch is one loop over WatchEndpoints.
 type endpointWatch struct {
 	c      *client.Client
 	path   string
@@ -216,7 +215,6 @@ func (w *endpointWatch) name(ctx context.Context) way {
 	return nil
 }
 
-// peek opens the node for one look.
 func (w *endpointWatch) peek(ctx context.Context) (now []Endpoint, there, ephemeral bool, err error) {
 	h, err := w.c.Open(ctx, w.path, client.OpenOptions{Read: true})
 	if err == nil {

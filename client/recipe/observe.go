@@ -33,9 +33,9 @@ type Reign struct {
 // Sure can belong to another reign than its token.
 //
 // The last item is the final error: of ctx, of the session, or an answer such as PermissionDenied.
-// InvalidArgument says that the file is ephemeral: an observer has it open, and would keep it permanently.
-// Observers learn late: there may be another primary by then. A server that must not take requests from two
-// checks their sequencers.
+// InvalidArgument says that the file is ephemeral: an observer would keep it permanently. Observers learn
+// late: there may be another primary by then. A server that must not take requests from two checks their
+// sequencers.
 //
 // It costs a call for each reign, one for each value, and three for each look.
 func Observe(ctx context.Context, c *client.Client, path string) iter.Seq2[Reign, error] {
@@ -79,7 +79,6 @@ type observer struct {
 	last Reign
 }
 
-// see applies a sight of the file.
 func (o *observer) see(ctx context.Context, s sight) error {
 	if s.Handle == nil {
 		o.vacate(o.token)
@@ -142,7 +141,6 @@ func (o *observer) vacate(token uint64) {
 	o.token, o.held, o.seen, o.own, o.value, o.sure, o.holder = token, false, false, 0, nil, false, api.Holder{}
 }
 
-// look reads the whole state, without events.
 func (o *observer) look(ctx context.Context, h *client.Handle) error {
 	for {
 		before, err := o.c.Cell().Explain(ctx, o.path)
@@ -219,7 +217,6 @@ func (o *observer) settle(ctx context.Context, h *client.Handle) error {
 	return nil
 }
 
-// tell reports changes to the loop.
 func (o *observer) tell() {
 	r := Reign{Vacant: !o.held, Token: o.token, Value: bytes.Clone(o.value), Sure: o.sure, Holder: o.holder}
 	if o.told && r.same(o.last) {
@@ -229,7 +226,6 @@ func (o *observer) tell() {
 	o.left = !o.yield(r, nil)
 }
 
-// same reports whether two reigns look the same to the loop.
 func (r Reign) same(o Reign) bool {
 	if r.Vacant || o.Vacant {
 		return r.Vacant == o.Vacant

@@ -24,8 +24,8 @@ type announceOptions struct {
 }
 
 // WaitForName makes Announce wait, at most a minute, for a name that another session has, instead of failing
-// with Exists: for participants with names of their own, so that the other is the same participant before it
-// crashed or moved.
+// with Exists: for participants with names of their own, where the other is the same participant before a
+// crash or move.
 func WaitForName() AnnounceOption { return func(o *announceOptions) { o.wait = true } }
 
 // Presence is an announcement: an ephemeral file that lasts as long as the session, and is made again after a
@@ -51,8 +51,8 @@ type Presence struct {
 //
 // If an earlier session has the name, or a file that is being removed, Announce waits for it, at most a
 // minute. An earlier session is another of this process, or of a process of this host that no longer runs: so
-// a restarted server has its name when the crashed one's lease has ended. Another owner is Exists, at once
-// unless WaitForName is given; the error names it, in words and in Error.Holders.
+// a restarted server has its name when the old lease has ended. Another owner is Exists, at once unless
+// WaitForName is given; the error names it, in words and in Error.Holders.
 //
 // ctx bounds Announce only. The announcement has one goroutine, for which Withdraw waits.
 func Announce(ctx context.Context, c *client.Client, dir, name string, value []byte, options ...AnnounceOption) (*Presence, error) {
@@ -150,8 +150,8 @@ func (p *Presence) written(file *client.Handle, r record, err error) bool {
 
 // Withdraw removes the file, and returns when nothing of the announcement runs any more. Nil also if the file
 // went with its session. If ctx ends first, it goes on in the background until the cell answers, and another
-// call waits for it again. LockHeld says that another holds the lock of the file, which goes when that holder
-// closes it.
+// call waits for it again. LockHeld says that another holds the lock of the file, which that holder's close
+// removes.
 func (p *Presence) Withdraw(ctx context.Context) error {
 	p.cancel(&api.Error{Code: api.Cancelled, Op: "announce", Path: p.path, Err: client.Closed, Message: "it was withdrawn"})
 	// Here already, so that ended asks the context that ended the call: two contexts with the same deadline
@@ -212,7 +212,6 @@ func (p *Presence) again() (*client.Handle, error) {
 	return register(p.ctx, p.c, path, r.text(), announceOptions{})
 }
 
-// put records the file, or its absence.
 func (p *Presence) put(file *client.Handle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -110,7 +110,6 @@ func over(err error) bool {
 	return gone(err) || errors.Is(err, api.LockLost) || errors.Is(err, api.LockHeld) || errors.Is(err, api.NotHeld) || errors.Is(err, api.SessionExpired)
 }
 
-// resigned asks the cell, after an attempt to resign without an answer.
 func (p *Primary) resigned(ctx context.Context) error {
 	p.mu.Lock()
 	uncertain := p.uncertain

@@ -16,19 +16,18 @@ type LockedOptions struct {
 	LockDelay time.Duration
 }
 
-// Locked runs f under the exclusive lock of a file, and releases it. It creates an absent file. It nests:
-// under the context that f gets, or one made from it, Locked of the same file and client runs its function at
-// once, under the same lock, without a call, and ignores its own options. So a function that needs the lock
-// may be called under it.
+// Locked runs f under the exclusive lock of a file, which it creates if absent, and releases it. It nests:
+// under the context of f, or one made from it, Locked of the same file and client runs its function at once,
+// under the same lock, without a call, and ignores its own options. So a function that needs the lock may be
+// called under it.
 //
-// The context has the lock, as goroutines have no names: two goroutines with it are both under the lock, and
-// do not exclude each other. With another context or client, Locked waits for the lock like any caller:
-// permanently, if f waits for that itself.
+// The context has the lock, as goroutines have no names: two goroutines with it do not exclude each other.
+// With another context or client, Locked waits for the lock like any caller: permanently, if f waits for
+// that.
 //
 // The context of f ends as a lock's does (client.Lock.With): when ctx ends, and when the lock becomes
 // unreliable. Locked releases the lock and returns when f and every nested function have returned; those that
-// still run in their own goroutines after f find their context ended. Then Locked under that context is
-// NotHeld.
+// outlive f, in their own goroutines, find their context ended. Then Locked under that context is NotHeld.
 //
 // The error is that of f. If the lock was not had, f was not called and the error is client.Handle.Acquire's.
 // If f returns nil, the error can say that the lock was lost before (LockLost, SessionExpired), or that its
@@ -70,7 +69,6 @@ func Locked(ctx context.Context, c *client.Client, path string, o LockedOptions,
 	return release()
 }
 
-// tenureKey is the context key of a tenure.
 type tenureKey struct {
 	c    *client.Client
 	name api.Name

@@ -23,7 +23,7 @@ const MaxSlots = 100
 // in the directory. So permits never exceed the size, on the terms of any lock: a failed holder keeps its
 // slot until lease and lock-delay are over, and knows a margin before (Permit.Context). The turnstile is for
 // order and thrift, not for safety: its holder takes a free slot, or waits for all and takes the first; then
-// the next has it. So only one waits for all slots, however many come.
+// the next has it. So only one waits for all slots.
 //
 // Its methods may be called from several goroutines. Of one Semaphore, 32 are in the cell's queue at a time,
 // and the others wait here. All semaphores of a client share its session's 192 queue places; slots without
@@ -166,11 +166,11 @@ func readSize(ctx context.Context, h *client.Handle) (int, api.Stat, error) {
 }
 
 // ResizeSemaphore changes the size of a semaphore. It waits for its turn as Acquire does, and, to remove
-// slots, until those with the highest numbers are free, so that holders never exceed the directory's size. It
-// keeps its turn meanwhile: callers of Acquire wait until it ends, even if other slots are free. A Semaphore
-// made with the old size is rejected from then on, but keeps the slots it holds. If an operator takes away a
-// vacated slot, the error says so, and the size is unchanged. Once all are vacated, the size is written slot
-// by slot: a failure may leave one between the two. It creates an absent semaphore with that size.
+// slots, until those with the highest numbers are free, so that holders never exceed the directory's size.
+// Callers of Acquire wait until it ends, even if other slots are free. A Semaphore made with the old size is
+// rejected from then on, but keeps the slots it holds. If an operator takes away a vacated slot, the error
+// says so, and the size is unchanged. Once all are vacated, the size is written slot by slot: a failure may
+// leave one between the two. It creates an absent semaphore with that size.
 func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) error {
 	if err := sizeFault("resize", n, dir); err != nil {
 		return err

@@ -14,13 +14,11 @@ import (
 
 func slotName(slot int) string { return fmt.Sprintf("slot-%03d", slot) }
 
-// slotHandle is a slot whose lock another holds.
 type slotHandle struct {
 	slot   int
 	handle *client.Handle
 }
 
-// slotLock is a slot whose lock is held.
 type slotLock struct {
 	slot int
 	held *held
@@ -72,7 +70,6 @@ func stillHeld(ctx context.Context, mine []slotLock) []slotLock {
 	return still
 }
 
-// letGo releases unwanted or lost slots.
 func letGo(ctx context.Context, slots []slotLock) {
 	var handles []*client.Handle
 	for _, one := range slots {

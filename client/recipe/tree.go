@@ -77,11 +77,11 @@ type twig struct {
 // only. If ctx ends first, or there can be no Tree (TooLarge, PermissionDenied, NotDirectory), the error is
 // the last obstacle. An ephemeral directory is InvalidArgument, as following would keep it permanently.
 //
-// from is a client.Config, for a session of its own, or a *client.Keeper, to share one, which Close leaves
-// open. The start costs three calls for each file and directory, sixteen at a time. A change of a file costs
-// two for its directory, and three to read it. It waits until all caches have dropped the file, at worst
+// from is a client.Config, for a session of its own, or a shared *client.Keeper, which Close leaves open. The
+// start costs three calls for each file and directory, sixteen at a time. A change of a file costs two for
+// its directory, and three to read it. It waits until all caches have dropped the file, at worst
 // api.CacheLease. In a session without a cache each directory costs two more in each lease. A file deleted by
-// its owner while it is read here goes a moment later.
+// its owner during a read here goes a moment later.
 func WatchTree(ctx context.Context, from client.Sessions, dir string, o TreeOptions) (*Tree, error) {
 	p, err := api.ParsePath(dir)
 	if err != nil {
@@ -103,7 +103,6 @@ func WatchTree(ctx context.Context, from client.Sessions, dir string, o TreeOpti
 	return t, nil
 }
 
-// enter records the session, or nil.
 func (t *Tree) enter(c *client.Client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -200,10 +199,9 @@ func (t *Tree) Changed() <-chan struct{} {
 
 // Fresh reports whether the Tree matches the directory, to this process's knowledge: the session's lease
 // runs, and every event was followed by a look. An unseen change is a moment old, or at most a lease if this
-// process has just been cut off; in a session that caches (the default), its writer then still waits for the
-// answer. Or this program could not read the node at that time. A Tree is not fresh while the cell is away,
-// after a change that could not be read yet, and while Err is not nil. It does not know the contents of a
-// node with an Err.
+// process was just cut off; in a session that caches (the default), its writer then still waits. Or this
+// program could not read the node at that time. A Tree is not fresh while the cell is away, after a change
+// that could not be read yet, and while Err is not nil. It does not know the contents of a node with an Err.
 func (t *Tree) Fresh() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -259,7 +257,6 @@ func (t *Tree) set(in *twig, name string, node TreeNode) (*twig, error) {
 	return at, nil
 }
 
-// bounds checks a size against the limits.
 func (t *Tree) bounds(nodes, bytes int) error {
 	if nodes <= t.o.MaxNodes && bytes <= t.o.MaxBytes {
 		return nil
@@ -284,7 +281,6 @@ func (t *Tree) clear(in *twig, names ...string) {
 	}
 }
 
-// fell records that the directory is absent.
 func (t *Tree) fell() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

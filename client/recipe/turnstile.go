@@ -62,7 +62,6 @@ func (t *turnstile) enterTurn(ctx context.Context, reason string, check func(h *
 	return h, turn, nil
 }
 
-// pass waits for its turn once.
 func (t *turnstile) pass(ctx context.Context, reason string, check func(h *client.Handle) error) (*client.Handle, context.Context, error) {
 	h, err := t.open(ctx)
 	if err != nil {

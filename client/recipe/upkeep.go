@@ -65,7 +65,6 @@ func (u *upkeep) begin(ctx context.Context, from client.Sessions, it upkept, wha
 	return errors.Join(why, last)
 }
 
-// run keeps a session until ctx ends, or loading proves impossible.
 func (u *upkeep) run(ctx context.Context, from client.Sessions, it upkept) {
 	for {
 		err := from.Renew(ctx, it.follow)
@@ -86,7 +85,6 @@ func (u *upkeep) run(ctx context.Context, from client.Sessions, it upkept) {
 	}
 }
 
-// end ends the session, unless it is a Keeper's, and returns when nothing runs.
 func (u *upkeep) end() {
 	u.stop()
 	<-u.stopped

@@ -23,7 +23,6 @@ const (
 	leaveTime = 2 * time.Second
 )
 
-// sight is a moment to look at a node.
 type sight struct {
 	*client.Handle // open for the events; follow closes it. nil: no such node
 
@@ -38,7 +37,6 @@ func (s sight) tells(child string) bool {
 	return len(s.events) == 0 || s.restarted() || slices.ContainsFunc(s.events, func(e api.Event) bool { return e.Child == child })
 }
 
-// restarted reports whether events may have been lost before the sight.
 func (s sight) restarted() bool {
 	return slices.ContainsFunc(s.events, func(e api.Event) bool {
 		return e.Kind == api.EventMasterFailedOver || e.Kind == api.EventLost
@@ -51,9 +49,9 @@ func (s sight) restarted() bool {
 // handle is open for events before the look, so none between is missed. An absent node is one sight with a
 // nil Handle; follow then waits for it by way of its directory, unless the options create it.
 //
-// A look that fails with HandleClosed or NotFound (see gone) has met the end of the node: the loop goes on to
-// the next sight, which knows. The last item is an error: of ctx, of the session, or an answer such as
-// PermissionDenied. Handles are closed when the loop ends, or goes on to another.
+// A look that fails with HandleClosed or NotFound (see gone) has met the end of the node: the next sight
+// knows. The last item is an error: of ctx, of the session, or an answer such as PermissionDenied. Handles
+// are closed when the loop ends, or goes on to another.
 func follow(ctx context.Context, c *client.Client, path string, o client.OpenOptions) iter.Seq2[sight, error] {
 	return func(yield func(sight, error) bool) {
 		for more := true; more; {
@@ -111,7 +109,6 @@ func followFor(ctx context.Context, h *client.Handle, s sight, yield func(sight,
 	return false, false
 }
 
-// gather waits for an event, and takes those that come with it.
 func gather(ctx context.Context, h *client.Handle) ([]api.Event, error) {
 	e, err := h.Next(ctx)
 	if err != nil {
