@@ -8,8 +8,8 @@ import (
 
 // callClass is a class of calls. A limit applies to the pending calls of a class, of all sessions of a Cell.
 // A replica takes 2,000 calls over one connection, and gRPC holds back further ones, which would look like a
-// silent master. So calls wait here, before CallTimeout begins, and in classes, so that calls that give
-// something back need not wait for calls that take.
+// silent master. So calls wait here, before CallTimeout begins, and calls that give something back wait
+// separately.
 type callClass uint8
 
 const (
@@ -20,11 +20,11 @@ const (
 	classChange    callClass = 2
 	// classCleanup is for calls that give something back, over the control connection.
 	classCleanup callClass = 3
-	// classAudit is for audits, over the control connection, because the lease may not be extended before an
-	// audit has ended.
+	// classAudit is for audits, over the control connection, as the lease may not be extended before an
+	// audit's end.
 	classAudit callClass = 4
-	// classRenewal is for renewals of cache leases, over the control connection, because a session that only
-	// uses its cache needs no other.
+	// classRenewal is for renewals of cache leases, over the control connection, as a session that
+	// only uses its cache needs no other.
 	classRenewal callClass = 5
 )
 
@@ -43,7 +43,6 @@ const (
 	maxLargeChanges = 128
 )
 
-// callLimits has one channel for each class, with one element for each pending call.
 type callLimits struct{ reads, changes, large, cleanups, audits, renewals chan struct{} }
 
 func newCallLimits() callLimits {
@@ -80,7 +79,6 @@ func (r callLimits) slotsFor(k call) slots {
 	return slots{}
 }
 
-// takeNow takes a slot in each channel, or none if it would have to wait.
 func (s slots) takeNow() bool {
 	for i, slot := range s {
 		if slot == nil {

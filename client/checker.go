@@ -57,11 +57,11 @@ const (
 // "against the server's Chubby cache"). It keeps a good answer for at most maxAge after the question was
 // sent, by the session's clock. It drops the answer at any event of the lock (acquired, vacant, its node
 // deleted), when the epoch changes, and when events were lost. In jeopardy, and after the session, it uses no
-// kept answer. It never keeps a bad answer. (When an operator takes a lock away, no event comes before its
+// kept answer. It never keeps a bad answer. (After an operator takes a lock away, no event comes before its
 // holder has released it; until then maxAge counts.)
 //
 // One call to the cell answers simultaneous questions about a sequencer, if it was sent after them. (With a
-// maxAge above 0, its good answer serves later ones as a kept answer does.)
+// maxAge above 0, its good answer serves later ones too.)
 //
 // To get the events, it opens the lock's node to read, the only right that the guarded server needs. Where
 // that fails, and for ephemeral nodes, which its handle would keep alive, maxAge alone limits an answer; the

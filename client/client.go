@@ -29,8 +29,8 @@ type Client struct {
 	closeError   error // of the first Close; set before closeOnce is done
 }
 
-// Cell returns the session's cell: to list sessions and locks, ask for its status, and open other sessions
-// over the same connections. If New made the client, its Close closes the Cell too.
+// Cell returns the session's cell, to inspect it and to open other sessions over the same connections. If New
+// made the client, its Close closes the Cell too.
 func (c *Client) Cell() *Cell { return c.cell }
 
 // Session returns the number of the session.

@@ -18,8 +18,8 @@ import (
 type Config struct {
 	// Cell is the name of the cell; empty is "local".
 	Cell string
-	// Servers are client addresses (host:port) of the cell's replicas, not necessarily all. If it is empty,
-	// each round of the search for the master finds them as the function Servers describes.
+	// Servers are client addresses (host:port) of some or all of the cell's replicas. If it is empty, each
+	// search for the master finds them anew as the function Servers describes.
 	Servers []string
 	// As is the principal to act as, where the servers believe the client's word; else empty.
 	As string
@@ -32,7 +32,7 @@ type Config struct {
 	// CHUBBY_TOKEN_FILE or token-file in the file of cells may name a file with a token.
 	Credentials Credentials
 	// NoTLS leaves the connections as Dialer makes them, whatever variables and the file of cells name:
-	// another program encrypts them, and identifies the client. TLS and Credentials must be zero then.
+	// another program encrypts them, and identifies the client. TLS and Credentials must be zero.
 	NoTLS bool
 
 	// Lease is the requested lease, from api.MinLease to api.MaxLease; 0 is api.DefaultLease. The master may
@@ -42,10 +42,9 @@ type Config struct {
 	// (Chubby §2.8); 0 is api.DefaultGrace.
 	Grace time.Duration
 
-	// NoCache makes every read ask the cell. Otherwise the client caches reads while they are true (Chubby
-	// §2.7): a change by others waits until this client has dropped the node, which takes a round trip, or
-	// its cache lease has run out (see "Cache" in the documentation of the package). Processes that read
-	// little should set it.
+	// NoCache makes every read ask the cell. Otherwise the client caches reads (Chubby §2.7): a change by
+	// others waits until this client has dropped the node, which takes a round trip, or its cache lease has
+	// run out (see "Cache" in the documentation of the package). Processes that read little should set it.
 	NoCache bool
 	// CacheSize limits the cache, in bytes, roughly; 0 is 64 MiB.
 	CacheSize int
@@ -62,8 +61,7 @@ type Config struct {
 	// NothingListens. 0 is as long as the context of the call lasts.
 	RefusedFor time.Duration
 
-	// Clock measures leases. nil is a clock that also counts while the machine is suspended, where the system
-	// has one.
+	// Clock measures leases. nil is a clock that counts during suspends too, where the system has one.
 	Clock session.Clock
 	// Tracer traces calls and their attempts (OpenTelemetry): each call has a span, a child of its context's;
 	// a master that traces calls continues it. nil traces nothing, and costs nothing. Calls that the cache
@@ -75,15 +73,16 @@ type Config struct {
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
 	// OnState is called after every change of the session's state except Close, in order and from one
 	// goroutine. It must not call Close, which waits for it. Only further changes, and log lines, wait for
-	// it. If 64 changes wait, a new one replaces the newest, so that the last report is the session's state.
+	// it. Beyond 64 waiting changes, a new one replaces the newest, so that the last report is the session's
+	// state.
 	OnState func(StateChange)
 	// Meter receives the work of all sessions, calls and connections of the Cell, for metrics; it may be nil.
 	// Several Cells may share one.
 	Meter *Meter
 }
 
-// SessionConfig is a session's part of a Config: sessions of one Cell may differ in it. A zero field means
-// what it means in a Config. Config.Session returns it.
+// SessionConfig is a session's part of a Config, with the same zero values: sessions of one Cell may differ
+// in it. Config.Session returns it.
 type SessionConfig struct {
 	As        string
 	Lease     time.Duration

@@ -22,8 +22,8 @@ func Try() LockOption { return func(o *lockOptions) { o.try = true } }
 
 // AtLeast makes Client.Do keep the lock for at least that long after it was acquired, even if the function
 // returns earlier. With Try it is for a job that several hosts begin at the same time of day: a host whose
-// clock is behind finds the lock held, and does not repeat the job. Do stops waiting when its context has
-// ended or the lock is lost.
+// clock is behind finds the lock held, and does not repeat the job. The end of the context, or the loss of
+// the lock, ends the wait.
 func AtLeast(d time.Duration) LockOption { return func(o *lockOptions) { o.atLeast = d } }
 
 // maxReopen limits how often a call by path opens a node again after a deletion.
@@ -36,8 +36,8 @@ const maxReopen = 10
 //
 // Release of the lock closes the handle too; the file stays. Each call has its own handle: a program that
 // calls Acquire again while it holds the lock waits for itself. The errors are those of Open and of
-// Handle.Acquire, but never Uncertain: after an error no lock is held, and no handle is open. The file may
-// have been created.
+// Handle.Acquire, except Uncertain: after an error no lock is held, and no handle is open. The file may have
+// been created.
 func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption) (*Lock, error) {
 	o := lockOptionsOf(options)
 	opening, mode := OpenOptions{Write: true, Create: File, LockDelay: api.DefaultLockDelay}, api.Exclusive
@@ -86,17 +86,16 @@ func notOpened(ctx context.Context, err error) error {
 	return &own
 }
 
-// Do runs f under the lock of a file: it acquires the lock as Acquire does, calls f, and releases the lock,
-// also if f panics. The context of f is that of Lock.With: it ends, with the cause, when ctx does, or when
-// the lock becomes unreliable. When f returns, its work must have stopped, in other goroutines too: another
-// may hold the lock then.
+// Do runs f under the lock of a file: it acquires the lock as Acquire does, calls f, and releases the lock as
+// Lock.Release does, also if f panics or ctx was cancelled. The context of f is that of Lock.With: it ends,
+// with the cause, when ctx does, or when the lock becomes unreliable. When f returns, its work must have
+// stopped, in other goroutines too: another may hold the lock then.
 //
 // Nil means that f has returned nil, and that the lock was held until then, or until f itself released it. If
-// the lock was lost before f returned, the error is LockLost or SessionExpired, joined with f's error, if
-// any; errors.Is finds both, and api.CodeOf the code of the loss. Otherwise it is f's error, or the
-// release's, or both, joined. A release error, such as Uncertain, only says that f was called, and that
-// others may get the lock later. If the lock was not acquired, f was not called, and the error is Acquire's.
-// Do releases the lock as Lock.Release does, also after ctx was cancelled.
+// the lock was lost before, the error is LockLost or SessionExpired, joined with f's error, if any; errors.Is
+// finds both, and api.CodeOf the code of the loss. Otherwise it is f's error, or the release's, or both,
+// joined. A release error, such as Uncertain, only says that f was called, and that others may get the lock
+// later. If the lock was not acquired, f was not called, and the error is Acquire's.
 func (c *Client) Do(ctx context.Context, path string, f func(ctx context.Context, l *Lock) error, options ...LockOption) (err error) {
 	atLeast := lockOptionsOf(options).atLeast
 	if atLeast > 0 { // a negative one is rejected

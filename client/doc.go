@@ -17,17 +17,17 @@
 // A program never believes that it holds a lock which the cell may have given to another. The local clock
 // decides that a lock is lost, not the arrival of a reply: a lock's context is cancelled, with a cause, a
 // Margin before another could hold it. Every call checks the clock before it uses the session: so a process
-// that was stopped, and whose timers are late, finds out before it acts. No clock helps if the process stops between that check and the
+// that was stopped finds out before it acts. No clock helps if the process stops between that check and the
 // act. The servers that the lock protects do, if they check its Sequencer.
 //
 // # Sessions
 //
 // A session is safe while its lease runs by the local clock. For the grace period after that it is in
-// jeopardy: calls block, and nothing is lost yet. After the grace period, or as soon as the master says so,
-// it is gone (Chubby §2.8). A gone session stays gone: everything that depends on it fails with
-// SessionExpired, which wraps a Cause. A fail-over of the master goes unnoticed if it is shorter than the
-// rest of the lease. Renew opens a new session for each lost one, and has the application restore what was
-// lost with it. A Keeper opens one when it is used, for code that others call.
+// jeopardy: calls block, and nothing is lost yet. After that, or as soon as the master says so, it is gone
+// for good (Chubby §2.8): everything that depends on it fails with SessionExpired, which wraps a Cause. A
+// fail-over of the master goes unnoticed if it is shorter than the rest of the lease. Renew opens a new
+// session for each lost one, and has the application restore what was lost with it. A Keeper opens one when
+// it is used, for code that others call.
 //
 // New makes connections for one session. A process with thousands of sessions spreads them over several
 // Cells: the sessions of a Cell (NewSession) share its connections and its search for the master. Stats
@@ -39,8 +39,8 @@
 // context lasts; without a deadline, as long as the session lasts. A change carries the same number in every
 // attempt, and so takes effect once. If its context ends before the answer, the error is Uncertain, and the
 // client settles the request in the background: it withdraws a pending change, undoes an abandoned Acquire or
-// Open, and completes an abandoned Release or Close. It sends no later change before that, so an earlier
-// change never takes effect after a later one.
+// Open, and completes an abandoned Release or Close. It sends no later change before that, so changes take
+// effect in order.
 //
 // Cleanup calls, which give something back (Close, Release), go on for CleanupTime when their context has
 // been cancelled, also before the call. So defer them with the context that a signal ends. See
@@ -56,8 +56,7 @@
 // their effects can be seen. The library acknowledges them when it has queued them, so that a slow
 // application delays no other client. The queue of a handle is bounded, and one EventLost replaces the events
 // that did not fit. A new master does not know the handles: after a fail-over the library presents them, and
-// then delivers EventMasterFailedOver. An application that looks again after that event, and after EventLost,
-// misses nothing.
+// then delivers EventMasterFailedOver. An application that looks again after these two events misses nothing.
 //
 // # Cache
 //
@@ -67,16 +66,16 @@
 // from the cache checks the clock, and makes no call. In jeopardy, and at a fail-over, everything is dropped.
 //
 // The cache has a lease of its own, of api.CacheLease. The library asks for it with a small message when the
-// cache could answer a call, and renews it about every 1.6 s while the cache is in use. The lease of an idle
-// cache lapses. Nothing is dropped then: the next call that the cache could answer waits for a round trip.
-// Without a master, the cache answers for that long.
+// cache could answer a call, and renews it about every 1.6 s while the cache is in use. After an idle time
+// nothing is dropped, but the next call that the cache could answer waits for a round trip. Without a master,
+// the cache answers until the lease ends.
 //
 // Writers pay: a change waits for a round trip to every client whose cache is in use and may have its data;
 // for an unreachable client, for the rest of its cache lease. (With an older cell, or in a session opened
-// before the upgrade of the cell was finished, there are no cache leases: a change waits for the lease of the
-// session.) Clients that read little should set Config.NoCache: then no writer waits for them. The state of
-// locks is not cached, and a change of a lock waits for no cache: so Stat does not show the generation of the
-// lock in a session that caches.
+// before the upgrade of the cell was finished, a change waits for the lease of the session.) Clients that
+// read little should set Config.NoCache: then no writer waits for them. The state of locks is not cached, so
+// a change of a lock waits for no cache, and Stat does not show the generation of the lock in a session that
+// caches.
 //
 // A handle opened with OpenOptions.CacheLock keeps its lock between a Release and the next Acquire, which
 // then makes no call. For the cell the lock is held meanwhile.
@@ -84,8 +83,7 @@
 // # Transactions
 //
 // Client.Txn changes several files in one step, all or none, on the condition that files are at the
-// generations read, and that locks are held. As with every change, a retry after a lost answer changes
-// nothing twice.
+// generations read, and that locks are held. A retry after a lost answer changes nothing twice.
 //
 // # Revocation
 //
@@ -93,8 +91,8 @@
 // whole session, the contexts of the locks end at once, with the cause. The cell gives the locks to others
 // only after the library says that the work under them has stopped (decision 10). The library does so when
 // the owner has released the lock, by Release, by Close of the handle, or by Close of the client, and not
-// before. An owner that never releases such a lock loses its session when the lease runs out, as the lease is
-// not extended until then. So stop the work when the context ends, and then release the lock, soon.
+// before. Until then the cell does not extend the lease, and the session ends with it. So stop the work when
+// the context ends, and then release the lock, soon.
 //
 // # Traces
 //

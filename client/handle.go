@@ -85,9 +85,9 @@ func (h *Handle) Path() string { return h.path }
 // Created reports whether Open created the node.
 func (h *Handle) Created() bool { return h.created }
 
-// CreatedStat returns the metadata of the node as Open created it, whatever others have done since; ok is
-// false if Open found the node. It makes no call. A write with IfGeneration(stat.Content) overwrites only
-// what Open has written.
+// CreatedStat returns the metadata of the node as Open created it, whatever has changed since; ok is false if
+// Open found the node. It makes no call. A write with IfGeneration(stat.Content) overwrites only what Open
+// has written.
 func (h *Handle) CreatedStat() (stat api.Stat, ok bool) {
 	if !h.created {
 		return api.Stat{}, false
@@ -130,10 +130,10 @@ func (h *Handle) noteTakenAway(kind api.EventKind, generation api.Generation, re
 	return l
 }
 
-// Close closes the handle and releases its lock; the lock's context is cancelled first. It never fails for an
-// invalid handle or a gone session. If ctx has been cancelled, also before the call, Close has CleanupTime
-// more (see CleanupContext). Without an answer by then, it returns Uncertain, and goes on in the background.
-// Other pending calls on the handle fail once the cell has closed it.
+// Close cancels the context of the handle's lock, releases the lock and closes the handle. It never fails for
+// an invalid handle or a gone session. If ctx has been cancelled, also before the call, Close has CleanupTime
+// more (see CleanupContext). Without an answer it returns Uncertain, and goes on in the background. Other
+// pending calls on the handle fail once the cell has closed it.
 func (h *Handle) Close(ctx context.Context) error {
 	l, first, sound := h.markClosed()
 	if l != nil {

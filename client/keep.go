@@ -61,9 +61,8 @@ func Keep(ctx context.Context, cfg Config) (*Keeper, error) {
 //
 // The error is that of f, or why there is no session. If f returns SessionExpired because the session has
 // ended, Do calls f once more with another session, unless a lasting change was, or may have been, made in
-// the first since f was called. So f may run twice, the first time without a lasting effect in the cell; its
-// effects elsewhere happen twice. If another Do has made a change meanwhile, or ctx has ended, Do returns f's
-// error.
+// the first since f was called, or ctx has ended. So f may run twice, the first time without a lasting effect
+// in the cell; its effects elsewhere happen twice. A change by another Do also prevents the second call.
 //
 // After Close the error is Unavailable, with the cause Closed. With eight lost sessions whose locks the
 // program has not released, it is QuotaExceeded.
@@ -216,8 +215,8 @@ func (s *keptSession) abandon() {
 }
 
 // Close ends the session, which frees its locks at once, and returns when nothing of the Keeper runs except
-// functions given to Do: their calls fail, and Close does not wait for them. So the caller says that the work
-// under all locks has stopped. Its time and error are Client.Close's. Later calls do nothing.
+// functions given to Do, whose calls fail. So the caller says that the work under all locks has stopped. Its
+// time and error are Client.Close's. Later calls do nothing.
 func (k *Keeper) Close(ctx context.Context) (err error) {
 	k.once.Do(func() {
 		k.end(k.errorf(api.Unavailable, Closed, "the keeper is closed"))

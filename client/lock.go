@@ -43,8 +43,8 @@ type lockTerms struct {
 	ownsHandle bool // Client.Acquire opened the handle for this lock: Release closes it
 }
 
-// grantedSequencer is a sequencer, and whether the program has read it. Without it, or its token, no server
-// can reject a former holder; the cell hears that at the release (a finding of Lint).
+// grantedSequencer is a sequencer, and whether the program has read it. If not, no server can reject a former
+// holder; the cell hears that at the release (a finding of Lint).
 type grantedSequencer struct {
 	sequencer.Sequencer
 	read atomic.Bool
@@ -62,16 +62,15 @@ func newLock(h *Handle, terms lockTerms, seq sequencer.Sequencer) *Lock {
 // Context returns the context for the work under the lock. It is cancelled, with a cause, a Margin before
 // another could hold the lock (LeaseNearEnd), by the local clock. It is cancelled at once when the cell takes
 // the lock away (LockTaken), when the session is gone (SessionExpired), and when the lock is released or its
-// handle or client closed. context.Cause, or Err, says which. It does not end with the context passed to
-// Acquire; With returns one that does.
+// handle or client closed. Err also says which. For a context that ends with Acquire's too, see With.
 //
 // sequencer.FromContext finds the lock's sequencer in it.
 func (l *Lock) Context() context.Context { return l.ctx }
 
 // With returns a context for work that should end with ctx or with the lock. It has the values and the
-// deadline of ctx, and ends, with the cause, when ctx or Context does. If the lock is unreliable by the
-// clock, it has already ended. sequencer.FromContext finds the lock's sequencer in it. Call the function when
-// the work has ended: like that of context.WithCancel it frees resources, and releases nothing.
+// deadline of ctx, and ends, with the cause, when ctx or Context does, or at once if the lock is unreliable
+// by the clock. sequencer.FromContext finds the lock's sequencer in it. Call the function when the work has
+// ended: like that of context.WithCancel it frees resources, and releases nothing.
 func (l *Lock) With(ctx context.Context) (context.Context, context.CancelFunc) {
 	//mutant: within, cancel := context.WithCancelCause(ctx)
 	within, cancel := context.WithCancelCause(sequencer.NewContext(ctx, l))
@@ -101,8 +100,7 @@ func (l *Lock) Mode() api.LockMode { return l.terms.mode }
 func (l *Lock) Path() string { return l.handle.path }
 
 // ExclusiveUntil returns how long from now no other session can hold the lock in a conflicting mode, even
-// without another extension: the rest of lease and lock-delay. Later work may run beside the next holder's.
-// It is 0 once the lock was taken away or given up.
+// without an extension: the rest of lease and lock-delay. It is 0 once the lock was taken away or given up.
 func (l *Lock) ExclusiveUntil() time.Duration {
 	l.mu.Lock()
 	lost := l.takenError != nil || l.givenUp
@@ -193,8 +191,8 @@ func (l *Lock) markHeld() {
 // LockLost says that it had been taken away, and SessionExpired that it was lost with its session. Call
 // Release in these cases too: it says that the work under the lock has stopped, for which others may wait. If
 // ctx has been cancelled, also before the call, Release has CleanupTime more (see CleanupContext). Without an
-// answer by then, it returns Uncertain, and goes on in the background. Later calls do nothing. For a lock
-// from Client.Acquire, it also closes the handle.
+// answer it returns Uncertain, and goes on in the background. Later calls do nothing. For a lock from
+// Client.Acquire, it also closes the handle.
 func (l *Lock) Release(ctx context.Context) error {
 	if !l.terms.ownsHandle {
 		return l.release(ctx)

@@ -49,8 +49,8 @@ type OpenOptions struct {
 	Events []api.EventKind
 
 	// LockDelay blocks a lock held through this handle after its session failed (Chubby §2.4): 0 to
-	// api.MaxLockDelay. Zero means zero; api.DefaultLockDelay is a good choice where the protected servers do
-	// not check sequencers.
+	// api.MaxLockDelay. Zero means zero; api.DefaultLockDelay is good where the protected servers do not
+	// check sequencers.
 	LockDelay time.Duration
 
 	// CacheLock keeps a lock after its release with this handle (Chubby §2.7), so that the next Acquire makes
@@ -65,8 +65,8 @@ type OpenOptions struct {
 
 	// NoCache makes every read through this handle ask the cell, as Config.NoCache does for a session: no
 	// writer waits for this reader, and Stat shows the generation of the lock. It is for a file that changes
-	// more often than this program reads it, such as a lock file that others write, in a session that caches.
-	// With a master of v0.1.0 writers wait for the reader all the same.
+	// more often than this program reads it, such as a lock file that others write. With a master of v0.1.0
+	// writers wait all the same.
 	NoCache bool
 
 	// IfSequencer makes an Open with Create conditional: the sequencer must be valid when the node is created

@@ -33,9 +33,9 @@ func visit(ctx context.Context, c *Client, path string, o OpenOptions, use func(
 }
 
 // Get returns a whole file with its metadata, as Handle.Contents does. NotFound says that the file is absent,
-// IsDirectory that the node is a directory. It returns cached data without a call. An uncached file, or a
-// session with Config.NoCache, takes three calls: for repeated reads keep a handle there. To wait for
-// changes, use recipe.Watch.
+// IsDirectory that it is a directory. Cached data needs no call. An uncached file, or a session with
+// Config.NoCache, takes three calls: for repeated reads keep a handle there. To wait for changes, use
+// recipe.Watch.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, api.Stat, error) {
 	p, err := c.cell.parsePath("get", path)
 	if err != nil {
@@ -57,8 +57,7 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, api.Stat, error)
 }
 
 // List returns the metadata of a directory's children, by name, as Handle.ReadDir does. NotFound says that
-// the directory is absent, NotDirectory that the node is a file. Like Get, it returns cached data without a
-// call.
+// the directory is absent, NotDirectory that it is a file. Cached data needs no call.
 func (c *Client) List(ctx context.Context, path string) ([]api.Stat, error) {
 	p, err := c.cell.parsePath("list", path)
 	if err != nil {
@@ -78,8 +77,8 @@ func (c *Client) List(ctx context.Context, path string) ([]api.Stat, error) {
 	return list, err
 }
 
-// Stat returns the metadata of a file or a directory, as Handle.Stat does. NotFound says that the node is
-// absent. It needs the right to read the node. Like Get, it returns cached data without a call.
+// Stat returns the metadata of a node, as Handle.Stat does. NotFound says that the node is absent. It needs
+// the right to read the node. Cached data needs no call.
 func (c *Client) Stat(ctx context.Context, path string) (api.Stat, error) {
 	p, err := c.cell.parsePath("stat", path)
 	if err != nil {
@@ -100,14 +99,14 @@ func (c *Client) Stat(ctx context.Context, path string) (api.Stat, error) {
 }
 
 // Put replaces the whole contents of a file, and returns its new metadata. It creates an absent file with
-// these contents, so that it never appears without them, in an existing directory (MkdirAll), else it is
-// NotFound. Exists says that an ephemeral file of that name is being removed.
+// these contents at once, in an existing directory (MkdirAll), else it is NotFound. Exists says that an
+// ephemeral file of that name is being removed.
 //
 // With an option it is conditional:
 //
 //   - IfGeneration(g): the contents must still be at the generation g, that is Stat.Content of Get's result;
-//     0, which Get returns with NotFound, stands for an absent file. Otherwise, also if the file is now
-//     absent or exists, it is GenerationMismatch, and nothing is written.
+//     0, which Get returns with NotFound, stands for an absent file. Otherwise it is GenerationMismatch, and
+//     nothing is written.
 //   - IfSequencer(s): the sequencer must be valid, otherwise it is BadSequencer, and nothing is written. The
 //     file must exist, otherwise it is NotFound.
 //   - Both: each must hold. IfGeneration(0) and IfSequencer(s) create the file; that is the Txn with Create,
@@ -158,9 +157,9 @@ func (c *Client) Delete(ctx context.Context, path string, options ...WriteOption
 }
 
 // MkdirAll creates a directory, and absent ones above it. Nil means that the directory existed in the end,
-// created by any client. It recreates directories that others delete meanwhile, and gives up after ten rounds
-// with NotFound. NotDirectory says that one of the names is a file's. It needs the right to read an existing
-// directory, and to write one in which it creates another.
+// created by any client. If others delete directories meanwhile, it creates them again, and gives up after
+// ten rounds with NotFound. NotDirectory says that one of the names is a file's. It needs the right to read
+// an existing directory, and to write one in which it creates another.
 func (c *Client) MkdirAll(ctx context.Context, path string) error {
 	p, err := c.cell.parsePath("make directories", path)
 	if err != nil {
@@ -195,13 +194,12 @@ const removePage = 100
 
 // RemoveAll deletes a node and everything below it. Nil means that the node was absent in the end, or from
 // the start. It is no transaction: others see a part of it, and its deletions remain if it fails later. It
-// also deletes nodes that others create meanwhile, and gives up after ten rounds with NotEmpty. It skips
-// files that it cannot delete, as others hold their locks (LockHeld) or for want of rights
-// (PermissionDenied), and returns the first error. The root of a cell is InvalidArgument.
+// also deletes nodes created meanwhile, and gives up after ten rounds with NotEmpty. It skips files that it
+// cannot delete, as others hold their locks (LockHeld) or for want of rights (PermissionDenied), and returns
+// the first error. The root of a cell is InvalidArgument.
 //
-// It needs the right to write everything and to read directories. It takes some three calls for each node,
-// one after the other. For each directory on its way, at most api.MaxDepth, it keeps a hundred names and a
-// handle.
+// It needs the right to write everything and to read directories. It takes some three calls for each node, in
+// turn. For each directory on its way, at most api.MaxDepth, it keeps a hundred names and a handle.
 func (c *Client) RemoveAll(ctx context.Context, path string) error {
 	p, err := c.cell.parsePath("remove all", path)
 	if err != nil {

@@ -34,12 +34,13 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 
 // NewSession opens a session over the connections of the Cell, as New does. The sessions of a Cell share only
 // its connections and its search for the master; the session's part of the Cell's Config does not apply to
-// them. Close the Client before the Cell; Close of the Client leaves the Cell open.
+// them. Close
+// the Client before the Cell; the Client's Close leaves the Cell open.
 //
 // A Cell has at most 1,000 sessions; beyond that NewSession fails with QuotaExceeded. Of all their requests
 // for locks, 1,000 are in queues at a time (see Handle.Acquire). Of their reads, changes and cleanup calls
-// (Release, Close of a handle) 200, 256 and 128 are pending; others wait for those. KeepAlives wait for none:
-// they share a separate connection with cleanup calls only.
+// (Release, Close of a handle) 200, 256 and 128 are pending; others wait. KeepAlives never wait: they share a
+// separate connection with cleanup calls only.
 func (c *Cell) NewSession(ctx context.Context, s SessionConfig) (*Client, error) {
 	cfg := c.cfg.withSession(s).withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -147,8 +148,8 @@ func (c *Client) closeTimeout() time.Duration {
 //
 // It tries to reach the master until the deadline of ctx, for 5 s at most; for CleanupTime if ctx has been
 // cancelled, also before the call (see CleanupContext), or if the lease has run out. So defer it with the
-// context that a signal ends. An error means that the cell may keep the session and its locks until lease and
-// lock-delay have passed; the client is closed nevertheless. Later calls return the same.
+// context that a signal ends. After an error the cell may keep the session and its locks until lease and
+// lock-delay have passed, but the client is closed. Later calls return the same.
 func (c *Client) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		ctx, cancel := newCleanupContext(ctx)
@@ -185,8 +186,8 @@ func (c *Client) Close(ctx context.Context) error {
 	return c.closeError
 }
 
-// endOwnSession ends this client's session at the cell. It names the latest known epoch: masters refuse an
-// earlier one so that a client learns of a fail-over before it goes on, which this session does not.
+// endOwnSession ends this client's session at the cell. It names the latest known epoch, as masters refuse an
+// earlier one.
 func (c *Client) endOwnSession(ctx context.Context) error {
 	_, err := c.cell.dispatcher.dispatch(ctx, call{op: "close the session", path: rootPath(c.cell.cfg), class: classUnlimited,
 		attempt: func(ctx context.Context, t *target, of *chubbypb.Caller) error {

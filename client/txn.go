@@ -31,11 +31,11 @@ func (c *Client) Txn() *Txn { return &Txn{client: c} }
 //   - IfGeneration(g): the contents of the file are at the generation g; 0 stands for an absent file.
 //   - IfInstance(g): the node is the instance g.
 //   - IfExists(): a node of that name exists.
-//   - IfSequencer(s): the sequencer is valid. It names its lock itself, and path is ignored.
+//   - IfSequencer(s): the sequencer is valid. It names its own lock, and path is ignored.
 //
-// Conditions on a node need the right to read or to write it; for an absent node, that of the nearest
-// directory above. A condition on a file that the transaction does not change protects it from concurrent
-// writes, like a repeated read at the moment of the commit.
+// Conditions on a node need the right to read or to write it, or, if it is absent, the nearest directory
+// above. A condition on a file that the transaction does not change protects against concurrent writes, like
+// a repeated read at the commit.
 func (t *Txn) If(path string, conditions ...WriteOption) *Txn {
 	if len(conditions) == 0 {
 		return t.fail(api.InvalidArgument, path, "If was given no condition; give it IfExists() if any node will do")
@@ -69,7 +69,7 @@ func (t *Txn) If(path string, conditions ...WriteOption) *Txn {
 }
 
 // Put replaces the whole contents of a file in the transaction, and creates an absent one, in a directory
-// that exists by then. Options are conditions, as in If. Do not change the contents before Commit has
+// that exists by then. Options are conditions, as in If. Keep the contents unchanged until Commit has
 // returned.
 func (t *Txn) Put(path string, contents []byte, options ...WriteOption) *Txn {
 	return t.operate(chubbypb.TxnAction_TXN_ACTION_PUT, path, contents, options)
@@ -80,9 +80,9 @@ func (t *Txn) Create(path string, contents []byte, options ...WriteOption) *Txn 
 	return t.operate(chubbypb.TxnAction_TXN_ACTION_CREATE, path, contents, options)
 }
 
-// Delete deletes a file in the transaction, or a directory that is empty by then. If the node is absent, the
-// transaction is refused with NotFound; if any session holds its lock, this one included, with LockHeld,
-// unless the lock is kept and unused (OpenOptions.CacheLock). Options are conditions, as in If.
+// Delete deletes a file, or a directory that is empty by then, in the transaction. The transaction is refused
+// with NotFound for an absent node, and with LockHeld if any session, also this one, holds its lock, unless
+// the lock is kept and unused (OpenOptions.CacheLock). Options are conditions, as in If.
 func (t *Txn) Delete(path string, options ...WriteOption) *Txn {
 	return t.operate(chubbypb.TxnAction_TXN_ACTION_DELETE, path, nil, options)
 }

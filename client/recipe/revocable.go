@@ -120,8 +120,8 @@ func (r *Revocable) AskedFor() string {
 	}
 }
 
-// Release releases the lock, and returns as client.Lock.Release does. If ctx ends before the cell answers,
-// the error is Uncertain and the release goes on in the background; another call waits for it again.
+// Release releases the lock, and returns as client.Lock.Release does. After
+// Uncertain it goes on in the background; another call waits for it again.
 func (r *Revocable) Release(ctx context.Context) error {
 	r.end(client.LockReleased)
 	r.listen.Wait()

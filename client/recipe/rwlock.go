@@ -105,6 +105,6 @@ func (h hold) Path() string { return h.held.handle.Path() }
 // Lock returns the lock, for its sequencer and token. Only Release releases it.
 func (h hold) Lock() *client.Lock { return h.held.lock }
 
-// Release releases the lock, and returns as client.Lock.Release does. If ctx ends before the cell answers,
-// the error is Uncertain and the release goes on in the background; another call waits for it again.
+// Release releases the lock, and returns as client.Lock.Release does. After
+// Uncertain it goes on in the background; another call waits for it again.
 func (h hold) Release(ctx context.Context) error { return h.held.release(ctx) }

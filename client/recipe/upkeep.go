@@ -40,7 +40,7 @@ type upkept interface {
 // begin keeps something up to date until end, and waits until it is loaded. ctx bounds the wait only. After
 // an error, which is the last obstacle, nothing runs. what names it in words.
 func (u *upkeep) begin(ctx context.Context, from client.Sessions, it upkept, what, path string) error {
-	if keeper, is := from.(*client.Keeper); from == nil || is && keeper == nil { // a panic would come in another goroutine than the caller's
+	if keeper, is := from.(*client.Keeper); from == nil || is && keeper == nil { // a panic would come in another goroutine
 		return &api.Error{Code: api.InvalidArgument, Op: "watch", Path: path, Message: "the sessions are nil; give a client.Config or a *client.Keeper"}
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
