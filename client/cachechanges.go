@@ -45,7 +45,7 @@ func (c *cache) evict(name api.Name) (closing []idleHandle) {
 
 // spoilFetches marks pending reads of a name as spoiled; mu is held.
 func (c *cache) spoilFetches(name api.Name) {
-	if name == api.ACLDir { // clients with rights to open hear of changed lists there
+	if name == api.ACLDir { // clients that may open nodes get this when a list there changes
 		c.rightsChanges++
 	}
 	for f := range c.fetches {

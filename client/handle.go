@@ -97,7 +97,7 @@ func (h *Handle) CreatedStat() (stat api.Stat, ok bool) {
 
 // noteTakenAway records an event that takes away the lock, or the handle and the lock. It returns the lock
 // unless its owner has released it, also if the owner knew. It holds mu throughout, so that no goroutine sees
-// half: the handle is invalid before the lock's context ends, and that ends before the event arrives.
+// half: after the end of the lock's context it finds the handle invalid, and at the event the context has ended.
 func (h *Handle) noteTakenAway(kind api.EventKind, generation api.Generation, reason api.EndReason, explanation string) *Lock {
 	text := fmt.Sprintf("%v (%v)", kind, reason)
 	if explanation != "" {

@@ -83,8 +83,8 @@ func (h History) Overlap() (a, b api.Holding, found bool) {
 }
 
 // Explain names the holders and waiters of a node's lock, and the sessions that may cache the node, and says,
-// in sentences, what an operation on it would wait for. Where clients identify themselves, the caller must
-// have the right to read the node, or be an operator.
+// in sentences, what an operation on it would wait for. Where clients identify themselves, it takes the right
+// to read the node, or to be an operator.
 func (c *Cell) Explain(ctx context.Context, path string) (Explanation, error) {
 	p, err := c.parsePath("explain", path)
 	if err != nil {

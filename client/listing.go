@@ -61,16 +61,15 @@ func collectPages[T any](list iter.Seq2[T, error]) ([]T, error) {
 }
 
 // Locks lists the locks at and below a path that are held, waited for or delayed, by path; an empty prefix is
-// the whole cell. For a very large cell EachLock needs less memory. Where clients identify themselves, the
-// list has only the locks of nodes that the client may read, unless it is an operator.
+// the whole cell. EachLock needs less memory. Where clients identify themselves, the list has only the locks
+// of nodes that the client may read, unless it is an operator.
 func (c *Cell) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 	list, err := collectPages(c.EachLock(ctx, prefix))
 	slices.SortFunc(list, func(a, b LockInfo) int { return strings.Compare(a.Path, b.Path) })
 	return list, err
 }
 
-// EachLock yields the locks at and below a path that are held, waited for or delayed, those nearer to the
-// root first. An error is the last item.
+// EachLock yields the locks that Locks lists, those nearer to the root first. An error is the last item.
 func (c *Cell) EachLock(ctx context.Context, prefix string) iter.Seq2[LockInfo, error] {
 	return lockPages(ctx, c, prefix, 0)
 }
@@ -142,9 +141,8 @@ func lockInfo(l *chubbypb.LockInfo) LockInfo {
 	return info
 }
 
-// Sessions lists the sessions of the cell, by id. For a very large cell EachSession needs less memory. Where
-// clients identify themselves, the list has only the sessions of the client's own principal, unless that is
-// an operator.
+// Sessions lists the sessions of the cell, by id. EachSession needs less memory. Where clients identify
+// themselves, the list has only the sessions of the client's own principal, unless that is an operator.
 func (c *Cell) Sessions(ctx context.Context) ([]SessionInfo, error) {
 	return collectPages(c.EachSession(ctx))
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/chubbylock/chubby/api"
 )
 
-// LockOption qualifies the calls that acquire a lock: Acquire and TryAcquire of a Handle, Acquire and Do of a
-// Client, and some of package recipe. An option that the call does not take is InvalidArgument.
+// LockOption qualifies calls that acquire a lock: Acquire and TryAcquire of a Handle, Acquire and Do of a
+// Client, and some of package recipe. A call rejects options of others with InvalidArgument.
 type LockOption func(*lockOptions)
 
 type lockOptions struct {
@@ -28,9 +28,9 @@ type lockOptions struct {
 func Reason(text string) LockOption { return func(o *lockOptions) { o.reason = text } }
 
 // DetectDeadlock makes Acquire fail with Deadlock, at once, when waiting would never end: when holders of the
-// lock, or waiters in front, themselves wait for locks of the same owner. api.Error.Cycle lists who waits for
-// whose lock. Of several requests in a cycle, the last one with this option fails, without the lock: release
-// the other locks, and begin again.
+// lock, or waiters in front, wait for locks of the same owner. api.Error.Cycle lists who waits for whose
+// lock. Of several requests in a cycle, the last one with this option fails, without the lock: release the
+// other locks, and begin again.
 //
 // owner says for what the lock is taken. All locks of one owner must belong to one sequence of work, which
 // releases none of them while it waits for another. An empty owner is the whole session. A program that takes
@@ -39,8 +39,8 @@ func Reason(text string) LockOption { return func(o *lockOptions) { o.reason = t
 // is its session's, and never fails so. For TryAcquire it only names the lock's owner.
 //
 // Kept locks (OpenOptions.CacheLock) are given back on request, so no request waits for their owners. A cycle
-// that a master missed because of a fail-over is found some seconds later. The cell must be at feature level
-// 3, else the error is Unavailable; an older master ignores the option.
+// that a master missed in a fail-over is found some seconds later. The cell must be at feature level 3, else
+// the error is Unavailable; an older master ignores the option.
 func DetectDeadlock(owner string) LockOption {
 	return func(o *lockOptions) { o.owner, o.detect = owner, true }
 }
@@ -48,7 +48,7 @@ func DetectDeadlock(owner string) LockOption {
 // Quiet sends holders of the lock no EventConflictingLock for this request, so none lets go for it
 // (recipe.AcquireRevocable, chubbyctl acquire --give-way). It is for a single TryAcquire, as a lock released
 // for it would have no taker; and for work that can wait until the holder has finished. The request has a
-// normal place in the queue, and a waiter behind it without this option asks the holder. A kept, unused lock
+// normal queue position, and waiters behind it may ask the holder. A kept, unused lock
 // (OpenOptions.CacheLock) is given back all the same. A master of v0.1.0 ignores the option.
 func Quiet() LockOption { return func(o *lockOptions) { o.quiet = true } }
 

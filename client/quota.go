@@ -19,8 +19,8 @@ type QuotaUse struct {
 }
 
 // Quotas lists the principals that use anything of the cell, and the directories that have a quota. Where
-// clients identify themselves, it has only the client's own and those of directories that it may read, unless
-// it is an operator.
+// clients identify themselves, it has only the client's own and those of readable directories, unless it is
+// an operator.
 func (c *Cell) Quotas(ctx context.Context) ([]QuotaUse, error) {
 	return collectPages(quotaPages(ctx, c, &chubbypb.ListQuotasRequest{}))
 }

@@ -13,12 +13,12 @@ import (
 // session it calls the functions register, in order: they restore what was lost, by opening files, acquiring
 // locks, creating ephemeral nodes. Their context ends, with the cause, when that session is gone, also after
 // they have returned: use it for work that depends on the session. A function may block until then, for
-// example to campaign and serve; later functions wait for its return.
+// example to campaign and serve; later functions wait for it.
 //
 // Before Renew opens the next session, the context of the last has ended, each function has returned, and its
 // Client was closed. So a function that ignores the end of its context delays everything, which the Logger
-// reports after five seconds, and a function that starts goroutines waits for them. While the cell has no
-// master, Renew looks for one.
+// reports after five seconds, and a function that starts goroutines waits for them. Renew looks for a missing
+// master.
 //
 // It returns
 //   - the error of a function, unless its session was gone at its return: then the next session calls it

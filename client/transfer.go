@@ -28,16 +28,16 @@ type TransferOptions struct {
 	To  string // the wanted master; "" for the replica with the most complete log
 	Why string // for the logs of the cell; at most api.MaxReason bytes
 
-	// Silent makes the master hand over to no replica: it stops serving and falls silent, as if its machine
-	// had lost its network, until the other replicas have noticed and elected one of them. It ignores To.
+	// Silent makes the master hand over to no replica: it stops serving and falls silent, as if cut off from
+	// the network, until the other replicas have noticed and elected one of them. It ignores To.
 	Silent bool
 	// Vacant is how long, at most api.MaxOutage, the cell has no master before it falls silent. That ends
 	// early with ctx, with this process, and with the former master's replica.
 	Vacant time.Duration
 }
 
-// TransferWith is [Client.Transfer] with options. With Silent the cell has no master for a while, also for
-// this client, and the id may be empty; it asks the master once.
+// TransferWith is [Client.Transfer] with options. With Silent it asks the master once; the cell has no master
+// for a while, and the id may be empty.
 func TransferWith(ctx context.Context, c *Client, o TransferOptions) (master string, err error) {
 	const op = "transfer the mastership"
 	h := &transferCall{client: c, TransferOptions: o}

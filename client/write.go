@@ -24,8 +24,8 @@ type writeOptions struct {
 }
 
 // IfGeneration makes a write conditional: the contents, or the ACL names, must still be at that generation,
-// else the write fails with GenerationMismatch (Chubby §2.6). A generation of a path never returns: a file
-// deleted and created again since has another. It is not for Delete; a Txn deletes on that condition.
+// else the write fails with GenerationMismatch (Chubby §2.6). A generation of a path never returns, even if
+// the file is created again. It is not for Delete; a Txn deletes on that condition.
 func IfGeneration(g api.Generation) WriteOption {
 	n := uint64(g)
 	return func(o *writeOptions) { o.twice, o.ifGeneration = o.twice || o.ifGeneration != nil, &n }
@@ -42,13 +42,13 @@ func IfSequencer(s sequencer.Sequencer) WriteOption {
 	}
 }
 
-// IfExists makes a transaction conditional: a node of that name must exist, else the transaction fails with
+// IfExists makes a transaction conditional: a node of that name must exist, else it fails with
 // GenerationMismatch. It is for Txn only. (IfGeneration(0) requires an absent file.)
 func IfExists() WriteOption { return func(o *writeOptions) { o.ifExists = true } }
 
 // IfInstance makes a transaction conditional: the node must be that instance (Stat.Instance), with any
-// contents, else the transaction fails with GenerationMismatch. A node deleted and created again is another
-// instance. It is for Txn only.
+// contents, else it fails with GenerationMismatch. A node deleted and created again is another instance. It
+// is for Txn only.
 func IfInstance(g api.Generation) WriteOption {
 	return func(o *writeOptions) { o.ifInstance, o.badInstance = uint64(g), g == 0 }
 }

@@ -191,8 +191,8 @@ func (l *Locks) Locks() []*client.Lock {
 }
 
 // Release ends the context, then releases the locks, the last first. Nil means that all were held until now;
-// other errors are client.Lock.Release's. If ctx ends before the cell answers, the error is Uncertain and the
-// release goes on in the background; another call waits for it again.
+// other errors are client.Lock.Release's. Without an answer before the end of ctx it is
+// Uncertain, and goes on in the background; another call waits for it again.
 func (l *Locks) Release(ctx context.Context) error {
 	l.cancel(&api.Error{Code: api.NotHeld, Op: "hold", Path: l.held[0].handle.Path(), Err: client.LockReleased, Message: "the locks were released"})
 	return l.release(ctx)

@@ -63,8 +63,8 @@ type Candidate struct {
 
 // Candidates lists the participants of an election: the primary first, then by rank. Equal ranks come in
 // lock-queue order, as far as the cell lists it (api.MaxListed); candidates that do not wait come last. The
-// primary's value is the contents of the file. A primary without Campaign has its session but no Name. The
-// cost is that of Members and four calls.
+// primary's value is the contents of the file. A primary without Campaign has no Name. The cost is that of
+// Members and four calls.
 func Candidates(ctx context.Context, c *client.Client, path string) ([]Candidate, error) {
 	list, err := candidates(ctx, c, path)
 	return list, ended(ctx, err, "list candidates", path)

@@ -31,9 +31,9 @@
 //
 // A participant's files are ephemeral: they go when the cell ends its session, at most a lease and two
 // seconds after the cell last heard from it. Its locks become free then, after the lock-delay. The
-// participant knows earlier: contexts of locks end a margin before another can hold them (client.Lock). A
-// list of participants has no such promise: a member may be dead for a lease. Do under a lock, with its
-// sequencer, what two must never do; each recipe says whether it is such a lock.
+// participant knows earlier: contexts of locks end a margin before another can hold them (client.Lock). But a
+// list of participants may show a dead member for a lease. Do under a lock, with its sequencer, what two must
+// never do; each recipe says whether it is such a lock.
 //
 // # Concurrency
 //

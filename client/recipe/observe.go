@@ -16,8 +16,8 @@ type Reign struct {
 	// Value is the contents of the file since its primary wrote it. It is nil when Vacant, and until the
 	// primary has written: earlier contents are its predecessor's.
 	Value []byte
-	// Sure says that the write of Value was seen in this reign. It is false where the reign began unseen, as
-	// at the start, and the file was not written since: Value may be the predecessor's.
+	// Sure says that the write of Value was seen in this reign. Otherwise the reign began unseen, as at the
+	// start, without a write since: Value may be the predecessor's.
 	Sure   bool
 	Holder api.Holder // the holder, if it still had the lock when asked
 }

@@ -74,8 +74,8 @@ func (p *Permit) Locks() []*client.Lock {
 }
 
 // Release gives the permit back, and returns as client.Lock.Release does; of several slots, in turn, with all
-// errors (Locks.Release). If ctx ends before the cell answers, the error is Uncertain and the release goes on
-// in the background; another call waits for it again.
+// errors (Locks.Release). After Uncertain
+// it goes on in the background; another call waits for it again.
 func (p *Permit) Release(ctx context.Context) error {
 	if p.all != nil {
 		return p.all.Release(ctx)

@@ -75,13 +75,13 @@ func (p *Primary) SetValue(ctx context.Context, value []byte) error {
 }
 
 // Asked is closed when a candidate waits that ranks before the primary: one chosen in this reign (Nominate),
-// or, unless this primary was chosen, one of higher priority. It is a question: a primary that can be
-// replaced without harm stops its work and calls Resign.
+// or, unless this primary was chosen, one of higher priority. A primary that can be replaced without harm
+// then stops its work and calls Resign; it need not.
 func (p *Primary) Asked() <-chan struct{} { return p.asked }
 
 // Resign ends the context, then gives up the lock: stop the work before. Nil means that this is no longer the
-// primary, whether it resigned or had lost. After an error, of ctx or Uncertain, the cell may still see it as
-// the primary, until the background release; call Resign again to wait for that. The value remains in the
+// primary, whether it resigned or had lost. After another result, of ctx or Uncertain, the cell may still see
+// it as the primary, until the background release; another call waits for that. The value remains in the
 // file.
 func (p *Primary) Resign(ctx context.Context) error {
 	p.stop()

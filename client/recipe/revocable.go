@@ -11,7 +11,7 @@ import (
 )
 
 // Revocable is an exclusive lock whose holder lets go when another asks for it: for work that can be put off.
-// The request is polite: the cell tells the holder that a request waits, and for what, and takes nothing
+// The request is polite: the cell tells the holder of a waiting request and its reason, and takes nothing
 // away. A holder that ignores it keeps the lock. (An operator's chubbyctl lock break is not polite.)
 //
 // Release it, also after it was lost. Its methods may be called from several goroutines.
@@ -37,7 +37,7 @@ type RevocableOptions struct {
 	// each other's work repeatedly, each after Notice.
 	Insist bool
 	// Notice is how long the work may go on after another has asked for the lock: then Context ends. 0 ends
-	// it at once. The holder has at least that long, also if a request waited before it got the lock.
+	// it at once. The holder has that long even if a request waited before it got the lock.
 	Notice time.Duration
 }
 

@@ -11,7 +11,7 @@ import (
 // RWLock is the lock of a file, held by one writer or any number of readers: the exclusive and the shared
 // mode of the cell (Chubby §2.4), under Go's names. All wait in one queue. No request overtakes an earlier
 // writer, so readers cannot starve it; adjacent readers are let in together. Only after a fail-over may a
-// reader that returns to the queue before such a writer join the readers that hold the lock.
+// reader that is back in the queue before an earlier writer join the readers that hold the lock.
 //
 // Each hold has its own handle, so several goroutines may hold the lock for reading. It is not recursive: a
 // holder that waits for it may wait permanently. A reader must release before it becomes a writer.

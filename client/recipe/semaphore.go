@@ -12,8 +12,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// MaxSlots limits the size of a Semaphore: the caller whose turn it is waits for all slots at once, and a
-// session has at most api.MaxOutstanding pending requests.
+// MaxSlots limits the size of a Semaphore: one caller waits for all slots at once, and a session has at most
+// api.MaxOutstanding pending requests.
 const MaxSlots = 100
 
 // Semaphore lets at most n hold it at a time, in the whole cell. It is a directory with a lock file for each
@@ -113,7 +113,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, o SemaphoreOptions) (*Permit
 	return s.confirm(ctx, p, err, s.agree(ctx, h))
 }
 
-// confirm returns the permit, unless a resize came before the slot was held, after which that slot keeps its
+// confirm returns the permit, unless a resize came before the slot was held; from then on that slot keeps its
 // number.
 func (s *Semaphore) confirm(ctx context.Context, p *Permit, err, disagree error) (*Permit, error) {
 	switch {
@@ -168,9 +168,9 @@ func readSize(ctx context.Context, h *client.Handle) (int, api.Stat, error) {
 // ResizeSemaphore changes the size of a semaphore. It waits for its turn as Acquire does, and, to remove
 // slots, until those with the highest numbers are free, so that holders never exceed the directory's size.
 // Callers of Acquire wait until it ends, even if other slots are free. A Semaphore made with the old size is
-// rejected from then on, but keeps the slots it holds. If an operator takes away a vacated slot, the error
-// says so, and the size is unchanged. Once all are vacated, the size is written slot by slot: a failure may
-// leave one between the two. It creates an absent semaphore with that size.
+// rejected from then on, but keeps its slots. If an operator takes away a vacated slot, the error says so,
+// and the size is unchanged. Once all are vacated, the size is written slot by slot: a failure may leave one
+// between the two. It creates an absent semaphore with that size.
 func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) error {
 	if err := sizeFault("resize", n, dir); err != nil {
 		return err

@@ -48,9 +48,9 @@ type TreeNode struct {
 	Contents []byte
 	// Err says why the contents of an existing node are not here: it may not be read (PermissionDenied),
 	// which is tried again once in a lease; or it is an ephemeral directory (InvalidArgument), which
-	// following would keep alive. If a change of its ACL names takes away the right to read, Err appears
-	// soon; if a change of an ACL's contents does, when the session next opens the node, as a handle's rights
-	// are those of its opening.
+	// following would keep alive. After a change of its ACL names, a lost right to read shows soon; after a
+	// change of an ACL's contents, when the session next opens the node, as a handle's rights are those of
+	// its opening.
 	Err error
 }
 
@@ -60,8 +60,8 @@ type TreeOptions struct {
 	// and DefaultTreeBytes. Over a larger directory the Tree stays as it is, with the error TooLarge, until
 	// it shrinks.
 	MaxNodes, MaxBytes int
-	// OnError is called, from one goroutine, when the Tree cannot be kept up to date, except without a
-	// session or a master: it is too large, or the directory may not be read. The Tree retries every ten
+	// OnError is called, from one goroutine, when the Tree cannot be kept up to date: it is too large, or the
+	// directory may not be read. The lack of a session or a master does not count. The Tree retries every ten
 	// seconds. OnError must not call Close. It may be nil.
 	OnError func(error)
 }
