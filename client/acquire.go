@@ -225,8 +225,8 @@ func (h *Handle) setLock(l *Lock) error {
 	return nil
 }
 
-// lostSinceText explains the loss of a lock whose handle was granted a later one. After a fail-over of the
-// master, nothing else reports it.
+// lostSinceText explains the loss of a lock whose handle has a later one. After a fail-over nothing else
+// reports it.
 const lostSinceText = "the lock was taken away, and granted to this handle again since"
 
 func (a *acquireCall) releaseInBackground() {

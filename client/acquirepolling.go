@@ -20,7 +20,7 @@ const (
 )
 
 // awaitGrant waits until the lock is granted, in its queue if there is a place. Otherwise it tries the lock
-// at intervals, one request of a session at a time. So it finds a free lock among any number.
+// at intervals, one request of a session at a time, and so finds a free lock among any number.
 func (a *acquireCall) awaitGrant(ctx context.Context) error {
 	c := a.handle.client
 	queued := mutation{op: "acquire", path: a.handle.path, noTimeout: true, send: a.sendAcquire, settle: a.settleAcquire}

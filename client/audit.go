@@ -11,7 +11,7 @@ import (
 )
 
 // maxConcurrentAudits limits concurrent audits of a session: enough for thousands of handles in a second or
-// two, and few beside the application calls after a fail-over.
+// two, and few beside the application's calls.
 const maxConcurrentAudits = 4
 
 // auditor asks the master about held locks whenever events may have been lost, and presents handles to a new
@@ -162,7 +162,7 @@ func impliesLockLost(c api.Code) bool {
 }
 
 // presentHandle presents a handle to a new master (Chubby §2.9, step 8). Then it queues
-// EventMasterFailedOver: from here on events come again, and a program that looks now sees earlier changes.
+// EventMasterFailedOver: events come again, and a program that looks now sees earlier changes.
 func (c *Client) presentHandle(ctx context.Context, h *Handle) {
 	var epoch api.Epoch
 	err := c.readIn(ctx, classAudit, "present the handle", h.path, func(ctx context.Context, t *target, caller *chubbypb.Caller) error {

@@ -126,9 +126,8 @@ func (c *cache) contentsOf(now session.Instant, name api.Name, instance api.Gene
 	return contents, stat, is
 }
 
-// answers reports whether the cached instance has answers a read of the instance of. 0 is a read by name:
-// then a handle to read must have been granted, without an ACL change since, as for reusing an idle handle;
-// cache.mu is held.
+// answers reports whether the cached instance has answers a read of the instance of. 0 is a read by name: it
+// needs a granted handle to read, without an ACL change since; cache.mu is held.
 func answers(c *cache, e *entry, has, of api.Generation) bool {
 	if of != 0 {
 		return has == of

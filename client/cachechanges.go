@@ -56,7 +56,7 @@ func (c *cache) spoilFetches(name api.Name) {
 }
 
 // flush drops everything, and then accepts only data from that epoch on. It returns the idle handles still
-// open at the cell: the present master knows them, whatever the lease, but a new one does not.
+// open at the cell, which the present master knows, whatever the lease.
 func (c *cache) flush(epoch api.Epoch) (closing []idleHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

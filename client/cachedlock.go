@@ -136,8 +136,8 @@ func (k *keptLock) recall(h *Handle, generation api.Generation) {
 	}
 }
 
-// noteGrant recalls a granted lock if recallAll was called meanwhile: a new master does not even know its
-// handle. The handle has the lock; its owner does not yet.
+// noteGrant recalls a granted lock if recallAll was called meanwhile: a new master does not know its handle.
+// The handle has the lock; its owner does not yet.
 func (k *keptLock) noteGrant(a *acquireCall, l *Lock) {
 	l.handle.mu.Lock()
 	defer l.handle.mu.Unlock()

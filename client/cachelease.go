@@ -11,8 +11,8 @@ import (
 )
 
 // Cached data is usable only under a cache lease (decision 23), which is short, so that changes wait briefly
-// for an absent client. The client asks for a lease when the cache could answer a call, and again before the
-// end if in use. A session whose cache answers nothing asks for none, and delays no writer.
+// for an absent client. The client asks for a lease when the cache could answer a call, and before the end if
+// in use. An unused cache asks for none, and delays no writer.
 const (
 	// renewBefore is how long before its end a used lease is renewed. A cache in constant use renews it every
 	// 1.6 s.

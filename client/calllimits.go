@@ -36,8 +36,8 @@ const (
 	maxRenewals     = 64                 // as above; each takes a round trip
 )
 
-// At most maxLargeChanges changes of more than largeRequest bytes are pending: a replica closes a connection
-// with too much data at once, and would do so again at the retry.
+// At most maxLargeChanges changes of more than largeRequest bytes are pending: with more, a replica closes
+// the connection, again at each retry.
 const (
 	largeRequest    = 16 << 10
 	maxLargeChanges = 128

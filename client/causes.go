@@ -58,8 +58,8 @@ func contextError(ctx context.Context) error {
 	return fmt.Errorf("%w (%w)", err, cause)
 }
 
-// withOperation returns a copy of an error of the other side, or of the session, with the operation and path
-// of a call, unless it has its own. The original may be shared.
+// withOperation returns a copy of an error, which may be shared, with the operation and path of a call,
+// unless it has its own.
 func withOperation(e *api.Error, op, path string) *api.Error {
 	own := *e
 	if own.Op == "" {

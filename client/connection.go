@@ -41,9 +41,9 @@ func (t *target) control() *connection {
 
 // checkConnection is called when the answer to a KeepAlive or to a Locate is late. If the connection was
 // silent for as long as silent says, it may be dead although the replica is up: a firewall forgets
-// connections silently, and pings take longer than a lease. So it tries a second connection, which replaces
-// the first if the replica answers over it alone. Otherwise the first stays: the replica may take no more
-// connections, or may be slow to prove that it is the master, as it does for a KeepAlive.
+// connections, and pings take longer than a lease. So it tries a second connection, which replaces the first
+// if the replica answers over it alone. Otherwise the first stays: the replica may take no more connections,
+// or may be slow to prove that it is the master, as for a KeepAlive.
 func (p *pool) checkConnection(t *target, old *connection, silent time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,8 +97,8 @@ func (p *pool) tryReplacement(t *target, old, next *connection, since session.In
 }
 
 // checkControl is checkConnection for the control connection of t after a late Locate. KeepAlives do not
-// check it while the locator looks for the master, and other calls over it, such as EndSession, only start
-// the search.
+// check it during a search for the master, and other calls over it, such as EndSession, only start the
+// search.
 func (p *pool) checkControl(t *target) { p.checkConnection(t, t.control(), lateAfter) }
 
 func isAnswer(err error) bool {

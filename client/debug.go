@@ -7,8 +7,8 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// debugParts are the parts of a replica's report, in the order in which Debug asks: its metrics, the stacks
-// of its goroutines, the last lines of its log, and its configuration, without secrets.
+// debugParts are the parts of a replica's report, in order: its metrics, the stacks of its goroutines, the
+// last lines of its log, and its configuration, without secrets.
 func debugParts() []string { return []string{"metrics", "goroutines", "log", "config"} }
 
 // DebugPart is a part of a replica's report.

@@ -26,7 +26,7 @@ func (t *target) noteDial(err error) {
 }
 
 // explainError returns the error of a call as chubbypb.Error does, and for an unreachable replica the
-// system's words, without gRPC's three layers, which for five servers are more than people read.
+// system's words, without gRPC's three layers.
 func (t *target) explainError(err error) error {
 	if older := t.olderError(err); older != nil {
 		return older

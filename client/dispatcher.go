@@ -180,9 +180,9 @@ func (d *dispatcher) admitNow(ctx context.Context, k call, s slots) (t *target, 
 }
 
 // admit is awaitReady, and waits until the limits allow an attempt. CallTimeout counts from then, so the wait
-// counts neither as a silent master nor as an attempt that may have taken effect. No call keeps a slot while
-// it waits for its session or for a master, as other sessions share the limits. Without an error, the caller
-// gives the slots back after the attempt.
+// is neither a silent master's nor an attempt that may have taken effect. No call keeps a slot while it waits
+// for its session or for a master, as sessions share the limits. Without an error, the caller gives the slots
+// back after the attempt.
 func (d *dispatcher) admit(ctx context.Context, k call, s slots) (t *target, caller *chubbypb.Caller, err error) {
 	for {
 		if t, caller, err = d.awaitReady(ctx, k); err != nil {
@@ -278,8 +278,7 @@ const lateAfter = time.Second
 
 // answerWatch watches an unanswered call to a target. A stopped machine, or one without power or network,
 // closes no connection: calls to it would wait for CallTimeout. So when the answer is late, the client looks
-// for the master while the call goes on. Another master cancels all calls to the target; the same one was
-// only slow.
+// for the master meanwhile. Another master cancels all calls to the target; the same one was only slow.
 type answerWatch struct {
 	locator *locator
 	ctx     context.Context //nolint:containedctx // of the call

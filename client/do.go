@@ -69,8 +69,8 @@ func (c *Client) Acquire(ctx context.Context, path string, options ...LockOption
 	}
 }
 
-// notOpened returns the error of Acquire after an error of Open. It replaces Uncertain, which would only mean
-// that the file may exist: callers would take it for the Uncertain of a release.
+// notOpened returns the error of Acquire after an error of Open. It replaces Uncertain (the file may exist),
+// which callers would take for the Uncertain of a release.
 func notOpened(ctx context.Context, err error) error {
 	var e *api.Error
 	//mutant: if ctx.Err() == nil || !errors.As(err, &e) || e.Code != api.Uncertain {

@@ -94,10 +94,10 @@ func (h *Handle) pushEvent(e api.Event) {
 	}
 }
 
-// deliverEvent queues an event from the master of an epoch. It drops the event if the handle was not
-// presented to this master yet: then another call made the handle known before the audit, and earlier events
-// are missing. The application looks again at EventMasterFailedOver, which follows the presentation, and so
-// misses nothing; except a conflicting lock request, which deliverEvent keeps until then.
+// deliverEvent queues an event from the master of an epoch. It drops the event before the handle's
+// presentation to this master: another call made the handle known before the audit, and earlier events are
+// missing. The application looks again at EventMasterFailedOver, which follows, and so misses nothing; except
+// a conflicting lock request, which deliverEvent keeps until then.
 //
 // If the event recalls a lock that may be kept, it returns a channel that is closed when the last returned
 // lock is free, or nil. With recall it does nothing else.

@@ -56,8 +56,7 @@ func (c *cache) park(e *entry, key openKey, one idleHandle) bool {
 }
 
 // takeIdle takes out an idle handle for an Open with that key, or nil. It finds none while this client is
-// changing an ACL: the change may already be made, and the Open would be refused. closing are idle handles
-// that rights changes have made useless.
+// changing an ACL: the Open might be refused. closing are idle handles that rights changes have made useless.
 func (c *cache) takeIdle(now session.Instant, name api.Name, key openKey) (e *entry, idle *idleHandle, closing []idleHandle, is finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,8 +107,8 @@ func (c *Client) closeAllIdleHandles() bool {
 	return len(closing) > 0
 }
 
-// openKey returns what another Open must ask for to share a handle with these options. It returns false if
-// the handle is for events, keeps its lock or caches nothing, or the Open requires an absent node.
+// openKey returns what another Open must ask for to share a handle with these options. It returns false for a
+// handle with events, CacheLock or NoCache, or an Open that requires an absent node.
 func (o OpenOptions) openKey() (openKey, bool) {
 	shared := len(o.Events) == 0 && !o.CacheLock && !o.NoCache && (o.Create == Existing || o.Create == File || o.Create == Directory)
 	return openKey{
@@ -156,8 +155,8 @@ func (c *Client) openFromCache(ctx context.Context, p api.Path, opts OpenOptions
 	return h, true, nil
 }
 
-// park keeps a handle closed by its owner as an idle handle, and reports whether it does. It does not after a
-// lock request through the handle, or with a pending call: only the open handle may remain at the cell.
+// park keeps a handle closed by its owner as an idle handle, and reports whether it does: not after a lock
+// request through the handle, or with a pending call, as only the open handle may remain at the cell.
 func (h *Handle) park() bool {
 	h.mu.Lock()
 	from, one := h.cacheEntry, idleHandle{token: h.token, id: h.id, instance: h.opened.Instance, rightsChanges: h.cacheRights}

@@ -10,12 +10,12 @@ import (
 // inbox knows the arrived events of one epoch, and which of them may be acknowledged. It belongs to the
 // goroutine of the keeper.
 //
-// An acknowledgement says that the owner has stopped. When the master takes a lock away, it waits for that
-// before it gives the lock to another (decision 10). So the client acknowledges the loss of a lock not when
-// the event arrives, but when the owner has released it: by Release, or by Close of the handle or of the
-// client. An acknowledgement covers everything up to a sequence number, so later events wait with it. The end
-// of the session takes away every lock, and waits in the same way. Missing events may be of any kind: nothing
-// after them is acknowledged before every lock was audited.
+// An acknowledgement says that the owner has stopped: the master waits for it before it gives a lock taken
+// away to another (decision 10). So the client acknowledges the loss of a lock not when the event arrives,
+// but when the owner has released it: by Release, or by Close of the handle or of the client. An
+// acknowledgement covers everything up to a sequence number, so later events wait with it. The end of the
+// session takes away every lock, and waits in the same way. Missing events may be of any kind: nothing after
+// them is acknowledged before every lock was audited.
 //
 // The client reports the receipt of an event separately, and at once: so a change of a node cached here never
 // waits for the owner of a lock.

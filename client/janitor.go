@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// janitor settles requests abandoned before their answers: each ends up done or withdrawn for good, and its
-// number finished. It settles them in order, one at a time. They never exceed the outstanding numbers.
+// janitor settles requests abandoned before their answers, in order, one at a time: each ends up done or
+// withdrawn for good, and its number finished. They never exceed the outstanding numbers.
 type janitor struct {
 	wake chan struct{} // capacity 1: the queue has work
 

@@ -168,7 +168,7 @@ func (k *Keeper) leave(ctx context.Context, s *keptSession) {
 }
 
 // closeLost closes lost, unused sessions. Close says that the work under their locks has stopped. If the cell
-// has ended a session, it waits for that: then the program must have released the locks before.
+// waits for that, having ended the session, the program must have released the locks before.
 func (k *Keeper) closeLost(ctx context.Context) {
 	k.mu.Lock()
 	unused := slices.DeleteFunc(slices.Clone(k.lost), func(s *keptSession) bool { return s.users > 0 })

@@ -249,8 +249,8 @@ func (k *keeper) handleEvent(e *chubbypb.Event) {
 	}
 }
 
-// handleUnknownEvent handles an event kind from a newer master. It may say anything, so it counts as a
-// missing event: an acknowledgement would say that what it takes away is not used any more.
+// handleUnknownEvent handles an event kind from a newer master. It may take anything away, so it counts as a
+// missing event: the acknowledgement waits for an audit.
 func (k *keeper) handleUnknownEvent(e *chubbypb.Event) {
 	k.cfg.Logger.WarnContext(k.life, "an event of an unknown kind", "session", k.session.id, "kind", e.GetKind(), "explanation", e.GetExplanation())
 	//mutant: k.handleMissingEvents(e.GetSequence(), "the master told of something that this version does not know; look again")
@@ -272,9 +272,9 @@ func (k *keeper) handleMissingEvents(after uint64, explanation string) {
 }
 
 // acknowledgeEnd sends the last KeepAlives of a session that the cell has ended. The contexts of its locks
-// have ended, and no call is made. The acknowledgement, upon which the cell frees the session's locks and
-// files, is sent when all owners have released their locks, or never, if the lease runs out before. Until
-// then the KeepAlives tell the master that the client has dropped its cache.
+// have ended, and no call is made. The acknowledgement frees the session's locks and files. It is sent when
+// all owners have released their locks, or never, if the lease runs out before. Until then the KeepAlives
+// tell the master that the client has dropped its cache.
 func (k *keeper) acknowledgeEnd() {
 	if !k.isEndedByCell() {
 		return

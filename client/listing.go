@@ -14,7 +14,7 @@ import (
 )
 
 // The master sends a listing in pages, each of another moment: an entry that exists throughout is listed
-// once; an entry added or removed meanwhile may be listed or not.
+// once; others may be listed or not.
 
 // eachPage asks for page after page until the last one, or until yield returns false. ask returns a page and
 // the mark of the next, empty on the last.

@@ -22,8 +22,8 @@ const (
 )
 
 // retryPause is the pause between two attempts, each about half as long again as the one before: if they
-// doubled, a call that waits for an election would on average end too late by half of it. They are jittered,
-// so that clients that lost their master together do not all call the new one together (Chubby §2.9).
+// doubled, a call that waits for an election would on average end too late by half of it. Jitter spreads the
+// clients that lost their master together (Chubby §2.9).
 type retryPause struct{ last time.Duration }
 
 func (p *retryPause) next() time.Duration {
@@ -40,8 +40,8 @@ func (p *retryPause) wait(ctx context.Context) {
 	}
 }
 
-// locator knows the master of a cell, or finds it. One search runs for all waiting callers, in a goroutine of
-// its own, and stops without any. The master is "believed", as another may have been elected since.
+// locator knows the master of a cell, or finds it. One search, in its own goroutine, runs for all waiting
+// callers. The master is "believed", as another may have been elected since.
 type locator struct {
 	cfg     Config
 	pool    *pool
@@ -91,9 +91,8 @@ func (l *locator) isDoubtful(a locateAnswer) bool {
 	return api.Epoch(a.reply.GetEpoch()) < l.highestEpoch || l.lastMaster != nil && l.lastMaster.matches(a)
 }
 
-// targetOf returns the replica that answered. For the believed master it returns that target, even if the
-// answer came from another of its addresses, so that calls go on. (A replica may be configured by one address
-// and name itself by another.)
+// targetOf returns the replica that answered. For the believed master it returns that target, whatever the
+// address, so that calls go on. (A replica may be configured by one address and name itself by another.)
 func (l *locator) targetOf(a locateAnswer) (*target, error) {
 	if believed := l.believedMaster(); believed != nil && believed.matches(a) {
 		return believed, nil
@@ -286,8 +285,8 @@ func (l *locator) setMaster(t, instead *target) *target {
 }
 
 // paceSearches delays the next search if this one has found the same master again: calls to it may fail for a
-// reason that no search can find, such as a lack of connections, and each would begin a search. The pauses
-// grow until a search finds another master, or none was needed for a while; mu is held.
+// reason that no search can find, such as a lack of connections. The pauses grow until a search finds another
+// master, or none was needed for a while; mu is held.
 func (l *locator) paceSearches(again bool) {
 	now := l.cfg.Clock()
 	if !again || now.Sub(l.foundAt) > 2*maxPause {

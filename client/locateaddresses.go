@@ -23,8 +23,8 @@ type serverList struct {
 func (s serverList) all() []string { return slices.Concat(s.found, s.told) }
 
 // askingOrder returns the order in which to ask the servers: the last master first, as it usually still is
-// the master; then the others in random order, to spread the load. It includes replicas that the cell has
-// named since a change, as all configured ones may be replaced.
+// the master; then the others at random, to spread the load. It includes replicas named by the cell, as all
+// configured ones may be replaced.
 func (s serverList) askingOrder(servers []string, last *target) []string {
 	//mutant: order := slices.Sorted(slices.Values(slices.Concat(servers, s.told)))
 	order := slices.Compact(slices.Sorted(slices.Values(slices.Concat(servers, s.told))))
@@ -88,7 +88,7 @@ type lookup struct {
 
 // addresses returns the addresses of the replicas to ask. It reads the sources again in every round, as the
 // cell may have moved. If a source fails, or a name service takes longer than hedgeDelay, the previous result
-// serves, as a lease leaves little time to find another master; the late result serves the next round.
+// serves, as a lease leaves little time; the late result serves the next round.
 func (l *locator) addresses(ctx context.Context) ([]string, error) {
 	look, known := l.startLookup(ctx)
 	if look == nil {

@@ -10,8 +10,7 @@ import (
 var errSilent = errors.New("no answer")
 
 // inquiry is the set of Locate calls of one search. A round ends soon after most replicas have answered; the
-// other calls go on, and the next round takes their answers. Rounds that ask anew would never take the answer
-// of a far or busy master.
+// next round takes the other answers. Otherwise a far or busy master's answer would never count.
 //
 // It belongs to the goroutine of the search.
 type inquiry struct {

@@ -51,8 +51,8 @@ func (r *refusedRounds) noteFailedRound(l *locator) error {
 	return refusedByAll(l.cfg.Cell, addresses, limit)
 }
 
-// isNoReplica reports whether a failed call has shown that no replica is there, for now: nothing listens, the
-// name service knows no such host, or an HTTP server listens.
+// isNoReplica reports whether a failed call has shown that no replica is there now: nothing listens, the name
+// service knows no such host, or an HTTP server listens.
 func isNoReplica(err error) bool {
 	var dns *net.DNSError
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &dns) && dns.IsNotFound || errors.Is(err, frames.ErrHTTP)

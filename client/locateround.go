@@ -13,8 +13,7 @@ import (
 )
 
 // runRound asks the replicas of the cell in turn, without a long wait for any, until one claims to be the
-// master. Otherwise it returns neither a master nor an error; an error is one that another round would not
-// change.
+// master. Otherwise both results are nil; an error is one that another round would not change.
 func (l *locator) runRound(ctx context.Context, q *inquiry) (*target, error) {
 	servers, err := l.addresses(ctx)
 	if err != nil {

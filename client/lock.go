@@ -153,7 +153,7 @@ func (l *Lock) giveUp(explanation string) (first bool, taken *api.Error) {
 }
 
 // markReleased records the owner's word that the work under the lock has stopped. Only it may close released,
-// as the client may then acknowledge the loss of the lock.
+// which allows the client to acknowledge a loss.
 func (l *Lock) markReleased() {
 	l.mu.Lock()
 	if l.isReleased() {

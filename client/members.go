@@ -78,8 +78,8 @@ func AwaitMembers(ctx context.Context, c *Client, change MemberChange, progress 
 	}
 }
 
-// settled reports whether a change is complete, by the cell's present replicas. It looks only at those that
-// the change names, since the next change may have begun. It returns an error if the change was taken back.
+// settled reports whether a change is complete, by the cell's present replicas. It looks only at those of the
+// change, since the next may have begun. It returns an error if the change was taken back.
 func (change MemberChange) settled(now []Member) (bool, error) {
 	there := map[string]bool{}
 	for _, m := range now {

@@ -20,11 +20,11 @@ type mutation struct {
 	touches  []api.Name
 	fetch    *fetch
 	effectOf func() changeEffect
-	// settle is called by the janitor for an abandoned request. It ensures that the request was undone, or
-	// will never take effect, and finishes the number. nil withdraws the request.
+	// settle is called by the janitor for an abandoned request. It undoes or prevents the effect, and
+	// finishes the number. nil withdraws the request.
 	settle func(ctx context.Context, number uint64)
-	// undone reports whether settle undoes an abandoned request completely, whatever becomes of it. The call
-	// then has that error: no answer came, or which answer. nil is never.
+	// undone reports whether settle undoes an abandoned request completely. The call then returns that error
+	// itself: no answer came, or a refusal. nil is never.
 	undone func(err error) bool
 	// mustComplete says that the request gives something back: the janitor completes it if abandoned, even
 	// unsent.
@@ -101,8 +101,8 @@ func (m mutation) class() callClass {
 // in their own way.
 func (m mutation) lasts() bool { return m.settle == nil || len(m.touches) > 0 }
 
-// notDoneError is the error of a mutation that was abandoned before it was sent, or whose attempts were all
-// refused for now. The janitor gets one that must complete.
+// notDoneError is the error of a mutation abandoned before it was sent, or with all attempts refused for now.
+// The janitor gets one that must complete.
 func (m mutation) notDoneError(c *Client, err error) error {
 	if !m.mustComplete || c.session.ended.Err() != nil {
 		return err
@@ -111,8 +111,8 @@ func (m mutation) notDoneError(c *Client, err error) error {
 	return m.uncertainError(err)
 }
 
-// effect returns the changes of a mutation that ended with err after so many attempts. An error of a later
-// attempt, such as HandleClosed, says nothing of an earlier attempt without an answer.
+// effect returns the changes of a mutation that ended with err after so many attempts. A later attempt's
+// error, such as HandleClosed, says nothing of an earlier, unanswered one.
 func (m mutation) effect(attempts int, err error) changeEffect {
 	switch {
 	case err != nil && attempts == 1:

@@ -34,7 +34,7 @@ func (n *notifier) enqueueLog(f func()) {
 }
 
 // enqueueChange queues a report of the session's state. If too many wait, it replaces the newest: so the last
-// report is the session's state, however many changes and lines wait.
+// report is the session's state.
 func (n *notifier) enqueueChange(f func()) {
 	n.mu.Lock()
 	n.makeRoom(true, func(list []int) int { return list[len(list)-1] })

@@ -10,7 +10,7 @@ import (
 
 // An Open has no room for its own condition. But an Open relative to a directory depends on the sequencer
 // bound to the directory's handle (SetSequencer), in the log entry that creates the node. So
-// OpenOptions.IfSequencer binds a token of the directory to that sequencer, for this Open alone.
+// OpenOptions.IfSequencer binds a token of the directory, for this Open alone.
 
 func openBelowParent(ctx context.Context, c *Client, p api.Path, opts OpenOptions) (h *Handle, err error) {
 	parent := OpenOptions{Write: true, Kind: api.Directory}

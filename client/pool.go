@@ -130,8 +130,8 @@ func (p *pool) linking(t *target, connected func()) linking {
 	}
 }
 
-// retain closes the connections to all replicas at other addresses, so that a cell whose members change
-// leaves no connections behind. Borrowed ones wait for the next call of retain.
+// retain closes the connections to all replicas at other addresses, as the members of a cell change. Borrowed
+// ones wait for the next retain.
 func (p *pool) retain(addresses []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

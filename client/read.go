@@ -64,9 +64,9 @@ func (h *Handle) statAsShown(s *chubbypb.Stat) (api.Stat, error) {
 	return stat, err
 }
 
-// askChildren asks for a page of a directory, and converts it to what this session shows. A change of a child
-// invalidates a cached listing, but an added or removed grandchild does not. So a session that caches does
-// not show how many children the children have.
+// askChildren asks for a page of a directory, and converts it to what this session shows. An added or removed
+// grandchild does not invalidate a cached listing. So a session that caches does not show how many children
+// the children have.
 func askChildren(ctx context.Context, h *Handle, after string, most int) (page []api.Stat, reply *chubbypb.ReadDirReply, epoch uint64, err error) {
 	err = h.readCall(ctx, "list", func(ctx context.Context, t *target, caller *chubbypb.Caller, token []byte) error {
 		var err error

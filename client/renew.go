@@ -97,8 +97,8 @@ func (c *Client) runSession(ctx context.Context, register []func(ctx context.Con
 // tooLong is how long a function of Renew may run after its context before a log line.
 const tooLong = 5 * time.Second
 
-// callRegistered calls a function of Renew. It logs a function that runs on after its context: until its
-// return, no other session is opened, and Renew does not return.
+// callRegistered calls a function of Renew. It logs a function that runs on after its context, and so delays
+// the next session and the return of Renew.
 func callRegistered(ctx context.Context, c *Client, f func(ctx context.Context, c *Client) error) error {
 	returned := make(chan struct{})
 	defer close(returned)

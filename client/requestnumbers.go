@@ -138,8 +138,8 @@ func (n *requestNumbers) finish(number uint64) {
 	}
 }
 
-// releasePlaces gives back the queue places of an ended session: its requests will not be settled. The
-// janitor's goroutine calls it, since the owner of a lost session may close it much later.
+// releasePlaces gives back the queue places of an ended session. The janitor's goroutine calls it, since the
+// owner of a lost session may close it much later.
 func (n *requestNumbers) releasePlaces() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

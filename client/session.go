@@ -24,8 +24,8 @@ const (
 const maxEpochWait = time.Second
 
 // sessionState is this process's knowledge of its session, and of the locks that depend on it. Every use of
-// the session asks it first, and it reads the clock before it answers: so a late timer or goroutine makes no
-// answer too old.
+// the session asks it first, and it reads the clock before it answers: so late timers or goroutines are
+// harmless.
 type sessionState struct {
 	token    []byte // identifies the session in requests
 	id       api.SessionID
@@ -222,7 +222,7 @@ func (s *sessionState) safeAt() (now session.Instant, safe bool) {
 }
 
 // readClock reads the clock once, and returns the epoch and whether the session was safe then. Unlike refresh
-// it does not act on the result, and so is cheap: a CachingChecker calls it for each request.
+// it does not act on the result, and so is cheap enough for each request to a CachingChecker.
 func (s *sessionState) readClock() (now session.Instant, epoch api.Epoch, safe bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

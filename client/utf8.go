@@ -11,9 +11,8 @@ import (
 	"github.com/chubbylock/chubby/api/chubbypb"
 )
 
-// A request with text that is not UTF-8 cannot be encoded. gRPC reports that with a code for faults of either
-// side, after which another attempt may succeed. Here none can, so such a request fails with InvalidArgument,
-// which is an answer.
+// A request with text that is not UTF-8 cannot be encoded. gRPC reports that with a code after which another
+// attempt may succeed. Here none can, so such a request fails with InvalidArgument, which is an answer.
 
 type textStream struct{ grpc.ClientStream }
 
