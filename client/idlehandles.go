@@ -94,7 +94,7 @@ func (c *Client) closeIdleHandles(closing []idleHandle) {
 			return send(ctx, t, caller, m)
 		}
 		c.janitor.add(func(ctx context.Context) {
-			_ = c.sendUntilAnswered(ctx, "close", rootPath(c.cell.cfg), c.numbers.allocateNow(), classCleanup, known) // a failure: gone already
+			_ = c.sendUntilAnswered(ctx, "close", rootPath(c.cell.cfg), c.numbers.allocateNow(), classCleanup, known) // else it is gone
 		})
 	}
 }

@@ -56,8 +56,8 @@ func (x *inbox) holdForAudit(after uint64, one *audit, next func() []*Lock) {
 	x.holds = append(x.holds, hold{sequence: after + 1, done: one.done, next: next})
 }
 
-// awaitReturns waits for the recalled locks: after the acknowledgement the master takes a held lock to be in
-// use.
+// awaitReturns waits for the recalled locks: the acknowledgement tells a TryAcquire at the
+// master that a lock still held is in use.
 func (x *inbox) awaitReturns(ended context.Context) {
 	if len(x.returns) == 0 { // usually
 		return

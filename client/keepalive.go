@@ -216,6 +216,7 @@ func (k *keeper) handleReply(t *target, reply *chubbypb.KeepAliveReply) (fresh b
 	return fresh
 }
 
+// handleEvent handles one event (Chubby §2.5).
 func (k *keeper) handleEvent(e *chubbypb.Event) {
 	switch kind := api.EventKind(e.GetKind()); kind {
 	case api.EventMasterFailedOver:

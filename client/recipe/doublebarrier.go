@@ -179,7 +179,7 @@ func (p *Pass) join(ctx context.Context, file *client.Handle) error {
 }
 
 // withdraw takes the member out of a round that gathers. It returns nil if the round is inside with it, and
-// else why it left. It always writes: then an earlier unanswered write has happened, or never will.
+// else why it left. It always writes: that settles an earlier unanswered write.
 func (p *Pass) withdraw(ctx context.Context, file *client.Handle, why error) error {
 	given := ctx.Err()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
@@ -316,7 +316,7 @@ func (b *DoubleBarrier) change(ctx context.Context, file *client.Handle, edit fu
 }
 
 // strike strikes out the members whose files are gone and, when due, those that no longer hold their locks.
-// If no member remains, it begins the next round. It reports whether it had work. The round is inside.
+// Without members it begins the next round. It reports whether it had work. The round is inside.
 func (b *DoubleBarrier) strike(ctx context.Context, dir *client.Handle, s *party, due bool) (struck bool, err error) {
 	list, err := dir.ReadDir(ctx)
 	if err != nil {

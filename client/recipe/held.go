@@ -25,7 +25,7 @@ func delayOf(option time.Duration) time.Duration {
 }
 
 // ending runs the end of something held, once. Callers may stop waiting and wait again. It runs until the
-// cell has answered or the session has ended, so that a lock is returned even after the caller's deadline.
+// cell has answered or the session has ended, even after the caller's deadline.
 type ending struct {
 	once sync.Once
 	done chan struct{} // closed when err is set
@@ -85,8 +85,8 @@ func isBusy(err error) bool {
 	return errors.Is(err, api.LockHeld) || errors.Is(err, api.LockDelayed) || errors.Is(err, api.LockLost)
 }
 
-// passing reports whether the wait for a lock ended for a reason that ends no other: its file was deleted, or
-// an operator took the lock before the answer came. The caller opens the file and waits again.
+// passing reports whether the wait for a lock may be repeated: its file was deleted, or an operator took the
+// lock before the answer came. The caller opens the file and waits again.
 func passing(err error) bool { return errors.Is(err, api.HandleClosed) || errors.Is(err, api.LockLost) }
 
 type held struct {

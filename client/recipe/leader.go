@@ -23,8 +23,7 @@ func Leader(ctx context.Context, c *client.Client, path string) (Reign, error) {
 		return Reign{}, ended(ctx, err, "find the primary of", path)
 	}
 	// Contents first: a lock that is held after the read, and is older than the contents, was held when they
-	// were written, as one counter gives all generations. Older contents precede the holder, or its first
-	// write.
+	// were written, as one counter gives all generations. Older contents precede the holder's first write.
 	x, err := c.Cell().Explain(ctx, path)
 	switch {
 	case gone(err): // deleted meanwhile

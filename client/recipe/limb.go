@@ -20,7 +20,7 @@ type growth struct {
 	reads chan struct{}           // one for each node being opened
 }
 
-// limb is a directory of a Tree that is followed. All below it is stopped, and waited for, before it is
+// limb is a followed directory of a Tree. Everything below it is stopped, and waited for, before it is
 // removed or replaced: so no goroutine writes old nodes into the tree.
 type limb struct {
 	*growth
@@ -158,8 +158,8 @@ func (l *limb) note(node TreeNode) {
 	}
 }
 
-// look makes the tree match the directory. An error of gone says that something is going; its event follows.
-// A look that is due has no event.
+// look makes the tree match the directory. An error of gone announces an event. A look that is due has no
+// event.
 func (l *limb) look(ctx context.Context, s sight) error {
 	if !s.due {
 		l.heard()

@@ -15,8 +15,8 @@ import (
 	"github.com/chubbylock/chubby/client"
 )
 
-// record is the contents of a participant's file: its value, and its session, as the cell does not say who
-// has an ephemeral file open. It is JSON, for people and scripts.
+// record is the contents of a participant's file: its value and its session, which the cell does not tell. It
+// is JSON, for people and scripts.
 type record struct {
 	Session string `json:"session"` // api.SessionID.String
 	Host    string `json:"host,omitempty"`
@@ -112,8 +112,7 @@ func newRoster(c *client.Client, dir string) *roster {
 }
 
 // look lists the files, by name, through a handle of the directory. The errors are those of reading. It
-// leaves out files that go meanwhile, that are being removed, or that may not be read: another program's file
-// must block no caller.
+// leaves out files that are gone, being removed, or unreadable: another program's file must block no caller.
 func (r *roster) look(ctx context.Context, dir *client.Handle) ([]*entry, error) {
 	stats, err := dir.ReadDir(ctx)
 	if err != nil {

@@ -135,9 +135,8 @@ func (p *Presence) rewrite(ctx context.Context, r record) error {
 	}
 }
 
-// written records the result of writing a record to a file: a rejected record is not used to make the file
-// again. It reports whether the write is complete: a file deleted since may be made again with the old
-// record.
+// written records the result of writing a record: a rejected record is not used to make the file again. It
+// reports whether the write is complete: a file deleted since may be made again with the old record.
 func (p *Presence) written(file *client.Handle, r record, err error) bool {
 	if err != nil && !errors.Is(err, api.Uncertain) {
 		return true
@@ -170,8 +169,8 @@ func (p *Presence) remove(ctx context.Context) error {
 	if file == nil {
 		return nil
 	}
-	// Close alone would let a reader with the file open keep it. Close follows whatever Delete returns: an
-	// open handle keeps the file for the life of the session.
+	// Close alone would let a reader keep the file. Close follows whatever Delete returns: an open handle
+	// keeps the file for the life of the session.
 	err := file.Delete(ctx)
 	if closing := file.Close(ctx); err == nil || gone(err) {
 		err = closing

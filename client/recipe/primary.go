@@ -80,7 +80,7 @@ func (p *Primary) SetValue(ctx context.Context, value []byte) error {
 func (p *Primary) Asked() <-chan struct{} { return p.asked }
 
 // Resign ends the context, then gives up the lock: stop the work before. Nil means that this is no longer the
-// primary, whether it resigned or had lost. After another result, of ctx or Uncertain, the cell may still see
+// primary, whether it resigned or had lost. After an error, of ctx or Uncertain, the cell may still see
 // it as the primary, until the background release; another call waits for that. The value remains in the
 // file.
 func (p *Primary) Resign(ctx context.Context) error {
@@ -172,8 +172,8 @@ func (p *Primary) attend(ctx context.Context, r *roster) {
 	}
 }
 
-// lives reports whether the session of a candidate is not known to have ended. Without an answer it counts as
-// alive, as its file exists.
+// lives reports whether a candidate's session is not known to have ended. Without an answer it counts as
+// alive.
 func (p *Primary) lives(ctx context.Context, r record) bool {
 	if p.ghosts.has(r) {
 		return false

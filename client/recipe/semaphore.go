@@ -185,8 +185,8 @@ func ResizeSemaphore(ctx context.Context, c *client.Client, dir string, n int) e
 	if err != nil {
 		return err
 	}
-	// It ends when a slot is lost, and with it all waits: for the other slots, and, in a write, for caches to
-	// drop the file. The cell extends no lease until the slot is released.
+	// It ends when a slot is lost, and with it all waits: for slots, and, in a write, for caches to drop the
+	// file. The cell extends no lease until the slot is released.
 	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	surplus, err := s.vacate(within, cancel, was)

@@ -25,7 +25,7 @@ type slotLock struct {
 }
 
 // take takes the wanted number of free slots, or waits for them. It reports whether the turn was lost before
-// it had several: then it has none, as another caller may be waiting too.
+// it had several: then it has none, as another caller may have the turn.
 func (s *Semaphore) take(ctx, turn context.Context, o SemaphoreOptions) (p *Permit, lost bool, err error) {
 	var mine []slotLock
 	for {
@@ -91,8 +91,8 @@ func (s *Semaphore) openSlot(ctx context.Context, slot int, o SemaphoreOptions) 
 }
 
 // trySlots takes free slots, until with mine they are the wanted number. It returns those it has also with an
-// error; if too few, with the handles of the taken ones. It skips an unusable slot, where another program has
-// put something else, as long as there are others.
+// error; if too few, with the handles of the taken ones. It skips an unusable slot as long as there are
+// others.
 func (s *Semaphore) trySlots(ctx context.Context, mine []slotLock, o SemaphoreOptions) (got []slotLock, taken []slotHandle, err error) {
 	need := o.weight() - len(mine)
 	var spoilt error
@@ -147,7 +147,7 @@ func (s *Semaphore) trySlots(ctx context.Context, mine []slotLock, o SemaphoreOp
 }
 
 // trySlot opens a slot and tries its lock. The handle stays open if the lock is taken. A file deleted after
-// the open says nothing of the slot, which is free in the next file.
+// the open says nothing of the slot: try the next file.
 func (s *Semaphore) trySlot(ctx context.Context, one *slotHandle, o SemaphoreOptions) (*client.Lock, error) {
 	for {
 		h, err := s.openSlot(ctx, one.slot, o)
@@ -173,8 +173,8 @@ func (s *Semaphore) hold(one slotHandle, l *client.Lock) slotLock {
 }
 
 // first waits for all slots at once and takes the first it gets, the wanted number. Closing the other handles
-// ends the other waits. If it has slots, it waits only while it has them, and only while it has the turn, as
-// two callers with some would wait for each other. No error says that more remains to be done.
+// ends the other waits. With some slots, it waits only while it has them and the turn, as two such callers
+// would wait for each other. If it returns a nil error with too few slots, the caller tries again.
 func (s *Semaphore) first(ctx, turn context.Context, mine []slotLock, slots []slotHandle, o SemaphoreOptions) (got []slotLock, err error) {
 	type outcome struct {
 		one  slotHandle

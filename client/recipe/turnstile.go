@@ -9,8 +9,8 @@ import (
 
 // turnstile lets one caller through at a time, in order of arrival: it is the lock of a file, with the cell's
 // queue. The caller may then do what would be dear for all at once. It guards nothing, so it needs no
-// lock-delay: if it lets two through, because the lock was broken or a session has ended, both do it. A
-// caller whose lock was broken releases it at once, as the cell extends no lease until then, and goes on.
+// lock-delay: if the lock was broken or a session has ended, two may do it. A caller whose lock was broken
+// releases it at once, as the cell extends no lease until then, and goes on.
 type turnstile struct {
 	c      *client.Client
 	dir    string

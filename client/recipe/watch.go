@@ -15,8 +15,7 @@ const (
 	// verify is how often a followed node is looked at without an event: a lease, as a session that is waited
 	// for may have been dead that long.
 	verify = api.DefaultLease
-	// together is how long to wait for more events after one, so that one look covers them, and a busy
-	// directory is not listed for each child.
+	// together is how long to wait for more events after one, so that one look covers them.
 	together = 5 * time.Millisecond
 	// leaveTime limits how long the end of a recipe waits to close a handle or release a lock while the cell
 	// is away; the rest goes on in the background.
@@ -26,7 +25,7 @@ const (
 type sight struct {
 	*client.Handle // open for the events; follow closes it. nil: no such node
 
-	// events are those since the sight before: a look now sees all their effects. Without events the node has
+	// events are those since the sight before: a look now sees their effects. Without events the node has
 	// just been opened, and anything may have happened; or the sight is due.
 	events []api.Event
 	due    bool // a period of verify is over
@@ -161,7 +160,7 @@ func keepsAlive(op, path string) error {
 func gone(err error) bool { return errors.Is(err, api.HandleClosed) || errors.Is(err, api.NotFound) }
 
 // unusable reports whether an error concerns one file of a recipe's directory only: it is gone, being removed
-// (Exists), no file, or another program's that this one may not use. Recipes skip such a file.
+// (Exists), no file, or not for this program. Recipes skip such a file.
 func unusable(err error) bool {
 	return gone(err) || slices.Contains([]api.Code{api.Exists, api.PermissionDenied, api.IsDirectory, api.NotDirectory}, api.CodeOf(err))
 }
